@@ -1,0 +1,163 @@
+"""What a kubelet asks of a container runtime (after the CRI, cut to what is used).
+
+The runtime is a process of its own on each node (`bridgehead runtime`): containers outlive a kubelet that dies, and
+the next kubelet finds them by `list_containers`. Container ids are chosen by the runtime and never reused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Protocol
+
+import msgspec
+
+
+class Image(msgspec.Struct, frozen=True, kw_only=True):
+    """An image the node can run.
+
+    `source` is "store" (a root file system in the local image store), "stand-in" (a host program or a built-in server
+    that plays the image's part) or "part" (one of Bridgehead's own parts). `id` is what `imageID` shows and names
+    a stand-in as one.
+    """
+
+    name: str
+    id: str
+    source: str
+    entrypoint: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
+    env: dict[str, str] = {}
+    working_dir: str = "/"
+
+
+class ImageUnavailable(Exception):
+    """No such image here; the message says where it was looked for and what to do."""
+
+
+class RuntimeFailure(Exception):
+    """The runtime could not do it; the message is one line for an Event."""
+
+
+class SandboxSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """A pod's namespaces. `ip` and `gateway` are None with `host_network`."""
+
+    pod_uid: str
+    namespace: str
+    name: str
+    hostname: str
+    host_network: bool = False
+    ip: str | None = None
+    mtu: int = 1500
+
+
+class Mount(msgspec.Struct, frozen=True, kw_only=True):
+    """Bind `source` (on the node) to `target` (in the container)."""
+
+    source: str
+    target: str
+    read_only: bool = False
+
+
+class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """One run of one container. `command` replaces the image's entrypoint, `args` its command, as in a Pod."""
+
+    pod_uid: str
+    name: str
+    attempt: int
+    image: Image
+    command: tuple[str, ...] = ()
+    args: tuple[str, ...] = ()
+    env: dict[str, str] = {}
+    working_dir: str = ""
+    mounts: tuple[Mount, ...] = ()
+    log_path: str = ""  # CRI log format: "<RFC3339Nano> stdout F <line>"
+    privileged: bool = False
+    run_as_user: int | None = None
+    run_as_group: int | None = None
+
+
+class ContainerInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """`state` is "running" or "exited"; times are seconds since the epoch; `exit_code` is 128 + signal for a killed one."""
+
+    id: str
+    pod_uid: str
+    name: str
+    attempt: int
+    image: Image
+    state: str
+    pid: int
+    started_at: float
+    finished_at: float | None = None
+    exit_code: int | None = None
+    signal: int | None = None
+    message: str = ""  # the last words of /dev/termination-log
+
+
+class SandboxInfo(msgspec.Struct, frozen=True, kw_only=True):
+    pod_uid: str
+    namespace: str
+    name: str
+    ip: str | None
+    netns: str  # path that setns(2) accepts; "" with host_network
+
+
+class ExecResult(msgspec.Struct, frozen=True, kw_only=True):
+    exit_code: int
+    output: bytes
+
+
+class ExecSession(Protocol):
+    """A running command whose standard streams are ours. Used by exec, attach and port-forward."""
+
+    stdin_fd: int | None  # close it for end of input
+    stdout_fd: int | None
+    stderr_fd: int | None  # None with a terminal: everything comes on stdout_fd
+
+    async def wait(self) -> int:
+        """The exit code."""
+        ...
+
+    def resize(self, columns: int, rows: int) -> None: ...
+
+    async def close(self) -> None:
+        """End the command if it still runs."""
+        ...
+
+
+class Runtime(Protocol):
+    async def find_image(self, name: str) -> Image:
+        """Raises `ImageUnavailable`."""
+        ...
+
+    async def run_sandbox(self, spec: SandboxSpec) -> SandboxInfo:
+        """Make the pod's namespaces, or find them if they are there already. Raises `RuntimeFailure`."""
+        ...
+
+    async def remove_sandbox(self, pod_uid: str) -> None:
+        """Kill what still runs in it and remove its namespaces and container files. Fine if it is gone already."""
+        ...
+
+    async def list_sandboxes(self) -> list[SandboxInfo]: ...
+
+    async def start_container(self, spec: ContainerSpec) -> ContainerInfo:
+        """Raises `RuntimeFailure`, for example when the program does not exist in the image."""
+        ...
+
+    async def signal_container(self, container_id: str, signal: int) -> None:
+        """Send `signal` to its first process. Fine if it has exited already."""
+        ...
+
+    async def list_containers(self) -> list[ContainerInfo]:
+        """All containers of the node's sandboxes, exited ones included (the newest attempt of each)."""
+        ...
+
+    async def exec_in_container(self, container_id: str, argv: tuple[str, ...], *, timeout: float) -> ExecResult:
+        """Run to the end, output bounded to 10 KiB. Raises `RuntimeFailure`, `TimeoutError` (the command is ended)."""
+        ...
+
+    async def open_exec(
+        self, container_id: str, argv: tuple[str, ...], *, stdin: bool, tty: bool, stderr: bool = True
+    ) -> ExecSession: ...
+
+    def exits(self) -> AsyncIterator[ContainerInfo]:
+        """Containers as they exit, from now on."""
+        ...

@@ -1,0 +1,89 @@
+"""The apps/v1 kinds: Deployment, ReplicaSet, DaemonSet (source: Kubernetes API reference v1.36)."""
+
+from __future__ import annotations
+
+from .meta import Condition, LabelSelector, Object, Part, PodTemplate
+
+
+class RollingUpdate(Part, frozen=True, kw_only=True):
+    max_unavailable: int | str | None = None
+    max_surge: int | str | None = None
+
+
+class Strategy(Part, frozen=True, kw_only=True):
+    """A Deployment's `strategy` or a DaemonSet's `updateStrategy`."""
+
+    type: str = "RollingUpdate"
+    rolling_update: RollingUpdate | None = None
+
+
+class DeploymentSpec(Part, frozen=True, kw_only=True):
+    replicas: int = 1
+    selector: LabelSelector = LabelSelector()
+    template: PodTemplate = PodTemplate()
+    strategy: Strategy = Strategy()
+    min_ready_seconds: int = 0
+    revision_history_limit: int = 10
+    progress_deadline_seconds: int = 600
+    paused: bool = False
+
+
+class DeploymentStatus(Part, frozen=True, kw_only=True):
+    observed_generation: int = 0
+    replicas: int = 0
+    updated_replicas: int = 0
+    ready_replicas: int = 0
+    available_replicas: int = 0
+    unavailable_replicas: int = 0
+    conditions: tuple[Condition, ...] = ()
+    collision_count: int | None = None
+
+
+class Deployment(Object, frozen=True, kw_only=True):
+    spec: DeploymentSpec = DeploymentSpec()
+    status: DeploymentStatus = DeploymentStatus()
+
+
+class ReplicaSetSpec(Part, frozen=True, kw_only=True):
+    replicas: int = 1
+    min_ready_seconds: int = 0
+    selector: LabelSelector = LabelSelector()
+    template: PodTemplate = PodTemplate()
+
+
+class ReplicaSetStatus(Part, frozen=True, kw_only=True):
+    observed_generation: int = 0
+    replicas: int = 0
+    fully_labeled_replicas: int = 0
+    ready_replicas: int = 0
+    available_replicas: int = 0
+    conditions: tuple[Condition, ...] = ()
+
+
+class ReplicaSet(Object, frozen=True, kw_only=True):
+    spec: ReplicaSetSpec = ReplicaSetSpec()
+    status: ReplicaSetStatus = ReplicaSetStatus()
+
+
+class DaemonSetSpec(Part, frozen=True, kw_only=True):
+    selector: LabelSelector = LabelSelector()
+    template: PodTemplate = PodTemplate()
+    update_strategy: Strategy = Strategy()
+    min_ready_seconds: int = 0
+    revision_history_limit: int = 10
+
+
+class DaemonSetStatus(Part, frozen=True, kw_only=True):
+    observed_generation: int = 0
+    current_number_scheduled: int = 0
+    number_misscheduled: int = 0
+    desired_number_scheduled: int = 0
+    number_ready: int = 0
+    updated_number_scheduled: int = 0
+    number_available: int = 0
+    number_unavailable: int = 0
+
+
+class DaemonSet(Object, frozen=True, kw_only=True):
+    spec: DaemonSetSpec = DaemonSetSpec()
+    status: DaemonSetStatus = DaemonSetStatus()

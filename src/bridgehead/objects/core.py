@@ -1,0 +1,549 @@
+"""The core/v1 kinds our parts reason about (source: Kubernetes API reference v1.36)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .meta import Condition, Object, ObjectReference, Part
+
+# --- Service ---------------------------------------------------------------------------------------------
+
+
+class ServicePort(Part, frozen=True, kw_only=True):
+    port: int
+    name: str = ""
+    protocol: str = "TCP"
+    target_port: int | str = 0
+    node_port: int = 0
+    app_protocol: str | None = None
+
+
+class ClientIPConfig(Part, frozen=True, kw_only=True):
+    timeout_seconds: int = 10800
+
+
+class SessionAffinityConfig(Part, frozen=True, kw_only=True):
+    client_ip: ClientIPConfig | None = None
+
+
+class ServiceSpec(Part, frozen=True, kw_only=True):
+    type: str = "ClusterIP"
+    selector: dict[str, str] = {}
+    ports: tuple[ServicePort, ...] = ()
+    cluster_ip: str = ""
+    cluster_ips: tuple[str, ...] = ()
+    ip_families: tuple[str, ...] = ()
+    ip_family_policy: str | None = None
+    external_ips: tuple[str, ...] = ()
+    external_name: str = ""
+    session_affinity: str = "None"
+    session_affinity_config: SessionAffinityConfig | None = None
+    internal_traffic_policy: str = "Cluster"
+    external_traffic_policy: str = ""
+    health_check_node_port: int = 0
+    publish_not_ready_addresses: bool = False
+    load_balancer_ip: str = ""
+    load_balancer_source_ranges: tuple[str, ...] = ()
+    load_balancer_class: str | None = None
+    allocate_load_balancer_node_ports: bool = True
+    traffic_distribution: str | None = None
+
+
+class PortStatus(Part, frozen=True, kw_only=True):
+    port: int
+    protocol: str = "TCP"
+    error: str | None = None
+
+
+class LoadBalancerIngress(Part, frozen=True, kw_only=True):
+    ip: str = ""
+    hostname: str = ""
+    ip_mode: str | None = None
+    ports: tuple[PortStatus, ...] = ()
+
+
+class LoadBalancerStatus(Part, frozen=True, kw_only=True):
+    ingress: tuple[LoadBalancerIngress, ...] = ()
+
+
+class ServiceStatus(Part, frozen=True, kw_only=True):
+    load_balancer: LoadBalancerStatus = LoadBalancerStatus()
+    conditions: tuple[Condition, ...] = ()
+
+
+class Service(Object, frozen=True, kw_only=True):
+    spec: ServiceSpec = ServiceSpec()
+    status: ServiceStatus = ServiceStatus()
+
+
+# --- Endpoints -------------------------------------------------------------------------------------------
+
+
+class EndpointAddress(Part, frozen=True, kw_only=True):
+    ip: str
+    hostname: str = ""
+    node_name: str | None = None
+    target_ref: ObjectReference | None = None
+
+
+class EndpointPort(Part, frozen=True, kw_only=True):
+    port: int
+    name: str = ""
+    protocol: str = "TCP"
+    app_protocol: str | None = None
+
+
+class EndpointSubset(Part, frozen=True, kw_only=True):
+    addresses: tuple[EndpointAddress, ...] = ()
+    not_ready_addresses: tuple[EndpointAddress, ...] = ()
+    ports: tuple[EndpointPort, ...] = ()
+
+
+class Endpoints(Object, frozen=True, kw_only=True):
+    subsets: tuple[EndpointSubset, ...] = ()
+
+
+# --- Pod -------------------------------------------------------------------------------------------------
+
+
+class ContainerPort(Part, frozen=True, kw_only=True):
+    container_port: int
+    name: str = ""
+    protocol: str = "TCP"
+    host_port: int = 0
+    host_ip: str = ""
+
+
+class ObjectFieldSelector(Part, frozen=True, kw_only=True):
+    field_path: str
+    api_version: str = "v1"
+
+
+class ResourceFieldSelector(Part, frozen=True, kw_only=True):
+    resource: str
+    container_name: str = ""
+    divisor: str | int = ""
+
+
+class KeySelector(Part, frozen=True, kw_only=True):
+    """A key of a ConfigMap or a Secret."""
+
+    key: str
+    name: str = ""
+    optional: bool = False
+
+
+class EnvVarSource(Part, frozen=True, kw_only=True):
+    field_ref: ObjectFieldSelector | None = None
+    resource_field_ref: ResourceFieldSelector | None = None
+    config_map_key_ref: KeySelector | None = None
+    secret_key_ref: KeySelector | None = None
+
+
+class EnvVar(Part, frozen=True, kw_only=True):
+    name: str
+    value: str = ""
+    value_from: EnvVarSource | None = None
+
+
+class SourceReference(Part, frozen=True, kw_only=True):
+    name: str = ""
+    optional: bool = False
+
+
+class EnvFromSource(Part, frozen=True, kw_only=True):
+    prefix: str = ""
+    config_map_ref: SourceReference | None = None
+    secret_ref: SourceReference | None = None
+
+
+class VolumeMount(Part, frozen=True, kw_only=True):
+    name: str
+    mount_path: str
+    sub_path: str = ""
+    sub_path_expr: str = ""
+    read_only: bool = False
+
+
+class ExecAction(Part, frozen=True, kw_only=True):
+    command: tuple[str, ...] = ()
+
+
+class HTTPHeader(Part, frozen=True, kw_only=True):
+    name: str
+    value: str = ""
+
+
+class HTTPGetAction(Part, frozen=True, kw_only=True):
+    port: int | str
+    path: str = ""
+    host: str = ""
+    scheme: str = "HTTP"
+    http_headers: tuple[HTTPHeader, ...] = ()
+
+
+class TCPSocketAction(Part, frozen=True, kw_only=True):
+    port: int | str
+    host: str = ""
+
+
+class SleepAction(Part, frozen=True, kw_only=True):
+    seconds: int = 0
+
+
+class LifecycleHandler(Part, frozen=True, kw_only=True):
+    exec: ExecAction | None = None
+    http_get: HTTPGetAction | None = None
+    tcp_socket: TCPSocketAction | None = None
+    sleep: SleepAction | None = None
+
+
+class Lifecycle(Part, frozen=True, kw_only=True):
+    post_start: LifecycleHandler | None = None
+    pre_stop: LifecycleHandler | None = None
+
+
+class Probe(LifecycleHandler, frozen=True, kw_only=True):
+    initial_delay_seconds: int = 0
+    timeout_seconds: int = 1
+    period_seconds: int = 10
+    success_threshold: int = 1
+    failure_threshold: int = 3
+    termination_grace_period_seconds: int | None = None
+
+
+class ResourceRequirements(Part, frozen=True, kw_only=True):
+    limits: dict[str, str | int | float] = {}
+    requests: dict[str, str | int | float] = {}
+
+
+class SecurityContext(Part, frozen=True, kw_only=True):
+    privileged: bool = False
+    run_as_user: int | None = None
+    run_as_group: int | None = None
+
+
+class Container(Part, frozen=True, kw_only=True):
+    name: str
+    image: str = ""
+    image_pull_policy: str = ""
+    command: tuple[str, ...] = ()
+    args: tuple[str, ...] = ()
+    working_dir: str = ""
+    ports: tuple[ContainerPort, ...] = ()
+    env: tuple[EnvVar, ...] = ()
+    env_from: tuple[EnvFromSource, ...] = ()
+    volume_mounts: tuple[VolumeMount, ...] = ()
+    resources: ResourceRequirements = ResourceRequirements()
+    readiness_probe: Probe | None = None
+    liveness_probe: Probe | None = None
+    startup_probe: Probe | None = None
+    lifecycle: Lifecycle | None = None
+    restart_policy: str | None = None
+    security_context: SecurityContext | None = None
+    termination_message_path: str = "/dev/termination-log"
+    termination_message_policy: str = "File"
+    stdin: bool = False
+    tty: bool = False
+
+
+class KeyToPath(Part, frozen=True, kw_only=True):
+    key: str
+    path: str
+    mode: int | None = None
+
+
+class ConfigMapVolume(Part, frozen=True, kw_only=True):
+    name: str = ""
+    items: tuple[KeyToPath, ...] = ()
+    default_mode: int | None = None
+    optional: bool = False
+
+
+class SecretVolume(Part, frozen=True, kw_only=True):
+    secret_name: str = ""
+    name: str = ""  # projected sources say `name`, volumes say `secretName`
+    items: tuple[KeyToPath, ...] = ()
+    default_mode: int | None = None
+    optional: bool = False
+
+
+class EmptyDirVolume(Part, frozen=True, kw_only=True):
+    medium: str = ""
+    size_limit: str | int | None = None
+
+
+class HostPathVolume(Part, frozen=True, kw_only=True):
+    path: str
+    type: str = ""
+
+
+class DownwardAPIFile(Part, frozen=True, kw_only=True):
+    path: str
+    field_ref: ObjectFieldSelector | None = None
+    resource_field_ref: ResourceFieldSelector | None = None
+    mode: int | None = None
+
+
+class DownwardAPIVolume(Part, frozen=True, kw_only=True):
+    items: tuple[DownwardAPIFile, ...] = ()
+    default_mode: int | None = None
+
+
+class ServiceAccountTokenProjection(Part, frozen=True, kw_only=True):
+    path: str
+    audience: str = ""
+    expiration_seconds: int = 3600
+
+
+class VolumeProjection(Part, frozen=True, kw_only=True):
+    config_map: ConfigMapVolume | None = None
+    secret: SecretVolume | None = None
+    downward_api: DownwardAPIVolume | None = None
+    service_account_token: ServiceAccountTokenProjection | None = None
+
+
+class ProjectedVolume(Part, frozen=True, kw_only=True):
+    sources: tuple[VolumeProjection, ...] = ()
+    default_mode: int | None = None
+
+
+class Volume(Part, frozen=True, kw_only=True):
+    name: str
+    config_map: ConfigMapVolume | None = None
+    secret: SecretVolume | None = None
+    empty_dir: EmptyDirVolume | None = None
+    host_path: HostPathVolume | None = None
+    downward_api: DownwardAPIVolume | None = None
+    projected: ProjectedVolume | None = None
+
+
+class PodDNSConfigOption(Part, frozen=True, kw_only=True):
+    name: str = ""
+    value: str | None = None
+
+
+class PodDNSConfig(Part, frozen=True, kw_only=True):
+    nameservers: tuple[str, ...] = ()
+    searches: tuple[str, ...] = ()
+    options: tuple[PodDNSConfigOption, ...] = ()
+
+
+class HostAlias(Part, frozen=True, kw_only=True):
+    ip: str
+    hostnames: tuple[str, ...] = ()
+
+
+class Toleration(Part, frozen=True, kw_only=True):
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+    toleration_seconds: int | None = None
+
+
+class PodReadinessGate(Part, frozen=True, kw_only=True):
+    condition_type: str
+
+
+class PodSpec(Part, frozen=True, kw_only=True):
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+    volumes: tuple[Volume, ...] = ()
+    node_name: str = ""
+    node_selector: dict[str, str] = {}
+    affinity: dict[str, Any] | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    topology_spread_constraints: tuple[dict[str, Any], ...] = ()
+    scheduler_name: str = "default-scheduler"
+    restart_policy: str = "Always"
+    termination_grace_period_seconds: int = 30
+    active_deadline_seconds: int | None = None
+    dns_policy: str = "ClusterFirst"
+    dns_config: PodDNSConfig | None = None
+    host_aliases: tuple[HostAlias, ...] = ()
+    host_network: bool = False
+    host_pid: bool = False
+    host_ipc: bool = False
+    hostname: str = ""
+    subdomain: str = ""
+    set_hostname_as_fqdn: bool = False
+    enable_service_links: bool = True
+    service_account_name: str = ""
+    automount_service_account_token: bool | None = None
+    readiness_gates: tuple[PodReadinessGate, ...] = ()
+    priority_class_name: str = ""
+
+
+class ContainerStateWaiting(Part, frozen=True, kw_only=True):
+    reason: str = ""
+    message: str = ""
+
+
+class ContainerStateRunning(Part, frozen=True, kw_only=True):
+    started_at: str | None = None
+
+
+class ContainerStateTerminated(Part, frozen=True, kw_only=True):
+    exit_code: int = 0
+    signal: int = 0
+    reason: str = ""
+    message: str = ""
+    started_at: str | None = None
+    finished_at: str | None = None
+    container_id: str = ""
+
+
+class ContainerState(Part, frozen=True, kw_only=True):
+    waiting: ContainerStateWaiting | None = None
+    running: ContainerStateRunning | None = None
+    terminated: ContainerStateTerminated | None = None
+
+
+class ContainerStatus(Part, frozen=True, kw_only=True, omit_defaults=False):
+    name: str
+    image: str = ""
+    image_id: str = ""
+    container_id: str = ""
+    ready: bool = False
+    started: bool | None = None
+    restart_count: int = 0
+    state: ContainerState = ContainerState()
+    last_state: ContainerState = ContainerState()
+
+
+class PodIP(Part, frozen=True, kw_only=True):
+    ip: str = ""
+
+
+class PodStatus(Part, frozen=True, kw_only=True):
+    phase: str = ""
+    conditions: tuple[Condition, ...] = ()
+    reason: str = ""
+    message: str = ""
+    host_ip: str = ""
+    host_ips: tuple[PodIP, ...] = ()
+    pod_ip: str = ""
+    pod_ips: tuple[PodIP, ...] = ()
+    start_time: str | None = None
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
+    container_statuses: tuple[ContainerStatus, ...] = ()
+    qos_class: str = ""
+
+
+class Pod(Object, frozen=True, kw_only=True):
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the pod's Ready condition is True."""
+        return any(c.type == "Ready" and c.status == "True" for c in self.status.conditions)
+
+    @property
+    def is_terminating(self) -> bool:
+        return self.metadata.deletion_timestamp is not None
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the pod has run to its end and will never run again."""
+        return self.status.phase in ("Succeeded", "Failed")
+
+
+# --- Node ------------------------------------------------------------------------------------------------
+
+
+class Taint(Part, frozen=True, kw_only=True):
+    key: str
+    effect: str
+    value: str = ""
+    time_added: str | None = None
+
+
+class NodeSpec(Part, frozen=True, kw_only=True):
+    pod_cidr: str = ""
+    pod_cidrs: tuple[str, ...] = ()
+    unschedulable: bool = False
+    taints: tuple[Taint, ...] = ()
+    provider_id: str = ""
+
+
+class NodeAddress(Part, frozen=True, kw_only=True):
+    type: str
+    address: str
+
+
+class NodeStatus(Part, frozen=True, kw_only=True):
+    addresses: tuple[NodeAddress, ...] = ()
+    conditions: tuple[Condition, ...] = ()
+    capacity: dict[str, str | int | float] = {}
+    allocatable: dict[str, str | int | float] = {}
+    node_info: dict[str, Any] = {}
+    daemon_endpoints: dict[str, Any] = {}
+
+
+class Node(Object, frozen=True, kw_only=True):
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+    @property
+    def is_ready(self) -> bool:
+        return any(c.type == "Ready" and c.status == "True" for c in self.status.conditions)
+
+    @property
+    def internal_ips(self) -> tuple[str, ...]:
+        return tuple(a.address for a in self.status.addresses if a.type == "InternalIP")
+
+
+# --- Namespaces, configuration, events -------------------------------------------------------------------
+
+
+class NamespaceSpec(Part, frozen=True, kw_only=True):
+    finalizers: tuple[str, ...] = ()
+
+
+class NamespaceStatus(Part, frozen=True, kw_only=True):
+    phase: str = ""
+    conditions: tuple[Condition, ...] = ()
+
+
+class Namespace(Object, frozen=True, kw_only=True):
+    spec: NamespaceSpec = NamespaceSpec()
+    status: NamespaceStatus = NamespaceStatus()
+
+
+class ConfigMap(Object, frozen=True, kw_only=True):
+    data: dict[str, str] = {}
+    binary_data: dict[str, str] = {}
+    immutable: bool = False
+
+
+class Secret(Object, frozen=True, kw_only=True):
+    data: dict[str, str] = {}
+    type: str = "Opaque"
+    immutable: bool = False
+
+
+class ServiceAccount(Object, frozen=True, kw_only=True):
+    secrets: tuple[ObjectReference, ...] = ()
+    automount_service_account_token: bool | None = None
+
+
+class EventSource(Part, frozen=True, kw_only=True):
+    component: str = ""
+    host: str = ""
+
+
+class Event(Object, frozen=True, kw_only=True):
+    involved_object: ObjectReference = ObjectReference()
+    reason: str = ""
+    message: str = ""
+    type: str = "Normal"
+    source: EventSource = EventSource()
+    first_timestamp: str | None = None
+    last_timestamp: str | None = None
+    event_time: str | None = None
+    count: int = 0
+    reporting_component: str = ""
+    reporting_instance: str = ""
+    action: str = ""

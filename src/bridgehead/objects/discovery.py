@@ -1,0 +1,53 @@
+"""discovery.k8s.io/v1 EndpointSlice (source: Kubernetes API reference v1.36)."""
+
+from __future__ import annotations
+
+from .meta import Object, ObjectReference, Part
+
+SERVICE_NAME_LABEL = "kubernetes.io/service-name"
+MANAGED_BY_LABEL = "endpointslice.kubernetes.io/managed-by"
+
+
+class EndpointConditions(Part, frozen=True, kw_only=True):
+    """A condition that is absent is unknown; readers take unknown `ready` and `serving` as true."""
+
+    ready: bool | None = None
+    serving: bool | None = None
+    terminating: bool | None = None
+
+
+class ForZone(Part, frozen=True, kw_only=True):
+    name: str
+
+
+class EndpointHints(Part, frozen=True, kw_only=True):
+    for_zones: tuple[ForZone, ...] = ()
+    for_nodes: tuple[ForZone, ...] = ()
+
+
+class Endpoint(Part, frozen=True, kw_only=True):
+    addresses: tuple[str, ...] = ()
+    conditions: EndpointConditions = EndpointConditions()
+    hostname: str | None = None
+    target_ref: ObjectReference | None = None
+    node_name: str | None = None
+    zone: str | None = None
+    hints: EndpointHints | None = None
+
+
+class SlicePort(Part, frozen=True, kw_only=True):
+    name: str | None = None
+    protocol: str | None = None
+    port: int | None = None
+    app_protocol: str | None = None
+
+
+class EndpointSlice(Object, frozen=True, kw_only=True):
+    address_type: str = "IPv4"
+    endpoints: tuple[Endpoint, ...] = ()
+    ports: tuple[SlicePort, ...] | None = None
+
+    @property
+    def service_name(self) -> str:
+        """The Service this slice belongs to, or "" when it belongs to none."""
+        return self.metadata.labels.get(SERVICE_NAME_LABEL, "")

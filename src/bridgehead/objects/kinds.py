@@ -1,0 +1,88 @@
+"""The kinds our parts read and write, each with its place in the API."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from .apps import DaemonSet, Deployment, ReplicaSet
+from .coordination import Lease
+from .core import (
+    ConfigMap,
+    Endpoints,
+    Event,
+    Namespace,
+    Node,
+    Pod,
+    Secret,
+    Service,
+    ServiceAccount,
+)
+from .discovery import EndpointSlice
+from .meta import Object
+
+T = TypeVar("T", bound=Object)
+
+
+@dataclass(frozen=True)
+class Kind(Generic[T]):
+    """A kind's struct and where the API serves it. `group` is "" for core."""
+
+    type: type[T]
+    group: str
+    version: str
+    plural: str
+    namespaced: bool = True
+
+    @property
+    def name(self) -> str:
+        return self.type.__name__
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
+        """The URL path of the collection or, with `name`, of one object."""
+        path = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+        if self.namespaced and namespace:
+            path += f"/namespaces/{namespace}"
+        path += f"/{self.plural}"
+        if name:
+            path += f"/{name}"
+        if subresource:
+            path += f"/{subresource}"
+        return path
+
+
+NAMESPACES = Kind(Namespace, "", "v1", "namespaces", namespaced=False)
+NODES = Kind(Node, "", "v1", "nodes", namespaced=False)
+PODS = Kind(Pod, "", "v1", "pods")
+SERVICES = Kind(Service, "", "v1", "services")
+ENDPOINTS = Kind(Endpoints, "", "v1", "endpoints")
+EVENTS = Kind(Event, "", "v1", "events")
+CONFIG_MAPS = Kind(ConfigMap, "", "v1", "configmaps")
+SECRETS = Kind(Secret, "", "v1", "secrets")
+SERVICE_ACCOUNTS = Kind(ServiceAccount, "", "v1", "serviceaccounts")
+DEPLOYMENTS = Kind(Deployment, "apps", "v1", "deployments")
+REPLICA_SETS = Kind(ReplicaSet, "apps", "v1", "replicasets")
+DAEMON_SETS = Kind(DaemonSet, "apps", "v1", "daemonsets")
+ENDPOINT_SLICES = Kind(EndpointSlice, "discovery.k8s.io", "v1", "endpointslices")
+LEASES = Kind(Lease, "coordination.k8s.io", "v1", "leases")
+
+ALL_KINDS: tuple[Kind[Object], ...] = (
+    NAMESPACES,
+    NODES,
+    PODS,
+    SERVICES,
+    ENDPOINTS,
+    EVENTS,
+    CONFIG_MAPS,
+    SECRETS,
+    SERVICE_ACCOUNTS,
+    DEPLOYMENTS,
+    REPLICA_SETS,
+    DAEMON_SETS,
+    ENDPOINT_SLICES,
+    LEASES,
+)  # type: ignore[assignment]
