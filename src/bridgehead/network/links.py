@@ -1,0 +1,128 @@
+"""Links, addresses, routes and neighbours of one network namespace, over rtnetlink.
+
+A `Links` belongs to the namespace it was made in and stays there: its socket remembers it, whatever namespace the
+process enters later. Operations that find their result already there are fine.
+"""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import socket
+from types import TracebackType
+from typing import Any, Self
+
+from pyroute2 import IPRoute
+from pyroute2.netlink.exceptions import NetlinkError
+
+
+class Links:
+    """One rtnetlink socket. Use as a context manager, or `close` it."""
+
+    def __init__(self) -> None:
+        self._ip: Any = IPRoute()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._ip.close()
+
+    def index(self, name: str) -> int | None:
+        """The index of a link, None when there is none of that name."""
+        found = self._ip.link_lookup(ifname=name)
+        return int(found[0]) if found else None
+
+    def _index(self, name: str) -> int:
+        index = self.index(name)
+        if index is None:
+            raise OSError(errno.ENODEV, f"no link {name!r}")
+        return index
+
+    def add_bridge(self, name: str, *, mtu: int = 1500) -> int:
+        if self.index(name) is None:
+            # No forwarding delay: nothing here can form a loop, and the first packet must pass.
+            self._ip.link("add", ifname=name, kind="bridge", br_forward_delay=0, mtu=mtu, state="up")
+        return self._index(name)
+
+    def add_veth(
+        self,
+        name: str,
+        *,
+        peer: str,
+        peer_namespace: int,
+        mac: str | None = None,
+        peer_mac: str | None = None,
+        mtu: int = 1500,
+        bridge: str | None = None,
+    ) -> None:
+        """Make a pair: `name` here (up), `peer` in the namespace of the file descriptor `peer_namespace` (down)."""
+        theirs: dict[str, Any] = {"ifname": peer, "net_ns_fd": peer_namespace, "mtu": mtu}
+        if peer_mac:
+            theirs["address"] = peer_mac
+        ours: dict[str, Any] = {"address": mac} if mac else {}
+        if bridge:
+            ours["master"] = self._index(bridge)
+        self._ip.link("add", ifname=name, kind="veth", peer=theirs, mtu=mtu, state="up", **ours)
+
+    def set_up(self, name: str) -> None:
+        self._ip.link("set", index=self._index(name), state="up")
+
+    def delete(self, name: str) -> None:
+        index = self.index(name)
+        if index is not None:
+            self._tolerate(errno.ENODEV, "link", "del", index=index)
+
+    def add_address(self, name: str, address: str) -> None:
+        """`address` with its prefix length: `10.0.0.1/24`."""
+        interface = ipaddress.ip_interface(address)
+        self._tolerate(
+            errno.EEXIST,
+            "addr",
+            "add",
+            index=self._index(name),
+            address=str(interface.ip),
+            prefixlen=interface.network.prefixlen,
+        )
+
+    def add_route(
+        self, destination: str, *, via: str | None = None, device: str | None = None, onlink: bool = False
+    ) -> None:
+        """Add or replace. `destination` is a network, or "default"."""
+        route: dict[str, Any] = {"dst": destination}
+        if destination == "default":
+            route["family"] = socket.AF_INET6 if via and ":" in via else socket.AF_INET
+        if via:
+            route["gateway"] = via
+        else:
+            route["scope"] = 253  # link: the destination is on the device itself
+        if device:
+            route["oif"] = self._index(device)
+        if onlink:
+            route["flags"] = 4  # RTNH_F_ONLINK
+        self._ip.route("replace", **route)
+
+    def delete_route(self, destination: str) -> None:
+        self._tolerate(errno.ESRCH, "route", "del", dst=destination)
+
+    def add_neighbour(self, address: str, mac: str, device: str) -> None:
+        """A permanent entry."""
+        self._ip.neigh("replace", dst=address, lladdr=mac, ifindex=self._index(device), state=0x80)
+
+    def _tolerate(self, code: int, method: str, *args: Any, **kwargs: Any) -> None:
+        try:
+            getattr(self._ip, method)(*args, **kwargs)
+        except NetlinkError as error:
+            if error.code != code:
+                raise
+
+
+def write_sysctl(name: str, value: str | int) -> None:
+    """Set a sysctl of the current network namespace: `net/ipv4/ip_forward`. Dots in interface names stay as they are."""
+    with open(f"/proc/sys/{name}", "w", encoding="ascii") as file:
+        file.write(str(value))
