@@ -114,6 +114,10 @@ class Links:
         """A permanent entry."""
         self._ip.neigh("replace", dst=address, lladdr=mac, ifindex=self._index(device), state=0x80)
 
+    def refuse_forwarding(self, device: str) -> None:
+        """Answer what comes in on `device` for somebody else with "network unreachable" (IPv4)."""
+        self._tolerate(errno.EEXIST, "rule", "add", iifname=device, action="unreachable", priority=100)
+
     def _tolerate(self, code: int, method: str, *args: Any, **kwargs: Any) -> None:
         try:
             getattr(self._ip, method)(*args, **kwargs)
@@ -123,6 +127,6 @@ class Links:
 
 
 def write_sysctl(name: str, value: str | int) -> None:
-    """Set a sysctl of the current network namespace: `net/ipv4/ip_forward`. Dots in interface names stay as they are."""
+    """Set a sysctl of the current network namespace: `net/ipv4/ip_forward`; dots in link names stay as they are."""
     with open(f"/proc/sys/{name}", "w", encoding="ascii") as file:
         file.write(str(value))

@@ -1,0 +1,199 @@
+"""The lab's certificate authority, what it signs, and the kubeconfigs that carry it.
+
+Everything is made once per state directory. Names follow Kubernetes' "PKI certificates and requirements".
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from base64 import b64encode
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import msgspec
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from .plan import API_PORT, CLUSTER_DOMAIN, KUBERNETES_SERVICE, LAB_ADDRESS, LabConfig, LabFiles, plan_nodes
+
+_LIFETIME = timedelta(days=3650)
+
+
+@dataclass(frozen=True)
+class _Identity:
+    """A certificate to be signed: who it is and which addresses it serves."""
+
+    file: str
+    common_name: str
+    organization: str = ""
+    serves: Sequence[str] = ()
+
+
+class _Authority:
+    """Signs with the CA key found, or made, in a directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        key_file, certificate_file = directory / "ca.key", directory / "ca.crt"
+        if certificate_file.exists():
+            key = serialization.load_pem_private_key(key_file.read_bytes(), None)
+            if not isinstance(key, ec.EllipticCurvePrivateKey):
+                raise ValueError(f"{key_file} is not an elliptic-curve key")
+            self._key = key
+            self._certificate = x509.load_pem_x509_certificate(certificate_file.read_bytes())
+            return
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "bridgehead-ca")])
+        self._certificate = (
+            _builder(name, name, self._key.public_key())
+            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            .add_extension(_key_usage(signs=True), critical=True)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(self._key.public_key()), critical=False)
+            .sign(self._key, hashes.SHA256())
+        )
+        _write_private(key_file, _pem(self._key))
+        certificate_file.write_bytes(self.pem)
+
+    @property
+    def pem(self) -> bytes:
+        return self._certificate.public_bytes(serialization.Encoding.PEM)
+
+    def issue(self, identity: _Identity) -> tuple[bytes, bytes]:
+        """The certificate and key of `identity` in PEM, made if they are not there yet."""
+        certificate_file = self._directory / f"{identity.file}.crt"
+        key_file = self._directory / f"{identity.file}.key"
+        if certificate_file.exists():
+            return certificate_file.read_bytes(), key_file.read_bytes()
+        key = ec.generate_private_key(ec.SECP256R1())
+        attributes = [x509.NameAttribute(NameOID.COMMON_NAME, identity.common_name)]
+        if identity.organization:
+            attributes.insert(0, x509.NameAttribute(NameOID.ORGANIZATION_NAME, identity.organization))
+        usages = [ExtendedKeyUsageOID.CLIENT_AUTH]
+        builder = _builder(x509.Name(attributes), self._certificate.subject, key.public_key())
+        if identity.serves:
+            usages.append(ExtendedKeyUsageOID.SERVER_AUTH)
+            builder = builder.add_extension(
+                x509.SubjectAlternativeName([_general_name(name) for name in identity.serves]), critical=False
+            )
+        certificate = (
+            builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(_key_usage(signs=False), critical=True)
+            .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
+            .sign(self._key, hashes.SHA256())
+        )
+        pem = certificate.public_bytes(serialization.Encoding.PEM)
+        _write_private(key_file, _pem(key))
+        certificate_file.write_bytes(pem)
+        return pem, _pem(key)
+
+
+def make_certificates(config: LabConfig, files: LabFiles) -> None:
+    """Make what is missing of the lab's keys, certificates and kubeconfigs."""
+    files.pki.mkdir(parents=True, exist_ok=True)
+    authority = _Authority(files.pki)
+    service_account_key = files.pki / "sa.key"
+    if not service_account_key.exists():
+        _write_private(service_account_key, _pem(rsa.generate_private_key(public_exponent=65537, key_size=2048)))
+    service_names = ["kubernetes", "kubernetes.default", "kubernetes.default.svc"]
+    authority.issue(
+        _Identity(
+            "apiserver",
+            "kube-apiserver",
+            serves=[
+                "localhost",
+                *service_names,
+                f"kubernetes.default.svc.{CLUSTER_DOMAIN}",
+                "127.0.0.1",
+                LAB_ADDRESS,
+                KUBERNETES_SERVICE,
+            ],
+        )
+    )
+    authority.issue(_Identity("apiserver-kubelet-client", "kube-apiserver-kubelet-client", "system:masters"))
+
+    inside = f"https://{LAB_ADDRESS}:{API_PORT}"
+    context = f"bridgehead-{config.name}"
+    admin = authority.issue(_Identity("admin", "kubernetes-admin", "system:masters"))
+    _write_kubeconfig(files.kubeconfig, f"https://127.0.0.1:{config.port}", context, authority.pem, admin)
+    controllers = authority.issue(_Identity("controllers", "system:kube-controller-manager"))
+    _write_kubeconfig(files.part_kubeconfig("controllers"), inside, context, authority.pem, controllers)
+    for node in plan_nodes(config.nodes):
+        credentials = authority.issue(
+            _Identity(node.name, f"system:node:{node.name}", "system:nodes", [node.name, node.address, "127.0.0.1"])
+        )
+        _write_kubeconfig(files.part_kubeconfig(node.name), inside, context, authority.pem, credentials)
+
+
+def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
+    now = datetime.now(UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(minutes=5))  # clocks differ a little
+        .not_valid_after(now + _LIFETIME)
+    )
+
+
+def _key_usage(*, signs: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=True,
+        key_cert_sign=signs,
+        crl_sign=signs,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _general_name(name: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)
+
+
+def _pem(key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+
+
+def _write_private(path: Path, data: bytes) -> None:
+    with open(path, "wb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+        file.write(data)
+
+
+def _write_kubeconfig(path: Path, server: str, context: str, ca: bytes, credentials: tuple[bytes, bytes]) -> None:
+    """JSON is YAML, so every reader of kubeconfigs takes it."""
+    certificate, key = credentials
+    kubeconfig = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [
+            {"name": context, "cluster": {"server": server, "certificate-authority-data": b64encode(ca).decode()}}
+        ],
+        "users": [
+            {
+                "name": context,
+                "user": {
+                    "client-certificate-data": b64encode(certificate).decode(),
+                    "client-key-data": b64encode(key).decode(),
+                },
+            }
+        ],
+        "contexts": [{"name": context, "context": {"cluster": context, "user": context}}],
+        "current-context": context,
+    }
+    _write_private(path, msgspec.yaml.encode(kubeconfig))

@@ -1,0 +1,81 @@
+"""Runs a command inside a running lab, or on one of its nodes, with the caller's terminal."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Sequence
+
+from bridgehead.network import syscalls
+
+from .errors import LabError
+from .plan import NodePlan, RunningLab, plan_nodes
+
+
+def find_node(lab: RunningLab, name: str) -> NodePlan:
+    """Raises `LabError` when the lab has no such node."""
+    for node in plan_nodes(lab.config.nodes):
+        if node.name == name:
+            return node
+    raise LabError(f"no node {name!r}: this lab has node1 to node{lab.config.nodes}")
+
+
+def run_inside(lab: RunningLab, argv: Sequence[str], *, node: NodePlan | None, env: dict[str, str]) -> int:
+    """Run `argv` to its end; the result is its exit code, as a shell would give it (127: no such command)."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            _enter(lab, node)
+            # A PID namespace takes effect for children only.
+            inner = os.fork()
+            if inner == 0:
+                _execute(argv, env)
+            os._exit(_wait(inner))
+        except OSError as error:
+            os.write(2, f"bridgehead: cannot enter the lab: {error}\n".encode())
+            os._exit(126)
+    return _wait(pid)
+
+
+def _enter(lab: RunningLab, node: NodePlan | None) -> None:
+    directory = os.getcwd()
+    namespaces = f"/proc/{lab.init_pid}/ns"
+    kinds = ["ipc", "uts", "net", "pid", "mnt"]
+    if not os.path.samefile(f"{namespaces}/user", "/proc/self/ns/user"):
+        kinds.insert(0, "user")
+    # Opened first: after entering one, the paths may mean something else.
+    fds = [os.open(f"{namespaces}/{kind}", os.O_RDONLY | os.O_CLOEXEC) for kind in kinds]
+    for fd in fds:
+        syscalls.setns(fd)
+        os.close(fd)
+    if node:
+        syscalls.setns(node.netns, syscalls.CLONE_NEWNET)
+        syscalls.setns(node.utsns, syscalls.CLONE_NEWUTS)
+        # /sys shows the network namespace in which it was mounted.
+        syscalls.unshare(syscalls.CLONE_NEWNS)
+        syscalls.mount("sysfs", "/sys", "sysfs", syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC)
+    try:
+        os.chdir(directory)
+    except OSError:
+        os.chdir("/")
+
+
+def _execute(argv: Sequence[str], env: dict[str, str]) -> None:
+    try:
+        os.execvpe(argv[0], list(argv), env)
+    except FileNotFoundError:
+        os.write(2, f"bridgehead: {argv[0]}: command not found\n".encode())
+        os._exit(127)
+    except OSError as error:
+        os.write(2, f"bridgehead: {argv[0]}: {error.strerror}\n".encode())
+        os._exit(126)
+
+
+def _wait(pid: int) -> int:
+    """Wait for a child that shares our terminal: Ctrl-C is for it, and ends us when it ends."""
+    previous = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGQUIT)}
+    _, status = os.waitpid(pid, 0)
+    for number, handler in previous.items():
+        signal.signal(number, handler)
+    code = os.waitstatus_to_exitcode(status)
+    return code if code >= 0 else 128 - code

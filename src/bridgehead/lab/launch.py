@@ -1,0 +1,134 @@
+"""Leaves the host: from the `up` command into the lab's own namespaces, where its first process begins.
+
+    up ── fork ── (new user namespace, unless root) ── new PID, mount, network ... namespaces ── fork ── init (pid 1)
+
+The middle process ends at once; init belongs to nobody on the host and holds the lab's lock until it ends.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from bridgehead.network import syscalls
+
+from .errors import StartFailed
+from .fabric import build_fabric
+from .plan import LabConfig, LabFiles, RunningLab, plan_nodes, plan_parts
+from .supervisor import RunPart, Supervisor
+
+_NAMESPACES = (
+    syscalls.CLONE_NEWPID | syscalls.CLONE_NEWNS | syscalls.CLONE_NEWNET | syscalls.CLONE_NEWUTS | syscalls.CLONE_NEWIPC
+)
+
+
+def launch(
+    config: LabConfig,
+    files: LabFiles,
+    *,
+    api_socket: socket.socket,
+    lock_fd: int,
+    run_part: RunPart,
+    preload: Sequence[str],
+) -> int:
+    """Start the lab's first process; the result is its pid on the host. Raises `StartFailed`.
+
+    `api_socket` listens on the host's loopback and is passed in. `lock_fd` holds the state directory's lock and is
+    kept by init. `run_part(argv)` runs one part in the calling process, `preload` names the modules that it needs.
+    The caller must have no other threads.
+    """
+    reader, writer = os.pipe()
+    middle = os.fork()
+    if middle == 0:
+        try:
+            os.close(reader)
+            _leave_host()
+            pid = os.fork()
+            if pid:
+                os.write(writer, f"pid {pid}\n".encode())
+                os._exit(0)
+            _become_init(config, files, api_socket, lock_fd, writer, run_part, preload)
+            os._exit(0)
+        except BaseException as error:  # noqa: BLE001 - forked: must not return into the command's stack
+            os.write(writer, f"error {type(error).__name__}: {error}\n".encode())
+            os._exit(1)
+    os.close(writer)
+    with open(reader, encoding="utf-8") as pipe:
+        lines = pipe.read().splitlines()
+    os.waitpid(middle, 0)
+    words = dict(line.split(" ", 1) for line in lines)
+    if "error" in words or "pid" not in words:
+        raise StartFailed(words.get("error", "the lab's first process ended before it said anything"))
+    pid = int(words["pid"])
+    files.running.write_bytes(msgspec.json.encode(RunningLab(config=config, init_pid=pid, started_at=time.time())))
+    return pid
+
+
+def _leave_host() -> None:
+    os.setsid()
+    user, group = os.getuid(), os.getgid()
+    if user != 0:
+        syscalls.unshare(syscalls.CLONE_NEWUSER)
+        # Without privileges on the host one can only map oneself, and must give up setgroups first: user_namespaces(7).
+        Path("/proc/self/setgroups").write_text("deny", encoding="ascii")
+        Path("/proc/self/uid_map").write_text(f"0 {user} 1", encoding="ascii")
+        Path("/proc/self/gid_map").write_text(f"0 {group} 1", encoding="ascii")
+    syscalls.unshare(_NAMESPACES)
+
+
+def _become_init(
+    config: LabConfig,
+    files: LabFiles,
+    api_socket: socket.socket,
+    lock_fd: int,
+    progress: int,
+    run_part: RunPart,
+    preload: Sequence[str],
+) -> None:
+    os.set_inheritable(lock_fd, False)
+    _redirect_standard_streams(files.log("init"))
+    syscalls.set_hostname("lab")
+    syscalls.set_process_name("bridgehead-lab")
+    _mount_own_view()
+    nodes = plan_nodes(config.nodes)
+    build_fabric(nodes)
+    for node in nodes:
+        files.node(node).mkdir(parents=True, exist_ok=True)
+        Path(node.runtime_root).mkdir(parents=True, exist_ok=True)
+    for module in preload:
+        importlib.import_module(module)
+    os.close(progress)  # from here on problems go to the log
+    logging.getLogger(__name__).info("lab %s with %d nodes", config.name, config.nodes)
+    parts = plan_parts(config, files, listen_fd=api_socket.fileno())
+    Supervisor(parts, files, run_part).run()
+
+
+def _mount_own_view() -> None:
+    """/proc and /sys that show the lab's namespaces, and a /run of its own."""
+    syscalls.mount("none", "/", flags=syscalls.MS_REC | syscalls.MS_PRIVATE)
+    syscalls.mount("proc", "/proc", "proc", syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC)
+    syscalls.mount("sysfs", "/sys", "sysfs", syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC)
+    syscalls.mount("tmpfs", "/run", "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, "mode=755")
+    Path("/run/bridgehead").mkdir()
+
+
+def _redirect_standard_streams(log: Path) -> None:
+    """Init reads nothing and writes to its log; it must not hold on to the terminal of `up`."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    sys.stdout.flush()
+    null = os.open(os.devnull, os.O_RDONLY)
+    out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.dup2(null, 0)
+    os.dup2(out, 1)
+    os.dup2(out, 2)
+    os.close(null)
+    os.close(out)

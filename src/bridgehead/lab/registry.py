@@ -1,0 +1,127 @@
+"""Where labs keep their state, and which of them run.
+
+A lab runs exactly as long as its first process holds the lock of its state directory, so a lab that was killed
+is seen as stopped without anything having to be cleaned up.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+import signal
+import time
+from pathlib import Path
+
+import msgspec
+
+from .errors import AlreadyRunning, LabError, NotRunning
+from .plan import LabConfig, LabFiles, RunningLab
+from .supervisor import PartStatus
+
+DEFAULT_NAME = "bridgehead"
+
+
+def state_home() -> Path:
+    """Where labs live by default: $XDG_STATE_HOME/bridgehead, else ~/.local/state/bridgehead."""
+    base = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+    return Path(base) / "bridgehead"
+
+
+def find_files(name: str, state_dir: Path | None) -> LabFiles:
+    """The files of a lab that may or may not exist. Raises `LabError` when the name cannot be one."""
+    if not re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,30}[a-z0-9])?", name):
+        raise LabError(f"a lab's name has lower case letters, digits and '-', at most 32: not {name!r}")
+    return LabFiles((state_dir or state_home() / name).absolute())
+
+
+def lock(files: LabFiles) -> int:
+    """Take the lab's lock; the result is the descriptor that holds it. Raises `AlreadyRunning`."""
+    try:
+        files.root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        fd = os.open(files.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise LabError(f"cannot write to {files.root}: {error.strerror}; choose another with --state-dir") from error
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(fd)
+        raise AlreadyRunning(f"the lab of {files.root} is running already") from None
+    return fd
+
+
+def is_running(files: LabFiles) -> bool:
+    if not files.lock.exists():
+        return False
+    try:
+        os.close(lock(files))
+    except AlreadyRunning:
+        return True
+    return False
+
+
+def read_config(files: LabFiles) -> LabConfig | None:
+    """What the last `up` decided, None for a new lab. Raises `LabError` when the file makes no sense."""
+    try:
+        return msgspec.json.decode(files.config.read_bytes(), type=LabConfig)
+    except FileNotFoundError:
+        return None
+    except msgspec.MsgspecError as error:
+        raise LabError(f"{files.config} is not a lab's configuration ({error}); remove it or {files.root}") from error
+
+
+def read_running(files: LabFiles) -> RunningLab:
+    """Raises `NotRunning`."""
+    if is_running(files):
+        try:
+            return msgspec.json.decode(files.running.read_bytes(), type=RunningLab)
+        except (FileNotFoundError, msgspec.MsgspecError):
+            raise NotRunning(f"the lab of {files.root} is only starting; try again in a moment") from None
+    raise NotRunning("no such lab is running; `bridgehead up` starts one, `bridgehead status` lists them")
+
+
+def read_parts(files: LabFiles) -> list[PartStatus]:
+    try:
+        return msgspec.json.decode(files.parts.read_bytes(), type=list[PartStatus])
+    except (FileNotFoundError, msgspec.MsgspecError):
+        return []
+
+
+def list_labs() -> dict[str, LabFiles]:
+    """Labs with state in the default place, by name."""
+    home = state_home()
+    if not home.is_dir():
+        return {}
+    return {path.name: LabFiles(path) for path in sorted(home.iterdir()) if (path / "lock").exists()}
+
+
+def stop(files: LabFiles, *, bound: float = 15.0) -> None:
+    """End a running lab: ask its first process, insist after `bound` seconds. Raises `NotRunning`, `LabError`."""
+    running = read_running(files)
+    try:
+        os.kill(running.init_pid, signal.SIGTERM)
+    except ProcessLookupError:
+        pass  # it ended between the two looks
+    except PermissionError:
+        raise LabError(f"the lab of {files.root} was started by another user; stop it as that user") from None
+    deadline = time.monotonic() + bound
+    killed = False
+    while is_running(files):
+        if time.monotonic() > deadline:
+            if killed:
+                raise LabError(f"process {running.init_pid} of the lab does not end; see {files.log('init')}")
+            # The kernel then ends everything else in the PID namespace.
+            os.kill(running.init_pid, signal.SIGKILL)
+            killed, deadline = True, deadline + bound
+        time.sleep(0.02)
+    files.running.unlink(missing_ok=True)
+    if running.config.ephemeral:
+        remove(files)
+
+
+def remove(files: LabFiles) -> None:
+    """Delete all state of a lab that does not run. Refuses a directory that does not look like a lab's."""
+    if not files.config.exists():
+        raise LabError(f"{files.root} is not a lab's state directory; not removing it")
+    shutil.rmtree(files.root, ignore_errors=True)

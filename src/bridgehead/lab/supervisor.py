@@ -1,0 +1,187 @@
+"""Keeps the lab's parts running: starts them, restarts those that die, stops them in the end.
+
+This is the loop of process 1 of the lab's PID namespace. It stays single-threaded, because every part (and
+through the runtimes every pod) is a fork of it: what is imported here is shared by all of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import logging
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from bridgehead.network import syscalls
+
+from .plan import LabFiles, PartPlan
+
+log = logging.getLogger(__name__)
+
+# Kubernetes waits 10 s and more for containers; the lab's own parts are wanted back at once.
+_FIRST_DELAY = 0.1
+_LONGEST_DELAY = 5.0
+_STABLE_AFTER = 10.0
+_STOP_BOUND = 5.0
+
+RunPart = Callable[[list[str]], None]
+
+
+class PartStatus(msgspec.Struct, kw_only=True):
+    """One part as `bridgehead status` shows it. Times are seconds since the epoch."""
+
+    name: str
+    pid: int = 0  # 0: waits to be started again
+    restarts: int = 0
+    started_at: float = 0.0
+    last_exit: str = ""
+
+
+@dataclass
+class _Part:
+    plan: PartPlan
+    status: PartStatus
+    delay: float = _FIRST_DELAY
+    due: float = 0.0  # monotonic; when to start it
+
+
+class Supervisor:
+    """Runs `plans` with `run_part` until told to stop by SIGTERM or SIGINT."""
+
+    def __init__(self, plans: Sequence[PartPlan], files: LabFiles, run_part: RunPart) -> None:
+        self._parts = [_Part(plan, PartStatus(name=plan.name)) for plan in plans]
+        self._files = files
+        self._run_part = run_part
+        self._stopping = False
+
+    def run(self) -> None:
+        wakeup, signalled = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(signalled, warn_on_full_buffer=False)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._stop)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        # What is there now is never freed: keeping the collector off it keeps its pages shared with the parts.
+        gc.collect()
+        gc.freeze()
+        while not self._stopping:
+            self._start_due()
+            _wait_readable(wakeup, self._time_to_next_start())
+            self._reap()
+        self._stop_parts(wakeup)
+
+    def _stop(self, *_: object) -> None:
+        self._stopping = True
+
+    def _start_due(self) -> None:
+        now, changed = time.monotonic(), False
+        for part in self._parts:
+            if part.status.pid == 0 and part.due <= now:
+                part.status.pid = self._fork(part.plan)
+                part.status.started_at = time.time()
+                changed = True
+        if changed:
+            self._publish()
+
+    def _time_to_next_start(self) -> float | None:
+        waiting = [part.due for part in self._parts if part.status.pid == 0]
+        return max(0.0, min(waiting) - time.monotonic()) if waiting else None
+
+    def _fork(self, plan: PartPlan) -> int:
+        pid = os.fork()
+        if pid:
+            return pid
+        # The child never returns into the supervisor's loop, whatever happens in the part.
+        code = 1
+        try:
+            signal.set_wakeup_fd(-1)
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD):
+                signal.signal(number, signal.SIG_DFL)
+            os.setsid()
+            _redirect_output(self._files.log(plan.name))
+            syscalls.set_process_name(plan.name)
+            if plan.node:
+                syscalls.setns(plan.node.netns, syscalls.CLONE_NEWNET)
+                syscalls.setns(plan.node.utsns, syscalls.CLONE_NEWUTS)
+            self._run_part(list(plan.argv))
+            code = 0
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
+        except BaseException:
+            logging.getLogger(plan.name).exception("died")
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+
+    def _reap(self) -> None:
+        """Collect all that has ended: our parts, and orphans, which the kernel gives to process 1."""
+        changed = False
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                break
+            if pid == 0:
+                break
+            for part in self._parts:
+                if part.status.pid == pid:
+                    self._note_exit(part, os.waitstatus_to_exitcode(status))
+                    changed = True
+        if changed:
+            self._publish()
+
+    def _note_exit(self, part: _Part, code: int) -> None:
+        reason = f"exit code {code}" if code >= 0 else f"signal {signal.Signals(-code).name}"
+        lived = time.time() - part.status.started_at
+        if lived > _STABLE_AFTER:
+            part.delay = _FIRST_DELAY
+        part.status.pid = 0
+        part.status.restarts += 1
+        part.status.last_exit = reason
+        part.due = time.monotonic() + part.delay
+        if not self._stopping:
+            log.warning("%s ended with %s after %.1f s; starting it again", part.plan.name, reason, lived)
+        part.delay = min(part.delay * 2, _LONGEST_DELAY)
+
+    def _publish(self) -> None:
+        temporary = self._files.parts.with_suffix(".new")
+        temporary.write_bytes(msgspec.json.encode([part.status for part in self._parts]))
+        temporary.rename(self._files.parts)
+
+    def _stop_parts(self, wakeup: int) -> None:
+        """The API server goes last, so that the others can finish what they write."""
+        deadline = time.monotonic() + _STOP_BOUND
+        api = [part for part in self._parts if part.plan.name == "apiserver"]
+        others = [part for part in self._parts if part not in api]
+        for group in (others, api):
+            for part in group:
+                if part.status.pid:
+                    _signal(part.status.pid, signal.SIGTERM)
+            while any(part.status.pid for part in group) and time.monotonic() < deadline:
+                _wait_readable(wakeup, deadline - time.monotonic())
+                self._reap()
+
+
+def _signal(pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+def _wait_readable(fd: int, timeout: float | None) -> None:
+    if select.select([fd], [], [], timeout)[0]:
+        os.read(fd, 4096)
+
+
+def _redirect_output(path: Path) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.dup2(fd, 1)
+    os.dup2(fd, 2)
+    os.close(fd)
