@@ -45,17 +45,27 @@ class Record:
     facts: Facts
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class Change:
     """One write as watchers see it. `type` is ADDED, MODIFIED or DELETED.
 
     `previous` is what stood there before, so that a watcher with a selector can tell an object that left its selection.
     A DELETED change's `record` has the last state with the deletion's revision.
+    All watchers get the same Change, and two are equal only when they are one: what is derived from a Change (a table
+    row) may be kept in a `weakref.WeakKeyDictionary`.
     """
 
     type: str
     record: Record
     previous: Record | None = None
+
+    @property
+    def line(self) -> bytes:
+        """The change as a line of a watch stream: `{"type":"ADDED","object":{...}}` and a newline.
+
+        Joined from the finished value each time: a copy costs less than keeping a second one for the history's life.
+        """
+        return b"".join((b'{"type":"', self.type.encode(), b'","object":', self.record.value, b"}\n"))
 
 
 class Watch(Protocol):
@@ -64,7 +74,7 @@ class Watch(Protocol):
     def __aiter__(self) -> AsyncIterator[list[Change]]:
         """Yield what has happened since, in batches of at least one change.
 
-        Raises `Overflow` when the reader is too slow to be kept.
+        Ends when the watch or its store is closed. Raises `Overflow` when the reader is too slow to be kept.
         """
         ...
 
@@ -102,7 +112,11 @@ class Store(Protocol):
         ...
 
     def watch(self, resource: str, namespace: str | None = None, *, since: int) -> Watch:
-        """Changes of revisions above `since`. Raises `TooOld` when the history no longer reaches back to it."""
+        """Changes of revisions above `since`.
+
+        Raises `TooOld` when the history does not reach back to it, also because `since` is of another store's life
+        (above `revision`): either way the watcher has to list again.
+        """
         ...
 
     async def close(self) -> None: ...

@@ -1,0 +1,157 @@
+"""The newest changes of a store, and the watches that read them.
+
+All watches of a resource read one shared log and hold nothing but their place in it. A change therefore costs the same
+however many watch, a reader that never reads costs no memory, and one that the log has left behind gets `Overflow`
+without anybody else noticing. Used by the stores, on the event loop only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterable
+
+from .errors import Overflow, TooOld
+from .store import Change
+
+DEFAULT_CHANGES = 20_000
+DEFAULT_BYTES = 64 * 1024 * 1024
+# A reader that has much to catch up with gets it in pieces, so that it can wait for its own client in between.
+_BATCH = 500
+
+
+class History:
+    """At most `max_changes` changes, and at most `max_bytes` of their values."""
+
+    def __init__(self, max_changes: int = DEFAULT_CHANGES, max_bytes: int = DEFAULT_BYTES) -> None:
+        self._max_changes = max_changes
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self._order: deque[Change] = deque()
+        self._logs: dict[str, _Log] = {}
+        self._first = 0
+
+    def begin(self, revision: int) -> None:
+        """What happened up to `revision` is not known here."""
+        self._first = revision
+
+    def publish(self, changes: Iterable[Change]) -> None:
+        """Append changes and wake every reader that waits for one of them, once."""
+        touched: dict[str, _Log] = {}
+        for change in changes:
+            resource = change.record.key.resource
+            log = touched[resource] = self._log(resource)
+            log.append(change)
+            self._order.append(change)
+            self._bytes += len(change.record.value)
+        while len(self._order) > self._max_changes or (self._bytes > self._max_bytes and len(self._order) > 1):
+            oldest = self._order.popleft()
+            self._bytes -= len(oldest.record.value)
+            self._logs[oldest.record.key.resource].drop_oldest()
+        for log in touched.values():
+            log.wake()
+
+    def watch(self, resource: str, namespace: str | None, since: int, revision: int) -> LogWatch:
+        """Raises `TooOld` when `since` is before what is kept, or above `revision`, the store's own."""
+        log = self._log(resource)
+        if since > revision:
+            raise TooOld(f"revision {since} has not been yet: the newest is {revision}")
+        if since < log.reaches_back_to:
+            raise TooOld(f"revision {since} is too old: the history goes back to {log.reaches_back_to}")
+        return LogWatch(log, namespace, log.position_behind(since))
+
+    def close(self) -> None:
+        """End all watches."""
+        for log in self._logs.values():
+            for watch in tuple(log.watches):
+                watch.close()
+
+    def _log(self, resource: str) -> _Log:
+        log = self._logs.get(resource)
+        if log is None:
+            log = self._logs[resource] = _Log(self._first)
+        return log
+
+
+class _Log:
+    """The kept changes of one resource. A position counts all that ever were, so it survives trimming."""
+
+    def __init__(self, reaches_back_to: int) -> None:
+        self.reaches_back_to = reaches_back_to
+        self.watches: set[LogWatch] = set()
+        self.oldest = 0
+        # Indexing a deque is cheap near its ends, and readers that keep up read at its end.
+        self._changes: deque[Change] = deque()
+
+    @property
+    def end(self) -> int:
+        return self.oldest + len(self._changes)
+
+    def append(self, change: Change) -> None:
+        self._changes.append(change)
+
+    def drop_oldest(self) -> None:
+        self.reaches_back_to = self._changes.popleft().record.revision
+        self.oldest += 1
+
+    def position_behind(self, revision: int) -> int:
+        return self.oldest + bisect_right(self._changes, revision, key=_revision_of)
+
+    def read(self, position: int) -> list[Change]:
+        start = position - self.oldest
+        return [self._changes[i] for i in range(start, min(start + _BATCH, len(self._changes)))]
+
+    def wake(self) -> None:
+        for watch in self.watches:
+            watch.wake()
+
+
+def _revision_of(change: Change) -> int:
+    return change.record.revision
+
+
+class LogWatch:
+    """A `Watch` for one reader. See `store.Watch`."""
+
+    def __init__(self, log: _Log, namespace: str | None, position: int) -> None:
+        self._log = log
+        self._namespace = namespace
+        self._position = position
+        self._closed = False
+        self._waiting: asyncio.Future[None] | None = None
+        log.watches.add(self)
+
+    def __aiter__(self) -> LogWatch:
+        return self
+
+    async def __anext__(self) -> list[Change]:
+        while not self._closed:
+            if self._position < self._log.oldest:
+                self.close()
+                raise Overflow(f"{self._log.oldest - self._position} changes behind what is kept")
+            changes = self._log.read(self._position)
+            self._position += len(changes)
+            if self._namespace is not None:
+                changes = [change for change in changes if change.record.key.namespace == self._namespace]
+            if changes:
+                return changes
+            if self._position == self._log.end:
+                await self._wait()
+        raise StopAsyncIteration
+
+    async def _wait(self) -> None:
+        self._waiting = asyncio.get_running_loop().create_future()
+        try:
+            await self._waiting
+        finally:
+            self._waiting = None
+
+    def wake(self) -> None:
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
+
+    def close(self) -> None:
+        self._closed = True
+        self._log.watches.discard(self)
+        self.wake()

@@ -1,0 +1,270 @@
+"""The default store: all in memory, and durable in one SQLite file (WAL, synchronous=FULL) before it is visible.
+
+Writes that arrive while a commit is under way wait and then share the next one: each is checked in turn, all go to the
+disk in one transaction in a worker thread, and only then do readers, watchers and the writers themselves learn of them.
+A commit that fails fails all its writes and changes nothing.
+
+The file belongs to one process at a time (`locking_mode=EXCLUSIVE`); it holds Secrets, so only its owner may read it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from .errors import StoreBroken
+from .history import DEFAULT_BYTES, DEFAULT_CHANGES
+from .memory import MemoryStore
+from .state import Batch, Write
+from .store import Change, Facts, Key, Record
+
+T = TypeVar("T")
+
+_APPLICATION_ID = 0x42726467  # "Brdg": how SQLite files say whose they are
+_FORMAT = 1
+_SCHEMA = f"""
+    BEGIN;
+    CREATE TABLE objects (
+        resource TEXT NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL,
+        revision INTEGER NOT NULL, value BLOB NOT NULL, facts BLOB NOT NULL,
+        UNIQUE (resource, namespace, name)
+    );
+    CREATE TABLE store (revision INTEGER NOT NULL);
+    INSERT INTO store VALUES (0);
+    PRAGMA application_id = {_APPLICATION_ID};
+    PRAGMA user_version = {_FORMAT};
+    COMMIT;
+"""
+
+
+class _StoredFacts(msgspec.Struct, omit_defaults=True):
+    labels: dict[str, str] = {}
+    fields: dict[str, str] = {}
+    claims: frozenset[str] = frozenset()
+
+
+_encode_facts = msgspec.json.Encoder().encode
+_decode_facts = msgspec.json.Decoder(_StoredFacts).decode
+
+
+class Database:
+    """The file: loading it and committing to it. Not for two threads at once.
+
+    Every method raises `StoreBroken` with a line that says what to do.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        _create_private(path)
+        try:
+            # Nobody may wait for a lock here: whoever has the file keeps it for as long as it lives.
+            self._connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
+        except sqlite3.Error as error:
+            raise _broken(path, error) from error
+        try:
+            self._prepare()
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def _prepare(self) -> None:
+        run = self._connection.execute
+        try:
+            run("PRAGMA locking_mode = EXCLUSIVE")
+            (owner,) = run("PRAGMA application_id").fetchone()
+            (tables,) = run("SELECT count(*) FROM sqlite_master").fetchone()
+            if owner != _APPLICATION_ID and (owner or tables):
+                raise StoreBroken(f"{self._path} is another program's database: choose another path for the store")
+            run("PRAGMA journal_mode = WAL")
+            run("PRAGMA synchronous = FULL")
+            if not tables:
+                self._connection.executescript(_SCHEMA)
+            (version,) = run("PRAGMA user_version").fetchone()
+            (verdict,) = run("PRAGMA quick_check(1)").fetchone()
+        except sqlite3.Error as error:
+            raise _broken(self._path, error) from error
+        if version != _FORMAT:
+            raise StoreBroken(
+                f"{self._path} has format {version}, this bridgehead reads {_FORMAT}: "
+                "start the version that wrote it, or move the file away to begin with an empty store"
+            )
+        if verdict != "ok":
+            raise _corrupt(self._path, verdict.splitlines()[-1])
+
+    def load(self) -> tuple[list[Record], int]:
+        """All objects, and the revision of the newest write."""
+        try:
+            rows = self._connection.execute("SELECT resource, namespace, name, revision, value, facts FROM objects")
+            records = [_record(*row) for row in rows]
+            (revision,) = self._connection.execute("SELECT revision FROM store").fetchone()
+        except sqlite3.Error as error:
+            raise _broken(self._path, error) from error
+        except (msgspec.MsgspecError, TypeError) as error:
+            raise _corrupt(self._path, str(error)) from error
+        return records, revision
+
+    def commit(self, changes: list[Change]) -> None:
+        """Make the changes durable, all or none."""
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                self._write(changes)
+                self._connection.execute("COMMIT")
+            except BaseException:
+                # SQLite has rolled back by itself already after some errors.
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+        except sqlite3.Error as error:
+            raise _broken(self._path, error) from error
+
+    def _write(self, changes: list[Change]) -> None:
+        # An object that is written twice in the batch needs only its last state on disk.
+        last = {change.record.key: change for change in changes}
+        self._connection.executemany(
+            "DELETE FROM objects WHERE resource = ? AND namespace = ? AND name = ?",
+            [key for key, change in last.items() if change.type == "DELETED"],
+        )
+        self._connection.executemany(
+            "INSERT INTO objects (resource, namespace, name, revision, value, facts) VALUES (?, ?, ?, ?, ?, ?) "
+            "ON CONFLICT DO UPDATE SET revision = excluded.revision, value = excluded.value, facts = excluded.facts",
+            [_row(change.record) for change in last.values() if change.type != "DELETED"],
+        )
+        before, after = changes[0].record.revision - 1, changes[-1].record.revision
+        found = self._connection.execute("UPDATE store SET revision = ? WHERE revision = ?", (after, before))
+        if found.rowcount != 1:
+            raise StoreBroken(f"{self._path} is no longer at revision {before}: somebody else wrote to it; restart")
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def _create_private(path: Path) -> None:
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    except FileExistsError:
+        return
+    except OSError as error:
+        raise StoreBroken(f"can't create the store {path}: {error.strerror}: choose another path") from error
+
+
+def _row(record: Record) -> tuple[str, str, str, int, bytes, bytes]:
+    facts = record.facts
+    stored = _StoredFacts(dict(facts.labels), dict(facts.fields), facts.claims)
+    return (*record.key, record.revision, record.value, _encode_facts(stored))
+
+
+def _record(resource: str, namespace: str, name: str, revision: int, value: bytes, facts: bytes) -> Record:
+    stored = _decode_facts(facts)
+    key = Key(resource, namespace, name)
+    return Record(key, revision, value, Facts(stored.labels, stored.fields, stored.claims))
+
+
+def _corrupt(path: Path, what: str) -> StoreBroken:
+    return StoreBroken(
+        f"the store {path} is damaged ({what}): restore it from a copy, or move it away to begin with an empty store"
+    )
+
+
+def _broken(path: Path, error: sqlite3.Error) -> StoreBroken:
+    """What a SQLite error means to whoever runs this."""
+    name: str = getattr(error, "sqlite_errorname", "")
+    match name.split("_")[1] if name.count("_") else "":
+        case "BUSY" | "LOCKED":
+            return StoreBroken(f"the store {path} is in use by another process: stop it, or choose another path")
+        case "NOTADB":
+            return StoreBroken(f"{path} is not a bridgehead store: choose another path")
+        case "CORRUPT":
+            return _corrupt(path, str(error))
+        case "FULL":
+            return StoreBroken(f"the disk that holds the store {path} is full: free some space and try again")
+        case "CANTOPEN" | "READONLY" | "PERM" | "AUTH":
+            return StoreBroken(f"can't write the store {path} ({error}): check its directory's and its own permissions")
+    return StoreBroken(f"the store {path} refused ({error}): check the disk that holds it")
+
+
+class SqliteStore(MemoryStore):
+    """See `store.Store`. Opening reads the whole file; raises `StoreBroken`."""
+
+    def __init__(
+        self, path: str | Path, *, history_changes: int = DEFAULT_CHANGES, history_bytes: int = DEFAULT_BYTES
+    ) -> None:
+        super().__init__(history_changes=history_changes, history_bytes=history_bytes)
+        # Absolute, because SQLite opens its log by name again later.
+        self._database = Database(Path(path).absolute())
+        try:
+            records, revision = self._database.load()
+        except StoreBroken:
+            self._database.close()
+            raise
+        self._state.load(records, revision)
+        self._history.begin(revision)
+        self._queue: list[tuple[Write, asyncio.Future[Record]]] = []
+        self._committing: asyncio.Task[None] | None = None
+        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="store")
+
+    async def _write(self, write: Write) -> Record:
+        self._check_open()
+        done: asyncio.Future[Record] = asyncio.get_running_loop().create_future()
+        self._queue.append((write, done))
+        # A task of its own, so that a writer who goes away takes nobody's commit along. It ends with the queue.
+        if self._committing is None:
+            self._committing = asyncio.create_task(self._commit_queue())
+        return await done
+
+    async def _commit_queue(self) -> None:
+        try:
+            while self._queue:
+                queue, self._queue = self._queue, []
+                await self._commit(queue)
+        finally:
+            self._committing = None
+
+    async def _commit(self, queue: list[tuple[Write, asyncio.Future[Record]]]) -> None:
+        batch = Batch(self._state)
+        outcomes: list[tuple[Change | Exception, asyncio.Future[Record]]]
+        outcomes = [(_outcome(batch, write), done) for write, done in queue]
+        if batch.changes:
+            try:
+                await self._in_worker(lambda: self._database.commit(batch.changes))
+            except Exception as error:  # noqa: BLE001 - all of them belong to the writers, none to this task
+                # Also for those that were refused: they may have been refused because of a write that has now failed.
+                outcomes = [(error, done) for _, done in queue]
+            else:
+                self._publish(batch)
+        for outcome, done in outcomes:
+            if done.done():  # its writer has gone away
+                continue
+            if isinstance(outcome, Exception):
+                done.set_exception(outcome)
+            else:
+                done.set_result(outcome.record)
+
+    async def _in_worker(self, function: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._worker, function)
+
+    async def close(self) -> None:
+        """Wait for the writes under way, then let go of the file."""
+        if self._closed:
+            return
+        await super().close()
+        if self._committing is not None:
+            await self._committing
+        try:
+            await self._in_worker(self._database.close)
+        finally:
+            self._worker.shutdown(wait=False)
+
+
+def _outcome(batch: Batch, write: Write) -> Change | Exception:
+    try:
+        return batch.add(write)
+    except Exception as refusal:  # noqa: BLE001 - also a value that can't be encoded is its writer's affair alone
+        return refusal

@@ -1,0 +1,203 @@
+"""What a store holds, and the rules by which a write changes it: no I/O, no clock, no event loop.
+
+`MemoryStore` applies a batch at once; `SqliteStore` makes it durable first. Either way a write is checked here, against
+the state and against the writes before it in its batch, and becomes visible only by `State.apply`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import msgspec
+
+from .errors import AlreadyExists, ClaimTaken, Conflict, NotFound
+from .store import Change, Facts, JsonObject, Key, Record
+
+_encode = msgspec.json.Encoder().encode
+_decode_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    key: Key
+    value: JsonObject
+    facts: Facts
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    key: Key
+    value: JsonObject
+    facts: Facts
+    expected: int
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    key: Key
+    expected: int | None
+
+
+Write = Create | Update | Delete
+
+
+class State:
+    """Every stored object, the claims they hold and the revision of the newest write."""
+
+    def __init__(self) -> None:
+        self.revision = 0
+        self._tables: dict[str, _Table] = {}
+        self._claims: dict[str, Key] = {}
+
+    def load(self, records: Iterable[Record], revision: int) -> None:
+        """Fill an empty state."""
+        self.revision = revision
+        for record in records:
+            self._table(record.key.resource).append(record)
+            self._claims.update(dict.fromkeys(record.facts.claims, record.key))
+        for table in self._tables.values():
+            table.order.sort()
+
+    def get(self, key: Key) -> Record | None:
+        table = self._tables.get(key.resource)
+        return None if table is None else table.records.get((key.namespace, key.name))
+
+    def list(
+        self, resource: str, namespace: str | None = None, limit: int = 0, after: tuple[str, str] | None = None
+    ) -> list[Record]:
+        table = self._tables.get(resource)
+        return [] if table is None else table.list(namespace, limit, after)
+
+    def holder(self, claim: str) -> Key | None:
+        """Whose claim it is."""
+        return self._claims.get(claim)
+
+    def apply(self, changes: Iterable[Change]) -> None:
+        """Make the changes of a `Batch` visible."""
+        for change in changes:
+            record = change.record
+            table = self._table(record.key.resource)
+            if change.previous is not None:
+                for claim in change.previous.facts.claims:
+                    del self._claims[claim]
+            if change.type == "DELETED":
+                table.remove(record.key)
+            else:
+                table.put(record)
+                for claim in record.facts.claims:
+                    self._claims[claim] = record.key
+            self.revision = record.revision
+
+    def _table(self, resource: str) -> _Table:
+        table = self._tables.get(resource)
+        if table is None:
+            table = self._tables[resource] = _Table()
+        return table
+
+
+class _Table:
+    """The objects of one resource, and their order by (namespace, name)."""
+
+    def __init__(self) -> None:
+        self.records: dict[tuple[str, str], Record] = {}
+        # Kept sorted by insertion: moving 10,000 pointers takes a microsecond, sorting them for a list a thousand.
+        self.order: list[tuple[str, str]] = []
+
+    def append(self, record: Record) -> None:
+        place = (record.key.namespace, record.key.name)
+        self.records[place] = record
+        self.order.append(place)
+
+    def put(self, record: Record) -> None:
+        place = (record.key.namespace, record.key.name)
+        if place not in self.records:
+            insort(self.order, place)
+        self.records[place] = record
+
+    def remove(self, key: Key) -> None:
+        place = (key.namespace, key.name)
+        del self.records[place]
+        del self.order[bisect_left(self.order, place)]
+
+    def list(self, namespace: str | None, limit: int, after: tuple[str, str] | None) -> list[Record]:
+        first, last = 0, len(self.order)
+        if namespace is not None:
+            first = bisect_left(self.order, (namespace, ""))
+            # No string sorts between `namespace` and `namespace` followed by NUL.
+            last = bisect_left(self.order, (namespace + "\0", ""))
+        if after is not None:
+            first = max(first, bisect_right(self.order, after))
+        if limit:
+            last = min(last, first + limit)
+        return [self.records[place] for place in self.order[first:last]]
+
+
+class Batch:
+    """Writes that are to be committed together, each checked against the state as the ones before it leave it."""
+
+    def __init__(self, state: State) -> None:
+        self.changes: list[Change] = []
+        self._state = state
+        self._revision = state.revision
+        # What this batch changes: None is "no longer there".
+        self._records: dict[Key, Record | None] = {}
+        self._claims: dict[str, Key | None] = {}
+
+    def add(self, write: Write) -> Change:
+        """Check the write and append its change.
+
+        Raises `AlreadyExists`, `NotFound`, `Conflict`, `ClaimTaken`; then the batch is as before.
+        """
+        key = write.key
+        current = self._records[key] if key in self._records else self._state.get(key)
+        if isinstance(write, Create):
+            if current is not None:
+                raise AlreadyExists(f"{key.resource} {key.namespace}/{key.name} exists")
+            return self._put("ADDED", write, None)
+        if current is None:
+            raise NotFound(f"{key.resource} {key.namespace}/{key.name} does not exist")
+        if write.expected is not None and write.expected != current.revision:
+            raise Conflict(
+                f"{key.resource} {key.namespace}/{key.name} has revision {current.revision}, not {write.expected}"
+            )
+        if isinstance(write, Update):
+            return self._put("MODIFIED", write, current)
+        return self._remove(current)
+
+    def _put(self, type: str, write: Create | Update, current: Record | None) -> Change:
+        key, facts = write.key, write.facts
+        for claim in facts.claims:
+            holder = self._claims[claim] if claim in self._claims else self._state.holder(claim)
+            if holder is not None and holder != key:
+                raise ClaimTaken(claim)
+        revision = self._revision + 1
+        value = {**write.value, "metadata": {**write.value["metadata"], "resourceVersion": str(revision)}}
+        record = Record(key, revision, _encode(value), facts)
+        if current is not None:
+            self._claims.update(dict.fromkeys(current.facts.claims))
+        self._claims.update(dict.fromkeys(facts.claims, key))
+        self._records[key] = record
+        return self._append(Change(type, record, current))
+
+    def _remove(self, current: Record) -> Change:
+        revision = self._revision + 1
+        self._claims.update(dict.fromkeys(current.facts.claims))
+        self._records[current.key] = None
+        record = Record(current.key, revision, _with_revision(current.value, revision), current.facts)
+        return self._append(Change("DELETED", record, current))
+
+    def _append(self, change: Change) -> Change:
+        self._revision = change.record.revision
+        self.changes.append(change)
+        return change
+
+
+def _with_revision(value: bytes, revision: int) -> bytes:
+    """The same object with another `metadata.resourceVersion`; everything else is copied as it stands."""
+    fields = _decode_fields(value)
+    metadata = _decode_fields(fields["metadata"])
+    metadata["resourceVersion"] = msgspec.Raw(_encode(str(revision)))
+    fields["metadata"] = msgspec.Raw(_encode(metadata))
+    return _encode(fields)
