@@ -1,0 +1,30 @@
+"""ReplicaSet (apps/v1): its entry in the table."""
+
+from __future__ import annotations
+
+from bridgehead.apiserver.resource import Resource
+from bridgehead.objects.names import check_dns1123_subdomain
+
+from .columns import AGE, NAME, at, format_label_selector, number_column, selectable, template_columns
+
+RESOURCE = Resource(
+    group="apps",
+    version="v1",
+    kind="ReplicaSet",
+    plural="replicasets",
+    singular="replicaset",
+    namespaced=True,
+    short_names=("rs",),
+    categories=("all",),
+    subresources=("status", "scale"),
+    columns=(
+        NAME,
+        number_column("Desired", "spec", "replicas"),
+        number_column("Current", "status", "replicas"),
+        number_column("Ready", "status", "readyReplicas"),
+        AGE,
+        *template_columns(lambda replica_set: format_label_selector(at(replica_set, "spec", "selector"))),
+    ),
+    selectable={"status.replicas": selectable("status", "replicas", default="0")},
+    check_name=check_dns1123_subdomain,
+)
