@@ -83,7 +83,10 @@ def _try_namespaces() -> str:
         )
     except subprocess.CalledProcessError as error:
         reason = error.stderr.decode(errors="replace").strip().splitlines()[0] if error.stderr else "no reason given"
-        return f"this kernel's nftables cannot do what the proxy needs ({reason}): load nf_tables and nft_nat, or use a newer kernel"
+        return (
+            f"this kernel's nftables cannot do what the proxy needs ({reason}):"
+            " load nf_tables and nft_nat, or use a newer kernel"
+        )
     except subprocess.TimeoutExpired:
         return "`nft` does not answer within 10 s"
     return ""

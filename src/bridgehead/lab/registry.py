@@ -121,7 +121,23 @@ def stop(files: LabFiles, *, bound: float = 15.0) -> None:
 
 
 def remove(files: LabFiles) -> None:
-    """Delete all state of a lab that does not run. Refuses a directory that does not look like a lab's."""
-    if not files.config.exists():
-        raise LabError(f"{files.root} is not a lab's state directory; not removing it")
+    """Delete all state of a lab that does not run."""
+    empty(files)
     shutil.rmtree(files.root, ignore_errors=True)
+
+
+def empty(files: LabFiles) -> None:
+    """Delete the state but not the lock. Refuses a directory that does not look like a lab's."""
+    if not files.config.exists():
+        raise LabError(f"{files.root} is not a lab's state directory; not removing anything")
+    for path in files.root.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        elif path != files.lock:
+            path.unlink(missing_ok=True)
+
+
+def keep_previous_logs(files: LabFiles) -> None:
+    """Begin new logs; those of the run before get the ending `.old`."""
+    for log in files.log("init").parent.glob("*.log"):
+        log.rename(log.with_suffix(".log.old"))

@@ -1,0 +1,32 @@
+"""Run a command in the cluster's network: outside the nodes, as a client on the same local network, or on a node.
+
+Its exit code is the command's. Example: bridgehead exec --node node1 -- nft list ruleset
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import typer
+
+from bridgehead.lab import host, registry
+from bridgehead.lab.enter import find_node, run_inside
+
+from .lab_options import DEFAULT_NAME, Name, StateDir, reporting_errors
+
+CONTEXT = {"ignore_unknown_options": True, "allow_interspersed_args": False}
+
+
+def command(
+    argv: Annotated[list[str], typer.Argument(metavar="-- CMD...", show_default=False)],
+    name: Name = DEFAULT_NAME,
+    node: Annotated[str | None, typer.Option(help="Run it on this node.")] = None,
+    state_dir: StateDir = None,
+) -> None:
+    with reporting_errors():
+        files = registry.find_files(name, state_dir)
+        lab = registry.read_running(files)
+        host.extend_path()
+        where = find_node(lab, node) if node else None
+        raise typer.Exit(run_inside(lab, argv, node=where, env=dict(os.environ)))

@@ -1,0 +1,23 @@
+"""Print the kubeconfig of a cluster, or with --path where it is."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from bridgehead.lab import registry
+
+from .lab_options import DEFAULT_NAME, Name, StateDir, reporting_errors
+
+
+def command(
+    name: Name = DEFAULT_NAME,
+    path: Annotated[bool, typer.Option("--path", help="Print its path: export KUBECONFIG=$(...).")] = False,
+    state_dir: StateDir = None,
+) -> None:
+    with reporting_errors():
+        files = registry.find_files(name, state_dir)
+        registry.read_running(files)
+        sys.stdout.write(f"{files.kubeconfig}\n" if path else files.kubeconfig.read_text("utf-8"))

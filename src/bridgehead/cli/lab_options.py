@@ -1,0 +1,43 @@
+"""The options that the lab's commands share, and how their errors end a command."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bridgehead.lab.errors import LabError
+from bridgehead.lab.registry import DEFAULT_NAME
+
+Name = Annotated[str, typer.Option("--name", envvar="BRIDGEHEAD_NAME", help="Which lab.")]
+StateDir = Annotated[
+    Path | None,
+    typer.Option("--state-dir", help="Where it keeps its state. Default: ~/.local/state/bridgehead/NAME."),
+]
+
+__all__ = ["DEFAULT_NAME", "Name", "StateDir", "own_command", "reporting_errors"]
+
+
+@contextmanager
+def reporting_errors() -> Iterator[None]:
+    """Turn a `LabError` into its one line and exit code 1."""
+    try:
+        yield
+    except LabError as error:
+        sys.stderr.write(f"bridgehead: {error}\n")
+        raise typer.Exit(1) from error
+
+
+def own_command() -> str:
+    """How the user can call us again: the bare name if their PATH has it."""
+    called = Path(sys.argv[0])
+    found = shutil.which("bridgehead")
+    if found and Path(found).resolve() == called.resolve():
+        return "bridgehead"
+    return os.path.relpath(called) if called.is_relative_to(Path.cwd()) else str(called)

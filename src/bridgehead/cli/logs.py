@@ -1,0 +1,78 @@
+"""Show the logs of the cluster's own parts: init, apiserver, controllers, kubelet-NODE, runtime-NODE.
+
+Logs of pods, kube-proxy's too: kubectl logs.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, BinaryIO
+
+import typer
+
+from bridgehead.lab import registry
+from bridgehead.lab.errors import LabError
+
+from .lab_options import DEFAULT_NAME, Name, StateDir, reporting_errors
+
+_LOOK_EVERY = 0.2
+
+
+def command(
+    part: Annotated[str | None, typer.Argument(help="One part; without it, all of them.")] = None,
+    name: Name = DEFAULT_NAME,
+    following: Annotated[bool, typer.Option("--follow", "-f", help="Go on as more comes.")] = False,
+    tail: Annotated[int, typer.Option(min=0, help="Only the last lines of each; 0 shows all.")] = 0,
+    state_dir: StateDir = None,
+) -> None:
+    with reporting_errors():
+        files = registry.find_files(name, state_dir)
+        directory = files.log("init").parent
+        logs = sorted(directory.glob(f"{part or '*'}.log"))
+        if not logs:
+            known = ", ".join(path.stem for path in sorted(directory.glob("*.log")))
+            raise LabError(f"no logs of {part!r}; there are: {known}" if known else f"no logs in {directory}")
+        if following:
+            try:
+                follow(logs, until=lambda: not registry.is_running(files))
+            except KeyboardInterrupt:
+                raise typer.Exit(130) from None
+            return
+        for path in logs:
+            lines = path.read_text("utf-8", errors="replace").splitlines()
+            for line in lines[-tail:]:
+                sys.stdout.write(_line(path, line, len(logs) > 1))
+
+
+def follow(logs: Sequence[Path], *, until: Callable[[], bool]) -> None:
+    """Print what the files hold and what is added to them, until `until` says that no more will come."""
+    opened = [(path, path.open("rb")) for path in logs]
+    try:
+        while True:
+            ended = until()
+            for path, file in opened:
+                _copy_new_lines(path, file, len(opened) > 1)
+            sys.stdout.flush()
+            if ended:
+                return
+            time.sleep(_LOOK_EVERY)
+    finally:
+        for _, file in opened:
+            file.close()
+
+
+def _copy_new_lines(path: Path, file: BinaryIO, named: bool) -> None:
+    while True:
+        position = file.tell()
+        line = file.readline()
+        if not line.endswith(b"\n"):
+            file.seek(position)  # the writer is in the middle of it
+            return
+        sys.stdout.write(_line(path, line.decode("utf-8", "replace").rstrip("\n"), named))
+
+
+def _line(path: Path, text: str, named: bool) -> str:
+    return f"{path.stem}: {text}\n" if named else f"{text}\n"

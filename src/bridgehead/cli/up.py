@@ -1,0 +1,149 @@
+"""Start a cluster in namespaces of its own: an API server, controllers and nodes that run real pods.
+
+Without --detach it stays, shows what the parts log, and stops the cluster at Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from bridgehead import cli
+from bridgehead.lab import host, registry
+from bridgehead.lab.errors import AlreadyRunning, LabError
+from bridgehead.lab.plan import MAX_NODES, LabConfig, LabFiles
+
+from . import logs_setup
+from .lab_options import DEFAULT_NAME, Name, StateDir, own_command, reporting_errors
+
+# What the parts need; imported once by the lab's first process and shared by all its forks.
+PRELOAD = (
+    "bridgehead.cli.apiserver",
+    "bridgehead.cli.controllers",
+    "bridgehead.cli.kubelet",
+    "bridgehead.cli.runtime",
+    "bridgehead.cli.proxy",
+)
+
+
+def command(
+    name: Name = DEFAULT_NAME,
+    nodes: Annotated[
+        int | None, typer.Option(min=1, max=MAX_NODES, help="How many nodes. Default: as before, else 3.")
+    ] = None,
+    detach: Annotated[bool, typer.Option("--detach", "-d", help="Return when it is ready.")] = False,
+    ephemeral: Annotated[bool, typer.Option("--ephemeral", help="Throw the state away at `down`.")] = False,
+    port: Annotated[
+        int | None, typer.Option(min=1, max=65535, help="Of the API on 127.0.0.1. Default: the first free from 6443.")
+    ] = None,
+    state_dir: StateDir = None,
+) -> None:
+    with reporting_errors():
+        began = time.monotonic()
+        files = registry.find_files(name, state_dir)
+        try:
+            lock = registry.lock(files)
+        except AlreadyRunning as error:
+            raise AlreadyRunning(_already_running(name, files)) from error
+        host.extend_path()
+        host.check_host(files.root)
+        config, pid = _start(name, nodes, ephemeral, port, files, lock)
+        os.close(lock)
+        try:
+            _wait_ready(config, files)
+        except LabError:
+            registry.stop(files)
+            raise
+        except KeyboardInterrupt:
+            registry.stop(files)
+            raise typer.Exit(130) from None
+        sys.stdout.write(_closing_screen(config, files, time.monotonic() - began))
+        sys.stdout.flush()
+        if not detach:
+            _stay(files, pid)
+
+
+def _start(
+    name: str, nodes: int | None, ephemeral: bool, port: int | None, files: LabFiles, lock: int
+) -> tuple[LabConfig, int]:
+    """Everything up to the lab's first process. No thread may have been started before."""
+    from bridgehead.lab import certificates, launch
+
+    before = registry.read_config(files)
+    if before and before.ephemeral:
+        registry.empty(files)
+        before = None
+    api_socket = host.open_api_socket(port, before.port if before else None)
+    config = LabConfig(
+        name=name,
+        nodes=nodes or (before.nodes if before else 3),
+        port=api_socket.getsockname()[1],
+        ephemeral=ephemeral,
+    )
+    files.log("init").parent.mkdir(parents=True, exist_ok=True)
+    files.images.mkdir(exist_ok=True)
+    registry.keep_previous_logs(files)
+    files.config.write_bytes(msgspec.json.encode(config))
+    certificates.make_certificates(config, files)
+    logs_setup.configure()
+    pid = launch.launch(config, files, api_socket=api_socket, lock_fd=lock, run_part=cli.main, preload=PRELOAD)
+    api_socket.close()
+    return config, pid
+
+
+def _wait_ready(config: LabConfig, files: LabFiles) -> None:
+    from rich.console import Console
+
+    from bridgehead.lab import system
+
+    console = Console(stderr=True, highlight=False)
+    if not console.is_terminal:
+        asyncio.run(system.bring_up(config, files, lambda what: console.print(f"waiting for {what}")))
+        return
+    with console.status("starting") as spinner:
+        asyncio.run(system.bring_up(config, files, lambda what: spinner.update(f"waiting for {what}")))
+
+
+def _closing_screen(config: LabConfig, files: LabFiles, seconds: float) -> str:
+    me = own_command()
+    options = "" if config.name == DEFAULT_NAME else f" --name {config.name}"
+    if files.root != registry.find_files(config.name, None).root:
+        options += f" --state-dir {files.root}"
+    nodes = "1 node" if config.nodes == 1 else f"{config.nodes} nodes"
+    return f"""\
+The lab "{config.name}" is ready after {seconds:.1f} s: {nodes}, the API at https://127.0.0.1:{config.port}.
+
+Try next:
+  export KUBECONFIG={files.kubeconfig}
+  kubectl create deployment web --image=nginx --replicas=3 && kubectl expose deployment web --port=80
+  {me} exec{options} -- curl -s http://$(kubectl get service web -o jsonpath={{.spec.clusterIP}})
+
+Stop it with: {me} down{options}
+"""
+
+
+def _already_running(name: str, files: LabFiles) -> str:
+    return (
+        f"the lab {name!r} is running already: KUBECONFIG={files.kubeconfig};"
+        f" `{own_command()} down` stops it, `up --name OTHER` starts another beside it"
+    )
+
+
+def _stay(files: LabFiles, pid: int) -> None:
+    """Follow the parts' logs until Ctrl-C or the lab's end."""
+    from .logs import follow
+
+    sys.stdout.write("Ctrl-C stops it.\n\n")
+    sys.stdout.flush()
+    try:
+        follow(sorted(Path(files.log("init").parent).glob("*.log")), until=lambda: not registry.is_running(files))
+    except KeyboardInterrupt:
+        sys.stderr.write("\nstopping\n")
+        registry.stop(files)

@@ -1,0 +1,101 @@
+"""What a fresh cluster needs inside it, and when a lab counts as ready. Talks to the API as any user does."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from importlib import resources
+from string import Template
+from typing import Any
+
+import yaml
+
+from bridgehead import __version__
+from bridgehead.client import ApiClient, load_kubeconfig
+from bridgehead.client.errors import AlreadyExists, ApiError, ClientError
+from bridgehead.objects.kinds import CONFIG_MAPS, DAEMON_SETS, NODES, SERVICE_ACCOUNTS
+
+from . import registry
+from .errors import StartFailed
+from .plan import API_PORT, LAB_ADDRESS, POD_RANGE, LabConfig, LabFiles
+
+_LOOK_EVERY = 0.05
+_KINDS = {"ServiceAccount": SERVICE_ACCOUNTS, "ConfigMap": CONFIG_MAPS, "DaemonSet": DAEMON_SETS}
+
+Report = Callable[[str], None]
+
+
+def system_manifests() -> list[dict[str, Any]]:
+    """The objects of kube-system, as plain objects."""
+    text = resources.files(__package__).joinpath("manifests/kube-proxy.yaml").read_text("utf-8")
+    filled = Template(text).substitute(
+        pod_range=POD_RANGE, api_server=f"https://{LAB_ADDRESS}:{API_PORT}", version=__version__
+    )
+    return list(yaml.safe_load_all(filled))
+
+
+async def bring_up(config: LabConfig, files: LabFiles, report: Report, *, bound: float = 60.0) -> None:
+    """Wait until the lab is ready, telling `report` what is waited for. Raises `StartFailed` after `bound` seconds.
+
+    Ready means: every node is Ready and every node's proxy has programmed its kernel.
+    """
+    waiting = "the API server"
+    deadline = time.monotonic() + bound
+    report(waiting)
+    async with ApiClient(load_kubeconfig(files.kubeconfig)) as client:
+        installed = False
+        while time.monotonic() < deadline:
+            _check_parts(files)
+            try:
+                if not installed:
+                    await _install(client)
+                    installed = True
+                missing = await _missing(client, config)
+            except (ApiError, ClientError):
+                missing = "the API server"
+            if missing is None:
+                return
+            if missing != waiting:
+                waiting = missing
+                report(waiting)
+            await asyncio.sleep(_LOOK_EVERY)
+    raise StartFailed(f"not ready after {bound:.0f} s: still waiting for {waiting}; `bridgehead logs` shows the parts")
+
+
+async def _install(client: ApiClient) -> None:
+    """Create what is not there yet; what the user has changed since stays as it is."""
+    for manifest in system_manifests():
+        try:
+            await client.create(_KINDS[manifest["kind"]], manifest)
+        except AlreadyExists:
+            continue
+
+
+async def _missing(client: ApiClient, config: LabConfig) -> str | None:
+    """What is not ready yet, in words; None when everything is."""
+    nodes = (await client.list(NODES)).items
+    ready = sum(node.is_ready for node in nodes)
+    if ready < config.nodes:
+        return f"nodes ({ready} of {config.nodes} ready)"
+    proxies = (await client.get(DAEMON_SETS, "kube-proxy", "kube-system")).status
+    if proxies.number_ready < config.nodes:
+        return f"kube-proxy ({proxies.number_ready} of {config.nodes} ready)"
+    return None
+
+
+def _check_parts(files: LabFiles) -> None:
+    if not registry.is_running(files):
+        raise StartFailed(f"the lab's first process ended: {last_words(files, 'init')}")
+    for part in registry.read_parts(files):
+        if part.restarts >= 5 and not part.pid:
+            raise StartFailed(f"{part.name} does not start: {last_words(files, part.name)}")
+
+
+def last_words(files: LabFiles, part: str) -> str:
+    """The last line of a part's log."""
+    try:
+        lines = files.log(part).read_text("utf-8", errors="replace").strip().splitlines()
+    except OSError:
+        lines = []
+    return lines[-1] if lines else "it left no message"
