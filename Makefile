@@ -1,0 +1,49 @@
+# Everything prepares what it needs by itself: a virtual environment in .venv, system packages if they are missing.
+
+PYTHON := .venv/bin/python
+LAB ?= bridgehead
+
+.PHONY: help up down test unit check bench format clean
+
+help:
+	@echo "make up      start a cluster of three nodes on this machine and return when it is ready"
+	@echo "make down    stop it; its state is kept for the next make up"
+	@echo "make test    run every test: unit, integration (own namespaces), end to end (a lab, kubectl, curl)"
+	@echo "make unit    run only the tests that touch nothing outside the process"
+	@echo "make check   formatting, lint, types, import arrows"
+	@echo "make bench   measure, print the table and keep it in benchmarks/results/"
+	@echo "make format  put the code in order"
+
+up: .venv/.prepared
+	@scripts/system-packages nft
+	@.venv/bin/bridgehead up --name $(LAB) --detach
+
+down: .venv/.prepared
+	@.venv/bin/bridgehead down --name $(LAB)
+
+test: .venv/.prepared
+	@scripts/system-packages nft ip curl kubectl
+	@$(PYTHON) -m pytest
+
+unit: .venv/.prepared
+	@$(PYTHON) -m pytest tests/unit
+
+check: .venv/.prepared
+	@.venv/bin/ruff format --check .
+	@.venv/bin/ruff check .
+	@.venv/bin/mypy
+	@$(PYTHON) -m pytest -q tests/unit/test_architecture.py
+
+bench: .venv/.prepared
+	@scripts/system-packages nft ip curl kubectl
+	@$(PYTHON) -m benchmarks
+
+format: .venv/.prepared
+	@.venv/bin/ruff format .
+	@.venv/bin/ruff check --fix .
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis dist
+
+.venv/.prepared: pyproject.toml
+	@scripts/prepare-venv

@@ -1,0 +1,180 @@
+"""A lab for the whole run, and the tools a user has: kubectl, curl from the three places of the walkthroughs."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+BRIDGEHEAD = Path(sys.executable).with_name("bridgehead")
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "tests/e2e/" in item.nodeid:
+            item.add_marker(pytest.mark.e2e)
+            item.add_marker(pytest.mark.timeout(180))
+
+
+def run(*argv: object, stdin: str | None = None, env: dict[str, str] | None = None, timeout: float = 90):
+    return subprocess.run(
+        [str(word) for word in argv],
+        input=stdin if stdin is not None else "",
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+    )
+
+
+def eventually(what: Callable[[], Any], *, within: float = 30, message: str = "") -> Any:
+    """The first true value of `what`, looked at until `within` seconds have passed."""
+    deadline = time.monotonic() + within
+    while True:
+        value = what()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            pytest.fail(message or f"not so within {within} s: {what}")
+        time.sleep(0.05)
+
+
+@dataclass
+class Lab:
+    """A running lab and the ways to use it."""
+
+    name: str
+    state_dir: Path
+
+    @property
+    def env(self) -> dict[str, str]:
+        return {**os.environ, "KUBECONFIG": str(self.state_dir / "kubeconfig")}
+
+    def command(self, verb: str, *args: object, timeout: float = 120) -> subprocess.CompletedProcess[str]:
+        return run(BRIDGEHEAD, verb, "--name", self.name, "--state-dir", self.state_dir, *args, timeout=timeout)
+
+    def kubectl(self, *args: object, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+        return run("kubectl", *args, stdin=stdin, env=self.env)
+
+    def inside(self, *argv: object, node: str | None = None, timeout: float = 60):
+        where = ["--node", node] if node else []
+        return self.command("exec", *where, "--", *argv, timeout=timeout)
+
+
+@dataclass
+class Namespace:
+    """kubectl in one namespace, which one test has for itself."""
+
+    lab: Lab
+    name: str
+
+    def try_kubectl(self, *args: object, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+        return self.lab.kubectl("-n", self.name, *args, stdin=stdin)
+
+    def kubectl(self, *args: object, stdin: str | None = None) -> str:
+        result = self.try_kubectl(*args, stdin=stdin)
+        assert result.returncode == 0, f"kubectl {args}: {result.stderr}"
+        return result.stdout
+
+    def get(self, *args: object) -> Any:
+        return json.loads(self.kubectl("get", *args, "-o", "json"))
+
+    def apply(self, manifest: str) -> str:
+        return self.kubectl("apply", "-f", "-", stdin=manifest)
+
+    def refused(self, manifest: str) -> str:
+        """What kubectl says when the API refuses `manifest`."""
+        result = self.try_kubectl("create", "-f", "-", stdin=manifest)
+        assert result.returncode != 0, result.stdout
+        return result.stderr
+
+    def rolled_out(self, *workloads: str) -> None:
+        for workload in workloads:
+            self.kubectl("rollout", "status", workload, "--timeout=60s")
+
+    def pods(self, selector: str) -> list[dict[str, Any]]:
+        return self.get("pods", "-l", selector)["items"]
+
+    def cluster_ip(self, service: str) -> str:
+        return self.get("service", service)["spec"]["clusterIP"]
+
+    def wait_endpoints(self, service: str, count: int) -> list[str]:
+        """The ready addresses of a Service, once there are `count` of them and every node's kernel can know."""
+
+        def ready() -> list[str] | None:
+            slices = self.get("endpointslices", "-l", f"kubernetes.io/service-name={service}")["items"]
+            addresses = [
+                address
+                for item in slices
+                for endpoint in item["endpoints"] or []
+                if endpoint["conditions"].get("ready", True)
+                for address in endpoint["addresses"]
+            ]
+            return sorted(addresses) if len(addresses) == count else None
+
+        if count:
+            return eventually(ready, message=f"{service} never had {count} ready endpoints")
+        eventually(lambda: ready() is not None, message=f"{service} never lost its endpoints")
+        return []
+
+    def client_pod(self) -> str:
+        """A pod with curl in it."""
+        self.kubectl("run", "client", "--image=busybox", "--restart=Never", "--", "sleep", "3600")
+        self.kubectl("wait", "--for=condition=Ready", "pod/client", "--timeout=60s")
+        return "client"
+
+
+@pytest.fixture(scope="session")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    for tool in ("kubectl", "curl", "nft", "ip"):
+        if shutil.which(tool, path=os.environ["PATH"] + ":/usr/sbin:/sbin") is None:
+            pytest.fail(f"{tool} is missing: `make test` installs it or says how")
+    lab = Lab("e2e", tmp_path_factory.mktemp("lab"))
+    result = lab.command("up", "--detach", "--ephemeral")
+    assert result.returncode == 0, result.stderr + _logs(lab)
+    yield lab
+    lab.command("down")
+
+
+def _logs(lab: Lab) -> str:
+    return "".join(
+        f"\n--- {path.name}\n" + "\n".join(path.read_text(errors="replace").splitlines()[-15:])
+        for path in sorted((lab.state_dir / "logs").glob("*.log"))
+    )
+
+
+@pytest.fixture
+def ns(lab: Lab, request: pytest.FixtureRequest) -> Iterator[Namespace]:
+    name = re.sub(r"[^a-z0-9]+", "-", request.node.name.removeprefix("test_").lower()).strip("-")[:40].strip("-")
+    result = lab.kubectl("create", "namespace", name)
+    assert result.returncode == 0, result.stderr
+    eventually(
+        lambda: lab.kubectl("-n", name, "get", "serviceaccount", "default").returncode == 0,
+        message="the namespace never got its service account",
+    )
+    yield Namespace(lab, name)
+    lab.kubectl("delete", "namespace", name, "--wait=false")
+
+
+def curl(lab: Lab, url: str, *options: object, node: str | None = None):
+    """curl from the lab, or from a node. Its exit code 7 is a refused connection, 28 a timeout."""
+    return lab.inside("curl", "-sS", "--max-time", "5", *options, url, node=node)
+
+
+def curl_many(lab: Lab, url: str, count: int, node: str | None = None) -> list[str]:
+    """`count` answers, each over a connection of its own."""
+    script = f"for i in $(seq {count}); do curl -sS --max-time 5 {url}; echo; done"
+    result = lab.inside("sh", "-c", script, node=node)
+    assert result.returncode == 0, result.stderr
+    return [line for line in result.stdout.splitlines() if line]

@@ -1,0 +1,176 @@
+"""The lab itself: up, down, what survives, what is left behind, and what it says when it cannot."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from bridgehead.lab import registry
+from bridgehead.lab.plan import LabFiles, RunningLab
+
+from .conftest import BRIDGEHEAD, Lab, eventually, run
+
+# As a user without privileges: no capabilities, an id other than 0, and files that are still readable.
+ORDINARY_USER = ("unshare", "--user", "--map-user=1000", "--map-group=1000")
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> Iterator[Lab]:
+    lab = Lab("other", tmp_path / "state")
+    yield lab
+    lab.command("down")
+
+
+def init_of(lab: Lab) -> int:
+    return msgspec.json.decode(LabFiles(lab.state_dir).running.read_bytes(), type=RunningLab).init_pid
+
+
+def test_second_up_says_so(lab: Lab) -> None:
+    result = lab.command("up", "--detach")
+    assert result.returncode == 1
+    assert "is running already" in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+
+
+def test_status_kubeconfig_logs(lab: Lab) -> None:
+    status = lab.command("status")
+    assert status.returncode == 0, status.stderr
+    for word in ("node1", "Ready", "apiserver", "kubelet-node3"):
+        assert word in status.stdout
+    path = lab.command("kubeconfig", "--path").stdout.strip()
+    assert Path(path).read_text() == lab.command("kubeconfig").stdout
+    assert "lab e2e with 3 nodes" in lab.command("logs", "init").stdout
+    wrong = lab.command("logs", "nobody")
+    assert wrong.returncode == 1
+    assert "apiserver" in wrong.stderr
+
+
+def test_exec_gives_the_exit_code(lab: Lab) -> None:
+    assert lab.inside("sh", "-c", "exit 42").returncode == 42
+    assert lab.inside("no-such-command").returncode == 127
+    assert lab.inside("hostname", node="node2").stdout.strip() == "node2"
+    wrong = lab.inside("true", node="node9")
+    assert wrong.returncode == 1
+    assert "node1 to node3" in wrong.stderr
+
+
+def test_no_way_out(lab: Lab) -> None:
+    """The lab and its nodes see only what the lab made."""
+    links = lab.inside("ip", "-o", "link").stdout.splitlines()
+    assert {line.split(": ")[1].split("@")[0] for line in links} == {"lo", "fabric", "node1", "node2", "node3"}
+    assert "default" not in lab.inside("ip", "route").stdout
+
+
+def test_two_labs_state_and_kill(lab: Lab, other: Lab) -> None:
+    """A lab beside another keeps its state over down and up, and leaves nothing when it is killed."""
+    up = other.command("up", "--detach", "--nodes=1")
+    assert up.returncode == 0, up.stderr
+    assert lab.kubectl("get", "nodes", "-o", "name").stdout.count("node/") == 3
+    assert other.kubectl("get", "nodes", "-o", "name").stdout.split() == ["node/node1"]
+    assert other.kubectl("create", "deployment", "web", "--image=nginx").returncode == 0
+    assert other.kubectl("rollout", "status", "deployment/web", "--timeout=60s").returncode == 0
+
+    assert other.command("down").returncode == 0
+    down = other.command("exec", "--", "true")
+    assert down.returncode == 1
+    assert "bridgehead up" in down.stderr
+    assert other.command("up", "--detach").returncode == 0
+    assert other.kubectl("rollout", "status", "deployment/web", "--timeout=60s").returncode == 0
+
+    links = run("ip", "-o", "link").stdout
+    init = init_of(other)
+    pid_namespace = os.readlink(f"/proc/{init}/ns/pid")
+    os.kill(init, signal.SIGKILL)
+    eventually(lambda: pid_namespace not in pid_namespaces(), message="processes outlive the lab")
+    assert run("ip", "-o", "link").stdout == links
+    assert other.command("exec", "--", "true").returncode == 1
+    assert other.command("up", "--detach").returncode == 0
+    assert other.kubectl("rollout", "status", "deployment/web", "--timeout=60s").returncode == 0
+    assert other.command("down", "--delete").returncode == 0
+    assert not other.state_dir.exists()
+
+
+def pid_namespaces() -> set[str]:
+    found = set()
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                found.add(os.readlink(entry / "ns/pid"))
+            except OSError:
+                continue
+    return found
+
+
+def test_parts_are_restarted(lab: Lab) -> None:
+    files = LabFiles(lab.state_dir)
+    part = next(part for part in registry.read_parts(files) if part.name == "controllers")
+    assert lab.inside("kill", "-9", part.pid).returncode == 0
+
+    def back() -> bool:
+        now = next(p for p in registry.read_parts(files) if p.name == "controllers")
+        return now.restarts > part.restarts and now.pid not in (0, part.pid)
+
+    eventually(back)
+    assert lab.kubectl("create", "deployment", "after", "--image=nginx").returncode == 0
+    assert lab.kubectl("rollout", "status", "deployment/after", "--timeout=60s").returncode == 0
+    lab.kubectl("delete", "deployment", "after")
+
+
+def test_as_an_ordinary_user(other: Lab) -> None:
+    name = ("--name", other.name, "--state-dir", other.state_dir)
+    up = run(*ORDINARY_USER, BRIDGEHEAD, "up", *name, "--detach", "--nodes=2", timeout=120)
+    assert up.returncode == 0, up.stderr
+    assert other.kubectl("create", "deployment", "web", "--image=nginx", "--replicas=2").returncode == 0
+    assert other.kubectl("expose", "deployment", "web", "--port=80").returncode == 0
+    assert other.kubectl("rollout", "status", "deployment/web", "--timeout=60s").returncode == 0
+    ip = other.kubectl("get", "service", "web", "-o", "jsonpath={.spec.clusterIP}").stdout
+    eventually(lambda: other.inside("curl", "-sS", "-m", "5", f"http://{ip}/").returncode == 0)
+    assert other.command("down").returncode == 0
+
+
+def test_a_taken_port(other: Lab) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        result = other.command("up", "--detach", f"--port={port}")
+    assert result.returncode == 1
+    assert result.stderr.strip() == (
+        f"bridgehead: port {port} on 127.0.0.1 cannot be used (Address already in use); choose another with --port"
+    )
+
+
+def test_a_missing_tool(other: Lab, tmp_path: Path) -> None:
+    script = (
+        f"mount -t tmpfs none /usr/sbin && exec {BRIDGEHEAD} up --detach --name other --state-dir {other.state_dir}"
+    )
+    result = run("unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script)
+    if shutil.which("nft", path="/usr/sbin") is None:
+        pytest.fail("this test hides /usr/sbin, where nft is expected")
+    assert result.returncode == 1
+    assert result.stderr.strip() == (
+        "bridgehead: the command `nft` is missing: install it (Debian: apt-get install nftables)"
+    )
+
+
+def test_a_kernel_without_user_namespaces(other: Lab) -> None:
+    script = (
+        "echo 0 > /proc/sys/user/max_user_namespaces && echo 0 > /proc/sys/user/max_net_namespaces &&"
+        f" exec {BRIDGEHEAD} up --detach --name other --state-dir {other.state_dir}"
+    )
+    result = run("unshare", "--user", "--map-root-user", "sh", "-c", script)
+    assert result.returncode == 1
+    assert "this kernel does not let you make namespaces" in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("name", ["Bad_Name", "-x", "a" * 40])
+def test_a_name_that_is_none(name: str) -> None:
+    result = run(BRIDGEHEAD, "status", f"--name={name}")
+    assert result.returncode == 1
+    assert "a lab's name has lower case letters" in result.stderr

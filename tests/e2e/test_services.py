@@ -1,0 +1,246 @@
+"""W1 to W12: Services inside the cluster."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import subprocess
+import time
+
+import pytest
+
+from .conftest import BRIDGEHEAD, EXAMPLES, Lab, Namespace, curl, curl_many, eventually, run
+
+POD_TEST = "registry.cn-beijing.aliyuncs.com/wangxiaochun/pod-test:v0.1"
+ANSWER = re.compile(r"kubernetes pod-test v0\.1!! ClientIP: (\S+), ServerName: (\S+), ServerIP: (\S+)!")
+
+
+def make_myweb(ns: Namespace, replicas: int = 3) -> None:
+    ns.kubectl("create", "deployment", "myweb", f"--image={POD_TEST}", f"--replicas={replicas}")
+    ns.rolled_out("deployment/myweb")
+
+
+def service(name: str = "myweb", **spec: object) -> str:
+    spec = {"selector": {"app": "myweb"}, "ports": [{"port": 80}], **spec}
+    return json.dumps({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec})
+
+
+def test_w1_deployment_of_three(ns: Namespace) -> None:
+    make_myweb(ns)
+    table = ns.kubectl("get", "deploy,rs,pod", "-o", "wide", "--show-labels")
+    assert re.search(r"deployment.apps/myweb +3/3 +3 +3 ", table), table
+    pods = ns.pods("app=myweb")
+    assert len({pod["spec"]["nodeName"] for pod in pods}) == 3
+    for pod in pods:
+        assert pod["status"]["podIP"].startswith("10.244.")
+        assert re.search(rf"pod/{pod['metadata']['name']} +1/1 +Running +0 .*pod-template-hash=", table), table
+
+
+def test_w2_service_has_endpoints_of_both_kinds(ns: Namespace) -> None:
+    make_myweb(ns)
+    ns.kubectl("apply", "-f", EXAMPLES / "w02-service.yaml")
+    addresses = ns.wait_endpoints("myweb", 3)
+    line = ns.kubectl("get", "svc", "myweb").splitlines()[1]
+    assert re.fullmatch(r"myweb +ClusterIP +10\.(9[6-9]|10\d|11[01])\.\d+\.\d+ +<none> +80/TCP +\S+", line), line
+    endpoints = ns.kubectl("get", "ep", "myweb").splitlines()[1].split()
+    assert sorted(endpoints[1].split(",")) == sorted(f"{address}:80" for address in addresses)
+    assert re.search(r"myweb-\w+ +IPv4 +80 +\S+,\S+,\S+ ", ns.kubectl("get", "endpointslices"))
+
+
+def test_w3_answers_from_everywhere(lab: Lab, ns: Namespace) -> None:
+    make_myweb(ns)
+    ns.apply(service())
+    addresses = ns.wait_endpoints("myweb", 3)
+    url = f"http://{ns.cluster_ip('myweb')}/"
+    names = {pod["metadata"]["name"]: pod["status"]["podIP"] for pod in ns.pods("app=myweb")}
+    client = ns.client_pod()
+    eventually(lambda: curl(lab, url).returncode == 0 and curl(lab, url, node="node1").returncode == 0)
+
+    from_pod = ns.kubectl("exec", client, "--", "sh", "-c", f"for i in $(seq 40); do curl -sS -m 5 {url}; done")
+    for lines in (curl_many(lab, url, 40), curl_many(lab, url, 40, node="node1"), from_pod.splitlines()):
+        answers = [ANSWER.fullmatch(line).groups() for line in lines]
+        assert {ip for _, _, ip in answers} == set(addresses)
+        assert all(names[name] == ip for _, name, ip in answers)
+
+
+def test_w4_service_without_selector(lab: Lab, ns: Namespace) -> None:
+    make_myweb(ns, 1)
+    ns.apply(json.dumps({
+        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "mysql"},
+        "spec": {"ports": [{"port": 3306, "targetPort": 80}]},
+    }))  # fmt: skip
+    url = f"http://{ns.cluster_ip('mysql')}:3306/"
+    eventually(lambda: curl(lab, url, node="node2").returncode == 7, message="never refused")
+    began = time.monotonic()
+    assert curl(lab, url).returncode == 7
+    assert time.monotonic() - began < 4, "refused only after a while: it timed out"
+    address = ns.pods("app=myweb")[0]["status"]["podIP"]
+    ns.apply(json.dumps({
+        "apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": "mysql"},
+        "subsets": [{"addresses": [{"ip": address}], "ports": [{"port": 80}]}],
+    }))  # fmt: skip
+    eventually(lambda: ANSWER.match(curl(lab, url).stdout))
+    mirrored = ns.get("endpointslices", "-l", "kubernetes.io/service-name=mysql")["items"]
+    assert [item["endpoints"][0]["addresses"] for item in mirrored] == [[address]]
+    managed_by = mirrored[0]["metadata"]["labels"]["endpointslice.kubernetes.io/managed-by"]
+    assert managed_by == "endpointslicemirroring-controller.k8s.io"
+
+
+@pytest.mark.parametrize(
+    ("address", "reason"),
+    [
+        ("127.0.0.1", "may not be in the loopback range"),
+        ("169.254.1.1", "may not be in the link-local range"),
+        ("224.0.0.1", "may not be in the link-local multicast range"),
+    ],
+)
+def test_w5_endpoints_that_may_not_be(ns: Namespace, address: str, reason: str) -> None:
+    told = ns.refused(json.dumps({
+        "apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": "bad"},
+        "subsets": [{"addresses": [{"ip": address}], "ports": [{"port": 80}]}],
+    }))  # fmt: skip
+    assert f'subsets[0].addresses[0].ip: Invalid value: "{address}": {reason}' in told
+
+
+def test_w6_ports(lab: Lab, ns: Namespace) -> None:
+    ns.kubectl("apply", "-f", EXAMPLES / "w06-ports.yaml")
+    ns.rolled_out("deployment/one", "deployment/two")
+    ns.wait_endpoints("ports", 2)
+    ip = ns.cluster_ip("ports")
+    for port in (80, 8081):
+        # One pod listens on 80 and the other on 8080; both call it "web".
+        url = f"http://{ip}:{port}/"
+        eventually(lambda url=url: curl(lab, url).returncode == 0)
+        lines = [line for line in curl_many(lab, url, 40) if line]
+        assert any(ANSWER.fullmatch(line) for line in lines), lines
+        assert any("Hello Kubernetes!" in line for line in lines), lines
+    told = ns.refused(service("unnamed", ports=[{"port": 80}, {"port": 443}]))
+    assert "spec.ports[0].name: Required value" in told
+    assert "spec.ports[1].name: Required value" in told
+
+
+def test_w7_asking_for_an_address(ns: Namespace) -> None:
+    outside = ns.refused(service("outside", clusterIP="10.0.171.239"))
+    assert "10.0.171.239" in outside
+    assert "not in the valid range" in outside
+    free = "10.96.0.77"
+    ns.kubectl("create", "-f", "-", stdin=service("first", clusterIP=free))
+    assert ns.cluster_ip("first") == free
+    assert "already allocated" in ns.refused(service("second", clusterIP=free))
+    ns.kubectl("delete", "service", "first")
+    ns.kubectl("create", "-f", "-", stdin=service("second", clusterIP=free))
+
+
+def test_w8_headless(lab: Lab, ns: Namespace) -> None:
+    make_myweb(ns, 5)
+    ns.apply(service("headless", clusterIP="None"))
+    ns.apply(json.dumps({
+        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "bare"},
+        "spec": {"clusterIP": "None", "ports": [{"port": 80}]},
+    }))  # fmt: skip
+    ns.wait_endpoints("headless", 5)
+    table = ns.kubectl("get", "svc")
+    assert re.search(r"headless +ClusterIP +None ", table)
+    assert re.search(r"bare +ClusterIP +None ", table)
+    assert " + 2 more..." in ns.kubectl("get", "endpoints", "headless")
+    rules = lab.inside("nft", "list", "ruleset", node="node1").stdout
+    assert not any(pod["status"]["podIP"] in rules for pod in ns.pods("app=myweb"))
+
+
+def test_w10_endpoints_follow_and_no_request_is_lost(lab: Lab, ns: Namespace) -> None:
+    ns.kubectl("create", "deployment", "myapp", "--image=ikubernetes/myapp:v1", "--replicas=3")
+    ns.kubectl("expose", "deployment", "myapp", "--port=80")
+    ns.rolled_out("deployment/myapp")
+    ns.wait_endpoints("myapp", 3)
+    url = f"http://{ns.cluster_ip('myapp')}/"
+    eventually(lambda: curl(lab, url).returncode == 0)
+    done = lab.state_dir / "stop-the-client"
+    loop = (
+        f"n=0; bad=0; while [ ! -e {done} ]; do n=$((n+1)); "
+        f"curl -sS -m 5 {url} >/dev/null || bad=$((bad+1)); done; echo $n $bad"
+    )
+    argv = [str(BRIDGEHEAD), "exec", "--name", lab.name, "--state-dir", str(lab.state_dir), "--", "sh", "-c", loop]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as client:
+        try:
+            ns.kubectl("set", "image", "deployment/myapp", "myapp=ikubernetes/myapp:v2")
+            ns.rolled_out("deployment/myapp")
+            ns.kubectl("scale", "deployment/myapp", "--replicas=5")
+            ns.wait_endpoints("myapp", 5)
+            ns.kubectl("delete", "pod", ns.pods("app=myapp")[0]["metadata"]["name"])
+            ns.kubectl("scale", "deployment/myapp", "--replicas=2")
+            ns.wait_endpoints("myapp", 2)
+            eventually(lambda: len(ns.pods("app=myapp")) == 2)
+        finally:
+            done.touch()
+            out, errors = client.communicate(timeout=30)
+            done.unlink()
+    requests, failed = map(int, out.split())
+    assert failed == 0, f"{failed} of {requests} requests failed: {errors}"
+    assert requests > 50
+    assert "v2" in curl(lab, url).stdout
+
+
+def test_w11_every_way_to_make_a_service(lab: Lab, ns: Namespace) -> None:
+    make_myweb(ns, 1)
+    ns.kubectl("create", "service", "clusterip", "myweb", "--tcp=80:80")
+    ns.kubectl("expose", "deployment", "myweb", "--name=exposed", "--port=8000", "--target-port=80")
+    ns.kubectl("run", "single", f"--image={POD_TEST}", "--expose", "--port=80")
+    for kind in ("nodeport", "loadbalancer"):
+        ns.kubectl("create", "service", kind, kind, "--tcp=80:80")
+        ns.kubectl("patch", "service", kind, "--type=merge", "-p", '{"spec":{"selector":{"app":"myweb"}}}')
+    ns.kubectl("create", "service", "externalname", "out", "--external-name=example.org")
+    for name, port in (("myweb", 80), ("exposed", 8000), ("single", 80), ("nodeport", 80), ("loadbalancer", 80)):
+        url = f"http://{ns.cluster_ip(name)}:{port}/"
+        eventually(lambda url=url: ANSWER.match(curl(lab, url).stdout), message=f"{name} does not answer")
+    table = ns.kubectl("get", "svc")
+    assert re.search(r"out +ExternalName +<none> +example.org +<none> ", table), table
+    assert re.search(r"loadbalancer +LoadBalancer +\S+ +<pending> +80:3\d{4}/TCP", table), table
+
+
+def test_w12_post_json(lab: Lab, ns: Namespace) -> None:
+    config = json.loads(lab.kubectl("config", "view", "--raw", "-o", "json").stdout)
+    files = {}
+    for key, data in {
+        "ca": config["clusters"][0]["cluster"]["certificate-authority-data"],
+        "cert": config["users"][0]["user"]["client-certificate-data"],
+        "key": config["users"][0]["user"]["client-key-data"],
+    }.items():
+        files[key] = lab.state_dir / f"w12.{key}"
+        files[key].write_bytes(base64.b64decode(data))
+    server = config["clusters"][0]["cluster"]["server"]
+
+    def post(body: str) -> tuple[int, dict]:
+        result = run(
+            "curl", "-sS", "-m", "10", "--cacert", files["ca"], "--cert", files["cert"], "--key", files["key"],
+            "-H", "Content-Type: application/json", "-d", body, "-w", "\n%{http_code}",
+            f"{server}/api/v1/namespaces/{ns.name}/services",
+        )  # fmt: skip
+        answer, _, code = result.stdout.rpartition("\n")
+        return int(code), json.loads(answer)
+
+    code, stored = post(service("my-service", selector={"app": "MyApp"}, ports=[{"port": 80, "targetPort": 9376}]))
+    assert code == 201
+    assert stored["metadata"]["uid"]
+    assert stored["spec"]["ports"] == [{"port": 80, "protocol": "TCP", "targetPort": 9376}]
+    code, status = post(service("my_service", ports=[{"port": 99999}]))
+    assert code == 422
+    assert (status["kind"], status["reason"], status["status"]) == ("Status", "Invalid", "Failure")
+    assert {cause["field"] for cause in status["details"]["causes"]} >= {"metadata.name", "spec.ports[0].port"}
+    assert post("{not json")[0] == 400
+
+
+def test_own_service_and_undefined_port(lab: Lab, ns: Namespace) -> None:
+    """A pod that connects to its own Service reaches itself; a port that is not defined is refused at once."""
+    make_myweb(ns, 1)
+    ns.apply(service())
+    ns.wait_endpoints("myweb", 1)
+    pod = ns.pods("app=myweb")[0]["metadata"]["name"]
+    ip = ns.cluster_ip("myweb")
+    eventually(lambda: curl(lab, f"http://{ip}/").returncode == 0)
+    answer = ns.kubectl("exec", pod, "--", "curl", "-sS", "-m", "5", f"http://{ip}/")
+    assert ANSWER.fullmatch(answer.strip())[2] == pod
+    for node in (None, "node1", "node3"):
+        assert curl(lab, f"http://{ip}:81/", node=node).returncode == 7
+    client = ns.try_kubectl("exec", pod, "--", "curl", "-sS", "-m", "5", f"http://{ip}:81/")
+    assert "exit code 7" in client.stderr
