@@ -64,7 +64,9 @@ class Strategy:
     def allocate(self, obj: JsonObject, old: JsonObject | None, is_claimed: Callable[[str], bool]) -> list[FieldError]:
         """Choose addresses and ports that the request left open; report those that it asked for and can't have.
 
-        Called again when another writer took a chosen claim first.
+        Errors end the request. When another writer took a chosen claim first, it is called again with a fresh copy of
+        the prepared object, so that a choice is not taken for a wish. `is_claimed` tells of all stored objects, `old`
+        included.
         """
         return []
 
