@@ -191,10 +191,15 @@ class SleepAction(Part, frozen=True, kw_only=True):
     seconds: int = 0
 
 
-class LifecycleHandler(Part, frozen=True, kw_only=True):
+class Action(Part, frozen=True, kw_only=True):
+    """What a probe or a hook does: one of the fields is set."""
+
     exec: ExecAction | None = None
     http_get: HTTPGetAction | None = None
     tcp_socket: TCPSocketAction | None = None
+
+
+class LifecycleHandler(Action, frozen=True, kw_only=True):
     sleep: SleepAction | None = None
 
 
@@ -203,7 +208,7 @@ class Lifecycle(Part, frozen=True, kw_only=True):
     pre_stop: LifecycleHandler | None = None
 
 
-class Probe(LifecycleHandler, frozen=True, kw_only=True):
+class Probe(Action, frozen=True, kw_only=True):
     initial_delay_seconds: int = 0
     timeout_seconds: int = 1
     period_seconds: int = 10
