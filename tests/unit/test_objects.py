@@ -64,9 +64,9 @@ def test_every_field_is_in_the_official_schema(kind):
                 compare(inner, schema[found["$ref"].removeprefix("#/$defs/")], where, (*seen, struct))
 
     compare(kind.type, schema[f"io.k8s.api.{group}.{kind.version}.{kind.name}"], kind.name, ())
-    # Conditions of all kinds share one struct, secret volumes and secret projections another.
+    # Conditions of all kinds share one struct; volumes share theirs with the projections of the same source.
     shared = {"lastTransitionTime", "lastProbeTime", "lastHeartbeatTime", "lastUpdateTime", "observedGeneration"}
-    shared |= {"name", "secretName"}
+    shared |= {"name", "secretName", "defaultMode"}
     assert [where for where in unknown if where.rsplit(".", 1)[1] not in shared] == []
 
 
