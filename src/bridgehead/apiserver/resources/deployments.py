@@ -1,4 +1,4 @@
-"""Deployment (apps/v1): its entry in the table."""
+"""Deployment (apps/v1): its entry in the table, its defaults and its rules."""
 
 from __future__ import annotations
 
@@ -6,10 +6,26 @@ from bridgehead.apiserver.resource import Column, JsonObject, Resource
 from bridgehead.objects.names import check_dns1123_subdomain
 
 from .columns import AGE, NAME, at, format_label_selector, number_column, template_columns
+from .workloads import WorkloadStrategy
 
 
 def _ready_cell(deployment: JsonObject, now: float) -> str:
     return f"{at(deployment, 'status', 'readyReplicas') or 0}/{at(deployment, 'spec', 'replicas') or 0}"
+
+
+class DeploymentStrategy(WorkloadStrategy):
+    def default(self, obj: JsonObject) -> None:
+        super().default(obj)
+        spec = obj["spec"]
+        spec.setdefault("replicas", 1)
+        spec.setdefault("revisionHistoryLimit", 10)
+        spec.setdefault("progressDeadlineSeconds", 600)
+        strategy = spec.setdefault("strategy", {})
+        strategy["type"] = strategy.get("type") or "RollingUpdate"
+        if strategy["type"] == "RollingUpdate":
+            rolling = strategy.setdefault("rollingUpdate", {})
+            rolling.setdefault("maxUnavailable", "25%")
+            rolling.setdefault("maxSurge", "25%")
 
 
 RESOURCE = Resource(
@@ -22,6 +38,7 @@ RESOURCE = Resource(
     short_names=("deploy",),
     categories=("all",),
     subresources=("status", "scale"),
+    strategy=DeploymentStrategy(),
     columns=(
         NAME,
         Column("Ready", _ready_cell, description="Number of the pod with ready state"),

@@ -1,11 +1,34 @@
-"""Namespace (core/v1): its entry in the table."""
+"""Namespace (core/v1): its entry in the table, its defaults and its rules."""
 
 from __future__ import annotations
 
-from bridgehead.apiserver.resource import Resource
+from bridgehead.apiserver.resource import JsonObject, Resource, Strategy
 from bridgehead.objects.names import check_dns1123_label
 
 from .columns import AGE, NAME, selectable, text_column
+
+_FINALIZER = "kubernetes"  # held until everything in the namespace is gone
+_NAME_LABEL = "kubernetes.io/metadata.name"
+
+
+class NamespaceStrategy(Strategy):
+    def default(self, obj: JsonObject) -> None:
+        if name := obj.get("metadata", {}).get("name"):
+            obj["metadata"].setdefault("labels", {})[_NAME_LABEL] = name
+        obj.setdefault("spec", {})
+
+    def prepare_create(self, obj: JsonObject) -> None:
+        obj["status"] = {"phase": "Active"}
+        finalizers = obj["spec"].setdefault("finalizers", [])
+        if _FINALIZER not in finalizers:
+            finalizers.append(_FINALIZER)
+
+    def prepare_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> None:
+        if subresource != "finalize":  # finalizers have an endpoint of their own
+            obj["spec"] = old.get("spec", {})
+        if subresource != "status":
+            obj["status"] = old.get("status", {"phase": "Active"})
+
 
 RESOURCE = Resource(
     group="",
@@ -16,6 +39,7 @@ RESOURCE = Resource(
     namespaced=False,
     short_names=("ns",),
     subresources=("status", "finalize"),
+    strategy=NamespaceStrategy(),
     columns=(NAME, text_column("Status", "status", "phase"), AGE),
     selectable={"status.phase": selectable("status", "phase")},
     check_name=check_dns1123_label,

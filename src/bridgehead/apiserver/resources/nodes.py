@@ -1,8 +1,8 @@
-"""Node (core/v1): its entry in the table."""
+"""Node (core/v1): its entry in the table, its defaults and its rules."""
 
 from __future__ import annotations
 
-from bridgehead.apiserver.resource import Column, JsonObject, Resource
+from bridgehead.apiserver.resource import Column, JsonObject, Resource, Strategy
 from bridgehead.objects.names import check_dns1123_subdomain
 
 from .columns import AGE, NAME, NONE, UNKNOWN, at, selectable, text_column
@@ -32,6 +32,24 @@ def _address_column(name: str, type: str) -> Column:
     return Column(name, cell, priority=1)
 
 
+class NodeStrategy(Strategy):
+    def default(self, obj: JsonObject) -> None:
+        spec, status = obj.setdefault("spec", {}), obj.setdefault("status", {})
+        # `podCIDR` is the older name of the first of `podCIDRs`.
+        if spec.get("podCIDR") and not spec.get("podCIDRs"):
+            spec["podCIDRs"] = [spec["podCIDR"]]
+        elif spec.get("podCIDRs") and not spec.get("podCIDR"):
+            spec["podCIDR"] = spec["podCIDRs"][0]
+        if "capacity" in status and "allocatable" not in status:
+            status["allocatable"] = dict(status["capacity"])
+
+    def prepare_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> None:
+        if subresource == "status":
+            obj["spec"] = old.get("spec", {})
+        else:
+            obj["status"] = old.get("status", {})
+
+
 RESOURCE = Resource(
     group="",
     version="v1",
@@ -41,6 +59,7 @@ RESOURCE = Resource(
     namespaced=False,
     short_names=("no",),
     subresources=("status",),
+    strategy=NodeStrategy(),
     columns=(
         NAME,
         Column("Status", _status_cell, description="The status of the node"),

@@ -1,12 +1,54 @@
-"""Pod (core/v1): its entry in the table."""
+"""Pod (core/v1): its entry in the table, its defaults and its rules.
+
+A pod's spec is checked by `pod_validation`, which workload templates share.
+"""
 
 from __future__ import annotations
 
-from bridgehead.apiserver.resource import Resource
+from bridgehead.apiserver.resource import JsonObject, Resource, Strategy
 from bridgehead.objects.names import check_dns1123_subdomain
 
 from .columns import selectable
 from .pod_columns import POD_COLUMNS
+from .pod_defaults import set_pod_defaults, set_spec_defaults
+from .pod_qos import qos_class
+
+_EVICTION_SECONDS = 300
+_NODE_TROUBLES = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+
+
+class PodStrategy(Strategy):
+    def default(self, obj: JsonObject) -> None:
+        spec = obj.setdefault("spec", {})
+        set_spec_defaults(spec)
+        set_pod_defaults(spec)
+
+    def prepare_create(self, obj: JsonObject) -> None:
+        _tolerate_node_troubles(obj["spec"])
+        obj["status"] = {"phase": "Pending", "qosClass": qos_class(obj["spec"])}
+
+    def prepare_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> None:
+        if subresource == "status":
+            obj["spec"] = old["spec"]
+            obj.setdefault("status", {}).setdefault("phase", old.get("status", {}).get("phase", "Pending"))
+            obj["status"].setdefault("qosClass", qos_class(obj["spec"]))
+        elif subresource == "":
+            obj["status"] = old.get("status", {})
+
+
+def _tolerate_node_troubles(spec: JsonObject) -> None:
+    """A pod stays five minutes on a node that is lost, unless it says otherwise (DefaultTolerationSeconds)."""
+    tolerations = spec.get("tolerations", [])
+    for key in _NODE_TROUBLES:
+        if not any(
+            toleration.get("key", key) == key and toleration.get("effect", "") in ("", "NoExecute")
+            for toleration in tolerations
+        ):
+            spec.setdefault("tolerations", []).append(
+                {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _EVICTION_SECONDS}
+            )
+            tolerations = spec["tolerations"]
+
 
 RESOURCE = Resource(
     group="",
@@ -19,6 +61,7 @@ RESOURCE = Resource(
     categories=("all",),
     subresources=("status", "binding", "log", "exec", "attach", "portforward", "eviction"),
     columns=POD_COLUMNS,
+    strategy=PodStrategy(),
     selectable={
         "spec.nodeName": selectable("spec", "nodeName"),
         "spec.restartPolicy": selectable("spec", "restartPolicy"),

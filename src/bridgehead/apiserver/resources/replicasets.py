@@ -1,11 +1,22 @@
-"""ReplicaSet (apps/v1): its entry in the table."""
+"""ReplicaSet (apps/v1): its entry in the table, its defaults and its rules."""
 
 from __future__ import annotations
 
-from bridgehead.apiserver.resource import Resource
+from bridgehead.apiserver.resource import JsonObject, Resource
 from bridgehead.objects.names import check_dns1123_subdomain
 
 from .columns import AGE, NAME, at, format_label_selector, number_column, selectable, template_columns
+from .workloads import WorkloadStrategy
+
+
+class ReplicaSetStrategy(WorkloadStrategy):
+    def default(self, obj: JsonObject) -> None:
+        super().default(obj)
+        obj["spec"].setdefault("replicas", 1)
+
+    def prepare_create(self, obj: JsonObject) -> None:
+        obj["status"] = {"replicas": 0}
+
 
 RESOURCE = Resource(
     group="apps",
@@ -17,6 +28,7 @@ RESOURCE = Resource(
     short_names=("rs",),
     categories=("all",),
     subresources=("status", "scale"),
+    strategy=ReplicaSetStrategy(),
     columns=(
         NAME,
         number_column("Desired", "spec", "replicas"),

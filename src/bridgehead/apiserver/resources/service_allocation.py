@@ -1,7 +1,7 @@
 """Choosing ClusterIPs and node ports, and the claims that make a choice exclusive.
 
 A range has two bands (KEP-3070, KEP-3668): who asks for no value in particular gets one at random from the upper band,
-so that the lower one stays free for those who ask for, say, 10.96.0.10; the lower band serves when the upper one is full.
+so that the lower one stays free for those who ask for, say, 10.96.0.10; the lower band serves once the upper is full.
 Nothing is remembered here: what is taken is what the store says is claimed, so a restart has nothing to rebuild and
 several API servers need not agree on anything. Called by `services.ServiceStrategy`.
 """

@@ -13,20 +13,19 @@ from bridgehead.apiserver.resource import FieldError, JsonObject
 from . import field
 from .addresses import IPV4, IPV6, family_of
 from .service_transitions import HEADLESS
-from .service_validation import validate_cluster_ips
 
 _POLICY = "spec.ipFamilyPolicy"
 
 
 def set_families(spec: JsonObject, old: JsonObject | None, families: Sequence[str]) -> list[FieldError]:
-    """Set policy and families of `spec` for a cluster that has `families`, the default one first."""
+    """Set policy and families of `spec` for a cluster that has `families`, the default one first.
+
+    What `validate_cluster_ips` refuses must have been refused before.
+    """
     if spec.get("type") == "ExternalName" or _is_settled(spec, old):
         return []
     is_open = spec.get("clusterIP") == HEADLESS and not spec.get("selector")
     spec.setdefault("ipFamilyPolicy", _default_policy(old, is_open))
-    errors = validate_cluster_ips(spec, old)
-    if errors:
-        return errors
     errors = [*_release_second(spec, old), *_check_single_stack(spec), *_infer_from_cluster_ips(spec, families)]
     if errors:
         return errors

@@ -15,7 +15,7 @@ from .columns import AGE, NAME, NONE, UNKNOWN, at, format_labels, selectable, te
 from .service_allocation import AddressRange, PortRange, allocate_addresses, allocate_ports, claims_of
 from .service_families import set_families
 from .service_transitions import drop_for_type, keep_allocated, link_cluster_ips, set_defaults
-from .service_validation import validate_service, validate_service_update
+from .service_validation import validate_cluster_ips, validate_service, validate_service_update
 
 
 def _external_ip_cell(service: JsonObject, now: float) -> str:
@@ -90,11 +90,12 @@ class ServiceStrategy(Strategy):
         def is_foreign(claim: str) -> bool:
             return claim not in held and is_claimed(claim)
 
-        return (
-            set_families(spec, old_spec, tuple(self._ranges))
-            or allocate_addresses(spec, old_spec, self._ranges, is_foreign, self._random)
-            or allocate_ports(spec, self._ports, is_foreign, self._random)
-        )
+        errors = []
+        if not validate_cluster_ips(spec, old_spec):  # which `validate` reports
+            errors = set_families(spec, old_spec, tuple(self._ranges)) or allocate_addresses(
+                spec, old_spec, self._ranges, is_foreign, self._random
+            )
+        return errors + allocate_ports(spec, self._ports, is_foreign, self._random)
 
     def claims(self, obj: JsonObject) -> frozenset[str]:
         return claims_of(obj.get("spec", {}))
