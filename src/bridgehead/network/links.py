@@ -1,13 +1,15 @@
 """Links, addresses, routes and neighbours of one network namespace, over rtnetlink.
 
 A `Links` belongs to the namespace it was made in and stays there: its socket remembers it, whatever namespace the
-process enters later. Operations that find their result already there are fine.
+process enters later. Operations that find their result already there are fine. Everything raises OSError. A device may be
+given by its name or, sparing a question to the kernel, by its index.
 """
 
 from __future__ import annotations
 
 import errno
 import ipaddress
+import os
 import socket
 from types import TracebackType
 from typing import Any, Self
@@ -35,10 +37,12 @@ class Links:
 
     def index(self, name: str) -> int | None:
         """The index of a link, None when there is none of that name."""
-        found = self._ip.link_lookup(ifname=name)
+        found = self._call("link_lookup", ifname=name)
         return int(found[0]) if found else None
 
-    def _index(self, name: str) -> int:
+    def _index(self, name: str | int) -> int:
+        if isinstance(name, int):
+            return name
         index = self.index(name)
         if index is None:
             raise OSError(errno.ENODEV, f"no link {name!r}")
@@ -47,7 +51,7 @@ class Links:
     def add_bridge(self, name: str, *, mtu: int = 1500) -> int:
         if self.index(name) is None:
             # No forwarding delay: nothing here can form a loop, and the first packet must pass.
-            self._ip.link("add", ifname=name, kind="bridge", br_forward_delay=0, mtu=mtu, state="up")
+            self._call("link", "add", ifname=name, kind="bridge", br_forward_delay=0, mtu=mtu, state="up")
         return self._index(name)
 
     def add_veth(
@@ -68,17 +72,17 @@ class Links:
         ours: dict[str, Any] = {"address": mac} if mac else {}
         if bridge:
             ours["master"] = self._index(bridge)
-        self._ip.link("add", ifname=name, kind="veth", peer=theirs, mtu=mtu, state="up", **ours)
+        self._call("link", "add", ifname=name, kind="veth", peer=theirs, mtu=mtu, state="up", **ours)
 
-    def set_up(self, name: str) -> None:
-        self._ip.link("set", index=self._index(name), state="up")
+    def set_up(self, name: str | int) -> None:
+        self._call("link", "set", index=self._index(name), state="up")
 
     def delete(self, name: str) -> None:
         index = self.index(name)
         if index is not None:
             self._tolerate(errno.ENODEV, "link", "del", index=index)
 
-    def add_address(self, name: str, address: str) -> None:
+    def add_address(self, name: str | int, address: str) -> None:
         """`address` with its prefix length: `10.0.0.1/24`."""
         interface = ipaddress.ip_interface(address)
         self._tolerate(
@@ -91,7 +95,7 @@ class Links:
         )
 
     def add_route(
-        self, destination: str, *, via: str | None = None, device: str | None = None, onlink: bool = False
+        self, destination: str, *, via: str | None = None, device: str | int | None = None, onlink: bool = False
     ) -> None:
         """Add or replace. `destination` is a network, or "default"."""
         route: dict[str, Any] = {"dst": destination}
@@ -101,28 +105,41 @@ class Links:
             route["gateway"] = via
         else:
             route["scope"] = 253  # link: the destination is on the device itself
-        if device:
+        if device is not None:
             route["oif"] = self._index(device)
         if onlink:
             route["flags"] = 4  # RTNH_F_ONLINK
-        self._ip.route("replace", **route)
+        self._call("route", "replace", **route)
 
-    def delete_route(self, destination: str) -> None:
-        self._tolerate(errno.ESRCH, "route", "del", dst=destination)
+    def delete_route(self, destination: str, *, device: str | int | None = None) -> None:
+        """With `device`, only the route over it: another may have taken its place."""
+        route: dict[str, Any] = {"dst": destination}
+        if device is not None:
+            if isinstance(device, str) and self.index(device) is None:
+                return
+            route["oif"] = self._index(device)
+        self._tolerate(errno.ESRCH, "route", "del", **route)
 
-    def add_neighbour(self, address: str, mac: str, device: str) -> None:
+    def add_neighbour(self, address: str, mac: str, device: str | int) -> None:
         """A permanent entry."""
-        self._ip.neigh("replace", dst=address, lladdr=mac, ifindex=self._index(device), state=0x80)
+        self._call("neigh", "replace", dst=address, lladdr=mac, ifindex=self._index(device), state=0x80)
 
     def refuse_forwarding(self, device: str) -> None:
         """Answer what comes in on `device` for somebody else with "network unreachable" (IPv4)."""
         self._tolerate(errno.EEXIST, "rule", "add", iifname=device, action="unreachable", priority=100)
 
+    def _call(self, method: str, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return getattr(self._ip, method)(*args, **kwargs)
+        except NetlinkError as error:
+            what = kwargs.get("ifname") or kwargs.get("dst") or kwargs.get("address") or ""
+            raise OSError(error.code, f"{method} {' '.join(map(str, args))} {what}: {os.strerror(error.code)}") from error
+
     def _tolerate(self, code: int, method: str, *args: Any, **kwargs: Any) -> None:
         try:
-            getattr(self._ip, method)(*args, **kwargs)
-        except NetlinkError as error:
-            if error.code != code:
+            self._call(method, *args, **kwargs)
+        except OSError as error:
+            if error.errno != code:
                 raise
 
 
