@@ -1,0 +1,32 @@
+"""Talking to a Kubernetes API: client, local copies, work queues, events, leases.
+
+Errors are in `client.errors`, a reconcile's outcomes in `client.workqueue`.
+"""
+
+from .api import ApiClient
+from .codec import ListResult, WatchEvent
+from .events import EventRecorder, reference_to
+from .informer import Informer
+from .kubeconfig import ClientConfig, in_cluster_config, load_config, load_kubeconfig
+from .leases import LeaderElector, renew_lease
+from .workqueue import Done, Outcome, Requeue, Retry, WorkQueue
+
+__all__ = [
+    "ApiClient",
+    "ClientConfig",
+    "Done",
+    "EventRecorder",
+    "Informer",
+    "LeaderElector",
+    "ListResult",
+    "Outcome",
+    "Requeue",
+    "Retry",
+    "WatchEvent",
+    "WorkQueue",
+    "in_cluster_config",
+    "load_config",
+    "load_kubeconfig",
+    "reference_to",
+    "renew_lease",
+]

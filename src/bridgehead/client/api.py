@@ -1,0 +1,192 @@
+"""The API client: one method for each verb, typed by `Kind`. Everything that talks to the API server goes through it.
+
+Source: Kubernetes API concepts and conventions. Every method raises the errors of `errors.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Literal, TypeVar
+
+import msgspec
+
+from bridgehead.objects.kinds import Kind
+from bridgehead.objects.meta import Object
+
+from .codec import ListResult, WatchEvent, codec_of
+from .errors import BadAnswer
+from .kubeconfig import ClientConfig
+from .transport import Transport
+
+T = TypeVar("T", bound=Object)
+Json = dict[str, Any]
+
+_JSON = "application/json"
+_PATCH_TYPES = {
+    "merge": "application/merge-patch+json",
+    "strategic": "application/strategic-merge-patch+json",
+    "json": "application/json-patch+json",
+}
+WATCH_SECONDS = 300  # a watch is asked to end after one to two times this long, so that watches spread over servers
+_SILENCE_MARGIN = 30
+
+
+class ApiClient:
+    """Use as `async with ApiClient(config) as client`. Safe to share between tasks of one event loop."""
+
+    def __init__(self, config: ClientConfig, user_agent: str = "bridgehead") -> None:
+        self.config = config
+        self._transport = Transport(config, user_agent)
+
+    async def __aenter__(self) -> ApiClient:
+        await self._transport.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, type: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._transport.__aexit__(type, error, traceback)
+
+    async def get(self, kind: Kind[T], name: str, namespace: str = "") -> T:
+        body = await self._transport.send("GET", kind.path(namespace, name), None, {}, _JSON)
+        return codec_of(kind).decode_object(body)
+
+    async def list(
+        self,
+        kind: Kind[T],
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        limit: int = 0,
+        continue_: str = "",
+    ) -> ListResult[T]:
+        """All objects, or one page of at most `limit` (the next begins with `continue_=result.metadata.continue_`)."""
+        params = _selectors(label_selector, field_selector)
+        if limit:
+            params["limit"] = str(limit)
+        if continue_:
+            params["continue"] = continue_
+        return codec_of(kind).decode_list(await self._transport.send("GET", kind.path(namespace), None, params, _JSON))
+
+    async def create(self, kind: Kind[T], obj: T | Mapping[str, Any], namespace: str = "") -> T:
+        """`namespace` may be left out when the object names its own."""
+        codec = codec_of(kind)
+        path = kind.path(namespace or _metadata(obj)[0])
+        return codec.decode_object(await self._transport.send("POST", path, codec.encode(obj), {}, _JSON))
+
+    async def update(self, kind: Kind[T], obj: T | Mapping[str, Any], subresource: str = "") -> T:
+        """Replace the object. A struct holds only the fields we know: for objects that nobody else writes."""
+        codec = codec_of(kind)
+        path = kind.path(*_metadata(obj), subresource)
+        return codec.decode_object(await self._transport.send("PUT", path, codec.encode(obj), {}, _JSON))
+
+    async def patch(
+        self,
+        kind: Kind[T],
+        name: str,
+        namespace: str,
+        patch: Mapping[str, Any] | Sequence[Json],
+        type: Literal["merge", "strategic", "json"] = "merge",
+        subresource: str = "",
+    ) -> T:
+        path = kind.path(namespace, name, subresource)
+        body = msgspec.json.encode(patch)
+        return codec_of(kind).decode_object(await self._transport.send("PATCH", path, body, {}, _PATCH_TYPES[type]))
+
+    async def delete(
+        self,
+        kind: Kind[T],
+        name: str,
+        namespace: str = "",
+        uid: str | None = None,
+        resource_version: str | None = None,
+        grace_period_seconds: int | None = None,
+        propagation_policy: Literal["Background", "Foreground", "Orphan"] | None = None,
+    ) -> None:
+        """With `uid` or `resource_version`, only if the object still has them (else Conflict)."""
+        options: Json = {"apiVersion": "v1", "kind": "DeleteOptions"}
+        preconditions = {
+            field: value for field, value in (("uid", uid), ("resourceVersion", resource_version)) if value is not None
+        }
+        if preconditions:
+            options["preconditions"] = preconditions
+        if grace_period_seconds is not None:
+            options["gracePeriodSeconds"] = grace_period_seconds
+        if propagation_policy is not None:
+            options["propagationPolicy"] = propagation_policy
+        await self._transport.send("DELETE", kind.path(namespace, name), msgspec.json.encode(options), {}, _JSON)
+
+    async def watch(
+        self,
+        kind: Kind[T],
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        resource_version: str = "",
+        bookmarks: bool = False,
+    ) -> AsyncGenerator[WatchEvent[T], None]:
+        """Events after `resource_version` until the server ends the watch, as it does every few minutes.
+
+        Close the iterator when leaving early (`contextlib.aclosing`). Raises Gone when the history is too short.
+        """
+        seconds = int(WATCH_SECONDS * (1 + random.random()))
+        params = {"watch": "1", "timeoutSeconds": str(seconds), **_selectors(label_selector, field_selector)}
+        if resource_version:
+            params["resourceVersion"] = resource_version
+        if bookmarks:
+            params["allowWatchBookmarks"] = "true"
+        codec = codec_of(kind)
+        path = kind.path(namespace)
+        async with (
+            self._transport.stream(path, params, seconds + _SILENCE_MARGIN) as content,
+            contextlib.aclosing(_lines(content.iter_any())) as lines,
+        ):
+            async for line in lines:
+                yield codec.decode_event(line)
+
+    async def request(
+        self, method: str, path: str, *, json: Any = None, params: Mapping[str, str] | None = None
+    ) -> Json:
+        """For what has no method: discovery, `binding`, `finalize`. `path` begins with a slash."""
+        body = None if json is None else msgspec.json.encode(json)
+        answer = await self._transport.send(method, path, body, params or {}, _JSON)
+        try:
+            return msgspec.json.decode(answer, type=dict[str, Any])
+        except msgspec.MsgspecError as error:
+            raise BadAnswer(f"{method} {path}: the answer is not a JSON object: {error}") from error
+
+
+def _selectors(label_selector: str, field_selector: str) -> dict[str, str]:
+    params = {}
+    if label_selector:
+        params["labelSelector"] = label_selector
+    if field_selector:
+        params["fieldSelector"] = field_selector
+    return params
+
+
+def _metadata(obj: Object | Mapping[str, Any]) -> tuple[str, str]:
+    """(namespace, name)"""
+    if isinstance(obj, Object):
+        return obj.metadata.namespace, obj.metadata.name
+    metadata = obj.get("metadata") or {}
+    return metadata.get("namespace") or "", metadata.get("name") or ""
+
+
+async def _lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+    """Lines of any length; what is left when the stream ends in the middle of one is dropped."""
+    begun: list[bytes] = []
+    async for chunk in chunks:
+        head, newline, rest = chunk.partition(b"\n")
+        begun.append(head)
+        if not newline:
+            continue
+        yield b"".join(begun)
+        *whole, tail = rest.split(b"\n")
+        for line in whole:
+            if line:
+                yield line
+        begun = [tail]

@@ -1,0 +1,98 @@
+"""ClientError            whatever goes wrong between this process and the API
+ConfigError            a kubeconfig or in-cluster configuration that can't be used; one line
+Unreachable            no answer: refused, reset, timed out, or a certificate nobody vouches for
+BadAnswer              an answer that is not what the API promises
+ApiError               the API server refused: its `Status`
+  BadRequest           400
+  Unauthorized         401
+  Forbidden            403
+  NotFound             404
+  AlreadyExists        409, reason AlreadyExists
+  Conflict             409, any other reason
+  Gone                 410, also reason Expired: the history no longer reaches back that far
+  Invalid              422
+  TooManyRequests      429
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class ClientError(Exception):
+    """Base of everything this package raises on purpose."""
+
+
+class ConfigError(ClientError): ...
+
+
+class Unreachable(ClientError): ...
+
+
+class BadAnswer(ClientError): ...
+
+
+class ApiError(ClientError):
+    """A refusal. `status` is the HTTP code, the other fields are those of the API's `Status`."""
+
+    def __init__(self, status: int, reason: str, message: str, details: dict[str, Any] | None = None) -> None:
+        super().__init__(message or reason or f"HTTP {status}")
+        self.status = status
+        self.reason = reason
+        self.message = message
+        self.details = details or {}
+
+
+class BadRequest(ApiError): ...
+
+
+class Unauthorized(ApiError): ...
+
+
+class Forbidden(ApiError): ...
+
+
+class NotFound(ApiError): ...
+
+
+class AlreadyExists(ApiError): ...
+
+
+class Conflict(ApiError): ...
+
+
+class Gone(ApiError): ...
+
+
+class Invalid(ApiError): ...
+
+
+class TooManyRequests(ApiError): ...
+
+
+_BY_REASON: dict[str, type[ApiError]] = {
+    "AlreadyExists": AlreadyExists,
+    "Conflict": Conflict,
+    "Expired": Gone,
+    "Gone": Gone,
+}
+_BY_CODE: dict[int, type[ApiError]] = {
+    400: BadRequest,
+    401: Unauthorized,
+    403: Forbidden,
+    404: NotFound,
+    409: Conflict,
+    410: Gone,
+    422: Invalid,
+    429: TooManyRequests,
+}
+
+
+def error_from_status(code: int, status: object) -> ApiError:
+    """The error for a refusal: `status` is the decoded body, which proxies in between may have made anything."""
+    if not isinstance(status, dict) or status.get("kind") != "Status":
+        return _BY_CODE.get(code, ApiError)(code, "", f"HTTP {code}: {str(status)[:200]}")
+    code = status.get("code") or code
+    reason = status.get("reason") or ""
+    found = _BY_REASON.get(reason) or _BY_CODE.get(code, ApiError)
+    return found(code, reason, status.get("message") or "", status.get("details") or {})

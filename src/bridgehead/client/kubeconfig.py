@@ -1,0 +1,147 @@
+"""Where the API server is and who we are: kubeconfig files and the configuration of a pod.
+
+Source: Kubernetes "Organizing Cluster Access Using kubeconfig Files" and "Accessing the API from a Pod".
+What a file asks for and we can't do (exec plugins, auth providers, passwords, impersonation) is refused: acting
+as somebody else than the file says would be worse.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .errors import ConfigError
+
+SERVICE_ACCOUNT_DIRECTORY = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+_NOT_SUPPORTED = ("exec", "auth-provider", "username", "password", "as", "as-groups", "as-uid", "as-user-extra")
+
+
+@dataclass(frozen=True)
+class ClientConfig:
+    """`server` is a URL without a trailing slash; certificates and keys are PEM."""
+
+    server: str
+    ca: bytes | None = None
+    insecure: bool = False
+    tls_server_name: str | None = None
+    client_certificate: bytes | None = None
+    client_key: bytes | None = None
+    token: str | None = None
+    token_file: Path | None = None
+    namespace: str = "default"
+
+
+def load_config(kubeconfig: str | Path | None) -> ClientConfig:
+    """The named kubeconfig, else the pod's own configuration. Raises ConfigError."""
+    return load_kubeconfig(kubeconfig) if kubeconfig else in_cluster_config()
+
+
+def load_kubeconfig(path: str | Path, context: str | None = None) -> ClientConfig:
+    """Read a kubeconfig; `context` stands in for its current-context. Raises ConfigError."""
+    path = Path(path).expanduser()
+    document = _read_yaml(path)
+    wanted = context or document.get("current-context")
+    if not wanted:
+        raise ConfigError(f"{path}: no current-context")
+    its_context = _named(document, "contexts", "context", wanted, path)
+    cluster = _named(document, "clusters", "cluster", its_context.get("cluster"), path)
+    user = _named(document, "users", "user", its_context["user"], path) if its_context.get("user") else {}
+    for field in _NOT_SUPPORTED:
+        if user.get(field):
+            raise ConfigError(f"{path}: user {its_context['user']!r}: {field!r} is not supported")
+    if cluster.get("proxy-url"):
+        raise ConfigError(f"{path}: cluster {its_context['cluster']!r}: 'proxy-url' is not supported")
+    server = cluster.get("server")
+    if not isinstance(server, str) or not server.startswith(("http://", "https://")):
+        raise ConfigError(f"{path}: cluster {its_context['cluster']!r}: server {server!r} is not an http or https URL")
+    certificate = _bytes(user, "client-certificate", path)
+    key = _bytes(user, "client-key", path)
+    if (certificate is None) != (key is None):
+        raise ConfigError(f"{path}: user {its_context['user']!r}: client-certificate and client-key belong together")
+    token_file = user.get("tokenFile")
+    return ClientConfig(
+        server=server.rstrip("/"),
+        ca=_bytes(cluster, "certificate-authority", path),
+        insecure=bool(cluster.get("insecure-skip-tls-verify")),
+        tls_server_name=cluster.get("tls-server-name"),
+        client_certificate=certificate,
+        client_key=key,
+        token=None if token_file else user.get("token"),
+        token_file=_beside(path, token_file) if token_file else None,
+        namespace=its_context.get("namespace") or "default",
+    )
+
+
+def in_cluster_config(
+    directory: Path = SERVICE_ACCOUNT_DIRECTORY, environment: Mapping[str, str] | None = None
+) -> ClientConfig:
+    """The configuration every pod is given. Raises ConfigError outside of a pod."""
+    environment = os.environ if environment is None else environment
+    host = environment.get("KUBERNETES_SERVICE_HOST")
+    port = environment.get("KUBERNETES_SERVICE_PORT")
+    if not host or not port:
+        raise ConfigError(
+            "no kubeconfig given, and not in a pod: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set"
+        )
+    token_file = directory / "token"
+    _read_bytes(token_file)  # a pod without a token must hear of it now, not at its first request
+    namespace = directory / "namespace"
+    return ClientConfig(
+        server=f"https://{f'[{host}]' if ':' in host else host}:{port}",
+        ca=_read_bytes(directory / "ca.crt"),
+        token_file=token_file,
+        namespace=namespace.read_text().strip() if namespace.exists() else "default",
+    )
+
+
+def _read_bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from error
+
+
+def _read_yaml(path: Path) -> dict[str, Any]:
+    import yaml  # only here, so that parts inside a cluster never load it
+
+    try:
+        document = yaml.safe_load(_read_bytes(path))
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(document, dict) or document.get("kind", "Config") != "Config":
+        raise ConfigError(f"{path}: not a kubeconfig")
+    return document
+
+
+def _named(document: dict[str, Any], listed: str, field: str, name: object, path: Path) -> dict[str, Any]:
+    entries = document.get(listed) or []
+    if isinstance(entries, list):
+        for entry in entries:
+            if isinstance(entry, dict) and entry.get("name") == name:
+                value = entry.get(field) or {}
+                if isinstance(value, dict):
+                    return value
+    raise ConfigError(f"{path}: no {field} named {name!r}")
+
+
+def _bytes(entry: dict[str, Any], field: str, path: Path) -> bytes | None:
+    """`FIELD-data`, which holds base64, goes before `FIELD`, which names a file."""
+    data = entry.get(f"{field}-data")
+    if data:
+        try:
+            return base64.b64decode(data, validate=True)
+        except (binascii.Error, ValueError, TypeError) as error:
+            raise ConfigError(f"{path}: {field}-data is not base64") from error
+    file = entry.get(field)
+    return _read_bytes(_beside(path, file)) if file else None
+
+
+def _beside(kubeconfig: Path, file: str) -> Path:
+    """Relative paths in a kubeconfig start at its own directory."""
+    return kubeconfig.parent / Path(file).expanduser()

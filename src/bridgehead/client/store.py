@@ -1,0 +1,130 @@
+"""The local copy an informer keeps: objects by key, and indexes that follow every change. Pure.
+
+A change is told to `on_change` handlers after the copy and its indexes have it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Generic, TypeVar
+
+from bridgehead.objects.meta import Object, ObjectKey
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T", bound=Object)
+Handler = Callable[[T | None, T | None], None]
+IndexFunction = Callable[[T], Iterable[str]]
+
+
+class ObjectStore(Generic[T]):
+    """`name` is what log lines call it."""
+
+    def __init__(self, name: str, indexes: Mapping[str, IndexFunction[T]] | None = None) -> None:
+        self._name = name
+        self._objects: dict[ObjectKey, T] = {}
+        self._indexes: dict[str, _Index[T]] = {}
+        self._handlers: list[Handler[T]] = []
+        for index, function in (indexes or {}).items():
+            self.add_index(index, function)
+
+    def add_index(self, name: str, function: IndexFunction[T]) -> None:
+        """Index what is there and what will come. Adding an index of the same name replaces it."""
+        index = self._indexes[name] = _Index(function)
+        for key, obj in self._objects.items():
+            index.add(key, obj)
+
+    def on_change(self, handler: Handler[T]) -> None:
+        """Call `handler(old, new)` for every change from now on, and now as `(None, obj)` for what is there."""
+        self._handlers.append(handler)
+        for obj in list(self._objects.values()):
+            self._call(handler, None, obj)
+
+    def get(self, key: ObjectKey) -> T | None:
+        return self._objects.get(key)
+
+    def keys(self) -> Iterable[ObjectKey]:
+        return self._objects.keys()
+
+    def items(self) -> Iterable[T]:
+        return self._objects.values()
+
+    def by_index(self, index: str, value: str) -> list[T]:
+        return [self._objects[key] for key in self._indexes[index].keys(value)]
+
+    def __len__(self) -> int:
+        return len(self._objects)
+
+    def put(self, obj: T) -> None:
+        """Take over an object. The same resourceVersion again changes nothing; another uid is another object."""
+        key = obj.key
+        old = self._objects.get(key)
+        if old is not None:
+            if old.metadata.uid != obj.metadata.uid:
+                self.remove(key)
+                old = None
+            elif old.metadata.resource_version == obj.metadata.resource_version:
+                return
+        self._objects[key] = obj
+        for index in self._indexes.values():
+            index.replace(key, old, obj)
+        self._tell(old, obj)
+
+    def remove(self, key: ObjectKey) -> None:
+        old = self._objects.pop(key, None)
+        if old is not None:
+            for index in self._indexes.values():
+                index.remove(key, old)
+            self._tell(old, None)
+
+    def replace_all(self, objects: Iterable[T]) -> None:
+        """Take over a whole list as the difference to what is here; objects that are not in it are removed."""
+        wanted = {obj.key: obj for obj in objects}
+        for key in [key for key in self._objects if key not in wanted]:
+            self.remove(key)
+        for obj in wanted.values():
+            self.put(obj)
+
+    def _tell(self, old: T | None, new: T | None) -> None:
+        for handler in self._handlers:
+            self._call(handler, old, new)
+
+    def _call(self, handler: Handler[T], old: T | None, new: T | None) -> None:
+        try:
+            handler(old, new)
+        except Exception:
+            obj = new if new is not None else old
+            log.exception("%s: a handler failed on %s", self._name, obj.key if obj is not None else None)
+
+
+class _Index(Generic[T]):
+    """Values to keys, in the order in which they came."""
+
+    def __init__(self, function: IndexFunction[T]) -> None:
+        self._function = function
+        self._keys: dict[str, dict[ObjectKey, None]] = {}
+
+    def keys(self, value: str) -> Iterable[ObjectKey]:
+        return self._keys.get(value, ())
+
+    def add(self, key: ObjectKey, obj: T) -> None:
+        self._move(key, (), self._function(obj))
+
+    def remove(self, key: ObjectKey, obj: T) -> None:
+        self._move(key, self._function(obj), ())
+
+    def replace(self, key: ObjectKey, old: T | None, new: T) -> None:
+        self._move(key, () if old is None else self._function(old), self._function(new))
+
+    def _move(self, key: ObjectKey, before: Iterable[str], after: Iterable[str]) -> None:
+        before, after = set(before), dict.fromkeys(after)
+        for value in before:
+            if value not in after:
+                keys = self._keys[value]
+                del keys[key]
+                if not keys:
+                    del self._keys[value]
+        for value in after:
+            if value not in before:
+                self._keys.setdefault(value, {})[key] = None
