@@ -10,8 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
-from bridgehead.objects.meta import ObjectKey
+from bridgehead.objects.core import Pod
+from bridgehead.objects.kinds import Kind
+from bridgehead.objects.meta import Object, ObjectKey
 
 # After this many seconds a lost event is likelier than a slow one, and the controller looks again.
 EXPIRY = 300.0
@@ -67,3 +70,26 @@ class Expectations:
         expected = self._expected[owner]
         if not expected.creations and not expected.deletions:
             del self._expected[owner]
+
+
+def owner_of(kind: Kind[Any], obj: Object) -> ObjectKey | None:
+    """The object of `kind` that manages `obj`, if it is one of that kind."""
+    reference = obj.metadata.controller
+    if reference is None or reference.kind != kind.name or reference.api_version != kind.api_version:
+        return None
+    return ObjectKey(obj.metadata.namespace, reference.name)
+
+
+def note_pod_change(expectations: Expectations, kind: Kind[Any], old: Pod | None, new: Pod | None) -> set[ObjectKey]:
+    """Tick off what an informer's event tells, and return the owners of `kind` it concerns."""
+    appeared = new is not None and (old is None or old.metadata.uid != new.metadata.uid)
+    owners = set()
+    if old is not None and (owner := owner_of(kind, old)) is not None:
+        owners.add(owner)
+        if new is None or new.is_terminating or appeared:
+            expectations.deleted(owner, old.metadata.uid)
+    if new is not None and (owner := owner_of(kind, new)) is not None:
+        owners.add(owner)
+        if appeared:
+            expectations.created(owner)
+    return owners

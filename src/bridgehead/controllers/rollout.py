@@ -199,15 +199,13 @@ def is_scaling_event(deployment: Deployment, replica_sets: Iterable[ReplicaSet])
 def plan_scaling(deployment: Deployment, new: ReplicaSet | None, olds: Sequence[ReplicaSet]) -> list[Scale]:
     """Sizes after the Deployment was resized or while it is paused: proportional, so that a rollout isn't hastened.
 
-    Contains every replica set that has to note the new size, also those whose own size stays.
+    Contains every replica set that has to note the Deployment's size, also those whose own size stays.
     """
     every = [*olds, new] if new else list(olds)
     wanting = active(every)
     if len(wanting) <= 1:
         only = wanting[0] if wanting else new or max(olds, key=by_creation, default=None)
-        return (
-            [Scale(only, deployment.spec.replicas)] if only and only.spec.replicas != deployment.spec.replicas else []
-        )
+        return [Scale(only, deployment.spec.replicas)] if only else []
     if is_saturated(deployment, new):
         return [Scale(rs, 0) for rs in active(olds)]
     if not is_rolling(deployment):

@@ -1,0 +1,108 @@
+"""Who owns what: adoption and release of pods and replica sets by selector and controller reference.
+
+`sort_claims` decides and is pure; `Claimer` carries it out. Called by the ReplicaSet, Deployment and DaemonSet
+controllers. Source: Kubernetes "Garbage collection: owners", `pkg/controller/controller_ref_manager.go`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from bridgehead.client import ApiClient
+from bridgehead.client.errors import Conflict, Invalid, NotFound
+from bridgehead.objects.kinds import Kind
+from bridgehead.objects.meta import Object, OwnerReference
+from bridgehead.objects.selectors import Selector
+
+Owner = TypeVar("Owner", bound=Object)
+Owned = TypeVar("Owned", bound=Object)
+
+
+def controller_reference(kind: Kind[Owner], owner: Owner) -> OwnerReference:
+    """The reference by which `owner` says that it manages an object."""
+    return OwnerReference(
+        api_version=kind.api_version,
+        kind=kind.name,
+        name=owner.metadata.name,
+        uid=owner.metadata.uid,
+        controller=True,
+        block_owner_deletion=True,
+    )
+
+
+@dataclass(frozen=True)
+class Claims(Generic[Owned]):
+    """`owned` stays, `adopt` has no owner but the owner's labels, `release` has the owner but not its labels."""
+
+    owned: tuple[Owned, ...] = ()
+    adopt: tuple[Owned, ...] = ()
+    release: tuple[Owned, ...] = ()
+
+
+def sort_claims(owner: Object, selector: Selector, candidates: Iterable[Owned]) -> Claims[Owned]:
+    """What of `candidates` (of the owner's namespace) is the owner's, should become so, or should cease to be."""
+    owned: list[Owned] = []
+    adopt: list[Owned] = []
+    release: list[Owned] = []
+    leaving = owner.metadata.deletion_timestamp is not None
+    for candidate in candidates:
+        reference = candidate.metadata.controller
+        matches = selector.matches(candidate.metadata.labels)
+        if reference is not None:
+            if reference.uid == owner.metadata.uid:
+                if matches:
+                    owned.append(candidate)
+                elif not leaving:
+                    release.append(candidate)
+        elif matches and not leaving and candidate.metadata.deletion_timestamp is None:
+            adopt.append(candidate)
+    return Claims(tuple(owned), tuple(adopt), tuple(release))
+
+
+class Claimer(Generic[Owner, Owned]):
+    """Adopts and releases objects of one kind for owners of another."""
+
+    def __init__(self, client: ApiClient, owner_kind: Kind[Owner], owned_kind: Kind[Owned]) -> None:
+        self._client = client
+        self._owner_kind = owner_kind
+        self._owned_kind = owned_kind
+
+    async def claim(self, owner: Owner, selector: Selector, candidates: Iterable[Owned]) -> list[Owned]:
+        """All that is the owner's afterwards. Raises ClientError."""
+        claims = sort_claims(owner, selector, candidates)
+        for candidate in claims.release:
+            await self._release(owner, candidate)
+        if not claims.adopt or not await self._may_adopt(owner):
+            return list(claims.owned)
+        adopted = [await self._adopt(owner, candidate) for candidate in claims.adopt]
+        return [*claims.owned, *(candidate for candidate in adopted if candidate is not None)]
+
+    async def _may_adopt(self, owner: Owner) -> bool:
+        """Ask the API itself: an informer may not know yet that the owner is being deleted and its own orphaned."""
+        try:
+            fresh = await self._client.get(self._owner_kind, owner.metadata.name, owner.metadata.namespace)
+        except NotFound:
+            return False
+        return fresh.metadata.uid == owner.metadata.uid and fresh.metadata.deletion_timestamp is None
+
+    async def _adopt(self, owner: Owner, candidate: Owned) -> Owned | None:
+        reference = msgspec.to_builtins(controller_reference(self._owner_kind, owner))
+        return await self._patch(candidate, [reference])
+
+    async def _release(self, owner: Owner, candidate: Owned) -> None:
+        await self._patch(candidate, [{"$patch": "delete", "uid": owner.metadata.uid}])
+
+    async def _patch(self, candidate: Owned, references: list[dict[str, Any]]) -> Owned | None:
+        """None when it is gone or another object of its name has taken its place."""
+        patch = {"metadata": {"uid": candidate.metadata.uid, "ownerReferences": references}}
+        try:
+            return await self._client.patch(
+                self._owned_kind, candidate.metadata.name, candidate.metadata.namespace, patch, type="strategic"
+            )
+        except (NotFound, Conflict, Invalid):
+            # The uid in the patch is a precondition. Kubernetes answers 409 or 422 when another object has the name.
+            return None
