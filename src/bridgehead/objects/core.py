@@ -377,6 +377,7 @@ class PodSpec(Part, frozen=True, kw_only=True):
     service_account_name: str = ""
     automount_service_account_token: bool | None = None
     readiness_gates: tuple[PodReadinessGate, ...] = ()
+    security_context: SecurityContext | None = None
     priority_class_name: str = ""
 
 

@@ -1,0 +1,133 @@
+"""A pod's host name, `/etc/hosts` and `/etc/resolv.conf`. Pure.
+
+Sources: Kubernetes "Adding entries to Pod /etc/hosts", "DNS for Services and Pods", kubelet's `ensureHostsFile` and
+`dns.Configurer`; a resolver's limits are resolv.conf(5)'s, as Kubernetes raises them.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from bridgehead.objects.core import Pod
+
+MAX_NAMESERVERS = 3
+MAX_SEARCHES = 32
+MAX_SEARCH_CHARACTERS = 2048
+
+
+class Resolver(msgspec.Struct, frozen=True, kw_only=True):
+    """What a resolv.conf says."""
+
+    nameservers: tuple[str, ...] = ()
+    searches: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+
+
+def host_name(pod: Pod) -> str:
+    """The pod's host name: `spec.hostname`, or its name cut to what a host name may have."""
+    return (pod.spec.hostname or pod.metadata.name)[:63].rstrip("-.")
+
+
+def host_domain(pod: Pod, cluster_domain: str) -> str:
+    """The domain of a pod with a subdomain, else ""."""
+    if not pod.spec.subdomain:
+        return ""
+    return f"{pod.spec.subdomain}.{pod.metadata.namespace}.svc.{cluster_domain}"
+
+
+def hosts_file(pod: Pod, pod_ip: str, cluster_domain: str, node_hosts: str = "") -> str:
+    """The content of `/etc/hosts`. `node_hosts` is the node's own, which a host-network pod sees."""
+    if pod.spec.host_network:
+        lines = ["# Kubernetes-managed hosts file (host network).", node_hosts.rstrip("\n")]
+    else:
+        lines = [
+            "# Kubernetes-managed hosts file.",
+            "127.0.0.1\tlocalhost",
+            "::1\tlocalhost ip6-localhost ip6-loopback",
+            "fe00::0\tip6-localnet",
+            "fe00::0\tip6-mcastprefix",
+            "fe00::1\tip6-allnodes",
+            "fe00::2\tip6-allrouters",
+        ]
+        name, domain = host_name(pod), host_domain(pod, cluster_domain)
+        lines.append(f"{pod_ip}\t{name}.{domain}\t{name}" if domain else f"{pod_ip}\t{name}")
+    if pod.spec.host_aliases:
+        lines += ["", "# Entries added by HostAliases."]
+        lines += ["\t".join((alias.ip, *alias.hostnames)) for alias in pod.spec.host_aliases]
+    return "\n".join(lines) + "\n"
+
+
+def parse_resolver(text: str) -> Resolver:
+    """Read a node's resolv.conf. The last `search` line counts, as it does for the C library."""
+    nameservers: list[str] = []
+    searches: tuple[str, ...] = ()
+    options: list[str] = []
+    for line in text.splitlines():
+        words = line.split("#", 1)[0].split(";", 1)[0].split()
+        if len(words) < 2:
+            continue
+        if words[0] == "nameserver":
+            nameservers.append(words[1])
+        elif words[0] in ("search", "domain"):
+            searches = tuple(word.rstrip(".") for word in words[1:] if word != ".")
+        elif words[0] == "options":
+            options += words[1:]
+    return Resolver(nameservers=tuple(nameservers), searches=searches, options=tuple(options))
+
+
+def pod_resolver(pod: Pod, node: Resolver, cluster_dns: tuple[str, ...], cluster_domain: str) -> Resolver:
+    """What the pod's dnsPolicy and dnsConfig make of the node's resolver."""
+    policy = pod.spec.dns_policy
+    if policy == "ClusterFirst" and pod.spec.host_network:
+        policy = "Default"
+    if policy in ("ClusterFirst", "ClusterFirstWithHostNet") and cluster_dns:
+        own = (f"{pod.metadata.namespace}.svc.{cluster_domain}", f"svc.{cluster_domain}", cluster_domain)
+        base = Resolver(nameservers=cluster_dns, searches=_unique(own + node.searches), options=("ndots:5",))
+    elif policy == "None":
+        base = Resolver()
+    else:
+        base = node
+    if (config := pod.spec.dns_config) is not None:
+        extra = tuple(o.name if o.value is None else f"{o.name}:{o.value}" for o in config.options)
+        base = Resolver(
+            nameservers=_unique(base.nameservers + config.nameservers),
+            searches=_unique(base.searches + config.searches),
+            options=_merge_options(base.options, extra),
+        )
+    return Resolver(
+        nameservers=base.nameservers[:MAX_NAMESERVERS],
+        searches=_limit_searches(base.searches),
+        options=base.options,
+    )
+
+
+def resolver_file(resolver: Resolver) -> str:
+    lines = []
+    if resolver.searches:
+        lines.append("search " + " ".join(resolver.searches))
+    lines += [f"nameserver {address}" for address in resolver.nameservers]
+    if resolver.options:
+        lines.append("options " + " ".join(resolver.options))
+    return "\n".join(lines) + "\n" if lines else ""
+
+
+def _unique(values: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(values))
+
+
+def _merge_options(base: tuple[str, ...], extra: tuple[str, ...]) -> tuple[str, ...]:
+    """Options by name; those of dnsConfig replace the others."""
+    by_name = {option.partition(":")[0]: option for option in base}
+    by_name |= {option.partition(":")[0]: option for option in extra}
+    return tuple(by_name.values())
+
+
+def _limit_searches(searches: tuple[str, ...]) -> tuple[str, ...]:
+    kept: list[str] = []
+    length = 0
+    for search in searches[:MAX_SEARCHES]:
+        length += len(search) + 1
+        if length > MAX_SEARCH_CHARACTERS + 1:
+            break
+        kept.append(search)
+    return tuple(kept)

@@ -1,0 +1,195 @@
+"""Start one container: its image, environment, mounts and files, then the runtime, with Kubernetes' events.
+
+Called by the pod worker. Source: kubelet's `startContainer` and `generateContainerConfig`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import msgspec
+
+from bridgehead.objects.core import Container, Pod, SecurityContext
+
+from .environment import EnvironmentSources, container_environment, expand
+from .errors import ConfigNotReady
+from .fields import Addresses
+from .hosts import host_name, hosts_file, pod_resolver, resolver_file
+from .parts import NodeParts
+from .plan import Run
+from .runtimes.runtime import ContainerInfo, ContainerSpec, Image, ImageUnavailable, Mount, RuntimeFailure
+from .volumes import mount_source
+
+
+class LaunchRefused(Exception):
+    """The container does not run; `reason` is what its waiting state shows, the message why."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class PodFacts(msgspec.Struct, frozen=True):
+    """What is known of a pod whose sandbox is there. `volumes` is name -> path on the node."""
+
+    pod_ip: str
+    volumes: dict[str, str]
+
+
+def run_of(info: ContainerInfo) -> Run:
+    """A runtime's report as the plan and the status see it."""
+    return Run(
+        attempt=info.attempt,
+        id=info.id,
+        image=info.image.name,
+        image_id=info.image.id,
+        started_at=info.started_at,
+        finished_at=None if info.state == "running" else info.finished_at or info.started_at,
+        exit_code=info.exit_code or 0,
+        signal=info.signal or 0,
+        message=info.message,
+    )
+
+
+async def launch(parts: NodeParts, pod: Pod, container: Container, attempt: int, facts: PodFacts) -> Run:
+    """Start `container` for the `attempt`th time (from 0). Raises `LaunchRefused` when it has to wait.
+
+    A program that can't be started counts as a run that failed at once (reason StartError).
+    """
+    image = await _find_image(parts, pod, container)
+    try:
+        spec = _container_spec(parts, pod, container, attempt, image, facts)
+    except ConfigNotReady as error:
+        parts.record(pod, "Warning", "Failed", f"Error: {error}", container)
+        raise LaunchRefused("CreateContainerConfigError", str(error)) from error
+    except OSError as error:
+        parts.record(pod, "Warning", "Failed", f"Error: {error}", container)
+        raise LaunchRefused("CreateContainerError", str(error)) from error
+    try:
+        info = await parts.runtime.start_container(spec)
+    except RuntimeFailure as error:
+        parts.record(pod, "Warning", "Failed", f"Error: {error}", container)
+        now = time.time()
+        return Run(
+            attempt=attempt,
+            image=container.image,
+            image_id=image.id,
+            started_at=now,
+            finished_at=now,
+            exit_code=128,
+            reason="StartError",
+            message=str(error),
+        )
+    parts.record(pod, "Normal", "Created", f"Created container: {container.name}", container)
+    parts.record(pod, "Normal", "Started", f"Started container {container.name}", container)
+    return run_of(info)
+
+
+async def _find_image(parts: NodeParts, pod: Pod, container: Container) -> Image:
+    try:
+        image = await parts.runtime.find_image(container.image)
+    except ImageUnavailable as error:
+        message = f'Failed to pull image "{container.image}": {error}'
+        parts.record(pod, "Warning", "Failed", message, container)
+        parts.record(pod, "Warning", "Failed", "Error: ErrImagePull", container)
+        raise LaunchRefused("ErrImagePull", str(error)) from error
+    except RuntimeFailure as error:
+        raise LaunchRefused("ImageInspectError", str(error)) from error
+    if image.source == "stand-in":
+        message = f'Container image "{container.image}" is played by a stand-in: {image.id}'
+    else:
+        message = f'Container image "{container.image}" already present on machine'
+    parts.record(pod, "Normal", "Pulled", message, container)
+    return image
+
+
+def _container_spec(
+    parts: NodeParts, pod: Pod, container: Container, attempt: int, image: Image, facts: PodFacts
+) -> ContainerSpec:
+    namespace = pod.metadata.namespace
+    env = container_environment(
+        pod,
+        container,
+        EnvironmentSources(
+            services=tuple(parts.services.items()),
+            config_map=lambda name: parts.objects.config_map(namespace, name),
+            secret=lambda name: parts.objects.secret(namespace, name),
+            addresses=Addresses((facts.pod_ip,) if facts.pod_ip else (), parts.settings.ip),
+            allocatable=parts.allocatable,
+        ),
+    )
+    log_path = parts.settings.log_path(pod, container.name, attempt)
+    log_path.parent.mkdir(parents=True, exist_ok=True)
+    (log_path.parent / f"{attempt - 2}.log").unlink(missing_ok=True)  # this run and the last one are kept
+    own, of_pod = container.security_context or SecurityContext(), pod.spec.security_context or SecurityContext()
+    return ContainerSpec(
+        pod_uid=pod.metadata.uid,
+        name=container.name,
+        attempt=attempt,
+        image=image,
+        command=tuple(expand(word, env) for word in container.command),
+        args=tuple(expand(word, env) for word in container.args),
+        env={"HOSTNAME": parts.settings.name if pod.spec.host_network else host_name(pod)} | env,
+        working_dir=container.working_dir,
+        mounts=_mounts(parts, pod, container, env, facts),
+        log_path=str(log_path),
+        privileged=own.privileged,
+        run_as_user=of_pod.run_as_user if own.run_as_user is None else own.run_as_user,
+        run_as_group=of_pod.run_as_group if own.run_as_group is None else own.run_as_group,
+    )
+
+
+def _mounts(
+    parts: NodeParts, pod: Pod, container: Container, env: dict[str, str], facts: PodFacts
+) -> tuple[Mount, ...]:
+    mounts = []
+    for mount in container.volume_mounts:
+        path = facts.volumes.get(mount.name)
+        if path is None:
+            raise ConfigNotReady(f'cannot find volume "{mount.name}" to mount into container "{container.name}"')
+        sub_path = mount.sub_path or expand(mount.sub_path_expr, env)
+        volume = next(v for v in pod.spec.volumes if v.name == mount.name)
+        is_written_by_kubelet = volume.empty_dir is None and volume.host_path is None
+        mounts.append(
+            Mount(
+                source=mount_source(path, mount, sub_path),
+                target=mount.mount_path,
+                read_only=mount.read_only or is_written_by_kubelet,
+            )
+        )
+    taken = {mount.target.rstrip("/") for mount in mounts}
+    files = _etc_files(parts, pod, facts.pod_ip)
+    mounts += [Mount(source=str(source), target=target) for target, source in files.items() if target not in taken]
+    return tuple(mounts)
+
+
+def _etc_files(parts: NodeParts, pod: Pod, pod_ip: str) -> dict[str, Path]:
+    """Write the pod's /etc files (shared by its containers) and say where each goes."""
+    settings = parts.settings
+    directory = parts.volumes.pod_directory(pod.metadata.uid)
+    directory.mkdir(parents=True, exist_ok=True)
+    node_hosts = _read_text("/etc/hosts") if pod.spec.host_network else ""
+    resolver = pod_resolver(pod, settings.resolver, settings.cluster_dns, settings.cluster_domain)
+    contents = {
+        "/etc/hosts": ("etc-hosts", hosts_file(pod, pod_ip, settings.cluster_domain, node_hosts)),
+        "/etc/resolv.conf": ("resolv.conf", resolver_file(resolver)),
+    }
+    if not pod.spec.host_network:
+        contents["/etc/hostname"] = ("hostname", host_name(pod) + "\n")
+    files = {}
+    for target, (name, text) in contents.items():
+        path = directory / name
+        # Not replaced once it is there: the bind mounts of running containers hold on to the file.
+        if not path.exists() or path.read_text() != text:
+            path.write_text(text)
+        files[target] = path
+    return files
+
+
+def _read_text(path: str) -> str:
+    if not os.path.exists(path):
+        return ""
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return file.read()

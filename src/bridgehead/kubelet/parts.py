@@ -1,0 +1,73 @@
+"""What one node's pod workers share. Made by the agent, handed to each worker."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bridgehead.client import ApiClient, EventRecorder, Informer
+from bridgehead.objects.core import Container, Pod, Service
+from bridgehead.objects.meta import ObjectReference
+
+from .addresses import PodAddresses
+from .handlers import Handlers
+from .hosts import Resolver
+from .references import ReferencedObjects
+from .runtimes.runtime import Runtime
+from .volumes import Volumes
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeSettings:
+    """The kubelet's configuration. Times are in seconds."""
+
+    name: str
+    ip: str
+    pod_cidr: str
+    root: Path
+    cluster_dns: tuple[str, ...] = ("10.96.0.10",)
+    cluster_domain: str = "cluster.local"
+    resolver: Resolver = field(default_factory=Resolver)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    max_pods: int = 110
+    termination_delay: float = 1.0
+    port: int = 10250
+
+    def log_directory(self, pod: Pod) -> Path:
+        meta = pod.metadata
+        return self.root / "logs" / f"{meta.namespace}_{meta.name}_{meta.uid}"
+
+    def log_path(self, pod: Pod, container: str, attempt: int) -> Path:
+        return self.log_directory(pod) / container / f"{attempt}.log"
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeParts:
+    settings: NodeSettings
+    client: ApiClient
+    runtime: Runtime
+    recorder: EventRecorder
+    services: Informer[Service]
+    objects: ReferencedObjects
+    volumes: Volumes
+    addresses: PodAddresses
+    handlers: Handlers
+    allocatable: Mapping[str, str | int | float]
+
+    def record(self, pod: Pod, type: str, reason: str, message: str, container: Container | None = None) -> None:
+        """Write an event about the pod or one of its containers."""
+        path = ""
+        if container is not None:
+            is_init = any(c.name == container.name for c in pod.spec.init_containers)
+            path = f"spec.{'initContainers' if is_init else 'containers'}{{{container.name}}}"
+        reference = ObjectReference(
+            api_version="v1",
+            kind="Pod",
+            name=pod.metadata.name,
+            namespace=pod.metadata.namespace,
+            uid=pod.metadata.uid,
+            resource_version=pod.metadata.resource_version,
+            field_path=path,
+        )
+        self.recorder.record(reference, type=type, reason=reason, message=message)

@@ -1,0 +1,514 @@
+"""The life of one pod on this node, from its first sight to its deletion.
+
+The agent makes one worker for each pod (by uid) and tells it what happens: the pod changed, a container exited, an
+object it refers to changed. In order inside, parallel across pods. What to do next is decided by `plan`, what to show
+by `status`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+import msgspec
+
+from bridgehead.client.errors import ClientError, Conflict, NotFound
+from bridgehead.objects.core import Container, Pod, PodStatus, Probe
+from bridgehead.objects.kinds import PODS
+from bridgehead.objects.times import parse_time
+
+from .containers import PodContainers
+from .errors import AddressesExhausted, VolumeNotReady
+from .handlers import Outcome, Target
+from .hosts import host_name
+from .launcher import LaunchRefused, PodFacts, launch
+from .parts import NodeParts
+from .plan import Plan, Run, plan_pod
+from .probes import ContainerProbes
+from .references import references_of
+from .runtimes.runtime import ContainerInfo, RuntimeFailure, SandboxInfo, SandboxSpec
+from .status import OWN_CONDITIONS, PodView, Waiting, pod_status
+from .status_writer import PodStatusWriter
+from .termination import Deadline, Terminator
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_FORCED_GRACE_SECONDS = 1.0
+_RETRY_SECONDS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
+
+
+class PodWorker:
+    def __init__(self, parts: NodeParts, pod: Pod, sandbox: SandboxInfo | None, found: list[ContainerInfo]) -> None:
+        """`sandbox` and `found` are what the runtime has of this pod from before."""
+        self._parts = parts
+        self.pod = pod
+        self._sandbox = sandbox
+        self._had_sandbox = bool(pod.status.pod_ip and pod.status.container_statuses)
+        self._wake = asyncio.Event()
+        self._ending = asyncio.Event()
+        self._deleted = asyncio.Event()
+        self._removed = False
+        self._is_over = False
+        self._verdict: tuple[str, str] | None = None
+        self._deadline: Deadline | None = None
+        self._volumes: dict[str, str] = {}
+        self._volumes_stale = True
+        self._volumes_due: float | None = None
+        self._failures = 0
+        self._tasks = asyncio.TaskGroup()
+        self._writer = PodStatusWriter(parts.client, pod)
+        self.containers = PodContainers(pod, self._wake.set)
+        for info in found:
+            self.containers.adopt(info)
+        self.observe(pod)
+
+    # --- What the agent tells ---------------------------------------------------------------------------
+
+    def observe(self, pod: Pod) -> None:
+        """The pod as the API server has it now."""
+        self.pod = pod
+        self._writer.observe(pod)
+        if pod.metadata.deletion_timestamp is not None:
+            self._deleted.set()
+            self._ending.set()
+            if self._deadline is not None:
+                self._deadline.bring_forward(self._deletion_deadline())
+        self._wake.set()
+
+    def removed(self) -> None:
+        """The pod is gone from the API server: forced, or finished by somebody else."""
+        self._removed = True
+        self._deleted.set()
+        self._ending.set()
+        if self._deadline is not None:
+            self._deadline.bring_forward(asyncio.get_running_loop().time() + _FORCED_GRACE_SECONDS)
+        self._wake.set()
+
+    def container_changed(self, info: ContainerInfo) -> None:
+        """The runtime reports an exit, or lists the container."""
+        self.containers.adopt(info)
+
+    def runtime_listed(self, sandbox: SandboxInfo | None, found: list[ContainerInfo]) -> None:
+        """Everything the runtime has of this pod at the moment; nothing, if it lost it."""
+        for info in found:
+            self.containers.adopt(info)
+        if self._sandbox is not None and sandbox is None and not self._is_over:
+            self._sandbox = None
+            self._had_sandbox = True
+            self.containers.lose_sandbox(time.time())
+        self._wake.set()
+
+    def references_changed(self) -> None:
+        self._volumes_stale = True
+        self.containers.release_holds()
+        self._wake.set()
+
+    # --- The life ---------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Until the pod is gone from this node and from the API server."""
+        async with asyncio.TaskGroup() as self._tasks:
+            writer = self._tasks.create_task(self._writer.run())
+            running = [c for c in self._all_containers() if c.name in self.containers.running()]
+            for container in running:
+                self._follow(container, found=True)
+            await self._until_ending(self._live())
+            await self._end()
+            await self._deleted.wait()
+            await self._persist(self._delete_object)
+            writer.cancel()
+        self._parts.objects.release(self.pod.metadata.uid)
+
+    def _all_containers(self) -> tuple[Container, ...]:
+        return self.pod.spec.init_containers + self.pod.spec.containers
+
+    async def _until_ending(self, life: Coroutine[Any, Any, None]) -> None:
+        """Run `life` until it returns by itself or the pod begins to end."""
+        task = asyncio.create_task(life)
+        ending = asyncio.create_task(self._ending.wait())
+        try:
+            await asyncio.wait((task, ending), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            ending.cancel()
+            task.cancel()
+            result, _ = await asyncio.gather(task, ending, return_exceptions=True)
+        if isinstance(result, Exception):
+            raise result
+
+    async def _live(self) -> None:
+        while not self.pod.is_finished:
+            self._wake.clear()
+            now = time.time()
+            if self._is_past_deadline(now):
+                return
+            try:
+                await self._refresh_volumes()
+                await self._restart_changed()
+                plan = self._plan(now)
+                if plan.finished:
+                    return
+                self._note_back_off(plan)
+                acted = await self._act(plan)
+                self._failures = 0
+            except (RuntimeFailure, VolumeNotReady, AddressesExhausted, ClientError) as error:
+                self._report(error)
+                self._publish()
+                await self._pause()
+                continue
+            self._publish()
+            if not acted:
+                await self._wait(plan)
+
+    def _plan(self, now: float) -> Plan:
+        return plan_pod(
+            self.pod.spec,
+            self.containers.runs,
+            has_sandbox=self._sandbox is not None,
+            started=self.containers.is_started,
+            not_before=self.containers.not_before,
+            now=now,
+        )
+
+    async def _act(self, plan: Plan) -> bool:
+        if plan.create_sandbox:
+            self._publish()
+            await self._create_sandbox()
+            return True
+        for name in plan.start:
+            await self._start(next(c for c in self._all_containers() if c.name == name))
+        return bool(plan.start)
+
+    async def _wait(self, plan: Plan) -> None:
+        """Until something happens, or it is time for what the plan waits for."""
+        waits = (plan.wake_at, self._active_deadline(), self.containers.next_pull_word(), self._volumes_due)
+        moments = [m for m in waits if m is not None]
+        timeout = max(0.0, min(moments) - time.time()) if moments else None
+        try:
+            async with asyncio.timeout(timeout):
+                await self._wake.wait()
+        except TimeoutError:
+            pass
+
+    async def _pause(self) -> None:
+        """After a failure: until something changes, or for a while that grows."""
+        delay = _RETRY_SECONDS[min(self._failures, len(_RETRY_SECONDS) - 1)]
+        self._failures += 1
+        self._wake.clear()
+        try:
+            async with asyncio.timeout(delay):
+                await self._wake.wait()
+        except TimeoutError:
+            pass
+
+    def _report(self, error: Exception) -> None:
+        match error:
+            case VolumeNotReady():
+                message = f'MountVolume.SetUp failed for volume "{error.volume}" : {error}'
+                self._parts.record(self.pod, "Warning", "FailedMount", message)
+            case AddressesExhausted() | RuntimeFailure() if self._sandbox is None:
+                message = f"Failed to create pod sandbox: {error}"
+                self._parts.record(self.pod, "Warning", "FailedCreatePodSandBox", message)
+            case _:
+                self._parts.record(self.pod, "Warning", "FailedSync", f"Error syncing pod: {error}")
+        log.warning("pod %s: %s", self.pod.key, error)
+
+    def _active_deadline(self) -> float | None:
+        limit, start = self.pod.spec.active_deadline_seconds, self._writer.latest.start_time
+        return parse_time(start) + limit if limit is not None and start is not None else None
+
+    def _is_past_deadline(self, now: float) -> bool:
+        deadline = self._active_deadline()
+        if deadline is None or now < deadline:
+            return False
+        self._verdict = ("DeadlineExceeded", "Pod was active on the node longer than the specified deadline")
+        self._parts.record(self.pod, "Normal", *self._verdict)
+        return True
+
+    # --- Sandbox, volumes, containers -------------------------------------------------------------------
+
+    async def _create_sandbox(self) -> None:
+        pod = self.pod
+        meta = pod.metadata
+        if self._had_sandbox:
+            message = "Pod sandbox changed, it will be killed and re-created."
+            self._parts.record(pod, "Normal", "SandboxChanged", message)
+            self.containers.begin_sandbox([c.name for c in pod.spec.init_containers])
+        ip = None if pod.spec.host_network else self._parts.addresses.allocate(meta.uid)
+        spec = SandboxSpec(
+            pod_uid=meta.uid,
+            namespace=meta.namespace,
+            name=meta.name,
+            hostname=self._parts.settings.name if pod.spec.host_network else host_name(pod),
+            host_network=pod.spec.host_network,
+            ip=ip,
+        )
+        self._sandbox = await _uninterrupted(self._parts.runtime.run_sandbox(spec))
+        self._had_sandbox = True
+
+    async def _refresh_volumes(self) -> None:
+        """Set the volumes up, and write them again when something they show has changed."""
+        is_due = self._volumes_due is not None and self._volumes_due <= time.time()
+        if not (self._volumes_stale or is_due):
+            return
+        uid = self.pod.metadata.uid
+        references = references_of(self.pod)
+        if references:
+            await self._parts.objects.hold(uid, references)
+        self._volumes_stale = False
+        try:
+            self._volumes, self._volumes_due = await self._parts.volumes.prepare(self.pod)
+        except VolumeNotReady:
+            self._volumes_stale = True
+            raise
+
+    async def _start(self, container: Container) -> None:
+        containers, name = self.containers, container.name
+        attempt = containers.next_attempt(name)
+        if self._sandbox is None:
+            return
+        facts = PodFacts(self._pod_ip, self._volumes)
+        now = time.time()
+        try:
+            run = await _uninterrupted(launch(self._parts, self.pod, container, attempt, facts))
+        except LaunchRefused as refused:
+            containers.refused(name, refused.reason, str(refused), now)
+            return
+        containers.restarting(name, now)
+        containers.waiting.pop(name, None)
+        containers.set_run(name, run)
+        if run.is_running and containers.runs[name].is_running:
+            self._follow(container, found=False)
+            await self._post_start(container, run)
+
+    async def _post_start(self, container: Container, run: Run) -> None:
+        hook = container.lifecycle.post_start if container.lifecycle is not None else None
+        if hook is None:
+            return
+        outcome = await self._parts.handlers.perform(hook, Target(container, run.id, self._pod_ip), 3600.0)
+        if outcome.success is not True:
+            self._parts.record(self.pod, "Warning", "FailedPostStartHook", "PostStartHook failed", container)
+            await self._stop_one(container, "FailedPostStartHook", None)
+
+    def _follow(self, container: Container, *, found: bool) -> None:
+        """Begin to probe a running container. One found running keeps what its status said of it."""
+        name, run = container.name, self.containers.runs[container.name]
+        before = next(
+            (
+                s
+                for s in self.pod.status.container_statuses + self.pod.status.init_container_statuses
+                if s.name == name and found
+            ),
+            None,
+        )
+        target = Target(container, run.id, self._pod_ip)
+        probes = ContainerProbes(
+            container,
+            perform=lambda probe: self._parts.handlers.perform(probe, target, probe.timeout_seconds),
+            changed=self._wake.set,
+            unhealthy=lambda kind, outcome: self._unhealthy(container, kind, outcome),
+            failed=lambda kind, probe: self._probe_failed(container, kind, probe),
+            was_started=before is not None and bool(before.started),
+            was_ready=before is not None and before.ready,
+        )
+        self.containers.probes[name] = probes
+        if probes.has_work:
+            age = time.time() - (run.started_at or time.time())
+            self._tasks.create_task(self._probe_while_running(probes, run, age))
+
+    async def _probe_while_running(self, probes: ContainerProbes, run: Run, age: float) -> None:
+        task = asyncio.create_task(probes.run(age))
+        try:
+            await self.containers.exited(run.id).wait()
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    def _unhealthy(self, container: Container, kind: str, outcome: Outcome) -> None:
+        words = "failed" if outcome.success is False else "errored and resulted in unknown state"
+        message = f"{kind} probe {words}: {outcome.output}"
+        self._parts.record(self.pod, "Warning", "Unhealthy", message, container)
+
+    def _probe_failed(self, container: Container, kind: str, probe: Probe) -> None:
+        message = f"Container {container.name} failed {kind} probe, will be restarted"
+        grace = probe.termination_grace_period_seconds
+        self._tasks.create_task(self._stop_one(container, message, grace))
+
+    async def _stop_one(self, container: Container, message: str, grace: int | None) -> None:
+        seconds = self.pod.spec.termination_grace_period_seconds if grace is None else grace
+        deadline = Deadline(asyncio.get_running_loop().time() + seconds)
+        try:
+            await self._terminator().stop(container, deadline, message)
+        except RuntimeFailure as error:
+            self._report(error)
+
+    async def _restart_changed(self) -> None:
+        """An image may be changed in place; its container is started anew."""
+        for container in self._all_containers():
+            run = self.containers.runs.get(container.name)
+            if run is not None and run.is_running and run.image and run.image != container.image:
+                message = f"Container {container.name} definition changed, will be restarted"
+                await self._stop_one(container, message, None)
+
+    def _note_back_off(self, plan: Plan) -> None:
+        """Say of each container that waits why it does."""
+        meta = self.pod.metadata
+        for name in plan.back_off:
+            container = next(c for c in self._all_containers() if c.name == name)
+            waiting = self.containers.waiting.get(name)
+            if waiting is not None and waiting.reason == "ErrImagePull":
+                if not self.containers.is_pull_word_due(name, time.time()):
+                    continue
+                text = f'Back-off pulling image "{container.image}"'
+                self._parts.record(self.pod, "Normal", "BackOff", text, container)
+                self._parts.record(self.pod, "Warning", "Failed", "Error: ImagePullBackOff", container)
+                message = f"{text}: ErrImagePull: {waiting.message}"
+                self.containers.waiting[name] = Waiting("ImagePullBackOff", message)
+            elif waiting is None and name in self.containers.runs:
+                where = f"{meta.name}_{meta.namespace}({meta.uid})"
+                text = f"Back-off restarting failed container {name} in pod {where}"
+                self._parts.record(self.pod, "Warning", "BackOff", text, container)
+                wait = self.containers.crash_wait(name)
+                message = f"back-off {wait} restarting failed container={name} pod={where}"
+                self.containers.waiting[name] = Waiting("CrashLoopBackOff", message)
+
+    # --- Status -----------------------------------------------------------------------------------------
+
+    @property
+    def _pod_ip(self) -> str:
+        if self.pod.spec.host_network:
+            return self._parts.settings.ip
+        return (self._sandbox.ip or "") if self._sandbox is not None else ""
+
+    def _publish(self) -> None:
+        containers = self.containers
+        view = PodView(
+            host_ip=self._parts.settings.ip,
+            pod_ip=self._pod_ip if self._sandbox is not None else "",
+            has_sandbox=self._sandbox is not None,
+            runs=containers.runs,
+            previous=containers.previous,
+            waiting=containers.waiting,
+            started=frozenset(name for name in containers.runs if containers.is_started(name)),
+            ready=frozenset(name for name in containers.runs if containers.is_ready(name)),
+            is_over=self._is_over,
+            verdict=self._verdict,
+        )
+        old = self._writer.latest
+        pod = msgspec.structs.replace(self.pod, status=_known_status(self.pod.status, old))
+        new = pod_status(pod, view, time.time())
+        is_urgent = new.phase != old.phase or _readiness(new) != _readiness(old) or self._ending.is_set()
+        self._writer.submit(new, urgent=is_urgent and new.phase != "Pending")
+
+    # --- The end ----------------------------------------------------------------------------------------
+
+    def _deletion_deadline(self) -> float:
+        """When the grace period ends, on the event loop's clock."""
+        meta = self.pod.metadata
+        grace = meta.deletion_grace_period_seconds
+        if grace is None:
+            grace = self.pod.spec.termination_grace_period_seconds
+        left = float(grace)
+        if meta.deletion_timestamp is not None:
+            # The timestamp is the end of the period, cut to whole seconds.
+            left = min(left, parse_time(meta.deletion_timestamp) + 1.0 - time.time())
+        return asyncio.get_running_loop().time() + max(left, 0.0)
+
+    async def _end(self) -> None:
+        """Stop what runs, write the last status, give back what the pod had."""
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        self._deadline = Deadline(now + _FORCED_GRACE_SECONDS if self._removed else self._deletion_deadline())
+        for probes in self.containers.probes.values():
+            probes.stop_liveness()
+        if self.containers.running():
+            follower = self._tasks.create_task(self._publish_changes())
+            await self._let_endpoints_go(now)
+            await self._persist(self._stop_containers)
+            follower.cancel()
+        self._is_over = True
+        self._publish()
+        await self._writer.flush()
+        await self._persist(self._remove_sandbox)
+
+    async def _let_endpoints_go(self, now: float) -> None:
+        """Give the proxies time to take a ready pod out of their kernels before it stops answering.
+
+        To be replaced by the barrier of the design (each proxy makes known which resourceVersion its kernel has);
+        until then a bounded wait inside the grace period.
+        """
+        is_in_endpoints = self.pod.is_ready and not self._removed and self._verdict is None
+        if self._deadline is None or not is_in_endpoints:
+            return
+        delay = min(self._parts.settings.termination_delay, (self._deadline.at - now) / 2)
+        gone = asyncio.Event()
+        if delay > 0:
+            await Deadline(now + delay).wait(gone)
+
+    async def _publish_changes(self) -> None:
+        """While the containers stop one after the other, the status follows."""
+        while True:
+            self._wake.clear()
+            self._publish()
+            await self._wake.wait()
+
+    def _terminator(self) -> Terminator:
+        return Terminator(self._parts, self.pod, self._pod_ip, self.containers)
+
+    async def _stop_containers(self) -> None:
+        if self._deadline is not None:
+            await self._terminator().stop_pod(self._deadline)
+
+    async def _remove_sandbox(self) -> None:
+        uid = self.pod.metadata.uid
+        await self._parts.runtime.remove_sandbox(uid)
+        self._sandbox = None
+        self._parts.addresses.release(uid)
+        self._parts.volumes.remove(uid)
+
+    async def _delete_object(self) -> None:
+        """Tell the API server that nothing is left of the pod."""
+        if self._removed:
+            return
+        meta = self.pod.metadata
+        try:
+            await self._parts.client.delete(PODS, meta.name, meta.namespace, uid=meta.uid, grace_period_seconds=0)
+        except (NotFound, Conflict):
+            return  # gone, or another pod of that name by now
+
+    async def _persist(self, step: Any) -> None:
+        """Do `step` again until it succeeds: an ending pod has nothing else to wait for."""
+        failures = 0
+        while True:
+            try:
+                await step()
+                return
+            except* (RuntimeFailure, ClientError) as errors:
+                log.warning("pod %s: can't end yet: %s", self.pod.key, errors.exceptions[0])
+            await asyncio.sleep(_RETRY_SECONDS[min(failures, len(_RETRY_SECONDS) - 1)])
+            failures += 1
+
+
+async def _uninterrupted(work: Coroutine[Any, Any, T]) -> T:
+    """Let the runtime finish what it was asked for, even when the pod begins to end meanwhile."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait((task,))
+        raise
+
+
+def _readiness(status: PodStatus) -> tuple[str, ...]:
+    return tuple(c.status for c in status.conditions if c.type == "Ready")
+
+
+def _known_status(observed: PodStatus, submitted: PodStatus) -> PodStatus:
+    """What was submitted last, with others' conditions as observed."""
+    own = [c for c in submitted.conditions if c.type in OWN_CONDITIONS]
+    foreign = [c for c in observed.conditions if c.type not in OWN_CONDITIONS]
+    return msgspec.structs.replace(submitted, conditions=(*own, *foreign))

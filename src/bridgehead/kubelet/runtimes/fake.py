@@ -1,0 +1,175 @@
+"""A runtime in memory for tests of the kubelet: it starts no process, and refuses what the real one refuses.
+
+Containers run until `finish` or a signal ends them. `Behaviour` says, for an image, how its containers act.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import signal as signals
+import time
+from collections.abc import AsyncIterator, Callable
+
+import msgspec
+
+from .runtime import (
+    ContainerInfo,
+    ContainerSpec,
+    ExecResult,
+    ExecSession,
+    Image,
+    ImageUnavailable,
+    Mount,
+    RuntimeFailure,
+    SandboxInfo,
+    SandboxSpec,
+)
+
+Exec = Callable[[ContainerSpec, tuple[str, ...]], ExecResult]
+
+
+class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
+    """`exits_with` ends a container as soon as it has started; `ignores_term` is one that only SIGKILL ends."""
+
+    exits_with: int | None = None
+    ignores_term: bool = False
+    term_exit_code: int = 143
+    fails_to_start: str = ""
+    exec: Exec = lambda spec, argv: ExecResult(exit_code=0, output=b"")
+
+
+class FakeRuntime:
+    """`specs` are the containers started so far, oldest first; `signals` what they were sent, as (name, number)."""
+
+    def __init__(self, images: dict[str, Behaviour] | None = None) -> None:
+        self.images = {"app:1": Behaviour()} if images is None else images
+        self.specs: list[ContainerSpec] = []
+        self.signals: list[tuple[str, int]] = []
+        self.sandboxes: dict[str, SandboxInfo] = {}
+        self.containers: dict[str, ContainerInfo] = {}
+        self._numbers = itertools.count(1)
+        self._listeners: list[asyncio.Queue[ContainerInfo]] = []
+
+    async def find_image(self, name: str) -> Image:
+        if name not in self.images:
+            raise ImageUnavailable(f"{name}: not in the local image store and no stand-in plays it")
+        return Image(name=name, id=f"fake://{name}", source="store")
+
+    async def run_sandbox(self, spec: SandboxSpec) -> SandboxInfo:
+        if spec.pod_uid in self.sandboxes:
+            return self.sandboxes[spec.pod_uid]
+        if not spec.host_network and spec.ip is None:
+            raise RuntimeFailure("a pod without the host's network needs an address")
+        if spec.ip is not None and any(s.ip == spec.ip for s in self.sandboxes.values()):
+            raise RuntimeFailure(f"address {spec.ip} is taken")
+        netns = "" if spec.host_network else f"/run/netns/{spec.pod_uid}"
+        info = SandboxInfo(pod_uid=spec.pod_uid, namespace=spec.namespace, name=spec.name, ip=spec.ip, netns=netns)
+        self.sandboxes[spec.pod_uid] = info
+        return info
+
+    async def remove_sandbox(self, pod_uid: str) -> None:
+        for info in [c for c in self.containers.values() if c.pod_uid == pod_uid]:
+            if info.state == "running":
+                self.finish(info.id, 128 + signals.SIGKILL)
+            del self.containers[info.id]
+        self.sandboxes.pop(pod_uid, None)
+
+    async def list_sandboxes(self) -> list[SandboxInfo]:
+        return list(self.sandboxes.values())
+
+    async def start_container(self, spec: ContainerSpec) -> ContainerInfo:
+        if spec.pod_uid not in self.sandboxes:
+            raise RuntimeFailure(f"pod {spec.pod_uid} has no sandbox")
+        for mount in spec.mounts:
+            _check_source(mount)
+        others = [c for c in self.containers.values() if c.pod_uid == spec.pod_uid and c.name == spec.name]
+        if any(c.state == "running" for c in others):
+            raise RuntimeFailure(f"container {spec.name} runs already")
+        behaviour = self.images[spec.image.name]
+        if behaviour.fails_to_start:
+            raise RuntimeFailure(behaviour.fails_to_start)
+        for other in others:
+            del self.containers[other.id]
+        number = next(self._numbers)
+        info = ContainerInfo(
+            id=f"{number:064x}",
+            pod_uid=spec.pod_uid,
+            name=spec.name,
+            attempt=spec.attempt,
+            image=spec.image,
+            state="running",
+            pid=100000 + number,
+            started_at=time.time(),
+        )
+        self.specs.append(spec)
+        self.containers[info.id] = info
+        if behaviour.exits_with is not None:
+            asyncio.get_running_loop().call_soon(self.finish, info.id, behaviour.exits_with)
+        return info
+
+    async def signal_container(self, container_id: str, signal: int) -> None:
+        info = self.containers.get(container_id)
+        if info is None or info.state != "running":
+            return
+        self.signals.append((info.name, signal))
+        behaviour = self.images[info.image.name]
+        if signal == signals.SIGKILL:
+            self.finish(container_id, 128 + signal)
+        elif signal == signals.SIGTERM and not behaviour.ignores_term:
+            self.finish(container_id, behaviour.term_exit_code)
+
+    async def list_containers(self) -> list[ContainerInfo]:
+        return list(self.containers.values())
+
+    async def exec_in_container(self, container_id: str, argv: tuple[str, ...], *, timeout: float) -> ExecResult:
+        info = self.containers.get(container_id)
+        if info is None or info.state != "running":
+            raise RuntimeFailure(f"container {container_id} does not run")
+        spec = next(s for s in self.specs if (s.pod_uid, s.name, s.attempt) == (info.pod_uid, info.name, info.attempt))
+        return self.images[info.image.name].exec(spec, argv)
+
+    async def open_exec(
+        self, container_id: str, argv: tuple[str, ...], *, stdin: bool, tty: bool, stderr: bool = True
+    ) -> ExecSession:
+        raise RuntimeFailure("the fake runtime has no processes to talk to")
+
+    async def exits(self) -> AsyncIterator[ContainerInfo]:
+        queue: asyncio.Queue[ContainerInfo] = asyncio.Queue()
+        self._listeners.append(queue)
+        try:
+            while True:
+                yield await queue.get()
+        finally:
+            self._listeners.remove(queue)
+
+    # --- What happens inside ----------------------------------------------------------------------------
+
+    def finish(self, container_id: str, exit_code: int, message: str = "") -> None:
+        """The container's process ends."""
+        info = self.containers.get(container_id)
+        if info is None or info.state != "running":
+            return
+        ended = msgspec.structs.replace(
+            info,
+            state="exited",
+            finished_at=time.time(),
+            exit_code=exit_code,
+            signal=exit_code - 128 if exit_code > 128 else None,
+            message=message,
+        )
+        self.containers[container_id] = ended
+        for queue in self._listeners:
+            queue.put_nowait(ended)
+
+    def lose(self, pod_uid: str) -> None:
+        """The pod's namespaces vanish without a word, as when the node's runtime dies."""
+        self.sandboxes.pop(pod_uid, None)
+        for info in [c for c in self.containers.values() if c.pod_uid == pod_uid]:
+            del self.containers[info.id]
+
+
+def _check_source(mount: Mount) -> None:
+    if not os.path.exists(mount.source):
+        raise RuntimeFailure(f"mount source {mount.source} does not exist")

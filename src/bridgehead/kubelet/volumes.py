@@ -1,0 +1,157 @@
+"""The volumes of this node's pods: directories under the kubelet's root, hostPaths, files that follow their objects.
+
+Called by the pod worker before the first container starts, again when a referenced object changed, and when the pod is
+gone. What files say is decided in `payloads`; this module puts them on disk. Source: Kubernetes "Volumes".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+
+from bridgehead.client import ApiClient
+from bridgehead.client.errors import ClientError
+from bridgehead.objects.core import HostPathVolume, Pod, ServiceAccountTokenProjection, Volume, VolumeMount
+
+from .atomic_files import write_files
+from .errors import ConfigNotReady, VolumeNotReady
+from .fields import Addresses
+from .payloads import PayloadSources, has_payload, token_projections, volume_files
+from .references import ReferencedObjects
+from .tokens import Tokens
+
+_PLUGINS = {
+    "config_map": "kubernetes.io~configmap",
+    "secret": "kubernetes.io~secret",
+    "downward_api": "kubernetes.io~downward-api",
+    "projected": "kubernetes.io~projected",
+    "empty_dir": "kubernetes.io~empty-dir",
+}
+
+
+class Volumes:
+    def __init__(
+        self, root: Path, client: ApiClient, objects: ReferencedObjects, allocatable: Mapping[str, str | int | float]
+    ) -> None:
+        self._root = root
+        self._objects = objects
+        self._tokens = Tokens(client)
+        self._allocatable = allocatable
+
+    def pod_directory(self, pod_uid: str) -> Path:
+        return self._root / "pods" / pod_uid
+
+    async def prepare(self, pod: Pod) -> tuple[dict[str, str], float | None]:
+        """Set every volume up, or bring it up to date.
+
+        Returns name -> path on the node, and when to do it again (seconds since the epoch; None: when something
+        changes). Raises `VolumeNotReady`.
+        """
+        renewals = [
+            await self._fetch_token(volume, pod, projection)
+            for volume in pod.spec.volumes
+            for projection in token_projections(volume)
+        ]
+        paths = await asyncio.to_thread(self._prepare_all, pod) if pod.spec.volumes else {}
+        return paths, min(renewals, default=None)
+
+    async def _fetch_token(self, volume: Volume, pod: Pod, projection: ServiceAccountTokenProjection) -> float:
+        try:
+            return (await self._tokens.fetch(pod, projection)).renew_at
+        except ClientError as error:
+            raise VolumeNotReady(volume.name, f"failed to fetch token: {error}") from error
+
+    def _prepare_all(self, pod: Pod) -> dict[str, str]:
+        return {volume.name: str(self._prepare(volume, pod)) for volume in pod.spec.volumes}
+
+    def _prepare(self, volume: Volume, pod: Pod) -> Path:
+        try:
+            if volume.host_path is not None:
+                return check_host_path(volume.host_path)
+            directory = self._directory(volume, pod)
+            if has_payload(volume):
+                write_files(directory, volume_files(volume, pod, self._sources(pod)))
+            else:
+                directory.mkdir(parents=True, exist_ok=True)
+                directory.chmod(0o777)
+            return directory
+        except (OSError, ValueError) as error:
+            raise VolumeNotReady(volume.name, str(error)) from error
+
+    def _directory(self, volume: Volume, pod: Pod) -> Path:
+        plugin = next((name for field, name in _PLUGINS.items() if getattr(volume, field) is not None), None)
+        if plugin is None:
+            raise VolumeNotReady(
+                volume.name,
+                "no volume plugin matched; emptyDir, hostPath, configMap, secret, downwardAPI and projected are there",
+            )
+        return self.pod_directory(pod.metadata.uid) / "volumes" / plugin / volume.name
+
+    def _sources(self, pod: Pod) -> PayloadSources:
+        namespace = pod.metadata.namespace
+        return PayloadSources(
+            config_map=lambda name: self._objects.config_map(namespace, name),
+            secret=lambda name: self._objects.secret(namespace, name),
+            token=lambda projection: self._tokens.get(pod, projection),
+            addresses=Addresses(),
+            allocatable=self._allocatable,
+        )
+
+    def remove(self, pod_uid: str) -> None:
+        """The pod is gone: remove its directory (never what a hostPath points to)."""
+        self._tokens.forget(pod_uid)
+        shutil.rmtree(self.pod_directory(pod_uid), ignore_errors=True)
+
+
+def check_host_path(volume: HostPathVolume) -> Path:
+    """Check the path against its type, making what an ...OrCreate type asks for. Raises ValueError, OSError."""
+    path = Path(volume.path)
+    match volume.type:
+        case "":
+            # The bind mount needs something to bind; container runtimes make a missing directory too.
+            if not path.exists():
+                path.mkdir(parents=True, mode=0o755)
+            return path
+        case "DirectoryOrCreate":
+            path.mkdir(parents=True, exist_ok=True, mode=0o755)
+        case "FileOrCreate":
+            if not path.exists():
+                path.touch(mode=0o644)
+    checks = {
+        "DirectoryOrCreate": (stat.S_ISDIR, "a directory"),
+        "Directory": (stat.S_ISDIR, "a directory"),
+        "FileOrCreate": (stat.S_ISREG, "a file"),
+        "File": (stat.S_ISREG, "a file"),
+        "Socket": (stat.S_ISSOCK, "a socket file"),
+        "CharDevice": (stat.S_ISCHR, "a character device"),
+        "BlockDevice": (stat.S_ISBLK, "a block device"),
+    }
+    if volume.type not in checks:
+        raise ValueError(f"hostPath type check failed: {volume.type} is an invalid volume type")
+    check, what = checks[volume.type]
+    if not path.exists() or not check(path.stat().st_mode):
+        raise ValueError(f"hostPath type check failed: {path} is not {what}")
+    return path
+
+
+def mount_source(volume_path: str, mount: VolumeMount, sub_path: str) -> str:
+    """What to bind for a mount: the volume or, with a subPath, something in it, made if it is not there.
+
+    Raises `ConfigNotReady` for a subPath that leads out of the volume.
+    """
+    if not sub_path:
+        return volume_path
+    parts = Path(sub_path).parts
+    if sub_path.startswith("/") or ".." in parts:
+        raise ConfigNotReady(f"failed to prepare subPath for volumeMount {mount.name!r}: {sub_path!r} must be relative")
+    root = os.path.realpath(volume_path)
+    source = os.path.realpath(os.path.join(root, sub_path))
+    if os.path.commonpath((root, source)) != root:
+        raise ConfigNotReady(f"failed to prepare subPath for volumeMount {mount.name!r}: it leads out of the volume")
+    if not os.path.exists(source):
+        os.makedirs(source, mode=0o755)
+    return source
