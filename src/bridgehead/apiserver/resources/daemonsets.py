@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from bridgehead.apiserver.resource import Column, JsonObject, Resource
+from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource
 from bridgehead.objects.names import check_dns1123_subdomain
 
+from . import field
 from .columns import AGE, NAME, at, format_label_selector, format_labels, number_column, template_columns
-from .workloads import WorkloadStrategy
+from .workloads import WorkloadStrategy, is_zero, validate_share
 
 _NO_PODS = ("currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady")
 
 
+_STRATEGIES = ("RollingUpdate", "OnDelete")
+
+
 class DaemonSetStrategy(WorkloadStrategy):
+    kind = "daemonset"
+
     def default(self, obj: JsonObject) -> None:
         super().default(obj)
         spec = obj["spec"]
@@ -25,6 +31,26 @@ class DaemonSetStrategy(WorkloadStrategy):
 
     def prepare_create(self, obj: JsonObject) -> None:
         obj["status"] = dict.fromkeys(_NO_PODS, 0)
+
+    def validate(self, obj: JsonObject) -> list[FieldError]:
+        strategy = obj.get("spec", {}).get("updateStrategy", {})
+        return [*super().validate(obj), *_validate_update_strategy("spec.updateStrategy", strategy)]
+
+
+def _validate_update_strategy(path: str, strategy: JsonObject) -> list[FieldError]:
+    errors = field.one_of(f"{path}.type", strategy.get("type"), _STRATEGIES)
+    if strategy.get("type") != "RollingUpdate":
+        return errors
+    rolling = strategy.get("rollingUpdate", {})
+    unavailable, surge = rolling.get("maxUnavailable", 0), rolling.get("maxSurge", 0)
+    errors.extend(validate_share(f"{path}.rollingUpdate.maxUnavailable", unavailable))
+    errors.extend(validate_share(f"{path}.rollingUpdate.maxSurge", surge))
+    if is_zero(unavailable) and is_zero(surge):
+        errors.append(field.required(f"{path}.rollingUpdate.maxUnavailable", "cannot be 0 when maxSurge is 0"))
+    if not is_zero(unavailable) and not is_zero(surge):
+        detail = "may not be set when maxUnavailable is non-zero"
+        errors.append(field.invalid(f"{path}.rollingUpdate.maxSurge", surge, detail))
+    return errors
 
 
 def _node_selector_cell(daemon_set: JsonObject, now: float) -> str:

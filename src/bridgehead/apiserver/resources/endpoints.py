@@ -1,11 +1,19 @@
-"""Endpoints (core/v1): its entry in the table."""
+"""Endpoints (core/v1): its entry in the table, its defaults and its rules (source: Kubernetes `ValidateEndpoints`)."""
 
 from __future__ import annotations
 
-from bridgehead.apiserver.resource import Column, JsonObject, Resource
-from bridgehead.objects.names import check_dns1123_subdomain
+from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource, Strategy
+from bridgehead.objects.names import (
+    check_dns1123_label,
+    check_dns1123_subdomain,
+    check_port_number,
+    check_qualified_name,
+)
 
+from . import field
+from .addresses import check_ip, check_not_special
 from .columns import AGE, NAME, NONE, shorten
+from .container_validation import PROTOCOLS
 
 
 def _join_host_port(address: str, port: int) -> str:
@@ -26,6 +34,59 @@ def _endpoints_cell(endpoints: JsonObject, now: float) -> str:
     return shorten(shown, empty="")
 
 
+class EndpointsStrategy(Strategy):
+    def default(self, obj: JsonObject) -> None:
+        for subset in obj.get("subsets", ()):
+            for port in subset.get("ports", ()):
+                port["protocol"] = port.get("protocol") or "TCP"
+
+    def validate(self, obj: JsonObject) -> list[FieldError]:
+        errors = []
+        for index, subset in enumerate(obj.get("subsets", ())):
+            errors.extend(_validate_subset(f"subsets[{index}]", subset))
+        return errors
+
+
+def _validate_subset(path: str, subset: JsonObject) -> list[FieldError]:
+    errors = []
+    if not subset.get("addresses") and not subset.get("notReadyAddresses"):
+        errors.append(field.required(path, "must specify `addresses` or `notReadyAddresses`"))
+    for name in ("addresses", "notReadyAddresses"):
+        for index, address in enumerate(subset.get(name, ())):
+            errors.extend(_validate_address(f"{path}.{name}[{index}]", address))
+    ports = subset.get("ports", ())
+    for index, port in enumerate(ports):
+        errors.extend(validate_endpoint_port(f"{path}.ports[{index}]", port, needs_name=len(ports) > 1))
+        if port.get("port") is None:
+            errors.append(field.required(f"{path}.ports[{index}].port"))
+    return errors
+
+
+def _validate_address(path: str, address: JsonObject) -> list[FieldError]:
+    ip = address.get("ip", "")
+    errors = field.invalid_for(f"{path}.ip", ip, check_ip(ip) or check_not_special(ip))
+    if hostname := address.get("hostname"):
+        errors.extend(field.invalid_for(f"{path}.hostname", hostname, check_dns1123_label(hostname)))
+    if node := address.get("nodeName"):
+        errors.extend(field.invalid_for(f"{path}.nodeName", node, check_dns1123_subdomain(node)))
+    return errors
+
+
+def validate_endpoint_port(path: str, port: JsonObject, *, needs_name: bool) -> list[FieldError]:
+    """A port of Endpoints or of an EndpointSlice; the number may be missing here."""
+    errors = []
+    if name := port.get("name"):
+        errors.extend(field.invalid_for(f"{path}.name", name, check_dns1123_label(name)))
+    elif needs_name:
+        errors.append(field.required(f"{path}.name"))
+    if "port" in port:
+        errors.extend(field.invalid_for(f"{path}.port", port["port"], check_port_number(port["port"])))
+    errors.extend(field.one_of(f"{path}.protocol", port.get("protocol", ""), PROTOCOLS))
+    if app_protocol := port.get("appProtocol"):
+        errors.extend(field.invalid_for(f"{path}.appProtocol", app_protocol, check_qualified_name(app_protocol)))
+    return errors
+
+
 RESOURCE = Resource(
     group="",
     version="v1",
@@ -34,6 +95,7 @@ RESOURCE = Resource(
     singular="endpoints",
     namespaced=True,
     short_names=("ep",),
+    strategy=EndpointsStrategy(),
     columns=(NAME, Column("Endpoints", _endpoints_cell), AGE),
     check_name=check_dns1123_subdomain,
 )

@@ -1,11 +1,19 @@
-"""EndpointSlice (discovery.k8s.io/v1): its entry in the table."""
+"""EndpointSlice (discovery.k8s.io/v1): its entry in the table, its defaults and its rules.
+
+Source: Kubernetes `pkg/apis/discovery/validation`.
+"""
 
 from __future__ import annotations
 
-from bridgehead.apiserver.resource import Column, JsonObject, Resource
-from bridgehead.objects.names import check_dns1123_subdomain
+from collections.abc import Sequence
 
+from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource, Strategy
+from bridgehead.objects.names import check_dns1123_label, check_dns1123_subdomain, check_label_value
+
+from . import field
+from .addresses import IPV4, IPV6, check_ip, check_not_special, family_of
 from .columns import AGE, NAME, UNSET, shorten, text_column
+from .endpoints import validate_endpoint_port
 
 
 def _ports_cell(endpoint_slice: JsonObject, now: float) -> str:
@@ -18,6 +26,99 @@ def _endpoints_cell(endpoint_slice: JsonObject, now: float) -> str:
     return shorten([str(a) for endpoint in endpoints for a in endpoint.get("addresses", ())], empty=UNSET)
 
 
+_ADDRESS_TYPES = ("FQDN", IPV4, IPV6)
+_MOST_ENDPOINTS, _MOST_ADDRESSES, _MOST_PORTS, _MOST_HINTS = 1000, 100, 20000, 8
+
+
+class EndpointSliceStrategy(Strategy):
+    def default(self, obj: JsonObject) -> None:
+        obj.setdefault("endpoints", [])
+        for port in obj.get("ports", ()):
+            port.setdefault("name", "")
+            port["protocol"] = port.get("protocol") or "TCP"
+
+    def validate(self, obj: JsonObject) -> list[FieldError]:
+        type_ = obj.get("addressType", "")
+        errors = field.one_of("addressType", type_, _ADDRESS_TYPES) if type_ else [field.required("addressType")]
+        endpoints = obj.get("endpoints", ())
+        if len(endpoints) > _MOST_ENDPOINTS:
+            return [*errors, field.too_many("endpoints", len(endpoints), _MOST_ENDPOINTS)]
+        for index, endpoint in enumerate(endpoints):
+            errors.extend(_validate_endpoint(f"endpoints[{index}]", endpoint, type_))
+        return [*errors, *_validate_ports(obj.get("ports", ()))]
+
+    def validate_update(self, obj: JsonObject, old: JsonObject) -> list[FieldError]:
+        if obj.get("addressType") == old.get("addressType"):
+            return []
+        return [field.invalid("addressType", obj.get("addressType"), field.IMMUTABLE)]
+
+
+def _validate_endpoint(path: str, endpoint: JsonObject, address_type: str) -> list[FieldError]:
+    addresses = endpoint.get("addresses", ())
+    errors = []
+    if not addresses:
+        errors.append(field.required(f"{path}.addresses", "must contain at least 1 address"))
+    elif len(addresses) > _MOST_ADDRESSES:
+        errors.append(field.too_many(f"{path}.addresses", len(addresses), _MOST_ADDRESSES))
+    seen: set[str] = set()
+    for index, address in enumerate(addresses):
+        item = f"{path}.addresses[{index}]"
+        errors.extend(field.invalid_for(item, address, _check_address(address, address_type)))
+        if address in seen:
+            errors.append(field.duplicate(item, address))
+        seen.add(address)
+    if node := endpoint.get("nodeName"):
+        errors.extend(field.invalid_for(f"{path}.nodeName", node, check_dns1123_subdomain(node)))
+    if hostname := endpoint.get("hostname"):
+        errors.extend(field.invalid_for(f"{path}.hostname", hostname, check_dns1123_label(hostname)))
+    return [*errors, *_validate_hints(f"{path}.hints", endpoint.get("hints", {}))]
+
+
+def _check_address(address: str, address_type: str) -> list[str]:
+    if address_type == "FQDN":
+        reasons = check_dns1123_subdomain(address)
+        if not reasons and "." not in address:
+            reasons = ["should be a domain with at least two segments separated by dots"]
+        return reasons
+    if address_type not in (IPV4, IPV6):
+        return []
+    reasons = check_ip(address)
+    if not reasons and family_of(address) != address_type:
+        reasons = [f"must be an {address_type} address"]
+    return reasons or check_not_special(address)
+
+
+def _validate_hints(path: str, hints: JsonObject) -> list[FieldError]:
+    errors = []
+    for kind in ("forZones", "forNodes"):
+        wanted = hints.get(kind, ())
+        if len(wanted) > _MOST_HINTS:
+            errors.append(field.too_many(f"{path}.{kind}", len(wanted), _MOST_HINTS))
+            continue
+        seen: set[str] = set()
+        for index, hint in enumerate(wanted):
+            item, name = f"{path}.{kind}[{index}].name", hint.get("name", "")
+            if name in seen:
+                errors.append(field.duplicate(item, name))
+            seen.add(name)
+            errors.extend(field.invalid_for(item, name, check_label_value(name)))
+    return errors
+
+
+def _validate_ports(ports: Sequence[JsonObject]) -> list[FieldError]:
+    if len(ports) > _MOST_PORTS:
+        return [field.too_many("ports", len(ports), _MOST_PORTS)]
+    errors = []
+    names: set[str] = set()
+    for index, port in enumerate(ports):
+        path, name = f"ports[{index}]", port.get("name", "")
+        if name in names:
+            errors.append(field.duplicate(f"{path}.name", name))
+        names.add(name)
+        errors.extend(validate_endpoint_port(path, port, needs_name=False))
+    return errors
+
+
 RESOURCE = Resource(
     group="discovery.k8s.io",
     version="v1",
@@ -25,6 +126,7 @@ RESOURCE = Resource(
     plural="endpointslices",
     singular="endpointslice",
     namespaced=True,
+    strategy=EndpointSliceStrategy(),
     columns=(
         NAME,
         text_column("AddressType", "addressType"),

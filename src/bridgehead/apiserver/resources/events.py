@@ -1,10 +1,11 @@
-"""Event (core/v1): its entry in the table."""
+"""Event (core/v1): its entry in the table, its defaults and its rules (source: Kubernetes `ValidateEvent`)."""
 
 from __future__ import annotations
 
-from bridgehead.apiserver.resource import Column, JsonObject, Resource
-from bridgehead.objects.names import check_dns1123_subdomain
+from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource, Strategy
+from bridgehead.objects.names import check_dns1123_subdomain, check_qualified_name
 
+from . import field
 from .columns import NAME, at, selectable, since, text_column
 
 
@@ -42,6 +43,45 @@ def _source_name(event: JsonObject) -> str:
     return str(at(event, "source", "component") or event.get("reportingComponent", ""))
 
 
+# Where events about objects without a namespace are kept.
+_CLUSTER_NAMESPACES = ("default", "kube-system")
+_LIMITS = {"action": 128, "reason": 128, "reportingInstance": 128}
+
+
+class EventStrategy(Strategy):
+    def default(self, obj: JsonObject) -> None:
+        obj.setdefault("source", {})
+        for name in ("reportingComponent", "reportingInstance"):
+            obj.setdefault(name, "")
+
+    def validate(self, obj: JsonObject) -> list[FieldError]:
+        namespace = at(obj, "metadata", "namespace") or ""
+        involved = at(obj, "involvedObject", "namespace") or ""
+        errors = []
+        if involved != namespace and (involved or namespace not in _CLUSTER_NAMESPACES):
+            errors.append(field.invalid("involvedObject.namespace", involved, "does not match event.namespace"))
+        if obj.get("eventTime"):
+            errors.extend(_validate_new_style(obj))
+        return errors
+
+
+def _validate_new_style(event: JsonObject) -> list[FieldError]:
+    """An event with `eventTime` is of the newer API, which asks for more."""
+    component = event.get("reportingComponent", "")
+    errors = (
+        field.invalid_for("reportingController", component, check_qualified_name(component))
+        if component
+        else [field.required("reportingController")]
+    )
+    for name, limit in _LIMITS.items():
+        value = event.get(name, "")
+        if not value:
+            errors.append(field.required(name))
+        elif len(value) > limit:
+            errors.append(field.invalid(name, "", f"can have at most {limit} characters"))
+    return errors
+
+
 RESOURCE = Resource(
     group="",
     version="v1",
@@ -50,6 +90,7 @@ RESOURCE = Resource(
     singular="event",
     namespaced=True,
     short_names=("ev",),
+    strategy=EventStrategy(),
     columns=(
         Column("Last Seen", _last_seen),
         text_column("Type", "type"),

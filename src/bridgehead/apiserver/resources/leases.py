@@ -1,11 +1,23 @@
-"""Lease (coordination.k8s.io/v1): its entry in the table."""
+"""Lease (coordination.k8s.io/v1): its entry in the table and its rules."""
 
 from __future__ import annotations
 
-from bridgehead.apiserver.resource import Resource
+from bridgehead.apiserver.resource import FieldError, JsonObject, Resource, Strategy
 from bridgehead.objects.names import check_dns1123_subdomain
 
+from . import field
 from .columns import AGE, NAME, text_column
+
+
+class LeaseStrategy(Strategy):
+    def validate(self, obj: JsonObject) -> list[FieldError]:
+        spec = obj.get("spec", {})
+        errors = field.non_negative("spec.leaseTransitions", spec.get("leaseTransitions", 0))
+        seconds = spec.get("leaseDurationSeconds", 1)
+        if seconds <= 0:
+            errors.append(field.invalid("spec.leaseDurationSeconds", seconds, "must be greater than 0"))
+        return errors
+
 
 RESOURCE = Resource(
     group="coordination.k8s.io",
@@ -14,6 +26,7 @@ RESOURCE = Resource(
     plural="leases",
     singular="lease",
     namespaced=True,
+    strategy=LeaseStrategy(),
     columns=(NAME, text_column("Holder", "spec", "holderIdentity"), AGE),
     check_name=check_dns1123_subdomain,
 )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from bridgehead.apiserver.resource import JsonObject, Resource, Strategy
+from bridgehead.apiserver.resource import FieldError, JsonObject, Resource, Strategy
 from bridgehead.objects.names import check_dns1123_label
 
 from .columns import AGE, NAME, selectable, text_column
+from .metadata import validate_finalizer
 
 _FINALIZER = "kubernetes"  # held until everything in the namespace is gone
 _NAME_LABEL = "kubernetes.io/metadata.name"
@@ -28,6 +29,10 @@ class NamespaceStrategy(Strategy):
             obj["spec"] = old.get("spec", {})
         if subresource != "status":
             obj["status"] = old.get("status", {"phase": "Active"})
+
+    def validate(self, obj: JsonObject) -> list[FieldError]:
+        finalizers = obj.get("spec", {}).get("finalizers", ())
+        return [error for name in finalizers for error in validate_finalizer("spec.finalizers", name)]
 
 
 RESOURCE = Resource(

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from bridgehead.apiserver.resource import Column, JsonObject, Resource, Strategy
-from bridgehead.objects.names import check_dns1123_subdomain
+from collections.abc import Sequence
 
+from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource, Strategy
+from bridgehead.objects.names import check_dns1123_subdomain, check_label_value, check_qualified_name
+
+from . import field
+from .addresses import family_of, is_cidr
 from .columns import AGE, NAME, NONE, UNKNOWN, at, selectable, text_column
+from .container_validation import validate_quantity
 
+_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _ROLE_PREFIX = "node-role.kubernetes.io/"
 
 
@@ -48,6 +54,62 @@ class NodeStrategy(Strategy):
             obj["spec"] = old.get("spec", {})
         else:
             obj["status"] = old.get("status", {})
+
+    def validate(self, obj: JsonObject) -> list[FieldError]:
+        errors = _validate_taints(at(obj, "spec", "taints") or ())
+        errors.extend(_validate_cidrs(at(obj, "spec", "podCIDRs") or []))
+        for kind in ("capacity", "allocatable"):
+            for name, quantity in (at(obj, "status", kind) or {}).items():
+                errors.extend(validate_quantity(f"status.{kind}.{name}", quantity))
+        return errors
+
+    def validate_update(self, obj: JsonObject, old: JsonObject) -> list[FieldError]:
+        errors = []
+        cidrs = at(old, "spec", "podCIDRs")
+        if cidrs and cidrs != at(obj, "spec", "podCIDRs"):
+            detail = 'node updates may not change podCIDR except from "" to valid'
+            errors.append(field.forbidden("spec.podCIDRs", detail))
+        provider = at(old, "spec", "providerID")
+        if provider and provider != at(obj, "spec", "providerID"):
+            detail = 'node updates may not change providerID except from "" to valid'
+            errors.append(field.forbidden("spec.providerID", detail))
+        addresses = at(obj, "status", "addresses") or []
+        for index, address in enumerate(addresses):
+            if address in addresses[:index]:
+                errors.append(field.duplicate(f"status.addresses[{index}]", address))
+        return errors
+
+
+def _validate_taints(taints: Sequence[JsonObject]) -> list[FieldError]:
+    errors = []
+    seen: set[tuple[str, str]] = set()
+    for index, taint in enumerate(taints):
+        path = f"metadata.taints[{index}]"  # where Kubernetes says they are
+        key, value, effect = taint.get("key", ""), taint.get("value", ""), taint.get("effect", "")
+        errors.extend(field.invalid_for(f"{path}.key", key, check_qualified_name(key)))
+        errors.extend(field.invalid_for(f"{path}.value", value, check_label_value(value)))
+        errors.extend(
+            field.one_of(f"{path}.effect", effect, _EFFECTS) if effect else [field.required(f"{path}.effect")]
+        )
+        if (key, effect) in seen:
+            errors.append(field.duplicate(path, taint))
+        seen.add((key, effect))
+    return errors
+
+
+def _validate_cidrs(cidrs: list[str]) -> list[FieldError]:
+    path = "spec.podCIDRs"
+    malformed = [
+        field.invalid(f"{path}[{index}]", cidrs, "must be valid CIDR")
+        for index, cidr in enumerate(cidrs)
+        if not is_cidr(cidr)
+    ]
+    if malformed:
+        return malformed
+    families = [family_of(cidr.partition("/")[0]) for cidr in cidrs]
+    if len(set(families)) < len(families):
+        return [field.invalid(path, cidrs, "may specify no more than one CIDR for each IP family")]
+    return []
 
 
 RESOURCE = Resource(

@@ -5,13 +5,14 @@ A pod's spec is checked by `pod_validation`, which workload templates share.
 
 from __future__ import annotations
 
-from bridgehead.apiserver.resource import JsonObject, Resource, Strategy
+from bridgehead.apiserver.resource import FieldError, JsonObject, Resource, Strategy
 from bridgehead.objects.names import check_dns1123_subdomain
 
 from .columns import selectable
 from .pod_columns import POD_COLUMNS
 from .pod_defaults import set_pod_defaults, set_spec_defaults
 from .pod_qos import qos_class
+from .pod_validation import validate_pod_spec, validate_pod_update
 
 _EVICTION_SECONDS = 300
 _NODE_TROUBLES = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
@@ -35,13 +36,19 @@ class PodStrategy(Strategy):
         elif subresource == "":
             obj["status"] = old.get("status", {})
 
+    def validate(self, obj: JsonObject) -> list[FieldError]:
+        return validate_pod_spec("spec", obj.get("spec", {}))
+
+    def validate_update(self, obj: JsonObject, old: JsonObject) -> list[FieldError]:
+        return validate_pod_update(obj.get("spec", {}), old.get("spec", {}))
+
 
 def _tolerate_node_troubles(spec: JsonObject) -> None:
     """A pod stays five minutes on a node that is lost, unless it says otherwise (DefaultTolerationSeconds)."""
     tolerations = spec.get("tolerations", [])
     for key in _NODE_TROUBLES:
         if not any(
-            toleration.get("key", key) == key and toleration.get("effect", "") in ("", "NoExecute")
+            (toleration.get("key") or key) == key and toleration.get("effect", "") in ("", "NoExecute")
             for toleration in tolerations
         ):
             spec.setdefault("tolerations", []).append(

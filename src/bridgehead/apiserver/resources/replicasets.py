@@ -10,6 +10,8 @@ from .workloads import WorkloadStrategy
 
 
 class ReplicaSetStrategy(WorkloadStrategy):
+    kind = "deployment"  # as Kubernetes words it for both
+
     def default(self, obj: JsonObject) -> None:
         super().default(obj)
         obj["spec"].setdefault("replicas", 1)

@@ -1,17 +1,31 @@
 """What Deployment, ReplicaSet and DaemonSet have in common: a selector, a template, and what may not change.
 
-Called by their strategies.
+Called by their strategies. Source: Kubernetes `pkg/apis/apps/validation`.
 """
 
 from __future__ import annotations
 
-from bridgehead.apiserver.resource import JsonObject, Strategy
+import re
+from typing import Any
 
+import msgspec
+
+from bridgehead.apiserver.resource import FieldError, JsonObject, Strategy
+from bridgehead.objects.meta import LabelSelector
+from bridgehead.objects.selectors import compile_selector
+
+from . import field
+from .metadata import validate_label_selector
 from .pod_defaults import set_spec_defaults
+from .pod_validation import validate_template
+
+_TEMPLATE = "spec.template"
 
 
 class WorkloadStrategy(Strategy):
-    """The defaults and the division between spec and status; kinds add their own."""
+    """`kind` is how messages name it; kinds add their own defaults and rules."""
+
+    kind = ""
 
     def default(self, obj: JsonObject) -> None:
         template: JsonObject = obj.setdefault("spec", {}).setdefault("template", {})
@@ -26,3 +40,63 @@ class WorkloadStrategy(Strategy):
             obj["spec"] = old["spec"]
         else:
             obj["status"] = old.get("status", {})
+
+    def validate(self, obj: JsonObject) -> list[FieldError]:
+        spec = obj.get("spec", {})
+        errors = []
+        for name in ("replicas", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"):
+            errors.extend(field.non_negative(f"spec.{name}", spec.get(name, 0)))
+        errors.extend(self._validate_selector(spec))
+        errors.extend(validate_template(_TEMPLATE, spec.get("template", {})))
+        return [*errors, *self._validate_pod(spec.get("template", {}).get("spec", {}))]
+
+    def validate_update(self, obj: JsonObject, old: JsonObject) -> list[FieldError]:
+        selector = obj.get("spec", {}).get("selector")
+        if selector == old.get("spec", {}).get("selector"):
+            return []
+        return [field.invalid("spec.selector", selector, field.IMMUTABLE)]
+
+    def _validate_selector(self, spec: JsonObject) -> list[FieldError]:
+        path = "spec.selector"
+        selector = spec.get("selector")
+        if selector is None:
+            return [field.required(path)]
+        errors = validate_label_selector(path, selector)
+        if errors:
+            return errors
+        if not selector.get("matchLabels") and not selector.get("matchExpressions"):
+            return [field.invalid(path, selector, f"empty selector is invalid for {self.kind}")]
+        labels = spec.get("template", {}).get("metadata", {}).get("labels", {})
+        if not compile_selector(msgspec.convert(selector, LabelSelector)).matches(labels):
+            detail = "`selector` does not match template `labels`"
+            return [field.invalid(f"{_TEMPLATE}.metadata.labels", labels, detail)]
+        return []
+
+    def _validate_pod(self, pod: JsonObject) -> list[FieldError]:
+        # These pods are replaced when they end, so they can't be of a kind that is meant to end.
+        errors = field.one_of(f"{_TEMPLATE}.spec.restartPolicy", pod.get("restartPolicy"), ("Always",))
+        if "activeDeadlineSeconds" in pod:
+            detail = f"activeDeadlineSeconds in {type(self).__name__.removesuffix('Strategy')} is not Supported"
+            errors.append(field.forbidden(f"{_TEMPLATE}.spec.activeDeadlineSeconds", detail))
+        return errors
+
+
+def validate_amount(path: str, value: Any) -> list[FieldError]:
+    """A number of pods, or a share of them such as `25%`."""
+    if isinstance(value, int):
+        return field.non_negative(path, value)
+    if not re.fullmatch(r"\d+%", str(value)):
+        return [field.invalid(path, value, "must be an integer or percentage (e.g '5%')")]
+    return []
+
+
+def is_zero(value: Any) -> bool:
+    return value in (0, "0%")
+
+
+def validate_share(path: str, value: Any) -> list[FieldError]:
+    """An amount of which no more than all can be meant."""
+    errors = validate_amount(path, value)
+    if not errors and isinstance(value, str) and int(value.removesuffix("%")) > 100:
+        errors.append(field.invalid(path, value, "must not be greater than 100%"))
+    return errors
