@@ -1,0 +1,210 @@
+"""The ASGI application: one request from its bytes to its answer.
+
+Parse -> who are you -> may you -> handler -> answer; whatever is raised on the way becomes a `Status`. Everything that
+has policy is in the modules this one calls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from .authentication import Authenticator, InvalidCredentials, User, user_from_certificate
+from .authorization import Authorizer
+from .discovery import Discovery
+from .errors import ApiStatus, internal_error, method_not_allowed, not_found_path, unauthorized
+from .handlers import Handlers
+from .health import Health
+from .metrics import Metrics
+from .openapi import OpenApi
+from .paths import RequestInfo, parse_query, parse_request
+from .request import Disconnected, Receive, Request, Response, Scope, Send
+from .reviews import Reviews
+
+log = logging.getLogger(__name__)
+
+VERSION = {
+    "major": "1",
+    "minor": "36",
+    "gitVersion": "v1.36.0+bridgehead-0.1.0",
+    "gitCommit": "",
+    "gitTreeState": "clean",
+    "buildDate": "2026-11-21T00:00:00Z",
+    "goVersion": "",
+    "compiler": "cpython",
+    "platform": "linux/amd64",
+}
+# A client that takes nothing of its watch for so long is gone, or as good as.
+WRITE_SECONDS = 30.0
+
+_HEADERS = ((b"cache-control", b"no-cache, private"),)
+
+
+class Application:
+    def __init__(
+        self,
+        *,
+        authenticator: Authenticator,
+        authorizer: Authorizer,
+        handlers: Handlers,
+        reviews: Reviews,
+        discovery: Discovery,
+        openapi: OpenApi,
+        health: Health,
+        metrics: Metrics,
+        write_seconds: float = WRITE_SECONDS,
+    ) -> None:
+        self._authenticator = authenticator
+        self._authorizer = authorizer
+        self._handlers = handlers
+        self._reviews = reviews
+        self._discovery = discovery
+        self._openapi = openapi
+        self._health = health
+        self._metrics = metrics
+        self._write_seconds = write_seconds
+        self._version = Response(200, msgspec.json.encode(VERSION))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        started = time.perf_counter()
+        headers = dict(scope["headers"])
+        query = parse_query(scope["query_string"])
+        info = parse_request(scope["method"], scope["path"], query)
+        known = True
+        warnings: Sequence[str] = ()
+        try:
+            user = self._authenticate(scope, headers)
+            self._authorizer.check(user, info)
+            request = Request(info, scope["method"], query, headers, user, scope, receive)
+            warnings = request.warnings
+            response = await self._dispatch(request)
+        except ApiStatus as status:
+            known = status.code not in (401, 404)
+            response = _refusal(status)
+        except Disconnected:
+            return
+        except Exception:
+            log.exception("%s %s failed", scope["method"], scope["path"])
+            response = _refusal(internal_error())
+        await self._send(response, warnings, receive, send, scope)
+        seconds = None if response.stream is not None else time.perf_counter() - started
+        self._metrics.count(info, response.status, seconds, known=known)
+
+    def _authenticate(self, scope: Scope, headers: dict[bytes, bytes]) -> User:
+        """Raises a 401."""
+        try:
+            peer = scope.get("state", {}).get("peer")
+            if isinstance(peer, dict):
+                peer = user_from_certificate(peer)
+            return self._authenticator.authenticate(headers.get(b"authorization", b"").decode("latin-1"), peer)
+        except InvalidCredentials as error:
+            log.info("%s %s: %s", scope["method"], scope["path"], error)
+            raise unauthorized() from None
+
+    async def _dispatch(self, request: Request) -> Response:
+        info = request.info
+        if info.is_resource:
+            if self._reviews.serves(info):
+                return await self._reviews.handle(request)
+            return await self._handlers.handle(request)
+        return self._serve_path(request, info)
+
+    def _serve_path(self, request: Request, info: RequestInfo) -> Response:
+        path = info.path.rstrip("/") or "/"
+        if request.method not in ("GET", "HEAD"):
+            raise method_not_allowed()
+        if self._health.serves(info.path):
+            return self._health.handle(info.path, request.query)
+        if path == "/version":
+            return self._version
+        if path == "/metrics":
+            return self._metrics.render()
+        if path.startswith("/openapi/"):
+            return self._openapi.handle(path, request)
+        accept = request.header(b"accept")
+        aggregated = self._discovery.aggregated_for(path, accept)
+        if aggregated is not None:
+            body, content_type, etag = aggregated
+            headers = ((b"etag", etag.encode()), (b"vary", b"Accept"))
+            if request.header(b"if-none-match") == etag:
+                return Response(304, b"", content_type, headers)
+            return Response(200, body, content_type, headers)
+        document = self._discovery.documents.get(path)
+        if document is None:
+            raise not_found_path()
+        return Response(200, document)
+
+    async def _send(
+        self, response: Response, warnings: Sequence[str], receive: Receive, send: Send, scope: Scope
+    ) -> None:
+        headers = [(b"content-type", response.content_type.encode()), *_HEADERS, *response.headers]
+        headers += [(b"warning", _warning(text)) for text in warnings]
+        if response.stream is None:
+            headers.append((b"content-length", b"%d" % len(response.body)))
+            await send({"type": "http.response.start", "status": response.status, "headers": headers})
+            await send({"type": "http.response.body", "body": response.body})
+            return
+        await send({"type": "http.response.start", "status": response.status, "headers": headers})
+        self._metrics.watches(1)
+        try:
+            await self._send_stream(response, receive, send, scope)
+        finally:
+            self._metrics.watches(-1)
+
+    async def _send_stream(self, response: Response, receive: Receive, send: Send, scope: Scope) -> None:
+        """Send the pieces until the stream ends or the client leaves, or takes nothing for too long."""
+        stream: Any = response.stream
+        pump = asyncio.current_task()
+        left = False
+
+        async def notice_disconnect() -> None:
+            nonlocal left
+            while (await receive())["type"] != "http.disconnect":
+                pass
+            left = True
+            if pump is not None:
+                pump.cancel()
+
+        # The headers alone tell a client that its watch has begun.
+        await send({"type": "http.response.body", "body": b"", "more_body": True})
+        watcher = asyncio.create_task(notice_disconnect())
+        try:
+            async for piece in stream:
+                async with asyncio.timeout(self._write_seconds):
+                    await send({"type": "http.response.body", "body": piece, "more_body": True})
+            await send({"type": "http.response.body", "body": b""})
+        except asyncio.CancelledError:
+            if not left or pump is None or pump.uncancel():
+                raise
+        except TimeoutError:
+            log.warning("%s: the client reads nothing; dropped", scope["path"])
+            transport = scope.get("state", {}).get("transport")
+            if transport is not None:
+                transport.abort()
+        finally:
+            watcher.cancel()
+            await stream.aclose()
+
+
+def _refusal(status: ApiStatus) -> Response:
+    headers = status.headers
+    if status.code == 413:
+        # What is left of the body is not worth reading.
+        headers += ((b"connection", b"close"),)
+    if status.details and status.details.get("retryAfterSeconds"):
+        headers += ((b"retry-after", str(status.details["retryAfterSeconds"]).encode()),)
+    return Response(status.code, msgspec.json.encode(status.to_object()), headers=headers)
+
+
+def _warning(text: str) -> bytes:
+    """A Warning header's value (RFC 7234, 5.5); code 299 is "miscellaneous persistent"."""
+    quoted = text.replace("\\", "\\\\").replace('"', '\\"')
+    printable = "".join(c if c.isprintable() else " " for c in quoted)
+    return f'299 - "{printable}"'.encode()

@@ -1,0 +1,66 @@
+"""Puts an API server together from its parts: the one place that knows all of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from bridgehead.storage import Store
+
+from .app import Application
+from .authentication import Authenticator, User
+from .authorization import POLICY, Authorizer
+from .discovery import Discovery
+from .handlers import Handlers
+from .health import Health
+from .metrics import Metrics
+from .node_authorizer import NodeAuthorizer
+from .openapi import OpenApi
+from .registry import Registry
+from .resource import Resource
+from .reviews import Reviews
+from .schema import Schema, load_definitions
+from .subresources import Subresources
+from .tokens import SigningKey, TokenAuthority
+from .watching import OpenWatches
+
+
+@dataclass(frozen=True, slots=True)
+class ApiParts:
+    """`application` is what is served; the others are for whoever starts and stops it."""
+
+    application: Application
+    registry: Registry
+    tokens: TokenAuthority
+    watches: OpenWatches
+
+
+@dataclass(frozen=True, slots=True)
+class ApiSettings:
+    """`users` are those of the static token file; `clock` gives seconds since the epoch."""
+
+    signing_key: SigningKey
+    users: Mapping[str, User] = field(default_factory=dict)
+    clock: Callable[[], float] = time.time
+
+
+def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) -> ApiParts:
+    """Raises KeyError when the schema does not know a kind of the table."""
+    schema = Schema(load_definitions())
+    registry = Registry(table, store, schema, settings.clock)
+    tokens = TokenAuthority(settings.signing_key, store, settings.clock)
+    authorizer = Authorizer(POLICY, NodeAuthorizer(store))
+    watches = OpenWatches()
+    application = Application(
+        authenticator=Authenticator(settings.users, tokens.verify),
+        authorizer=authorizer,
+        handlers=Handlers(registry, Subresources(registry, tokens, schema), watches),
+        reviews=Reviews(authorizer, tokens, schema),
+        discovery=Discovery(table),
+        openapi=OpenApi(table),
+        # The store is loaded before the server is built: whoever gets an answer gets one from the whole of it.
+        health=Health({"ping": lambda: None}, {"ping": lambda: None, "store": lambda: None}),
+        metrics=Metrics(),
+    )
+    return ApiParts(application, registry, tokens, watches)

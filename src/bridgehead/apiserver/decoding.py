@@ -1,0 +1,130 @@
+"""From a request's body to an object of the resource it was sent to.
+
+Kind and version must be the resource's own or be left out; fields are checked against the schema, and what the
+`fieldValidation` parameter says happens to unknown and duplicate ones: Strict refuses, Warn (the default) answers with
+warnings, Ignore drops (source: apiserver/pkg/endpoints/handlers/create.go, KEP-2885).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from .errors import ApiStatus, SchemaMismatch, bad_request, invalid
+from .negotiation import YAML, decode_body, media_type_of, unreadable
+from .paths import Query
+from .resource import FieldError, JsonObject, Resource
+from .schema import Shape, conform
+
+STRICT, WARN, IGNORE = "Strict", "Warn", "Ignore"
+
+
+def validation_of(query: Query) -> str:
+    """Raises a 422 for another value."""
+    value = query.get("fieldValidation") or WARN
+    if value not in (STRICT, WARN, IGNORE):
+        error = FieldError(
+            "FieldValueNotSupported",
+            "fieldValidation",
+            f'Unsupported value: "{value}": supported values: "Ignore", "Strict", "Warn"',
+        )
+        raise invalid("meta.k8s.io", "CreateOptions", "", [error])
+    return value
+
+
+def decode_object(
+    body: bytes, content_type: str, resource: Resource, shape: Shape, validation: str, warnings: list[str]
+) -> JsonObject:
+    """The object without nulls and unknown fields. Raises a 400 or a 415; appends to `warnings`."""
+    return decode_kind(body, content_type, resource.group, resource.version, resource.kind, shape, validation, warnings)
+
+
+def decode_kind(
+    body: bytes,
+    content_type: str,
+    group: str,
+    version: str,
+    kind: str,
+    shape: Shape,
+    validation: str,
+    warnings: list[str],
+) -> JsonObject:
+    """`decode_object` for a kind that is no resource, such as a Scale."""
+    value = decode_body(body, content_type)
+    if not isinstance(value, dict):
+        raise unreadable(body, f"(must be of type {kind}): the body is no object")
+    api_version = f"{group}/{version}" if group else version
+    given_kind, given_version = value.get("kind") or kind, value.get("apiVersion") or api_version
+    if not isinstance(given_kind, str) or not isinstance(given_version, str):
+        raise unreadable(body, "couldn't get version/kind; kind and apiVersion must be strings")
+    _check_kind(given_kind, given_version, kind, api_version)
+    try:
+        obj, unknown = conform(value, shape)
+    except SchemaMismatch as mismatch:
+        raise _unfit(given_kind, given_version, kind, str(mismatch)) from None
+    obj["apiVersion"], obj["kind"] = api_version, kind
+    if validation != IGNORE:
+        problems = [f'unknown field "{path}"' for path in unknown]
+        if media_type_of(content_type) != YAML:
+            problems = [f'duplicate field "{path}"' for path in duplicate_fields(body)] + problems
+        if problems and validation == STRICT:
+            raise _unfit(given_kind, given_version, kind, f"strict decoding error: {', '.join(problems)}")
+        warnings += problems
+    return obj
+
+
+def _check_kind(given_kind: str, given_version: str, kind: str, api_version: str) -> None:
+    if given_version != api_version:
+        raise bad_request(
+            f"the API version in the data ({given_version}) does not match the expected API version ({api_version})"
+        )
+    if given_kind != kind:
+        why = f'no kind "{given_kind}" is registered for the resource; it is served as {kind}'
+        raise _unfit(given_kind, given_version, kind, why)
+
+
+def _unfit(given_kind: str, given_version: str, kind: str, why: str) -> ApiStatus:
+    version = given_version.rpartition("/")[2]
+    return bad_request(f'{given_kind} in version "{version}" cannot be handled as a {kind}: {why}')
+
+
+class _Pairs(dict[str, Any]):
+    """An object that remembers which of its keys came twice."""
+
+    __slots__ = ("twice",)
+
+    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+        super().__init__(pairs)
+        self.twice: list[str] = []
+        if len(self) < len(pairs):
+            seen: set[str] = set()
+            self.twice = [key for key, _ in pairs if key in seen or seen.add(key)]  # type: ignore[func-returns-value]
+
+
+def duplicate_fields(body: bytes) -> list[str]:
+    """Paths of fields that a JSON object has twice; the last one counts."""
+    found = False
+
+    def pairs_hook(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        nonlocal found
+        value = dict(pairs)
+        if len(value) != len(pairs):
+            found = True
+        return value
+
+    json.loads(body, object_pairs_hook=pairs_hook)
+    if not found:
+        return []
+    paths: list[str] = []
+    _collect_duplicates(json.loads(body, object_pairs_hook=_Pairs), "", paths)
+    return paths
+
+
+def _collect_duplicates(value: Any, path: str, paths: list[str]) -> None:
+    if isinstance(value, _Pairs):
+        paths += [f"{path}.{key}" if path else key for key in dict.fromkeys(value.twice)]
+        for key, child in value.items():
+            _collect_duplicates(child, f"{path}.{key}" if path else key, paths)
+    elif isinstance(value, list):
+        for index, child in enumerate(value):
+            _collect_duplicates(child, f"{path}[{index}]", paths)

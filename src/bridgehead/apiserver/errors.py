@@ -1,0 +1,204 @@
+"""ApiStatus            any answer that is a `Status` with status Failure; the functions below make them
+SchemaMismatch       a body does not fit the schema (`schema`); the handlers wrap it into a 400 or 422
+PatchRefused         a patch can't be applied (`patch`); likewise
+
+The functions are named as in Kubernetes' `apimachinery/pkg/api/errors` and answer with its words
+(source: api/errors/errors.go, API conventions "Response Status Kind").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .resource import FieldError, JsonObject, Resource
+
+
+class ApiStatus(Exception):
+    """Raised anywhere below the request pipeline, which sends it as a `Status`."""
+
+    def __init__(
+        self,
+        code: int,
+        reason: str,
+        message: str,
+        details: JsonObject | None = None,
+        headers: Sequence[tuple[bytes, bytes]] = (),
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.reason = reason
+        self.message = message
+        self.details = details
+        self.headers = tuple(headers)
+
+    def to_object(self) -> JsonObject:
+        status: JsonObject = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": self.message,
+            "reason": self.reason,
+        }
+        if self.details is not None:
+            status["details"] = self.details
+        status["code"] = self.code
+        return status
+
+
+class SchemaMismatch(Exception):
+    """The body is not what the schema says; the text is Go's json error text, which clients know."""
+
+
+class PatchRefused(Exception):
+    """`code` is 400 when the patch itself is malformed and 422 when it can't be applied to this object."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def success(details: JsonObject) -> JsonObject:
+    """The `Status` that answers a delete."""
+    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
+
+
+def qualified(resource: str, group: str) -> str:
+    """`services` or `deployments.apps`: how messages name a resource."""
+    return f"{resource}.{group}" if group else resource
+
+
+def _details(name: str, group: str, kind: str, **more: Any) -> JsonObject:
+    details: JsonObject = {}
+    if name:
+        details["name"] = name
+    if group:
+        details["group"] = group
+    if kind:
+        details["kind"] = kind
+    return details | more
+
+
+def bad_request(message: str) -> ApiStatus:
+    return ApiStatus(400, "BadRequest", message)
+
+
+def unauthorized() -> ApiStatus:
+    return ApiStatus(401, "Unauthorized", "Unauthorized")
+
+
+def forbidden(resource: Resource, name: str, why: str, causes: Sequence[JsonObject] = ()) -> ApiStatus:
+    """An admission refusal: `pods "x" is forbidden: <why>`."""
+    subject = f'{resource.id} "{name}"' if name else resource.id
+    details = _details(name, resource.group, resource.plural)
+    if causes:
+        details["causes"] = list(causes)
+    return ApiStatus(403, "Forbidden", f"{subject} is forbidden: {why}", details)
+
+
+def not_found(resource: Resource, name: str) -> ApiStatus:
+    return not_found_named(resource.plural, resource.group, name)
+
+
+def not_found_named(plural: str, group: str, name: str) -> ApiStatus:
+    return ApiStatus(404, "NotFound", f'{qualified(plural, group)} "{name}" not found', _details(name, group, plural))
+
+
+def not_found_path() -> ApiStatus:
+    """No such group, version or resource."""
+    return ApiStatus(404, "NotFound", "the server could not find the requested resource", {})
+
+
+def method_not_allowed() -> ApiStatus:
+    return ApiStatus(405, "MethodNotAllowed", "the server does not allow this method on the requested resource", {})
+
+
+def not_acceptable(accepted: Sequence[str]) -> ApiStatus:
+    return ApiStatus(406, "NotAcceptable", f"only the following media types are accepted: {', '.join(accepted)}")
+
+
+def already_exists(resource: Resource, name: str) -> ApiStatus:
+    return ApiStatus(
+        409,
+        "AlreadyExists",
+        f'{resource.id} "{name}" already exists',
+        _details(name, resource.group, resource.plural),
+    )
+
+
+MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
+
+
+def conflict(resource: Resource, name: str, why: str = MODIFIED) -> ApiStatus:
+    return ApiStatus(
+        409,
+        "Conflict",
+        f'Operation cannot be fulfilled on {resource.id} "{name}": {why}',
+        _details(name, resource.group, resource.plural),
+    )
+
+
+def expired(message: str = "The resourceVersion for the provided watch is too old.") -> ApiStatus:
+    return ApiStatus(410, "Expired", message)
+
+
+def too_large(limit: int) -> ApiStatus:
+    return ApiStatus(413, "RequestEntityTooLarge", f"Request entity too large: limit is {limit}")
+
+
+def unsupported_media_type(given: str, accepted: Sequence[str]) -> ApiStatus:
+    return ApiStatus(
+        415,
+        "UnsupportedMediaType",
+        "the body of the request was in an unknown format - accepted media types include: " + ", ".join(accepted),
+        {"causes": [{"reason": "UnexpectedContentType", "message": f"the request said Content-Type: {given}"}]}
+        if given
+        else None,
+    )
+
+
+def unprocessable(cause: str) -> ApiStatus:
+    """A patch that is well formed but does not fit the object."""
+    return ApiStatus(
+        422,
+        "Invalid",
+        "the server rejected our request due to an error in our request",
+        {"causes": [{"message": cause}]},
+    )
+
+
+def invalid(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> ApiStatus:
+    """A 422 with a cause for each field."""
+    texts = list(dict.fromkeys(f"{error.field}: {error.message}" for error in errors))
+    text = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+    causes = [{"reason": error.reason, "message": error.message, "field": error.field} for error in errors]
+    subject = f"{kind}.{group}" if group else kind
+    return ApiStatus(
+        422, "Invalid", f'{subject} "{name}" is invalid: {text}', _details(name, group, kind, causes=causes)
+    )
+
+
+def internal_error() -> ApiStatus:
+    """The details are in the server's log, not in the answer."""
+    return ApiStatus(500, "InternalError", "Internal error occurred: see the API server's log", {})
+
+
+def shutting_down() -> ApiStatus:
+    return ApiStatus(503, "ServiceUnavailable", "the server is shutting down", {"retryAfterSeconds": 1})
+
+
+def unavailable(why: str) -> ApiStatus:
+    return ApiStatus(503, "ServiceUnavailable", why)
+
+
+def too_large_resource_version(asked: int, current: int) -> ApiStatus:
+    return ApiStatus(
+        504,
+        "Timeout",
+        f"Too large resource version: {asked}, current: {current}",
+        {
+            "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
+            "retryAfterSeconds": 1,
+        },
+    )

@@ -1,0 +1,78 @@
+"""One HTTP request and its answer, as the handlers see them; ASGI stays in `app`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from .authentication import User
+from .errors import too_large
+from .paths import Query, RequestInfo
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+MAX_BODY = 3 * 1024 * 1024
+
+_encode = msgspec.json.Encoder().encode
+
+
+@dataclass(slots=True)
+class Request:
+    """`headers` are in lower case, the last of several wins."""
+
+    info: RequestInfo
+    method: str
+    query: Query
+    headers: Mapping[bytes, bytes]
+    user: User
+    scope: Scope
+    receive: Receive
+    warnings: list[str] = field(default_factory=list)
+
+    def header(self, name: bytes) -> str:
+        return self.headers.get(name, b"").decode("latin-1")
+
+    async def body(self) -> bytes:
+        """The whole body. Raises a 413 as soon as it is known to be too large."""
+        length = self.headers.get(b"content-length")
+        if length is not None and int(length) > MAX_BODY:
+            raise too_large(MAX_BODY)
+        message = await self.receive()
+        if not message.get("more_body"):
+            whole: bytes = message.get("body", b"")
+            if len(whole) > MAX_BODY:
+                raise too_large(MAX_BODY)
+            return whole
+        pieces = bytearray(message.get("body", b""))
+        while message.get("more_body"):
+            message = await self.receive()
+            if message["type"] == "http.disconnect":
+                raise Disconnected
+            pieces += message.get("body", b"")
+            if len(pieces) > MAX_BODY:
+                raise too_large(MAX_BODY)
+        return bytes(pieces)
+
+
+class Disconnected(Exception):
+    """The client left while its request was being read; there is nobody to answer."""
+
+
+@dataclass(slots=True)
+class Response:
+    """`body` is sent as it is; with `stream` the pieces follow, each written at once."""
+
+    status: int = 200
+    body: bytes = b""
+    content_type: str = "application/json"
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+    stream: AsyncIterator[bytes] | None = None
+
+
+def respond(value: Any, status: int = 200) -> Response:
+    return Response(status, _encode(value))

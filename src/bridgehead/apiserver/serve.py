@@ -1,0 +1,96 @@
+"""Runs an API server until it is told to stop: opens what it needs, builds it, serves, closes.
+
+Called by `bridgehead apiserver`. What can't be opened is an OSError, a ValueError or a StorageError with one line.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import ssl
+from dataclasses import dataclass
+from ipaddress import ip_address, ip_network
+from pathlib import Path
+
+import uvloop
+
+from bridgehead.storage import open_store
+
+from .authentication import read_token_file
+from .bootstrap import ensure_basics
+from .build import ApiSettings, build_api
+from .resources import build_table
+from .server import ApiServer, open_listeners, parse_address, server_context
+from .tokens import SigningKey
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeOptions:
+    """The options of `bridgehead apiserver`. `advertise` "" is the first listening address that is not loopback."""
+
+    listen: tuple[str, ...] = ()
+    listen_fds: tuple[int, ...] = ()
+    tls_certificate: Path
+    tls_key: Path
+    client_ca: Path | None = None
+    token_file: Path | None = None
+    signing_key: Path
+    store: str = "memory"
+    service_cidrs: tuple[str, ...] = ("10.96.0.0/12",)
+    node_ports: tuple[int, int] = (30000, 32767)
+    advertise: str = ""
+    kubelet_certificate: Path | None = None
+    kubelet_key: Path | None = None
+    kubelet_ca: Path | None = None
+
+
+def serve(options: ServeOptions) -> None:
+    """Until SIGTERM or SIGINT."""
+    uvloop.run(_serve(options))
+
+
+async def _serve(options: ServeOptions) -> None:
+    context = _context(options)
+    key = SigningKey.read(options.signing_key)
+    users = read_token_file(options.token_file) if options.token_file else {}
+    table = build_table(service_cidrs=options.service_cidrs, node_port_range=options.node_ports)
+    # The socket is open before the store is read, so that clients of a restarting server wait instead of failing.
+    listeners = open_listeners(options.listen, options.listen_fds)
+    store = open_store(options.store)
+    try:
+        parts = build_api(table, store, ApiSettings(key, users))
+        await ensure_basics(
+            parts.registry,
+            service_ip=str(ip_network(options.service_cidrs[0])[1]),
+            advertise=_advertised(options, listeners),
+        )
+        server = ApiServer(parts.application, context, parts.watches.close)
+        addresses = ", ".join(f"{host}:{port}" for host, port, *_ in (s.getsockname() for s in listeners))
+        log.info("serving on %s, revision %d", addresses, store.revision)
+        await server.serve(listeners)
+        log.info("stopped")
+    finally:
+        await store.close()
+        for listener in listeners:
+            listener.close()
+
+
+def _context(options: ServeOptions) -> ssl.SSLContext:
+    try:
+        return server_context(options.tls_certificate, options.tls_key, options.client_ca)
+    except ssl.SSLError as error:
+        files = f"{options.tls_certificate}, {options.tls_key}, {options.client_ca}"
+        raise ValueError(f"can't use the certificates ({files}): {error}") from error
+
+
+def _advertised(options: ServeOptions, listeners: list[socket.socket]) -> tuple[str, int] | None:
+    """None when the server listens only where no pod can reach it."""
+    if options.advertise:
+        return parse_address(options.advertise)
+    for listener in listeners:
+        host, port, *_ = listener.getsockname()
+        if not ip_address(host).is_loopback and not ip_address(host).is_unspecified:
+            return host, port
+    return None

@@ -1,0 +1,145 @@
+"""The HTTPS server around the application: uvicorn, taught what a Kubernetes API server needs of it.
+
+uvicorn does not tell an application whose certificate the client showed, and it waits for open responses when it stops;
+watches are open for as long as nobody ends them. Both are mended here, in the edge.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import socket
+import ssl
+from collections.abc import Callable, Generator, Sequence
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from .authentication import InvalidCredentials, user_from_certificate
+
+log = logging.getLogger(__name__)
+
+# Between two requests; kubectl and the informers keep their connections.
+_KEEP_ALIVE_SECONDS = 120
+_SHUTDOWN_SECONDS = 2
+
+
+class PeerProtocol(HttpToolsProtocol):
+    """Puts the client's user and the transport into the scope's `state`, for HTTP and WebSockets alike."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        try:
+            peer = user_from_certificate(transport.get_extra_info("peercert"))
+        except InvalidCredentials as error:
+            log.info("%s: %s", transport.get_extra_info("peername"), error)
+            transport.abort()
+            return
+        self.app_state = {**self.app_state, "peer": peer, "transport": transport}
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """An upgrade that is not to WebSockets is answered as an ordinary request."""
+
+
+def server_context(certificate: Path, key: Path, client_ca: Path | None) -> ssl.SSLContext:
+    """A client may show a certificate, and if it does it must be of `client_ca`. Raises OSError, ssl.SSLError."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.load_cert_chain(certificate, key)
+    if client_ca is not None:
+        context.load_verify_locations(client_ca)
+        context.verify_mode = ssl.CERT_OPTIONAL
+    return context
+
+
+class ApiServer(uvicorn.Server):
+    """`on_stop` ends what would otherwise keep responses open."""
+
+    def __init__(self, application: Any, context: ssl.SSLContext | None, on_stop: Callable[[], None]) -> None:
+        super().__init__(
+            uvicorn.Config(
+                application,
+                http=PeerProtocol,
+                ws="websockets-sansio",
+                ws_max_size=4 * 1024 * 1024,
+                lifespan="off",
+                access_log=False,
+                log_config=None,
+                server_header=False,
+                timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+                timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
+                backlog=4096,
+                ssl_context_factory=None if context is None else lambda _config, _default: context,
+            )
+        )
+        self._on_stop = on_stop
+        self._stop = asyncio.Event()
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        """Until `stop`, SIGTERM or SIGINT."""
+        await super().serve(sockets)
+
+    def stop(self) -> None:
+        self.should_exit = True
+        self._stop.set()
+
+    async def main_loop(self) -> None:
+        """As uvicorn's, which looks ten times a second whether to stop; here it is told."""
+        counter = 0
+        while not await self.on_tick(counter * 10):
+            counter += 1
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(1.0):
+                    await self._stop.wait()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._on_stop()
+        await super().shutdown(sockets)
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        """Stop at a signal; the process ends with 0 then, and not by the signal itself."""
+        loop = asyncio.get_running_loop()
+        signals = (signal.SIGTERM, signal.SIGINT)
+        try:
+            for number in signals:
+                loop.add_signal_handler(number, self.stop)
+        except (ValueError, RuntimeError):
+            # Not in the main thread: whoever runs the loop calls `stop`.
+            yield
+            return
+        try:
+            yield
+        finally:
+            for number in signals:
+                loop.remove_signal_handler(number)
+
+
+def open_listeners(addresses: Sequence[str], descriptors: Sequence[int]) -> list[socket.socket]:
+    """Listening sockets for `host:port` (port 0 takes a free one) and inherited ones. Raises OSError, ValueError."""
+    sockets: list[socket.socket] = []
+    try:
+        sockets += [socket.socket(fileno=descriptor) for descriptor in descriptors]
+        for address in addresses:
+            host, port = parse_address(address)
+            family = socket.AF_INET6 if ":" in host else socket.AF_INET
+            sockets.append(socket.create_server((host, port), family=family, backlog=4096, reuse_port=False))
+        for listener in sockets:
+            listener.setblocking(False)
+    except BaseException:
+        for listener in sockets:
+            listener.close()
+        raise
+    return sockets
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """`127.0.0.1:6443`, `[::1]:6443`. Raises ValueError."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdigit() or int(port) > 65535:
+        raise ValueError(f"{text!r} is not host:port")
+    return host.strip("[]"), int(port)

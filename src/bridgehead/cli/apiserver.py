@@ -1,0 +1,74 @@
+"""Serve the Kubernetes API over HTTPS.
+
+Objects are kept in the store given by --store. Clients are known by their certificate (common name and organizations),
+by a token of --token-auth-file, or by a service account token that this server has issued.
+"""
+
+from __future__ import annotations
+
+import ssl
+import sys
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+
+def command(
+    tls_cert_file: Annotated[Path, typer.Option(help="Certificate to serve with (PEM).")],
+    tls_private_key_file: Annotated[Path, typer.Option(help="Its private key (PEM).")],
+    service_account_key_file: Annotated[Path, typer.Option(help="RSA key that signs service account tokens (PEM).")],
+    listen: Annotated[list[str] | None, typer.Option(help="host:port to listen on; may be repeated.")] = None,
+    listen_fd: Annotated[list[int] | None, typer.Option(help="Inherited listening socket; may be repeated.")] = None,
+    client_ca_file: Annotated[Path | None, typer.Option(help="CA of client certificates (PEM).")] = None,
+    token_auth_file: Annotated[Path | None, typer.Option(help='CSV: token,user,uid,"group1,group2".')] = None,
+    store: Annotated[str, typer.Option(help="memory, or sqlite:///PATH.")] = "memory",
+    service_cluster_ip_range: Annotated[str, typer.Option(help="Range of ClusterIPs; two for dual-stack.")] = (
+        "10.96.0.0/12"
+    ),
+    service_node_port_range: Annotated[str, typer.Option(help="Range of node ports, both included.")] = "30000-32767",
+    advertise_address: Annotated[str, typer.Option(help="host:port at which pods reach this server.")] = "",
+    kubelet_client_certificate: Annotated[
+        Path | None, typer.Option(help="Shown to kubelets, for logs and exec.")
+    ] = None,
+    kubelet_client_key: Annotated[Path | None, typer.Option(help="Its private key.")] = None,
+    kubelet_certificate_authority: Annotated[Path | None, typer.Option(help="CA of kubelets' certificates.")] = None,
+    verbosity: Annotated[int, typer.Option("-v", "--v", help="Log level: 0, or 1 for developers.")] = 0,
+) -> None:
+    from bridgehead.apiserver.serve import ServeOptions, serve
+    from bridgehead.cli.logs_setup import configure
+    from bridgehead.storage import StorageError
+
+    configure(verbosity)
+    try:
+        options = ServeOptions(
+            listen=tuple(listen or ([] if listen_fd else ["127.0.0.1:6443"])),
+            listen_fds=tuple(listen_fd or ()),
+            tls_certificate=tls_cert_file,
+            tls_key=tls_private_key_file,
+            client_ca=client_ca_file,
+            token_file=token_auth_file,
+            signing_key=service_account_key_file,
+            store=store,
+            service_cidrs=tuple(service_cluster_ip_range.split(",")),
+            node_ports=_port_range(service_node_port_range),
+            advertise=advertise_address,
+            kubelet_certificate=kubelet_client_certificate,
+            kubelet_key=kubelet_client_key,
+            kubelet_ca=kubelet_certificate_authority,
+        )
+        serve(options)
+    except (OSError, ValueError, ssl.SSLError, StorageError) as error:
+        _fail(error)
+
+
+def _port_range(text: str) -> tuple[int, int]:
+    first, dash, last = text.partition("-")
+    if not dash or not first.isdigit() or not last.isdigit() or not 0 < int(first) <= int(last) < 65536:
+        raise ValueError(f"--service-node-port-range {text!r} is not FIRST-LAST")
+    return int(first), int(last)
+
+
+def _fail(error: Exception) -> NoReturn:
+    sys.stderr.write(f"bridgehead apiserver: {error}\n")
+    raise SystemExit(1)
