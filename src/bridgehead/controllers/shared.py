@@ -12,6 +12,7 @@ from bridgehead.objects.kinds import Kind
 from bridgehead.objects.meta import Object
 
 T = TypeVar("T", bound=Object)
+Derived = TypeVar("Derived")
 
 
 class Informers:
@@ -20,28 +21,50 @@ class Informers:
     def __init__(self, client: Source) -> None:
         self._client = client
         self._informers: dict[Kind[Any], Informer[Any]] = {}
+        self._others: list[Informer[Any]] = []
+        self._derived: dict[Callable[[Informers], Any], Any] = {}
         self._tasks: asyncio.TaskGroup | None = None
 
     def get(self, kind: Kind[T]) -> Informer[T]:
         informer = self._informers.get(kind)
         if informer is None:
             informer = self._informers[kind] = Informer(self._client, kind)
-            if self._tasks is not None:
-                self._tasks.create_task(informer.run(), name=f"informer {kind.plural}")
+            self._start(informer)
+        return informer
+
+    def has(self, kind: Kind[Any]) -> bool:
+        """Whether somebody asked for all objects of this kind."""
+        return kind in self._informers
+
+    def add(self, informer: Informer[T]) -> Informer[T]:
+        """Run an informer of one's own, such as one for a selection, along with the shared ones."""
+        self._others.append(informer)
+        self._start(informer)
         return informer
 
     def add_index(self, kind: Kind[T], name: str, function: Callable[[T], Iterable[str]]) -> None:
         """Index a kind; see `Informer.by_index`. Names are shared: controllers that use one name mean one index."""
         self.get(kind).add_index(name, function)
 
+    def derived(self, make: Callable[[Informers], Derived]) -> Derived:
+        """What `make` builds on these informers: built once, and the same for all who ask with the same `make`."""
+        if make not in self._derived:
+            self._derived[make] = make(self)
+        found: Derived = self._derived[make]
+        return found
+
     async def run(self) -> None:
         """Keep all of them up to date until cancelled."""
         async with asyncio.TaskGroup() as self._tasks:
-            for kind, informer in self._informers.items():
-                self._tasks.create_task(informer.run(), name=f"informer {kind.plural}")
+            for informer in (*self._informers.values(), *self._others):
+                self._start(informer)
             await asyncio.Event().wait()  # further ones may come
 
     async def wait_synced(self) -> None:
         """Wait until all informers asked for so far have their first list."""
-        for informer in list(self._informers.values()):
+        for informer in (*self._informers.values(), *self._others):
             await informer.wait_synced()
+
+    def _start(self, informer: Informer[Any]) -> None:
+        if self._tasks is not None:
+            self._tasks.create_task(informer.run(), name=f"informer {informer.kind.plural}")

@@ -46,25 +46,25 @@ class Template:
     annotations: Mapping[str, str] | None = None
     trigger_time: str = ""
 
-    def owns(self, slice: EndpointSlice) -> bool:
-        return any(owner.uid == self.owner.uid for owner in slice.metadata.owner_references)
+    def owns(self, item: EndpointSlice) -> bool:
+        return any(owner.uid == self.owner.uid for owner in item.metadata.owner_references)
 
-    def differs(self, slice: EndpointSlice) -> bool:
+    def differs(self, item: EndpointSlice) -> bool:
         """Whether the slice's metadata has to be written."""
-        if slice.metadata.labels != self.labels:
+        if item.metadata.labels != self.labels:
             return True
-        return self.annotations is not None and self.annotations != _without_trigger(slice.metadata.annotations)
+        return self.annotations is not None and self.annotations != _without_trigger(item.metadata.annotations)
 
-    def metadata(self, slice: EndpointSlice | None) -> ObjectMeta:
+    def metadata(self, item: EndpointSlice | None) -> ObjectMeta:
         """The metadata to write: to `slice`, or to a new one."""
         annotations = self.annotations
         if annotations is None:
-            annotations = slice.metadata.annotations if slice is not None else {}
+            annotations = item.metadata.annotations if item is not None else {}
         written = _without_trigger(annotations)
         if self.trigger_time:
             written[TRIGGER_TIME_ANNOTATION] = self.trigger_time
-        if slice is not None:
-            return msgspec.structs.replace(slice.metadata, labels=dict(self.labels), annotations=written)
+        if item is not None:
+            return msgspec.structs.replace(item.metadata, labels=dict(self.labels), annotations=written)
         return ObjectMeta(
             namespace=self.namespace,
             generate_name=name_prefix(self.owner.name),
@@ -106,17 +106,17 @@ class _Draft:
 
 def plan_slices(template: Template, wanted: Wanted, existing: Sequence[EndpointSlice], capacity: int) -> SlicePlan:
     """`existing` are all slices that are this controller's for this owner; `capacity` endpoints go into one slice."""
-    obsolete = [slice for slice in existing if not template.owns(slice)]
+    obsolete = [item for item in existing if not template.owns(item)]
     by_group: dict[Group, list[EndpointSlice]] = {}
-    for slice in existing:
-        if template.owns(slice):
-            by_group.setdefault(group_of(slice), []).append(slice)
+    for item in existing:
+        if template.owns(item):
+            by_group.setdefault(group_of(item), []).append(item)
     drafts: list[_Draft] = []
     for group, endpoints in wanted.items():
         kept, emptied = _distribute(template, group, endpoints, by_group.pop(group, []), capacity)
         drafts += kept
         obsolete += emptied
-    obsolete += [slice for slices in by_group.values() for slice in slices]
+    obsolete += [item for slices in by_group.values() for item in slices]
     _recycle(template, drafts, obsolete)
     written = [draft for draft in drafts if draft.changed]
     return SlicePlan(
@@ -131,7 +131,7 @@ def _distribute(
 ) -> tuple[list[_Draft], list[EndpointSlice]]:
     """Fill one group: its slices as they shall be, and those that nothing is left in."""
     missing = {_identity(endpoint): endpoint for endpoint in endpoints}
-    drafts = [_keep(template, group, slice, missing) for slice in slices]
+    drafts = [_keep(template, group, item, missing) for item in slices]
     emptied = [draft.slice for draft in drafts if not draft.endpoints and draft.slice is not None]
     drafts = [draft for draft in drafts if draft.endpoints]
     if not endpoints:
@@ -152,11 +152,11 @@ def _distribute(
     return drafts, emptied
 
 
-def _keep(template: Template, group: Group, slice: EndpointSlice, missing: dict[_Identity, Endpoint]) -> _Draft:
+def _keep(template: Template, group: Group, item: EndpointSlice, missing: dict[_Identity, Endpoint]) -> _Draft:
     """What stays in the slice; it is no longer missing."""
-    found = [missing.pop(_identity(endpoint), None) for endpoint in slice.endpoints]
+    found = [missing.pop(_identity(endpoint), None) for endpoint in item.endpoints]
     endpoints = [endpoint for endpoint in found if endpoint is not None]
-    return _Draft(group, slice, endpoints, tuple(endpoints) != slice.endpoints or template.differs(slice))
+    return _Draft(group, item, endpoints, tuple(endpoints) != item.endpoints or template.differs(item))
 
 
 def _placeholder(
@@ -165,9 +165,9 @@ def _placeholder(
     """The one slice of a group without endpoints, best one that has none already."""
     if not emptied:
         return [_Draft(group)], []
-    kept = next((slice for slice in emptied if not slice.endpoints), emptied[0])
+    kept = next((item for item in emptied if not item.endpoints), emptied[0])
     changed = bool(kept.endpoints) or template.differs(kept)
-    return [_Draft(group, kept, changed=changed)], [slice for slice in emptied if slice is not kept]
+    return [_Draft(group, kept, changed=changed)], [item for item in emptied if item is not kept]
 
 
 def _recycle(template: Template, drafts: list[_Draft], obsolete: list[EndpointSlice]) -> None:
@@ -175,11 +175,11 @@ def _recycle(template: Template, drafts: list[_Draft], obsolete: list[EndpointSl
     for draft in drafts:
         if draft.slice is not None:
             continue
-        for slice in obsolete:
+        for item in obsolete:
             # The address type can't be changed, and what belongs to an older owner is the garbage collector's prey.
-            if slice.address_type == draft.group.address_type and template.owns(slice):
-                draft.slice = slice
-                obsolete.remove(slice)
+            if item.address_type == draft.group.address_type and template.owns(item):
+                draft.slice = item
+                obsolete.remove(item)
                 break
 
 
@@ -202,8 +202,8 @@ def _identity(endpoint: Endpoint) -> _Identity:
     return endpoint.addresses, endpoint.hostname or "", uid
 
 
-def group_of(slice: EndpointSlice) -> Group:
-    return Group(slice.address_type, sort_ports(slice.ports or ()))
+def group_of(item: EndpointSlice) -> Group:
+    return Group(item.address_type, sort_ports(item.ports or ()))
 
 
 def sort_ports(ports: Sequence[SlicePort]) -> tuple[SlicePort, ...]:
@@ -216,9 +216,9 @@ def name_prefix(owner_name: str) -> str:
     return prefix if not check_dns1123_subdomain(prefix + "x") else owner_name
 
 
-def to_json(slice: EndpointSlice) -> dict[str, Any]:
+def to_json(item: EndpointSlice) -> dict[str, Any]:
     """The slice with the fields the API requires even when they are empty or the default."""
-    return {"addressType": slice.address_type, "endpoints": [], **msgspec.to_builtins(slice)}
+    return {"addressType": item.address_type, "endpoints": [], **msgspec.to_builtins(item)}
 
 
 def _without_trigger(annotations: Mapping[str, str]) -> dict[str, str]:
