@@ -1,8 +1,8 @@
 """Links, addresses, routes and neighbours of one network namespace, over rtnetlink.
 
 A `Links` belongs to the namespace it was made in and stays there: its socket remembers it, whatever namespace the
-process enters later. Operations that find their result already there are fine. Everything raises OSError. A device may be
-given by its name or, sparing a question to the kernel, by its index.
+process enters later. Operations that find their result already there are fine. Everything raises OSError. A device
+may be given by its name or, sparing a question to the kernel, by its index.
 """
 
 from __future__ import annotations
@@ -133,7 +133,9 @@ class Links:
             return getattr(self._ip, method)(*args, **kwargs)
         except NetlinkError as error:
             what = kwargs.get("ifname") or kwargs.get("dst") or kwargs.get("address") or ""
-            raise OSError(error.code, f"{method} {' '.join(map(str, args))} {what}: {os.strerror(error.code)}") from error
+            raise OSError(
+                error.code, f"{method} {' '.join(map(str, args))} {what}: {os.strerror(error.code)}"
+            ) from error
 
     def _tolerate(self, code: int, method: str, *args: Any, **kwargs: Any) -> None:
         try:

@@ -76,7 +76,8 @@ class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ContainerInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """`state` is "running" or "exited"; times are seconds since the epoch; `exit_code` is 128 + signal for a killed one."""
+    """`state` is "running" or "exited"; times are seconds since the epoch; `exit_code` is 128 + signal for a killed
+    one."""
 
     id: str
     pod_uid: str

@@ -1,0 +1,274 @@
+"""One container: how its first process becomes what the image says, and the runtime's record of it until it is
+removed."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import secrets
+import signal
+import socket
+import time
+from collections.abc import Callable
+from typing import Final, NoReturn
+
+import msgspec
+
+from bridgehead.kubelet.runtimes import logs, processes, rootfs
+from bridgehead.kubelet.runtimes.children import Child, Exit, Listener
+from bridgehead.kubelet.runtimes.images import FoundImage
+from bridgehead.kubelet.runtimes.processes import Forker, Identity, SetupFailure
+from bridgehead.kubelet.runtimes.reactor import Reactor
+from bridgehead.kubelet.runtimes.rootfs import RootBuilder, RootFailure, RootPlan
+from bridgehead.kubelet.runtimes.runtime import ContainerInfo, ContainerSpec, Image, RuntimeFailure
+from bridgehead.kubelet.runtimes.sandboxes import Sandbox
+from bridgehead.network import syscalls
+
+TERMINATION_MESSAGE_LIMIT: Final = 4096
+_LOG_CHUNK: Final = 64 << 10
+_LOG_ROUNDS: Final = 16  # how much one container may write before the others are looked after
+
+
+class Program(msgspec.Struct, frozen=True, kw_only=True):
+    """What a container's first process becomes: `function` if it is built in, else `argv` is executed."""
+
+    argv: tuple[str, ...]
+    environment: dict[str, str]
+    working_dir: str
+    identity: Identity
+    function: Callable[[], int] | None = None
+
+
+class Blueprint(msgspec.Struct, frozen=True, kw_only=True):
+    """All that the forked child needs to build its container."""
+
+    spec: ContainerSpec
+    sandbox: Sandbox
+    program: Program
+    root: RootPlan
+    files: dict[str, str]
+    base: str
+    termination_log: str
+
+
+def plan_argv(image: Image, spec: ContainerSpec) -> tuple[str, ...]:
+    """A Pod's `command` replaces entrypoint and command of the image; its `args` only the command."""
+    if spec.command:
+        return (*spec.command, *spec.args)
+    return (*image.entrypoint, *(spec.args or image.command))
+
+
+def plan_environment(image: Image, spec: ContainerSpec, hostname: str) -> dict[str, str]:
+    environment = {"PATH": processes.DEFAULT_PATH, "HOSTNAME": hostname, **image.env, **spec.env}
+    environment.setdefault("HOME", "/root" if not spec.run_as_user else "/")
+    return environment
+
+
+def plan_working_dir(image: Image, spec: ContainerSpec) -> str:
+    return spec.working_dir or image.working_dir or "/"
+
+
+def run(blueprint: Blueprint, stdout: int, stderr: int, status: socket.socket) -> NoReturn:
+    """The first process of a container, from the fork on. Tells the runtime when it cannot."""
+    try:
+        _set_up(blueprint, stdout, stderr, status)
+        start(blueprint.program, status)
+    except (SetupFailure, RootFailure) as error:
+        processes.report(status, processes.FAILED, str(error))
+    except OSError as error:
+        processes.report(status, processes.FAILED, f"failed to set up the container: {error}")
+    os._exit(127)
+
+
+def _set_up(blueprint: Blueprint, stdout: int, stderr: int, status: socket.socket) -> None:
+    syscalls.set_parent_death_signal(signal.SIGKILL)
+    os.setsid()
+    os.umask(0o022)
+    blueprint.sandbox.enter()
+    syscalls.unshare(syscalls.CLONE_NEWNS)
+    syscalls.mount("", "/", "", syscalls.MS_REC | syscalls.MS_PRIVATE)
+    builder = RootBuilder(blueprint.root, blueprint.base)
+    spec = blueprint.spec
+    builder.build(files=blueprint.files, mounts=spec.mounts, privileged=spec.privileged)
+    messages = builder.create_file(blueprint.termination_log)
+    processes.report(status, processes.TERMINATION_LOG, descriptor=messages)
+    os.close(messages)
+    null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
+    builder.enter()
+    processes.redirect_streams(null, stdout, stderr)
+    processes.reset_signals()
+    working_dir = blueprint.program.working_dir
+    with contextlib.suppress(FileExistsError):
+        os.makedirs(working_dir)
+    processes.become(blueprint.program.identity)
+    syscalls.set_parent_death_signal(signal.SIGKILL)  # the kernel forgets it with a change of user
+    os.chdir(working_dir)
+
+
+def start(program: Program, status: socket.socket) -> NoReturn:
+    if program.function is not None:
+        syscalls.set_process_name(os.path.basename(program.argv[0]))
+        processes.run_function(program.function, status)
+    processes.execute(program.argv, program.environment, program.working_dir)
+
+
+class Container(Listener):
+    """The runtime's record. `on_start` is called once, with what went wrong or None; `on_end` when it has exited."""
+
+    def __init__(
+        self,
+        reactor: Reactor,
+        blueprint: Blueprint,
+        found: FoundImage,
+        *,
+        on_start: Callable[[Container, RuntimeFailure | None], None],
+        on_end: Callable[[Container], None],
+    ) -> None:
+        self.blueprint = blueprint
+        self.id = secrets.token_hex(32)
+        self._reactor = reactor
+        self._image = found.image
+        self._on_start = on_start
+        self._on_end = on_end
+        self._log: logs.LogFile | None = None
+        self._streams: dict[int, logs.LineCutter] = {}
+        self._messages = -1
+        self._child: Child | None = None
+        self._started_at = time.time()
+        self._finished_at: float | None = None
+        self._exit: Exit | None = None
+        self._message = ""
+        self.is_started = False
+
+    def fork(self, forker: Forker) -> None:
+        """Raises `RuntimeFailure`."""
+        spec = self.blueprint.spec
+        theirs: list[int] = []
+        try:
+            if spec.log_path:
+                self._log = logs.LogFile(spec.log_path)
+            for stream in ("stdout", "stderr"):
+                reader, writer = os.pipe2(os.O_CLOEXEC)
+                theirs.append(writer)
+                os.set_blocking(reader, False)
+                self._streams[reader] = logs.LineCutter(stream)
+            stdout, stderr = theirs
+            self._child = Child(
+                self._reactor,
+                forker,
+                lambda status: run(self.blueprint, stdout, stderr, status),
+                self,
+                pid_namespace=None,
+            )
+        except OSError as error:
+            self._close_streams()
+            raise RuntimeFailure(f"failed to start container: {error}") from error
+        finally:
+            for fd in theirs:
+                os.close(fd)
+        for reader in self._streams:
+            self._reactor.watch(reader, functools.partial(self._copy, reader))
+
+    @property
+    def pid(self) -> int:
+        """As the runtime sees it; it is remembered after the exit."""
+        return self._child.pid if self._child is not None else 0
+
+    @property
+    def pidfd(self) -> int:
+        """-1 when it does not run."""
+        return self._child.pidfd if self._child is not None else -1
+
+    @property
+    def is_running(self) -> bool:
+        return self._child is not None and self._child.is_alive
+
+    def signal(self, number: int) -> None:
+        if self._child is not None:
+            self._child.signal(number)
+
+    @property
+    def info(self) -> ContainerInfo:
+        spec = self.blueprint.spec
+        return ContainerInfo(
+            id=self.id,
+            pod_uid=spec.pod_uid,
+            name=spec.name,
+            attempt=spec.attempt,
+            image=self._image,
+            state="running" if self._exit is None else "exited",
+            pid=self.pid if self._exit is None else 0,
+            started_at=self._started_at,
+            finished_at=self._finished_at,
+            exit_code=None if self._exit is None else self._exit.code,
+            signal=None if self._exit is None else self._exit.signal,
+            message=self._message,
+        )
+
+    # What the child tells.
+
+    def on_descriptor(self, kind: bytes, fd: int) -> None:
+        if kind == processes.TERMINATION_LOG and self._messages < 0:
+            self._messages = fd
+        else:
+            os.close(fd)
+
+    def on_started(self) -> None:
+        self._started_at = time.time()
+        self.is_started = True
+        self._on_start(self, None)
+
+    def on_failed(self, reason: str) -> None:
+        self._close_streams()
+        self._on_start(self, RuntimeFailure(reason))
+
+    def on_exit(self, exit: Exit) -> None:
+        self._finished_at = time.time()
+        self._exit = exit
+        for fd in list(self._streams):
+            while fd in self._streams and self._copy(fd):
+                pass
+        if self._messages >= 0:
+            self._message = os.pread(self._messages, TERMINATION_MESSAGE_LIMIT, 0).decode("utf-8", "replace")
+        self._close_streams()
+        self._on_end(self)
+
+    # Its output.
+
+    def _copy(self, fd: int) -> bool:
+        """Copy what there is to the log; False when nothing is left for now."""
+        cutter = self._streams[fd]
+        stamp = logs.timestamp(time.time_ns())
+        for _ in range(_LOG_ROUNDS):
+            try:
+                data = os.read(fd, _LOG_CHUNK)
+            except BlockingIOError:
+                return False
+            if not data:
+                self._close_stream(fd)
+                return False
+            if self._log is not None:
+                self._log.write(cutter.feed(data, stamp))
+        return True
+
+    def _close_stream(self, fd: int) -> None:
+        cutter = self._streams.pop(fd)
+        if self._log is not None:
+            self._log.write(cutter.finish(logs.timestamp(time.time_ns())))
+        self._reactor.unwatch(fd)
+        os.close(fd)
+
+    def _close_streams(self) -> None:
+        for fd in list(self._streams):
+            self._close_stream(fd)
+        if self._log is not None:
+            self._log.close()
+            self._log = None
+        if self._messages >= 0:
+            os.close(self._messages)
+            self._messages = -1
+
+
+def root_of(found: FoundImage, host: RootPlan) -> RootPlan:
+    return host if found.rootfs is None else rootfs.plan_image_root(found.rootfs)

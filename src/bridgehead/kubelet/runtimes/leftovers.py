@@ -1,0 +1,79 @@
+"""What a runtime that died without a word left behind: its containers' first processes, by PID and start time.
+
+Containers ask the kernel to end with their runtime (PR_SET_PDEATHSIG), but a program that changes its user takes that
+back. So the runtime also writes down what it starts, and the next one ends what it finds. Namespaces, mounts and
+links need no such book: nothing but their processes keeps them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+from typing import Final
+
+_PATIENCE: Final = 5.0  # seconds for killed processes to go
+
+
+class Ledger:
+    """A directory with a file for each process: its name is the PID, its content the start time."""
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+        os.makedirs(directory, exist_ok=True)
+
+    def add(self, pid: int) -> None:
+        """A full disk only costs the precaution."""
+        started = read_start_time(pid)
+        if started is not None:
+            with contextlib.suppress(OSError), open(self._file(pid), "w", encoding="ascii") as file:
+                file.write(str(started))
+
+    def remove(self, pid: int) -> None:
+        with contextlib.suppress(OSError):
+            os.unlink(self._file(pid))
+
+    def end_all(self) -> int:
+        """Kill what still runs of those that are written down, wait until they are gone; returns how many there
+        were."""
+        fds = []
+        for name in os.listdir(self._directory):
+            if name.isdigit():
+                fds += self._end(int(name))
+                self.remove(int(name))
+        for fd in fds:
+            poll = select.poll()
+            poll.register(fd, select.POLLIN)
+            poll.poll(_PATIENCE * 1000)
+            os.close(fd)
+        return len(fds)
+
+    def _end(self, pid: int) -> list[int]:
+        try:
+            with open(self._file(pid), encoding="ascii") as file:
+                recorded = int(file.read())
+            fd = os.pidfd_open(pid)
+        except (OSError, ValueError):
+            return []
+        # Looked at after the descriptor was opened: the PID cannot be given to another process in between.
+        if read_start_time(pid) != recorded:
+            os.close(fd)
+            return []
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(fd, signal.SIGKILL)
+        return [fd]
+
+    def _file(self, pid: int) -> str:
+        return os.path.join(self._directory, str(pid))
+
+
+def read_start_time(pid: int) -> int | None:
+    """Clock ticks from boot to the start of a process (proc(5), field 22 of stat); None when there is no such
+    process."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            text = file.read()
+    except OSError:
+        return None
+    return int(text.rpartition(b")")[2].split()[19])

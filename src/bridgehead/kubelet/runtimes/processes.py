@@ -1,0 +1,181 @@
+"""Forking into a container's namespaces, and what the forked child tells the runtime until its program runs.
+
+The child has one end of a sequenced-packet socket that closes by itself when a program is executed: an empty packet
+or the end means "it runs", `FAILED` brings the one line that says why it does not, the others bring a descriptor.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Final, NoReturn
+
+import msgspec
+
+from bridgehead.network import syscalls
+
+FAILED: Final = b"F"
+TERMINATION_LOG: Final = b"L"
+TERMINAL: Final = b"T"
+
+DEFAULT_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+# What containerd leaves to a container that is not privileged: CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETGID,
+# SETUID, SETPCAP, NET_BIND_SERVICE, NET_RAW, SYS_CHROOT, MKNOD, AUDIT_WRITE, SETFCAP.
+DEFAULT_CAPABILITIES: Final = frozenset({0, 1, 3, 4, 5, 6, 7, 8, 10, 13, 18, 27, 29, 31})
+
+
+class SetupFailure(Exception):
+    """The program could not be started; the message is one line for the kubelet."""
+
+
+class Identity(msgspec.Struct, frozen=True, kw_only=True):
+    """Who a program runs as. None is root, with all or the default capabilities."""
+
+    user: int | None = None
+    group: int | None = None
+    privileged: bool = False
+
+
+class Forker:
+    """Forks children into PID namespaces: a new one, of which the child is the first process, or a container's.
+
+    Only for a process with one thread. A process's own PID namespace cannot change, only the one of its children, so
+    the runtime switches that for the moment of the fork and needs no process in between.
+    """
+
+    def __init__(self) -> None:
+        self._own = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+
+    def close(self) -> None:
+        os.close(self._own)
+
+    def fork(self, body: Callable[[], NoReturn], *, pid_namespace: int | None) -> int:
+        """The child's PID; the child calls `body` and never returns. Raises OSError."""
+        if pid_namespace is None:
+            syscalls.unshare(syscalls.CLONE_NEWPID)
+        else:
+            syscalls.setns(pid_namespace, syscalls.CLONE_NEWPID)
+        try:
+            pid = os.fork()
+            if pid == 0:
+                _be_child(body)
+        finally:
+            syscalls.setns(self._own, syscalls.CLONE_NEWPID)
+        return pid
+
+
+def _be_child(body: Callable[[], NoReturn]) -> NoReturn:
+    gc.disable()  # a collection would copy the memory that is shared with the runtime
+    try:
+        body()
+    except BaseException:  # noqa: BLE001 - a child must never return into the runtime's code
+        traceback.print_exc()
+    finally:
+        os._exit(127)
+
+
+def report(status: socket.socket, kind: bytes, text: str = "", descriptor: int | None = None) -> None:
+    """Child to runtime. Fine if the runtime is gone: so is soon the child."""
+    with contextlib.suppress(OSError):
+        if descriptor is None:
+            status.send(kind + text.encode("utf-8", "replace")[:4096])
+        else:
+            socket.send_fds(status, [kind], [descriptor])
+
+
+def reset_signals() -> None:
+    """As a program expects them: the runtime's handlers undone, nothing blocked or ignored."""
+    signal.set_wakeup_fd(-1)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, set())
+
+
+def become(identity: Identity) -> None:
+    """Take on user, group and capabilities. Raises `SetupFailure`."""
+    try:
+        if not identity.privileged:
+            syscalls.keep_capabilities(DEFAULT_CAPABILITIES)
+        if identity.user is None and identity.group is None:
+            return
+        user = identity.user or 0
+        group = identity.group or 0
+        with contextlib.suppress(PermissionError):  # a user namespace made by an ordinary user forbids setgroups
+            os.setgroups([group])
+        os.setresgid(group, group, group)
+        os.setresuid(user, user, user)
+    except OSError as error:
+        raise SetupFailure(f"cannot run as user {identity.user}, group {identity.group}: {error.strerror}") from error
+
+
+def redirect_streams(stdin: int, stdout: int, stderr: int) -> None:
+    """Make these the standard streams; all three may be the same descriptor."""
+    # First out of the way of 0, 1 and 2, so that no dup2 destroys one that is still needed.
+    moved = [os.dup(fd) for fd in (stdin, stdout, stderr)]
+    while any(fd < 3 for fd in moved):
+        moved = [os.dup(fd) if fd < 3 else fd for fd in moved]
+    for number, fd in enumerate(moved):
+        os.dup2(fd, number, inheritable=True)
+    for fd in set(moved):
+        os.close(fd)
+
+
+def find_program(name: str, environment: dict[str, str], working_dir: str) -> str:
+    """Where a program is, in the words of the OCI runtimes when it isn't. Raises `SetupFailure`."""
+    if not name:
+        raise SetupFailure("no command specified")
+    if "/" in name:
+        path = name if name.startswith("/") else os.path.join(working_dir, name)
+        if not os.path.exists(path):
+            raise SetupFailure(f'exec: "{name}": stat {name}: no such file or directory')
+        if os.path.isdir(path):
+            raise SetupFailure(f'exec: "{name}": is a directory')
+        if not os.access(path, os.X_OK):
+            raise SetupFailure(f'exec: "{name}": permission denied')
+        return path
+    for directory in environment.get("PATH", DEFAULT_PATH).split(":"):
+        path = os.path.join(directory or ".", name)
+        if os.access(path, os.X_OK) and not os.path.isdir(path):
+            return path
+    raise SetupFailure(f'exec: "{name}": executable file not found in $PATH')
+
+
+def execute(argv: tuple[str, ...], environment: dict[str, str], working_dir: str) -> NoReturn:
+    """Become the program. Raises `SetupFailure`."""
+    path = find_program(argv[0] if argv else "", environment, working_dir)
+    try:
+        os.execve(path, argv, environment)
+    except OSError as error:
+        reason = "exec format error" if error.errno == 8 else (error.strerror or "").lower()
+        raise SetupFailure(f"exec {path}: {reason}") from error
+
+
+def run_function(function: Callable[[], int], status: socket.socket) -> NoReturn:
+    """Become a built-in program: what an exec would have dropped is dropped here."""
+    status_fd = status.fileno()
+    os.closerange(3, status_fd)
+    os.closerange(status_fd + 1, 1 << 20)
+    status.close()
+    # The copies of the runtime's objects will never be freed: don't look at them again, that would copy their pages.
+    gc.freeze()
+    gc.enable()
+    code = 1
+    try:
+        code = function()
+    except SystemExit as error:
+        code = error.code if isinstance(error.code, int) else (0 if error.code is None else 1)
+        if isinstance(error.code, str):
+            sys.stderr.write(error.code + "\n")
+    except BaseException:  # noqa: BLE001 - as the interpreter does at its end
+        traceback.print_exc()
+    finally:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code & 0xFF)

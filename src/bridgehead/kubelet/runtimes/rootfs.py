@@ -1,0 +1,405 @@
+"""A container's root file system: planned from what is there, built by the container's first process for itself.
+
+An image from the store is one overlay over its root file system. Without one the container sees the host's system
+directories, each below an overlay of its own: a user namespace may not put an overlay over a directory with mounts
+that it inherited (the kernel answers EINVAL), and the host's `/` always has some. Everything written goes to a tmpfs
+that belongs to the container's mount namespace, so that nothing is left to clean up.
+
+The host's other directories (home directories above all) are not shown; they are fresh and empty.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import posixpath
+import stat
+import sys
+from collections.abc import Callable, Collection, Mapping
+from typing import Final
+
+import msgspec
+
+from bridgehead.kubelet.runtimes.runtime import Mount
+from bridgehead.network import syscalls
+
+_SHOWN: Final = ("bin", "sbin", "lib", "lib32", "lib64", "libx32", "usr", "etc", "opt", "nix", "gnu")
+_FRESH: Final = {  # directory -> mode
+    "dev": 0o755,
+    "proc": 0o555,
+    "sys": 0o555,
+    "tmp": 0o1777,
+    "run": 0o755,
+    "run/lock": 0o1777,
+    "root": 0o700,
+    "home": 0o755,
+    "media": 0o755,
+    "mnt": 0o755,
+    "srv": 0o755,
+    "var": 0o755,
+    "var/cache": 0o755,
+    "var/lib": 0o755,
+    "var/log": 0o755,
+    "var/spool": 0o755,
+    "var/tmp": 0o1777,
+}
+_FRESH_LINKS: Final = {"var/run": "/run", "var/lock": "/run/lock"}
+# Made in the upper layer, so that they are ours to write to even where the host's root is not mapped.
+_WRITABLE: Final = ("usr/share", "usr/local", "usr/local/bin", "usr/local/share")
+_HIDDEN: Final = ("etc/shadow", "etc/shadow-", "etc/gshadow", "etc/gshadow-")
+_DEVICES: Final = ("null", "zero", "full", "random", "urandom", "tty")
+_DEVICE_LINKS: Final = {
+    "fd": "/proc/self/fd",
+    "stdin": "/proc/self/fd/0",
+    "stdout": "/proc/self/fd/1",
+    "stderr": "/proc/self/fd/2",
+    "ptmx": "pts/ptmx",
+}
+_LINK_LIMIT: Final = 40  # as the kernel's
+
+
+class RootFailure(Exception):
+    """The root file system could not be built; the message says which step failed."""
+
+
+class RootPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """`overlays`: directory in the container ("" for its root) -> what lies below it. `read_only`: host paths shown
+    as they are. `links`: symbolic links. `whole` says that the image brings all of its root."""
+
+    overlays: dict[str, str]
+    read_only: tuple[str, ...] = ()
+    links: dict[str, str] = {}
+    whole: bool = False
+
+
+def plan_image_root(rootfs: str) -> RootPlan:
+    return RootPlan(overlays={"": rootfs}, whole=True)
+
+
+def plan_host_root(entries: Mapping[str, str | None], mount_points: Collection[str]) -> RootPlan:
+    """From the entries of the host's root (name -> target of a symbolic link, None for a directory) and its mounts."""
+    overlays, read_only, links = {}, [], {}
+    for name in _SHOWN:
+        if name not in entries:
+            continue
+        target = entries[name]
+        if target is not None:
+            links[name] = target
+        elif any(point.startswith(f"/{name}/") for point in mount_points):
+            read_only.append(f"/{name}")
+        else:
+            overlays[name] = f"/{name}"
+    return RootPlan(overlays=overlays, read_only=tuple(read_only), links=links)
+
+
+def observe_host_root() -> RootPlan:
+    """`plan_host_root` of this machine."""
+    entries: dict[str, str | None] = {}
+    for name in _SHOWN:
+        path = f"/{name}"
+        if os.path.islink(path):
+            entries[name] = os.readlink(path)
+        elif os.path.isdir(path):
+            entries[name] = None
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+        mount_points = [line.split(" ", 5)[4] for line in file]
+    return plan_host_root(entries, mount_points)
+
+
+def is_shown(plan: RootPlan, path: str) -> bool:
+    """Whether the host's `path` is visible in a container with that root."""
+    top = path.strip("/").split("/", 1)[0]
+    return top in plan.overlays or f"/{top}" in plan.read_only or top in plan.links
+
+
+def resolve_in_root(path: str, readlink: Callable[[str], str | None]) -> str:
+    """`path` without symbolic links, taking absolute ones from the container's root; never leads out of it.
+
+    `readlink` answers the target of a path (absolute, without links in its directories), None if it is no link.
+    """
+    pending = [part for part in path.split("/") if part]
+    pending.reverse()
+    done: list[str] = []
+    followed = 0
+    while pending:
+        part = pending.pop()
+        if part == ".":
+            continue
+        if part == "..":
+            if done:
+                done.pop()
+            continue
+        target = readlink("/" + "/".join([*done, part]))
+        if target is None:
+            done.append(part)
+            continue
+        followed += 1
+        if followed > _LINK_LIMIT:
+            raise RootFailure(f'failed to resolve "{path}": too many levels of symbolic links')
+        if target.startswith("/"):
+            done.clear()
+        pending += [step for step in reversed(target.split("/")) if step]
+    return "/" + "/".join(done)
+
+
+def order_mounts(mounts: Collection[Mount]) -> list[Mount]:
+    """Outer targets first, else as given: a mount below another's target must come after it."""
+    return sorted(mounts, key=lambda mount: posixpath.normpath(mount.target).count("/") if mount.target != "/" else 0)
+
+
+class RootBuilder:
+    """Builds the root of the calling process, which has its mount namespace and its PID namespace already.
+
+    `base` is an empty directory of the host that the build may cover. After `build` the process sees nothing else.
+    """
+
+    def __init__(self, plan: RootPlan, base: str) -> None:
+        self._plan = plan
+        self._base = base
+        self._root = f"{base}/root"
+
+    def build(self, *, files: Mapping[str, str], mounts: Collection[Mount], privileged: bool) -> None:
+        """`files`: absolute path -> content. Raises `RootFailure`."""
+        self._mount("tmpfs", self._base, "tmpfs", syscalls.MS_NODEV, "mode=755")
+        for directory in ("root", "upper", "work", "dev"):
+            os.mkdir(f"{self._base}/{directory}")
+        if not self._plan.whole:
+            self._make_host_skeleton()
+        for path, content in files.items():
+            self._write(path, content)
+        for directory in ("proc", "sys", "dev"):
+            self._make_directories(f"/{directory}")
+        placed = self._place(mounts)
+        self._mount_layers()
+        self._mount_kernel_file_systems(privileged)
+        self._bind(placed)
+
+    def enter(self) -> None:
+        """Make what was built the root of this process's mount namespace, and the old one unreachable."""
+        os.chdir(self._root)
+        syscalls.pivot_root(".", ".")
+        syscalls.umount(".", syscalls.MNT_DETACH)
+        os.chdir("/")
+
+    def create_file(self, path: str) -> int:
+        """After `build`: an empty file that any user may write, mounted at `path`; returns a descriptor to read it."""
+        source = f"{self._base}/termination-log"
+        fd = os.open(source, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        os.fchmod(fd, 0o666)
+        target = self._resolve_built(path)
+        self._make_mount_point(target, directory=False)
+        self._mount(source, target, "", syscalls.MS_BIND, "")
+        return fd
+
+    # Before the layers are mounted: what lies below and what will lie on top are looked at apart.
+
+    def _make_host_skeleton(self) -> None:
+        for name, mode in _FRESH.items():
+            os.mkdir(f"{self._root}/{name}")
+            os.chmod(f"{self._root}/{name}", mode)
+        for name, target in {**_FRESH_LINKS, **self._plan.links}.items():
+            os.symlink(target, f"{self._root}/{name}")
+        for name in _WRITABLE:
+            self._make_directories(f"/{name}")
+        for name in _HIDDEN:
+            if os.path.exists(f"/{name}"):
+                self._write(f"/{name}", "")
+
+    def _below(self, path: str) -> str | None:
+        """Where a path of the container is in what its overlay covers."""
+        for name, lower in self._plan.overlays.items():
+            if not name:
+                return lower + path
+            if path == f"/{name}" or path.startswith(f"/{name}/"):
+                return lower + path[len(name) + 1 :]
+        return None
+
+    def _above(self, path: str) -> str:
+        """Where to make a path of the container so that it is there once the layers are mounted."""
+        for name in self._plan.overlays:
+            if not name:
+                return f"{self._base}/upper/root{path}"
+            if path == f"/{name}" or path.startswith(f"/{name}/"):
+                return f"{self._base}/upper/{name}{path[len(name) + 1 :]}"
+        return self._root + path
+
+    def _readlink(self, path: str) -> str | None:
+        for place in (self._above(path), self._below(path)):
+            if place is not None:
+                try:
+                    return os.readlink(place)
+                except OSError:
+                    continue
+        return None
+
+    def _make_directories(self, path: str) -> None:
+        """A directory and those it lies in, with the modes of those it will cover."""
+        done = ""
+        for part in path.strip("/").split("/"):
+            done += f"/{part}"
+            above, below = self._above(done), self._below(done)
+            if os.path.isdir(above):
+                continue
+            mode = 0o755
+            if below is not None:
+                try:
+                    found = os.stat(below)
+                except OSError:
+                    pass
+                else:
+                    if not stat.S_ISDIR(found.st_mode):
+                        raise RootFailure(f'failed to create directory "{path}": "{done}" is not a directory')
+                    mode = stat.S_IMODE(found.st_mode)
+            os.makedirs(above, exist_ok=True)
+            os.chmod(above, mode)
+
+    def _write(self, path: str, content: str) -> None:
+        resolved = resolve_in_root(path, self._readlink)
+        self._make_directories(posixpath.dirname(resolved))
+        with open(self._above(resolved), "w", encoding="utf-8") as file:
+            file.write(content)
+
+    def _place(self, mounts: Collection[Mount]) -> list[tuple[Mount, str | None]]:
+        """Make the mount points; None for those that lie in another mount and are made there."""
+        placed: list[tuple[Mount, str | None]] = []
+        covered: list[str] = ["/dev", "/proc", "/sys", *self._plan.read_only]
+        for mount in order_mounts(mounts):
+            target = resolve_in_root(mount.target, self._readlink)
+            if any(target.startswith(f"{outer}/") for outer in covered):
+                placed.append((mount, None))
+            else:
+                self._make_place(mount, target)
+                placed.append((mount, target))
+            covered.append(target)
+        return placed
+
+    def _make_place(self, mount: Mount, target: str) -> None:
+        try:
+            if os.path.isdir(mount.source):
+                self._make_directories(target)
+            else:
+                self._make_directories(posixpath.dirname(target))
+                above = self._above(target)
+                if not os.path.lexists(above):
+                    os.close(os.open(above, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
+        except OSError as error:
+            raise RootFailure(f'failed to create mount point "{mount.target}": {error.strerror}') from error
+
+    # Mounting.
+
+    def _mount_layers(self) -> None:
+        if not self._plan.whole:
+            self._mount(self._root, self._root, "", syscalls.MS_BIND, "")
+        for name, lower in self._plan.overlays.items():
+            label = name or "root"
+            target = f"{self._root}/{name}" if name else self._root
+            for directory in (f"{self._base}/upper/{label}", f"{self._base}/work/{label}", target):
+                os.makedirs(directory, exist_ok=True)
+            os.chmod(f"{self._base}/upper/{label}", stat.S_IMODE(os.stat(lower).st_mode))
+            self._mount_overlay(lower, label, target)
+        for path in self._plan.read_only:
+            target = self._root + path
+            os.makedirs(target, exist_ok=True)
+            self._mount(path, target, "", syscalls.MS_BIND | syscalls.MS_REC, "")
+            syscalls.set_mount_read_only(target)
+
+    def _mount_overlay(self, lower: str, label: str, target: str) -> None:
+        escaped = lower.replace("\\", "\\\\").replace(":", "\\:").replace(",", "\\,")
+        data = f"lowerdir={escaped},upperdir={self._base}/upper/{label},workdir={self._base}/work/{label}"
+        try:
+            syscalls.mount("overlay", target, "overlay", syscalls.MS_NODEV, data)
+        except OSError as error:
+            reason = "this kernel has no overlayfs" if error.errno == errno.ENODEV else error.strerror
+            raise RootFailure(
+                f"failed to mount an overlay on {lower}: {reason} (needed: overlayfs, Linux 5.11 in a user namespace)"
+            ) from error
+
+    def _mount_kernel_file_systems(self, privileged: bool) -> None:
+        hardened = syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC
+        root = self._root
+        try:
+            syscalls.mount("proc", f"{root}/proc", "proc", hardened)
+        except OSError as error:
+            raise RootFailure(
+                f"failed to mount proc: {error.strerror}; is part of /proc hidden by other mounts?"
+            ) from error
+        if not privileged:
+            self._mount(f"{root}/proc/sys", f"{root}/proc/sys", "", syscalls.MS_BIND, "")
+            syscalls.set_mount_read_only(f"{root}/proc/sys")
+        try:
+            syscalls.mount("sysfs", f"{root}/sys", "sysfs", hardened | (0 if privileged else syscalls.MS_RDONLY))
+        except OSError:  # refused in a user namespace in which part of /sys is hidden
+            self._mount("/sys", f"{root}/sys", "", syscalls.MS_BIND | syscalls.MS_REC, "")
+            syscalls.set_mount_read_only(f"{root}/sys")
+        self._make_devices()
+
+    def _make_devices(self) -> None:
+        dev = f"{self._base}/dev"
+        for name in _DEVICES:
+            os.close(os.open(f"{dev}/{name}", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666))
+        for name, target in _DEVICE_LINKS.items():
+            os.symlink(target, f"{dev}/{name}")
+        for name in ("pts", "shm"):
+            os.mkdir(f"{dev}/{name}")
+        os.chmod(f"{dev}/shm", 0o1777)
+        self._mount(dev, f"{self._root}/dev", "", syscalls.MS_BIND, "")
+        for name in _DEVICES:
+            self._mount(f"/dev/{name}", f"{self._root}/dev/{name}", "", syscalls.MS_BIND, "")
+        self._mount(
+            "devpts",
+            f"{self._root}/dev/pts",
+            "devpts",
+            syscalls.MS_NOSUID | syscalls.MS_NOEXEC,
+            "newinstance,ptmxmode=0666,mode=0620",
+        )
+
+    def _bind(self, placed: list[tuple[Mount, str | None]]) -> None:
+        for mount, place in placed:
+            if place is None:
+                target = self._resolve_built(mount.target)
+                self._make_mount_point(target, directory=os.path.isdir(mount.source))
+            else:
+                target = self._root + place
+            self._mount(mount.source, target, "", syscalls.MS_BIND | syscalls.MS_REC, "")
+            if mount.read_only:
+                syscalls.set_mount_read_only(target)
+
+    def _resolve_built(self, path: str) -> str:
+        def readlink(inside: str) -> str | None:
+            try:
+                return os.readlink(self._root + inside)
+            except OSError:
+                return None
+
+        return self._root + resolve_in_root(path, readlink)
+
+    @staticmethod
+    def _make_mount_point(target: str, *, directory: bool) -> None:
+        try:
+            if directory:
+                os.makedirs(target, exist_ok=True)
+            elif not os.path.exists(target):
+                os.makedirs(os.path.dirname(target), exist_ok=True)
+                os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
+        except OSError as error:
+            raise RootFailure(f'failed to create mount point "{target}": {error.strerror}') from error
+
+    @staticmethod
+    def _mount(source: str, target: str, filesystem: str, flags: int, data: str) -> None:
+        try:
+            syscalls.mount(source, target, filesystem, flags, data)
+        except OSError as error:
+            raise RootFailure(f'failed to mount "{source}": {error.strerror}') from error
+
+
+def own_paths() -> list[str]:
+    """Where this interpreter and its modules are: what one of Bridgehead's parts must see, wherever that is."""
+    paths = [sys.prefix, sys.base_prefix, sys.exec_prefix, *sys.path, os.path.dirname(sys.executable)]
+    found = sorted({os.path.realpath(path) for path in paths if path and os.path.exists(path)})
+    # An interpreter reached through links must be there by its own name, too.
+    found += sorted({path for path in (sys.prefix, sys.base_prefix) if os.path.realpath(path) != path})
+    kept: list[str] = []
+    for path in found:
+        if path != "/" and not any(path == outer or path.startswith(f"{outer}/") for outer in kept):
+            kept.append(path)
+    return kept

@@ -1,0 +1,161 @@
+"""A pod's namespaces: made by the runtime in its own process, held as open descriptors, wired to the node by a veth
+pair.
+
+No process keeps them alive and no file names them: when the runtime lets go of the descriptors, and no container is
+left, the kernel removes the namespaces and the veth pair with them. The pod's end has its address as a /32 and sends
+everything to 169.254.1.1, a permanent neighbour with the MAC of the node's end; the node has a host route to the pod.
+So there is no broadcast domain, no ARP and no bridge between pods, and each packet passes the node's forward chain.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+from collections.abc import Iterator
+from typing import Any, Final
+
+from bridgehead.kubelet.runtimes.runtime import RuntimeFailure, SandboxInfo, SandboxSpec
+from bridgehead.network import syscalls
+from bridgehead.network.links import Links, write_sysctl
+
+GATEWAY: Final = "169.254.1.1"
+_KINDS: Final = {"net": syscalls.CLONE_NEWNET, "uts": syscalls.CLONE_NEWUTS, "ipc": syscalls.CLONE_NEWIPC}
+
+
+class Sandbox:
+    """The namespaces of one pod. `descriptors` are of its namespace files, by kind; no "net" with the host's
+    network."""
+
+    def __init__(self, spec: SandboxSpec, descriptors: dict[str, int]) -> None:
+        self.spec = spec
+        self.descriptors = descriptors
+
+    @property
+    def info(self) -> SandboxInfo:
+        netns = self.descriptors.get("net")
+        return SandboxInfo(
+            pod_uid=self.spec.pod_uid,
+            namespace=self.spec.namespace,
+            name=self.spec.name,
+            ip=self.spec.ip,
+            netns="" if netns is None else f"/proc/{os.getpid()}/fd/{netns}",
+        )
+
+    def enter(self) -> None:
+        """Take the calling process (a forked child) into the namespaces."""
+        for kind, fd in self.descriptors.items():
+            syscalls.setns(fd, _KINDS[kind])
+
+    def close(self) -> None:
+        for fd in self.descriptors.values():
+            os.close(fd)
+        self.descriptors.clear()
+
+
+class SandboxMaker:
+    """Makes and removes sandboxes on the node whose network namespace the process is in. Needs a single-threaded
+    process."""
+
+    def __init__(self) -> None:
+        self._links = Links()
+        self._home = {kind: os.open(f"/proc/self/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC) for kind in _KINDS}
+
+    def close(self) -> None:
+        self._links.close()
+        for fd in self._home.values():
+            os.close(fd)
+
+    def make(self, spec: SandboxSpec) -> Sandbox:
+        """Raises `RuntimeFailure`; then nothing of it is left."""
+        kinds = ["uts", "ipc"] if spec.host_network else ["net", "uts", "ipc"]
+        sandbox = Sandbox(spec, {})
+        try:
+            with self._elsewhere(kinds):
+                for kind in kinds:
+                    syscalls.unshare(_KINDS[kind])
+                    sandbox.descriptors[kind] = os.open(f"/proc/self/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC)
+                syscalls.set_hostname(spec.hostname)
+                if not spec.host_network:
+                    self._wire(spec, sandbox.descriptors["net"])
+        except OSError as error:
+            sandbox.close()
+            self._unwire(spec)
+            raise RuntimeFailure(f"failed to create the pod's sandbox: {error}") from error
+        return sandbox
+
+    def remove(self, sandbox: Sandbox) -> None:
+        """After its last process has gone."""
+        self._unwire(sandbox.spec)
+        sandbox.close()
+
+    @contextlib.contextmanager
+    def inside_network(self, sandbox: Sandbox) -> Iterator[None]:
+        """Within it, new sockets belong to the sandbox's network."""
+        netns = sandbox.descriptors.get("net")
+        with self._elsewhere(["net"]):
+            if netns is not None:
+                syscalls.setns(netns, syscalls.CLONE_NEWNET)
+            yield
+
+    @contextlib.contextmanager
+    def _elsewhere(self, kinds: list[str]) -> Iterator[None]:
+        try:
+            yield
+        finally:
+            # If this fails we'd go on in a pod's namespaces: better not at all.
+            for kind in kinds:
+                syscalls.setns(self._home[kind], _KINDS[kind])
+
+    def _wire(self, spec: SandboxSpec, netns: int) -> None:
+        """Called inside the new namespaces; `self._links` still speaks to the node's."""
+        host_end = host_end_name(spec.pod_uid)
+        host_mac, pod_mac = macs(spec.pod_uid)
+        pair: dict[str, Any] = {
+            "peer": "eth0",
+            "peer_namespace": netns,
+            "mac": host_mac,
+            "peer_mac": pod_mac,
+            "mtu": spec.mtu,
+        }
+        try:
+            self._links.add_veth(host_end, **pair)
+        except FileExistsError:  # of a runtime that died here: the kernel has not come to removing it yet
+            self._links.delete(host_end)
+            self._links.add_veth(host_end, **pair)
+        with Links() as inside:
+            inside.set_up("lo")
+            eth0 = inside.index("eth0")
+            if eth0 is None:
+                raise OSError(errno.ENODEV, "the pod's end of its veth pair has gone")
+            inside.set_up(eth0)
+            if spec.ip is not None:
+                inside.add_address(eth0, f"{spec.ip}/32")
+                inside.add_neighbour(GATEWAY, host_mac, eth0)
+                inside.add_route("default", via=GATEWAY, device=eth0, onlink=True)
+        # As containerd does: a pod's port 80 needs no privilege, it is the pod's own.
+        write_sysctl("net/ipv4/ip_unprivileged_port_start", 0)
+        index = self._links.index(host_end)
+        if spec.ip is not None and index is not None:
+            self._links.add_route(f"{spec.ip}/32", device=index)
+            self._links.add_neighbour(spec.ip, pod_mac, index)
+
+    def _unwire(self, spec: SandboxSpec) -> None:
+        """Take the pod's address off the node at once; the veth pair goes with its namespace, a moment later."""
+        if spec.host_network or spec.ip is None:
+            return
+        with contextlib.suppress(OSError):
+            self._links.delete_route(f"{spec.ip}/32", device=host_end_name(spec.pod_uid))
+
+
+def host_end_name(pod_uid: str) -> str:
+    """The node's end of the pod's veth pair."""
+    return f"veth{hashlib.sha256(pod_uid.encode()).hexdigest()[:8]}"
+
+
+def macs(pod_uid: str) -> tuple[str, str]:
+    """Locally administered addresses of the node's and the pod's end, the same whenever the pod is made."""
+    digest = hashlib.sha256(f"mac:{pod_uid}".encode()).hexdigest()
+    tail = ":".join(digest[at : at + 2] for at in range(0, 8, 2))
+    return f"0a:00:{tail}", f"0a:01:{tail}"

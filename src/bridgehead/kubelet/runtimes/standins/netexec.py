@@ -1,0 +1,93 @@
+"""agnhost's `netexec`, `serve-hostname` and `pause`, as far as Services are tested with them.
+
+Source: kubernetes/kubernetes test/images/agnhost: netexec answers /hostname, /clientip, /echo?msg=, /healthz,
+/header?key= and, over UDP, the words hostname, clientip and echo.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import parse_qs
+
+from bridgehead.kubelet.runtimes.standins.http import Handler, HttpRequest, HttpResponse, HttpSession
+from bridgehead.kubelet.runtimes.standins.standin import Launch
+from bridgehead.kubelet.runtimes.standins.streams import StreamServer, fail
+from bridgehead.kubelet.runtimes.standins.waiting import pause
+
+_PRODUCT = "bridgehead-agnhost"
+
+
+def run(launch: Launch) -> int:
+    subcommand, flags = parse_flags(launch.argv[1:])
+    if subcommand == "pause":
+        return pause(launch)
+    try:
+        if subcommand == "netexec":
+            return _netexec(launch.hostname, int(flags.get("http-port", "8080")), int(flags.get("udp-port", "8081")))
+        if subcommand == "serve-hostname":
+            return _serve_hostname(launch.hostname, int(flags.get("port", "9376")))
+    except (OSError, ValueError) as error:
+        return fail(f"{subcommand}: {error}")
+    return fail(f"unknown command {subcommand!r} for the stand-in of agnhost: it has netexec, serve-hostname and pause")
+
+
+def parse_flags(args: tuple[str, ...]) -> tuple[str, dict[str, str]]:
+    """`("netexec", "--http-port=80", "--udp-port", "81")`: the subcommand and its flags."""
+    subcommand = "pause"
+    flags: dict[str, str] = {}
+    wanted = ""
+    for arg in args:
+        if arg.startswith("-"):
+            name, equals, value = arg.lstrip("-").partition("=")
+            flags[name] = value if equals else "true"
+            wanted = "" if equals else name
+        elif wanted:
+            flags[wanted], wanted = arg, ""
+        else:
+            subcommand = arg
+    return subcommand, flags
+
+
+def _netexec(hostname: str, http_port: int, udp_port: int) -> int:
+    handler = netexec_site(hostname)
+
+    def datagram(data: bytes, client: str) -> bytes | None:
+        word, _, rest = data.decode("utf-8", "replace").strip().partition(" ")
+        return {"hostname": hostname, "clientip": client, "echo": rest}.get(word, "").encode() or None
+
+    server = StreamServer()
+    server.listen(http_port, lambda client, own: HttpSession(handler, client, own, _PRODUCT, None))
+    if udp_port > 0:
+        server.listen_datagrams(udp_port, datagram)
+    return server.serve()
+
+
+def netexec_site(hostname: str) -> Handler:
+    def answer(request: HttpRequest) -> HttpResponse:
+        path, _, query = request.target.partition("?")
+        values = {key: value[0] for key, value in parse_qs(query).items()}
+        if path == "/":
+            return _text("NOW: " + hostname)
+        if path in ("/hostname", "/hostName"):
+            return _text(hostname)
+        if path == "/clientip":
+            return _text(request.client)
+        if path == "/echo":
+            return _text(values.get("msg", ""))
+        if path == "/header":
+            return _text(request.header(values.get("key", "")))
+        if path in ("/healthz", "/readyz"):
+            return _text("")
+        return HttpResponse(b"404 page not found\n", 404, "text/plain")
+
+    return answer
+
+
+def _serve_hostname(hostname: str, port: int) -> int:
+    server = StreamServer()
+    response = _text(hostname)
+    server.listen(port, lambda client, own: HttpSession(lambda request: response, client, own, _PRODUCT, None))
+    return server.serve()
+
+
+def _text(words: str) -> HttpResponse:
+    return HttpResponse(words.encode(), content_type="text/plain; charset=utf-8")

@@ -1,0 +1,169 @@
+"""The web sites of the stand-ins: pod-test, myapp, nginx, httpd and node-hello."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import time
+from functools import lru_cache
+
+from bridgehead.kubelet.runtimes.standins.http import AccessLog, Handler, HttpRequest, HttpResponse, HttpSession
+from bridgehead.kubelet.runtimes.standins.standin import Launch
+from bridgehead.kubelet.runtimes.standins.streams import OutputBuffer, StreamServer, fail
+
+NGINX_ROOT = "/usr/share/nginx/html"
+HTTPD_ROOT = "/usr/local/apache2/htdocs"
+NGINX_WELCOME = """\
+<!DOCTYPE html>
+<html>
+<head>
+<title>Welcome to nginx!</title>
+</head>
+<body>
+<h1>Welcome to nginx!</h1>
+<p>This page comes from Bridgehead's stand-in for nginx.</p>
+</body>
+</html>
+"""
+HTTPD_WELCOME = "<html><body><h1>It works!</h1></body></html>\n"
+_TYPES = {
+    ".html": "text/html",
+    ".htm": "text/html",
+    ".css": "text/css",
+    ".js": "application/javascript",
+    ".json": "application/json",
+    ".txt": "text/plain",
+    ".xml": "text/xml",
+    ".svg": "image/svg+xml",
+    ".png": "image/png",
+    ".jpg": "image/jpeg",
+    ".jpeg": "image/jpeg",
+    ".gif": "image/gif",
+    ".ico": "image/x-icon",
+}
+
+
+def serve_site(handler: Handler, port: int, product: str) -> int:
+    """Answer on `port` until told to end, with an access log in the common format on standard output."""
+    output = OutputBuffer()
+    access_log = _common_log(output)
+    server = StreamServer(after_round=output.flush)
+    try:
+        server.listen(port, lambda client, own: HttpSession(handler, client, own, product, access_log))
+    except OSError as error:
+        return fail(f"bind() to 0.0.0.0:{port} failed ({error.errno}: {error.strerror})")
+    return server.serve()
+
+
+def serve_pod_test(launch: Launch) -> int:
+    version = launch.tag if launch.tag not in ("", "latest") else "v0.1"
+    own_address = lru_cache(maxsize=1)(find_own_address)
+
+    def answer(request: HttpRequest) -> HttpResponse:
+        path = request.path
+        if path == "/":
+            server = own_address() if request.server in ("127.0.0.1", "::1") else request.server
+            text = (
+                f"kubernetes pod-test {version}!! ClientIP: {request.client}, "
+                f"ServerName: {launch.hostname}, ServerIP: {server}!\n"
+            )
+            return HttpResponse(text.encode())
+        if path == "/hostname":
+            return HttpResponse(f"ServerName: {launch.hostname}\n".encode())
+        return not_found(request)
+
+    return serve_site(answer, 80, "bridgehead-pod-test")
+
+
+def serve_myapp(launch: Launch) -> int:
+    version = launch.tag if launch.tag not in ("", "latest") else "v1"
+    front = f'Hello MyApp | Version: {version} | <a href="hostname.html">Pod Name</a>\n'.encode()
+    name = f"{launch.hostname}\n".encode()
+
+    def answer(request: HttpRequest) -> HttpResponse:
+        path = request.path
+        if path in ("/", "/index.html"):
+            return HttpResponse(front)
+        return HttpResponse(name) if path == "/hostname.html" else not_found(request)
+
+    return serve_site(answer, 80, "bridgehead-myapp")
+
+
+def serve_node_hello(launch: Launch) -> int:
+    del launch
+    response = HttpResponse(b"Hello Kubernetes!", content_type="text/plain")
+    return serve_site(lambda request: response, 8080, "bridgehead-node-hello")
+
+
+def serve_nginx(launch: Launch) -> int:
+    del launch
+    return serve_site(file_site(NGINX_ROOT), 80, "bridgehead-nginx")
+
+
+def serve_httpd(launch: Launch) -> int:
+    del launch
+    return serve_site(file_site(HTTPD_ROOT), 80, "bridgehead-httpd")
+
+
+def not_found(request: HttpRequest) -> HttpResponse:
+    del request
+    return _error(404, "Not Found")
+
+
+def _error(status: int, text: str, *headers: tuple[str, str]) -> HttpResponse:
+    page = f"<html>\n<head><title>{status} {text}</title></head>\n<body><h1>{status} {text}</h1></body>\n</html>\n"
+    return HttpResponse(page.encode(), status, headers=headers)
+
+
+def file_site(root: str) -> Handler:
+    """Answers with the files below `root`, read anew each time: a volume's content changes under the server."""
+
+    def answer(request: HttpRequest) -> HttpResponse:
+        if request.method not in ("GET", "HEAD"):
+            return _error(405, "Not Allowed", ("Allow", "GET, HEAD"))
+        # Resolved as text, so that no ".." leads out of the root.
+        path = os.path.normpath("/" + request.path)
+        file = root + (path if path.startswith("/") else "/")
+        try:
+            if os.path.isdir(file):
+                if not request.path.endswith("/"):
+                    return _error(301, "Moved Permanently", ("Location", request.path + "/"))
+                file = os.path.join(file, "index.html")
+                if not os.path.exists(file):
+                    return _error(403, "Forbidden")
+            with open(file, "rb") as opened:
+                if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
+                    return _error(403, "Forbidden")
+                content = opened.read()
+        except (FileNotFoundError, NotADirectoryError, ValueError):
+            return not_found(request)
+        except OSError:
+            return _error(403, "Forbidden")
+        kind = _TYPES.get(os.path.splitext(file)[1].lower(), "application/octet-stream")
+        return HttpResponse(content, content_type=kind)
+
+    return answer
+
+
+def find_own_address() -> str:
+    """The address this pod sends from; no packet is sent to find it."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("169.254.1.1", 9))
+        except OSError:
+            return "127.0.0.1"
+        return str(probe.getsockname()[0])
+
+
+def _common_log(output: OutputBuffer) -> AccessLog:
+    def log(request: HttpRequest, status: int, size: int) -> None:
+        line = request.head.partition(b"\r\n")[0].decode("latin-1")
+        output.add(f'{request.client} - - [{_log_time(int(time.time()))}] "{line}" {status} {size}')
+
+    return log
+
+
+@lru_cache(maxsize=2)
+def _log_time(second: int) -> str:
+    return time.strftime("%d/%b/%Y:%H:%M:%S +0000", time.gmtime(second))

@@ -1,0 +1,264 @@
+"""The sockets of the built-in servers: one thread, epoll, keep-alive, a graceful end. What is said is a `Session`'s.
+
+It runs as a container's first process, forked from the runtime, so it uses no asyncio and starts no thread. On
+SIGTERM it first takes every connection the kernel has already accepted for it, then stops listening, answers what is
+in flight and exits 0: together with endpoints that leave first, no request is lost in a rolling update.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from typing import Final, Protocol
+
+BACKLOG: Final = 1024
+DRAIN_SECONDS: Final = 1.0  # what an idle connection is given to send a request that is already on its way
+IDLE_SECONDS: Final = 75.0
+_CHUNK: Final = 64 << 10
+
+
+class Session(Protocol):
+    """One connection's conversation."""
+
+    closing: bool  # close when everything is sent
+    busy: bool  # a request has begun and is not answered
+
+    def receive(self, data: bytes, *, draining: bool) -> bytes:
+        """What to send after `data` arrived. With `draining`, each answer should be the connection's last."""
+        ...
+
+
+# The client's and our own address of a connection, as text without the port.
+SessionFactory = Callable[[str, str], Session]
+# A datagram and its sender's address -> the answer, None for none.
+DatagramHandler = Callable[[bytes, str], bytes | None]
+
+
+class _Connection:
+    __slots__ = ("last", "out", "session", "socket", "waits_to_write")
+
+    def __init__(self, connection: socket.socket, session: Session, now: float) -> None:
+        self.socket = connection
+        self.session = session
+        self.out = b""
+        self.waits_to_write = False
+        self.last = now
+
+
+class StreamServer:
+    """Serves until SIGTERM, SIGINT or SIGQUIT. `after_round` is called after each batch of events (for logs)."""
+
+    def __init__(self, *, after_round: Callable[[], None] | None = None) -> None:
+        self._epoll = select.epoll()
+        self._listeners: dict[int, tuple[socket.socket, SessionFactory]] = {}
+        self._datagrams: dict[int, tuple[socket.socket, DatagramHandler]] = {}
+        self._connections: dict[int, _Connection] = {}
+        self._after_round = after_round
+        self._drain_until: float | None = None
+
+    def listen(self, port: int, factory: SessionFactory) -> int:
+        """Returns the port (useful with 0). Raises OSError."""
+        listener = _bind(socket.SOCK_STREAM, port)
+        listener.listen(BACKLOG)
+        self._listeners[listener.fileno()] = (listener, factory)
+        self._epoll.register(listener.fileno(), select.EPOLLIN)
+        return int(listener.getsockname()[1])
+
+    def listen_datagrams(self, port: int, handler: DatagramHandler) -> int:
+        bound = _bind(socket.SOCK_DGRAM, port)
+        self._datagrams[bound.fileno()] = (bound, handler)
+        self._epoll.register(bound.fileno(), select.EPOLLIN)
+        return int(bound.getsockname()[1])
+
+    def serve(self) -> int:
+        """Returns the exit code."""
+        reader, writer = socket.socketpair()
+        for end in (reader, writer):
+            end.setblocking(False)
+        signal.set_wakeup_fd(writer.fileno())
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
+            signal.signal(number, lambda *_: None)
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # a container's first process reaps its orphans
+        self._epoll.register(reader.fileno(), select.EPOLLIN)
+        next_sweep = time.monotonic() + IDLE_SECONDS
+        while self._drain_until is None or (self._connections and time.monotonic() < self._drain_until):
+            events = self._epoll.poll(self._longest_wait())
+            now = time.monotonic()
+            for fd, event in events:
+                if fd == reader.fileno():
+                    self._begin_drain(now)
+                else:
+                    self._handle(fd, event, now)
+            if now >= next_sweep:
+                next_sweep = now + IDLE_SECONDS
+                self._close_idle(now)
+            if self._after_round is not None:
+                self._after_round()
+        signal.set_wakeup_fd(-1)
+        return 0
+
+    def _longest_wait(self) -> float:
+        if self._drain_until is not None:
+            return 0.05
+        return IDLE_SECONDS if self._connections else -1
+
+    def _handle(self, fd: int, event: int, now: float) -> None:
+        connection = self._connections.get(fd)
+        if connection is not None:
+            if event & select.EPOLLOUT:
+                self._flush(fd, connection)
+            if event & (select.EPOLLIN | select.EPOLLHUP | select.EPOLLERR) and fd in self._connections:
+                self._receive(fd, connection, now)
+        elif fd in self._listeners:
+            self._accept(*self._listeners[fd], now)
+        elif fd in self._datagrams:
+            self._answer_datagrams(*self._datagrams[fd])
+
+    def _accept(self, listener: socket.socket, factory: SessionFactory, now: float) -> None:
+        while True:
+            try:
+                accepted, address = listener.accept()
+            except BlockingIOError:
+                return
+            except OSError:  # the peer is gone already, or we are out of descriptors: the next one may work
+                return
+            accepted.setblocking(False)
+            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            try:
+                own = accepted.getsockname()[0]
+            except OSError:
+                accepted.close()
+                continue
+            fd = accepted.fileno()
+            connection = _Connection(accepted, factory(plain_address(address[0]), plain_address(own)), now)
+            self._connections[fd] = connection
+            self._epoll.register(fd, select.EPOLLIN)
+            self._receive(fd, connection, now)  # the request is often there with the connection
+
+    def _receive(self, fd: int, connection: _Connection, now: float) -> None:
+        try:
+            data = connection.socket.recv(_CHUNK)
+        except BlockingIOError:
+            return
+        except OSError:
+            self._close(fd, connection)
+            return
+        if not data:
+            self._close(fd, connection)
+            return
+        connection.last = now
+        answer = connection.session.receive(data, draining=self._drain_until is not None)
+        if answer:
+            connection.out = connection.out + answer if connection.out else answer
+        if connection.out or connection.session.closing:
+            self._flush(fd, connection)
+
+    def _flush(self, fd: int, connection: _Connection) -> None:
+        try:
+            sent = connection.socket.send(connection.out) if connection.out else 0
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            self._close(fd, connection)
+            return
+        connection.out = connection.out[sent:]
+        if connection.out:
+            if not connection.waits_to_write:  # and read nothing more from a client that does not read
+                connection.waits_to_write = True
+                self._epoll.modify(fd, select.EPOLLOUT)
+        elif connection.session.closing:
+            self._close(fd, connection)
+        elif connection.waits_to_write:
+            connection.waits_to_write = False
+            self._epoll.modify(fd, select.EPOLLIN)
+
+    def _close(self, fd: int, connection: _Connection) -> None:
+        del self._connections[fd]
+        with contextlib.suppress(OSError):
+            self._epoll.unregister(fd)
+        connection.socket.close()
+
+    def _answer_datagrams(self, bound: socket.socket, handler: DatagramHandler) -> None:
+        while True:
+            try:
+                data, address = bound.recvfrom(_CHUNK)
+            except OSError:
+                return
+            answer = handler(data, plain_address(address[0]))
+            if answer is not None:
+                with contextlib.suppress(OSError):
+                    bound.sendto(answer, address)
+
+    def _begin_drain(self, now: float) -> None:
+        if self._drain_until is not None:
+            return
+        for listener, factory in list(self._listeners.values()):
+            self._accept(listener, factory, now)
+            self._epoll.unregister(listener.fileno())
+            listener.close()
+        self._listeners.clear()
+        self._drain_until = now + DRAIN_SECONDS
+
+    def _close_idle(self, now: float) -> None:
+        for fd, connection in list(self._connections.items()):
+            if now - connection.last >= IDLE_SECONDS:
+                self._close(fd, connection)
+
+
+def _bind(kind: socket.SocketKind, port: int) -> socket.socket:
+    """On every address of both families, or of IPv4 alone where the kernel has no IPv6."""
+    bound: socket.socket | None = None
+    try:
+        bound = socket.socket(socket.AF_INET6, kind)
+        bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(("::", port))
+    except OSError as error:
+        if bound is not None:
+            bound.close()
+            if port and isinstance(error, PermissionError):
+                raise
+        bound = socket.socket(socket.AF_INET, kind)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            bound.bind(("0.0.0.0", port))
+        except OSError:
+            bound.close()
+            raise
+    bound.setblocking(False)
+    return bound
+
+
+def plain_address(address: str) -> str:
+    """IPv4 addresses that came over an IPv6 socket, as IPv4."""
+    return address.removeprefix("::ffff:") if "." in address else address
+
+
+class OutputBuffer:
+    """Lines for standard output, written once per round of events."""
+
+    def __init__(self, fd: int = 1) -> None:
+        self._fd = fd
+        self._lines: list[str] = []
+
+    def add(self, line: str) -> None:
+        self._lines.append(line)
+
+    def flush(self) -> None:
+        if self._lines:
+            lines, self._lines = self._lines, []
+            with contextlib.suppress(OSError):  # nobody reads our log: go on serving
+                os.write(self._fd, ("\n".join(lines) + "\n").encode("utf-8", "replace"))
+
+
+def fail(message: str) -> int:
+    """Say why a program ends, as its exit code 1."""
+    sys.stderr.write(message + "\n")
+    sys.stderr.flush()
+    return 1

@@ -1,0 +1,108 @@
+"""Every image that has a stand-in. Adding one is adding an entry (and, for a new program, a module beside this one)."""
+
+from __future__ import annotations
+
+import re
+
+from bridgehead.kubelet.runtimes.standins import netexec, redis, sites, waiting
+from bridgehead.kubelet.runtimes.standins.standin import StandIn
+
+_ANY = re.compile(r".*")
+# Tags that exist, or could: a mistyped one is an image that cannot be pulled, as tutorials about rollouts expect.
+_NGINX_TAG = re.compile(r"(latest|stable|mainline|alpine|perl|1(\.\d{1,2}){0,2})?(-[a-z0-9.]+)*")
+_HTTPD_TAG = re.compile(r"(latest|alpine|2(\.\d{1,2}){0,2})?(-[a-z0-9.]+)*")
+_REDIS_TAG = re.compile(r"(latest|alpine|[2-8](\.\d{1,2}){0,2})?(-[a-z0-9.]+)*")
+
+STAND_INS: tuple[StandIn, ...] = (
+    StandIn(
+        name="pod-test",
+        description="a built-in web server that answers with the client's address, its own name and its own address",
+        paths=("wangxiaochun/pod-test",),
+        tags=re.compile(r"v\d+\.\d+|latest"),
+        command=("pod-test",),
+        programs={"pod-test": sites.serve_pod_test},
+    ),
+    StandIn(
+        name="myapp",
+        description="a built-in web server with the pages / and /hostname.html",
+        paths=("ikubernetes/myapp",),
+        tags=re.compile(r"v[1-7]|latest"),
+        command=("nginx", "-g", "daemon off;"),
+        programs={"nginx": sites.serve_myapp},
+    ),
+    StandIn(
+        name="nginx",
+        description="a built-in web server for the files in /usr/share/nginx/html",
+        paths=("library/nginx", "nginx/nginx", "nginxinc/nginx-unprivileged"),
+        tags=_NGINX_TAG,
+        command=("nginx", "-g", "daemon off;"),
+        programs={"nginx": sites.serve_nginx},
+        files={f"{sites.NGINX_ROOT}/index.html": sites.NGINX_WELCOME},
+    ),
+    StandIn(
+        name="httpd",
+        description="a built-in web server for the files in /usr/local/apache2/htdocs",
+        paths=("library/httpd",),
+        tags=_HTTPD_TAG,
+        command=("httpd-foreground",),
+        working_dir="/usr/local/apache2",
+        programs={"httpd-foreground": sites.serve_httpd},
+        files={f"{sites.HTTPD_ROOT}/index.html": sites.HTTPD_WELCOME},
+    ),
+    StandIn(
+        name="node-hello",
+        description="a built-in web server on port 8080 that says Hello Kubernetes!",
+        paths=("google-samples/node-hello",),
+        tags=_ANY,
+        command=("node-hello",),
+        programs={"node-hello": sites.serve_node_hello},
+    ),
+    StandIn(
+        name="redis",
+        description="a small built-in server of the Redis protocol that keeps its keys in memory",
+        paths=("library/redis",),
+        tags=_REDIS_TAG,
+        command=("redis-server",),
+        programs={"redis-server": redis.serve},
+    ),
+    StandIn(
+        name="agnhost",
+        description="a built-in server with agnhost's netexec, serve-hostname and pause",
+        paths=("e2e-test-images/agnhost",),
+        tags=_ANY,
+        entrypoint=("/agnhost",),
+        command=("pause",),
+        programs={"agnhost": netexec.run},
+    ),
+    StandIn(
+        name="busybox",
+        description="the host's BusyBox, or its shell and tools where it has none",
+        paths=("library/busybox",),
+        tags=_ANY,
+        command=("sh",),
+        busybox=True,
+    ),
+    StandIn(
+        name="cirros",
+        description="the host's BusyBox, or its shell and tools where it has none",
+        paths=("library/cirros", "cirros/cirros"),
+        tags=_ANY,
+        command=("/bin/sh",),
+        busybox=True,
+    ),
+    StandIn(
+        name="admin-box",
+        description="the host's shell and network tools",
+        paths=("wangxiaochun/admin-box", "ikubernetes/admin-box"),
+        tags=_ANY,
+        command=("/bin/sh", "-c", "sleep infinity"),
+    ),
+    StandIn(
+        name="pause",
+        description="a built-in program that does nothing until it is told to end",
+        paths=("pause",),
+        tags=_ANY,
+        entrypoint=("/pause",),
+        programs={"pause": waiting.pause},
+    ),
+)
