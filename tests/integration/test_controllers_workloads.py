@@ -1,0 +1,486 @@
+"""The workload controllers and the scheduler against the real API server over a socket.
+
+Only the kubelet is played by the test: it marks pods that were bound as running and ready, and removes those that
+terminate. Nodes are created as a kubelet would register them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from bridgehead.apiserver.authentication import User
+from bridgehead.apiserver.bootstrap import ensure_basics
+from bridgehead.apiserver.build import ApiSettings, build_api
+from bridgehead.apiserver.resources import build_table
+from bridgehead.apiserver.server import ApiServer, open_listeners
+from bridgehead.apiserver.tokens import SigningKey
+from bridgehead.client import ApiClient, ClientConfig, Done, EventRecorder
+from bridgehead.client.errors import NotFound
+from bridgehead.controllers.daemonsets import DaemonSetController
+from bridgehead.controllers.deployments import DeploymentController
+from bridgehead.controllers.replicasets import ReplicaSetController
+from bridgehead.controllers.scheduler import Scheduler
+from bridgehead.controllers.shared import Informers
+from bridgehead.objects.apps import Deployment, ReplicaSet
+from bridgehead.objects.core import Pod
+from bridgehead.objects.kinds import DAEMON_SETS, DEPLOYMENTS, EVENTS, NODES, PODS, REPLICA_SETS, SERVICE_ACCOUNTS
+from bridgehead.storage.memory import MemoryStore
+
+pytestmark = pytest.mark.integration
+
+NOW = "2026-01-01T00:00:00Z"
+DEADLINE = 20.0
+_SIGNING_KEY = SigningKey(rsa.generate_private_key(public_exponent=65537, key_size=2048))
+
+
+@contextlib.asynccontextmanager
+async def api_server() -> AsyncIterator[str]:
+    """The URL of an API server with an empty memory store; `admin` is a token for everything."""
+    table = build_table(service_cidrs=("10.96.0.0/12",), node_port_range=(30000, 32767))
+    store = MemoryStore()
+    users = {"admin": User("kubernetes-admin", frozenset({"system:masters"}))}
+    parts = build_api(table, store, ApiSettings(_SIGNING_KEY, users))
+    (listener,) = open_listeners(["127.0.0.1:0"], [])
+    host, port = listener.getsockname()
+    await ensure_basics(parts.registry, service_ip="10.96.0.1", advertise=("10.0.0.1", port))
+    server = ApiServer(parts.application, None, parts.watches.close)
+    serving = asyncio.create_task(server.serve([listener]))
+    try:
+        yield f"http://{host}:{port}"
+    finally:
+        server.stop()
+        await serving
+        await store.close()
+        listener.close()
+
+
+class Kubelet:
+    """Plays the kubelets of all nodes. `broken` says which pods never become ready."""
+
+    def __init__(self, client: ApiClient, informers: Informers) -> None:
+        self._client = client
+        self._pods = informers.get(PODS)
+        self._work: asyncio.Queue[Pod] = asyncio.Queue()
+        self.broken: Callable[[Pod], bool] = lambda pod: False
+        self._pods.on_change(lambda old, new: self._work.put_nowait(new) if new is not None else None)
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(8):
+                tasks.create_task(self._worker())
+
+    async def _worker(self) -> None:
+        while True:
+            pod = await self._work.get()
+            with contextlib.suppress(NotFound):
+                if pod.is_terminating:
+                    await self._client.delete(PODS, pod.metadata.name, pod.metadata.namespace, grace_period_seconds=0)
+                elif pod.spec.node_name and pod.status.phase == "Pending" and not self.broken(pod):
+                    conditions = [{"type": "Ready", "status": "True", "lastTransitionTime": NOW}]
+                    status = {"phase": "Running", "conditions": conditions, "podIP": "10.244.0.9"}
+                    await self._client.patch(
+                        PODS, pod.metadata.name, pod.metadata.namespace, {"status": status}, "strategic", "status"
+                    )
+
+
+class Cluster:
+    """What a test uses: the client, and waiting until something is so."""
+
+    def __init__(self, client: ApiClient, informers: Informers, kubelet: Kubelet) -> None:
+        self.client = client
+        self.informers = informers
+        self.kubelet = kubelet
+
+    async def until(self, what: Callable[[], Any]) -> Any:
+        """The first true value of `what()`, asked again whenever anything watched changes."""
+        changed = asyncio.Event()
+        for kind in (NODES, PODS, DEPLOYMENTS, REPLICA_SETS, DAEMON_SETS, EVENTS):
+            self.informers.get(kind).on_change(lambda _old, _new: changed.set())
+        async with asyncio.timeout(DEADLINE):
+            while not (value := what()):
+                changed.clear()
+                await changed.wait()
+        return value
+
+    def pods(self, **labels: str) -> list[Pod]:
+        pods = self.informers.get(PODS).items()
+        return [pod for pod in pods if labels.items() <= pod.metadata.labels.items() and not pod.is_terminating]
+
+    def deployment(self) -> Deployment | None:
+        return next(iter(self.informers.get(DEPLOYMENTS).items()), None)
+
+    def replica_sets(self) -> list[ReplicaSet]:
+        return sorted(self.informers.get(REPLICA_SETS).items(), key=lambda rs: rs.metadata.annotations[REVISION])
+
+    def messages(self, kind: str, reason: str = "") -> list[str]:
+        """Messages of Events about objects of a kind."""
+        events = self.informers.get(EVENTS).items()
+        return [e.message for e in events if e.involved_object.kind == kind and reason in ("", e.reason)]
+
+    def is_rolled_out(self, revision: int) -> bool:
+        """What `kubectl rollout status` waits for, and the revision besides."""
+        deployment = self.deployment()
+        if deployment is None or deployment.metadata.annotations.get(REVISION) != str(revision):
+            return False
+        status, wanted = deployment.status, deployment.spec.replicas
+        return (
+            status.observed_generation == deployment.metadata.generation
+            and status.updated_replicas == status.replicas == status.available_replicas == wanted
+        )
+
+    async def patch_deployment(self, patch: dict[str, Any]) -> None:
+        await self.client.patch(DEPLOYMENTS, "web", "default", patch)
+
+
+REVISION = "deployment.kubernetes.io/revision"
+
+
+@contextlib.asynccontextmanager
+async def running(nodes: int = 3) -> AsyncIterator[Cluster]:
+    async with api_server() as url, ApiClient(ClientConfig(server=url, token="admin")) as client:
+        await client.create(SERVICE_ACCOUNTS, {"metadata": {"name": "default", "namespace": "default"}})
+        for number in range(1, nodes + 1):
+            await add_node(client, f"node{number}")
+        informers = Informers(client)
+        recorder = EventRecorder(client, "test")
+        kubelet = Kubelet(client, informers)
+        controllers = [
+            kind(client, informers, recorder)
+            for kind in (DeploymentController, ReplicaSetController, DaemonSetController, Scheduler)
+        ]
+        for kind in (NODES, EVENTS):
+            informers.get(kind)
+        tasks = [asyncio.create_task(part.run()) for part in (informers, recorder, kubelet, *controllers)]
+        try:
+            yield Cluster(client, informers, kubelet)
+        finally:
+            for task in tasks:
+                task.cancel()
+            for result in await asyncio.gather(*tasks, return_exceptions=True):
+                if not isinstance(result, asyncio.CancelledError):
+                    raise AssertionError(f"a part ended by itself: {result!r}")
+
+
+async def add_node(client: ApiClient, name: str, **spec: Any) -> None:
+    await client.create(NODES, {"metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}}, "spec": spec})
+    status = {
+        "allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"},
+        "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": NOW}],
+    }
+    await client.patch(NODES, name, "", {"status": status}, subresource="status")
+
+
+def deployment(replicas: int = 3, image: str = "nginx:1", **spec: Any) -> dict[str, Any]:
+    return {
+        "metadata": {"name": "web", "namespace": "default", "labels": {"app": "web"}},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": "web"}},
+            "template": {
+                "metadata": {"labels": {"app": "web"}},
+                "spec": {"containers": [{"name": "web", "image": image}]},
+            },
+            **spec,
+        },
+    }
+
+
+def image_patch(image: str) -> dict[str, Any]:
+    return {"spec": {"template": {"spec": {"containers": [{"name": "web", "image": image}]}}}}
+
+
+async def test_a_deployment_becomes_pods_on_all_nodes_and_says_so() -> None:
+    async with running() as cluster:
+        await cluster.client.create(DEPLOYMENTS, deployment())
+        await cluster.until(lambda: cluster.is_rolled_out(1))
+        (replica_set,) = cluster.replica_sets()
+        revision_hash = replica_set.metadata.labels["pod-template-hash"]
+        name = f"web-{revision_hash}"
+        assert replica_set.metadata.name == name
+        assert {pod.spec.node_name for pod in cluster.pods()} == {"node1", "node2", "node3"}
+        for pod in cluster.pods():
+            assert pod.metadata.labels == {"app": "web", "pod-template-hash": revision_hash}
+            assert pod.metadata.name.startswith(f"{name}-")
+        deployed = cluster.deployment()
+        conditions = {c.type: (c.status, c.reason, c.message) for c in deployed.status.conditions}
+        assert conditions == {
+            "Available": ("True", "MinimumReplicasAvailable", "Deployment has minimum availability."),
+            "Progressing": ("True", "NewReplicaSetAvailable", f'ReplicaSet "{name}" has successfully progressed.'),
+        }
+        await cluster.until(lambda: len(cluster.messages("Pod", "Scheduled")) == 3)
+        assert cluster.messages("Deployment") == [f"Scaled up replica set {name} from 0 to 3"]
+        created = sorted(f"Created pod: {pod.metadata.name}" for pod in cluster.pods())
+        assert sorted(cluster.messages("ReplicaSet")) == created
+        placed = sorted(
+            f"Successfully assigned default/{p.metadata.name} to {p.spec.node_name}" for p in cluster.pods()
+        )
+        assert sorted(cluster.messages("Pod", "Scheduled")) == placed
+
+
+async def test_a_rollout_and_its_undo_keep_the_history() -> None:
+    async with running() as cluster:
+        await cluster.client.create(DEPLOYMENTS, deployment())
+        await cluster.until(lambda: cluster.is_rolled_out(1))
+        await cluster.patch_deployment(image_patch("nginx:2"))
+        await cluster.until(lambda: cluster.is_rolled_out(2))
+        old, new = cluster.replica_sets()
+        assert (old.spec.replicas, new.spec.replicas) == (0, 3)
+        assert cluster.messages("Deployment", "ScalingReplicaSet")[1:] == [
+            f"Scaled up replica set {new.metadata.name} from 0 to 1",
+            f"Scaled down replica set {old.metadata.name} from 3 to 2",
+            f"Scaled up replica set {new.metadata.name} from 1 to 2",
+            f"Scaled down replica set {old.metadata.name} from 2 to 1",
+            f"Scaled up replica set {new.metadata.name} from 2 to 3",
+            f"Scaled down replica set {old.metadata.name} from 1 to 0",
+        ]
+        await cluster.patch_deployment(image_patch("nginx:1"))
+        await cluster.until(lambda: cluster.is_rolled_out(3))
+        assert [rs.metadata.uid for rs in cluster.replica_sets()] == [new.metadata.uid, old.metadata.uid]
+        assert cluster.replica_sets()[1].metadata.annotations["deployment.kubernetes.io/revision-history"] == "1"
+
+
+async def test_a_broken_revision_stops_the_rollout_and_a_fixed_one_replaces_it() -> None:
+    async with running() as cluster:
+        cluster.kubelet.broken = lambda pod: pod.spec.containers[0].image == "broken"
+        await cluster.client.create(DEPLOYMENTS, deployment(4, progressDeadlineSeconds=1))
+        await cluster.until(lambda: cluster.is_rolled_out(1))
+        await cluster.patch_deployment(image_patch("broken"))
+
+        def has_timed_out() -> bool:
+            conditions = cluster.deployment().status.conditions
+            return any(c.reason == "ProgressDeadlineExceeded" and c.status == "False" for c in conditions)
+
+        await cluster.until(has_timed_out)
+        assert cluster.deployment().status.available_replicas == 3
+        assert len(cluster.pods()) == 5
+        await cluster.patch_deployment(image_patch("nginx:3"))
+        await cluster.until(lambda: cluster.is_rolled_out(3))
+        assert {pod.spec.containers[0].image for pod in cluster.pods()} == {"nginx:3"}
+
+
+async def test_recreate_never_runs_two_revisions_at_once() -> None:
+    async with running() as cluster:
+        seen: list[set[str]] = []
+        cluster.informers.get(PODS).on_change(
+            lambda _old, _new: seen.append({p.spec.containers[0].image for p in cluster.informers.get(PODS).items()})
+        )
+        await cluster.client.create(DEPLOYMENTS, deployment(strategy={"type": "Recreate"}))
+        await cluster.until(lambda: cluster.is_rolled_out(1))
+        await cluster.patch_deployment(image_patch("nginx:2"))
+        await cluster.until(lambda: cluster.is_rolled_out(2))
+        assert {"nginx:1"} in seen
+        assert {"nginx:2"} in seen
+        assert {"nginx:1", "nginx:2"} not in seen
+
+
+async def test_pause_holds_a_rollout_back_and_scales_in_proportion() -> None:
+    async with running() as cluster:
+        await cluster.client.create(DEPLOYMENTS, deployment())
+        await cluster.until(lambda: cluster.is_rolled_out(1))
+        await cluster.patch_deployment({"spec": {"paused": True}})
+        await cluster.patch_deployment(image_patch("nginx:2"))
+        await cluster.patch_deployment({"spec": {"replicas": 5}})
+        await cluster.until(lambda: cluster.deployment().status.available_replicas == 5)
+        assert len(cluster.replica_sets()) == 1
+        await cluster.patch_deployment({"spec": {"paused": False}})
+        await cluster.until(lambda: cluster.is_rolled_out(2))
+
+
+async def test_history_is_bounded() -> None:
+    async with running() as cluster:
+        await cluster.client.create(DEPLOYMENTS, deployment(1, revisionHistoryLimit=1))
+        await cluster.until(lambda: cluster.is_rolled_out(1))
+        for number in (2, 3, 4):
+            await cluster.patch_deployment(image_patch(f"nginx:{number}"))
+            await cluster.until(lambda number=number: cluster.is_rolled_out(number))
+        await cluster.until(lambda: len(cluster.replica_sets()) == 2)
+        assert [rs.metadata.annotations[REVISION] for rs in cluster.replica_sets()] == ["3", "4"]
+
+
+async def test_a_taken_name_gives_another_hash() -> None:
+    async with running() as cluster:
+        await cluster.client.create(DEPLOYMENTS, deployment(1))
+        await cluster.until(lambda: cluster.is_rolled_out(1))
+        (first,) = cluster.replica_sets()
+        await cluster.client.delete(DEPLOYMENTS, "web", "default")
+        orphan = {"metadata": {"ownerReferences": None, "labels": {"app": "other"}}}
+        await cluster.client.patch(REPLICA_SETS, first.metadata.name, "default", orphan)
+        await cluster.until(lambda: cluster.deployment() is None)
+        await cluster.client.create(DEPLOYMENTS, deployment(1))
+        await cluster.until(lambda: cluster.is_rolled_out(1))
+        assert cluster.deployment().status.collision_count == 1
+        assert len(cluster.replica_sets()) == 2
+
+
+async def test_a_deleted_pod_is_replaced_and_an_orphan_adopted() -> None:
+    async with running() as cluster:
+        await cluster.client.create(DEPLOYMENTS, deployment(2))
+        await cluster.until(lambda: cluster.is_rolled_out(1))
+        first, second = cluster.pods()
+        await cluster.client.delete(PODS, first.metadata.name, "default")
+        await cluster.until(lambda: len(cluster.pods()) == 2 and first not in cluster.pods())
+        # Taken out of its labels a pod is released and replaced; put back it is one too many.
+        label = {"metadata": {"labels": {"app": "debug"}}}
+        await cluster.client.patch(PODS, second.metadata.name, "default", label)
+        await cluster.until(lambda: len(cluster.pods(app="web")) == 2 and len(cluster.pods()) == 3)
+        (released,) = cluster.pods(app="debug")
+        assert released.metadata.controller is None
+        label = {"metadata": {"labels": {"app": "web"}}}
+        await cluster.client.patch(PODS, second.metadata.name, "default", label)
+        await cluster.until(lambda: len(cluster.pods()) == 2)
+        assert all(pod.metadata.controller is not None for pod in cluster.pods())
+
+
+async def test_a_hundred_replicas() -> None:
+    async with running() as cluster:
+        await cluster.client.create(DEPLOYMENTS, deployment(100))
+        await cluster.until(lambda: cluster.is_rolled_out(1))
+        counts = [sum(pod.spec.node_name == f"node{n}" for pod in cluster.pods()) for n in (1, 2, 3)]
+        assert sorted(counts) == [33, 33, 34]
+        await cluster.patch_deployment({"spec": {"replicas": 1}})
+        await cluster.until(lambda: cluster.is_rolled_out(1) and len(cluster.pods()) == 1)
+
+
+async def test_nothing_is_written_when_nothing_is_to_do() -> None:
+    async with running() as cluster:
+        await cluster.client.create(DEPLOYMENTS, deployment())
+        await cluster.until(lambda: cluster.is_rolled_out(1))
+        await cluster.until(lambda: len(cluster.messages("Pod", "Scheduled")) == 3)
+        kinds = (DEPLOYMENTS, REPLICA_SETS, PODS)
+
+        async def versions() -> dict[str, str]:
+            found = [o for kind in kinds for o in (await cluster.client.list(kind)).items]
+            return {o.metadata.name: o.metadata.resource_version for o in found}
+
+        before = await versions()
+        told = Told(cluster.client, "test")
+        for kind, controller in ((DEPLOYMENTS, DeploymentController), (REPLICA_SETS, ReplicaSetController)):
+            again = controller(cluster.client, cluster.informers, told)
+            for key in [*cluster.informers.get(kind).keys()] * 3:
+                assert await again.reconcile(key) == Done()
+        assert await versions() == before
+        assert told.messages == []
+
+
+class Told(EventRecorder):
+    """Keeps what it is told instead of writing it."""
+
+    messages: list[str] = []  # noqa: RUF012
+
+    def record(self, about: Any, *, type: str = "Normal", reason: str, message: str) -> None:
+        self.messages = [*self.messages, message]
+
+
+def daemon_set(image: str = "proxy:1", **spec: Any) -> dict[str, Any]:
+    return {
+        "metadata": {"name": "proxy", "namespace": "default"},
+        "spec": {
+            "selector": {"matchLabels": {"app": "proxy"}},
+            "template": {
+                "metadata": {"labels": {"app": "proxy"}},
+                "spec": {"hostNetwork": True, "containers": [{"name": "proxy", "image": image}]},
+            },
+            **spec,
+        },
+    }
+
+
+async def test_a_daemon_set_runs_on_every_node_also_on_new_and_cordoned_ones() -> None:
+    async with running() as cluster:
+        await cluster.client.patch(NODES, "node2", "", {"spec": {"unschedulable": True}})
+        await cluster.client.create(DAEMON_SETS, daemon_set())
+
+        def nodes() -> set[str]:
+            return {pod.spec.node_name for pod in cluster.pods(app="proxy") if pod.is_ready}
+
+        await cluster.until(lambda: nodes() == {"node1", "node2", "node3"})
+        await add_node(cluster.client, "node4")
+        taint = {"key": "dedicated", "value": "db", "effect": "NoSchedule"}
+        await add_node(cluster.client, "node5", taints=[taint])
+        await cluster.until(lambda: nodes() == {"node1", "node2", "node3", "node4"})
+
+        def status() -> tuple[int, ...]:
+            found = next(iter(cluster.informers.get(DAEMON_SETS).items())).status
+            return (
+                found.desired_number_scheduled,
+                found.current_number_scheduled,
+                found.number_ready,
+                found.number_available,
+                found.updated_number_scheduled,
+                found.number_misscheduled,
+            )
+
+        await cluster.until(lambda: status() == (4, 4, 4, 4, 4, 0))
+
+
+async def test_a_daemon_set_rolls_node_by_node() -> None:
+    async with running() as cluster:
+        await cluster.client.create(DAEMON_SETS, daemon_set())
+
+        def has_rolled_out(image: str) -> bool:
+            found = next(iter(cluster.informers.get(DAEMON_SETS).items()))
+            pods = cluster.pods(app="proxy")
+            return (
+                found.status.observed_generation == found.metadata.generation
+                and found.status.updated_number_scheduled == found.status.number_available == 3
+                and {pod.spec.containers[0].image for pod in pods} == {image}
+            )
+
+        await cluster.until(lambda: has_rolled_out("proxy:1"))
+        fewest = 3
+
+        def count(_old: Pod | None, _new: Pod | None) -> None:
+            nonlocal fewest
+            fewest = min(fewest, sum(pod.is_ready for pod in cluster.pods(app="proxy")))
+
+        cluster.informers.get(PODS).on_change(count)
+        patch = {"spec": {"template": {"spec": {"containers": [{"name": "proxy", "image": "proxy:2"}]}}}}
+        await cluster.client.patch(DAEMON_SETS, "proxy", "default", patch)
+        await cluster.until(lambda: has_rolled_out("proxy:2"))
+        assert fewest == 2
+
+
+async def test_a_pod_that_fits_nowhere_says_why_and_is_tried_again() -> None:
+    async with running(nodes=2) as cluster:
+        pod = {
+            "metadata": {"name": "picky", "namespace": "default"},
+            "spec": {"nodeSelector": {"disk": "ssd"}, "containers": [{"name": "a", "image": "nginx"}]},
+        }
+        await cluster.client.create(PODS, pod)
+        message = (
+            "0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/selector. "
+            "preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling."
+        )
+
+        def condition() -> tuple[str, str, str] | None:
+            found = [c for pod in cluster.pods() for c in pod.status.conditions if c.type == "PodScheduled"]
+            return (found[0].status, found[0].reason, found[0].message) if found else None
+
+        await cluster.until(lambda: condition() == ("False", "Unschedulable", message))
+        await cluster.until(lambda: message in cluster.messages("Pod", "FailedScheduling"))
+        await cluster.client.patch(NODES, "node2", "", {"metadata": {"labels": {"disk": "ssd"}}})
+        await cluster.until(lambda: cluster.pods()[0].spec.node_name == "node2")
+        assert condition()[0] == "True"
+
+
+async def test_creations_that_are_refused_are_reported_on_the_deployment() -> None:
+    async with running() as cluster:
+        wanted = deployment()
+        wanted["spec"]["template"]["spec"]["serviceAccountName"] = "nobody"
+        await cluster.client.create(DEPLOYMENTS, wanted)
+
+        def failure() -> str:
+            conditions = cluster.deployment().status.conditions if cluster.deployment() else ()
+            return next((c.message for c in conditions if c.type == "ReplicaFailure"), "")
+
+        message = await cluster.until(failure)
+        assert 'error looking up service account default/nobody: serviceaccount "nobody" not found' in message
+        await cluster.until(lambda: f"Error creating: {message}" in cluster.messages("ReplicaSet", "FailedCreate"))
+        await cluster.client.create(SERVICE_ACCOUNTS, {"metadata": {"name": "nobody", "namespace": "default"}})
+        await cluster.until(lambda: cluster.is_rolled_out(1) and not failure())

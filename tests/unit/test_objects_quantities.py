@@ -1,0 +1,45 @@
+"""Quantities in all their spellings."""
+
+from decimal import Decimal
+
+import pytest
+
+from bridgehead.objects.quantities import milli_value, parse_quantity, whole_value
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("0", "0"),
+        ("1", "1"),
+        ("100m", "0.1"),
+        ("1.5", "1.5"),
+        (".5", "0.5"),
+        ("5.", "5"),
+        ("1k", "1000"),
+        ("2M", "2000000"),
+        ("1Ki", "1024"),
+        ("1.5Gi", "1610612736"),
+        ("1e3", "1000"),
+        ("1E3", "1000"),
+        ("12E", "12000000000000000000"),
+        ("100n", "0.0000001"),
+        ("-1", "-1"),
+        (4, "4"),
+        (0.25, "0.25"),
+    ],
+)
+def test_value(text: str | int | float, value: str) -> None:
+    assert parse_quantity(text) == Decimal(value)
+
+
+@pytest.mark.parametrize("text", ["", "x", "1x", "1 Gi", "Gi", "1ki", "1e", "--1"])
+def test_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="quantity"):
+        parse_quantity(text)
+
+
+def test_rounding_is_up() -> None:
+    assert milli_value("0.0001") == 1
+    assert milli_value("250m") == 250
+    assert whole_value("1500m") == 2
