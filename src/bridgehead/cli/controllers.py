@@ -1,0 +1,93 @@
+"""Run the controllers of a cluster: workloads, endpoints, scheduler, nodes, namespaces, garbage collection.
+
+Works with any Kubernetes API, given by a kubeconfig or, in a pod, by its service account. Several may run for one
+cluster; they elect a leader.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bridgehead.client import ApiClient, ClientConfig, LeaderElector, load_config
+from bridgehead.client.errors import ConfigError
+from bridgehead.controllers.manager import Manager, Settings, select_controllers
+from bridgehead.objects.meta import ObjectKey
+
+from .logs_setup import configure
+
+LEASE = ("kube-system", "kube-controller-manager")
+
+
+def command(
+    kubeconfig: Annotated[
+        Path | None, typer.Option(envvar="KUBECONFIG", help="How to reach the API server; in a pod it is found.")
+    ] = None,
+    controllers: Annotated[
+        str, typer.Option(help="Which to run, with commas between: `*` for all, `-NAME` for all but it.")
+    ] = "*",
+    max_endpoints_per_slice: Annotated[
+        int, typer.Option(min=1, max=1000, help="How many endpoints an EndpointSlice may have.")
+    ] = 100,
+    node_monitor_grace_period: Annotated[
+        float, typer.Option(min=1, help="Seconds after which a silent node is not ready.")
+    ] = 40.0,
+    root_ca_file: Annotated[
+        Path | None, typer.Option(help="Certificate to publish as ConfigMap kube-root-ca.crt in each namespace.")
+    ] = None,
+    leader_elect: Annotated[bool, typer.Option(help="Work only while holding the leader's Lease.")] = True,
+    verbosity: Annotated[int, typer.Option("--verbosity", "-v", count=True, help="Log what a developer wants.")] = 0,
+) -> None:
+    configure(verbosity)
+    try:
+        names = select_controllers(controllers)
+    except ValueError as error:
+        raise _failure(f"--controllers: {error}", 2) from error
+    try:
+        root_ca = root_ca_file.read_text(encoding="ascii") if root_ca_file else ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise _failure(f"--root-ca-file: {error}", 1) from error
+    settings = Settings(max_endpoints_per_slice, node_monitor_grace_period, root_ca)
+    try:
+        config = load_config(kubeconfig)
+        lost = asyncio.run(_run(config, names, settings, leader_elect))
+    except ConfigError as error:
+        raise _failure(str(error), 1) from error
+    if lost:
+        raise _failure("lost the leader's lease; start again to stand for election", 1)
+
+
+async def _run(config: ClientConfig, names: list[str], settings: Settings, leader_elect: bool) -> bool:
+    """Until SIGTERM or SIGINT; the result is whether the lease was lost instead."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    async with ApiClient(config, user_agent="bridgehead-controllers") as client:
+        manager = Manager(client, names, settings)
+        if leader_elect:
+            elector = LeaderElector(client, ObjectKey(*LEASE), f"{socket.gethostname()}_{os.getpid()}")
+            working = asyncio.create_task(elector.run(manager.run))
+        else:
+            working = asyncio.create_task(manager.run())
+        stopping = asyncio.create_task(stop.wait())
+        await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
+        lost = not stop.is_set()
+        for task in (working, stopping):
+            task.cancel()
+        await asyncio.wait((working, stopping))
+        if not working.cancelled():
+            working.result()
+    return lost
+
+
+def _failure(message: str, code: int) -> typer.Exit:
+    sys.stderr.write(f"bridgehead controllers: {message}\n")
+    return typer.Exit(code)

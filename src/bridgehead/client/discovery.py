@@ -1,0 +1,95 @@
+"""Which kinds an API server serves, for work that concerns all of them: emptying a namespace, collecting garbage.
+
+Source: Kubernetes API concepts, "API discovery" (the unaggregated form, which every server has).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from bridgehead.objects.kinds import ALL_KINDS, Kind
+from bridgehead.objects.meta import Object
+
+from .api import ApiClient
+from .errors import BadAnswer
+
+
+@dataclass(frozen=True)
+class ServedKind:
+    """A kind and what may be done with all objects of it."""
+
+    kind: Kind[Object]
+    verbs: frozenset[str]
+
+
+class _Entry(msgspec.Struct):
+    name: str
+    kind: str
+    namespaced: bool = False
+    verbs: list[str] = []
+
+
+class _Document(msgspec.Struct):
+    resources: list[_Entry] = []
+
+
+class _Version(msgspec.Struct, rename="camel"):
+    group_version: str
+
+
+class _Group(msgspec.Struct, rename="camel"):
+    name: str
+    versions: list[_Version] = []
+    preferred_version: _Version | None = None
+
+
+class _Groups(msgspec.Struct):
+    groups: list[_Group] = []
+
+
+_typed: dict[tuple[str, str, str], Kind[Object]] = {(kind.group, kind.version, kind.plural): kind for kind in ALL_KINDS}
+_metadata_only: dict[tuple[str, str, str], Kind[Object]] = {}
+
+
+def metadata_kind(group: str, version: str, plural: str, name: str, namespaced: bool) -> Kind[Object]:
+    """A kind whose objects are read with their metadata only."""
+    place = (group, version, plural)
+    kind = _metadata_only.get(place)
+    if kind is None:
+        struct: Any = msgspec.defstruct(name, [], bases=(Object,), frozen=True, kw_only=True)
+        kind = _metadata_only[place] = Kind(struct, group, version, plural, namespaced)
+    return kind
+
+
+async def discover(client: ApiClient) -> list[ServedKind]:
+    """All kinds that have objects, each once, in its group's preferred version. Raises ClientError."""
+    served = _served("", "v1", await client.request("GET", "/api/v1"))
+    groups = _decode(await client.request("GET", "/apis"), _Groups)
+    for group in groups.groups:
+        preferred = group.preferred_version or (group.versions[0] if group.versions else None)
+        if preferred is not None:
+            version = preferred.group_version.rpartition("/")[2]
+            served += _served(group.name, version, await client.request("GET", f"/apis/{group.name}/{version}"))
+    return served
+
+
+def _served(group: str, version: str, document: dict[str, Any]) -> list[ServedKind]:
+    found = []
+    for entry in _decode(document, _Document).resources:
+        verbs = frozenset(entry.verbs)
+        if "/" not in entry.name and "list" in verbs:
+            kind = _typed.get((group, version, entry.name)) or metadata_kind(
+                group, version, entry.name, entry.kind, entry.namespaced
+            )
+            found.append(ServedKind(kind, verbs))
+    return found
+
+
+def _decode(document: dict[str, Any], type: Any) -> Any:
+    try:
+        return msgspec.convert(document, type)
+    except msgspec.MsgspecError as error:
+        raise BadAnswer(f"discovery: {error}") from error

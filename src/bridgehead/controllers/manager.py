@@ -1,0 +1,132 @@
+"""Runs the controllers of one process over shared informers. Called by `bridgehead controllers`.
+
+A controller is a class that takes `(client, informers, recorder)`, subscribes to what it needs, and has a coroutine
+`run` that works until cancelled. One that crashes is logged and run again; the others don't notice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fnmatch
+import importlib
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from bridgehead.client import ApiClient, EventRecorder
+
+from .shared import Informers
+
+log = logging.getLogger(__name__)
+
+RESTART_SECONDS = (1.0, 60.0)  # first and longest delay
+
+
+class Controller(Protocol):
+    async def run(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Where a controller is. `component` is who its Events are from; `settings` it takes by name from `Settings`."""
+
+    module: str
+    type: str
+    component: str
+    settings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the command line decides. `root_ca` is PEM; periods are in seconds."""
+
+    max_endpoints_per_slice: int = 100
+    node_monitor_grace_period: float = 40.0
+    root_ca: str = ""
+
+
+# Names are those of kube-controller-manager's `--controllers`. The garbage collector comes last: of kinds that
+# somebody else follows it shares the copy, of all others it keeps no more than the metadata.
+CONTROLLERS: dict[str, Entry] = {
+    "scheduler": Entry("scheduler", "Scheduler", "default-scheduler"),
+    "deployment-controller": Entry("deployments", "DeploymentController", "deployment-controller"),
+    "replicaset-controller": Entry("replicasets", "ReplicaSetController", "replicaset-controller"),
+    "daemonset-controller": Entry("daemonsets", "DaemonSetController", "daemonset-controller"),
+    "endpoints-controller": Entry("endpoints", "EndpointsController", "endpoint-controller"),
+    "endpointslice-controller": Entry(
+        "endpointslices", "EndpointSliceController", "endpoint-slice-controller", ("max_endpoints_per_slice",)
+    ),
+    "endpointslice-mirroring-controller": Entry(
+        "mirroring", "EndpointSliceMirroringController", "endpoint-slice-mirroring-controller"
+    ),
+    "node-lifecycle-controller": Entry(
+        "nodes", "NodeLifecycleController", "node-controller", ("node_monitor_grace_period",)
+    ),
+    "taint-eviction-controller": Entry("taint_eviction", "TaintEvictionController", "taint-eviction-controller"),
+    "pod-garbage-collector-controller": Entry("pod_garbage", "PodGarbageCollector", "pod-garbage-collector"),
+    "serviceaccount-controller": Entry("serviceaccounts", "ServiceAccountController", "serviceaccount-controller"),
+    "root-ca-certificate-publisher-controller": Entry("root_ca", "RootCAPublisher", "root-ca-publisher", ("root_ca",)),
+    "namespace-controller": Entry("namespaces", "NamespaceController", "namespace-controller"),
+    "garbage-collector-controller": Entry("garbage", "GarbageCollector", "garbage-collector-controller"),
+}
+
+
+def select_controllers(wanted: str, names: Sequence[str] = tuple(CONTROLLERS)) -> list[str]:
+    """Which to run: `*` stands for all, `-NAME` takes one out, patterns work. Raises ValueError for unknown names.
+
+    As in kube-controller-manager, a list that only takes out means "all but these" only if it has `*`.
+    """
+    chosen: set[str] = set()
+    refused: set[str] = set()
+    for word in (word.strip() for word in wanted.split(",") if word.strip()):
+        pattern = word.removeprefix("-")
+        matching = fnmatch.filter(names, pattern)
+        if not matching:
+            raise ValueError(f"no controller {pattern!r}; there are: {', '.join(names)}")
+        (refused if word.startswith("-") else chosen).update(matching)
+    return [name for name in names if name in chosen and name not in refused]
+
+
+@dataclass
+class Manager:
+    """`run` runs the controllers named until cancelled."""
+
+    client: ApiClient
+    names: Sequence[str]
+    settings: Settings = field(default_factory=Settings)
+    controllers: Mapping[str, Entry] = field(default_factory=lambda: CONTROLLERS)
+
+    async def run(self) -> None:
+        informers = Informers(self.client)
+        recorders: dict[str, EventRecorder] = {}
+        async with asyncio.TaskGroup() as tasks:
+            for name in self.names:
+                entry = self.controllers[name]
+                recorder = recorders[name] = EventRecorder(self.client, entry.component)
+                controller = self._load(entry, informers, recorder)
+                tasks.create_task(_run_for_ever(name, controller), name=name)
+            for name, recorder in recorders.items():
+                tasks.create_task(_run_for_ever(f"{name}'s events", recorder), name=f"{name} events")
+            tasks.create_task(informers.run(), name="informers")
+            await informers.wait_synced()
+            log.info("running %d controllers: %s", len(self.names), ", ".join(self.names))
+
+    def _load(self, entry: Entry, informers: Informers, recorder: EventRecorder) -> Controller:
+        module = importlib.import_module(f"{__package__}.{entry.module}")
+        its_type: Any = getattr(module, entry.type)
+        settings = {name: getattr(self.settings, name) for name in entry.settings}
+        controller: Controller = its_type(self.client, informers, recorder, **settings)
+        return controller
+
+
+async def _run_for_ever(name: str, controller: Controller) -> None:
+    delay, longest = RESTART_SECONDS
+    while True:
+        try:
+            await controller.run()
+            log.error("%s ended by itself; running it again in %.0f s", name, delay)
+        except Exception:
+            log.exception("%s crashed; running it again in %.0f s", name, delay)
+        await asyncio.sleep(delay)
+        delay = min(longest, delay * 2)
