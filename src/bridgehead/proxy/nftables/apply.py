@@ -1,0 +1,186 @@
+"""The edge to nf_tables: applies nft text, lists tables, reads the ruleset's generation. No policy in here.
+
+Small texts go through libnftables inside this process (0.2 ms a transaction); big ones, and listings, through the `nft`
+command, whose hundreds of megabytes go away with it. Either alone is enough. Only this module knows how errors look.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import ctypes.util
+import os
+import shutil
+import socket
+import struct
+import subprocess
+
+from .errors import NftablesUnavailable, NotFound, Refused, TooBig
+
+_IN_PROCESS_LIMIT = 64 * 1024  # bytes of text: some 1,000 elements, a few milliseconds
+
+
+class Kernel:
+    """The nf_tables of the network namespace this process is in. Raises NftablesUnavailable when there are none."""
+
+    def __init__(self) -> None:
+        self._command = shutil.which("nft") or shutil.which("nft", path="/usr/sbin:/sbin:/usr/local/sbin")
+        self._library = _Library.open()
+        if self._command is None and self._library is None:
+            raise NftablesUnavailable(
+                "neither the nft command nor libnftables.so.1 is here: install the package nftables"
+            )
+        self._netlink = _Netlink()
+
+    def close(self) -> None:
+        self._netlink.close()
+        if self._library is not None:
+            self._library.close()
+
+    def generation(self) -> int:
+        """A number that grows by one with every transaction of anybody in this network namespace."""
+        return self._netlink.generation()
+
+    async def apply(self, text: str) -> None:
+        """Apply the whole text or nothing. Raises TooBig, NotFound or Refused."""
+        if self._library is not None and (len(text) <= _IN_PROCESS_LIMIT or self._command is None):
+            error = self._library.run(text)
+        else:
+            status, _, error = await self._run("-f", "-", text=text)
+            if status and not error:
+                error = f"nft ended with status {status}"
+        if error:
+            raise _as_exception(error)
+
+    async def list_table(self, family: str, name: str) -> bytes | None:
+        """The table as nft's JSON with all its elements, None when it is absent."""
+        return await self._list("--json", "list", "table", family, name)
+
+    async def list_structure(self, family: str, name: str) -> bytes | None:
+        """The table as text, without elements, None when it is absent. Cheap whatever the number of elements."""
+        return await self._list("--terse", "--stateless", "list", "table", family, name)
+
+    async def _list(self, *arguments: str) -> bytes | None:
+        if self._command is None:
+            return b""
+        status, output, error = await self._run(*arguments)
+        if status == 0:
+            return output
+        exception = _as_exception(error)
+        if isinstance(exception, NotFound):
+            return None
+        raise exception
+
+    async def _run(self, *arguments: str, text: str = "") -> tuple[int, bytes, str]:
+        """The nft command's status, output and error text."""
+        if self._command is None:
+            raise NftablesUnavailable("the nft command is not here: install the package nftables")
+        process = await asyncio.create_subprocess_exec(
+            self._command,
+            *arguments,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        try:
+            output, error = await process.communicate(text.encode())
+        except asyncio.CancelledError:
+            # A transaction that has begun ends by itself, whole or not at all; nobody waits for its answer any more.
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+            raise
+        return process.returncode or 0, output, error.decode(errors="replace")
+
+
+def _as_exception(error: str) -> Exception:
+    """The one place where nft's words are understood."""
+    lines = [line.strip() for line in error.splitlines() if "Error:" in line]
+    first = lines[0] if lines else error.strip()[:500]
+    if "Message too long" in error or "No buffer space" in error:
+        return TooBig(first)
+    if "No such file or directory" in error:
+        return NotFound(first)
+    if "Operation not permitted" in error:
+        return NftablesUnavailable("may not change this network namespace's nftables: CAP_NET_ADMIN is needed")
+    if "Protocol not supported" in error or "cache initialization failed" in error:
+        return NftablesUnavailable("this kernel has no nftables (CONFIG_NF_TABLES)")
+    return Refused(first)
+
+
+class _Library:
+    """libnftables by ctypes: its Python binding is not on PyPI, and these six functions are its stable interface."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._library = library
+        library.nft_ctx_new.restype = ctypes.c_void_p
+        library.nft_ctx_new.argtypes = [ctypes.c_uint32]
+        library.nft_ctx_free.argtypes = [ctypes.c_void_p]
+        library.nft_run_cmd_from_buffer.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
+        for function in (library.nft_ctx_buffer_error, library.nft_ctx_buffer_output):
+            function.argtypes = [ctypes.c_void_p]
+        library.nft_ctx_get_error_buffer.argtypes = [ctypes.c_void_p]
+        library.nft_ctx_get_error_buffer.restype = ctypes.c_char_p
+        self._context = library.nft_ctx_new(0)
+        library.nft_ctx_buffer_error(self._context)
+        library.nft_ctx_buffer_output(self._context)
+
+    @classmethod
+    def open(cls) -> _Library | None:
+        try:
+            return cls(ctypes.CDLL("libnftables.so.1"))
+        except OSError:
+            return None
+
+    def run(self, text: str) -> str:
+        """Apply the text; the error's words, "" when there was none."""
+        status = self._library.nft_run_cmd_from_buffer(self._context, text.encode())
+        error = bytes(self._library.nft_ctx_get_error_buffer(self._context) or b"").decode(errors="replace")
+        return error or ("libnftables failed without words" if status else "")
+
+    def close(self) -> None:
+        if self._context:
+            self._library.nft_ctx_free(self._context)
+            self._context = None
+
+
+_NFNL_SUBSYS_NFTABLES = 10
+_NFT_MSG_NEWGEN = (_NFNL_SUBSYS_NFTABLES << 8) | 15
+_NFT_MSG_GETGEN = (_NFNL_SUBSYS_NFTABLES << 8) | 16
+_NFTA_GEN_ID = 1
+_NETLINK_NETFILTER = 12
+_NLM_F_REQUEST = 1
+_NLMSG_ERROR = 2
+
+
+class _Netlink:
+    """One question, asked often, that is worth its own socket: NFT_MSG_GETGEN (linux/netfilter/nf_tables.h)."""
+
+    def __init__(self) -> None:
+        try:
+            self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETLINK_NETFILTER)
+            self._socket.settimeout(5)
+            self._socket.bind((0, 0))
+            self.generation()
+        except OSError as error:
+            raise NftablesUnavailable(
+                f"this kernel has no nftables (CONFIG_NF_TABLES): {os.strerror(error.errno or 0)}"
+            ) from error
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def generation(self) -> int:
+        self._socket.send(struct.pack("=IHHIIBBH", 20, _NFT_MSG_GETGEN, _NLM_F_REQUEST, 0, 0, 0, 0, 0))
+        answer = self._socket.recv(4096)
+        kind = struct.unpack_from("=H", answer, 4)[0]
+        if kind == _NLMSG_ERROR:
+            code = -struct.unpack_from("=i", answer, 16)[0]
+            raise OSError(code, os.strerror(code))
+        position = 20
+        while kind == _NFT_MSG_NEWGEN and position + 4 <= len(answer):
+            length, attribute = struct.unpack_from("=HH", answer, position)
+            if attribute == _NFTA_GEN_ID:
+                return int(struct.unpack_from("!I", answer, position + 4)[0])
+            position += max((length + 3) & ~3, 4)
+        raise OSError(0, "the kernel did not tell the ruleset's generation")

@@ -1,0 +1,191 @@
+"""The chains: those that every table has, and those that Frontends share by their shape. README.md shows the result.
+
+Pure. `render.py` writes what it gets from here, and counts how many Frontends use each shared chain.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+from bridgehead.proxy.frontends import Family, Frontend, SourceNat, Verdict, family_of
+
+MASQUERADE = 0x4000  # mark: kube-proxy's default iptablesMasqueradeBit, which CNIs know to leave alone
+REFUSE = 0x8000  # mark
+INSIDE = 65536  # the backends of `Frontend.inside` are numbered from here
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the fixed part of the ruleset depends on. Ranges are canonical CIDRs of either family.
+
+    `cluster_cidrs`: where pods live. `service_cidrs`: where cluster IPs are given out, () when that is not known.
+    `node_port_cidrs`: the addresses of this node that answer on node ports; None: all of them but loopback.
+    """
+
+    families: tuple[Family, ...] = (4,)
+    cluster_cidrs: tuple[str, ...] = ()
+    service_cidrs: tuple[str, ...] = ()
+    node_port_cidrs: tuple[str, ...] | None = None
+
+
+class Chain(NamedTuple):
+    """A chain and its rules. `hook` is what makes it a base chain, "" for one that is only jumped to."""
+
+    family: Family
+    name: str
+    rules: tuple[str, ...]
+    hook: str = ""
+
+
+def word(family: Family) -> str:
+    """What nft calls the family."""
+    return "ip6" if family == 6 else "ip"
+
+
+def containers(family: Family) -> dict[str, str]:
+    """The maps and sets of a table, by name, as nft declarations."""
+    ip = word(family)
+    destination, node_port = f"{ip} daddr . meta l4proto . th dport", "meta l4proto . th dport"
+    # The data's port is of any protocol; nft 1.0.6 cannot read a map back whose data says `th dport`.
+    number, backend = "numgen random mod 65536", f"{ip} daddr . tcp dport"
+    return {
+        "services": f"map services {{ typeof {destination} : verdict; }}",
+        "endpoints": f"map endpoints {{ typeof {destination} . {number} : {backend}; }}",
+        "nodeports": f"map nodeports {{ typeof {node_port} : verdict; }}",
+        "nodeport-endpoints": f"map nodeport-endpoints {{ typeof {node_port} . {number} : {backend}; }}",
+        "cluster-ips": f"set cluster-ips {{ typeof {ip} daddr; }}",
+        "hairpin": f"set hairpin {{ typeof {ip} saddr . {ip} daddr; }}",
+    }
+
+
+def fixed_chains(family: Family, settings: Settings) -> tuple[Chain, ...]:
+    """The chains every table has, so ordered that none refers to a later one but `services` to the shared ones."""
+    ip = word(family)
+    services = [
+        f"{ip} daddr . meta l4proto . th dport vmap @services",
+        f"{ip} daddr @cluster-ips goto refuse",
+    ]
+    ranges = _of_family(settings.service_cidrs, family)
+    if ranges:
+        services.append(f"{ip} daddr {_set(ranges)} drop")
+    local = f"fib daddr type local {ip} daddr != " + ("::1" if family == 6 else "127.0.0.0/8")
+    if settings.node_port_cidrs is not None:
+        ranges = _of_family(settings.node_port_cidrs, family)
+        local = f"fib daddr type local {ip} daddr {_set(ranges)}" if ranges else ""
+    if local:
+        services.append(f"{local} meta l4proto . th dport vmap @nodeports")
+    refused = f"meta mark and {REFUSE:#x} == {REFUSE:#x} goto reject-refused"
+    masquerade = (
+        f"ct status dnat fib saddr type != local {ip} saddr . {ip} daddr @hairpin masquerade fully-random",
+        f"meta mark and {MASQUERADE:#x} == {MASQUERADE:#x} meta mark set meta mark xor {MASQUERADE:#x} "
+        "masquerade fully-random",
+    )
+    return (
+        Chain(family, "refuse", (f"meta mark set meta mark or {REFUSE:#x}",)),
+        Chain(family, "reject-refused", ("meta l4proto tcp reject with tcp reset", "reject")),
+        Chain(family, "services", tuple(services)),
+        Chain(family, "prerouting", ("goto services",), "type nat hook prerouting priority -100; policy accept;"),
+        Chain(family, "output", ("goto services",), "type nat hook output priority -100; policy accept;"),
+        Chain(family, "filter-input", (refused,), "type filter hook input priority -10; policy accept;"),
+        Chain(family, "filter-forward", (refused,), "type filter hook forward priority -10; policy accept;"),
+        Chain(family, "filter-output", (refused,), "type filter hook output priority -10; policy accept;"),
+        Chain(family, "postrouting", masquerade, "type nat hook postrouting priority 100; policy accept;"),
+    )
+
+
+class Way(NamedTuple):
+    """How a Frontend's connections go: the verdict of its element, and the shared chains behind it, first used last."""
+
+    verdict: str
+    chains: tuple[Chain, ...]
+
+
+def way_of(frontend: Frontend, settings: Settings) -> Way:
+    """The verdict for a Frontend, which depends only on its shape: the number of backends, policies and ranges."""
+    return _way(
+        frontend.key.family,
+        frontend.key.is_node_port,
+        len(frontend.backends),
+        len(frontend.inside) if frontend.inside is not None else None,
+        frontend.when_empty,
+        frontend.source_nat,
+        frontend.source_ranges,
+        _of_family(settings.cluster_cidrs, frontend.key.family),
+    )
+
+
+@lru_cache(maxsize=4096)
+def _way(
+    family: Family,
+    is_node_port: bool,
+    backends: int,
+    inside: int | None,
+    when_empty: Verdict,
+    source_nat: SourceNat,
+    source_ranges: tuple[str, ...] | None,
+    cluster_cidrs: tuple[str, ...],
+) -> Way:
+    ip = word(family)
+    way = Way("goto refuse" if when_empty is Verdict.REJECT else "drop", ())
+    if backends:
+        way = _masquerading(_pick(family, is_node_port, backends, is_inside=False), family, source_nat, cluster_cidrs)
+    if inside is not None:
+        insiders = Way("goto refuse", ())
+        from_node = insiders
+        if inside:
+            insiders = _pick(family, is_node_port, inside, is_inside=True)
+            from_node = _masquerading(insiders, family, SourceNat.ALWAYS, ())
+        rules = [f"fib saddr type local {from_node.verdict}", way.verdict]
+        if cluster_cidrs:
+            rules.insert(0, f"{ip} saddr {_set(cluster_cidrs)} {insiders.verdict}")
+        name = "-or-".join(rule.split()[-1] for rule in (way.verdict, insiders.verdict))
+        split = Chain(family, f"split-{name}", tuple(rules))
+        both = dict.fromkeys((*way.chains, *insiders.chains, *from_node.chains, split))
+        way = Way(f"goto {split.name}", tuple(both))
+    if source_ranges is not None:
+        if not source_ranges:
+            return Way("drop", ())
+        digest = hashlib.sha256(",".join(source_ranges).encode()).hexdigest()[:12]
+        rules = [f"{ip} saddr != {_set(source_ranges)} drop", way.verdict]
+        allowed = Chain(family, f"from-{digest}-{way.verdict.split()[-1]}", tuple(rules))
+        way = Way(f"goto {allowed.name}", (*way.chains, allowed))
+    return way
+
+
+def _pick(family: Family, is_node_port: bool, count: int, *, is_inside: bool) -> Way:
+    """`n3`, `p3`: one of the three backends of an address, of a node port; `n3i`, `p3i`: of the inside ones."""
+    key = "meta l4proto . th dport"
+    target = "nodeport-endpoints"
+    if not is_node_port:
+        key, target = f"{word(family)} daddr . {key}", "endpoints"
+    offset = f" offset {INSIDE}" if is_inside else ""
+    name = f"{'p' if is_node_port else 'n'}{count}{'i' if is_inside else ''}"
+    return Way(
+        f"goto {name}", (Chain(family, name, (f"dnat to {key} . numgen random mod {count}{offset} map @{target}",)),)
+    )
+
+
+def _masquerading(way: Way, family: Family, source_nat: SourceNat, cluster_cidrs: tuple[str, ...]) -> Way:
+    """The same behind a chain that marks for masquerading, where `source_nat` asks for it."""
+    picked = way.verdict.split()[-1]
+    mark = f"meta mark set meta mark or {MASQUERADE:#x}"
+    if source_nat is SourceNat.ALWAYS:
+        chain = Chain(family, f"{picked}-masquerade", (mark, way.verdict))
+    elif source_nat is SourceNat.OUTSIDE and cluster_cidrs:
+        source = f"{word(family)} saddr != {_set(cluster_cidrs)}"
+        chain = Chain(family, f"{picked}-outside", (f"{source} {mark}", way.verdict))
+    else:
+        return way
+    return Way(f"goto {chain.name}", (*way.chains, chain))
+
+
+def _of_family(ranges: Sequence[str], family: Family) -> tuple[str, ...]:
+    return tuple(sorted(text for text in ranges if family_of(text) == family))
+
+
+def _set(ranges: Sequence[str]) -> str:
+    return "{ " + ", ".join(ranges) + " }"

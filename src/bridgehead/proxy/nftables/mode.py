@@ -1,0 +1,170 @@
+"""The nftables mode: keeps the kernel's tables equal to the Frontends. `agent.py` drives it.
+
+`apply` sends the difference of some Services. `sync` brings the tables to what they should be from whatever they are:
+at start, after a failed transaction, and when `verify` finds that somebody else changed them. `verify` costs one small
+netlink question as long as nobody else touches the ruleset (its generation then only moves with our transactions).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from bridgehead.proxy.changes import FrontendTable, Update
+from bridgehead.proxy.frontends import Family
+
+from .apply import Kernel
+from .chains import Settings, containers, word
+from .errors import NotFound, TooBig, TransactionFailed
+from .readback import NotUnderstood, Table, parse_table
+from .render import TABLE, Renderer, Transaction
+
+log = logging.getLogger(__name__)
+
+_OURS = frozenset(containers(4))
+_CHUNK = 2000  # elements; fits the send buffer an ordinary user gets (net.core.wmem_max, 212,992 bytes by default)
+
+
+class Repair(NamedTuple):
+    """What `verify` found wrong and put right. `structure`: tables, chains or rules; `elements`: how many."""
+
+    structure: bool
+    elements: int
+
+
+class NftablesMode:
+    """Owns the tables named bridgehead of this network namespace."""
+
+    name = "nftables"
+
+    def __init__(self, kernel: Kernel, settings: Settings) -> None:
+        self._kernel = kernel
+        self._renderer = Renderer(settings)
+        # The generation after our last transaction; None when somebody else's came between, or anything may have.
+        self._generation: int | None = None
+        self._unchecked_elements = False
+        self._structure: dict[Family, bytes | None] | None = None  # the listing right after our last change of chains
+
+    @property
+    def settings(self) -> Settings:
+        return self._renderer.settings
+
+    def configure(self, settings: Settings) -> None:
+        """Use other settings from the next `sync` on."""
+        self._renderer = Renderer(settings)
+
+    async def apply(self, updates: Sequence[Update]) -> int:
+        """Bring the kernel from before the updates to after. Returns the elements touched. Raises TransactionFailed.
+
+        After a failure the kernel is as it was before and only `sync` may follow.
+        """
+        transaction = self._renderer.change(
+            [change for update in updates for change in update.changes],
+            [address for update in updates for address in update.old_cluster_ips],
+            [address for update in updates for address in update.new_cluster_ips],
+        )
+        if transaction:
+            await self._send(transaction)
+        return transaction.size()
+
+    async def sync(self, table: FrontendTable) -> int:
+        """Make the kernel hold the table's Frontends and nothing else. Returns the elements touched."""
+        try:
+            found = {family: await self._read(family) for family in (4, 6)}
+            kernel = {family: read for family, read in found.items() if read is not None}
+            transaction = self._renderer.full(table, table.cluster_ips(), kernel)
+            await self._send(transaction)
+        except (TransactionFailed, NotUnderstood) as error:
+            log.warning("replacing the whole table: %s", error)
+            transaction = self._renderer.full(table, table.cluster_ips(), {})
+            drop = [f"{verb} table {word(f)} {TABLE}" for f in self.settings.families for verb in ("add", "delete")]
+            transaction.structure[:0] = drop
+            await self._send(transaction)
+        self._unchecked_elements = False
+        _return_memory()
+        return transaction.size()
+
+    async def verify(self, table: FrontendTable, *, thoroughly: bool) -> Repair | None:
+        """Put right what somebody else changed. None: nothing was wrong.
+
+        `thoroughly` also compares every element when anybody changed anything since the last time that was done;
+        without, only tables, chains and rules are.
+        """
+        generation = self._kernel.generation()
+        if generation == self._generation and not (thoroughly and self._unchecked_elements):
+            if self._structure is None:
+                await self._remember_structure(generation)
+            return None
+        if generation != self._generation:
+            self._unchecked_elements = True
+        listing = await self._list_structure()
+        if self._structure is None or listing != self._structure:
+            elements = await self.sync(table)
+            return Repair(structure=True, elements=elements)
+        self._generation = generation
+        if not thoroughly:
+            return None
+        self._unchecked_elements = False
+        found = {family: await self._read(family) for family in self.settings.families}
+        difference = self._renderer.full(table, table.cluster_ips(), {f: t for f, t in found.items() if t is not None})
+        _return_memory()
+        if not difference.size():
+            return None
+        await self._send(difference)
+        return Repair(structure=False, elements=difference.size())
+
+    async def remove(self) -> bool:
+        """Take everything of ours out of the kernel. False: there was nothing."""
+        removed = False
+        for family in (4, 6):
+            try:
+                await self._kernel.apply(f"delete table {word(family)} {TABLE}\n")
+                removed = True
+            except NotFound:
+                continue
+        return removed
+
+    def render(self, table: FrontendTable) -> str:
+        """The whole ruleset as nft text, as for an empty kernel."""
+        return Renderer(self.settings).full(table, table.cluster_ips(), {}).text()
+
+    async def _send(self, transaction: Transaction) -> None:
+        """One atomic transaction, or, where the kernel does not take one so big, several."""
+        before = self._kernel.generation()
+        if transaction.structure or transaction.closing:
+            self._structure = None
+        sent = 1
+        try:
+            await self._kernel.apply(transaction.text())
+        except TooBig:
+            log.info("%d elements are too many for one transaction here; sending them in parts", transaction.size())
+            sent = 0
+            for text in transaction.chunks(_CHUNK):
+                if text:
+                    await self._kernel.apply(text)
+                    sent += 1
+        if before == self._generation or self._generation is None:
+            # Our own steps are counted; one more than those is somebody else's, which `verify` then looks at.
+            self._generation = before + sent
+
+    async def _read(self, family: Family) -> Table | None:
+        listing = await self._kernel.list_table(word(family), TABLE)
+        return parse_table(listing, _OURS) if listing is not None else None
+
+    async def _list_structure(self) -> dict[Family, bytes | None]:
+        return {family: await self._kernel.list_structure(word(family), TABLE) for family in self.settings.families}
+
+    async def _remember_structure(self, generation: int) -> None:
+        listing = await self._list_structure()
+        if self._kernel.generation() == generation:
+            self._structure = listing
+
+
+def _return_memory() -> None:
+    """Give what a big rendering used back to the system; glibc would keep it."""
+    try:
+        ctypes.CDLL(None).malloc_trim(0)
+    except (OSError, AttributeError):
+        return

@@ -1,0 +1,301 @@
+"""A node with three pods and a client beside it, in network namespaces of its own, for the proxy's tests.
+
+`World` starts a worker process (this file as a script) that unshares user, network and mount namespaces, makes the node
+of its own network namespace, and answers requests: compile and apply objects, connect from somewhere, run a command.
+The worker opens sockets inside the other namespaces by switching to them for the moment, so nothing else is started.
+
+    client 10.0.0.1 ── node 10.0.0.201 ── pod1 10.244.1.1, pod2 10.244.1.2, pod3 10.244.1.3 (routed, /32)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import json
+import os
+import select
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+PODS = ("pod1", "pod2", "pod3")
+NODE4, CLIENT4 = "10.0.0.201", "10.0.0.1"
+NODE6, CLIENT6 = "fd00:a::201", "fd00:a::1"
+PORT = 8080
+
+
+class World:
+    """The test's side. Use as a context manager."""
+
+    def __init__(self) -> None:
+        source = Path(__file__).resolve().parents[2] / "src"
+        self._worker = subprocess.Popen(
+            ["unshare", "--user", "--map-root-user", "--net", "--mount", "--kill-child", "--fork", sys.executable,
+             __file__, os.readlink("/proc/self/ns/net")],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": str(source)},
+        )  # fmt: skip
+        answer = self._read()
+        if answer != "ready":
+            raise RuntimeError(f"the worker did not start: {answer}")
+
+    def __enter__(self) -> World:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._worker.stdin is not None
+        assert self._worker.stdout is not None
+        self._worker.stdin.close()
+        try:
+            self._worker.wait(20)
+        except subprocess.TimeoutExpired:
+            self._worker.kill()
+            self._worker.wait()
+        self._worker.stdout.close()
+
+    def ask(self, what: str, **arguments: Any) -> Any:
+        """One request to the worker; raises what it says went wrong."""
+        assert self._worker.stdin is not None
+        self._worker.stdin.write(json.dumps([what, arguments]) + "\n")
+        self._worker.stdin.flush()
+        return self._read()
+
+    def put(self, service: dict[str, Any], *slices: dict[str, Any]) -> int:
+        """Compile and apply a Service; the number of elements touched."""
+        return self.ask("put", service=service, slices=slices)
+
+    def connect(self, where: str, address: str, port: int, *, times: int = 1, udp: bool = False) -> list[str]:
+        """What each of `times` connections got: "pod1 from 10.0.0.1", "refused" or "timeout"."""
+        return self.ask("connect", where=where, address=address, port=port, times=times, udp=udp)
+
+    def run(self, *command: str) -> str:
+        """Run a command on the node; its output."""
+        return self.ask("run", command=command)
+
+    def _read(self) -> Any:
+        assert self._worker.stdout is not None
+        line = self._worker.stdout.readline()
+        if not line:
+            raise RuntimeError(f"the worker ended with status {self._worker.wait()}")
+        kind, value = json.loads(line)
+        if kind == "error":
+            raise RuntimeError(value)
+        return value
+
+
+def pod_ip(pod: str, family: int = 4) -> str:
+    number = pod.removeprefix("pod")
+    return f"10.244.1.{number}" if family == 4 else f"fd00:244:1::{number}"
+
+
+# --- The worker ------------------------------------------------------------------------------------------
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_CLONE_NEWNET = 0x40000000
+
+
+def main(forbidden: str) -> None:
+    """Make the world, then answer requests until standard input ends."""
+    if os.readlink("/proc/self/ns/net") == forbidden:
+        raise SystemExit("this is the network namespace the tests were started in; not touching it")
+    namespaces = _make_network()
+    servers = [_listen(namespaces, pod, family) for pod in PODS for family in (4, 6)]
+    threading.Thread(target=_answer_all, args=(servers,), daemon=True).start()
+    proxy = _Proxy(namespaces)
+    _say("value", "ready")
+    for line in sys.stdin:
+        what, arguments = json.loads(line)
+        try:
+            _say("value", getattr(proxy, what)(**arguments))
+        except Exception as error:  # noqa: BLE001 - goes to the test
+            _say("error", f"{type(error).__name__}: {error}")
+
+
+def _say(kind: str, value: Any) -> None:
+    sys.stdout.write(json.dumps([kind, value]) + "\n")
+    sys.stdout.flush()
+
+
+def _ip(*arguments: str) -> str:
+    return subprocess.run(["ip", *arguments], check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def _make_network() -> dict[str, int]:
+    """The links and routes. Returns an open file of each network namespace."""
+    subprocess.run(["mount", "-t", "tmpfs", "none", "/run"], check=True)
+    for name, value in (("ipv4/ip_forward", 1), ("ipv6/conf/all/forwarding", 1), ("ipv6/conf/default/accept_dad", 0)):
+        Path("/proc/sys/net", name).write_text(f"{value}\n")
+    _ip("link", "set", "lo", "up")
+    for name in ("client", *PODS):
+        _ip("netns", "add", name)
+        subprocess.run(
+            ["ip", "netns", "exec", name, "sh", "-c", "echo 0 >/proc/sys/net/ipv6/conf/default/accept_dad"], check=True
+        )
+        _ip("link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", name)
+        _ip("link", "set", name, "up")
+        _ip("-n", name, "link", "set", "lo", "up")
+        _ip("-n", name, "link", "set", "eth0", "up")
+    for node, client, length in ((NODE4, CLIENT4, 24), (NODE6, CLIENT6, 64)):
+        _ip("address", "add", f"{node}/{length}", "dev", "client")
+        _ip("-n", "client", "address", "add", f"{client}/{length}", "dev", "eth0")
+        _ip("-n", "client", "route", "add", "default", "via", node)
+        _ip("route", "add", "default", "via", client)
+    for pod in PODS:
+        mac = json.loads(_ip("-json", "link", "show", "dev", pod))[0]["address"]
+        for family, gateway in ((4, "169.254.1.1"), (6, "fe80::1")):
+            its, length = pod_ip(pod, family), 32 if family == 4 else 128
+            _ip("-n", pod, "address", "add", f"{its}/{length}", "dev", "eth0")
+            _ip("-n", pod, "neighbour", "add", gateway, "lladdr", mac, "dev", "eth0", "nud", "permanent")
+            _ip("-n", pod, f"-{family}", "route", "add", "default", "via", gateway, "dev", "eth0", "onlink")
+            _ip("route", "add", f"{its}/{length}", "dev", pod)
+    files = {name: os.open(f"/run/netns/{name}", os.O_RDONLY) for name in ("client", *PODS)}
+    files["node"] = os.open("/proc/self/ns/net", os.O_RDONLY)
+    return files
+
+
+@contextlib.contextmanager
+def _inside(namespaces: dict[str, int], where: str) -> Iterator[None]:
+    """Sockets made in here belong to that namespace; only the calling thread is moved."""
+    if _libc.setns(namespaces[where], _CLONE_NEWNET):
+        raise OSError(ctypes.get_errno(), "setns")
+    try:
+        yield
+    finally:
+        _libc.setns(namespaces["node"], _CLONE_NEWNET)
+
+
+Server = tuple[str, socket.socket, socket.socket]
+
+
+def _listen(namespaces: dict[str, int], pod: str, family: int) -> Server:
+    kind = socket.AF_INET if family == 4 else socket.AF_INET6
+    with _inside(namespaces, pod):
+        tcp, udp = socket.socket(kind, socket.SOCK_STREAM), socket.socket(kind, socket.SOCK_DGRAM)
+        for sock in (tcp, udp):
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.bind((pod_ip(pod, family), PORT))
+        tcp.listen(1024)
+    return pod, tcp, udp
+
+
+def _answer_all(servers: list[Server]) -> None:
+    """Tell every peer who answered and which address it seemed to have."""
+    by_socket = {sock: pod for pod, *both in servers for sock in both}
+    while True:
+        for sock in select.select(list(by_socket), [], [])[0]:
+            pod = by_socket[sock]
+            if sock.type == socket.SOCK_STREAM:
+                connection, peer = sock.accept()
+                with connection:
+                    connection.sendall(f"{pod} from {peer[0]}".encode())
+            else:
+                _, peer = sock.recvfrom(100)
+                sock.sendto(f"{pod} from {peer[0]}".encode(), peer)
+
+
+class _Proxy:
+    """The requests: every public method is one."""
+
+    def __init__(self, namespaces: dict[str, int]) -> None:
+        from bridgehead.proxy.changes import FrontendTable
+        from bridgehead.proxy.frontends import NodeFacts
+        from bridgehead.proxy.nftables import Kernel, NftablesMode, Settings
+
+        cidrs = ("10.244.0.0/16", "fd00:244::/32")
+        self._namespaces = namespaces
+        self._facts = NodeFacts(name="node1", families=(4, 6), cluster_cidrs=cidrs)
+        self._settings = Settings((4, 6), cidrs, ("10.96.0.0/12", "fd00:96::/112"))
+        self._table = FrontendTable()
+        self._kernel = Kernel()
+        self._mode = NftablesMode(self._kernel, self._settings)
+
+    def put(self, service: dict[str, Any], slices: list[dict[str, Any]]) -> int:
+        import msgspec
+
+        from bridgehead.objects.core import Service
+        from bridgehead.objects.discovery import EndpointSlice
+        from bridgehead.proxy.frontends import compile_service
+
+        the_service = msgspec.convert(service, Service)
+        compiled = compile_service(the_service, msgspec.convert(slices, list[EndpointSlice]), self._facts)
+        return asyncio.run(self._mode.apply([self._table.update(the_service.key, compiled)]))
+
+    def delete(self, name: str) -> int:
+        from bridgehead.objects.meta import ObjectKey
+
+        return asyncio.run(self._mode.apply([self._table.update(ObjectKey("default", name), None)]))
+
+    def sync(self) -> int:
+        return asyncio.run(self._mode.sync(self._table))
+
+    def restart(self) -> None:
+        """A new proxy that knows nothing of the old one."""
+        from bridgehead.proxy.changes import FrontendTable
+        from bridgehead.proxy.nftables import NftablesMode
+
+        self._table = FrontendTable()
+        self._mode = NftablesMode(self._kernel, self._settings)
+
+    def verify(self, thoroughly: bool) -> list[Any] | None:
+        repair = asyncio.run(self._mode.verify(self._table, thoroughly=thoroughly))
+        return list(repair) if repair is not None else None
+
+    def cleanup(self) -> bool:
+        return asyncio.run(self._mode.remove())
+
+    def difference(self) -> list[str]:
+        """What a read-back of the kernel lacks or has too much, compared with the Frontends; chains too."""
+        from bridgehead.proxy.nftables.chains import containers, word
+        from bridgehead.proxy.nftables.readback import parse_table
+        from bridgehead.proxy.nftables.render import TABLE, Renderer
+
+        async def read() -> dict[int, Any]:
+            found = {}
+            for family in (4, 6):
+                listing = await self._kernel.list_table(word(family), TABLE)
+                if listing is not None:
+                    found[family] = parse_table(listing, frozenset(containers(4)))
+            return found
+
+        kernel = asyncio.run(read())
+        renderer = Renderer(self._settings)
+        transaction = renderer.full(self._table, self._table.cluster_ips(), kernel)
+        lines = [f"{verb} {container} {element}" for verb, changes in (("-", transaction.removed), ("+", transaction.added))
+                 for container, elements in changes.items() for element in elements]  # fmt: skip
+        for family in (4, 6):
+            chains = {chain.name for chain in renderer.chains(family)}
+            lines += [f"chain {name}" for name in sorted(chains ^ kernel[family].chains)]
+        return lines
+
+    def run(self, command: list[str]) -> str:
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+    def flush_conntrack(self) -> None:
+        subprocess.run(["conntrack", "-F"], check=False, capture_output=True)
+
+    def connect(self, where: str, address: str, port: int, times: int, udp: bool) -> list[str]:
+        return [self._connect(where, address, port, udp) for _ in range(times)]
+
+    def _connect(self, where: str, address: str, port: int, udp: bool) -> str:
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        with _inside(self._namespaces, where):
+            sock = socket.socket(family, socket.SOCK_DGRAM if udp else socket.SOCK_STREAM)
+        with sock:
+            sock.settimeout(0.7)
+            try:
+                sock.connect((address, port))
+                if udp:
+                    sock.send(b"?")
+                return sock.recv(200).decode()
+            except ConnectionRefusedError:
+                return "refused"
+            except TimeoutError:
+                return "timeout"
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
