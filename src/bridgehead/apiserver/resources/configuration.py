@@ -6,7 +6,6 @@ Source: Kubernetes `ValidateSecret`, `ValidateConfigMap` and their updates.
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 from collections.abc import Mapping
 
@@ -15,7 +14,7 @@ from bridgehead.objects.names import check_dns1123_subdomain
 
 from . import field
 from .columns import AGE, NAME, selectable, text_column
-from .container_validation import check_config_key
+from .keys import check_config_key
 
 _SIZE_LIMIT = 1024 * 1024
 _FROZEN = "field is immutable when `immutable` is set"
@@ -69,7 +68,7 @@ def _decode(text: str) -> bytes:
     """What a base64 value stands for; nothing when it is malformed, which the schema has refused before."""
     try:
         return base64.b64decode(text)
-    except binascii.Error:
+    except ValueError:
         return b""
 
 

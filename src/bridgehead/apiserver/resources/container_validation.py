@@ -19,8 +19,8 @@ from bridgehead.objects.names import (
 )
 
 from . import field
+from .keys import amount_of, check_config_key, check_env_name, check_local_path
 from .probe_validation import validate_handler, validate_probe
-from .quantities import parse_quantity
 
 PROTOCOLS = ("SCTP", "TCP", "UDP")
 _PULL_POLICIES = ("Always", "IfNotPresent", "Never")
@@ -48,7 +48,6 @@ _CONTAINER_FIELDS = (
 )
 _ENV_SOURCES = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef")
 _SUBSCRIPT = re.compile(r"(metadata\.(?:annotations|labels))\['(.*)'\]")
-_KEY = re.compile(r"[-._a-zA-Z0-9]+")
 
 
 def validate_container(
@@ -109,30 +108,6 @@ def _validate_ports(path: str, ports: Sequence[JsonObject]) -> list[FieldError]:
 
 
 # --- Environment -----------------------------------------------------------------------------------------
-
-
-def check_env_name(name: str) -> list[str]:
-    """Any printable ASCII but `=`, as relaxed in 1.34."""
-    if name and all(" " <= character <= "~" and character != "=" for character in name):
-        return []
-    return ["a valid environment variable name must consist only of printable ASCII characters other than '='"]
-
-
-def check_config_key(key: str) -> list[str]:
-    """A key of a ConfigMap or a Secret, which may become the name of a file."""
-    reasons = []
-    if len(key) > 253:
-        reasons.append("must be no more than 253 characters")
-    if not _KEY.fullmatch(key):
-        reasons.append(
-            "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name', or "
-            "'KEY_NAME', or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
-        )
-    if key == ".":
-        reasons.append("must not be '.'")
-    elif key.startswith(".."):
-        reasons.append("must not be '..'" if key == ".." else "must not start with '..'")
-    return reasons
 
 
 def _validate_env(path: str, variables: Sequence[JsonObject]) -> list[FieldError]:
@@ -223,16 +198,6 @@ def _validate_env_from(path: str, sources: Sequence[JsonObject]) -> list[FieldEr
 # --- Mounts and resources --------------------------------------------------------------------------------
 
 
-def check_local_path(path: str) -> list[str]:
-    """A path inside a volume: it may not lead out of it."""
-    reasons = []
-    if path.startswith("/"):
-        reasons.append("must be a relative path")
-    if ".." in path.split("/"):
-        reasons.append("must not contain '..'")
-    return reasons
-
-
 def _validate_mounts(path: str, mounts: Sequence[JsonObject], volumes: Sequence[str]) -> list[FieldError]:
     errors = []
     points: set[str] = set()
@@ -267,7 +232,7 @@ def _validate_resources(path: str, resources: JsonObject) -> list[FieldError]:
             errors.extend(_validate_resource_name(f"{path}.{kind}", name))
             errors.extend(validate_quantity(f"{path}.{kind}.{name}", quantity))
     for name, requested in requests.items():
-        amount, limit = parse_quantity(requested), parse_quantity(limits.get(name, ""))
+        amount, limit = amount_of(requested), amount_of(limits.get(name, ""))
         if amount is not None and limit is not None and amount > limit:
             detail = f"must be less than or equal to {name} limit of {limits[name]}"
             errors.append(field.invalid(f"{path}.requests", requested, detail))
@@ -285,7 +250,7 @@ def _validate_resource_name(path: str, name: str) -> list[FieldError]:
 
 
 def validate_quantity(path: str, quantity: Any) -> list[FieldError]:
-    amount = parse_quantity(quantity)
+    amount = amount_of(quantity)
     if amount is None:
         return [field.invalid(path, quantity, "must be a quantity")]
     return [] if amount >= 0 else [field.invalid(path, quantity, "must be greater than or equal to 0")]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from bridgehead.apiserver.resource import JsonObject
 
+from .keys import amount_of
 from .pod_defaults import containers_of
-from .quantities import parse_quantity
 
 _COMPUTE = ("cpu", "memory")
 
@@ -25,5 +25,5 @@ def qos_class(spec: JsonObject) -> str:
 
 
 def _amounts(quantities: JsonObject) -> JsonObject:
-    parsed = {name: parse_quantity(quantities[name]) for name in _COMPUTE if name in quantities}
+    parsed = {name: amount_of(quantities[name]) for name in _COMPUTE if name in quantities}
     return {name: amount for name, amount in parsed.items() if amount}

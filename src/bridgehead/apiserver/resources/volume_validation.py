@@ -13,11 +13,11 @@ from bridgehead.objects.names import check_dns1123_label
 
 from . import field
 from .container_validation import (
-    check_local_path,
     validate_field_ref,
     validate_quantity,
     validate_resource_field_ref,
 )
+from .keys import check_local_path
 
 _HOST_PATH_TYPES = (
     "",

@@ -1,0 +1,487 @@
+"""Services: what is filled in, what is chosen, what changes with the type, and what is refused in which words."""
+
+from itertools import product
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bridgehead.apiserver.resources.service_allocation import AddressRange, PortRange, claims_of
+from bridgehead.apiserver.resources.services import service_resource
+from tests.unit.resource_steps import Refused, Steps, from_yaml, table
+
+
+def service(spec, name="web"):
+    spec = from_yaml(spec) if isinstance(spec, str) else spec
+    return {"metadata": {"name": name, "namespace": "default"}, "spec": spec}
+
+
+@pytest.fixture
+def services():
+    return Steps(table()["services"])
+
+
+@pytest.fixture
+def dual():
+    return Steps(table("10.96.0.0/12", "fd00:96::/112")["services"])
+
+
+# --- Defaults --------------------------------------------------------------------------------------------
+
+
+def test_a_plain_service_is_completed(services):
+    made = services.create(service("{selector: {app: web}, ports: [{port: 80}]}"))
+    address = made["spec"].pop("clusterIP")
+    assert made["spec"] == {
+        "type": "ClusterIP",
+        "selector": {"app": "web"},
+        "ports": [{"port": 80, "protocol": "TCP", "targetPort": 80}],
+        "clusterIPs": [address],
+        "ipFamilies": ["IPv4"],
+        "ipFamilyPolicy": "SingleStack",
+        "sessionAffinity": "None",
+        "internalTrafficPolicy": "Cluster",
+    }
+    assert made["status"] == {"loadBalancer": {}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "field", "value"),
+    [
+        (
+            "{ports: [{port: 80}], sessionAffinity: ClientIP}",
+            "sessionAffinityConfig",
+            {"clientIP": {"timeoutSeconds": 10800}},
+        ),
+        ("{type: NodePort, ports: [{port: 80}]}", "externalTrafficPolicy", "Cluster"),
+        ("{type: LoadBalancer, ports: [{port: 80}]}", "externalTrafficPolicy", "Cluster"),
+        ("{type: LoadBalancer, ports: [{port: 80}]}", "allocateLoadBalancerNodePorts", True),
+        ("{externalIPs: [192.0.2.1], ports: [{port: 80}]}", "externalTrafficPolicy", "Cluster"),
+        ("{ports: [{port: 80}]}", "externalTrafficPolicy", None),
+        ("{type: ExternalName, externalName: a.example}", "internalTrafficPolicy", None),
+        ("{type: ExternalName, externalName: a.example}", "clusterIP", None),
+        ("{clusterIP: None, selector: {a: b}}", "clusterIPs", ["None"]),
+        ("{clusterIP: None, selector: {a: b}}", "ipFamilies", ["IPv4"]),
+        ("{clusterIP: None}", "ipFamilyPolicy", "RequireDualStack"),
+        ("{clusterIP: None}", "ipFamilies", ["IPv4", "IPv6"]),
+        ("{ports: [{port: 80}], clusterIP: '', externalIPs: [], selector: {}}", "externalIPs", None),
+        ("{ports: [{port: 80, targetPort: http}]}", "ports", [{"port": 80, "protocol": "TCP", "targetPort": "http"}]),
+    ],
+)  # fmt: skip
+def test_defaults(services, spec, field, value):
+    assert services.create(service(spec))["spec"].get(field) == value
+
+
+def test_a_status_comes_from_its_writer_only(services):
+    made = services.create(
+        {**service("{ports: [{port: 80}]}"), "status": {"loadBalancer": {"ingress": [{"ip": "1.2.3.4"}]}}}
+    )
+    assert made["status"] == {"loadBalancer": {}}
+    balanced = services.create(service("{type: LoadBalancer, ports: [{port: 80}]}"))
+    wished = {**balanced, "status": {"loadBalancer": {"ingress": [{"ip": "10.0.0.9"}]}}, "spec": {"ports": []}}
+    updated = services.update(balanced, wished, "status")
+    assert updated["status"]["loadBalancer"]["ingress"] == [{"ip": "10.0.0.9", "ipMode": "VIP"}]
+    assert updated["spec"] == balanced["spec"]
+    assert services.update(updated, service("{type: ClusterIP, ports: [{port: 80}]}"))["status"] == {"loadBalancer": {}}
+
+
+# --- Allocation ------------------------------------------------------------------------------------------
+
+
+def test_addresses_are_chosen_from_the_upper_band_and_asked_for_in_the_lower():
+    range_ = AddressRange("10.96.0.0/12")
+    taken = set()
+    for seed in range(200):
+        address = range_.choose(taken.__contains__, Random(seed))
+        assert int(address.split(".")[2]) >= 1 or int(address.split(".")[1]) > 96
+        assert address not in taken
+        taken.add(address)
+    assert range_.refuse("10.96.0.10", taken.__contains__) == ""
+
+
+@pytest.mark.parametrize(
+    ("cidr", "size"),
+    [("10.0.0.0/28", 14), ("10.0.0.0/24", 254), ("10.0.0.0/30", 2), ("fd00::/120", 255), ("10.96.0.0/22", 1022)],
+)
+def test_every_address_of_a_range_can_be_had_and_none_twice(cidr, size):
+    range_, random, taken = AddressRange(cidr), Random(1), set()
+    is_claimed = {f"clusterip/{address}" for address in taken}.__contains__
+    chosen = []
+    while (address := range_.choose(lambda claim: claim in taken, random)) is not None:
+        assert range_.refuse(address, is_claimed) == ""
+        chosen.append(address)
+        taken.add(f"clusterip/{address}")
+    assert len(chosen) == len(set(chosen)) == size
+
+
+def test_every_node_port_can_be_had_lower_band_last():
+    ports, random, taken, chosen = PortRange(30000, 30099), Random(1), set(), []
+    while (port := ports.choose(lambda claim: claim in taken, random)) is not None:
+        chosen.append(port)
+        taken.add(f"nodeport/{port}")
+    assert sorted(chosen) == list(range(30000, 30100))
+    assert set(chosen[-16:]) == set(range(30000, 30016))
+
+
+@pytest.mark.parametrize("cidr", ["10.0.0.0/32", "10.0.0.1/24", "nonsense"])
+def test_a_range_without_room_is_refused(cidr):
+    with pytest.raises(ValueError, match=r".+"):
+        service_resource([cidr], (30000, 32767))
+
+
+@pytest.mark.parametrize("cidrs", [[], ["10.0.0.0/24", "10.1.0.0/24"]])
+def test_families_must_differ(cidrs):
+    with pytest.raises(ValueError, match="one address range, or two of different families"):
+        service_resource(cidrs, (30000, 32767))
+
+
+def test_a_full_range_says_so():
+    services = Steps(service_resource(["10.0.0.0/30"], (30000, 30000)))
+    for _ in range(2):
+        services.create(service("{ports: [{port: 80}]}"))
+    assert services.refusal(service("{ports: [{port: 80}]}")) == [
+        "spec.clusterIPs: Internal error: failed to allocate a serviceIP: range is full"
+    ]
+    two_ports = "{type: NodePort, clusterIP: None, ports: [{name: a, port: 80}, {name: b, port: 81}]}"
+    assert "spec.ports: Internal error: failed to allocate a nodePort: range is full" in services.refusal(
+        service(two_ports)
+    )
+
+
+def test_a_udp_and_a_tcp_port_share_a_node_port(services):
+    spec = services.create(
+        service("{type: NodePort, ports: [{name: udp, port: 53, protocol: UDP}, {name: tcp, port: 53}]}")
+    )["spec"]
+    assert spec["ports"][0]["nodePort"] == spec["ports"][1]["nodePort"]
+    assert len(claims_of(spec)) == 2
+
+
+def test_a_load_balancer_may_go_without_node_ports(services):
+    made = services.create(service("{type: LoadBalancer, allocateLoadBalancerNodePorts: false, ports: [{port: 80}]}"))
+    assert "nodePort" not in made["spec"]["ports"][0]
+
+
+def test_local_traffic_gets_a_health_check_port(services):
+    spec = services.create(service("{type: LoadBalancer, externalTrafficPolicy: Local, ports: [{port: 80}]}"))["spec"]
+    assert spec["healthCheckNodePort"] != spec["ports"][0]["nodePort"]
+    assert claims_of(spec) == {
+        f"clusterip/{spec['clusterIP']}",
+        f"nodeport/{spec['ports'][0]['nodePort']}",
+        f"nodeport/{spec['healthCheckNodePort']}",
+    }
+
+
+def test_what_is_freed_can_be_had_again(services):
+    first = services.create(service("{type: NodePort, clusterIP: 10.96.0.10, ports: [{port: 80, nodePort: 30080}]}"))
+    other = service("{type: NodePort, clusterIP: 10.96.0.10, ports: [{port: 80, nodePort: 30080}]}", "other")
+    assert services.refusal(other) == [
+        'spec.clusterIPs: Invalid value: ["10.96.0.10"]: failed to allocate IP 10.96.0.10: provided IP is already '
+        "allocated",
+        "spec.ports[0].nodePort: Invalid value: 30080: provided port is already allocated",
+    ]
+    services.claimed -= services.resource.strategy.claims(first)
+    assert services.create(other)
+
+
+def test_one_address_has_one_claim_however_it_is_written(dual):
+    dual.create(service("{ipFamilies: [IPv6], clusterIP: 'fd00:96::a', ports: [{port: 80}]}"))
+    refused = dual.refusal(service("{ipFamilies: [IPv6], clusterIP: 'fd00:96:0::000a', ports: [{port: 80}]}"))
+    assert "already allocated" in refused[0]
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["ClusterIP", "NodePort", "LoadBalancer", "ExternalName"]),
+            st.sampled_from(["Cluster", "Local"]),
+            st.integers(0, 5),
+            st.booleans(),
+        ),
+        max_size=20,
+    )
+)
+def test_claims_never_meet_and_what_is_gone_is_free(writes):
+    """Any sequence of creates, updates and deletes leaves exactly the claims of what is left."""
+    services = Steps(service_resource(["10.0.0.0/29"], (30000, 30005), Random(7)))
+    stored: dict[int, dict] = {}
+    reasons = []
+    for type_, policy, slot, deletes in writes:
+        if deletes and slot in stored:
+            services.claimed -= services.resource.strategy.claims(stored.pop(slot))
+            continue
+        spec = {"type": type_, "ports": [{"port": 80}], "externalName": "a.example"}
+        if type_ in ("NodePort", "LoadBalancer"):
+            spec["externalTrafficPolicy"] = policy
+        try:
+            if slot in stored:
+                stored[slot] = services.update(stored[slot], service(spec))
+            else:
+                stored[slot] = services.create(service(spec))
+        except Refused as refused:
+            reasons.append(str(refused))
+    assert all("range is full" in reason for reason in reasons)
+    held = [services.resource.strategy.claims(obj) for obj in stored.values()]
+    assert sum(map(len, held)) == len(services.claimed)
+    assert services.claimed == set().union(*held)
+
+
+# --- Families --------------------------------------------------------------------------------------------
+
+FAMILIES = [
+    # spec, families, policy
+    ("{ports: [{port: 80}]}", ["IPv4"], "SingleStack"),
+    ("{ports: [{port: 80}], ipFamilies: [IPv6]}", ["IPv6"], "SingleStack"),
+    ("{ports: [{port: 80}], ipFamilyPolicy: PreferDualStack}", ["IPv4", "IPv6"], "PreferDualStack"),
+    (
+        "{ports: [{port: 80}], ipFamilyPolicy: RequireDualStack, ipFamilies: [IPv6]}",
+        ["IPv6", "IPv4"],
+        "RequireDualStack",
+    ),
+    ("{ports: [{port: 80}], clusterIP: 'fd00:96::5'}", ["IPv6"], "SingleStack"),
+    ("{clusterIP: None, selector: {a: b}}", ["IPv4"], "SingleStack"),
+]
+
+
+@pytest.mark.parametrize(("spec", "families", "policy"), FAMILIES)
+def test_families_on_a_dual_stack_cluster(dual, spec, families, policy):
+    made = dual.create(service(spec))["spec"]
+    assert (made["ipFamilies"], made["ipFamilyPolicy"]) == (families, policy)
+    if made["clusterIP"] != "None":
+        assert [":" in address for address in made["clusterIPs"]] == [family == "IPv6" for family in families]
+
+
+def test_a_second_family_is_added_and_released(dual):
+    single = dual.create(service("{ports: [{port: 80}]}"))
+    upgraded = dual.update(single, service("{ports: [{port: 80}], ipFamilyPolicy: RequireDualStack}"))
+    assert upgraded["spec"]["clusterIP"] == single["spec"]["clusterIP"]
+    assert len(upgraded["spec"]["clusterIPs"]) == 2
+    refused = dual.update_refusal(
+        upgraded,
+        service({**upgraded["spec"], "clusterIPs": upgraded["spec"]["clusterIPs"][:1], "ipFamilies": ["IPv4"]}),
+    )
+    assert "must be 'SingleStack' to release the secondary cluster IP" in refused[0]
+    downgraded = dual.update(upgraded, service({**upgraded["spec"], "ipFamilyPolicy": "SingleStack"}))
+    assert downgraded["spec"]["clusterIPs"] == single["spec"]["clusterIPs"]
+    assert len(dual.claimed) == 1
+
+
+# --- Changes of type -------------------------------------------------------------------------------------
+
+TYPES = ("ClusterIP", "Headless", "NodePort", "LoadBalancer", "LocalLoadBalancer", "ExternalName")
+SPECS = {
+    "ClusterIP": {"type": "ClusterIP"},
+    "Headless": {"type": "ClusterIP", "clusterIP": "None"},
+    "NodePort": {"type": "NodePort"},
+    "LoadBalancer": {"type": "LoadBalancer"},
+    "LocalLoadBalancer": {"type": "LoadBalancer", "externalTrafficPolicy": "Local"},
+    "ExternalName": {"type": "ExternalName", "externalName": "db.example.com"},
+}
+PORTS = {"selector": {"app": "web"}, "ports": [{"port": 80}]}
+HAS_ADDRESS = {"ClusterIP", "NodePort", "LoadBalancer", "LocalLoadBalancer"}
+HAS_NODE_PORT = {"NodePort", "LoadBalancer", "LocalLoadBalancer"}
+
+
+@pytest.mark.parametrize("way", ["replaced", "edited"])
+@pytest.mark.parametrize(("before", "after"), list(product(TYPES, TYPES)))
+def test_changes_of_type(services, before, after, way):
+    """`replaced`: the client writes a bare manifest. `edited`: it changes the type in what the server has."""
+    old = services.create(service({**PORTS, **SPECS[before]}))
+    base = PORTS if way == "replaced" else {**old["spec"]}
+    wished = service({**base, **SPECS[after]})
+    refused = services.update_refusal(old, wished)
+    if before == "Headless" and after in HAS_NODE_PORT:
+        # `None` was chosen for good: a manifest that doesn't name it keeps it.
+        kind = SPECS[after]["type"]
+        assert f"spec.clusterIPs[0]: Invalid value: \"None\": may not be set to 'None' for {kind} services" in refused
+        return
+    if after == "Headless" and before in HAS_ADDRESS:
+        assert refused == ['spec.clusterIPs[0]: Invalid value: ["None"]: may not change once set']
+        return
+    assert refused == []
+    new = services.update(old, wished)["spec"]
+    stays_headless = before == "Headless" and after == "ClusterIP"
+    assert bool(new.get("clusterIPs")) == (after != "ExternalName")
+    assert ("clusterIP" in new) == ("ipFamilies" in new) == ("ipFamilyPolicy" in new) == (after != "ExternalName")
+    if before in HAS_ADDRESS and after in HAS_ADDRESS:
+        assert new["clusterIP"] == old["spec"]["clusterIP"]
+    if stays_headless or after == "Headless":
+        assert new["clusterIP"] == "None"
+    assert ("nodePort" in new["ports"][0]) == (after in HAS_NODE_PORT)
+    if before in HAS_NODE_PORT and after in HAS_NODE_PORT:
+        assert new["ports"] == old["spec"]["ports"]
+    assert ("externalTrafficPolicy" in new) == (after in HAS_NODE_PORT)
+    expects_health_port = after == "LocalLoadBalancer" or (
+        # An edit to plain LoadBalancer doesn't touch the policy, so it stays Local.
+        way == "edited" and before == "LocalLoadBalancer" and after == "LoadBalancer"
+    )
+    assert ("healthCheckNodePort" in new) == expects_health_port
+    assert ("allocateLoadBalancerNodePorts" in new) == after.endswith("LoadBalancer")
+    assert services.claimed == claims_of(new)
+
+
+def test_a_node_port_follows_the_name_of_its_port(services):
+    old = services.create(service("{type: NodePort, ports: [{name: a, port: 80}, {name: b, port: 81}]}"))
+    known = {port["name"]: port["nodePort"] for port in old["spec"]["ports"]}
+    wished = service("{type: NodePort, ports: [{name: b, port: 8081}, {name: a, port: 80}, {name: c, port: 82}]}")
+    new = {port["name"]: port["nodePort"] for port in services.update(old, wished)["spec"]["ports"]}
+    assert {name: new[name] for name in known} == known
+    assert new["c"] not in known.values()
+
+
+def test_node_ports_may_change_places(services):
+    old = services.create(
+        service("{type: NodePort, ports: [{name: a, port: 80, nodePort: 30080}, {name: b, port: 81, nodePort: 30081}]}")
+    )
+    wished = service(
+        "{type: NodePort, ports: [{name: a, port: 80, nodePort: 30081}, {name: b, port: 81, nodePort: 30080}]}"
+    )
+    assert services.update(old, wished)
+
+
+def test_a_node_port_that_is_set_is_not_wiped_with_the_type(services):
+    old = services.create(service("{type: NodePort, ports: [{port: 80, nodePort: 30080}]}"))
+    refused = services.update_refusal(old, service("{type: ClusterIP, ports: [{port: 80, nodePort: 30099}]}"))
+    assert refused == ["spec.ports[0].nodePort: Forbidden: may not be used when `type` is 'ClusterIP'"]
+
+
+# --- Refusals --------------------------------------------------------------------------------------------
+
+LABEL = (
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end "
+    "with an alphanumeric character (e.g. 'my-name', or '123-abc', regex used for validation is "
+    "'[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
+)
+REFUSALS = [
+    ("{}", ["spec.ports: Required value"]),
+    ("{type: Foo, ports: [{port: 80}]}", [
+        'spec.type: Unsupported value: "Foo": supported values: "ClusterIP", "ExternalName", "LoadBalancer", '
+        '"NodePort"']),
+    ("{ports: [{port: 0}]}", [
+        "spec.ports[0].port: Invalid value: 0: must be between 1 and 65535, inclusive",
+        "spec.ports[0].targetPort: Invalid value: 0: must be between 1 and 65535, inclusive"]),
+    ("{ports: [{port: 80, targetPort: 70000}]}", [
+        "spec.ports[0].targetPort: Invalid value: 70000: must be between 1 and 65535, inclusive"]),
+    ("{ports: [{port: 80, targetPort: '8080'}]}", [
+        'spec.ports[0].targetPort: Invalid value: "8080": must contain at least one letter (a-z)']),
+    ("{ports: [{port: 80, protocol: ICMP}]}", [
+        'spec.ports[0].protocol: Unsupported value: "ICMP": supported values: "SCTP", "TCP", "UDP"']),
+    ("{ports: [{port: 80}, {port: 81}]}", [
+        "spec.ports[0].name: Required value", "spec.ports[1].name: Required value"]),
+    ("{ports: [{name: a, port: 80}, {name: a, port: 81}]}", ['spec.ports[1].name: Duplicate value: "a"']),
+    ("{ports: [{name: a, port: 80}, {name: b, port: 80}]}", [
+        'spec.ports[1]: Duplicate value: {"port":80,"protocol":"TCP"}']),
+    ("{ports: [{name: HTTP, port: 80}]}", [f'spec.ports[0].name: Invalid value: "HTTP": {LABEL}']),
+    ("{type: NodePort, ports: [{name: a, port: 80, nodePort: 30080}, {name: b, port: 81, nodePort: 30080}]}", [
+        "spec.ports[1].nodePort: Duplicate value: 30080"]),
+    ("{type: NodePort, ports: [{port: 80, nodePort: 80}]}", [
+        "spec.ports[0].nodePort: Invalid value: 80: provided port is not in the valid range. "
+        "The range of valid ports is 30000-32767"]),
+    ("{ports: [{port: 80, nodePort: 30080}]}", [
+        "spec.ports[0].nodePort: Forbidden: may not be used when `type` is 'ClusterIP'"]),
+    ("{ports: [{port: 80}], clusterIP: 10.0.171.239}", [
+        'spec.clusterIPs: Invalid value: ["10.0.171.239"]: failed to allocate IP 10.0.171.239: the provided IP '
+        "(10.0.171.239) is not in the valid range. The range of valid IPs is 10.96.0.0/12"]),
+    ("{ports: [{port: 80}], clusterIP: 10.96.0.0}", [
+        'spec.clusterIPs: Invalid value: ["10.96.0.0"]: failed to allocate IP 10.96.0.0: the provided IP '
+        "(10.96.0.0) is not in the valid range. The range of valid IPs is 10.96.0.0/12"]),
+    ("{ports: [{port: 80}], clusterIP: invalid}", [
+        'spec.clusterIPs[0]: Invalid value: "invalid": must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)']),
+    ("{ports: [{port: 80}], clusterIP: 10.96.0.5, clusterIPs: [10.96.0.6]}", [
+        'spec.clusterIPs: Invalid value: ["10.96.0.6"]: first value must match `clusterIP`']),
+    ("{ports: [{port: 80}], clusterIPs: [10.96.0.6]}", [
+        'spec.clusterIPs: Invalid value: ["10.96.0.6"]: must be empty when `clusterIP` is not specified']),
+    ("{ports: [{port: 80}], clusterIP: 10.96.0.6, ipFamilies: [IPv6]}", [
+        'spec.clusterIPs[0]: Invalid value: "10.96.0.6": expected an IPv6 value as indicated by `ipFamilies[0]`']),
+    ("{ports: [{port: 80}], ipFamilies: [IPv6]}", [
+        'spec.ipFamilies[0]: Invalid value: "IPv6": not configured on this cluster']),
+    ("{ports: [{port: 80}], ipFamilyPolicy: RequireDualStack}", [
+        'spec.ipFamilyPolicy: Invalid value: "RequireDualStack": this cluster is not configured for dual-stack '
+        "services"]),
+    ("{ports: [{port: 80}], ipFamilies: [IPv4, IPv4], ipFamilyPolicy: PreferDualStack}", [
+        'spec.ipFamilies[1]: Duplicate value: "IPv4"']),
+    ("{ports: [{port: 80}], ipFamilyPolicy: Both}", [
+        'spec.ipFamilyPolicy: Unsupported value: "Both": supported values: "PreferDualStack", "RequireDualStack", '
+        '"SingleStack"']),
+    ("{ports: [{port: 80}], sessionAffinity: Cookie}", [
+        'spec.sessionAffinity: Unsupported value: "Cookie": supported values: "ClientIP", "None"']),
+    ("{ports: [{port: 80}], sessionAffinity: ClientIP, sessionAffinityConfig: {clientIP: {timeoutSeconds: 0}}}", [
+        "spec.sessionAffinityConfig.clientIP.timeoutSeconds: Invalid value: 0: must be greater than 0 and less than "
+        "86400"]),
+    ("{ports: [{port: 80}], sessionAffinity: ClientIP, sessionAffinityConfig: {clientIP: {timeoutSeconds: 86401}}}", [
+        "spec.sessionAffinityConfig.clientIP.timeoutSeconds: Invalid value: 86401: must be greater than 0 and less "
+        "than 86400"]),
+    ("{ports: [{port: 80}], externalIPs: [127.0.0.1, 169.254.1.1, 224.0.0.5, 0.0.0.0, x]}", [
+        'spec.externalIPs[0]: Invalid value: "127.0.0.1": may not be in the loopback range (127.0.0.0/8, ::1/128)',
+        'spec.externalIPs[1]: Invalid value: "169.254.1.1": may not be in the link-local range (169.254.0.0/16, '
+        "fe80::/10)",
+        'spec.externalIPs[2]: Invalid value: "224.0.0.5": may not be in the link-local multicast range (224.0.0.0/24, '
+        "ff02::/10)",
+        'spec.externalIPs[3]: Invalid value: "0.0.0.0": may not be unspecified (0.0.0.0)',
+        'spec.externalIPs[4]: Invalid value: "x": must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)']),
+    ("{type: ExternalName}", ["spec.externalName: Required value"]),
+    ("{type: ExternalName, externalName: a.example, clusterIP: 10.96.0.9}", [
+        "spec.clusterIPs: Forbidden: may not be set for ExternalName services"]),
+    ("{type: LoadBalancer, ports: [{port: 10250}]}", [
+        "spec.ports[0]: Invalid value: 10250: may not expose port 10250 externally since it is used by kubelet"]),
+    ("{ports: [{port: 80}], loadBalancerSourceRanges: [10.0.0.0/8]}", [
+        "spec.LoadBalancerSourceRanges: Forbidden: may only be used when `type` is 'LoadBalancer'"]),
+    ("{type: LoadBalancer, ports: [{port: 80}], loadBalancerSourceRanges: [10.0.0.0]}", [
+        'spec.LoadBalancerSourceRanges[0]: Invalid value: "10.0.0.0": must be a valid CIDR value, (e.g. 10.9.8.0/24 or '
+        "2001:db8::/64)"]),
+    ("{ports: [{port: 80}], loadBalancerClass: a/b}", [
+        "spec.loadBalancerClass: Forbidden: may only be used when `type` is 'LoadBalancer'"]),
+    ("{ports: [{port: 80}], allocateLoadBalancerNodePorts: false}", [
+        "spec.allocateLoadBalancerNodePorts: Forbidden: may only be used when `type` is 'LoadBalancer'"]),
+    ("{ports: [{port: 80}], externalTrafficPolicy: Local}", [
+        'spec.externalTrafficPolicy: Invalid value: "Local": may only be set for externally-accessible services']),
+    ("{type: NodePort, ports: [{port: 80}], externalTrafficPolicy: Near}", [
+        'spec.externalTrafficPolicy: Unsupported value: "Near": supported values: "Cluster", "Local"']),
+    ("{type: NodePort, ports: [{port: 80}], healthCheckNodePort: 30099}", [
+        "spec.healthCheckNodePort: Invalid value: 30099: may only be set when `type` is 'LoadBalancer' and "
+        "`externalTrafficPolicy` is 'Local'"]),
+    ("{ports: [{port: 80}], internalTrafficPolicy: Near}", [
+        'spec.internalTrafficPolicy: Unsupported value: "Near": supported values: "Cluster", "Local"']),
+    ("{ports: [{port: 80}], trafficDistribution: Near}", [
+        'spec.trafficDistribution: Unsupported value: "Near": supported values: "PreferClose", "PreferSameNode", '
+        '"PreferSameZone"']),
+    ("{type: NodePort, clusterIP: None, ports: [{port: 80}]}", [
+        'spec.clusterIPs[0]: Invalid value: "None": may not be set to \'None\' for NodePort services']),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("spec", "expected"), REFUSALS, ids=[spec for spec, _ in REFUSALS])
+def test_refusals_in_kubernetes_words(services, spec, expected):
+    assert services.refusal(service(spec)) == expected
+
+
+def test_a_label_of_the_selector_is_checked(services):
+    refused = services.refusal(service("{ports: [{port: 80}], selector: {app: 'a b'}}"))
+    assert refused[0].startswith('spec.selector: Invalid value: "a b": a valid label must be an empty string')
+
+
+UPDATE_REFUSALS = [
+    ("{ports: [{port: 80}], clusterIP: 10.96.0.10}", "{ports: [{port: 80}], clusterIP: 10.96.0.11}", [
+        'spec.clusterIPs[0]: Invalid value: ["10.96.0.11"]: may not change once set']),
+    ("{type: LoadBalancer, ports: [{port: 80}], loadBalancerClass: a/b}",
+     "{type: LoadBalancer, ports: [{port: 80}], loadBalancerClass: a/c}", [
+        'spec.loadBalancerClass: Invalid value: "a/c": may not change once set']),
+    ("{type: LoadBalancer, ports: [{port: 80}], loadBalancerClass: a/b}",
+     "{type: LoadBalancer, ports: [{port: 80}]}", [
+        "spec.loadBalancerClass: Invalid value: null: may not change once set"]),
+    ("{type: LoadBalancer, externalTrafficPolicy: Local, healthCheckNodePort: 30001, ports: [{port: 80}]}",
+     "{type: LoadBalancer, externalTrafficPolicy: Local, healthCheckNodePort: 30002, ports: [{port: 80}]}", [
+        "spec.healthCheckNodePort: Forbidden: field is immutable"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("before", "after", "expected"), UPDATE_REFUSALS)
+def test_what_may_not_change(services, before, after, expected):
+    assert services.update_refusal(services.create(service(before)), service(after)) == expected
+
+
+def test_an_unchanged_service_is_unchanged(services):
+    for spec in SPECS.values():
+        made = services.create(service({**PORTS, **spec}))
+        assert services.update(made, made) == made
