@@ -544,7 +544,7 @@ class Event(Object, frozen=True, kw_only=True):
     involved_object: ObjectReference = ObjectReference()
     reason: str = ""
     message: str = ""
-    type: str = "Normal"
+    type: str = ""
     source: EventSource = EventSource()
     first_timestamp: str | None = None
     last_timestamp: str | None = None
