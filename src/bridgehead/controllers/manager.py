@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from bridgehead.client import ApiClient, EventRecorder
+from bridgehead.client.errors import ClientError
 
 from .shared import Informers
 
@@ -126,6 +127,8 @@ async def _run_for_ever(name: str, controller: Controller) -> None:
         try:
             await controller.run()
             log.error("%s ended by itself; running it again in %.0f s", name, delay)
+        except ClientError as error:
+            log.warning("%s: %s; running it again in %.0f s", name, error, delay)
         except Exception:
             log.exception("%s crashed; running it again in %.0f s", name, delay)
         await asyncio.sleep(delay)

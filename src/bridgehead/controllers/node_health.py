@@ -55,11 +55,11 @@ def find_condition(node: Node, type: str) -> Condition | None:
 def plan_unknown_conditions(node: Node, now: str) -> list[dict[str, Any]]:
     """The conditions to change of a node that has been silent for too long; none when that is done already."""
     changed = []
-    for type in KUBELET_CONDITIONS:
-        current = find_condition(node, type)
+    for name in KUBELET_CONDITIONS:
+        current = find_condition(node, name)
         if current is None:
             condition = Condition(
-                type=type,
+                type=name,
                 status="Unknown",
                 reason="NodeStatusNeverUpdated",
                 message="Kubelet never posted node status.",
@@ -91,8 +91,8 @@ def plan_taints(node: Node, now: str) -> tuple[Taint, ...] | None:
         wanted[NOT_READY, "NoSchedule"] = None
     elif ready.status == "Unknown":
         wanted[UNREACHABLE, "NoSchedule"] = None
-    for type, key in _PRESSURE_TAINTS.items():
-        condition = find_condition(node, type)
+    for name, key in _PRESSURE_TAINTS.items():
+        condition = find_condition(node, name)
         if condition is not None and condition.status == "True":
             wanted[key, "NoSchedule"] = None
     if node.spec.unschedulable:

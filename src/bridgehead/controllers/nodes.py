@@ -101,8 +101,7 @@ class NodeLifecycleController:
         node = self._nodes.get(ObjectKey("", name))
         if node is None:
             return Done()
-        left = self._seconds_left(node)
-        if left <= 0 and await self._is_silent(node):
+        if self._seconds_left(node) <= 0 and await self._is_silent(node):
             changed = plan_unknown_conditions(node, format_time(self._now()))
             if changed:
                 log.warning("node %s has been silent for %.0f s", name, self._grace_period)
@@ -114,7 +113,8 @@ class NodeLifecycleController:
         await self._write_taints(node)
         if not node.is_ready:
             await self._mark_pods_not_ready(name)
-        return Requeue(max(self._seconds_left(node), 1.0) if left > 0 else self._grace_period)
+        left = self._seconds_left(node)
+        return Requeue(left if left > 0 else self._grace_period)
 
     def _seconds_left(self, node: Node) -> float:
         heartbeat = self._heartbeats.get(node.metadata.name)
