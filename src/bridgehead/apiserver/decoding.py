@@ -11,7 +11,7 @@ import json
 from typing import Any
 
 from .errors import ApiStatus, SchemaMismatch, bad_request, invalid
-from .negotiation import YAML, decode_body, media_type_of, unreadable
+from .negotiation import JSON, decode_body, media_type_of, unreadable
 from .paths import Query
 from .resource import FieldError, JsonObject, Resource
 from .schema import Shape, conform
@@ -65,7 +65,7 @@ def decode_kind(
     obj["apiVersion"], obj["kind"] = api_version, kind
     if validation != IGNORE:
         problems = [f'unknown field "{path}"' for path in unknown]
-        if media_type_of(content_type) != YAML:
+        if media_type_of(content_type) in ("", JSON):
             problems = [f'duplicate field "{path}"' for path in duplicate_fields(body)] + problems
         if problems and validation == STRICT:
             raise _unfit(given_kind, given_version, kind, f"strict decoding error: {', '.join(problems)}")

@@ -1,7 +1,7 @@
 """How a body is written on the wire: what the client accepts, and what it sent (pure).
 
-JSON is what everything here speaks; YAML is converted at the edge; protobuf is refused, and clients that prefer it fall
-back to JSON. `as=Table` and `as=PartialObjectMetadata` are asked for by parameters of the media type
+JSON is what everything here speaks; YAML and bodies in protobuf are converted at the edge, answers are never protobuf.
+`as=Table` and `as=PartialObjectMetadata` are asked for by parameters of the media type
 (source: Kubernetes API concepts "Resource representations" and "Receiving resources as Tables").
 """
 
@@ -15,9 +15,11 @@ from typing import Any
 import msgspec
 
 from .errors import ApiStatus, bad_request, not_acceptable, unsupported_media_type
+from .protobuf import MalformedProtobuf, decode_protobuf_untrusted
 
 JSON = "application/json"
 YAML = "application/yaml"
+PROTOBUF = "application/vnd.kubernetes.protobuf"
 
 # An alias may be expanded many times: this bounds what a small document can grow to.
 _MAX_YAML_NODES = 1_000_000
@@ -80,11 +82,16 @@ def media_type_of(content_type: str) -> str:
     return content_type.partition(";")[0].strip().lower()
 
 
-def decode_body(body: bytes, content_type: str, accepted: Sequence[str] = (JSON, YAML)) -> Any:
+def decode_body(body: bytes, content_type: str, accepted: Sequence[str] = (JSON, YAML, PROTOBUF)) -> Any:
     """The decoded body. Raises a 415 for other types and a 400 for what can't be parsed."""
     given = media_type_of(content_type) or JSON
     if given not in accepted:
         raise unsupported_media_type(content_type, accepted)
+    if given == PROTOBUF:
+        try:
+            return decode_protobuf_untrusted(body)
+        except MalformedProtobuf as error:
+            raise unreadable(body, str(error)) from None
     return decode_yaml(body) if given == YAML else decode_json(body)
 
 
