@@ -27,7 +27,7 @@ from .volumes import Volumes
 
 log = logging.getLogger(__name__)
 
-RELIST_SECONDS = 30.0  # how often the runtime is asked for everything, in case an exit was missed
+RELIST_SECONDS = 10.0  # how often the runtime is asked for everything, in case an exit was missed
 _RECONNECT_SECONDS = 0.5
 _WORKER_RESTART_SECONDS = 5.0
 _ORPHAN_GRACE_SECONDS = 2.0

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from decimal import ROUND_CEILING, Decimal
 
 import msgspec
 
 from bridgehead.objects.core import Container, Pod, ResourceFieldSelector
-
-from .quantities import divide_rounded_up
+from bridgehead.objects.quantities import parse_quantity
 
 _SUBSCRIPT = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
 
@@ -77,4 +77,5 @@ def resource_value(
         value = container.resources.limits.get(resource, 0)
     if value is None:
         value = allocatable.get(resource, 0)
-    return str(divide_rounded_up(value, selector.divisor))
+    divisor = parse_quantity(selector.divisor or "1") or Decimal(1)
+    return str(int((parse_quantity(value) / divisor).to_integral_value(ROUND_CEILING)))

@@ -21,7 +21,7 @@ from bridgehead.objects.kinds import PODS
 from bridgehead.objects.times import parse_time
 
 from .containers import PodContainers
-from .errors import AddressesExhausted, VolumeNotReady
+from .errors import AddressesExhausted, NotServed, VolumeNotReady
 from .handlers import Outcome, Target
 from .hosts import host_name
 from .launcher import LaunchRefused, PodFacts, launch
@@ -107,6 +107,31 @@ class PodWorker:
         self._volumes_stale = True
         self.containers.release_holds()
         self._wake.set()
+
+    # --- What the server asks ---------------------------------------------------------------------------
+
+    def is_running(self, name: str, attempt: int) -> bool:
+        run = self.containers.runs.get(name)
+        return run is not None and run.attempt == attempt and run.is_running
+
+    def logged_attempt(self, name: str, *, previous: bool) -> int:
+        """Which run of a container has the log that is asked for. Raises `NotServed` when there is none."""
+        pod_name = self.pod.metadata.name
+        run, before = self.containers.runs.get(name), self.containers.previous.get(name)
+        if previous:
+            if run is not None and not run.is_running and name in self.containers.waiting:
+                return run.attempt  # it waits to be started again: this is its previous run
+            if before is None:
+                raise NotServed(400, f'previous terminated container "{name}" in pod "{pod_name}" not found')
+            return before.attempt
+        if run is None:
+            waiting = self.containers.waiting.get(name)
+            default = "PodInitializing" if self.pod.spec.init_containers else "ContainerCreating"
+            word = waiting.reason if waiting is not None else default
+            if word in ("ErrImagePull", "ImagePullBackOff"):
+                word = "trying and failing to pull image"
+            raise NotServed(400, f'container "{name}" in pod "{pod_name}" is waiting to start: {word}')
+        return run.attempt
 
     # --- The life ---------------------------------------------------------------------------------------
 

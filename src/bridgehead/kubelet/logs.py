@@ -1,0 +1,184 @@
+"""A container's log file as `kubectl logs` shows it: tail, since, timestamps, a bound, and following.
+
+Called by the kubelet's server. The runtime writes the CRI's format (`runtimes.logs`) and rotates by renaming; reading
+goes on across a rotation. Source: Kubernetes' `PodLogOptions` and `kuberuntime/logs`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, Callable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from bridgehead.objects.times import parse_time
+
+from .errors import NotServed
+
+_CHUNK = 64 * 1024
+# Only while somebody follows, and only of that one file: an inotify watch would save little here.
+_FOLLOW_SECONDS = 0.1
+
+
+class LogOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """`since` is in seconds since the epoch; `tail_lines` and `limit_bytes` are None for everything."""
+
+    follow: bool = False
+    previous: bool = False
+    timestamps: bool = False
+    since: float | None = None
+    tail_lines: int | None = None
+    limit_bytes: int | None = None
+
+
+def parse_options(query: Mapping[str, str], now: float) -> LogOptions:
+    """The query of a request for logs. Raises `NotServed` (400) for what can't be read."""
+    try:
+        since = parse_time(query["sinceTime"]) if query.get("sinceTime") else None
+        if query.get("sinceSeconds"):
+            since = now - int(query["sinceSeconds"])
+        return LogOptions(
+            follow=_is_true(query.get("follow", "")),
+            previous=_is_true(query.get("previous", "")),
+            timestamps=_is_true(query.get("timestamps", "")),
+            since=since,
+            tail_lines=int(query["tailLines"]) if query.get("tailLines") else None,
+            limit_bytes=int(query["limitBytes"]) if query.get("limitBytes") else None,
+        )
+    except ValueError as error:
+        raise NotServed(400, f"unable to decode query: {error}") from error
+
+
+def _is_true(value: str) -> bool:
+    return value.lower() in ("1", "true", "t")
+
+
+def format_entry(entry: bytes, options: LogOptions) -> bytes | None:
+    """The text of one log entry (a line without its newline); None for one that is too old or malformed."""
+    parts = entry.split(b" ", 3)
+    if len(parts) < 3:
+        return None
+    moment, _, tag = parts[:3]
+    text = parts[3] if len(parts) == 4 else b""
+    if options.since is not None:
+        try:
+            if _seconds(moment) < options.since:
+                return None
+        except ValueError:
+            return None
+    if not tag.startswith(b"P"):
+        text += b"\n"  # a part of a long line has none
+    return moment + b" " + text if options.timestamps else text
+
+
+def _seconds(moment: bytes) -> float:
+    """RFC 3339 with nanoseconds, which Python's parser takes only up to microseconds."""
+    text = moment.decode("ascii", "replace")
+    whole, dot, fraction = text.rstrip("Z").partition(".")
+    if not dot or not text.endswith("Z"):
+        return parse_time(text)
+    return parse_time(whole + "Z") + float("0." + fraction)
+
+
+def tail_offset(path: Path, lines: int) -> tuple[int, int]:
+    """Where the last `lines` lines of a file begin, and how many there are (fewer in a short file)."""
+    size = path.stat().st_size
+    if lines == 0:
+        return size, 0
+    found = 0
+    position = end = size
+    with path.open("rb") as file:
+        while position > 0:
+            position = max(0, position - _CHUNK)
+            file.seek(position)
+            block = file.read(min(_CHUNK, end - position))
+            at = len(block)
+            if end == size and block.endswith(b"\n"):
+                at -= 1  # the newline that ends the last line begins none
+            while (at := block.rfind(b"\n", 0, at)) >= 0:
+                found += 1
+                if found == lines:
+                    return position + at + 1, lines
+            end = position
+    return 0, found + 1 if size else 0
+
+
+def log_files(path: Path) -> list[Path]:
+    """The container's log with what was rotated out of it, oldest first."""
+    rotated = sorted(path.parent.glob(path.name + ".*"))
+    return [*(p for p in rotated if not p.name.endswith((".gz", ".tmp"))), path]
+
+
+async def read_log(path: Path, options: LogOptions, is_running: Callable[[], bool]) -> AsyncGenerator[bytes, None]:
+    """The log in pieces; with `follow`, until the container has ended."""
+    budget = options.limit_bytes
+    async for entries in _read_entries(path, options, is_running):
+        lines = (format_entry(entry, options) for entry in entries)
+        piece = b"".join(line for line in lines if line is not None)
+        if budget is not None:
+            piece = piece[:budget]
+            budget -= len(piece)
+        if piece:
+            yield piece
+        if budget == 0:
+            return
+
+
+def _starts(path: Path, tail_lines: int | None) -> list[tuple[Path, int]]:
+    """The files to read, each with the offset to begin at."""
+    files = [file for file in log_files(path) if file.exists()]
+    if tail_lines is None:
+        return [(file, 0) for file in files]
+    starts: list[tuple[Path, int]] = []
+    left = tail_lines
+    for file in reversed(files):
+        offset, found = tail_offset(file, left)
+        starts.insert(0, (file, offset))
+        left -= found
+        if left <= 0:
+            break
+    return starts
+
+
+async def _read_entries(
+    path: Path, options: LogOptions, is_running: Callable[[], bool]
+) -> AsyncGenerator[list[bytes], None]:
+    starts = _starts(path, options.tail_lines)
+    if not starts:
+        return
+    for file, offset in starts[:-1]:
+        with file.open("rb") as older:
+            older.seek(offset)
+            while block := older.readlines(_CHUNK):
+                yield [line.rstrip(b"\n") for line in block]
+    current = starts[-1][0].open("rb")
+    try:
+        current.seek(starts[-1][1])
+        rest = b""
+        while True:
+            alive = is_running()  # asked before reading: what was written before the end is still read
+            while data := current.read(_CHUNK):
+                *whole, rest = (rest + data).split(b"\n")
+                yield whole
+            if not options.follow:
+                break
+            if _is_rotated(path, current.fileno()):
+                current.close()
+                current, rest = path.open("rb"), b""
+                continue
+            if not alive:
+                break
+            await asyncio.sleep(_FOLLOW_SECONDS)
+        if rest:
+            yield [rest]
+    finally:
+        current.close()
+
+
+def _is_rotated(path: Path, descriptor: int) -> bool:
+    try:
+        return path.stat().st_ino != os.fstat(descriptor).st_ino
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,83 @@
+"""The kubelet as a process: opens what it needs, runs agent and server together, ends at SIGTERM.
+
+Called by `bridgehead kubelet`. Ending it does not end a pod.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import ssl
+from pathlib import Path
+from typing import NamedTuple
+
+import uvloop
+
+from bridgehead.client import ApiClient, load_kubeconfig
+
+from .agent import Kubelet
+from .errors import StartupFailed
+from .parts import NodeSettings
+from .runtimes.client import RuntimeClient
+from .runtimes.runtime import Runtime, RuntimeFailure
+from .server import KubeletServer, server_context
+
+log = logging.getLogger(__name__)
+
+_RUNTIME_SECONDS = 30.0  # how long a runtime that is starting beside the kubelet is waited for
+
+
+class TlsFiles(NamedTuple):
+    certificate: Path
+    key: Path
+    client_ca: Path
+
+
+def run_kubelet(settings: NodeSettings, kubeconfig: Path, runtime_socket: Path, tls: TlsFiles | None) -> None:
+    """Until SIGTERM or SIGINT. Raises ConfigError, OSError, `StartupFailed`, `RuntimeFailure`."""
+    uvloop.run(_run(settings, kubeconfig, runtime_socket, tls))
+
+
+async def _run(settings: NodeSettings, kubeconfig: Path, runtime_socket: Path, tls: TlsFiles | None) -> None:
+    config = load_kubeconfig(kubeconfig)
+    context = None
+    if tls is not None:
+        try:
+            context = server_context(*tls)
+        except ssl.SSLError as error:
+            raise StartupFailed(f"can't use {tls.certificate}, {tls.key}, {tls.client_ca}: {error}") from error
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    async with ApiClient(config, "bridgehead-kubelet") as client, RuntimeClient(str(runtime_socket)) as runtime:
+        await _wait_for_runtime(runtime, stop)
+        kubelet = Kubelet(settings, client, runtime)
+        parts = [asyncio.create_task(kubelet.run())]
+        if context is not None:
+            parts.append(asyncio.create_task(KubeletServer(kubelet).run(settings.ip, settings.port, context)))
+        stopping = asyncio.create_task(stop.wait())
+        try:
+            await asyncio.wait((*parts, stopping), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (*parts, stopping):
+                task.cancel()
+            await asyncio.wait((*parts, stopping))
+    for task in parts:
+        if not task.cancelled():
+            task.result()
+    log.info("stopped; containers go on")
+
+
+async def _wait_for_runtime(runtime: Runtime, stop: asyncio.Event) -> None:
+    """Raises `RuntimeFailure` when it does not come up."""
+    until = asyncio.get_running_loop().time() + _RUNTIME_SECONDS
+    while not stop.is_set():
+        try:
+            await runtime.list_sandboxes()
+            return
+        except RuntimeFailure:
+            if asyncio.get_running_loop().time() > until:
+                raise
+        await asyncio.sleep(0.05)

@@ -1,0 +1,162 @@
+"""The kubelet's own HTTPS server (port 10250): logs, exec, the pods it runs, health.
+
+Its client is the API server, which passes on what users ask (`apiserver.streams`). Callers show a certificate of the
+cluster's CA that names the API server or an administrator; only /healthz answers everybody. Source: kubelet's
+`pkg/kubelet/server`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from bridgehead.objects.core import Container
+
+from . import streams
+from .agent import Kubelet
+from .errors import NotServed
+from .logs import parse_options, read_log
+from .pod_worker import PodWorker
+from .runtimes.runtime import RuntimeFailure
+
+ALLOWED_NAMES = frozenset({"kube-apiserver-kubelet-client"})
+ALLOWED_GROUPS = frozenset({"system:masters", "kubeadm:cluster-admins"})
+_PING_SECONDS = 30.0
+
+
+def server_context(certificate: Path, key: Path, client_ca: Path) -> ssl.SSLContext:
+    """Raises OSError and ssl.SSLError for files that can't be used."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.load_cert_chain(certificate, key)
+    context.load_verify_locations(client_ca)
+    context.verify_mode = ssl.CERT_OPTIONAL  # /healthz asks for none
+    return context
+
+
+def is_allowed(certificate: dict[str, Any] | None) -> bool:
+    """Whether the bearer of a verified certificate (as `ssl.SSLSocket.getpeercert` gives it) may see into pods."""
+    if not certificate:
+        return False
+    attributes = [pair for part in certificate.get("subject", ()) for pair in part]
+    names = {value for key, value in attributes if key == "commonName"}
+    groups = {value for key, value in attributes if key == "organizationName"}
+    return bool(names & ALLOWED_NAMES or groups & ALLOWED_GROUPS)
+
+
+class KubeletServer:
+    def __init__(self, kubelet: Kubelet) -> None:
+        self._kubelet = kubelet
+
+    async def run(self, host: str, port: int, context: ssl.SSLContext | None) -> None:
+        """Serve until cancelled. Raises OSError when the port is taken."""
+        async with self.serve(host, port, context):
+            await asyncio.Event().wait()
+
+    @contextlib.asynccontextmanager
+    async def serve(self, host: str, port: int, context: ssl.SSLContext | None) -> AsyncIterator[int]:
+        """Serve inside the context; gives the port. Without `context` it is plain HTTP and asks for no certificate."""
+        application = web.Application(middlewares=[_authorize] if context is not None else [])
+        application.router.add_get("/healthz", _healthz)
+        application.router.add_get("/pods", self._pods)
+        application.router.add_get("/containerLogs/{namespace}/{pod}/{container}", self._logs)
+        application.router.add_get("/exec/{namespace}/{pod}/{container}", self._exec)
+        runner = web.AppRunner(application, access_log=None, handle_signals=False, shutdown_timeout=1.0)
+        await runner.setup()
+        try:
+            site = web.TCPSite(runner, host, port, ssl_context=context)
+            await site.start()
+            yield runner.addresses[0][1]
+        finally:
+            await runner.cleanup()
+
+    async def _pods(self, _: web.Request) -> web.Response:
+        body = {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": self._kubelet.pods()}
+        return web.Response(body=msgspec.json.encode(body), content_type="application/json")
+
+    def _find(self, request: web.Request) -> tuple[PodWorker, Container]:
+        """Raises `NotServed`."""
+        match = request.match_info
+        worker = self._kubelet.worker(match["namespace"], match["pod"])
+        if worker is None:
+            raise NotServed(404, f'pod "{match["pod"]}" not found')
+        spec = worker.pod.spec
+        for container in spec.containers + spec.init_containers:
+            if container.name == match["container"]:
+                return worker, container
+        raise NotServed(404, f"container {match['container']} not found in pod {match['pod']}_{match['namespace']}")
+
+    async def _logs(self, request: web.Request) -> web.StreamResponse:
+        try:
+            worker, container = self._find(request)
+            options = parse_options(request.query, time.time())
+            attempt = worker.logged_attempt(container.name, previous=options.previous)
+        except NotServed as error:
+            return web.Response(status=error.status, text=str(error))
+        path = self._kubelet.settings.log_path(worker.pod, container.name, attempt)
+        response = web.StreamResponse(headers={"Content-Type": "text/plain"})
+        await response.prepare(request)
+        pieces = read_log(path, options, lambda: worker.is_running(container.name, attempt))
+        async with contextlib.aclosing(pieces):
+            async for piece in pieces:
+                await response.write(piece)
+        await response.write_eof()
+        return response
+
+    async def _exec(self, request: web.Request) -> web.StreamResponse:
+        query = request.query
+        try:
+            worker, container = self._find(request)
+            run = worker.containers.runs.get(container.name)
+            if run is None or not run.is_running:
+                raise NotServed(400, f'container "{container.name}" in pod "{worker.pod.metadata.name}" is not running')
+            command = tuple(query.getall("command", []))
+            if not command:
+                raise NotServed(400, "you must specify at least one command for the container")
+            if request.headers.get("Upgrade", "").lower() != "websocket":
+                raise NotServed(400, "unable to upgrade: exec is offered over WebSocket only, not over SPDY")
+        except NotServed as error:
+            return web.Response(status=error.status, text=str(error))
+        socket = web.WebSocketResponse(protocols=streams.PROTOCOLS, heartbeat=_PING_SECONDS, max_msg_size=4 << 20)
+        await socket.prepare(request)
+        tty = query.get("tty") in ("1", "true")
+        try:
+            session = await self._kubelet.runtime.open_exec(
+                run.id,
+                command,
+                stdin=query.get("input", query.get("stdin")) in ("1", "true"),
+                tty=tty,
+                stderr=not tty,
+            )
+        except RuntimeFailure as error:
+            await socket.send_bytes(streams.STATUS_CHANNEL + streams.failure_status(str(error)))
+        else:
+            await streams.run_session(socket, session)
+        await socket.close()
+        return socket
+
+
+async def _healthz(_: web.Request) -> web.Response:
+    return web.Response(text="ok")
+
+
+@web.middleware
+async def _authorize(request: web.Request, handler: Any) -> web.StreamResponse:
+    if request.path != "/healthz":
+        certificate = request.transport.get_extra_info("peercert") if request.transport is not None else None
+        if not certificate:
+            return web.Response(status=401, text="Unauthorized")
+        if not is_allowed(certificate):
+            return web.Response(
+                status=403, text="Forbidden: this certificate names neither the API server nor an admin"
+            )
+    response: web.StreamResponse = await handler(request)
+    return response

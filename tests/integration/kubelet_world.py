@@ -1,0 +1,159 @@
+"""A kubelet with the fake runtime against a real API server in the same process, on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from bridgehead.apiserver.authentication import User
+from bridgehead.apiserver.bootstrap import ensure_basics
+from bridgehead.apiserver.build import ApiSettings, build_api
+from bridgehead.apiserver.resources import build_table
+from bridgehead.apiserver.server import ApiServer, open_listeners
+from bridgehead.apiserver.tokens import SigningKey
+from bridgehead.client import ApiClient, ClientConfig
+from bridgehead.client.errors import NotFound
+from bridgehead.kubelet.agent import Kubelet
+from bridgehead.kubelet.parts import NodeSettings
+from bridgehead.kubelet.runtimes.fake import Behaviour, FakeRuntime
+from bridgehead.objects.core import Event, Pod
+from bridgehead.objects.kinds import CONFIG_MAPS, EVENTS, PODS, SERVICE_ACCOUNTS
+from bridgehead.storage import open_store
+
+DEADLINE = 15.0
+
+
+@dataclass
+class World:
+    """`admin` may do everything; `kubelet` talks as its node."""
+
+    root: Path
+    runtime: FakeRuntime
+    admin: ApiClient
+    node_client: ApiClient
+    _running: list[asyncio.Task[None]] = field(default_factory=list)
+
+    def settings(self, **changes: Any) -> NodeSettings:
+        values = {"name": "node1", "ip": "127.0.0.1", "pod_cidr": "10.244.1.0/24", "root": self.root}
+        return NodeSettings(**{**values, "termination_delay": 0.0, **changes})
+
+    async def start_kubelet(self, **changes: Any) -> Kubelet:
+        kubelet = Kubelet(self.settings(**changes), self.node_client, self.runtime)
+        self._running.append(asyncio.create_task(kubelet.run()))
+        return kubelet
+
+    async def stop_kubelet(self) -> None:
+        for task in self._running:
+            task.cancel()
+        await asyncio.gather(*self._running, return_exceptions=True)
+        self._running.clear()
+
+    def check(self) -> None:
+        """A kubelet that died is the reason why nothing happens."""
+        for task in self._running:
+            if task.done():
+                task.result()
+
+    async def create(self, name: str, **spec: Any) -> Pod:
+        body = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {"nodeName": "node1", "containers": [{"name": "app", "image": "app:1"}], **spec},
+        }
+        return await self.admin.create(PODS, body)
+
+    async def pod(self, name: str) -> Pod:
+        return await self.admin.get(PODS, name, "default")
+
+    async def until(self, name: str, condition: Callable[[Pod], bool]) -> Pod:
+        """Wait for the pod to be as `condition` wants it."""
+        pod = None
+        try:
+            async with asyncio.timeout(DEADLINE):
+                while True:
+                    self.check()
+                    pod = await self.pod(name)
+                    if condition(pod):
+                        return pod
+                    await asyncio.sleep(0.02)
+        except TimeoutError:
+            raise AssertionError(f"still {pod.status if pod else None}") from None
+
+    async def until_gone(self, name: str) -> None:
+        async with asyncio.timeout(DEADLINE):
+            while True:
+                self.check()
+                try:
+                    await self.pod(name)
+                except NotFound:
+                    return
+                await asyncio.sleep(0.02)
+
+    async def events(self, name: str) -> list[Event]:
+        found = await self.admin.list(EVENTS, "default", field_selector=f"involvedObject.name={name}")
+        return found.items
+
+    async def until_event(self, name: str, reason: str, text: str = "") -> Event:
+        async with asyncio.timeout(DEADLINE):
+            while True:
+                self.check()
+                for event in await self.events(name):
+                    if event.reason == reason and text in event.message:
+                        return event
+                await asyncio.sleep(0.02)
+
+    async def wait_for(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(DEADLINE):
+            while not condition():
+                self.check()
+                await asyncio.sleep(0.01)
+
+
+@contextlib.asynccontextmanager
+async def open_world(root: Path, images: dict[str, Behaviour] | None = None) -> AsyncIterator[World]:
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    key_file = root / "sa.key"
+    key_file.write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
+    store = open_store("memory")
+    users = {
+        "admin": User("kubernetes-admin", groups=("system:masters", "system:authenticated")),
+        "node": User("system:node:node1", groups=("system:nodes", "system:authenticated")),
+    }
+    table = build_table(service_cidrs=("10.96.0.0/12",), node_port_range=(30000, 32767))
+    parts = build_api(table, store, ApiSettings(SigningKey.read(key_file), users))
+    listeners = open_listeners(["127.0.0.1:0"], [])
+    port = listeners[0].getsockname()[1]
+    await ensure_basics(parts.registry, service_ip="10.96.0.1", advertise=("10.0.0.1", 6443))
+    server = ApiServer(parts.application, None, parts.watches.close)
+    serving = asyncio.create_task(server.serve(listeners))
+    url = f"http://127.0.0.1:{port}"
+    try:
+        async with (
+            ApiClient(ClientConfig(server=url, token="admin")) as admin,
+            ApiClient(ClientConfig(server=url, token="node")) as node_client,
+        ):
+            # What the controllers make in every namespace, and pods can't do without.
+            await admin.create(SERVICE_ACCOUNTS, {"metadata": {"name": "default", "namespace": "default"}})
+            ca = {"metadata": {"name": "kube-root-ca.crt", "namespace": "default"}, "data": {"ca.crt": "pem"}}
+            await admin.create(CONFIG_MAPS, ca)
+            world = World(root, FakeRuntime(images), admin, node_client)
+            try:
+                yield world
+            finally:
+                await world.stop_kubelet()
+    finally:
+        server.stop()
+        await serving
+        await store.close()
+        for listener in listeners:
+            listener.close()
