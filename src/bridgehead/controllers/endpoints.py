@@ -64,7 +64,7 @@ def wanted_subsets(service: Service, pods: Iterable[Pod]) -> tuple[EndpointSubse
         if not ports and not (is_headless(service) and not service.spec.ports):
             continue
         address = EndpointAddress(
-            ip=ip, hostname=host_name(pod, service), node_name=pod.spec.node_name, target_ref=reference_to(pod)
+            ip=ip, hostname=host_name(pod, service), node_name=pod.spec.node_name or None, target_ref=reference_to(pod)
         )
         if tolerant or pod.is_ready:
             subsets.append(EndpointSubset(addresses=(address,), ports=ports))
