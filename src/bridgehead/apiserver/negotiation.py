@@ -15,7 +15,6 @@ from typing import Any
 import msgspec
 
 from .errors import ApiStatus, bad_request, not_acceptable, unsupported_media_type
-from .protobuf import MalformedProtobuf, decode_protobuf_untrusted
 
 JSON = "application/json"
 YAML = "application/yaml"
@@ -82,16 +81,11 @@ def media_type_of(content_type: str) -> str:
     return content_type.partition(";")[0].strip().lower()
 
 
-def decode_body(body: bytes, content_type: str, accepted: Sequence[str] = (JSON, YAML, PROTOBUF)) -> Any:
+def decode_body(body: bytes, content_type: str, accepted: Sequence[str] = (JSON, YAML)) -> Any:
     """The decoded body. Raises a 415 for other types and a 400 for what can't be parsed."""
     given = media_type_of(content_type) or JSON
     if given not in accepted:
         raise unsupported_media_type(content_type, accepted)
-    if given == PROTOBUF:
-        try:
-            return decode_protobuf_untrusted(body)
-        except MalformedProtobuf as error:
-            raise unreadable(body, str(error)) from None
     return decode_yaml(body) if given == YAML else decode_json(body)
 
 
