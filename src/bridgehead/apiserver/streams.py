@@ -24,7 +24,6 @@ from .errors import ApiStatus, bad_request
 from .request import Receive, Response, Scope, Send
 from .resource import JsonObject
 
-if TYPE_CHECKING:
 _PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 _KUBELET_PORT = 10250
 _CONNECT_SECONDS = 10.0
