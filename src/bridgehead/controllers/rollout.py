@@ -277,7 +277,9 @@ def plan_olds(deployment: Deployment, new: ReplicaSet, olds: Sequence[ReplicaSet
         step = min(unavailable, may_go - cleaned)
         sizes[rs.metadata.uid] -= step
         cleaned += step
-    spare = total_available([*shrinking, new]) - min_available
+    # A replica set that was just told to shrink still reports pods it is about to delete: those can't be counted on.
+    # (Kubernetes counts them, and can go below the minimum when one status is written later than another.)
+    spare = sum(min(rs.status.available_replicas, rs.spec.replicas) for rs in (*shrinking, new)) - min_available
     for rs in shrinking:
         step = max(0, min(sizes[rs.metadata.uid], spare))
         sizes[rs.metadata.uid] -= step
