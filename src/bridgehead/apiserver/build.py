@@ -17,6 +17,7 @@ from .health import Health
 from .metrics import Metrics
 from .node_authorizer import NodeAuthorizer
 from .openapi import OpenApi
+from .protobuf import plain_scalars
 from .registry import Registry
 from .resource import Resource
 from .reviews import Reviews
@@ -47,7 +48,7 @@ class ApiSettings:
 
 def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) -> ApiParts:
     """Raises KeyError when the schema does not know a kind of the table."""
-    schema = Schema(load_definitions())
+    schema = Schema(load_definitions(), plain_scalars)
     registry = Registry(table, store, schema, settings.clock)
     tokens = TokenAuthority(settings.signing_key, store, settings.clock)
     authorizer = Authorizer(POLICY, NodeAuthorizer(store))

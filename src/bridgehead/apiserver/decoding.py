@@ -11,8 +11,9 @@ import json
 from typing import Any
 
 from .errors import ApiStatus, SchemaMismatch, bad_request, invalid
-from .negotiation import JSON, decode_body, media_type_of, unreadable
+from .negotiation import JSON, PROTOBUF, YAML, decode_body, media_type_of, unreadable
 from .paths import Query
+from .protobuf import BadPacket, decode_envelope_untrusted, decode_message_untrusted
 from .resource import FieldError, JsonObject, Resource
 from .schema import Shape, conform
 
@@ -50,7 +51,7 @@ def decode_kind(
     warnings: list[str],
 ) -> JsonObject:
     """`decode_object` for a kind that is no resource, such as a Scale."""
-    value = decode_body(body, content_type)
+    value = _decode_value(body, content_type, shape)
     if not isinstance(value, dict):
         raise unreadable(body, f"(must be of type {kind}): the body is no object")
     api_version = f"{group}/{version}" if group else version
@@ -71,6 +72,16 @@ def decode_kind(
             raise _unfit(given_kind, given_version, kind, f"strict decoding error: {', '.join(problems)}")
         warnings += problems
     return obj
+
+
+def _decode_value(body: bytes, content_type: str, shape: Shape) -> Any:
+    if media_type_of(content_type) != PROTOBUF:
+        return decode_body(body, content_type, (JSON, YAML, PROTOBUF))
+    try:
+        version, kind, message = decode_envelope_untrusted(body)
+        return {"apiVersion": version, "kind": kind} | decode_message_untrusted(message, shape)
+    except BadPacket as error:
+        raise unreadable(body, str(error)) from None
 
 
 def _check_kind(given_kind: str, given_version: str, kind: str, api_version: str) -> None:

@@ -12,6 +12,8 @@ import base64
 import binascii
 import importlib.util
 import re
+from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -267,11 +269,16 @@ class MapShape(Shape):
 
 
 class StructShape(Shape):
-    __slots__ = ("fields", "name", "required")
+    """`definition` is its name in the definitions. `omitted` are fields whose zero value is stored as none."""
 
-    def __init__(self, go: str, name: str) -> None:
-        super().__init__(go)
-        self.name = name
+    __slots__ = ("definition", "fields", "name", "omitted", "required")
+
+    def __init__(self, definition: str) -> None:
+        version, short = definition.split(".")[-2:]
+        super().__init__(f"{version}.{short}")
+        self.definition = definition
+        self.name = short
+        self.omitted: frozenset[str] = frozenset()
         self.fields: dict[str, Shape] = {}
         self.required: frozenset[str] = frozenset()
 
@@ -288,8 +295,7 @@ class StructShape(Shape):
                     unknown.append(_field_path(place, key))
                 elif item is not None:
                     taken = shape.take(item, (place, key, _FIELD), unknown)
-                    # An empty list or map is the same as none (Go's `omitempty`), and is stored as none.
-                    if taken or key in self.required or not isinstance(shape, ListShape | MapShape):
+                    if taken or key not in self.omitted:
                         kept[key] = taken
         except _Mismatch as mismatch:
             if not mismatch.struct:
@@ -320,8 +326,12 @@ _INT32, _INT64 = IntShape("int32"), IntShape("int64")
 class Schema:
     """Shapes by kind. Compiled when first asked for; keep it and drop the definitions."""
 
-    def __init__(self, definitions: dict[str, JsonObject]) -> None:
+    def __init__(
+        self, definitions: dict[str, JsonObject], plain: Callable[[str], frozenset[str]] = lambda _: frozenset()
+    ) -> None:
+        """`plain` names the fields of a definition that Go leaves out of JSON when they are zero."""
         self._definitions = definitions
+        self._plain = lru_cache(maxsize=None)(plain)
         self._shapes: dict[str, Shape] = dict(_SPECIAL)
         self._kinds = {
             (gvk["group"], gvk["version"], gvk["kind"]): name
@@ -343,11 +353,19 @@ class Schema:
             if "properties" not in definition:
                 shape = self._shapes[name] = self._inline(definition)
             else:
-                version, short = name.split(".")[-2:]
-                struct = shape = self._shapes[name] = StructShape(f"{version}.{short}", short)
+                struct = shape = self._shapes[name] = StructShape(name)
                 struct.fields = {key: self._inline(field) for key, field in definition["properties"].items()}
                 struct.required = frozenset(definition.get("required", ()))
+                struct.omitted = frozenset(
+                    key
+                    for key, field in struct.fields.items()
+                    if key not in struct.required
+                    and (isinstance(field, ListShape | MapShape) or self._is_plain(name, key, field))
+                )
         return shape
+
+    def _is_plain(self, name: str, key: str, field: Shape) -> bool:
+        return isinstance(field, StringShape | BoolShape | IntShape) and key in self._plain(name)
 
     def _inline(self, definition: JsonObject) -> Shape:
         if "$ref" in definition:
