@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from . import streams
 from .authentication import Authenticator, InvalidCredentials, User, user_from_certificate
 from .authorization import Authorizer
 from .discovery import Discovery
@@ -23,6 +24,7 @@ from .health import Health
 from .metrics import Metrics
 from .openapi import OpenApi
 from .paths import RequestInfo, parse_query, parse_request
+from .pod_streams import PodStreams
 from .request import Disconnected, Receive, Request, Response, Scope, Send
 from .reviews import Reviews
 
@@ -53,6 +55,7 @@ class Application:
         authorizer: Authorizer,
         handlers: Handlers,
         reviews: Reviews,
+        pod_streams: PodStreams,
         discovery: Discovery,
         openapi: OpenApi,
         health: Health,
@@ -63,6 +66,7 @@ class Application:
         self._authorizer = authorizer
         self._handlers = handlers
         self._reviews = reviews
+        self._pod_streams = pod_streams
         self._discovery = discovery
         self._openapi = openapi
         self._health = health
@@ -71,6 +75,9 @@ class Application:
         self._version = Response(200, msgspec.json.encode(VERSION))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            await self._answer_socket(scope, receive, send)
+            return
         if scope["type"] != "http":
             return
         started = time.perf_counter()
@@ -97,6 +104,16 @@ class Application:
         seconds = None if response.stream is not None else time.perf_counter() - started
         self._metrics.count(info, response.status, seconds, known=known)
 
+    async def _answer_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """WebSockets are for exec, attach and port-forward only."""
+        info = parse_request("GET", scope["path"], parse_query(scope["query_string"]))
+        try:
+            user = self._authenticate(scope, dict(scope["headers"]))
+            self._authorizer.check(user, info)
+            await self._pod_streams.answer_socket(info, scope, receive, send)
+        except ApiStatus as status:
+            await streams.deny(scope, send, status)
+
     def _authenticate(self, scope: Scope, headers: dict[bytes, bytes]) -> User:
         """Raises a 401."""
         try:
@@ -113,6 +130,8 @@ class Application:
         if info.is_resource:
             if self._reviews.serves(info):
                 return await self._reviews.handle(request)
+            if self._pod_streams.serves(info):
+                return await self._pod_streams.answer(request)
             return await self._handlers.handle(request)
         return self._serve_path(request, info)
 

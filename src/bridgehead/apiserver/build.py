@@ -17,11 +17,13 @@ from .health import Health
 from .metrics import Metrics
 from .node_authorizer import NodeAuthorizer
 from .openapi import OpenApi
+from .pod_streams import PodStreams
 from .protobuf import plain_scalars
 from .registry import Registry
 from .resource import Resource
 from .reviews import Reviews
 from .schema import Schema, load_definitions
+from .streams import KubeletAccess, KubeletTls
 from .subresources import Subresources
 from .tokens import SigningKey, TokenAuthority
 from .watching import OpenWatches
@@ -35,13 +37,19 @@ class ApiParts:
     registry: Registry
     tokens: TokenAuthority
     watches: OpenWatches
+    kubelets: KubeletAccess
+
+    async def close(self) -> None:
+        """When nothing is served any more."""
+        await self.kubelets.close()
 
 
 @dataclass(frozen=True, slots=True)
 class ApiSettings:
-    """`users` are those of the static token file; `clock` gives seconds since the epoch."""
+    """`users` are those of the static token file; `kubelet_tls` is for logs and exec."""
 
     signing_key: SigningKey
+    kubelet_tls: KubeletTls | None = None
     users: Mapping[str, User] = field(default_factory=dict)
     clock: Callable[[], float] = time.time
 
@@ -53,15 +61,17 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
     tokens = TokenAuthority(settings.signing_key, store, settings.clock)
     authorizer = Authorizer(POLICY, NodeAuthorizer(store))
     watches = OpenWatches()
+    kubelets = KubeletAccess(settings.kubelet_tls)
     application = Application(
         authenticator=Authenticator(settings.users, tokens.verify),
         authorizer=authorizer,
         handlers=Handlers(registry, Subresources(registry, tokens, schema), watches),
         reviews=Reviews(authorizer, tokens, schema),
+        pod_streams=PodStreams(registry, kubelets),
         discovery=Discovery(table),
         openapi=OpenApi(table),
         # The store is loaded before the server is built: whoever gets an answer gets one from the whole of it.
         health=Health({"ping": lambda: None}, {"ping": lambda: None, "store": lambda: None}),
         metrics=Metrics(),
     )
-    return ApiParts(application, registry, tokens, watches)
+    return ApiParts(application, registry, tokens, watches, kubelets)

@@ -21,6 +21,7 @@ from .bootstrap import ensure_basics
 from .build import ApiSettings, build_api
 from .resources import build_table
 from .server import ApiServer, open_listeners, parse_address, server_context
+from .streams import KubeletTls
 from .tokens import SigningKey
 
 log = logging.getLogger(__name__)
@@ -60,7 +61,7 @@ async def _serve(options: ServeOptions) -> None:
     listeners = open_listeners(options.listen, options.listen_fds)
     store = open_store(options.store)
     try:
-        parts = build_api(table, store, ApiSettings(key, users))
+        parts = build_api(table, store, ApiSettings(key, _kubelet_tls(options), users))
         await ensure_basics(
             parts.registry,
             service_ip=str(ip_network(options.service_cidrs[0])[1]),
@@ -69,7 +70,10 @@ async def _serve(options: ServeOptions) -> None:
         server = ApiServer(parts.application, context, parts.watches.close)
         addresses = ", ".join(f"{host}:{port}" for host, port, *_ in (s.getsockname() for s in listeners))
         log.info("serving on %s, revision %d", addresses, store.revision)
-        await server.serve(listeners)
+        try:
+            await server.serve(listeners)
+        finally:
+            await parts.close()
         log.info("stopped")
     finally:
         await store.close()
@@ -83,6 +87,16 @@ def _context(options: ServeOptions) -> ssl.SSLContext:
     except ssl.SSLError as error:
         files = f"{options.tls_certificate}, {options.tls_key}, {options.client_ca}"
         raise ValueError(f"can't use the certificates ({files}): {error}") from error
+
+
+def _kubelet_tls(options: ServeOptions) -> KubeletTls | None:
+    given = (options.kubelet_certificate, options.kubelet_key, options.kubelet_ca)
+    certificate, key, authority = given
+    if certificate is None or key is None or authority is None:
+        if any(given):
+            raise ValueError("the kubelet options (certificate, key, certificate authority) go together")
+        return None
+    return KubeletTls(certificate, key, authority)
 
 
 def _advertised(options: ServeOptions, listeners: list[socket.socket]) -> tuple[str, int] | None:

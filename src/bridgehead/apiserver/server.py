@@ -76,6 +76,7 @@ class ApiServer(uvicorn.Server):
                 ssl_context_factory=None if context is None else lambda _config, _default: context,
             )
         )
+        logging.getLogger("uvicorn.error").addFilter(_is_no_denied_handshake)
         self._on_stop = on_stop
         self._stop = asyncio.Event()
 
@@ -117,6 +118,11 @@ class ApiServer(uvicorn.Server):
         finally:
             for number in signals:
                 loop.remove_signal_handler(number)
+
+
+def _is_no_denied_handshake(record: logging.LogRecord) -> bool:
+    """uvicorn takes a WebSocket that was answered with an HTTP response for one that was not answered."""
+    return record.msg != "ASGI callable returned without completing handshake."
 
 
 def open_listeners(addresses: Sequence[str], descriptors: Sequence[int]) -> list[socket.socket]:
