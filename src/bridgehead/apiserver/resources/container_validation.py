@@ -229,8 +229,8 @@ def _validate_resources(path: str, resources: JsonObject) -> list[FieldError]:
     limits, requests = resources.get("limits", {}), resources.get("requests", {})
     for kind, quantities in (("limits", limits), ("requests", requests)):
         for name, quantity in quantities.items():
-            errors.extend(_validate_resource_name(f"{path}.{kind}", name))
-            errors.extend(validate_quantity(f"{path}.{kind}.{name}", quantity))
+            errors.extend(_validate_resource_name(f"{path}.{kind}[{name}]", name))
+            errors.extend(validate_quantity(f"{path}.{kind}[{name}]", quantity))
     for name, requested in requests.items():
         amount, limit = amount_of(requested), amount_of(limits.get(name, ""))
         if amount is not None and limit is not None and amount > limit:

@@ -271,7 +271,7 @@ def _changed_fields(spec: JsonObject, old: JsonObject) -> list[str]:
     masked = copy.copy(spec)
     for kind in _CONTAINER_LISTS:
         if kind in spec:
-            pairs = zip(spec[kind], old[kind], strict=True)
+            pairs = zip(spec[kind], old.get(kind, ()), strict=True)
             masked[kind] = [{**new, "image": before.get("image")} for new, before in pairs]
     for name in ("activeDeadlineSeconds", "tolerations", "schedulingGates"):
         masked.pop(name, None)

@@ -30,7 +30,7 @@ class PodStrategy(Strategy):
 
     def prepare_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> None:
         if subresource == "status":
-            obj["spec"] = old["spec"]
+            obj["spec"] = old.get("spec", {})
             obj.setdefault("status", {}).setdefault("phase", old.get("status", {}).get("phase", "Pending"))
             obj["status"].setdefault("qosClass", qos_class(obj["spec"]))
         elif subresource == "":

@@ -5,6 +5,7 @@ The rules themselves are in `service_transitions`, `service_families`, `service_
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from random import Random
 
@@ -71,7 +72,7 @@ class ServiceStrategy(Strategy):
 
     def prepare_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> None:
         if subresource == "status":
-            obj["spec"] = old["spec"]
+            obj["spec"] = copy.deepcopy(old.get("spec", {}))
             return
         obj["status"] = old.get("status", {"loadBalancer": {}})
         spec, old_spec = obj["spec"], old.get("spec", {})

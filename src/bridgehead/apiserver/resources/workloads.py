@@ -37,7 +37,7 @@ class WorkloadStrategy(Strategy):
 
     def prepare_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> None:
         if subresource == "status":
-            obj["spec"] = old["spec"]
+            obj["spec"] = old.get("spec", {})
         else:
             obj["status"] = old.get("status", {})
 

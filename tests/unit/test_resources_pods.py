@@ -1,0 +1,452 @@
+"""Pods and the templates of workloads: what is filled in, what is refused in which words, what may change."""
+
+import copy
+
+import pytest
+
+from bridgehead.apiserver.resources.pod_defaults import pull_policy_for
+from bridgehead.apiserver.resources.pod_qos import qos_class
+from tests.unit.resource_steps import Steps, from_yaml, table
+
+TOLERATED = {"effect": "NoExecute", "tolerationSeconds": 300}
+NAMED = {"name": "web", "namespace": "default"}
+
+
+@pytest.fixture
+def pods():
+    return Steps(table()["pods"])
+
+
+def pod(spec):
+    return {"metadata": dict(NAMED), "spec": from_yaml(spec) if isinstance(spec, str) else spec}
+
+
+# --- Defaults --------------------------------------------------------------------------------------------
+
+
+def test_a_plain_pod_is_completed(pods):
+    made = pods.create(pod("{containers: [{name: web, image: 'nginx:1.27', ports: [{containerPort: 80}]}]}"))
+    assert made["spec"] == {
+        "containers": [
+            {
+                "name": "web",
+                "image": "nginx:1.27",
+                "imagePullPolicy": "IfNotPresent",
+                "ports": [{"containerPort": 80, "protocol": "TCP"}],
+                "resources": {},
+                "terminationMessagePath": "/dev/termination-log",
+                "terminationMessagePolicy": "File",
+            }
+        ],
+        "dnsPolicy": "ClusterFirst",
+        "enableServiceLinks": True,
+        "restartPolicy": "Always",
+        "schedulerName": "default-scheduler",
+        "securityContext": {},
+        "terminationGracePeriodSeconds": 30,
+        "tolerations": [
+            {"key": f"node.kubernetes.io/{trouble}", "operator": "Exists", **TOLERATED}
+            for trouble in ("not-ready", "unreachable")
+        ],
+    }  # fmt: skip
+    assert made["status"] == {"phase": "Pending", "qosClass": "BestEffort"}
+
+
+@pytest.mark.parametrize(
+    ("image", "policy"),
+    [
+        ("nginx", "Always"),
+        ("nginx:latest", "Always"),
+        ("nginx:1", "IfNotPresent"),
+        ("localhost:5000/nginx", "Always"),
+        ("localhost:5000/nginx:1", "IfNotPresent"),
+        ("nginx@sha256:" + "0" * 64, "IfNotPresent"),
+        ("nginx:latest@sha256:" + "0" * 64, "Always"),
+        ("", "Always"),
+    ],
+)
+def test_latest_may_mean_another_image_tomorrow(image, policy):
+    assert pull_policy_for(image) == policy
+
+
+@pytest.mark.parametrize(
+    ("spec", "path", "value"),
+    [
+        (
+            "{containers: [{name: a, image: b, livenessProbe: {httpGet: {port: 80}}}]}",
+            ("containers", 0, "livenessProbe"),
+            {
+                "httpGet": {"port": 80, "path": "/", "scheme": "HTTP"},
+                "timeoutSeconds": 1,
+                "periodSeconds": 10,
+                "successThreshold": 1,
+                "failureThreshold": 3,
+            },
+        ),
+        (
+            "{containers: [{name: a, image: b, env: [{name: X, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]}]}",
+            ("containers", 0, "env", 0, "valueFrom", "fieldRef", "apiVersion"),
+            "v1",
+        ),
+        ("{containers: [{name: a, image: b}], volumes: [{name: v}]}", ("volumes", 0), {"name": "v", "emptyDir": {}}),
+        (
+            "{containers: [{name: a, image: b}], volumes: [{name: v, configMap: {name: c}}]}",
+            ("volumes", 0, "configMap", "defaultMode"),
+            420,
+        ),
+        (
+            "{containers: [{name: a, image: b}], volumes: [{name: v, hostPath: {path: /x}}]}",
+            ("volumes", 0, "hostPath", "type"),
+            "",
+        ),
+        (
+            "{containers: [{name: a, image: b, ports: [{containerPort: 80}]}], hostNetwork: true}",
+            ("containers", 0, "ports", 0, "hostPort"),
+            80,
+        ),
+        (
+            "{containers: [{name: a, image: b, resources: {limits: {cpu: 1}}}]}",
+            ("containers", 0, "resources", "requests"),
+            {"cpu": 1},
+        ),
+        ("{containers: [{name: a, image: b}], serviceAccount: robot}", ("serviceAccountName",), "robot"),
+    ],
+)
+def test_defaults(pods, spec, path, value):
+    found = pods.create(pod(spec))["spec"]
+    for step in path:
+        found = found[step]
+    assert found == value
+
+
+@pytest.mark.parametrize(
+    ("containers", "expected"),
+    [
+        ("[{}]", "BestEffort"),
+        ("[{resources: {requests: {memory: 0}}}]", "BestEffort"),
+        ("[{resources: {requests: {cpu: 100m}}}]", "Burstable"),
+        ("[{resources: {limits: {cpu: 1, memory: 1Gi}}}]", "Guaranteed"),
+        ("[{resources: {limits: {cpu: 1, memory: 1Gi}, requests: {cpu: 1000m, memory: 1024Mi}}}]", "Guaranteed"),
+        ("[{resources: {limits: {cpu: 1, memory: 1Gi}, requests: {cpu: 500m}}}]", "Burstable"),
+        ("[{resources: {limits: {cpu: 1, memory: 1Gi}}}, {}]", "Burstable"),
+    ],
+)
+def test_quality_of_service(containers, expected):
+    assert qos_class({"containers": from_yaml(containers)}) == expected
+
+
+# --- Refusals --------------------------------------------------------------------------------------------
+
+LABEL = (
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end "
+    "with an alphanumeric character (e.g. 'my-name', or '123-abc', regex used for validation is "
+    "'[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
+)
+# A container's own fields, then the refusals; {} stands for `spec.containers[0]`.
+CONTAINERS = [
+    ("{name: ''}", ["{}.name: Required value"]),
+    ("{name: A}", [f'{{}}.name: Invalid value: "A": {LABEL}']),
+    ("{image: ''}", ["{}.image: Required value"]),
+    ("{image: ' x'}", ['{}.image: Invalid value: " x": must not have leading or trailing whitespace']),
+    ("{imagePullPolicy: Sometimes}", [
+        '{}.imagePullPolicy: Unsupported value: "Sometimes": supported values: "Always", "IfNotPresent", "Never"']),
+    ("{ports: [{containerPort: 0}]}", ["{}.ports[0].containerPort: Required value"]),
+    ("{ports: [{containerPort: 70000}]}", [
+        "{}.ports[0].containerPort: Invalid value: 70000: must be between 1 and 65535, inclusive"]),
+    ("{ports: [{containerPort: 1, name: x}, {containerPort: 2, name: x}]}", [
+        '{}.ports[1].name: Duplicate value: "x"']),
+    ("{ports: [{containerPort: 1, name: a-name-of-sixteen}]}", [
+        '{}.ports[0].name: Invalid value: "a-name-of-sixteen": must be no more than 15 characters']),
+    ("{ports: [{containerPort: 1, protocol: tcp}]}", [
+        '{}.ports[0].protocol: Unsupported value: "tcp": supported values: "SCTP", "TCP", "UDP"']),
+    ("{ports: [{containerPort: 1, hostPort: 9}, {containerPort: 2, hostPort: 9}]}", [
+        '{}.ports[1].hostPort: Duplicate value: "TCP//9"']),
+    ("{env: [{name: ''}]}", ["{}.env[0].name: Required value"]),
+    ("{env: [{name: 'a=b'}]}", [
+        '{}.env[0].name: Invalid value: "a=b": a valid environment variable name must consist only of printable ASCII '
+        "characters other than '='"]),
+    ("{env: [{name: A, valueFrom: {fieldRef: {fieldPath: spec.nothing}}}]}", [
+        '{}.env[0].valueFrom.fieldRef.fieldPath: Unsupported value: "spec.nothing": supported values: "metadata.name", '
+        '"metadata.namespace", "metadata.uid", "spec.nodeName", "spec.serviceAccountName", "status.hostIP", '
+        '"status.hostIPs", "status.podIP", "status.podIPs"']),
+    ("{env: [{name: A, value: b, valueFrom: {configMapKeyRef: {name: c, key: k}}}]}", [
+        '{}.env[0].valueFrom: Invalid value: "": may not be specified when `value` is not empty']),
+    ("{env: [{name: A, valueFrom: {}}]}", [
+        '{}.env[0].valueFrom: Invalid value: "": must specify one of: `fieldRef`, `resourceFieldRef`, '
+        "`configMapKeyRef`, `secretKeyRef` or `fileKeyRef`"]),
+    ("{env: [{name: A, valueFrom: {secretKeyRef: {name: s, key: ''}}}]}", [
+        "{}.env[0].valueFrom.secretKeyRef.key: Required value"]),
+    ("{envFrom: [{}]}", ['{}.envFrom: Invalid value: "": must specify one of: `configMapRef` or `secretRef`']),
+    ("{volumeMounts: [{name: nowhere, mountPath: /x}]}", ['{}.volumeMounts[0].name: Not found: "nowhere"']),
+    ("{volumeMounts: [{name: v, mountPath: /x}, {name: v, mountPath: /x}]}", [
+        '{}.volumeMounts[1].mountPath: Invalid value: "/x": must be unique']),
+    ("{volumeMounts: [{name: v, mountPath: /x, subPath: ../y}]}", [
+        '{}.volumeMounts[0].subPath: Invalid value: "../y": must not contain \'..\'']),
+    ("{resources: {requests: {cpu: 2}, limits: {cpu: 1}}}", [
+        "{}.resources.requests: Invalid value: 2: must be less than or equal to cpu limit of 1"]),
+    ("{resources: {limits: {cpu: -1}}}", [
+        "{}.resources.limits[cpu]: Invalid value: -1: must be greater than or equal to 0",
+        "{}.resources.requests[cpu]: Invalid value: -1: must be greater than or equal to 0"]),
+    ("{resources: {limits: {gold: 1}, requests: {}}}", [
+        '{}.resources.limits[gold]: Invalid value: "gold": must be a standard resource type or fully qualified',
+        '{}.resources.limits[gold]: Invalid value: "gold": must be a standard resource for containers',
+        '{}.resources.requests[gold]: Invalid value: "gold": must be a standard resource type or fully qualified',
+        '{}.resources.requests[gold]: Invalid value: "gold": must be a standard resource for containers']),
+    ("{livenessProbe: {}}", ["{}.livenessProbe: Required value: must specify a handler type"]),
+    ("{livenessProbe: {exec: {}, successThreshold: 2}}", [
+        "{}.livenessProbe.exec.command: Required value",
+        "{}.livenessProbe.successThreshold: Invalid value: 2: must be 1"]),
+    ("{readinessProbe: {tcpSocket: {port: 0}, periodSeconds: -1}}", [
+        "{}.readinessProbe.tcpSocket.port: Invalid value: 0: must be between 1 and 65535, inclusive",
+        "{}.readinessProbe.periodSeconds: Invalid value: -1: must be greater than or equal to 0"]),
+    ("{readinessProbe: {tcpSocket: {port: 80}, httpGet: {port: 80}}}", [
+        "{}.readinessProbe.tcpSocket: Forbidden: may not specify more than 1 handler type"]),
+    ("{startupProbe: {httpGet: {port: 80, scheme: FTP}}}", [
+        '{}.startupProbe.httpGet.scheme: Unsupported value: "FTP": supported values: "HTTP", "HTTPS"']),
+    ("{lifecycle: {preStop: {sleep: {seconds: 60}}}}", [
+        "{}.lifecycle.preStop.sleep: Invalid value: 60: must be non-negative and less than "
+        "terminationGracePeriodSeconds (30)"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("fields", "expected"), CONTAINERS, ids=[fields for fields, _ in CONTAINERS])
+def test_refusals_of_containers(pods, fields, expected):
+    container = {"name": "a", "image": "b", **from_yaml(fields)}
+    refused = pods.refusal(pod({"containers": [container], "volumes": [{"name": "v"}]}))
+    assert refused == [text.replace("{}", "spec.containers[0]", 1) for text in expected]
+
+
+CONTAINER = "containers: [{name: a, image: b}]"
+SPREAD = "topologySpreadConstraints: [{maxSkew: 0, topologyKey: '', whenUnsatisfiable: Cry}]"
+ROLLING = "strategy: {rollingUpdate: {maxSurge: some, maxUnavailable: 101%}}"
+SPECS = [
+    ("{}", ["spec.containers: Required value"]),
+    ("{containers: [{name: a, image: b}, {name: a, image: b}]}", ['spec.containers[1].name: Duplicate value: "a"']),
+    (f"{{{CONTAINER}, initContainers: [{{name: a, image: b}}]}}", [
+        'spec.initContainers[0].name: Duplicate value: "a"']),
+    (f"{{{CONTAINER}, initContainers: [{{name: i, image: b, readinessProbe: {{tcpSocket: {{port: 80}}}}}}]}}", [
+        "spec.initContainers[0].readinessProbe: Forbidden: may not be set for init containers without "
+        "restartPolicy=Always"]),
+    (f"{{{CONTAINER}, initContainers: [{{name: s, image: b, restartPolicy: Always, "
+     "readinessProbe: {tcpSocket: {port: 80}}}]}", []),
+    (f"{{{CONTAINER}, restartPolicy: Perhaps}}", [
+        'spec.restartPolicy: Unsupported value: "Perhaps": supported values: "Always", "OnFailure", "Never"']),
+    (f"{{{CONTAINER}, dnsPolicy: None}}", [
+        "spec.dnsConfig: Required value: must provide at least one DNS nameserver when `dnsPolicy` is None"]),
+    (f"{{{CONTAINER}, dnsPolicy: None, dnsConfig: {{nameservers: [x]}}}}", [
+        'spec.dnsConfig.nameservers[0]: Invalid value: "x": must be a valid IP address, (e.g. 10.9.8.7 or '
+        "2001:db8::ffff)"]),
+    (f"{{{CONTAINER}, activeDeadlineSeconds: 0}}", [
+        "spec.activeDeadlineSeconds: Invalid value: 0: must be between 1 and 2147483647, inclusive"]),
+    (f"{{{CONTAINER}, terminationGracePeriodSeconds: -1}}", [
+        "spec.terminationGracePeriodSeconds: Invalid value: -1: must be greater than or equal to 0"]),
+    (f"{{{CONTAINER}, hostname: A}}", [f'spec.hostname: Invalid value: "A": {LABEL}']),
+    (f"{{{CONTAINER}, tolerations: [{{key: '', operator: Equal}}]}}", [
+        'spec.tolerations[0].operator: Invalid value: "Equal": operator must be Exists when `key` is empty, which '
+        'means "match all values and all keys"']),
+    (f"{{{CONTAINER}, tolerations: [{{key: a, operator: Exists, value: b}}]}}", [
+        'spec.tolerations[0].operator: Invalid value: "b": value must be empty when `operator` is \'Exists\'']),
+    (f"{{{CONTAINER}, tolerations: [{{key: a, effect: Never}}]}}", [
+        'spec.tolerations[0].effect: Unsupported value: "Never": supported values: "NoSchedule", "PreferNoSchedule", '
+        '"NoExecute"']),
+    (f"{{{CONTAINER}, {SPREAD}}}", [
+        "spec.topologySpreadConstraints[0].maxSkew: Invalid value: 0: must be greater than zero",
+        "spec.topologySpreadConstraints[0].topologyKey: Required value: can not be empty",
+        'spec.topologySpreadConstraints[0].whenUnsatisfiable: Unsupported value: "Cry": supported values: '
+        '"DoNotSchedule", "ScheduleAnyway"']),
+    (f"{{{CONTAINER}, hostAliases: [{{ip: x}}]}}", [
+        'spec.hostAliases[0].ip: Invalid value: "x": must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)']),
+    ("{containers: [{name: a, image: b, ports: [{containerPort: 80, hostPort: 81}]}], hostNetwork: true}", [
+        "spec.containers[0].ports[0].containerPort: Invalid value: 80: must match `hostPort` when `hostNetwork` is "
+        "true"]),
+    (f"{{{CONTAINER}, volumes: [{{name: v}}, {{name: v}}]}}", ['spec.volumes[1].name: Duplicate value: "v"']),
+    (f"{{{CONTAINER}, volumes: [{{name: v, emptyDir: {{}}, hostPath: {{path: /}}}}]}}", [
+        "spec.volumes[0].hostPath: Forbidden: may not specify more than 1 volume type"]),
+    (f"{{{CONTAINER}, volumes: [{{name: v, hostPath: {{path: ''}}}}]}}", [
+        "spec.volumes[0].hostPath.path: Required value"]),
+    (f"{{{CONTAINER}, volumes: [{{name: v, hostPath: {{path: /a/../b}}}}]}}", [
+        'spec.volumes[0].hostPath.path: Invalid value: "/a/../b": must not contain \'..\'']),
+    (f"{{{CONTAINER}, volumes: [{{name: v, secret: {{}}}}]}}", ["spec.volumes[0].secret.secretName: Required value"]),
+    (f"{{{CONTAINER}, volumes: [{{name: v, configMap: {{name: c, defaultMode: 512}}}}]}}", [
+        "spec.volumes[0].configMap.defaultMode: Invalid value: 512: must be a number between 0 and 0777 (octal), both "
+        "inclusive"]),
+    (f"{{{CONTAINER}, volumes: [{{name: v, configMap: {{name: c, items: [{{key: k, path: /etc}}]}}}}]}}", [
+        'spec.volumes[0].configMap.items[0].path: Invalid value: "/etc": must be a relative path']),
+    (f"{{{CONTAINER}, volumes: [{{name: v, downwardAPI: {{items: [{{path: x}}]}}}}]}}", [
+        "spec.volumes[0].downwardAPI.items[0]: Required value: one of fieldRef and resourceFieldRef is required"]),
+    (f"{{{CONTAINER}, volumes: [{{name: v, projected: {{sources: [{{serviceAccountToken: "
+     "{path: t, expirationSeconds: 1}}]}}]}", [
+        "spec.volumes[0].projected.sources[0].serviceAccountToken.expirationSeconds: Invalid value: 1: may not specify "
+        "a duration less than 10 minutes"]),
+    ("{containers: [{name: a, image: b, env: [{name: L, valueFrom: {fieldRef: "
+     "{fieldPath: \"metadata.labels['app']\"}}}]}]}", []),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("spec", "expected"), SPECS, ids=[spec for spec, _ in SPECS])
+def test_refusals_of_pods(pods, spec, expected):
+    assert pods.refusal(pod(spec)) == expected
+
+
+# --- Updates ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def running(pods):
+    spec = "{containers: [{name: a, image: 'b:1'}], activeDeadlineSeconds: 100, nodeName: node1}"
+    return pods.create(pod(spec))
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (lambda spec: spec["containers"][0].update(image="b:2"), []),
+        (lambda spec: spec.update(activeDeadlineSeconds=50), []),
+        (lambda spec: spec["tolerations"].append({"key": "x", "operator": "Exists"}), []),
+        (
+            lambda spec: spec.update(activeDeadlineSeconds=200),
+            ["spec.activeDeadlineSeconds: Invalid value: 200: must be less than or equal to previous value"],
+        ),
+        (
+            lambda spec: spec.pop("activeDeadlineSeconds"),
+            ["spec.activeDeadlineSeconds: Invalid value: null: must not update from a positive integer to nil value"],
+        ),
+        (
+            lambda spec: spec["tolerations"].pop(),
+            ["spec.tolerations: Forbidden: existing toleration can not be modified except its tolerationSeconds"],
+        ),
+        (
+            lambda spec: spec["containers"].append({"name": "c", "image": "d"}),
+            ["spec.containers: Forbidden: pod updates may not add or remove containers"],
+        ),
+    ],
+)
+def test_what_of_a_pod_may_change(pods, running, change, expected):
+    wished = copy.deepcopy(running)
+    change(wished["spec"])
+    assert pods.update_refusal(running, wished) == expected
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("nodeName", "node2"), ("restartPolicy", "Never"), ("hostNetwork", True), ("serviceAccountName", "x")],
+)
+def test_the_rest_of_a_pod_may_not_change(pods, running, field, value):
+    wished = copy.deepcopy(running)
+    wished["spec"][field] = value
+    refused = pods.update_refusal(running, wished)
+    assert refused[0].startswith(
+        "spec: Forbidden: pod updates may not change fields other than `spec.containers[*].image`"
+    )
+    assert f"spec.{field}" in refused[0].splitlines()[-1]
+
+
+def test_a_pod_gets_its_node_once(pods):
+    made = pods.create(pod("{containers: [{name: a, image: b}]}"))
+    bound = pods.update(made, {**made, "spec": {**made["spec"], "nodeName": "node1"}}, "binding")
+    assert bound["spec"]["nodeName"] == "node1"
+
+
+def test_status_and_spec_have_one_writer_each(pods, running):
+    wished = {**running, "spec": {}, "status": {"phase": "Running", "podIP": "10.244.1.2"}}
+    updated = pods.update(running, wished, "status")
+    assert updated["spec"] == running["spec"]
+    assert updated["status"] == {"phase": "Running", "podIP": "10.244.1.2", "qosClass": "BestEffort"}
+    assert pods.update(updated, {**running, "status": {}})["status"] == updated["status"]
+
+
+# --- Workloads -------------------------------------------------------------------------------------------
+
+TEMPLATE = "template: {metadata: {labels: {app: web}}, spec: {containers: [{name: a, image: b}]}}"
+SELECTOR = "selector: {matchLabels: {app: web}}"
+WORKLOADS = ("deployments.apps", "replicasets.apps", "daemonsets.apps")
+
+
+def workload(spec):
+    return {"metadata": dict(NAMED), "spec": from_yaml(spec) if isinstance(spec, str) else spec}
+
+
+@pytest.mark.parametrize(
+    ("resource", "expected"),
+    [
+        (
+            "deployments.apps",
+            {
+                "replicas": 1,
+                "revisionHistoryLimit": 10,
+                "progressDeadlineSeconds": 600,
+                "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "25%", "maxSurge": "25%"}},
+            },
+        ),
+        ("replicasets.apps", {"replicas": 1}),
+        (
+            "daemonsets.apps",
+            {
+                "revisionHistoryLimit": 10,
+                "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0}},
+            },
+        ),
+    ],
+)
+def test_defaults_of_workloads(resource, expected):
+    made = Steps(table()[resource]).create(workload(f"{{{SELECTOR}, {TEMPLATE}}}"))["spec"]
+    assert made.pop("selector") == {"matchLabels": {"app": "web"}}
+    template = made.pop("template")
+    assert made == expected
+    assert template["spec"]["restartPolicy"] == "Always"
+    assert template["spec"]["containers"][0]["imagePullPolicy"] == "Always"
+    assert "enableServiceLinks" not in template["spec"]
+
+
+MISMATCH = ['spec.template.metadata.labels: Invalid value: {"app":"web"}: `selector` does not match template `labels`']
+WORKLOAD_REFUSALS = [
+    (WORKLOADS, f"{{{TEMPLATE}}}", ["spec.selector: Required value"]),
+    (WORKLOADS, f"{{selector: {{matchLabels: {{app: other}}}}, {TEMPLATE}}}", MISMATCH),
+    (WORKLOADS, f"{{selector: {{matchExpressions: [{{key: app, operator: DoesNotExist}}]}}, {TEMPLATE}}}", MISMATCH),
+    (WORKLOADS, f"{{selector: {{matchExpressions: [{{key: app, operator: Is}}]}}, {TEMPLATE}}}", [
+        'spec.selector.matchExpressions[0].operator: Invalid value: "Is": not a valid selector operator']),
+    (WORKLOADS[:2], f"{{selector: {{}}, {TEMPLATE}}}", [
+        "spec.selector: Invalid value: {}: empty selector is invalid for deployment"]),
+    (WORKLOADS[2:], f"{{selector: {{}}, {TEMPLATE}}}", [
+        "spec.selector: Invalid value: {}: empty selector is invalid for daemonset"]),
+    (WORKLOADS[:2], f"{{replicas: -1, {SELECTOR}, {TEMPLATE}}}", [
+        "spec.replicas: Invalid value: -1: must be greater than or equal to 0"]),
+    (WORKLOADS, f"{{{SELECTOR}, template: {{metadata: {{labels: {{app: web}}}}}}}}", [
+        "spec.template.spec.containers: Required value"]),
+    (WORKLOADS, f"{{{SELECTOR}, template: {{metadata: {{labels: {{app: web}}}}, "
+     "spec: {restartPolicy: Never, containers: [{name: a, image: b}]}}}", [
+        'spec.template.spec.restartPolicy: Unsupported value: "Never": supported values: "Always"']),
+    (WORKLOADS[:1], f"{{strategy: {{type: Recreate, rollingUpdate: {{}}}}, {SELECTOR}, {TEMPLATE}}}", [
+        "spec.strategy.rollingUpdate: Forbidden: may not be specified when strategy `type` is 'Recreate'"]),
+    (WORKLOADS[:1], f"{{strategy: {{rollingUpdate: {{maxSurge: 0, maxUnavailable: 0%}}}}, {SELECTOR}, {TEMPLATE}}}", [
+        'spec.strategy.rollingUpdate.maxUnavailable: Invalid value: "0%": may not be 0 when `maxSurge` is 0']),
+    (WORKLOADS[:1], f"{{{ROLLING}, {SELECTOR}, {TEMPLATE}}}", [
+        'spec.strategy.rollingUpdate.maxUnavailable: Invalid value: "101%": must not be greater than 100%',
+        'spec.strategy.rollingUpdate.maxSurge: Invalid value: "some": must be an integer or percentage (e.g \'5%\')']),
+    (WORKLOADS[:1], f"{{progressDeadlineSeconds: 5, minReadySeconds: 5, {SELECTOR}, {TEMPLATE}}}", [
+        "spec.progressDeadlineSeconds: Invalid value: 5: must be greater than minReadySeconds"]),
+    (WORKLOADS[2:], f"{{updateStrategy: {{rollingUpdate: {{maxUnavailable: 0}}}}, {SELECTOR}, {TEMPLATE}}}", [
+        "spec.updateStrategy.rollingUpdate.maxUnavailable: Required value: cannot be 0 when maxSurge is 0"]),
+    (WORKLOADS[2:], f"{{updateStrategy: {{type: Recreate}}, {SELECTOR}, {TEMPLATE}}}", [
+        'spec.updateStrategy.type: Unsupported value: "Recreate": supported values: "RollingUpdate", "OnDelete"']),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("resource", "spec", "expected"),
+    [(resource, spec, expected) for resources, spec, expected in WORKLOAD_REFUSALS for resource in resources],
+)
+def test_refusals_of_workloads(resource, spec, expected):
+    assert Steps(table()[resource]).refusal(workload(spec)) == expected
+
+
+@pytest.mark.parametrize("resource", WORKLOADS)
+def test_a_selector_is_for_good(resource):
+    steps = Steps(table()[resource])
+    old = steps.create(workload(f"{{{SELECTOR}, {TEMPLATE}}}"))
+    wished = copy.deepcopy(old)
+    wished["spec"]["selector"]["matchLabels"]["tier"] = "front"
+    wished["spec"]["template"]["metadata"]["labels"]["tier"] = "front"
+    assert steps.update_refusal(old, wished) == [
+        'spec.selector: Invalid value: {"matchLabels":{"app":"web","tier":"front"}}: field is immutable'
+    ]

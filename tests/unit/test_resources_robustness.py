@@ -1,0 +1,180 @@
+"""Whatever agrees with the schema is printed, completed and judged: no object may bring the server down.
+
+Objects are drawn from the official schema itself, with values that mean something somewhere mixed in.
+"""
+
+import copy
+from functools import cache
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bridgehead.apiserver.resources.metadata import validate_metadata, validate_metadata_update
+from bridgehead.apiserver.schema import load_definitions
+from tests.unit.resource_steps import Refused, Steps, table
+
+TABLE = table("10.96.0.0/12", "fd00:96::/112")
+WORDS = (
+    *("", "a", "A", "web", "a b", "a/b", "a.example.com", "None", "x" * 300, "ä", "-", "%", "5%", "200%", "1"),
+    *("ClusterIP", "NodePort", "LoadBalancer", "ExternalName", "Local", "Cluster", "ClientIP", "PreferDualStack"),
+    *("SingleStack", "RequireDualStack", "IPv4", "IPv6", "FQDN", "TCP", "UDP", "VIP", "Always", "OnFailure", "Never"),
+    *("Exists", "In", "NotIn", "DoesNotExist", "Equal", "NoExecute", "RollingUpdate", "Recreate", "OnDelete"),
+    *("10.96.0.10", "10.1.2.3", "127.0.0.1", "fd00:96::5", "::ffff:1.2.3.4", "fe80::1%eth0", "10.0.0.0/8", "fd00::/64"),
+    *("Ready", "True", "False", "Unknown", "PodScheduled", "Initialized", "Pending", "Running", "Succeeded", "Failed"),
+    *("metadata.name", "metadata.labels['a']", "kubernetes.io/tls", "kubernetes.io/dockerconfigjson", "Completed"),
+)
+NUMBERS = (0, 1, 2, -1, 80, 443, 10250, 30000, 30080, 65535, 65536, 86400, 2**31 - 1, -(2**31))
+QUANTITIES = ("0", "1", "-1", "100m", "1Gi", "1e3", "1e999", ".5")
+TIMES = ("2026-11-21T02:35:22Z", "2026-11-21T02:35:22.123456Z", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z")
+LABEL_VALUES = ("", "a", "web", "a b", "1", "x" * 64)
+
+
+@cache
+def definitions():
+    return load_definitions()
+
+
+def definition_of(resource):
+    for name, definition in definitions().items():
+        for gvk in definition.get("x-kubernetes-group-version-kind", ()):
+            if (gvk["group"], gvk["version"], gvk["kind"]) == (resource.group, resource.version, resource.kind):
+                return name
+    raise LookupError(resource.id)
+
+
+def draw(random: Random, schema, depth: int = 0):
+    """A value that agrees with `schema`; deeper ones have fewer fields."""
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
+        if name.endswith("Quantity"):
+            return random.choice(QUANTITIES)
+        if name.endswith("IntOrString"):
+            return random.choice((random.choice(WORDS), random.choice(NUMBERS)))
+        return draw(random, definitions()[name], depth)
+    kind = schema.get("type", "object")
+    kind = kind[0] if isinstance(kind, list) else kind
+    match kind:
+        case "string":
+            if schema.get("format") == "byte":
+                return random.choice(("", "eA==", "e30=", "W10="))
+            return random.choice(TIMES if schema.get("format") == "date-time" else WORDS)
+        case "integer" | "number":
+            return random.choice(NUMBERS)
+        case "boolean":
+            return random.random() < 0.5
+        case "array":
+            return [draw(random, schema["items"], depth + 1) for _ in range(random.choice((0, 1, 1, 2, 4)))]
+    if "properties" not in schema:
+        values = schema.get("additionalProperties", {"type": "string"})
+        return {random.choice(WORDS): draw(random, values, depth + 1) for _ in range(random.choice((0, 1, 2)))}
+    share = 0.75 if depth < 3 else 0.3
+    required = schema.get("required", ())
+    return {
+        name: draw(random, field, depth + 1)
+        for name, field in schema["properties"].items()
+        if name in required or (depth < 12 and random.random() < share)
+    }
+
+
+def draw_object(seed: int, resource):
+    random = Random(seed)
+    obj = draw(random, definitions()[definition_of(resource)])
+    obj["apiVersion"], obj["kind"] = resource.api_version, resource.kind
+    obj.setdefault("metadata", {})["name"] = "a"
+    return obj
+
+
+seeds = st.integers(0, 2**32)
+
+
+@pytest.mark.parametrize("name", TABLE)
+@settings(max_examples=40, deadline=None)
+@given(seed=seeds)
+def test_everything_can_be_printed_and_selected(name, seed):
+    resource = TABLE[name]
+    obj = draw_object(seed, resource)
+    for column in resource.columns:
+        assert type(column.cell(obj, 1_800_000_000.0)) in (str, int)
+    for read in resource.selectable.values():
+        assert type(read(obj)) is str
+    assert isinstance(resource.strategy.claims(obj), frozenset)
+    assert isinstance(resource.strategy.warnings(obj), list)
+
+
+@pytest.mark.parametrize("name", TABLE)
+@settings(max_examples=40, deadline=None)
+@given(seed=seeds)
+def test_defaults_are_filled_in_once(name, seed):
+    resource = TABLE[name]
+    obj = draw_object(seed, resource)
+    resource.strategy.default(obj)
+    once = copy.deepcopy(obj)
+    resource.strategy.default(obj)
+    assert obj == once
+
+
+@pytest.mark.parametrize("name", TABLE)
+@settings(max_examples=60, deadline=None)
+@given(seed=seeds, other=seeds)
+def test_everything_is_judged(name, seed, other):
+    resource = TABLE[name]
+    obj, wished = draw_object(seed, resource), draw_object(other, resource)
+    validate_metadata(obj, resource)
+    validate_metadata_update(wished, obj, resource)
+    steps = Steps(resource)
+    stored = obj
+    try:
+        stored = steps.create(obj)
+    except Refused:
+        resource.strategy.default(stored)  # an object may be older than a rule
+    else:
+        assert steps.update(stored, stored) == stored
+    for subresource in ("", *(name for name in resource.subresources if name in ("status", "finalize"))):
+        try:
+            steps.update(stored, wished, subresource)
+        except Refused as refused:
+            assert all(error.message for error in refused.errors)  # noqa: PT017
+
+
+SERVICE_SPECS = st.fixed_dictionaries(
+    {"ports": st.lists(st.integers(1, 9), min_size=1, max_size=3, unique=True)},
+    optional={
+        "type": st.sampled_from(["ClusterIP", "NodePort", "LoadBalancer", "ExternalName"]),
+        "selector": st.just({"app": "web"}),
+        "sessionAffinity": st.sampled_from(["None", "ClientIP"]),
+        "ipFamilyPolicy": st.sampled_from(["SingleStack", "PreferDualStack", "RequireDualStack"]),
+        "ipFamilies": st.lists(st.sampled_from(["IPv4", "IPv6"]), max_size=2, unique=True),
+        "externalIPs": st.just(["192.0.2.1"]),
+        "externalTrafficPolicy": st.sampled_from(["Cluster", "Local"]),
+        "internalTrafficPolicy": st.sampled_from(["Cluster", "Local"]),
+        "clusterIP": st.sampled_from(["None", "10.96.0.10", "fd00:96::5", ""]),
+        "externalName": st.just("a.example.com"),
+        "trafficDistribution": st.just("PreferClose"),
+    },
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(before=SERVICE_SPECS, after=SERVICE_SPECS)
+def test_a_service_that_is_stored_is_valid_and_complete(before, after):
+    """Create, then replace: what comes out of a write that was accepted is accepted again, unchanged."""
+    services = Steps(TABLE["services"])
+
+    def made(spec):
+        ports = [{"name": f"p{port}", "port": port} for port in spec["ports"]]
+        return {"metadata": {"name": "web", "namespace": "default"}, "spec": {**spec, "ports": ports}}
+
+    stored = None
+    for spec in (before, after):
+        try:
+            stored = services.create(made(spec)) if stored is None else services.update(stored, made(spec))
+        except Refused:
+            continue
+        assert services.update(stored, stored) == stored
+        assert services.claimed == services.resource.strategy.claims(stored)
+        has_address = stored["spec"]["type"] != "ExternalName" and stored["spec"].get("clusterIP") != "None"
+        assert bool([claim for claim in services.claimed if claim.startswith("clusterip/")]) == has_address
+        if stored["spec"]["type"] in ("NodePort", "LoadBalancer"):
+            assert all(port["nodePort"] for port in stored["spec"]["ports"])
