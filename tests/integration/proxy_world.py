@@ -21,7 +21,10 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bridgehead.proxy.changes import Update
 
 PODS = ("pod1", "pod2", "pod3")
 NODE4, CLIENT4 = "10.0.0.201", "10.0.0.1"
@@ -67,6 +70,10 @@ class World:
     def put(self, service: dict[str, Any], *slices: dict[str, Any]) -> int:
         """Compile and apply a Service; the number of elements touched."""
         return self.ask("put", service=service, slices=slices)
+
+    def reset(self) -> None:
+        """No Service, nothing in the kernel, no connection remembered: what a test begins with."""
+        self.ask("reset")
 
     def connect(self, where: str, address: str, port: int, *, times: int = 1, udp: bool = False) -> list[str]:
         """What each of `times` connections got: "pod1 from 10.0.0.1", "refused" or "timeout"."""
@@ -127,7 +134,14 @@ def _ip(*arguments: str) -> str:
 def _make_network() -> dict[str, int]:
     """The links and routes. Returns an open file of each network namespace."""
     subprocess.run(["mount", "-t", "tmpfs", "none", "/run"], check=True)
-    for name, value in (("ipv4/ip_forward", 1), ("ipv6/conf/all/forwarding", 1), ("ipv6/conf/default/accept_dad", 0)):
+    for name, value in (
+        ("ipv4/ip_forward", 1),
+        ("ipv6/conf/all/forwarding", 1),
+        ("ipv6/conf/default/accept_dad", 0),
+        # A pod that reaches itself would be sent redirects, and those use up its share of ICMP errors.
+        ("ipv4/conf/all/send_redirects", 0),
+        ("ipv4/conf/default/send_redirects", 0),
+    ):
         Path("/proc/sys/net", name).write_text(f"{value}\n")
     _ip("link", "set", "lo", "up")
     for name in ("client", *PODS):
@@ -214,6 +228,13 @@ class _Proxy:
         self._mode = NftablesMode(self._kernel, self._settings)
 
     def put(self, service: dict[str, Any], slices: list[dict[str, Any]]) -> int:
+        return asyncio.run(self._mode.apply([self._compile(service, slices)]))
+
+    def load(self, service: dict[str, Any], slices: list[dict[str, Any]]) -> None:
+        """Compile without applying; for `sync` to do."""
+        self._compile(service, slices)
+
+    def _compile(self, service: dict[str, Any], slices: list[dict[str, Any]]) -> Update:
         import msgspec
 
         from bridgehead.objects.core import Service
@@ -222,7 +243,7 @@ class _Proxy:
 
         the_service = msgspec.convert(service, Service)
         compiled = compile_service(the_service, msgspec.convert(slices, list[EndpointSlice]), self._facts)
-        return asyncio.run(self._mode.apply([self._table.update(the_service.key, compiled)]))
+        return self._table.update(the_service.key, compiled)
 
     def delete(self, name: str) -> int:
         from bridgehead.objects.meta import ObjectKey
@@ -247,6 +268,13 @@ class _Proxy:
     def cleanup(self) -> bool:
         return asyncio.run(self._mode.remove())
 
+    def reset(self) -> None:
+        self.cleanup()
+        self.restart()
+        self.sync()
+        with contextlib.suppress(FileNotFoundError):
+            subprocess.run(["conntrack", "-F"], check=False, capture_output=True)
+
     def difference(self) -> list[str]:
         """What a read-back of the kernel lacks or has too much, compared with the Frontends; chains too."""
         from bridgehead.proxy.nftables.chains import containers, word
@@ -264,8 +292,12 @@ class _Proxy:
         kernel = asyncio.run(read())
         renderer = Renderer(self._settings)
         transaction = renderer.full(self._table, self._table.cluster_ips(), kernel)
-        lines = [f"{verb} {container} {element}" for verb, changes in (("-", transaction.removed), ("+", transaction.added))
-                 for container, elements in changes.items() for element in elements]  # fmt: skip
+        lines = [
+            f"{verb} {container} {element}"
+            for verb, changes in (("-", transaction.removed), ("+", transaction.added))
+            for container, elements in changes.items()
+            for element in elements
+        ]
         for family in (4, 6):
             chains = {chain.name for chain in renderer.chains(family)}
             lines += [f"chain {name}" for name in sorted(chains ^ kernel[family].chains)]
@@ -273,9 +305,6 @@ class _Proxy:
 
     def run(self, command: list[str]) -> str:
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout
-
-    def flush_conntrack(self) -> None:
-        subprocess.run(["conntrack", "-F"], check=False, capture_output=True)
 
     def connect(self, where: str, address: str, port: int, times: int, udp: bool) -> list[str]:
         return [self._connect(where, address, port, udp) for _ in range(times)]
@@ -291,7 +320,8 @@ class _Proxy:
                 if udp:
                     sock.send(b"?")
                 return sock.recv(200).decode()
-            except ConnectionRefusedError:
+            except (ConnectionRefusedError, PermissionError):
+                # A datagram that is refused on its way out of its own host is reported to its sender as EPERM.
                 return "refused"
             except TimeoutError:
                 return "timeout"

@@ -46,6 +46,7 @@ def command(
     verbosity: Annotated[int, typer.Option("-v", "--v", help="1 tells every sync.")] = 0,
 ) -> None:
     logs_setup.configure(verbosity)
+    failure: BaseException | None = None
     try:
         settings = _read_config(config)
         settings = replace(
@@ -63,11 +64,12 @@ def command(
         else:
             asyncio.run(_run(settings, service_cidrs, dry_run))
     except* (ConfigInvalid, ConfigError, NftablesError, _CannotServe) as group:
-        error: BaseException = group
-        while isinstance(error, BaseExceptionGroup):
-            error = error.exceptions[0]
-        sys.stderr.write(f"bridgehead proxy: {error}\n")
-        raise SystemExit(1) from None
+        failure = group
+    while isinstance(failure, BaseExceptionGroup):
+        failure = failure.exceptions[0]
+    if failure is not None:
+        sys.stderr.write(f"bridgehead proxy: {failure}\n")
+        raise SystemExit(1)
 
 
 class _CannotServe(Exception):
@@ -78,6 +80,8 @@ async def _run(config: ProxyConfig, service_cidrs: tuple[str, ...], dry_run: boo
     """Work until SIGTERM or SIGINT. The rules stay: connections must survive a restart of the proxy."""
     client_config = load_config(config.kubeconfig or None)
     with contextlib.closing(Kernel()) as kernel:
+        if not dry_run:
+            await kernel.probe()
         mode = NftablesMode(kernel, Settings())
         async with ApiClient(client_config, user_agent="kube-proxy/bridgehead") as client:
             agent = ProxyAgent(client, mode, config, config.hostname_override, service_cidrs=service_cidrs)

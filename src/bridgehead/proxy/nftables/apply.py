@@ -37,6 +37,10 @@ class Kernel:
         if self._library is not None:
             self._library.close()
 
+    async def probe(self) -> None:
+        """Find out whether this process may change anything, by a transaction that leaves nothing behind."""
+        await self.apply("add table ip bridgehead-probe\ndelete table ip bridgehead-probe\n")
+
     def generation(self) -> int:
         """A number that grows by one with every transaction of anybody in this network namespace."""
         return self._netlink.generation()

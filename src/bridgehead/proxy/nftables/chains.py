@@ -15,6 +15,7 @@ from bridgehead.proxy.frontends import Family, Frontend, SourceNat, Verdict, fam
 
 MASQUERADE = 0x4000  # mark: kube-proxy's default iptablesMasqueradeBit, which CNIs know to leave alone
 REFUSE = 0x8000  # mark
+PROTOCOLS = ("tcp", "udp", "sctp")
 INSIDE = 65536  # the backends of `Frontend.inside` are numbered from here
 
 
@@ -49,17 +50,18 @@ def word(family: Family) -> str:
 def containers(family: Family) -> dict[str, str]:
     """The maps and sets of a table, by name, as nft declarations."""
     ip = word(family)
-    destination, node_port = f"{ip} daddr . meta l4proto . th dport", "meta l4proto . th dport"
-    # The data's port is of any protocol; nft 1.0.6 cannot read a map back whose data says `th dport`.
-    number, backend = "numgen random mod 65536", f"{ip} daddr . tcp dport"
-    return {
-        "services": f"map services {{ typeof {destination} : verdict; }}",
-        "endpoints": f"map endpoints {{ typeof {destination} . {number} : {backend}; }}",
-        "nodeports": f"map nodeports {{ typeof {node_port} : verdict; }}",
-        "nodeport-endpoints": f"map nodeport-endpoints {{ typeof {node_port} . {number} : {backend}; }}",
-        "cluster-ips": f"set cluster-ips {{ typeof {ip} daddr; }}",
-        "hairpin": f"set hairpin {{ typeof {ip} saddr . {ip} daddr; }}",
+    declared = {
+        "services": f"map services {{ typeof {ip} daddr . meta l4proto . th dport : verdict; }}",
+        "nodeports": "map nodeports { typeof meta l4proto . th dport : verdict; }",
     }
+    # One for each protocol, since nft 1.0.6 cannot use a map that it reads back when the data's port says `th dport`.
+    for protocol in PROTOCOLS:
+        key, value = f"{protocol} dport . numgen random mod 65536", f"{ip} daddr . {protocol} dport"
+        declared[f"{protocol}-endpoints"] = f"map {protocol}-endpoints {{ typeof {ip} daddr . {key} : {value}; }}"
+        declared[f"{protocol}-nodeport-endpoints"] = f"map {protocol}-nodeport-endpoints {{ typeof {key} : {value}; }}"
+    declared["cluster-ips"] = f"set cluster-ips {{ typeof {ip} daddr; }}"
+    declared["hairpin"] = f"set hairpin {{ typeof {ip} saddr . {ip} daddr; }}"
+    return declared
 
 
 def fixed_chains(family: Family, settings: Settings) -> tuple[Chain, ...]:
@@ -90,9 +92,9 @@ def fixed_chains(family: Family, settings: Settings) -> tuple[Chain, ...]:
         Chain(family, "services", tuple(services)),
         Chain(family, "prerouting", ("goto services",), "type nat hook prerouting priority -100; policy accept;"),
         Chain(family, "output", ("goto services",), "type nat hook output priority -100; policy accept;"),
-        Chain(family, "filter-input", (refused,), "type filter hook input priority -10; policy accept;"),
-        Chain(family, "filter-forward", (refused,), "type filter hook forward priority -10; policy accept;"),
-        Chain(family, "filter-output", (refused,), "type filter hook output priority -10; policy accept;"),
+        # Right after the translation and before routing, so that a refusal needs no route to where nobody is.
+        Chain(family, "refuse-prerouting", (refused,), "type filter hook prerouting priority -90; policy accept;"),
+        Chain(family, "refuse-output", (refused,), "type filter hook output priority -90; policy accept;"),
         Chain(family, "postrouting", masquerade, "type nat hook postrouting priority 100; policy accept;"),
     )
 
@@ -108,6 +110,7 @@ def way_of(frontend: Frontend, settings: Settings) -> Way:
     """The verdict for a Frontend, which depends only on its shape: the number of backends, policies and ranges."""
     return _way(
         frontend.key.family,
+        frontend.key.protocol,
         frontend.key.is_node_port,
         len(frontend.backends),
         len(frontend.inside) if frontend.inside is not None else None,
@@ -121,6 +124,7 @@ def way_of(frontend: Frontend, settings: Settings) -> Way:
 @lru_cache(maxsize=4096)
 def _way(
     family: Family,
+    protocol: str,
     is_node_port: bool,
     backends: int,
     inside: int | None,
@@ -132,12 +136,14 @@ def _way(
     ip = word(family)
     way = Way("goto refuse" if when_empty is Verdict.REJECT else "drop", ())
     if backends:
-        way = _masquerading(_pick(family, is_node_port, backends, is_inside=False), family, source_nat, cluster_cidrs)
+        way = _masquerading(
+            _pick(family, protocol, is_node_port, backends, is_inside=False), family, source_nat, cluster_cidrs
+        )
     if inside is not None:
         insiders = Way("goto refuse", ())
         from_node = insiders
         if inside:
-            insiders = _pick(family, is_node_port, inside, is_inside=True)
+            insiders = _pick(family, protocol, is_node_port, inside, is_inside=True)
             from_node = _masquerading(insiders, family, SourceNat.ALWAYS, ())
         rules = [f"fib saddr type local {from_node.verdict}", way.verdict]
         if cluster_cidrs:
@@ -156,17 +162,15 @@ def _way(
     return way
 
 
-def _pick(family: Family, is_node_port: bool, count: int, *, is_inside: bool) -> Way:
-    """`n3`, `p3`: one of the three backends of an address, of a node port; `n3i`, `p3i`: of the inside ones."""
-    key = "meta l4proto . th dport"
-    target = "nodeport-endpoints"
+def _pick(family: Family, protocol: str, is_node_port: bool, count: int, *, is_inside: bool) -> Way:
+    """`n3-tcp`, `p3-tcp`: one of the three backends of an address, of a node port; `n3i-tcp`: of the inside ones."""
+    key, target = f"{protocol} dport", f"{protocol}-nodeport-endpoints"
     if not is_node_port:
-        key, target = f"{word(family)} daddr . {key}", "endpoints"
+        key, target = f"{word(family)} daddr . {key}", f"{protocol}-endpoints"
     offset = f" offset {INSIDE}" if is_inside else ""
-    name = f"{'p' if is_node_port else 'n'}{count}{'i' if is_inside else ''}"
-    return Way(
-        f"goto {name}", (Chain(family, name, (f"dnat to {key} . numgen random mod {count}{offset} map @{target}",)),)
-    )
+    name = f"{'p' if is_node_port else 'n'}{count}{'i' if is_inside else ''}-{protocol}"
+    rule = f"dnat to {key} . numgen random mod {count}{offset} map @{target}"
+    return Way(f"goto {name}", (Chain(family, name, (rule,)),))
 
 
 def _masquerading(way: Way, family: Family, source_nat: SourceNat, cluster_cidrs: tuple[str, ...]) -> Way:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from bridgehead.proxy.changes import FrontendTable, Update
@@ -66,22 +66,21 @@ class NftablesMode:
             [address for update in updates for address in update.new_cluster_ips],
         )
         if transaction:
-            await self._send(transaction)
+            await self._send(transaction, self._generation)
         return transaction.size()
 
     async def sync(self, table: FrontendTable) -> int:
         """Make the kernel hold the table's Frontends and nothing else. Returns the elements touched."""
+        generation = self._kernel.generation()
         try:
-            found = {family: await self._read(family) for family in (4, 6)}
-            kernel = {family: read for family, read in found.items() if read is not None}
-            transaction = self._renderer.full(table, table.cluster_ips(), kernel)
-            await self._send(transaction)
+            transaction = self._renderer.full(table, table.cluster_ips(), await self._read((4, 6)))
+            await self._send(transaction, generation)
         except (TransactionFailed, NotUnderstood) as error:
             log.warning("replacing the whole table: %s", error)
             transaction = self._renderer.full(table, table.cluster_ips(), {})
             drop = [f"{verb} table {word(f)} {TABLE}" for f in self.settings.families for verb in ("add", "delete")]
             transaction.structure[:0] = drop
-            await self._send(transaction)
+            await self._send(transaction, self._kernel.generation())
         self._unchecked_elements = False
         _return_memory()
         return transaction.size()
@@ -101,18 +100,18 @@ class NftablesMode:
             self._unchecked_elements = True
         listing = await self._list_structure()
         if self._structure is None or listing != self._structure:
+            is_known_broken = self._structure is not None or None in listing.values()
             elements = await self.sync(table)
-            return Repair(structure=True, elements=elements)
+            return Repair(structure=is_known_broken, elements=elements) if is_known_broken or elements else None
         self._generation = generation
         if not thoroughly:
             return None
         self._unchecked_elements = False
-        found = {family: await self._read(family) for family in self.settings.families}
-        difference = self._renderer.full(table, table.cluster_ips(), {f: t for f, t in found.items() if t is not None})
+        difference = self._renderer.full(table, table.cluster_ips(), await self._read(self.settings.families))
         _return_memory()
         if not difference.size():
             return None
-        await self._send(difference)
+        await self._send(difference, generation)
         return Repair(structure=False, elements=difference.size())
 
     async def remove(self) -> bool:
@@ -130,28 +129,31 @@ class NftablesMode:
         """The whole ruleset as nft text, as for an empty kernel."""
         return Renderer(self.settings).full(table, table.cluster_ips(), {}).text()
 
-    async def _send(self, transaction: Transaction) -> None:
-        """One atomic transaction, or, where the kernel does not take one so big, several."""
-        before = self._kernel.generation()
+    async def _send(self, transaction: Transaction, known: int | None) -> None:
+        """One atomic transaction, or, where the kernel does not take one so big, several.
+
+        `known` is the generation whose content the transaction builds on. Our own steps from there are counted, so that
+        one more than those is somebody else's, which `verify` then looks at.
+        """
         if transaction.structure or transaction.closing:
             self._structure = None
+        self._generation = None
         sent = 1
         try:
             await self._kernel.apply(transaction.text())
         except TooBig:
             log.info("%d elements are too many for one transaction here; sending them in parts", transaction.size())
-            sent = 0
-            for text in transaction.chunks(_CHUNK):
-                if text:
-                    await self._kernel.apply(text)
-                    sent += 1
-        if before == self._generation or self._generation is None:
-            # Our own steps are counted; one more than those is somebody else's, which `verify` then looks at.
-            self._generation = before + sent
+            texts = [text for text in transaction.chunks(_CHUNK) if text]
+            for text in texts:
+                await self._kernel.apply(text)
+            sent = len(texts)
+        if known is not None:
+            self._generation = known + sent
 
-    async def _read(self, family: Family) -> Table | None:
-        listing = await self._kernel.list_table(word(family), TABLE)
-        return parse_table(listing, _OURS) if listing is not None else None
+    async def _read(self, families: Iterable[Family]) -> dict[Family, Table]:
+        """The families' tables, without those that are absent."""
+        listings = {family: await self._kernel.list_table(word(family), TABLE) for family in families}
+        return {family: parse_table(listing, _OURS) for family, listing in listings.items() if listing is not None}
 
     async def _list_structure(self) -> dict[Family, bytes | None]:
         return {family: await self._kernel.list_structure(word(family), TABLE) for family in self.settings.families}

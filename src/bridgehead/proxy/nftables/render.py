@@ -27,7 +27,7 @@ from .readback import Table
 TABLE = "bridgehead"
 
 # Elements are added in this order and deleted in the reverse: what is referred to comes before who refers.
-CONTAINERS = ("endpoints", "nodeport-endpoints", "hairpin", "cluster-ips", "services", "nodeports")
+CONTAINERS = tuple(reversed(containers(4)))
 
 _is_harmless = re.compile(r"[a-z0-9][a-z0-9./:-]{0,120}").fullmatch
 
@@ -195,8 +195,8 @@ def _backends(
     """The elements of numbered backends that differ; those that may reach themselves are counted in `shared`."""
     if old is new:
         return
-    container = _container(key, "endpoints", "nodeport-endpoints")
-    prefix = _words(key)
+    container = _container(key, f"{key.protocol}-endpoints", f"{key.protocol}-nodeport-endpoints")
+    prefix = str(key.port) if key.is_node_port else f"{key.address} . {key.port}"
     added: list[str] = []
     removed: list[str] = []
     pairs = Container(key.family, "hairpin")
@@ -284,7 +284,7 @@ def _container(key: FrontendKey, addressed: str, node_port: str) -> Container:
 
 
 def _words(key: FrontendKey) -> str:
-    """A Frontend's key as the maps have it."""
+    """A Frontend's key as the verdict maps have it."""
     return f"{key.protocol} . {key.port}" if key.is_node_port else f"{key.address} . {key.protocol} . {key.port}"
 
 
