@@ -63,7 +63,7 @@ class Handlers:
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
-        insecure = ssl.create_default_context()
+        insecure = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         insecure.check_hostname = False
         insecure.verify_mode = ssl.CERT_NONE  # as Kubernetes: a probe skips verification
         connector = aiohttp.TCPConnector(ssl=insecure, force_close=True, limit=0)
