@@ -21,7 +21,7 @@ from bridgehead.objects.meta import ObjectKey
 
 from .test_controllers_workloads import DEADLINE, api_server
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 READY_SINCE = "2026-01-01T00:00:00Z"
 CONTROLLERS = (EndpointsController, EndpointSliceController, EndpointSliceMirroringController)

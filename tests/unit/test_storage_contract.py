@@ -255,9 +255,7 @@ async def test_a_watch_tells_what_was_and_what_comes(store: Store) -> None:
         ("DELETED", "a", 5),
     ]
     assert [c.previous and c.previous.revision for c in changes] == [None, 2, 3]
-    assert changes[2].line == (
-        b'{"type":"DELETED","object":{"kind":"Pod","metadata":{"name":"a","resourceVersion":"5"}}}\n'
-    )
+    assert changes[2].record.value == b'{"kind":"Pod","metadata":{"name":"a","resourceVersion":"5"}}'
     watch.close()
 
 

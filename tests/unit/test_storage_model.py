@@ -147,7 +147,7 @@ class SqliteMachine(Machine):
         self.watches = self.watch()
 
 
-TestMemory = Machine.TestCase
+TestMemory = pytest.mark.slow(Machine.TestCase)
 TestMemory.settings = settings(max_examples=60, stateful_step_count=20, deadline=None)
 TestSqlite = pytest.mark.slow(SqliteMachine.TestCase)
 TestSqlite.settings = settings(max_examples=25, stateful_step_count=15, deadline=None)

@@ -14,8 +14,8 @@ from typing import Final
 import msgspec
 
 from bridgehead.client import ApiClient, EventRecorder, WorkQueue
-from bridgehead.client.errors import ClientError, Conflict, NotFound, Unreachable
-from bridgehead.client.workqueue import Done, Outcome
+from bridgehead.client.errors import AlreadyExists, ClientError, Conflict, NotFound, Unreachable
+from bridgehead.client.workqueue import Done, Outcome, Retry
 from bridgehead.objects.core import EndpointAddress, EndpointPort, Endpoints, EndpointSubset, Pod, Service
 from bridgehead.objects.kinds import ENDPOINTS, PODS, SERVICES
 from bridgehead.objects.meta import ObjectKey, ObjectMeta
@@ -198,6 +198,8 @@ class EndpointsController:
         if needs_write(current, wanted):
             try:
                 await self._write(_with_trigger_time(wanted, trigger_time), is_new=current is None)
+            except (AlreadyExists, Conflict) as error:
+                return Retry(str(error))  # the informer has yet to tell what stands there
             except ClientError as error:
                 if current is None and is_namespace_terminating(error):
                     return Done()
@@ -221,8 +223,8 @@ class EndpointsController:
         self._latest.remember(written)
 
     def _report(self, endpoints: Endpoints, is_new: bool, error: ClientError) -> None:
-        if isinstance(error, Conflict | Unreachable):
-            return  # the next try will do
+        if isinstance(error, Unreachable):
+            return  # no news about this Service
         if is_new:
             reason, message = "FailedToCreateEndpoint", "Failed to create endpoint for service"
         else:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from bridgehead.client import ApiClient, EventRecorder, WorkQueue
-from bridgehead.client.errors import ClientError, Conflict, Unreachable
+from bridgehead.client.errors import ClientError, Conflict, NotFound, Unreachable
 from bridgehead.client.workqueue import Done, Outcome
 from bridgehead.objects.core import Node, Pod, Service
 from bridgehead.objects.discovery import (
@@ -66,7 +66,7 @@ def wanted_endpoints(
 ) -> dict[Group, list[Endpoint]]:
     """The Service's endpoints by address family and ports; a family without any has one empty group.
 
-    A pod on an unknown node is left out (the node may be gone for good), unless the Service publishes whatever there is.
+    A pod on an unknown node, which may be gone for good, is left out unless the Service publishes whatever there is.
     """
     families = families_of(service)
     groups: dict[Group, list[Endpoint]] = {}
@@ -226,8 +226,8 @@ class EndpointSliceController:
         return plan
 
     def _report(self, service: Service, error: ClientError) -> None:
-        if isinstance(error, Conflict | Unreachable):
-            return  # the next try will do
+        if isinstance(error, Conflict | NotFound | Unreachable):
+            return  # the informer has yet to tell what stands there, or nobody answers
         self._recorder.record(
             service,
             type="Warning",

@@ -59,14 +59,6 @@ class Change:
     record: Record
     previous: Record | None = None
 
-    @property
-    def line(self) -> bytes:
-        """The change as a line of a watch stream: `{"type":"ADDED","object":{...}}` and a newline.
-
-        Joined from the finished value each time: a copy costs less than keeping a second one for the history's life.
-        """
-        return b"".join((b'{"type":"', self.type.encode(), b'","object":', self.record.value, b"}\n"))
-
 
 class Watch(Protocol):
     """A stream of changes, each delivered once, in order. Close it when done."""
