@@ -1,0 +1,216 @@
+"""The files of volumes, and what a pod refers to."""
+
+from __future__ import annotations
+
+import base64
+import os
+
+import msgspec
+import pytest
+
+from bridgehead.kubelet.atomic_files import write_files
+from bridgehead.kubelet.errors import ConfigNotReady, VolumeNotReady
+from bridgehead.kubelet.fields import Addresses
+from bridgehead.kubelet.payloads import File, PayloadSources, volume_files
+from bridgehead.kubelet.references import Reference, references_of
+from bridgehead.kubelet.volumes import check_host_path, mount_source
+from bridgehead.objects.core import ConfigMap, HostPathVolume, Pod, Secret, Volume, VolumeMount
+from bridgehead.objects.meta import ObjectMeta
+
+CONFIG = ConfigMap(
+    metadata=ObjectMeta(name="cfg"), data={"a": "1", "b": "2"}, binary_data={"c": base64.b64encode(b"\xff").decode()}
+)
+SECRET = Secret(metadata=ObjectMeta(name="sec"), data={"pw": base64.b64encode(b"s3").decode()})
+SOURCES = PayloadSources(
+    config_map=lambda name: CONFIG if name == "cfg" else None,
+    secret=lambda name: SECRET if name == "sec" else None,
+    token=lambda projection: f"token for {projection.audience}",
+    addresses=Addresses(),
+    allocatable={"cpu": "4"},
+)
+
+
+def volume(**source):
+    return msgspec.convert({"name": "v", **source}, Volume)
+
+
+def pod(**spec):
+    meta = {"name": "p", "namespace": "ns", "labels": {"b": "2", "a": 'x"y'}}
+    return msgspec.convert({"metadata": meta, "spec": spec}, Pod)
+
+
+CONTAINERS = [{"name": "app", "resources": {"limits": {"memory": "64Mi"}}}]
+
+
+@pytest.mark.parametrize(
+    ("source", "files"),
+    [
+        ({"configMap": {"name": "cfg"}}, {"a": (b"1", 0o644), "b": (b"2", 0o644), "c": (b"\xff", 0o644)}),
+        (
+            {"configMap": {"name": "cfg", "defaultMode": 0o400, "items": [{"key": "a", "path": "d/x"}]}},
+            {"d/x": (b"1", 0o400)},
+        ),
+        ({"configMap": {"name": "none", "optional": True}}, {}),
+        (
+            {"secret": {"secretName": "sec", "items": [{"key": "pw", "path": "p", "mode": 0o600}]}},
+            {"p": (b"s3", 0o600)},
+        ),
+        (
+            {"secret": {"secretName": "sec", "optional": True, "items": [{"key": "none", "path": "p"}]}},
+            {},
+        ),
+        (
+            {"downwardAPI": {"items": [{"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}]}},
+            {"labels": (b'a="x\\"y"\nb="2"', 0o644)},
+        ),
+        (
+            {
+                "downwardAPI": {
+                    "items": [
+                        {
+                            "path": "mem",
+                            "resourceFieldRef": {
+                                "containerName": "app",
+                                "resource": "limits.memory",
+                                "divisor": "1Mi",
+                            },
+                        }
+                    ]
+                }
+            },
+            {"mem": (b"64", 0o644)},
+        ),
+        (
+            {
+                "projected": {
+                    "sources": [
+                        {"serviceAccountToken": {"path": "token", "audience": "vault"}},
+                        {"configMap": {"name": "cfg", "items": [{"key": "a", "path": "ca.crt"}]}},
+                        {"secret": {"name": "sec"}},
+                        {
+                            "downwardAPI": {
+                                "items": [{"path": "namespace", "fieldRef": {"fieldPath": "metadata.namespace"}}]
+                            }
+                        },
+                    ]
+                }
+            },
+            {
+                "token": (b"token for vault", 0o644),
+                "ca.crt": (b"1", 0o644),
+                "pw": (b"s3", 0o644),
+                "namespace": (b"ns", 0o644),
+            },
+        ),
+    ],
+)
+def test_files(source, files):
+    assert volume_files(volume(**source), pod(containers=CONTAINERS), SOURCES) == files
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ({"configMap": {"name": "none"}}, 'configmap "none" not found'),
+        ({"secret": {"secretName": "none"}}, 'secret "none" not found'),
+        (
+            {"configMap": {"name": "cfg", "items": [{"key": "z", "path": "z"}]}},
+            "references non-existent config key: z",
+        ),
+        (
+            {"secret": {"secretName": "sec", "items": [{"key": "z", "path": "z"}]}},
+            "references non-existent secret key: z",
+        ),
+    ],
+)
+def test_what_is_missing_is_said(source, words):
+    with pytest.raises(VolumeNotReady, match=words) as caught:
+        volume_files(volume(**source), pod(), SOURCES)
+    assert caught.value.volume == "v"
+
+
+def test_references():
+    found = references_of(
+        pod(
+            volumes=[
+                {"name": "1", "configMap": {"name": "cm1"}},
+                {"name": "2", "secret": {"secretName": "s1"}},
+                {"name": "3", "projected": {"sources": [{"configMap": {"name": "cm2"}}, {"secret": {"name": "s2"}}]}},
+                {"name": "4", "emptyDir": {}},
+            ],
+            initContainers=[
+                {"name": "i", "envFrom": [{"configMapRef": {"name": "cm3"}}, {"secretRef": {"name": "s3"}}]}
+            ],
+            containers=[
+                {
+                    "name": "c",
+                    "env": [
+                        {"name": "A", "valueFrom": {"configMapKeyRef": {"name": "cm4", "key": "k"}}},
+                        {"name": "B", "valueFrom": {"secretKeyRef": {"name": "s4", "key": "k"}}},
+                        {"name": "C", "value": "x"},
+                    ],
+                }
+            ],
+        )
+    )
+    maps = {Reference("ConfigMap", "ns", f"cm{n}") for n in range(1, 5)}
+    assert found == maps | {Reference("Secret", "ns", f"s{n}") for n in range(1, 5)}
+
+
+def read(directory):
+    return {p.name: p.read_bytes() for p in directory.iterdir() if not p.name.startswith("..")}
+
+
+def test_files_are_replaced_as_a_whole(tmp_path):
+    assert write_files(tmp_path, {"a": File(b"1", 0o644), "b": File(b"2", 0o600)})
+    first = os.readlink(tmp_path / "..data")
+    assert read(tmp_path) == {"a": b"1", "b": b"2"}
+    assert (tmp_path / "b").stat().st_mode & 0o777 == 0o600
+    assert not write_files(tmp_path, {"a": File(b"1", 0o644), "b": File(b"2", 0o600)})
+    assert write_files(tmp_path, {"a": File(b"3", 0o644)})
+    assert os.readlink(tmp_path / "..data") != first
+    assert read(tmp_path) == {"a": b"3"}
+    assert not (tmp_path / first).exists()
+    assert write_files(tmp_path, {"d/e": File(b"4", 0o644)})
+    assert (tmp_path / "d" / "e").read_bytes() == b"4"
+
+
+def test_a_sub_path_stays_inside(tmp_path):
+    mount = VolumeMount(name="v", mount_path="/m")
+    (tmp_path / "out").symlink_to("/")
+    assert mount_source(str(tmp_path), mount, "") == str(tmp_path)
+    assert mount_source(str(tmp_path), mount, "x/y") == str(tmp_path / "x" / "y")
+    assert (tmp_path / "x" / "y").is_dir()
+    for bad in ("/etc", "../x", "out/etc"):
+        with pytest.raises(ConfigNotReady, match="subPath"):
+            mount_source(str(tmp_path), mount, bad)
+
+
+@pytest.mark.parametrize(
+    ("type", "name", "words"),
+    [
+        ("", "dir", None),
+        ("", "made", None),
+        ("Directory", "dir", None),
+        ("Directory", "file", "is not a directory"),
+        ("Directory", "none", "is not a directory"),
+        ("DirectoryOrCreate", "made/deep", None),
+        ("File", "file", None),
+        ("File", "dir", "is not a file"),
+        ("FileOrCreate", "made", None),
+        ("Socket", "file", "is not a socket file"),
+        ("CharDevice", "file", "is not a character device"),
+        ("BlockDevice", "file", "is not a block device"),
+        ("Nonsense", "file", "is an invalid volume type"),
+    ],
+)
+def test_host_paths(tmp_path, type, name, words):
+    (tmp_path / "dir").mkdir()
+    (tmp_path / "file").touch()
+    path = HostPathVolume(path=str(tmp_path / name), type=type)
+    if words is None:
+        assert check_host_path(path) == tmp_path / name
+        assert (tmp_path / name).exists()
+    else:
+        with pytest.raises(ValueError, match=words):
+            check_host_path(path)
