@@ -6,12 +6,18 @@ refusal in the API's own words.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
 
 IPV4, IPV6 = "IPv4", "IPv6"
 _LINK_LOCAL_MULTICAST = (ip_network("224.0.0.0/24"), IPv6Network("ff02::/16"))
 
 
+# The addresses of a large EndpointSlice are read again at every write of it.
+_REMEMBERED = 8192
+
+
+@lru_cache(maxsize=_REMEMBERED)
 def parse_ip(text: str) -> IPv4Address | IPv6Address | None:
     """The address, or None when `text` is none. A zone (`fe80::1%eth0`) has no place in an object."""
     if "%" in text:
@@ -54,6 +60,12 @@ def check_not_special(text: str) -> list[str]:
     if any(address in network for network in _LINK_LOCAL_MULTICAST):
         reasons.append("may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)")
     return reasons
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def check_endpoint_ip(text: str) -> tuple[str, ...]:
+    """An address at which something may be reached: one of an endpoint, or an external one of a Service."""
+    return tuple(check_ip(text) or check_not_special(text))
 
 
 def is_cidr(text: str) -> bool:

@@ -11,7 +11,7 @@ from bridgehead.objects.names import (
 )
 
 from . import field
-from .addresses import check_ip, check_not_special
+from .addresses import check_endpoint_ip
 from .columns import AGE, NAME, NONE, shorten
 from .container_validation import PROTOCOLS
 
@@ -64,7 +64,7 @@ def _validate_subset(path: str, subset: JsonObject) -> list[FieldError]:
 
 def _validate_address(path: str, address: JsonObject) -> list[FieldError]:
     ip = address.get("ip", "")
-    errors = field.invalid_for(f"{path}.ip", ip, check_ip(ip) or check_not_special(ip))
+    errors = field.invalid_for(f"{path}.ip", ip, check_endpoint_ip(ip))
     if hostname := address.get("hostname"):
         errors.extend(field.invalid_for(f"{path}.hostname", hostname, check_dns1123_label(hostname)))
     if node := address.get("nodeName"):

@@ -11,7 +11,7 @@ from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resour
 from bridgehead.objects.names import check_dns1123_label, check_dns1123_subdomain, check_label_value
 
 from . import field
-from .addresses import IPV4, IPV6, check_ip, check_not_special, family_of
+from .addresses import IPV4, IPV6, check_endpoint_ip, family_of
 from .columns import AGE, NAME, UNSET, shorten, text_column
 from .endpoints import validate_endpoint_port
 
@@ -82,10 +82,9 @@ def _check_address(address: str, address_type: str) -> list[str]:
         return reasons
     if address_type not in (IPV4, IPV6):
         return []
-    reasons = check_ip(address)
-    if not reasons and family_of(address) != address_type:
-        reasons = [f"must be an {address_type} address"]
-    return reasons or check_not_special(address)
+    if family_of(address) in (IPV4, IPV6) and family_of(address) != address_type:
+        return [f"must be an {address_type} address"]
+    return list(check_endpoint_ip(address))
 
 
 def _validate_hints(path: str, hints: JsonObject) -> list[FieldError]:

@@ -18,7 +18,7 @@ from bridgehead.objects.names import (
 )
 
 from . import field
-from .addresses import IPV4, IPV6, check_cidr, check_ip, check_not_special, family_of, parse_ip
+from .addresses import IPV4, IPV6, check_cidr, check_endpoint_ip, check_ip, family_of, parse_ip
 from .metadata import validate_labels
 from .service_transitions import HEADLESS, is_headless, is_reachable_from_outside, needs_health_check_port
 
@@ -241,8 +241,7 @@ def _validate_address_list(path: str, addresses: list[str]) -> list[FieldError]:
 def _validate_external_ips(spec: JsonObject) -> list[FieldError]:
     errors = []
     for index, address in enumerate(spec.get("externalIPs", ())):
-        reasons = check_ip(address) or check_not_special(address)
-        errors.extend(field.invalid_for(f"spec.externalIPs[{index}]", address, reasons))
+        errors.extend(field.invalid_for(f"spec.externalIPs[{index}]", address, check_endpoint_ip(address)))
     return errors
 
 
