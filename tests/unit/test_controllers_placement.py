@@ -241,7 +241,16 @@ def test_reasons_are_counted_and_sorted_as_kubernetes_does() -> None:
     assert placement.message == (
         "0/3 nodes are available: 1 Insufficient memory, 1 node(s) had untolerated taint "
         "{node-role.kubernetes.io/control-plane: }, 2 Insufficient cpu. preemption: 0/3 nodes are available: "
-        "1 Preemption is not helpful for scheduling, 2 No preemption victims found for incoming pod."
+        "3 Preemption is not helpful for scheduling."
+    )
+
+
+def test_room_that_others_take_could_be_made() -> None:
+    world = World(node("n1"), node("n2", cpu="1")).put(pod("q", cpu="3"), "n1")
+    placement = place(PodFacts.of(pod("p", cpu="2")), world.state.nodes())
+    assert placement.message == (
+        "0/2 nodes are available: 2 Insufficient cpu. preemption: 0/2 nodes are available: "
+        "1 No preemption victims found for incoming pod, 1 Preemption is not helpful for scheduling."
     )
 
 

@@ -15,8 +15,8 @@ import msgspec
 from bridgehead.client import ApiClient
 from bridgehead.client.errors import Conflict, Invalid, NotFound
 from bridgehead.objects.kinds import Kind
-from bridgehead.objects.meta import Object, OwnerReference
-from bridgehead.objects.selectors import Selector
+from bridgehead.objects.meta import LabelSelector, Object, OwnerReference
+from bridgehead.objects.selectors import Selector, compile_selector
 
 Owner = TypeVar("Owner", bound=Object)
 Owned = TypeVar("Owned", bound=Object)
@@ -61,6 +61,19 @@ def sort_claims(owner: Object, selector: Selector, candidates: Iterable[Owned]) 
         elif matches and not leaving and candidate.metadata.deletion_timestamp is None:
             adopt.append(candidate)
     return Claims(tuple(owned), tuple(adopt), tuple(release))
+
+
+def became_adoptable(old: Object | None, new: Object) -> bool:
+    """Whether an object without a manager has just appeared, lost its manager, or changed its labels."""
+    if new.metadata.controller is not None or new.metadata.deletion_timestamp is not None:
+        return False
+    return old is None or old.metadata.controller is not None or old.metadata.labels != new.metadata.labels
+
+
+def may_adopt(owner: Object, selector: LabelSelector, orphan: Object) -> bool:
+    """Whether `owner`, which selects by `selector`, might want an object that nobody manages."""
+    same_namespace = owner.metadata.namespace == orphan.metadata.namespace
+    return same_namespace and compile_selector(selector).matches(orphan.metadata.labels)
 
 
 class Claimer(Generic[Owner, Owned]):

@@ -23,7 +23,7 @@ from bridgehead.objects.meta import LabelSelector, ObjectKey, PodTemplate
 from bridgehead.objects.selectors import compile_selector
 
 from .availability import next_availability
-from .claims import Claimer
+from .claims import Claimer, became_adoptable, may_adopt
 from .conditions import status_patch
 from .daemon_plan import (
     DaemonPlan,
@@ -97,6 +97,7 @@ class DaemonSetController:
     def _daemon_set_changed(self, old: DaemonSet | None, new: DaemonSet | None) -> None:
         if new is None and old is not None:
             self._revisions.pop(old.metadata.uid, None)
+            self._failures.forget(old.metadata.uid)
         if (changed := new or old) is not None:
             self._queue.add(changed.key)
 
@@ -115,11 +116,9 @@ class DaemonSetController:
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         for owner in note_pod_change(self._expectations, DAEMON_SETS, old, new):
             self._queue.add(owner)
-        if new is not None and new.metadata.controller is None and not new.is_terminating:
+        if new is not None and became_adoptable(old, new):
             for daemon_set in self._daemon_sets.items():
-                if daemon_set.metadata.namespace == new.metadata.namespace and compile_selector(
-                    daemon_set.spec.selector
-                ).matches(new.metadata.labels):
+                if may_adopt(daemon_set, daemon_set.spec.selector, new):
                     self._queue.add(daemon_set.key)
 
     # --- What it does ------------------------------------------------------------------------------------
@@ -234,17 +233,21 @@ class FailedPods:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._last: dict[tuple[str, str], tuple[float, float]] = {}  # (owner uid, node) -> (when, delay)
+        self._last: dict[str, dict[str, tuple[float, float]]] = {}  # owner uid -> node -> (when, delay)
 
     def wait(self, owner: str, pod: Pod) -> float:
         """Seconds until `pod` may be replaced; 0 when it may now, which begins a delay twice as long."""
         now = self._clock()
-        when, delay = self._last.get((owner, pod.spec.node_name), (now - LONGEST_BACKOFF * 2, 0.0))
+        last = self._last.setdefault(owner, {})
+        when, delay = last.get(pod.spec.node_name, (now - LONGEST_BACKOFF * 2, 0.0))
         remaining = when + delay - now
         if remaining > 0:
             return remaining
         # After twice the longest delay without a failure, the node starts afresh.
         fresh = now - when >= LONGEST_BACKOFF * 2
         following = FIRST_BACKOFF if fresh or not delay else min(LONGEST_BACKOFF, delay * 2)
-        self._last[owner, pod.spec.node_name] = (now, following)
+        last[pod.spec.node_name] = (now, following)
         return 0.0
+
+    def forget(self, owner: str) -> None:
+        self._last.pop(owner, None)

@@ -23,7 +23,7 @@ from bridgehead.objects.meta import LabelSelector, ObjectKey
 from bridgehead.objects.selectors import compile_selector
 
 from . import deployment_status as words
-from .claims import Claimer, controller_reference
+from .claims import Claimer, became_adoptable, controller_reference, may_adopt
 from .conditions import status_patch
 from .expectations import owner_of
 from .hashes import template_hash
@@ -122,11 +122,9 @@ class DeploymentController:
         for replica_set in (old, new):
             if replica_set is not None and (owner := owner_of(DEPLOYMENTS, replica_set)) is not None:
                 self._queue.add(owner)
-        if new is not None and new.metadata.controller is None and new.metadata.deletion_timestamp is None:
+        if new is not None and became_adoptable(old, new):
             for deployment in self._deployments.items():
-                if deployment.metadata.namespace == new.metadata.namespace and compile_selector(
-                    deployment.spec.selector
-                ).matches(new.metadata.labels):
+                if may_adopt(deployment, deployment.spec.selector, new):
                     self._queue.add(deployment.key)
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:

@@ -12,8 +12,6 @@ from typing import Any
 from bridgehead.objects.core import Node, PodSpec, Taint, Toleration
 from bridgehead.objects.selectors import Requirement
 
-TAINT_NOT_READY = "node.kubernetes.io/not-ready"
-TAINT_UNREACHABLE = "node.kubernetes.io/unreachable"
 TAINT_UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
 
 _OPERATORS = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "!", "Gt": "gt", "Lt": "lt"}

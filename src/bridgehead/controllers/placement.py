@@ -35,7 +35,10 @@ NO_VICTIMS = "No preemption victims found for incoming pod"
 
 
 class Refusal(Enum):
-    """Why a node can't take a pod. The value is what the Event says, up to what is filled in."""
+    """Why a node can't take a pod. The value is what the Event says, up to what is filled in.
+
+    Kubernetes left out which taint it was in v1.34; here it is still named, since the reader will want to know.
+    """
 
     UNSCHEDULABLE = "node(s) were unschedulable"
     TAINT = "node(s) had untolerated taint {{{0}}}"
@@ -50,28 +53,14 @@ class Refusal(Enum):
     POD_ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"
     EXISTING_ANTI_AFFINITY = "node(s) didn't satisfy existing pods anti-affinity rules"
 
-    @property
-    def is_for_good(self) -> bool:
-        """Whether no pod leaving the node would help."""
-        return self in _FOR_GOOD
-
-
-_FOR_GOOD = frozenset(
-    [
-        Refusal.UNSCHEDULABLE,
-        Refusal.TAINT,
-        Refusal.OTHER_NODE,
-        Refusal.AFFINITY,
-        Refusal.SPREAD_LABEL,
-        Refusal.POD_AFFINITY,
-    ]
-)
-
 
 @dataclass(frozen=True)
 class Reason:
+    """`is_for_good`: whether no pod leaving the node would help."""
+
     refusal: Refusal
     detail: str = ""
+    is_for_good: bool = False
 
     def __str__(self) -> str:
         return self.refusal.value.format(self.detail)
@@ -110,7 +99,7 @@ def explain(refused: Iterable[Sequence[Reason]]) -> str:
     """The text of a FailedScheduling event: how many nodes said what."""
     refused = list(refused)
     counts = Counter(str(reason) for reasons in refused for reason in reasons)
-    helpless = sum(any(reason.refusal.is_for_good for reason in reasons) for reasons in refused)
+    helpless = sum(any(reason.is_for_good for reason in reasons) for reasons in refused)
     preemption = Counter({NOT_HELPFUL: helpless, NO_VICTIMS: len(refused) - helpless})
     total = f"0/{len(refused)} nodes are available: "
     return f"{total}{_histogram(counts)}. preemption: {total}{_histogram(preemption)}."
@@ -136,16 +125,16 @@ class _Filters:
         """Why this node can't take the pod: what the first filter that refuses has to say; nothing when it can."""
         node = state.node
         if node is None or (self._names is not None and name not in self._names):
-            return [Reason(Refusal.OTHER_NODE)]
+            return [Reason(Refusal.OTHER_NODE, is_for_good=True)]
         spec = self._facts.pod.spec
         unschedulable = Taint(key=TAINT_UNSCHEDULABLE, effect="NoSchedule")
         if node.spec.unschedulable and not any(tolerates(t, unschedulable) for t in spec.tolerations):
-            return [Reason(Refusal.UNSCHEDULABLE)]
+            return [Reason(Refusal.UNSCHEDULABLE, is_for_good=True)]
         taints = untolerated(node.spec.taints, spec.tolerations, ("NoSchedule", "NoExecute"))
         if taints:
-            return [Reason(Refusal.TAINT, f"{taints[0].key}: {taints[0].value}")]
+            return [Reason(Refusal.TAINT, f"{taints[0].key}: {taints[0].value}", is_for_good=True)]
         if not matches_node_affinity(spec, node):
-            return [Reason(Refusal.AFFINITY)]
+            return [Reason(Refusal.AFFINITY, is_for_good=True)]
         if ports_conflict(self._facts.ports, state.ports):
             return [Reason(Refusal.PORTS)]
         return insufficient(self._facts, state) or self._together(node)
@@ -153,9 +142,9 @@ class _Filters:
     def _together(self, node: Node) -> list[Reason]:
         """Filters that look at the pods of other nodes too."""
         if self._spread is not None and (missing := self._spread.refuses(node)) is not None:
-            return [Reason(Refusal.SPREAD_LABEL if missing else Refusal.SPREAD)]
+            return [Reason(Refusal.SPREAD_LABEL, is_for_good=True) if missing else Reason(Refusal.SPREAD)]
         if not self.affinity.affinity_holds(node):
-            return [Reason(Refusal.POD_AFFINITY)]
+            return [Reason(Refusal.POD_AFFINITY, is_for_good=True)]
         if not self.affinity.anti_affinity_holds(node):
             return [Reason(Refusal.POD_ANTI_AFFINITY)]
         if not self.affinity.existing_agree(node):
@@ -182,7 +171,7 @@ def insufficient(facts: PodFacts, state: NodeState) -> list[Reason]:
     for resource, amount in sorted(facts.requests.items()):
         available = state.allocatable.get(resource, None if resource in _MAY_BE_UNKNOWN else 0)
         if amount and available is not None and state.requested[resource] + amount > available:
-            reasons.append(Reason(Refusal.RESOURCE, resource))
+            reasons.append(Reason(Refusal.RESOURCE, resource, is_for_good=amount > available))
     return reasons
 
 

@@ -20,7 +20,7 @@ from bridgehead.objects.selectors import compile_selector
 from bridgehead.objects.times import format_time
 
 from .availability import is_active, is_available, next_availability
-from .claims import Claimer
+from .claims import Claimer, became_adoptable, may_adopt
 from .conditions import status_patch, with_condition, without_condition
 from .expectations import EXPIRY, Expectations, note_pod_change
 from .owned import Latest, OwnedIndex
@@ -78,6 +78,7 @@ class ReplicaSetController:
         self._expectations = Expectations(clock)
         self._queue: WorkQueue[ObjectKey] = WorkQueue("replicasets")
         self._owned = OwnedIndex(self._pods)
+        self._siblings = OwnedIndex(self._replica_sets)
         self._latest = Latest(self._replica_sets)
         self._replica_sets.on_change(self._replica_set_changed)
         self._pods.on_change(self._pod_changed)
@@ -96,16 +97,10 @@ class ReplicaSetController:
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         for owner in note_pod_change(self._expectations, REPLICA_SETS, old, new):
             self._queue.add(owner)
-        if new is not None and new.metadata.controller is None and not new.is_terminating:
-            self._offer(new)
-
-    def _offer(self, orphan: Pod) -> None:
-        """Wake every replica set that might adopt this pod."""
-        for replica_set in self._replica_sets.items():
-            if replica_set.metadata.namespace == orphan.metadata.namespace and compile_selector(
-                replica_set.spec.selector
-            ).matches(orphan.metadata.labels):
-                self._queue.add(replica_set.key)
+        if new is not None and became_adoptable(old, new):
+            for replica_set in self._replica_sets.items():
+                if may_adopt(replica_set, replica_set.spec.selector, new):
+                    self._queue.add(replica_set.key)
 
     # --- What it does ------------------------------------------------------------------------------------
 
@@ -154,17 +149,7 @@ class ReplicaSetController:
     def _related(self, replica_set: ReplicaSet) -> list[Pod]:
         """The pods of all replica sets that have the same owner, this one's included."""
         owner = replica_set.metadata.controller
-        family = (
-            [
-                sibling
-                for sibling in self._replica_sets.items()
-                if sibling.metadata.namespace == replica_set.metadata.namespace
-                and sibling.metadata.controller is not None
-                and sibling.metadata.controller.uid == owner.uid
-            ]
-            if owner
-            else [replica_set]
-        )
+        family = self._siblings.of(owner.uid) if owner else [replica_set]
         return [pod for sibling in family for pod in self._owned.of(sibling.metadata.uid)]
 
     async def _write_status(self, replica_set: ReplicaSet, wanted: ReplicaSetStatus) -> None:
