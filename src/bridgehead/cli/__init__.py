@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any
 
 # Subcommand -> (section of the help, one line for the help).
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -40,12 +43,23 @@ def main(argv: list[str] | None = None) -> None:
     if name not in COMMANDS:
         sys.stderr.write(f"bridgehead: no command {name!r}; `bridgehead --help` lists them\n")
         raise SystemExit(2)
+    _click_command(name).main(args=arguments[1:], prog_name=f"bridgehead {name}")
+
+
+def preload(names: Iterable[str]) -> None:
+    """Import subcommands and all that parsing their options needs, so that forks of this process share it."""
+    for name in names:
+        _click_command(name).make_context(name, [], resilient_parsing=True)
+
+
+@lru_cache
+def _click_command(name: str) -> Any:
     import typer
 
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
     module = importlib.import_module(f"bridgehead.cli.{name}")
     app.command(name, help=module.__doc__, context_settings=getattr(module, "CONTEXT", None))(module.command)
-    app(args=arguments[1:], prog_name=f"bridgehead {name}")
+    return typer.main.get_command(app)
 
 
 def _help() -> str:

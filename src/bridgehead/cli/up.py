@@ -9,6 +9,7 @@ import asyncio
 import os
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -23,14 +24,7 @@ from bridgehead.lab.plan import MAX_NODES, LabConfig, LabFiles
 from . import logs_setup
 from .lab_options import DEFAULT_NAME, Name, StateDir, own_command, reporting_errors
 
-# What the parts need; imported once by the lab's first process and shared by all its forks.
-PRELOAD = (
-    "bridgehead.cli.apiserver",
-    "bridgehead.cli.controllers",
-    "bridgehead.cli.kubelet",
-    "bridgehead.cli.runtime",
-    "bridgehead.cli.proxy",
-)
+PARTS = ("apiserver", "controllers", "kubelet", "runtime", "proxy")
 
 
 def command(
@@ -93,7 +87,9 @@ def _start(
     files.config.write_bytes(msgspec.json.encode(config))
     certificates.make_certificates(config, files)
     logs_setup.configure()
-    pid = launch.launch(config, files, api_socket=api_socket, lock_fd=lock, run_part=cli.main, preload=PRELOAD)
+    pid = launch.launch(
+        config, files, api_socket=api_socket, lock_fd=lock, run_part=cli.main, preload=partial(cli.preload, PARTS)
+    )
     api_socket.close()
     return config, pid
 

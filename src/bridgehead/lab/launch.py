@@ -7,14 +7,13 @@ The middle process ends at once; init belongs to nobody on the host and holds th
 
 from __future__ import annotations
 
-import importlib
 import logging
 import os
 import signal
 import socket
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -38,12 +37,12 @@ def launch(
     api_socket: socket.socket,
     lock_fd: int,
     run_part: RunPart,
-    preload: Sequence[str],
+    preload: Callable[[], None],
 ) -> int:
     """Start the lab's first process; the result is its pid on the host. Raises `StartFailed`.
 
     `api_socket` listens on the host's loopback and is passed in. `lock_fd` holds the state directory's lock and is
-    kept by init. `run_part(argv)` runs one part in the calling process, `preload` names the modules that it needs.
+    kept by init. `run_part(argv)` runs one part in the calling process; `preload()` loads what all of them need.
     The caller must have no other threads.
     """
     reader, writer = os.pipe()
@@ -92,7 +91,7 @@ def _become_init(
     lock_fd: int,
     progress: int,
     run_part: RunPart,
-    preload: Sequence[str],
+    preload: Callable[[], None],
 ) -> None:
     os.set_inheritable(lock_fd, False)
     _redirect_standard_streams(files.log("init"))
@@ -104,8 +103,7 @@ def _become_init(
     for node in nodes:
         files.node(node).mkdir(parents=True, exist_ok=True)
         Path(node.runtime_root).mkdir(parents=True, exist_ok=True)
-    for module in preload:
-        importlib.import_module(module)
+    preload()
     os.close(progress)  # from here on problems go to the log
     logging.getLogger(__name__).info("lab %s with %d nodes", config.name, config.nodes)
     parts = plan_parts(config, files, listen_fd=api_socket.fileno())

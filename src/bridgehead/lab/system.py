@@ -14,14 +14,17 @@ import yaml
 from bridgehead import __version__
 from bridgehead.client import ApiClient, load_kubeconfig
 from bridgehead.client.errors import AlreadyExists, ApiError, ClientError
-from bridgehead.objects.kinds import CONFIG_MAPS, DAEMON_SETS, NODES, SERVICE_ACCOUNTS
+from bridgehead.objects.core import Pod
+from bridgehead.objects.kinds import CONFIG_MAPS, DAEMON_SETS, LEASES, NODES, PODS, SERVICE_ACCOUNTS, Kind
+from bridgehead.objects.times import parse_time
 
 from . import registry
 from .errors import StartFailed
 from .plan import API_PORT, LAB_ADDRESS, POD_RANGE, LabConfig, LabFiles
 
 _LOOK_EVERY = 0.05
-_KINDS = {"ServiceAccount": SERVICE_ACCOUNTS, "ConfigMap": CONFIG_MAPS, "DaemonSet": DAEMON_SETS}
+_KINDS: dict[str, Kind[Any]] = {kind.name: kind for kind in (SERVICE_ACCOUNTS, CONFIG_MAPS, DAEMON_SETS)}
+_NODE_LEASES = "kube-node-lease"
 
 Report = Callable[[str], None]
 
@@ -38,8 +41,10 @@ def system_manifests() -> list[dict[str, Any]]:
 async def bring_up(config: LabConfig, files: LabFiles, report: Report, *, bound: float = 60.0) -> None:
     """Wait until the lab is ready, telling `report` what is waited for. Raises `StartFailed` after `bound` seconds.
 
-    Ready means: every node is Ready and every node's proxy has programmed its kernel.
+    Ready means: every node is Ready and every node's proxy has programmed its kernel, both since this start; what the
+    store remembers from the run before does not count.
     """
+    started_at = registry.read_running(files).started_at
     waiting = "the API server"
     deadline = time.monotonic() + bound
     report(waiting)
@@ -51,7 +56,7 @@ async def bring_up(config: LabConfig, files: LabFiles, report: Report, *, bound:
                 if not installed:
                     await _install(client)
                     installed = True
-                missing = await _missing(client, config)
+                missing = await _missing(client, config, started_at)
             except (ApiError, ClientError):
                 missing = "the API server"
             if missing is None:
@@ -72,16 +77,29 @@ async def _install(client: ApiClient) -> None:
             continue
 
 
-async def _missing(client: ApiClient, config: LabConfig) -> str | None:
+async def _missing(client: ApiClient, config: LabConfig, started_at: float) -> str | None:
     """What is not ready yet, in words; None when everything is."""
+    leases = (await client.list(LEASES, _NODE_LEASES)).items
+    alive = {lease.metadata.name for lease in leases if _is_since(lease.spec.renew_time, started_at)}
     nodes = (await client.list(NODES)).items
-    ready = sum(node.is_ready for node in nodes)
+    ready = sum(node.is_ready and node.metadata.name in alive for node in nodes)
     if ready < config.nodes:
         return f"nodes ({ready} of {config.nodes} ready)"
-    proxies = (await client.get(DAEMON_SETS, "kube-proxy", "kube-system")).status
-    if proxies.number_ready < config.nodes:
-        return f"kube-proxy ({proxies.number_ready} of {config.nodes} ready)"
+    pods = (await client.list(PODS, "kube-system", label_selector="k8s-app=kube-proxy")).items
+    proxies = sum(pod.is_ready and _runs_since(pod, started_at) for pod in pods)
+    if proxies < config.nodes:
+        return f"kube-proxy ({proxies} of {config.nodes} ready)"
     return None
+
+
+def _runs_since(pod: Pod, started_at: float) -> bool:
+    states = [status.state.running for status in pod.status.container_statuses]
+    return all(running is not None and _is_since(running.started_at, started_at) for running in states)
+
+
+def _is_since(time_text: str | None, moment: float) -> bool:
+    """Times of the API may be whole seconds."""
+    return time_text is not None and parse_time(time_text) >= int(moment)
 
 
 def _check_parts(files: LabFiles) -> None:
