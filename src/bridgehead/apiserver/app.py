@@ -21,6 +21,7 @@ from .discovery import Discovery
 from .errors import ApiStatus, internal_error, method_not_allowed, not_found_path, unauthorized
 from .handlers import Handlers
 from .health import Health
+from .impersonation import impersonated
 from .metrics import Metrics
 from .openapi import OpenApi
 from .paths import RequestInfo, parse_query, parse_request
@@ -87,13 +88,13 @@ class Application:
         known = True
         warnings: Sequence[str] = ()
         try:
-            user = self._authenticate(scope, headers)
+            user = impersonated(self._authenticate(scope, headers), scope["headers"], self._authorizer)
             self._authorizer.check(user, info)
             request = Request(info, scope["method"], query, headers, user, scope, receive)
             warnings = request.warnings
             response = await self._dispatch(request)
         except ApiStatus as status:
-            known = status.code not in (401, 404)
+            known = status.code not in (401, 403, 404, 405)
             response = _refusal(status)
         except Disconnected:
             return
@@ -109,6 +110,7 @@ class Application:
         info = parse_request("GET", scope["path"], parse_query(scope["query_string"]))
         try:
             user = self._authenticate(scope, dict(scope["headers"]))
+            user = impersonated(user, scope["headers"], self._authorizer)
             self._authorizer.check(user, info)
             await self._pod_streams.answer_socket(info, scope, receive, send)
         except ApiStatus as status:

@@ -16,6 +16,7 @@ from . import lists, tables
 from .decoding import decode_object, validation_of
 from .errors import ApiStatus, conflict, method_not_allowed, not_found_path, success
 from .negotiation import JSON, YAML, MediaType, choose, encode_yaml
+from .node_restriction import check_node_create
 from .options import is_dry_run, parse_delete_options
 from .patching import patch_change
 from .paths import Query
@@ -131,6 +132,7 @@ class Handlers:
 
     async def _create(self, request: Request, resource: Resource) -> Response:
         obj = await self._decode(request, resource)
+        check_node_create(request.user, resource, obj)
         record = await self._registry.create(resource, request.info.namespace, obj, dry_run=is_dry_run(request.query))
         self._warn(request, resource, record)
         return self._one(request, resource, record, 201)
@@ -138,6 +140,7 @@ class Handlers:
     async def _update(self, request: Request, resource: Resource) -> Response:
         info = request.info
         obj = await self._decode(request, resource)
+        check_node_create(request.user, resource, obj)
         dry_run = is_dry_run(request.query)
         status = 200
         key = self._registry.key(resource, info.namespace, info.name)

@@ -34,6 +34,13 @@ _RULES = (
 _LEASE_NAMESPACE = "kube-node-lease"
 
 
+def node_name_of(user: User) -> str | None:
+    """None for a user that is no node."""
+    if _GROUP not in user.groups or not user.name.startswith(_PREFIX):
+        return None
+    return user.name.removeprefix(_PREFIX)
+
+
 class NodeAuthorizer:
     """Reads the pods of a node from the store."""
 
@@ -41,11 +48,9 @@ class NodeAuthorizer:
         self._store = store
 
     def __call__(self, user: User, request: RequestInfo) -> bool:
-        if _GROUP not in user.groups or not user.name.startswith(_PREFIX):
+        node = node_name_of(user)
+        if node is None or not request.is_resource:
             return False
-        if not request.is_resource:
-            return False
-        node = user.name.removeprefix(_PREFIX)
         if any(rule.allows(request) for rule in _RULES):
             return True
         resource = f"{request.resource}/{request.subresource}" if request.subresource else request.resource

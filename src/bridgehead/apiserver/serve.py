@@ -5,6 +5,7 @@ Called by `bridgehead apiserver`. What can't be opened is an OSError, a ValueErr
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import socket
 import ssl
@@ -19,6 +20,7 @@ from bridgehead.storage import open_store
 from .authentication import read_token_file
 from .bootstrap import ensure_basics
 from .build import ApiSettings, build_api
+from .expiry import expire_events
 from .resources import build_table
 from .server import ApiServer, open_listeners, parse_address, server_context
 from .streams import KubeletTls
@@ -71,7 +73,10 @@ async def _serve(options: ServeOptions) -> None:
         addresses = ", ".join(f"{host}:{port}" for host, port, *_ in (s.getsockname() for s in listeners))
         log.info("serving on %s, revision %d", addresses, store.revision)
         try:
-            await server.serve(listeners)
+            async with asyncio.TaskGroup() as tasks:
+                expiry = tasks.create_task(expire_events(parts.registry))
+                await server.serve(listeners)
+                expiry.cancel()
         finally:
             await parts.close()
         log.info("stopped")

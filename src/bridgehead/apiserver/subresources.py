@@ -16,6 +16,7 @@ from bridgehead.storage import Record
 from .decoding import decode_kind, validation_of
 from .deletion import DeleteOptions
 from .errors import bad_request, conflict, invalid, method_not_allowed, unavailable
+from .node_restriction import check_node_token
 from .options import is_dry_run
 from .patching import patch_change
 from .registry import Registry
@@ -150,6 +151,7 @@ class Subresources:
             error = FieldError("FieldValueInvalid", "spec.expirationSeconds", why)
             raise invalid("authentication.k8s.io", "TokenRequest", "", [error])
         pod, node = self._bound_to(info.namespace, info.name, spec.get("boundObjectRef"))
+        check_node_token(request.user, resource, info.name, pod, node[0] if node else "")
         uid = msgspec.json.decode(account.value)["metadata"]["uid"]
         token, until = self._tokens.issue(
             info.namespace,
