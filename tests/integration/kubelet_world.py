@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +24,7 @@ from bridgehead.client.errors import NotFound
 from bridgehead.kubelet.agent import Kubelet
 from bridgehead.kubelet.parts import NodeSettings
 from bridgehead.kubelet.runtimes.fake import Behaviour, FakeRuntime
+from bridgehead.kubelet.server import KubeletServer
 from bridgehead.objects.core import Event, Pod
 from bridgehead.objects.kinds import CONFIG_MAPS, EVENTS, PODS, SERVICE_ACCOUNTS
 from bridgehead.storage import open_store
@@ -54,6 +56,15 @@ class World:
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
         self._running.clear()
+
+    async def serve_kubelet(self) -> Kubelet:
+        """A kubelet whose server answers on the port that its Node names."""
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        kubelet = await self.start_kubelet(port=port)
+        self._running.append(asyncio.create_task(KubeletServer(kubelet).run("127.0.0.1", port, None)))
+        await self.until_event("node1", "NodeReady")
+        return kubelet
 
     def check(self) -> None:
         """A kubelet that died is the reason why nothing happens."""
@@ -130,7 +141,7 @@ async def open_world(root: Path, images: dict[str, Behaviour] | None = None) -> 
         "node": User("system:node:node1", groups=("system:nodes", "system:authenticated")),
     }
     table = build_table(service_cidrs=("10.96.0.0/12",), node_port_range=(30000, 32767))
-    parts = build_api(table, store, ApiSettings(SigningKey.read(key_file), users))
+    parts = build_api(table, store, ApiSettings(SigningKey.read(key_file), users=users))
     listeners = open_listeners(["127.0.0.1:0"], [])
     port = listeners[0].getsockname()[1]
     await ensure_basics(parts.registry, service_ip="10.96.0.1", advertise=("10.0.0.1", 6443))
@@ -154,6 +165,7 @@ async def open_world(root: Path, images: dict[str, Behaviour] | None = None) -> 
     finally:
         server.stop()
         await serving
+        await parts.close()
         await store.close()
         for listener in listeners:
             listener.close()

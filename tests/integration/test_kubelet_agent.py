@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 
+import msgspec
 import pytest
 
+from bridgehead.client.errors import ApiError
 from bridgehead.kubelet.runtimes.fake import Behaviour
-from bridgehead.objects.kinds import NODES, PODS
+from bridgehead.kubelet.runtimes.runtime import ExecResult
+from bridgehead.objects.kinds import CONFIG_MAPS, NODES, PODS, SERVICES
 
 from .kubelet_world import open_world
 
 pytestmark = pytest.mark.integration
 
+
+def answers(code, output=b""):
+    return lambda spec, argv: ExecResult(exit_code=code, output=output)
+
+
 IMAGES = {
     "app:1": Behaviour(),
+    "app:2": Behaviour(),
     "stubborn:1": Behaviour(ignores_term=True),
     "job:1": Behaviour(exits_with=0),
     "crash:1": Behaviour(exits_with=3),
+    "sick:1": Behaviour(exec=answers(1, b"I am sick")),
+    "broken:1": Behaviour(fails_to_start='exec: "nonsense": executable file not found in $PATH'),
 }
 
 
@@ -31,6 +43,18 @@ def is_running(pod):
     return pod.status.phase == "Running" and pod.is_ready
 
 
+def waits_for(reason):
+    def check(pod):
+        waiting = pod.status.container_statuses and pod.status.container_statuses[0].state.waiting
+        return waiting and waiting.reason == reason
+
+    return check
+
+
+def container(image="app:1", **more):
+    return {"name": "app", "image": image, **more}
+
+
 async def test_a_pod_becomes_ready_and_goes(world):
     await world.start_kubelet()
     await world.create("web")
@@ -38,9 +62,12 @@ async def test_a_pod_becomes_ready_and_goes(world):
     assert pod.status.pod_ip == "10.244.1.2"
     assert pod.status.host_ip == "127.0.0.1"
     assert pod.status.container_statuses[0].container_id.startswith("bridgehead://")
+    await world.until_event("web", "Pulled", 'Container image "app:1" already present on machine')
+    await world.until_event("web", "Created", "Created container: app")
     await world.until_event("web", "Started", "Started container app")
     await world.admin.delete(PODS, "web", "default")
     await world.until_gone("web")
+    await world.until_event("web", "Killing", "Stopping container app")
     assert world.runtime.signals == [("app", signal.SIGTERM)]
     assert world.runtime.sandboxes == {}
 
@@ -53,3 +80,309 @@ async def test_the_node_is_registered_and_ready(world):
     assert node.spec.pod_cidr == "10.244.1.0/24"
     assert node.internal_ips == ("127.0.0.1",)
     assert node.metadata.labels["kubernetes.io/hostname"] == "node1"
+
+
+async def test_many_pods_have_addresses_of_their_own(world):
+    await world.start_kubelet()
+    names = [f"web-{n}" for n in range(20)]
+    for name in names:
+        await world.create(name)
+    pods = [await world.until(name, is_running) for name in names]
+    assert len({pod.status.pod_ip for pod in pods}) == 20
+
+
+async def test_a_job_succeeds_and_another_crashes(world):
+    await world.start_kubelet()
+    await world.create("job", containers=[container("job:1")], restartPolicy="Never")
+    await world.create("bad", containers=[container("crash:1")], restartPolicy="Never")
+    await world.create("loop", containers=[container("crash:1")])
+    done = await world.until("job", lambda pod: pod.status.phase == "Succeeded")
+    assert done.status.container_statuses[0].state.terminated.reason == "Completed"
+    bad = await world.until("bad", lambda pod: pod.status.phase == "Failed")
+    assert bad.status.container_statuses[0].state.terminated.exit_code == 3
+    loop = await world.until("loop", waits_for("CrashLoopBackOff"))
+    status = loop.status.container_statuses[0]
+    assert loop.status.phase == "Running"
+    assert status.restart_count == 1
+    assert status.last_state.terminated.exit_code == 3
+    assert status.state.waiting.message.startswith("back-off 10s restarting failed container=app pod=loop_default(")
+    await world.until_event("loop", "BackOff", "Back-off restarting failed container app in pod loop_default(")
+    await world.admin.delete(PODS, "job", "default")
+    await world.until_gone("job")
+
+
+async def test_init_containers_run_one_after_the_other(world):
+    await world.start_kubelet()
+    init = [{"name": "one", "image": "job:1"}, {"name": "two", "image": "app:1"}]
+    await world.create("web", initContainers=init)
+    await world.wait_for(lambda: len(world.runtime.specs) == 2)
+    pod = await world.until(
+        "web",
+        lambda pod: pod.status.init_container_statuses[1:2] and pod.status.init_container_statuses[1].state.running,
+    )
+    assert pod.status.container_statuses[0].state.waiting.reason == "PodInitializing"
+    two = next(c for c in world.runtime.containers.values() if c.name == "two")
+    world.runtime.finish(two.id, 0)
+    await world.until("web", is_running)
+    assert [spec.name for spec in world.runtime.specs] == ["one", "two", "app"]
+
+
+async def test_an_image_that_is_nowhere(world):
+    await world.start_kubelet()
+    await world.create("web", containers=[container("nowhere:9")])
+    await world.until("web", waits_for("ErrImagePull"))
+    await world.until_event(
+        "web", "Failed", 'Failed to pull image "nowhere:9": nowhere:9: not in the local image store'
+    )
+    pod = await world.until("web", waits_for("ImagePullBackOff"))
+    assert pod.status.phase == "Pending"
+    await world.until_event("web", "BackOff", 'Back-off pulling image "nowhere:9"')
+
+
+async def test_a_program_that_cannot_be_started(world):
+    await world.start_kubelet()
+    await world.create("web", containers=[container("broken:1")], restartPolicy="Never")
+    pod = await world.until("web", lambda pod: pod.status.phase == "Failed")
+    terminated = pod.status.container_statuses[0].state.terminated
+    assert (terminated.reason, terminated.exit_code) == ("StartError", 128)
+    assert "executable file not found" in terminated.message
+
+
+async def test_environment_of_services_and_config_maps(world):
+    await world.start_kubelet()
+    await world.admin.create(
+        SERVICES,
+        {"metadata": {"name": "web", "namespace": "default"}, "spec": {"ports": [{"name": "http", "port": 80}]}},
+    )
+    from_config = {"name": "COLOR", "valueFrom": {"configMapKeyRef": {"name": "cfg", "key": "color"}}}
+    own_ip = {"name": "IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
+    args = ["--at=$(IP)", "$(WEB_SERVICE_HOST)"]
+    await world.create("web", containers=[container(env=[from_config, own_ip], args=args)])
+    await world.until("web", waits_for("CreateContainerConfigError"))
+    await world.until_event("web", "Failed", 'Error: configmap "cfg" not found')
+    config = {"metadata": {"name": "cfg", "namespace": "default"}, "data": {"color": "red"}}
+    await world.admin.create(CONFIG_MAPS, config)
+    await world.until("web", is_running)
+    [spec] = world.runtime.specs
+    service = await world.admin.get(SERVICES, "web", "default")
+    assert spec.env["COLOR"] == "red"
+    assert spec.env["KUBERNETES_SERVICE_PORT_HTTPS"] == "443"
+    assert spec.env["WEB_SERVICE_HOST"] == service.spec.cluster_ip
+    assert spec.args == ("--at=10.244.1.2", service.spec.cluster_ip)
+
+
+def mounted(spec, target):
+    return next(mount for mount in spec.mounts if mount.target == target)
+
+
+async def test_volumes_follow_their_objects(world):
+    await world.start_kubelet()
+    volumes = [{"name": "cfg", "configMap": {"name": "cfg"}}, {"name": "tmp", "emptyDir": {}}]
+    mounts = [{"name": "cfg", "mountPath": "/cfg"}, {"name": "tmp", "mountPath": "/tmp", "subPath": "a"}]
+    await world.create("web", volumes=volumes, containers=[container(volumeMounts=mounts)])
+    await world.until_event(
+        "web", "FailedMount", 'MountVolume.SetUp failed for volume "cfg" : configmap "cfg" not found'
+    )
+    meta = {"metadata": {"name": "cfg", "namespace": "default"}}
+    await world.admin.create(CONFIG_MAPS, {**meta, "data": {"color": "red"}})
+    await world.until("web", is_running)
+    [spec] = world.runtime.specs
+    shown = world.root.joinpath(mounted(spec, "/cfg").source, "color")
+    assert shown.read_text() == "red"
+    assert mounted(spec, "/cfg").read_only
+    assert mounted(spec, "/tmp").source.endswith("/tmp/a")
+    await world.admin.patch(CONFIG_MAPS, "cfg", "default", {"data": {"color": "blue"}})
+    await world.wait_for(lambda: shown.read_text() == "blue")
+    assert world.root.joinpath(mounted(spec, "/etc/hosts").source).read_text().endswith("10.244.1.2\tweb\n")
+    token = world.root.joinpath(mounted(spec, "/var/run/secrets/kubernetes.io/serviceaccount").source, "token")
+    assert token.read_text().count(".") == 2
+    await world.admin.delete(PODS, "web", "default")
+    await world.until_gone("web")
+    assert not shown.exists()
+
+
+async def test_readiness_decides_and_liveness_restarts(world):
+    await world.start_kubelet()
+    probe = {"exec": {"command": ["check"]}, "periodSeconds": 1, "failureThreshold": 1}
+    await world.create("unready", containers=[container("sick:1", readinessProbe=probe)])
+    await world.create("dying", containers=[container("sick:1", livenessProbe=probe)])
+    await world.until_event("unready", "Unhealthy", "Readiness probe failed: I am sick")
+    pod = await world.pod("unready")
+    assert pod.status.phase == "Running"
+    assert not pod.is_ready
+    await world.until_event("dying", "Killing", "Container app failed liveness probe, will be restarted")
+    await world.until("dying", lambda pod: pod.status.container_statuses[0].restart_count > 0)
+
+
+async def test_a_tcp_probe_finds_a_listener(world):
+    await world.start_kubelet()
+    server = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        probe = {"tcpSocket": {"host": "127.0.0.1", "port": port}, "periodSeconds": 1}
+        await world.create("web", containers=[container(readinessProbe=probe)])
+        await world.until("web", is_running)
+    event = await world.until_event("web", "Unhealthy", "connect: connection refused")
+    assert event.message == f"Readiness probe failed: dial tcp 127.0.0.1:{port}: connect: connection refused"
+
+
+async def test_pre_stop_goes_before_the_signal(world):
+    ran = []
+
+    def note(spec, argv):
+        ran.append((argv, list(world.runtime.signals)))
+        return ExecResult(exit_code=0, output=b"")
+
+    world.runtime.images["polite:1"] = Behaviour(exec=note)
+    await world.start_kubelet()
+    hook = {"preStop": {"exec": {"command": ["drain"]}}}
+    await world.create("web", containers=[container("polite:1", lifecycle=hook)])
+    await world.until("web", is_running)
+    await world.admin.delete(PODS, "web", "default")
+    await world.until_gone("web")
+    assert ran == [(("drain",), [])]
+    assert world.runtime.signals == [("app", signal.SIGTERM)]
+
+
+async def test_who_ignores_the_signal_is_killed(world):
+    await world.start_kubelet()
+    await world.create("web", containers=[container("stubborn:1")], terminationGracePeriodSeconds=1)
+    await world.until("web", is_running)
+    await world.admin.delete(PODS, "web", "default")
+    await world.until_gone("web")
+    assert world.runtime.signals == [("app", signal.SIGTERM), ("app", signal.SIGKILL)]
+
+
+async def test_a_shorter_grace_period_is_taken_over(world):
+    await world.start_kubelet()
+    await world.create("web", containers=[container("stubborn:1")], terminationGracePeriodSeconds=3600)
+    await world.until("web", is_running)
+    await world.admin.delete(PODS, "web", "default")
+    await world.wait_for(lambda: ("app", signal.SIGTERM) in world.runtime.signals)
+    await world.admin.delete(PODS, "web", "default", grace_period_seconds=1)
+    await world.until_gone("web")
+    assert world.runtime.signals[-1] == ("app", signal.SIGKILL)
+
+
+async def test_a_forced_delete_leaves_nothing_on_the_node(world):
+    await world.start_kubelet()
+    await world.create("web")
+    await world.until("web", is_running)
+    await world.admin.delete(PODS, "web", "default", grace_period_seconds=0)
+    await world.until_gone("web")
+    await world.wait_for(lambda: not world.runtime.sandboxes)
+    await world.create("web")
+    pod = await world.until("web", is_running)
+    assert pod.status.pod_ip == "10.244.1.3"
+
+
+async def test_the_next_kubelet_carries_on(world):
+    await world.start_kubelet()
+    await world.create("web")
+    await world.create("gone")
+    before = await world.until("web", is_running)
+    await world.until("gone", is_running)
+    await world.stop_kubelet()
+    await world.admin.delete(PODS, "gone", "default", grace_period_seconds=0)
+    await world.start_kubelet()
+    await world.wait_for(lambda: len(world.runtime.sandboxes) == 1)
+    await world.create("new")
+    new = await world.until("new", is_running)
+    after = await world.pod("web")
+    assert after.status == before.status
+    assert new.status.pod_ip not in (before.status.pod_ip, "")
+    assert len(world.runtime.specs) == 3
+
+
+async def test_a_container_that_died_while_no_kubelet_ran(world):
+    await world.start_kubelet()
+    await world.create("web")
+    await world.until("web", is_running)
+    await world.stop_kubelet()
+    [info] = world.runtime.containers.values()
+    world.runtime.finish(info.id, 7)
+    await world.start_kubelet()
+    pod = await world.until("web", lambda pod: is_running(pod) and pod.status.container_statuses[0].restart_count == 1)
+    assert pod.status.container_statuses[0].last_state.terminated.exit_code == 7
+
+
+async def test_a_lost_sandbox_is_made_again(world):
+    await world.start_kubelet()
+    await world.create("web")
+    pod = await world.until("web", is_running)
+    await world.stop_kubelet()
+    world.runtime.lose(pod.metadata.uid)
+    await world.start_kubelet()
+    await world.until("web", lambda pod: is_running(pod) and pod.status.container_statuses[0].restart_count == 1)
+    await world.until_event("web", "SandboxChanged")
+
+
+async def test_a_changed_image_restarts_its_container(world):
+    await world.start_kubelet()
+    await world.create("web")
+    await world.until("web", is_running)
+    patch = {"spec": {"containers": [{"name": "app", "image": "app:2"}]}}
+    await world.admin.patch(PODS, "web", "default", patch, type="strategic")
+    await world.until("web", lambda pod: is_running(pod) and pod.status.container_statuses[0].restart_count == 1)
+    assert world.runtime.specs[-1].image.name == "app:2"
+
+
+async def test_host_network(world):
+    await world.start_kubelet()
+    await world.create("web", hostNetwork=True)
+    pod = await world.until("web", is_running)
+    assert pod.status.pod_ip == pod.status.host_ip == "127.0.0.1"
+    assert world.runtime.specs[0].env["HOSTNAME"] == "node1"
+
+
+async def test_an_active_deadline_ends_a_pod(world):
+    await world.start_kubelet()
+    await world.create("web", activeDeadlineSeconds=1)
+    pod = await world.until("web", lambda pod: pod.status.phase == "Failed")
+    assert pod.status.reason == "DeadlineExceeded"
+
+
+# --- Logs and exec by way of the API server ------------------------------------------------------------------
+
+
+async def read_log(world, query=""):
+    session = world.admin._transport._session
+    url = f"{world.admin.config.server}/api/v1/namespaces/default/pods/web/log{query}"
+    async with session.get(url, headers={"Authorization": "Bearer admin"}) as response:
+        return response.status, await response.text()
+
+
+async def test_logs_through_the_api_server(world):
+    kubelet = await world.serve_kubelet()
+    await world.create("web")
+    pod = await world.until("web", is_running)
+    path = kubelet.settings.log_path(pod, "app", 0)
+    path.write_text("2026-11-21T03:00:00.000000001Z stdout F hello\n2026-11-21T03:00:01.000000001Z stderr F world\n")
+    assert await read_log(world) == (200, "hello\nworld\n")
+    assert await read_log(world, "?tailLines=1&timestamps=true") == (200, "2026-11-21T03:00:01.000000001Z world\n")
+    status, text = await read_log(world, "?container=other")
+    assert status == 400
+    assert msgspec.json.decode(text)["message"] == "container other is not valid for pod web"
+    status, text = await read_log(world, "?previous=true")
+    assert status == 400
+    assert msgspec.json.decode(text)["message"] == 'previous terminated container "app" in pod "web" not found'
+
+
+async def test_logs_of_a_pod_whose_kubelet_is_away(world):
+    await world.serve_kubelet()
+    await world.create("web")
+    await world.until("web", is_running)
+    await world.stop_kubelet()
+    status, text = await read_log(world)
+    assert status == 500
+    assert "onnect" in msgspec.json.decode(text)["message"]
+
+
+async def test_exec_without_a_websocket_says_why_not(world):
+    await world.serve_kubelet()
+    await world.create("web")
+    await world.until("web", is_running)
+    with pytest.raises(ApiError, match="WebSocket only"):
+        await world.admin.request(
+            "POST", "/api/v1/namespaces/default/pods/web/exec", params={"command": "true", "stdout": "true"}
+        )

@@ -93,13 +93,14 @@ class PodContainers:
             return hold
         return max(hold, self._crashes.until(name, run.finished_at))
 
-    def restarting(self, name: str, now: float) -> None:
-        """The container is about to be started (again): whatever it waited for is over."""
-        run = self.runs.get(name)
-        if run is not None and run.finished_at is not None:
-            self._crashes.retry(name, run.finished_at, now)
-            self.previous[name] = run
+    def started(self, name: str, before: Run | None, run: Run, now: float) -> None:
+        """The container has been started: `run` follows `before`, and whatever it waited for is over."""
+        if before is not None and before.finished_at is not None:
+            self._crashes.retry(name, before.finished_at, now)
+            self.previous[name] = before
         self._holds.pop(name, None)
+        self.waiting.pop(name, None)
+        self.set_run(name, run)
 
     def refused(self, name: str, reason: str, message: str, now: float) -> None:
         """The container can't be started; it is tried again, after longer and longer waits."""

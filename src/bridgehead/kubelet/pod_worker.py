@@ -272,8 +272,12 @@ class PodWorker:
             host_network=pod.spec.host_network,
             ip=ip,
         )
-        self._sandbox = await _uninterrupted(self._parts.runtime.run_sandbox(spec))
-        self._had_sandbox = True
+
+        async def run() -> None:
+            self._sandbox = await self._parts.runtime.run_sandbox(spec)
+            self._had_sandbox = True
+
+        await _uninterrupted(run())
 
     async def _refresh_volumes(self) -> None:
         """Set the volumes up, and write them again when something they show has changed."""
@@ -298,14 +302,18 @@ class PodWorker:
             return
         facts = PodFacts(self._pod_ip, self._volumes)
         now = time.time()
+        before = containers.runs.get(name)  # the new run may have ended by the time that we hear of its start
+
+        async def start() -> Run:
+            run = await launch(self._parts, self.pod, container, attempt, facts)
+            containers.started(name, before, run, now)
+            return run
+
         try:
-            run = await _uninterrupted(launch(self._parts, self.pod, container, attempt, facts))
+            run = await _uninterrupted(start())
         except LaunchRefused as refused:
             containers.refused(name, refused.reason, str(refused), now)
             return
-        containers.restarting(name, now)
-        containers.waiting.pop(name, None)
-        containers.set_run(name, run)
         if run.is_running and containers.runs[name].is_running:
             self._follow(container, found=False)
             await self._post_start(container, run)
@@ -525,6 +533,8 @@ async def _uninterrupted(work: Coroutine[Any, Any, T]) -> T:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
         await asyncio.wait((task,))
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.debug("ended meanwhile: %s", error)
         raise
 
 
