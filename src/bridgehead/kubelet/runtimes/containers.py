@@ -94,8 +94,8 @@ def _set_up(blueprint: Blueprint, stdout: int, stderr: int, status: socket.socke
     messages = builder.create_file(blueprint.termination_log)
     processes.report(status, processes.TERMINATION_LOG, descriptor=messages)
     os.close(messages)
-    null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
     builder.enter()
+    null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
     processes.redirect_streams(null, stdout, stderr)
     processes.reset_signals()
     working_dir = blueprint.program.working_dir

@@ -133,6 +133,7 @@ def find_stand_in(name: str, reference: Reference) -> FoundImage | None:
                     command=stand_in.command,
                     env=dict(stand_in.env),
                     working_dir=stand_in.working_dir,
+                    description=stand_in.description,
                 ),
                 stand_in=stand_in,
                 tag=reference.tag,
@@ -147,10 +148,3 @@ def explain_absence(reference: Reference, image_dir: str) -> str:
         f"{os.path.join(image_dir, f'{reference.registry}/{reference.path}:{reference.tag}', 'rootfs')}, "
         f"or use an image that has a stand-in ({names})"
     )
-
-
-def describe(found: FoundImage) -> str:
-    """One line for the Event that reports who plays an image; "" when nobody does."""
-    if found.stand_in is not None:
-        return f"Image {found.image.name} is played by a stand-in of Bridgehead: {found.stand_in.description}"
-    return ""

@@ -309,7 +309,7 @@ class RootBuilder:
         try:
             syscalls.mount("overlay", target, "overlay", syscalls.MS_NODEV, data)
         except OSError as error:
-            reason = "this kernel has no overlayfs" if error.errno == errno.ENODEV else error.strerror
+            reason = "this kernel has no overlayfs" if error.errno == errno.ENODEV else _reason(error)
             raise RootFailure(
                 f"failed to mount an overlay on {lower}: {reason} (needed: overlayfs, Linux 5.11 in a user namespace)"
             ) from error
@@ -321,7 +321,7 @@ class RootBuilder:
             syscalls.mount("proc", f"{root}/proc", "proc", hardened)
         except OSError as error:
             raise RootFailure(
-                f"failed to mount proc: {error.strerror}; is part of /proc hidden by other mounts?"
+                f"failed to mount proc: {_reason(error)}; is part of /proc hidden by other mounts?"
             ) from error
         if not privileged:
             self._mount(f"{root}/proc/sys", f"{root}/proc/sys", "", syscalls.MS_BIND, "")
@@ -389,7 +389,12 @@ class RootBuilder:
         try:
             syscalls.mount(source, target, filesystem, flags, data)
         except OSError as error:
-            raise RootFailure(f'failed to mount "{source}": {error.strerror}') from error
+            raise RootFailure(f'failed to mount "{source}": {_reason(error)}') from error
+
+
+def _reason(error: OSError) -> str:
+    """The error's own words, without the call and its arguments."""
+    return os.strerror(error.errno or 0)
 
 
 def own_paths() -> list[str]:

@@ -27,6 +27,7 @@ class Image(msgspec.Struct, frozen=True, kw_only=True):
     command: tuple[str, ...] = ()
     env: dict[str, str] = {}
     working_dir: str = "/"
+    description: str = ""  # who plays a stand-in's part, for an Event
 
 
 class ImageUnavailable(Exception):

@@ -59,6 +59,9 @@ class SandboxMaker:
     process."""
 
     def __init__(self) -> None:
+        # In a user namespace one may only go back to namespaces that belong to it: these two may still be the
+        # machine's.
+        syscalls.unshare(syscalls.CLONE_NEWUTS | syscalls.CLONE_NEWIPC)
         self._links = Links()
         self._home = {kind: os.open(f"/proc/self/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC) for kind in _KINDS}
 

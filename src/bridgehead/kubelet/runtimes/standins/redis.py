@@ -147,7 +147,7 @@ class RedisSession:
                 words, used = parsed
                 self._buffer = self._buffer[used:]
                 if words:
-                    answers.append(self._run(words[0].upper(), words[1:]))
+                    answers.append(self._run(words[0], words[1:]))
         except BadProtocol as error:
             answers.append(f"-ERR Protocol error: {error}\r\n".encode())
             self.closing = True
@@ -156,10 +156,10 @@ class RedisSession:
         return b"".join(answers)
 
     def _run(self, name: bytes, args: list[bytes]) -> bytes:
-        if name == b"QUIT":
+        if name.upper() == b"QUIT":
             self.closing = True
             return _OK
-        entry = _COMMANDS.get(name)
+        entry = _COMMANDS.get(name.upper())
         if entry is None:
             shown = "".join(f"'{arg.decode('latin-1')}' " for arg in args[:20])
             return f"-ERR unknown command '{name.decode('latin-1')}', with args beginning with: {shown}\r\n".encode()

@@ -1,0 +1,220 @@
+"""A node of its own for the runtime's tests: user (where asked), PID, mount and network namespaces with a runtime in
+them.
+
+The node's first process restarts the runtime when it dies, as a lab's first process does. Its address is 10.0.0.201.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+import pytest
+
+from bridgehead.kubelet.runtimes.client import RuntimeClient
+from bridgehead.kubelet.runtimes.runtime import ContainerInfo, ContainerSpec, RuntimeFailure, SandboxSpec
+
+T = TypeVar("T")
+
+NODE_ADDRESS = "10.0.0.201"
+NOBODY = 65534
+DEADLINE = 20.0
+SHELL = "busybox"
+
+
+class Node(NamedTuple):
+    directory: Path
+    process: subprocess.Popen[bytes]
+    in_user_namespace: bool
+
+    @property
+    def images(self) -> Path:
+        return self.directory / "images"
+
+
+class World:
+    """A node, a client of its runtime, and what tests do with them."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.directory = node.directory / uuid.uuid4().hex
+        self.directory.mkdir(mode=0o777)
+        self.directory.chmod(0o777)
+        self.client = RuntimeClient(str(self.socket_path))
+        self.images = node.images
+        self._enter = ["--user", "--preserve-credentials"] if node.in_user_namespace else []
+        self._addresses = 0
+
+    @property
+    def socket_path(self) -> Path:
+        return self.node.directory / "runtime.sock"
+
+    def run(self, *argv: str) -> str:
+        """Run a command on the node, outside its pods; its output. Raises CalledProcessError with what it said."""
+        [first] = Path(f"/proc/{self.node.process.pid}/task/{self.node.process.pid}/children").read_text().split()
+        command = ["nsenter", f"--target={first}", "--mount", "--net", "--pid", *self._enter, "--", *argv]
+        done = subprocess.run(command, capture_output=True, timeout=DEADLINE, check=False, text=True)
+        if done.returncode:
+            raise subprocess.CalledProcessError(done.returncode, argv, done.stdout, done.stderr)
+        return done.stdout
+
+    async def pod(self, uid: str, *, host_network: bool = False) -> str:
+        """A sandbox of that uid; its address."""
+        self._addresses += 1
+        ip = f"10.244.1.{self._addresses}"
+        await self.client.run_sandbox(
+            SandboxSpec(
+                pod_uid=uid,
+                namespace="default",
+                name=uid,
+                hostname=uid,
+                host_network=host_network,
+                ip=None if host_network else ip,
+            )
+        )
+        return ip
+
+    async def start(self, pod: str, name: str = "c", *, image: str = SHELL, **fields: object) -> ContainerInfo:
+        found = await self.client.find_image(image)
+        values = {"attempt": 0, "log_path": str(self.log_path(pod, name)), **fields}
+        return await self.client.start_container(ContainerSpec(pod_uid=pod, name=name, image=found, **values))
+
+    async def run_to_end(self, pod: str, script: str, name: str = "c", **fields: object) -> ContainerInfo:
+        """A container that runs a shell script, after its end."""
+        started = await self.start(pod, name, command=("sh", "-c", script), **fields)
+        return await self.wait_exit(started.id)
+
+    async def wait_exit(self, container_id: str) -> ContainerInfo:
+        async def exited() -> ContainerInfo | None:
+            for container in await self.client.list_containers():
+                if container.id == container_id and container.state == "exited":
+                    return container
+            return None
+
+        return await until(exited)
+
+    async def sh(self, container: ContainerInfo, script: str) -> str:
+        """Run a shell script in a container; its output, which must come with exit code 0."""
+        result = await self.client.exec_in_container(container.id, ("sh", "-c", script), timeout=DEADLINE)
+        output = result.output.decode()
+        if result.exit_code:
+            raise AssertionError(f"{script!r} exited with {result.exit_code}: {output}")
+        return output
+
+    def log_path(self, pod: str, name: str) -> Path:
+        return self.directory / "logs" / pod / name / "0.log"
+
+    def log(self, pod: str, name: str = "c") -> list[str]:
+        """The lines of a container's log, without their times."""
+        return [line.split(" ", 1)[1] for line in self.log_path(pod, name).read_text().splitlines()]
+
+    def runtime_pid(self) -> int:
+        """As the node's PID namespace counts."""
+        return int(self.run("cat", str(self.node.directory / "runtime.pid")))
+
+
+async def until(probe: Callable[[], Awaitable[T | None]]) -> T:
+    """What `probe` answers as soon as it isn't None or False."""
+    async with asyncio.timeout(DEADLINE):
+        while not (found := await probe()):  # noqa: ASYNC110 - another process changes it
+            await asyncio.sleep(0.01)
+        return found
+
+
+def python_for_nobody() -> str | None:
+    """An interpreter that an ordinary user may run, with the modules of this one; None when there is none."""
+    for candidate in (sys.executable, f"/usr/bin/python{sys.version_info.major}.{sys.version_info.minor}"):
+        # By way of env: setpriv itself still has root's capabilities when it looks the program up.
+        command = [*_as_nobody(), "env", candidate, "-c", "import bridgehead, msgspec, pyroute2"]
+        with contextlib.suppress(OSError):
+            if subprocess.run(command, env=_environment(), capture_output=True, check=False).returncode == 0:
+                return candidate
+    return None
+
+
+def _as_nobody() -> list[str]:
+    return ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
+
+
+def _environment() -> dict[str, str]:
+    path = os.pathsep.join(os.path.abspath(entry) for entry in sys.path if entry)
+    return {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+@contextlib.contextmanager
+def make_node(mode: str) -> Iterator[Node]:
+    """`mode`: "root" (no user namespace), "user" (one of the user who runs the tests) or "nobody" (one of that
+    user)."""
+    python, prefix = sys.executable, []
+    if mode != "user" and os.geteuid() != 0:
+        pytest.skip("needs root")
+    # Not pytest's directory: other users may not look into that.
+    with tempfile.TemporaryDirectory(prefix="bridgehead-node-", ignore_cleanup_errors=True) as directory:
+        if mode == "nobody":
+            found = python_for_nobody()
+            if found is None:
+                pytest.skip("no interpreter that an ordinary user may run")
+            python, prefix = found, _as_nobody()
+            os.chown(directory, NOBODY, NOBODY)
+        namespaces = ["--mount", "--net", "--pid", "--fork", "--mount-proc", "--kill-child"]
+        if mode != "root":
+            namespaces += ["--user", "--map-root-user"]
+        command = [*prefix, "unshare", *namespaces, "--", "sh", "-c", _first_process(python, directory)]
+        process = subprocess.Popen(command, env=_environment())
+        try:
+            yield Node(Path(directory), process, mode != "root")
+        finally:
+            process.kill()
+            process.wait(DEADLINE)
+
+
+def _first_process(python: str, directory: str) -> str:
+    runtime = shlex.join(
+        [
+            *(python, "-c", "from bridgehead.cli import main; main()", "runtime"),
+            *(f"--socket={directory}/runtime.sock", f"--root={directory}/root", f"--image-dir={directory}/images"),
+        ]
+    )
+    return (
+        f"ip link set lo up && ip address add {NODE_ADDRESS}/32 dev lo && cd {directory} || exit 1\n"
+        "while :; do\n"
+        f"  {runtime} 2>>runtime.log & echo $! >runtime.pid\n"
+        "  wait $!; case $? in 0 | 137) ;; *) exit 1 ;; esac\n"  # ended as it was told, or killed by a test
+        "done"
+    )
+
+
+@contextlib.asynccontextmanager
+async def enter_world(node: Node) -> AsyncIterator[World]:
+    """The node for one test, which leaves it as it found it."""
+    world = World(node)
+    try:
+        await until(lambda: _answers(world))
+        yield world
+        await until(lambda: _answers(world))
+        for sandbox in await world.client.list_sandboxes():
+            await world.client.remove_sandbox(sandbox.pod_uid)
+    finally:
+        await world.client.close()
+        shutil.rmtree(node.directory / "logs", ignore_errors=True)
+        shutil.rmtree(node.images, ignore_errors=True)
+
+
+async def _answers(world: World) -> bool:
+    if world.node.process.poll() is not None:
+        raise AssertionError(f"the node's first process ended: {(world.node.directory / 'runtime.log').read_text()}")
+    try:
+        await world.client.list_containers()
+    except RuntimeFailure:
+        return False
+    return True

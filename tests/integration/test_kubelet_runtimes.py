@@ -1,0 +1,485 @@
+"""The container runtime against the real kernel, in namespaces that each test's node made for itself."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shutil
+import signal
+import socket
+import stat
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from bridgehead.kubelet.runtimes.client import RemoteSession, RuntimeClient
+from bridgehead.kubelet.runtimes.runtime import ContainerInfo, ImageUnavailable, Mount, RuntimeFailure
+
+from .runtime_world import DEADLINE, NODE_ADDRESS, Node, World, enter_world, make_node, until
+
+pytestmark = pytest.mark.integration
+
+POD_TEST = "registry.cn-beijing.aliyuncs.com/wangxiaochun/pod-test:v0.1"
+
+
+@pytest.fixture(scope="module")
+def node() -> Iterator[Node]:
+    with make_node("user") as made:
+        yield made
+
+
+@pytest.fixture
+async def world(node: Node) -> AsyncIterator[World]:
+    """A node that many tests use, one after the other; each leaves it empty."""
+    async with enter_world(node) as made:
+        yield made
+
+
+@pytest.fixture
+async def fresh_world() -> AsyncIterator[World]:
+    """A node whose runtime may be hurt."""
+    with make_node("user") as node:
+        async with enter_world(node) as made:
+            yield made
+
+
+@pytest.mark.parametrize("mode", ["user", "root", "nobody"])
+async def test_a_pods_life(mode: str) -> None:
+    with make_node(mode) as node:
+        async with enter_world(node) as world:
+            await live(world)
+
+
+async def live(world: World) -> None:
+    links = world.run("ip", "-o", "link")
+    ip = await world.pod("web-0")
+    server = await world.start("web-0", "web", image=POD_TEST)
+    assert (server.state, server.attempt, server.image.source) == ("running", 0, "stand-in")
+
+    answer = world.run("curl", "-s", f"http://{ip}/")
+    assert answer == f"kubernetes pod-test v0.1!! ClientIP: {NODE_ADDRESS}, ServerName: web-0, ServerIP: {ip}!\n"
+    # The containers of a pod share its network and its name, not their processes and files.
+    other = await world.start("web-0", "other", command=("sh", "-c", "echo $$; touch /here; exec sleep 1000"))
+    assert "ServerName: web-0" in await world.sh(other, "curl -s localhost")
+    assert await world.sh(other, "hostname; ls /here") == "web-0\n/here\n"
+    assert await world.sh(server, "ls /here 2>&1 || true") != "/here\n"
+    assert world.log("web-0", "other") == ["stdout F 1"]
+
+    await world.client.signal_container(server.id, signal.SIGTERM)
+    ended = await world.wait_exit(server.id)
+    assert (ended.exit_code, ended.signal, ended.pid) == (0, None, 0)
+    assert ended.finished_at is not None
+    assert ended.finished_at >= ended.started_at
+
+    await world.client.remove_sandbox("web-0")
+    await world.client.remove_sandbox("web-0")
+    assert await world.client.list_containers() == []
+    assert await world.client.list_sandboxes() == []
+    await until(lambda: _same(world.run("ip", "-o", "link"), links))
+    assert ip not in world.run("ip", "route")
+    assert str(world.directory) not in world.run("cat", "/proc/self/mounts")
+    assert "sleep 1000" not in world.run("ps", "ax")
+
+
+async def _same(one: str, other: str) -> bool:
+    return one == other
+
+
+async def test_exit_codes(world: World) -> None:
+    await world.pod("p")
+    assert (await world.run_to_end("p", "exit 3", "code")).exit_code == 3
+    killed = await world.start("p", "killed", command=("sleep", "1000"))
+    await world.client.signal_container(killed.id, signal.SIGKILL)
+    ended = await world.wait_exit(killed.id)
+    assert (ended.exit_code, ended.signal) == (137, 9)
+    await world.client.signal_container(killed.id, signal.SIGKILL)
+    # As in any container, a first process that handles no signal is not ended by one from inside.
+    assert (await world.run_to_end("p", "kill -TERM $$; echo still here", "inside")).exit_code == 0
+    assert world.log("p", "inside") == ["stdout F still here"]
+
+
+async def test_all_processes_of_a_container_end_with_its_first(world: World) -> None:
+    await world.pod("p")
+    await world.run_to_end("p", "sleep 7777 & sleep 8888 & exit 0")
+    assert not re.search("sleep (7777|8888)", world.run("ps", "ax"))
+
+
+async def test_exits_are_told(world: World) -> None:
+    exits = world.client.exits()
+    told = asyncio.create_task(anext(exits))
+    await world.pod("p")
+    await asyncio.sleep(0)
+    container = await world.start("p", command=("sh", "-c", "read line </dev/stdin; sleep 0.2; exit 5"))
+    async with asyncio.timeout(DEADLINE):
+        exited = await told
+    assert (exited.id, exited.exit_code) == (container.id, 5)
+    await exits.aclose()
+
+
+async def test_a_kubelet_that_comes_back_finds_its_containers(world: World) -> None:
+    await world.pod("p")
+    running = await world.start("p", command=("sleep", "1000"))
+    await world.run_to_end("p", "exit 4", "done")
+    async with RuntimeClient(str(world.socket_path)) as other:
+        found = {container.name: container for container in await other.list_containers()}
+        assert found["c"] == running
+        assert found["done"].exit_code == 4
+        assert [sandbox.pod_uid for sandbox in await other.list_sandboxes()] == ["p"]
+        # Asked again for what it did before it forgot, the runtime does not do it twice.
+        assert (await world.start("p", command=("sleep", "1000"))).id == running.id
+
+
+async def test_only_the_newest_attempt_is_remembered(world: World) -> None:
+    await world.pod("p")
+    for attempt in range(3):
+        await world.run_to_end("p", f"exit {attempt}", attempt=attempt)
+    assert [(c.attempt, c.exit_code) for c in await world.client.list_containers()] == [(2, 2)]
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"command": ("nosuch",)}, 'exec: "nosuch": executable file not found in $PATH'),
+        ({"command": ("/no/such",)}, 'exec: "/no/such": stat /no/such: no such file or directory'),
+        ({"command": ("/etc",)}, 'exec: "/etc": is a directory'),
+        ({"command": ("/etc/passwd",)}, 'exec: "/etc/passwd": permission denied'),
+        ({"run_as_user": 1234}, "cannot run as user 1234: the cluster runs in a user namespace that has no such id"),
+        ({"mounts": (Mount(source="/no/such", target="/x"),)}, 'failed to mount "/no/such": No such file or directory'),
+    ],
+)
+async def test_what_cannot_be_started(world: World, fields: dict[str, object], message: str) -> None:
+    await world.pod("p")
+    with pytest.raises(RuntimeFailure) as caught:
+        await world.start("p", **fields)
+    assert message in str(caught.value)
+    assert await world.client.list_containers() == []
+    with pytest.raises(RuntimeFailure, match="no sandbox"):
+        await world.start("nobody")
+
+
+async def test_unavailable_images(world: World) -> None:
+    with pytest.raises(ImageUnavailable, match=r"example\.com/app:1 not found"):
+        await world.client.find_image("example.com/app:1")
+
+
+async def test_logs(world: World) -> None:
+    await world.pod("p")
+    await world.run_to_end("p", "echo out; echo err >&2; printf 'no newline'")
+    assert sorted(world.log("p")) == ["stderr F err", "stdout F out", "stdout P no newline"]
+    text = world.log_path("p", "c").read_text()
+    assert re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z std", text)
+    # More than a pipe holds, and the exit right behind it.
+    await world.run_to_end("p", "seq 1 50000", "much")
+    assert world.log("p", "much") == [f"stdout F {number}" for number in range(1, 50001)]
+
+
+async def test_the_termination_message(world: World) -> None:
+    await world.pod("p")
+    ended = await world.run_to_end("p", "echo last words >/dev/termination-log; exit 1")
+    assert (ended.exit_code, ended.message) == (1, "last words\n")
+    ended = await world.run_to_end("p", "seq 1 10000 >/dev/termination-log", "long")
+    assert len(ended.message) == 4096
+
+
+async def test_the_environment(world: World) -> None:
+    await world.pod("p")
+    script = "echo $HOME $HOSTNAME $A; pwd; cat /etc/hostname; id -u; readlink /proc/1/fd/0"
+    await world.run_to_end("p", script, env={"A": "b"}, working_dir="/made/for/me")
+    assert world.log("p") == [
+        "stdout F /root p b",
+        "stdout F /made/for/me",
+        "stdout F p",
+        "stdout F 0",
+        "stdout F /dev/null",
+    ]
+    await world.run_to_end("p", "env | grep -c BRIDGEHEAD_TEST; true", "inherited")
+    assert world.log("p", "inherited") == ["stdout F 0"]
+
+
+async def test_mounts(world: World) -> None:
+    volume, secret, file = world.directory / "volume", world.directory / "secret", world.directory / "file"
+    for directory in (volume, secret):
+        directory.mkdir()
+    (secret / "token").write_text("t0k3n\n")
+    file.write_text("10.1.2.3 example\n")
+    await world.pod("p")
+    mounts = (
+        Mount(source=str(secret), target="/var/run/secrets/kubernetes.io/serviceaccount", read_only=True),
+        Mount(source=str(volume), target="/data"),
+        Mount(source=str(secret), target="/data/inner/secret", read_only=True),
+        Mount(source=str(file), target="/etc/hosts"),
+        Mount(source=str(volume), target="/usr/share/nginx/html"),
+    )
+    script = """
+        cat /run/secrets/kubernetes.io/serviceaccount/token /data/inner/secret/token /etc/hosts
+        echo written > /data/file; cat /usr/share/nginx/html/file
+        touch /data/inner/secret/x 2>/dev/null || echo read-only
+    """
+    await world.run_to_end("p", script, mounts=mounts)
+    assert [line.removeprefix("stdout F ") for line in world.log("p")] == [
+        *("t0k3n", "t0k3n", "10.1.2.3 example", "written", "read-only")
+    ]
+    assert (volume / "file").read_text() == "written\n"
+    assert not (secret / "x").exists()
+
+
+async def test_a_containers_files_are_its_own(world: World) -> None:
+    """What it writes is seen by no one else, and what of the host is not the system's is not seen by it."""
+    await world.pod("p")
+    writes = "echo x > /usr/share/message; echo x > /etc/message; echo x > /tmp/message; cat /usr/share/message"
+    await world.run_to_end("p", writes, "one")
+    assert world.log("p", "one") == ["stdout F x"]
+    assert world.run("sh", "-c", "ls /usr/share/message /etc/message /tmp/message 2>/dev/null || echo none") == "none\n"
+    await world.run_to_end("p", f"ls {world.directory} /usr/share/message /tmp 2>/dev/null; ls /home | wc -l", "two")
+    assert world.log("p", "two") == ["stdout F /tmp:", "stdout F 0"]
+    await world.run_to_end("p", "echo 1 > /proc/sys/net/ipv4/ip_forward || echo refused", "three")
+    assert "stdout F refused" in world.log("p", "three")
+
+
+def put_busybox_image(directory: Path) -> None:
+    """An image with nothing but BusyBox in it."""
+    busybox = shutil.which("busybox")
+    if busybox is None:
+        pytest.skip("needs a static busybox for a root file system")
+    (directory / "rootfs" / "bin").mkdir(parents=True)
+    shutil.copy(busybox, directory / "rootfs" / "bin" / "busybox")
+    config = '{"Entrypoint": ["busybox", "sh", "-c"], "Cmd": ["busybox ls /"], "Env": ["GREETING=hi"]}'
+    (directory / "image.json").write_text(config)
+
+
+async def test_an_image_of_the_store(world: World) -> None:
+    image = world.images / "example.com" / "tool:1"
+    put_busybox_image(image)
+    await world.pod("p")
+    ended = await world.wait_exit((await world.start("p", image="example.com/tool:1")).id)
+    assert (ended.exit_code, ended.image.source) == (0, "store")
+    assert world.log("p") == [f"stdout F {name}" for name in ("bin", "dev", "proc", "sys")]
+    mounts = (Mount(source=str(image), target="/a/b"),)
+    script = ("echo $GREETING >/greeting; busybox cat /greeting; busybox ls /a/b; busybox ls /dev/null",)
+    second = await world.start("p", "two", image="example.com/tool:1", args=script, mounts=mounts)
+    assert (await world.wait_exit(second.id)).exit_code == 0
+    assert world.log("p", "two") == [f"stdout F {text}" for text in ("hi", "image.json", "rootfs", "/dev/null")]
+    assert sorted(path.name for path in (image / "rootfs").iterdir()) == ["bin"]
+
+
+async def test_the_hosts_network(world: World) -> None:
+    await world.pod("node-agent", host_network=True)
+    [sandbox] = await world.client.list_sandboxes()
+    assert (sandbox.ip, sandbox.netns) == (None, "")
+    await world.run_to_end("node-agent", "ip -o -4 addr show dev lo; hostname")
+    assert f"inet {NODE_ADDRESS}/32" in world.log("node-agent")[1]
+    assert world.log("node-agent")[2] == "stdout F node-agent"
+
+
+async def test_pods_reach_each_other_and_themselves(world: World) -> None:
+    world.run("sh", "-c", "echo 1 >/proc/sys/net/ipv4/ip_forward")
+    one, two = await world.pod("one"), await world.pod("two")
+    await world.start("one", image=POD_TEST)
+    client = await world.start("two", image="nginx")
+    assert f"ClientIP: {two}, ServerName: one" in await world.sh(client, f"curl -s {one}")
+    assert "Welcome to nginx!" in await world.sh(client, f"curl -s {two}")
+    stream = await world.client.open_port("one", 80)
+    with stream:
+        loop = asyncio.get_running_loop()
+        await loop.sock_sendall(stream, b"GET / HTTP/1.0\r\n\r\n")
+        assert b"ClientIP: 127.0.0.1" in await loop.sock_recv(stream, 65536)
+    with pytest.raises(RuntimeFailure, match="connection refused"):
+        await world.client.open_port("one", 81)
+
+
+async def test_exec(world: World) -> None:
+    await world.pod("p")
+    container = await world.start("p", env={"A": "b"}, command=("sleep", "1000"))
+    client = world.client
+    result = await client.exec_in_container(container.id, ("sh", "-c", "echo $A; echo e >&2; exit 7"), timeout=DEADLINE)
+    assert (result.exit_code, result.output) == (7, b"b\ne\n")
+    with pytest.raises(RuntimeFailure, match='exec: "nosuch": executable file not found in \\$PATH'):
+        await client.exec_in_container(container.id, ("nosuch",), timeout=DEADLINE)
+    with pytest.raises(TimeoutError):
+        await client.exec_in_container(container.id, ("sleep", "5555"), timeout=0.05)
+    assert "sleep 5555" not in world.run("ps", "ax")
+    big = await client.exec_in_container(container.id, ("seq", "1", "100000"), timeout=DEADLINE)
+    assert len(big.output) == 10 << 10
+    await client.signal_container(container.id, signal.SIGKILL)
+    await world.wait_exit(container.id)
+    with pytest.raises(RuntimeFailure, match="not running"):
+        await client.exec_in_container(container.id, ("true",), timeout=DEADLINE)
+    with pytest.raises(RuntimeFailure, match="not found"):
+        await client.exec_in_container("nosuch", ("true",), timeout=DEADLINE)
+
+
+async def read_all(fd: int | None) -> bytes:
+    """Until the end of a non-blocking descriptor (a terminal's is an error)."""
+    assert fd is not None
+    data = b""
+    async with asyncio.timeout(DEADLINE):
+        while True:
+            try:
+                chunk = os.read(fd, 65536)
+            except BlockingIOError:
+                await asyncio.sleep(0.005)
+                continue
+            except OSError:
+                return data
+            if not chunk:
+                return data
+            data += chunk
+
+
+async def open_shell(world: World, container: ContainerInfo, script: str, **options: bool) -> RemoteSession:
+    return await world.client.open_exec(container.id, ("sh", "-c", script), **{"stdin": True, "tty": False, **options})
+
+
+async def test_exec_with_streams(world: World) -> None:
+    await world.pod("p")
+    container = await world.start("p", command=("sleep", "1000"))
+    session = await open_shell(world, container, "cat; echo err >&2; exit 3")
+    assert session.stdin_fd is not None
+    os.write(session.stdin_fd, b"through the pipe")
+    os.close(session.stdin_fd)
+    session.stdin_fd = None
+    assert await read_all(session.stdout_fd) == b"through the pipe"
+    assert await read_all(session.stderr_fd) == b"err\n"
+    assert await session.wait() == 3
+    await session.close()
+
+    session = await open_shell(world, container, "echo out; echo err >&2", stdin=False, stderr=False)
+    assert (session.stdin_fd, session.stderr_fd) == (None, None)
+    assert await read_all(session.stdout_fd) == b"out\nerr\n"
+    assert await session.wait() == 0
+    await session.close()
+
+    with pytest.raises(RuntimeFailure, match="not found in"):
+        await world.client.open_exec(container.id, ("nosuch",), stdin=False, tty=False)
+
+
+async def test_exec_with_a_terminal(world: World) -> None:
+    await world.pod("p")
+    container = await world.start("p", command=("sleep", "1000"))
+    session = await open_shell(world, container, "tty; read answer; stty size; echo $TERM $answer; exit 2", tty=True)
+    session.resize(132, 43)
+    assert session.stdin_fd is not None
+    os.write(session.stdin_fd, b"typed\n")
+    lines = (await read_all(session.stdout_fd)).decode().split("\r\n")
+    assert "/dev/pts/0" in lines
+    assert lines[-3:] == ["43 132", "xterm typed", ""]
+    assert await session.wait() == 2
+    await session.close()
+
+
+async def test_a_session_that_is_closed_ends_its_command(world: World) -> None:
+    await world.pod("p")
+    container = await world.start("p", command=("sleep", "1000"))
+    session = await open_shell(world, container, "sleep 6666 & wait")
+    await session.close()
+
+    async def gone() -> bool:
+        return "sleep 6666" not in world.run("ps", "ax")
+
+    await until(gone)
+
+
+async def test_a_runtime_that_dies_takes_its_containers_along(fresh_world: World) -> None:
+    exits = fresh_world.client.exits()
+    await fresh_world.pod("p")
+    await fresh_world.start("p", command=("sleep", "4444"))
+    links = fresh_world.run("ip", "-o", "link")
+    fresh_world.run("kill", "-9", str(fresh_world.runtime_pid()))
+
+    async def anew() -> bool:
+        try:
+            return await fresh_world.client.list_containers() == []
+        except RuntimeFailure:
+            return False
+
+    await until(anew)
+    assert await fresh_world.client.list_sandboxes() == []
+    assert "sleep 4444" not in fresh_world.run("ps", "ax")
+    # The same pod again, on the same address, even before the kernel removed the old link.
+    ip = await fresh_world.pod("p")
+    await fresh_world.start("p", image=POD_TEST)
+    assert "ServerName: p" in fresh_world.run("curl", "-s", ip)
+    assert "sleep" not in await fresh_world.sh((await fresh_world.client.list_containers())[0], "ps ax | grep -v grep")
+    assert len(links.splitlines()) == len(fresh_world.run("ip", "-o", "link").splitlines())
+    await exits.aclose()
+
+
+async def test_a_runtime_that_is_told_to_end_leaves_nothing(fresh_world: World) -> None:
+    await fresh_world.pod("p")
+    await fresh_world.start("p", command=("sleep", "3333"))
+    pid = fresh_world.runtime_pid()
+    fresh_world.run("kill", "-TERM", str(pid))
+
+    async def gone() -> bool:
+        return not fresh_world.run("sh", "-c", f"kill -0 {pid} 2>/dev/null && echo there; true")
+
+    await until(gone)
+    assert "sleep 3333" not in fresh_world.run("ps", "ax")
+
+
+async def test_a_stranger_on_the_socket_is_dropped(world: World) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stranger:
+        stranger.connect(str(world.socket_path))
+        stranger.settimeout(DEADLINE)
+        stranger.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        assert stranger.recv(100) == b""
+    assert stat.S_IMODE(world.socket_path.stat().st_mode) == 0o600
+    assert await world.client.list_containers() == []
+
+
+async def test_built_in_servers(world: World) -> None:
+    """Each answers as the image it plays, ends gracefully, and its files can be changed from inside."""
+    expected = {
+        "ikubernetes/myapp:v2": ("80", 'Hello MyApp | Version: v2 | <a href="hostname.html">Pod Name</a>\n'),
+        "httpd": ("80", "<html><body><h1>It works!</h1></body></html>\n"),
+        "gcr.io/google-samples/node-hello:1.0": ("8080", "Hello Kubernetes!"),
+        "registry.k8s.io/e2e-test-images/agnhost:2.53": ("8080/hostname", "p3"),
+    }
+    for number, (image, (place, body)) in enumerate(expected.items()):
+        pod = f"p{number}"
+        ip = await world.pod(pod)
+        args = ("netexec",) if "agnhost" in image else ()
+        server = await world.start(pod, image=image, args=args)
+        assert world.run("curl", "-s", "--retry-connrefused", "--retry", "5", f"http://{ip}:{place}") == body
+        await world.client.signal_container(server.id, signal.SIGTERM)
+        assert (await world.wait_exit(server.id)).exit_code == 0
+    ip = await world.pod("n")
+    nginx = await world.start("n", image="nginx")
+    await world.sh(nginx, "echo changed > /usr/share/nginx/html/index.html")
+    assert world.run("curl", "-s", ip) == "changed\n"
+    assert world.run("curl", "-s", "-o", "/dev/null", "-w", "%{http_code}", f"{ip}/none") == "404"
+    assert world.log("n")[0].endswith('"GET / HTTP/1.1" 200 8')
+    ip = await world.pod("r")
+    await world.start("r", image="redis")
+    stream = await world.client.open_port("r", 6379)
+    with stream:
+        loop = asyncio.get_running_loop()
+        await loop.sock_sendall(stream, b"SET a 1\r\nINCR a\r\n")
+        assert await loop.sock_recv(stream, 100) == b"+OK\r\n:2\r\n"
+
+
+async def test_a_request_in_flight_is_answered_before_the_server_ends(world: World) -> None:
+    await world.pod("p")
+    server = await world.start("p", image=POD_TEST)
+    loop = asyncio.get_running_loop()
+    with await world.client.open_port("p", 80) as stream:
+        await loop.sock_sendall(stream, b"GET / HTTP/1.1\r\n")
+        await world.client.signal_container(server.id, signal.SIGTERM)
+        await until(lambda: _refused(world))
+        await loop.sock_sendall(stream, b"Host: p\r\n\r\n")
+        answer = b""
+        while chunk := await loop.sock_recv(stream, 65536):
+            answer += chunk
+    assert answer.startswith(b"HTTP/1.1 200 OK")
+    assert b"Connection: close" in answer
+    assert (await world.wait_exit(server.id)).exit_code == 0
+
+
+async def _refused(world: World) -> bool:
+    try:
+        (await world.client.open_port("p", 80)).close()
+    except RuntimeFailure:
+        return True
+    return False

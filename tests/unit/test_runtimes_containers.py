@@ -1,0 +1,69 @@
+"""What a container's first process is: command, environment, user."""
+
+from __future__ import annotations
+
+import pytest
+
+from bridgehead.kubelet.runtimes.containers import plan_argv, plan_environment, plan_working_dir
+from bridgehead.kubelet.runtimes.node import plan_identity
+from bridgehead.kubelet.runtimes.processes import DEFAULT_PATH, Identity
+from bridgehead.kubelet.runtimes.runtime import ContainerSpec, Image, RuntimeFailure
+
+
+def image(**fields: object) -> Image:
+    return Image(**{"name": "app", "id": "app", "source": "store", **fields})
+
+
+def spec(**fields: object) -> ContainerSpec:
+    return ContainerSpec(**{"pod_uid": "u", "name": "c", "attempt": 0, "image": image(), **fields})
+
+
+@pytest.mark.parametrize(
+    ("entrypoint", "cmd", "command", "args", "argv"),
+    [  # the table of "Define a Command and Arguments for a Container"
+        (("/ep-1",), ("foo", "bar"), (), (), ("/ep-1", "foo", "bar")),
+        (("/ep-1",), ("foo", "bar"), ("/ep-2",), (), ("/ep-2",)),
+        (("/ep-1",), ("foo", "bar"), (), ("zoo", "boo"), ("/ep-1", "zoo", "boo")),
+        (("/ep-1",), ("foo", "bar"), ("/ep-2",), ("zoo", "boo"), ("/ep-2", "zoo", "boo")),
+        ((), (), (), (), ()),
+    ],
+)
+def test_command_and_args(
+    entrypoint: tuple[str, ...],
+    cmd: tuple[str, ...],
+    command: tuple[str, ...],
+    args: tuple[str, ...],
+    argv: tuple[str, ...],
+) -> None:
+    assert plan_argv(image(entrypoint=entrypoint, command=cmd), spec(command=command, args=args)) == argv
+
+
+def test_the_environment_is_the_images_under_the_pods() -> None:
+    made = plan_environment(image(env={"A": "1", "B": "1"}), spec(env={"B": "2"}), "web-0")
+    assert made == {"PATH": DEFAULT_PATH, "HOSTNAME": "web-0", "HOME": "/root", "A": "1", "B": "2"}
+
+
+def test_the_pod_may_set_what_is_set_for_it() -> None:
+    env = {"PATH": "/x", "HOME": "/h", "HOSTNAME": "n"}
+    assert plan_environment(image(), spec(env=env), "web-0") == env
+    assert plan_environment(image(), spec(run_as_user=1000), "web-0")["HOME"] == "/"
+
+
+def test_the_working_directory() -> None:
+    assert plan_working_dir(image(working_dir="/srv"), spec()) == "/srv"
+    assert plan_working_dir(image(working_dir="/srv"), spec(working_dir="/w")) == "/w"
+    assert plan_working_dir(image(working_dir=""), spec()) == "/"
+
+
+def test_identities_that_the_user_namespace_has() -> None:
+    assert plan_identity(spec(), [range(1)], [range(1)]) == Identity()
+    assert plan_identity(spec(run_as_user=0), [range(1)], [range(1)]) == Identity(user=0)
+    full = [range(1), range(1000, 2000)]
+    made = plan_identity(spec(run_as_user=1000, run_as_group=1001, privileged=True), full, full)
+    assert made == Identity(user=1000, group=1001, privileged=True)
+
+
+@pytest.mark.parametrize("fields", [{"run_as_user": 1000}, {"run_as_group": 1000}])
+def test_an_identity_that_it_has_not(fields: dict[str, int]) -> None:
+    with pytest.raises(RuntimeFailure, match=r"cannot run as (user|group) 1000: .* user namespace"):
+        plan_identity(spec(**fields), [range(1)], [range(1)])
