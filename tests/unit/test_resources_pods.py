@@ -238,8 +238,6 @@ SPECS = [
         "2001:db8::ffff)"]),
     (f"{{{CONTAINER}, activeDeadlineSeconds: 0}}", [
         "spec.activeDeadlineSeconds: Invalid value: 0: must be between 1 and 2147483647, inclusive"]),
-    (f"{{{CONTAINER}, terminationGracePeriodSeconds: -1}}", [
-        "spec.terminationGracePeriodSeconds: Invalid value: -1: must be greater than or equal to 0"]),
     (f"{{{CONTAINER}, hostname: A}}", [f'spec.hostname: Invalid value: "A": {LABEL}']),
     (f"{{{CONTAINER}, tolerations: [{{key: '', operator: Equal}}]}}", [
         'spec.tolerations[0].operator: Invalid value: "Equal": operator must be Exists when `key` is empty, which '
@@ -286,6 +284,32 @@ SPECS = [
 @pytest.mark.parametrize(("spec", "expected"), SPECS, ids=[spec for spec, _ in SPECS])
 def test_refusals_of_pods(pods, spec, expected):
     assert pods.refusal(pod(spec)) == expected
+
+
+WARNINGS = [
+    (f"{{{CONTAINER}}}", []),
+    ("{containers: [{name: a, image: b, ports: [{containerPort: 80}, {containerPort: 80, protocol: UDP}]}]}", []),
+    ("{containers: [{name: a, image: b, ports: [{containerPort: 80}, {containerPort: 80}]}]}", [
+        "spec.containers[0].ports[1]: duplicate port definition with spec.containers[0].ports[0]"]),
+    ("{containers: [{name: a, image: b, ports: [{containerPort: 80}, {containerPort: 80, hostPort: 1}]}]}", [
+        "spec.containers[0].ports[1]: overlapping port definition with spec.containers[0].ports[0]"]),
+    ("{containers: [{name: a, image: b, ports: [{containerPort: 80, hostPort: 1, hostIP: 10.0.0.1}, "
+     "{containerPort: 80, hostPort: 1}]}]}", [
+        "spec.containers[0].ports[1]: dangerously ambiguous port definition with spec.containers[0].ports[0]"]),
+    ("{containers: [{name: a, image: b, env: [{name: X, value: '1'}, {name: X, value: '2'}]}]}", [
+        'spec.containers[0].env[1]: hides previous definition of "X", which may be dropped when using apply']),
+    ("{containers: [{name: a, image: b, env: [{name: X, value: '1'}, {name: X, value: '$(X)2'}]}]}", []),
+    (f"{{{CONTAINER}, terminationGracePeriodSeconds: -1}}", [
+        "spec.terminationGracePeriodSeconds: must be >= 0; negative values are invalid and will be treated as 1"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("spec", "expected"), WARNINGS)
+def test_warnings(pods, spec, expected):
+    assert pods.resource.strategy.warnings(pods.create(pod(spec))) == expected
+    template = {"spec": {"template": {"spec": from_yaml(spec)}}}
+    workload_warnings = table()["deployments.apps"].strategy.warnings(template)
+    assert workload_warnings == [text.replace("spec.", "spec.template.spec.") for text in expected]
 
 
 # --- Updates ---------------------------------------------------------------------------------------------

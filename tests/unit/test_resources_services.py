@@ -461,6 +461,26 @@ def test_a_label_of_the_selector_is_checked(services):
     assert refused[0].startswith('spec.selector: Invalid value: "a b": a valid label must be an empty string')
 
 
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ("{ports: [{port: 80}]}", []),
+        ("{clusterIP: None, selector: {a: b}}", []),
+        ("{clusterIP: None, sessionAffinity: ClientIP}", ["spec.SessionAffinity is ignored for headless services"]),
+        (
+            "{ports: [{port: 80}], externalName: a.example}",
+            ['spec.externalName is ignored when spec.type is not "ExternalName"'],
+        ),
+        (
+            "{type: ExternalName, externalName: a.example, externalIPs: [192.0.2.1]}",
+            ['spec.externalIPs is ignored when spec.type is "ExternalName"'],
+        ),
+    ],
+)
+def test_warnings(services, spec, expected):
+    assert services.resource.strategy.warnings(services.create(service(spec))) == expected
+
+
 UPDATE_REFUSALS = [
     ("{ports: [{port: 80}], clusterIP: 10.96.0.10}", "{ports: [{port: 80}], clusterIP: 10.96.0.11}", [
         'spec.clusterIPs[0]: Invalid value: ["10.96.0.11"]: may not change once set']),

@@ -68,8 +68,6 @@ def validate_pod_spec(path: str, spec: JsonObject) -> list[FieldError]:
     if "activeDeadlineSeconds" in spec:
         seconds = spec["activeDeadlineSeconds"]
         errors.extend(field.within(f"{path}.activeDeadlineSeconds", seconds, 1, 2**31 - 1))
-    grace = spec.get("terminationGracePeriodSeconds", 0)
-    errors.extend(field.non_negative(f"{path}.terminationGracePeriodSeconds", grace))
     errors.extend(_validate_tolerations(f"{path}.tolerations", spec.get("tolerations", ())))
     errors.extend(_validate_host_aliases(f"{path}.hostAliases", spec.get("hostAliases", ())))
     errors.extend(_validate_spread(f"{path}.topologySpreadConstraints", spec.get("topologySpreadConstraints", ())))

@@ -13,6 +13,7 @@ from .pod_columns import POD_COLUMNS
 from .pod_defaults import set_pod_defaults, set_spec_defaults
 from .pod_qos import qos_class
 from .pod_validation import validate_pod_spec, validate_pod_update
+from .warnings import warn_of_pod_spec
 
 _EVICTION_SECONDS = 300
 _NODE_TROUBLES = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
@@ -41,6 +42,9 @@ class PodStrategy(Strategy):
 
     def validate_update(self, obj: JsonObject, old: JsonObject) -> list[FieldError]:
         return validate_pod_update(obj.get("spec", {}), old.get("spec", {}))
+
+    def warnings(self, obj: JsonObject) -> list[str]:
+        return warn_of_pod_spec("spec", obj.get("spec", {}))
 
 
 def _tolerate_node_troubles(spec: JsonObject) -> None:

@@ -17,6 +17,7 @@ from .service_allocation import AddressRange, PortRange, allocate_addresses, all
 from .service_families import set_families
 from .service_transitions import drop_for_type, keep_allocated, link_cluster_ips, set_defaults
 from .service_validation import validate_cluster_ips, validate_service, validate_service_update
+from .warnings import warn_of_service
 
 
 def _external_ip_cell(service: JsonObject, now: float) -> str:
@@ -106,6 +107,9 @@ class ServiceStrategy(Strategy):
 
     def validate_update(self, obj: JsonObject, old: JsonObject) -> list[FieldError]:
         return validate_service_update(obj.get("spec", {}), old.get("spec", {}))
+
+    def warnings(self, obj: JsonObject) -> list[str]:
+        return warn_of_service(obj)
 
 
 def service_resource(

@@ -18,6 +18,7 @@ from . import field
 from .metadata import validate_label_selector
 from .pod_defaults import set_spec_defaults
 from .pod_validation import validate_template
+from .warnings import warn_of_pod_spec
 
 _TEMPLATE = "spec.template"
 
@@ -55,6 +56,9 @@ class WorkloadStrategy(Strategy):
         if selector == old.get("spec", {}).get("selector"):
             return []
         return [field.invalid("spec.selector", selector, field.IMMUTABLE)]
+
+    def warnings(self, obj: JsonObject) -> list[str]:
+        return warn_of_pod_spec(f"{_TEMPLATE}.spec", obj.get("spec", {}).get("template", {}).get("spec", {}))
 
     def _validate_selector(self, spec: JsonObject) -> list[FieldError]:
         path = "spec.selector"
