@@ -254,6 +254,7 @@ def _socket_with_keepalive(address: tuple[Any, ...]) -> socket.socket:
     """A peer that vanishes without a word is noticed within half a minute, also on an idle watch."""
     its_socket = socket.socket(*address[:3])
     its_socket.setblocking(False)
+    its_socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     its_socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     its_socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 15)
     its_socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5)

@@ -1,0 +1,91 @@
+"""The real API server on a loopback socket, for tests of what talks to it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from bridgehead.apiserver.authentication import User
+from bridgehead.apiserver.bootstrap import ensure_basics
+from bridgehead.apiserver.build import ApiSettings, build_api
+from bridgehead.apiserver.resources import build_table
+from bridgehead.apiserver.server import ApiServer, open_listeners
+from bridgehead.apiserver.tokens import SigningKey
+from bridgehead.client import ClientConfig
+from bridgehead.storage.memory import MemoryStore
+
+DEADLINE = 20.0
+_SIGNING_KEY = SigningKey(rsa.generate_private_key(public_exponent=65537, key_size=2048))
+
+
+class ApiWorld:
+    """An API server that can be stopped and started again over the same store and port."""
+
+    def __init__(self) -> None:
+        self._store = MemoryStore()
+        self._port = 0
+        self._server: ApiServer | None = None
+        self._serving: asyncio.Task[None] | None = None
+        self._listener: Any = None
+        self._parts: Any = None
+
+    @property
+    def config(self) -> ClientConfig:
+        return ClientConfig(server=f"http://127.0.0.1:{self._port}", token="admin")
+
+    async def start(self) -> None:
+        table = build_table(service_cidrs=("10.96.0.0/12",), node_port_range=(30000, 32767))
+        users = {"admin": User("kubernetes-admin", frozenset({"system:masters"}))}
+        parts = build_api(table, self._store, ApiSettings(_SIGNING_KEY, users=users))
+        (self._listener,) = open_listeners([f"127.0.0.1:{self._port}"], [])
+        self._port = self._listener.getsockname()[1]
+        await ensure_basics(parts.registry, service_ip="10.96.0.1", advertise=("10.0.0.1", self._port))
+        self._parts = parts
+        self._server = ApiServer(parts.application, None, parts.watches.close)
+        self._serving = asyncio.create_task(self._server.serve([self._listener]))
+
+    async def stop(self) -> None:
+        if self._server is not None and self._serving is not None:
+            self._server.stop()
+            await self._serving
+            self._listener.close()
+            await self._parts.close()
+            self._server = self._serving = None
+
+    async def close(self) -> None:
+        await self.stop()
+        await self._store.close()
+
+
+@contextlib.asynccontextmanager
+async def api_world() -> AsyncIterator[ApiWorld]:
+    world = ApiWorld()
+    await world.start()
+    try:
+        yield world
+    finally:
+        await world.close()
+
+
+@contextlib.asynccontextmanager
+async def running(*runs: Awaitable[Any]) -> AsyncIterator[None]:
+    """Run these beside the block, and cancel them at its end; what one raises ends the block."""
+    async with asyncio.TaskGroup() as tasks:
+        started = [tasks.create_task(run) for run in runs]  # type: ignore[arg-type]
+        yield
+        for task in started:
+            task.cancel()
+
+
+async def until(what: Callable[[], Awaitable[Any]], deadline: float = DEADLINE) -> Any:
+    """The first true result of `what()`; what the API server refuses for now counts as false."""
+    async with asyncio.timeout(deadline):
+        while True:
+            value = await what()
+            if value:
+                return value
+            await asyncio.sleep(0.01)

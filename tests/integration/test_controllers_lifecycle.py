@@ -1,0 +1,357 @@
+"""Namespaces, garbage, nodes and their pods against the real API server."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from bridgehead.client import ApiClient, EventRecorder
+from bridgehead.client.errors import NotFound
+from bridgehead.controllers.manager import CONTROLLERS, Entry, Manager, Settings
+from bridgehead.controllers.pod_garbage import PodGarbageCollector
+from bridgehead.controllers.shared import Informers
+from bridgehead.objects.kinds import (
+    CONFIG_MAPS,
+    EVENTS,
+    LEASES,
+    NAMESPACES,
+    NODES,
+    PODS,
+    REPLICA_SETS,
+    SECRETS,
+    SERVICE_ACCOUNTS,
+    Kind,
+)
+from bridgehead.objects.times import format_micro_time, format_time
+
+from .api_world import api_world, running, until
+
+pytestmark = pytest.mark.integration
+
+DEFAULT_ACCOUNT = {"metadata": {"name": "default", "namespace": "default"}}
+LIFECYCLE = (
+    "node-lifecycle-controller",
+    "taint-eviction-controller",
+    "serviceaccount-controller",
+    "root-ca-certificate-publisher-controller",
+    "namespace-controller",
+    "garbage-collector-controller",
+)
+
+
+@contextlib.asynccontextmanager
+async def cluster(
+    *names: str, controllers: dict[str, Entry] = CONTROLLERS, **settings: Any
+) -> AsyncIterator[ApiClient]:
+    """A client of an API server for which these controllers run."""
+    chosen = Settings(root_ca="PEM\n", **settings)
+    async with (
+        api_world() as world,
+        ApiClient(world.config) as client,
+        running(Manager(client, names, chosen, controllers).run()),
+    ):
+        yield client
+
+
+async def exists(client: ApiClient, kind: Kind[Any], name: str, namespace: str = "") -> Any:
+    try:
+        return await client.get(kind, name, namespace)
+    except NotFound:
+        return None
+
+
+def gone(client: ApiClient, kind: Kind[Any], name: str, namespace: str = "default") -> Any:
+    async def is_gone() -> bool:
+        return await exists(client, kind, name, namespace) is None
+
+    return is_gone
+
+
+def config_map(name: str, *owners: Any, finalizers: tuple[str, ...] = (), block: bool = True) -> dict[str, Any]:
+    references = [
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "name": owner.metadata.name,
+            "uid": owner.metadata.uid,
+            "blockOwnerDeletion": block,
+        }
+        for owner in owners
+    ]
+    metadata = {"name": name, "namespace": "default", "ownerReferences": references, "finalizers": list(finalizers)}
+    return {"metadata": metadata}
+
+
+def pod(name: str, node: str = "", namespace: str = "default", tolerations: list[Any] | None = None) -> dict[str, Any]:
+    spec: dict[str, Any] = {"containers": [{"name": "c", "image": "i"}], "terminationGracePeriodSeconds": 30}
+    if node:
+        spec["nodeName"] = node
+    if tolerations is not None:
+        spec["tolerations"] = tolerations
+    return {"metadata": {"name": name, "namespace": namespace}, "spec": spec}
+
+
+async def register_node(client: ApiClient, name: str, renewed: float = 0.0) -> None:
+    await client.create(NODES, {"metadata": {"name": name}})
+    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastHeartbeatTime": format_time(renewed)}
+    await client.patch(NODES, name, "", {"status": {"conditions": [ready]}}, "strategic", "status")
+    await client.create(
+        LEASES,
+        {
+            "metadata": {"name": name, "namespace": "kube-node-lease"},
+            "spec": {"holderIdentity": name, "leaseDurationSeconds": 40, "renewTime": format_micro_time(renewed)},
+        },
+    )
+
+
+async def test_every_controller_starts_and_stops():
+    async with cluster(*CONTROLLERS) as client:
+        assert await until(lambda: exists(client, SERVICE_ACCOUNTS, "default", "kube-system"))
+
+
+async def test_namespaces_get_a_service_account_and_the_root_certificate():
+    async with cluster("serviceaccount-controller", "root-ca-certificate-publisher-controller") as client:
+        await client.create(NAMESPACES, {"metadata": {"name": "blue"}})
+        await until(lambda: exists(client, SERVICE_ACCOUNTS, "default", "blue"))
+        found = await until(lambda: exists(client, CONFIG_MAPS, "kube-root-ca.crt", "blue"))
+        assert found.data == {"ca.crt": "PEM\n"}
+
+        await client.delete(SERVICE_ACCOUNTS, "default", "blue")
+        await client.patch(CONFIG_MAPS, "kube-root-ca.crt", "blue", {"data": {"ca.crt": "wrong", "more": "x"}})
+        await until(lambda: exists(client, SERVICE_ACCOUNTS, "default", "blue"))
+
+        async def is_mended() -> bool:
+            return (await client.get(CONFIG_MAPS, "kube-root-ca.crt", "blue")).data == {"ca.crt": "PEM\n"}
+
+        await until(is_mended)
+
+
+async def test_deleting_a_namespace_empties_it():
+    async with cluster(*LIFECYCLE) as client:
+        await client.create(NAMESPACES, {"metadata": {"name": "blue"}})
+        await until(lambda: exists(client, CONFIG_MAPS, "kube-root-ca.crt", "blue"))
+        await client.create(NODES, {"metadata": {"name": "node1"}})
+        await client.create(PODS, pod("web", "node1", "blue"))
+        await client.create(SECRETS, {"metadata": {"name": "s", "namespace": "blue"}})
+        await client.create(LEASES, {"metadata": {"name": "l", "namespace": "blue"}, "spec": {"holderIdentity": "x"}})
+        await client.create(NAMESPACES, {"metadata": {"name": "green"}})
+        await client.create(SECRETS, {"metadata": {"name": "s", "namespace": "green"}})
+        await client.delete(NAMESPACES, "blue")
+
+        async def waits_for_its_pod() -> bool:
+            namespace = await client.get(NAMESPACES, "blue")
+            remaining = [c for c in namespace.status.conditions if c.type == "NamespaceContentRemaining"]
+            return bool(remaining) and remaining[0].message == (
+                "Some resources are remaining: pods. has 1 resource instances"
+            )
+
+        await until(waits_for_its_pod)
+        assert (await client.get(PODS, "web", "blue")).is_terminating
+        assert await exists(client, SECRETS, "s", "blue"), "pods go first"
+
+        await client.delete(PODS, "web", "blue", grace_period_seconds=0)
+        await until(gone(client, NAMESPACES, "blue", ""))
+        for kind in (PODS, SECRETS, LEASES, CONFIG_MAPS, SERVICE_ACCOUNTS):
+            assert (await client.list(kind, "blue")).items == []
+        assert await exists(client, SECRETS, "s", "green")
+
+
+async def test_dependents_go_with_the_last_of_their_owners():
+    async with cluster("garbage-collector-controller") as client:
+        one = await client.create(CONFIG_MAPS, config_map("one"))
+        two = await client.create(CONFIG_MAPS, config_map("two"))
+        child = await client.create(CONFIG_MAPS, config_map("child", one, two))
+        await client.create(CONFIG_MAPS, config_map("grandchild", child))
+        await client.delete(CONFIG_MAPS, "one", "default")
+        await client.delete(CONFIG_MAPS, "two", "default")
+        await until(gone(client, CONFIG_MAPS, "child"))
+        await until(gone(client, CONFIG_MAPS, "grandchild"))
+
+
+async def test_a_reference_to_a_vanished_owner_is_dropped_while_another_one_is_left():
+    async with cluster("garbage-collector-controller") as client:
+        one = await client.create(CONFIG_MAPS, config_map("one"))
+        two = await client.create(CONFIG_MAPS, config_map("two"))
+        await client.create(CONFIG_MAPS, config_map("child", one, two))
+
+        async def owners_are_two() -> bool:
+            found = await client.get(CONFIG_MAPS, "child", "default")
+            return [owner.name for owner in found.metadata.owner_references] == ["two"]
+
+        await client.delete(CONFIG_MAPS, "one", "default")
+        await until(owners_are_two)
+
+
+async def test_an_owner_of_the_same_name_but_another_uid_is_no_owner():
+    async with cluster("garbage-collector-controller") as client:
+        one = await client.create(CONFIG_MAPS, config_map("one"))
+        await client.delete(CONFIG_MAPS, "one", "default")
+        await client.create(CONFIG_MAPS, config_map("one"))
+        await client.create(CONFIG_MAPS, config_map("child", one))
+        await until(gone(client, CONFIG_MAPS, "child"))
+        assert await exists(client, CONFIG_MAPS, "one", "default")
+
+
+async def test_an_owner_deleted_in_the_foreground_goes_after_its_dependents():
+    async with cluster("garbage-collector-controller") as client:
+        owner = await client.create(CONFIG_MAPS, config_map("owner"))
+        held = await client.create(CONFIG_MAPS, config_map("held", owner, finalizers=("example.com/hold",)))
+        await client.create(CONFIG_MAPS, config_map("below", held))
+        await client.delete(CONFIG_MAPS, "owner", "default", propagation_policy="Foreground")
+
+        async def is_being_deleted() -> bool:
+            found = await client.get(CONFIG_MAPS, "held", "default")
+            return found.metadata.deletion_timestamp is not None
+
+        await until(is_being_deleted)
+        waiting = await client.get(CONFIG_MAPS, "owner", "default")
+        assert waiting.metadata.finalizers == ("foregroundDeletion",)
+        await until(gone(client, CONFIG_MAPS, "below"))
+
+        async def let_go() -> bool:
+            found = await client.get(CONFIG_MAPS, "held", "default")
+            left = [f for f in found.metadata.finalizers if f != "example.com/hold"]
+            await client.patch(CONFIG_MAPS, "held", "default", {"metadata": {"finalizers": left or None}})
+            return True
+
+        await until(let_go)
+        await until(gone(client, CONFIG_MAPS, "held"))
+        await until(gone(client, CONFIG_MAPS, "owner"))
+
+
+async def test_orphaned_dependents_stay_without_their_owner():
+    async with cluster("garbage-collector-controller") as client:
+        owner = await client.create(CONFIG_MAPS, config_map("owner"))
+        await client.create(CONFIG_MAPS, config_map("child", owner))
+        # The collector's picture must have the child before its owner goes, as with Kubernetes' own.
+        probe = await client.create(CONFIG_MAPS, config_map("probe"))
+        await client.create(CONFIG_MAPS, config_map("probed", probe))
+        await client.delete(CONFIG_MAPS, "probe", "default")
+        await until(gone(client, CONFIG_MAPS, "probed"))
+
+        await client.delete(CONFIG_MAPS, "owner", "default", propagation_policy="Orphan")
+        await until(gone(client, CONFIG_MAPS, "owner"))
+        child = await client.get(CONFIG_MAPS, "child", "default")
+        assert child.metadata.owner_references == ()
+        assert child.metadata.deletion_timestamp is None
+
+
+async def test_objects_of_unknown_owner_kinds_are_left_alone():
+    async with cluster("garbage-collector-controller") as client:
+        strange = config_map("strange")
+        strange["metadata"]["ownerReferences"] = [
+            {
+                "apiVersion": "example.com/v1",
+                "kind": "Widget",
+                "name": "w",
+                "uid": "11111111-1111-4111-8111-111111111111",
+            }
+        ]
+        await client.create(CONFIG_MAPS, strange)
+        owner = await client.create(CONFIG_MAPS, config_map("owner"))
+        await client.create(CONFIG_MAPS, config_map("child", owner))
+        await client.delete(CONFIG_MAPS, "owner", "default")
+        await until(gone(client, CONFIG_MAPS, "child"))
+        assert await exists(client, CONFIG_MAPS, "strange", "default")
+
+
+async def test_a_silent_node_is_unreachable_and_its_pods_are_not_ready():
+    async with cluster(*LIFECYCLE, node_monitor_grace_period=0.5) as client:
+        await until(lambda: exists(client, SERVICE_ACCOUNTS, "default", "default"))
+        await register_node(client, "node1")
+        await client.create(PODS, pod("web", "node1"))
+        await client.create(PODS, pod("impatient", "node1", tolerations=[
+            {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 0}
+        ]))  # fmt: skip
+        ready = {"type": "Ready", "status": "True", "lastTransitionTime": format_time(0)}
+        await client.patch(PODS, "web", "default", {"status": {"conditions": [ready]}}, "strategic", "status")
+
+        async def is_tainted() -> Any:
+            node = await client.get(NODES, "node1")
+            keys = {(taint.key, taint.effect) for taint in node.spec.taints}
+            unreachable = "node.kubernetes.io/unreachable"
+            return node if {(unreachable, "NoSchedule"), (unreachable, "NoExecute")} <= keys else None
+
+        node = await until(is_tainted)
+        (condition,) = (c for c in node.status.conditions if c.type == "Ready")
+        assert (condition.status, condition.reason) == ("Unknown", "NodeStatusUnknown")
+        assert condition.message == "Kubelet stopped posting node status."
+
+        async def web_is_not_ready() -> bool:
+            return not (await client.get(PODS, "web", "default")).is_ready
+
+        async def impatient_is_leaving() -> bool:
+            found = await client.get(PODS, "impatient", "default")
+            disrupted = [c for c in found.status.conditions if c.type == "DisruptionTarget"]
+            return found.is_terminating and bool(disrupted) and disrupted[0].reason == "DeletionByTaintManager"
+
+        await until(web_is_not_ready)
+        await until(impatient_is_leaving)
+        assert not (await client.get(PODS, "web", "default")).is_terminating, "it tolerates this for 300 s"
+
+        async def told() -> bool:
+            return any(e.reason == "NodeNotReady" and e.involved_object.kind == "Node" for e in await events())
+
+        async def events() -> list[Any]:
+            return (await client.list(EVENTS)).items
+
+        await until(told)
+
+        # The node comes back.
+        ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastHeartbeatTime": format_time(99)}
+        await client.patch(NODES, "node1", "", {"status": {"conditions": [ready]}}, "strategic", "status")
+
+        async def is_clean() -> bool:
+            return (await client.get(NODES, "node1")).spec.taints == ()
+
+        await until(is_clean)
+
+
+async def test_pods_of_a_node_that_is_no_more_are_removed():
+    async with api_world() as world, ApiClient(world.config) as client:
+        informers = Informers(client)
+        collector = PodGarbageCollector(client, informers, EventRecorder(client, "test"), quarantine_seconds=0)
+        await client.create(SERVICE_ACCOUNTS, DEFAULT_ACCOUNT)
+        await client.create(NODES, {"metadata": {"name": "node1"}})
+        await client.create(NODES, {"metadata": {"name": "node2"}})
+        await client.create(PODS, pod("one", "node1"))
+        await client.create(PODS, pod("two", "node2"))
+        async with running(informers.run(), collector.run()):
+            await client.delete(PODS, "one", "default")
+            await client.delete(NODES, "node1")
+            await until(gone(client, PODS, "one"))
+        assert await exists(client, PODS, "two", "default")
+
+
+async def test_a_replica_set_keeps_its_pods_when_only_the_controllers_restart():
+    async with api_world() as world, ApiClient(world.config) as client:
+        await client.create(SERVICE_ACCOUNTS, DEFAULT_ACCOUNT)
+        template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+        spec = {"replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": template}
+        names = ("replicaset-controller", "garbage-collector-controller")
+
+        async def pods() -> list[str]:
+            return sorted(pod.metadata.uid for pod in (await client.list(PODS)).items)
+
+        async def two_pods() -> list[str]:
+            found = await pods()
+            return found if len(found) == 2 else []
+
+        async with running(Manager(client, names).run()):
+            await client.create(REPLICA_SETS, {"metadata": {"name": "web", "namespace": "default"}, "spec": spec})
+            before = await until(two_pods)
+        async with running(Manager(client, names).run()):
+            owner = await client.create(CONFIG_MAPS, config_map("owner"))
+            await client.create(CONFIG_MAPS, config_map("child", owner))
+            await client.delete(CONFIG_MAPS, "owner", "default")
+            await until(gone(client, CONFIG_MAPS, "child"))
+            assert await pods() == before
+            await client.delete(REPLICA_SETS, "web", "default")
+
+            async def no_pods() -> bool:
+                return not await pods()
+
+            await until(no_pods)
