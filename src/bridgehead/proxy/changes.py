@@ -119,6 +119,18 @@ class FrontendTable:
         return next(f for f in self._services[winner].frontends if f.key == key)
 
 
+def merge_changes(updates: Iterable[Update]) -> list[Change]:
+    """What several updates, made one after the other, change together: each key once, in the order of the keys."""
+    merged: dict[FrontendKey, Change] = {}
+    for update in updates:
+        for change in update.changes:
+            frontend = change.old or change.new
+            if frontend is not None:
+                before = merged.get(frontend.key, change)
+                merged[frontend.key] = Change(before.old, change.new)
+    return [merged[key] for key in sorted(merged) if merged[key].old != merged[key].new]
+
+
 def arrange(old: Frontend | None, new: Frontend | None) -> Frontend | None:
     """`new` with its backends in such an order that as few as possible have another number than in `old`."""
     if old is None or new is None:

@@ -202,7 +202,7 @@ def _compile_port(
     is_published = bool(external_ips or balancer_ips or node_port)
     internal_local = spec.internal_traffic_policy == "Local"
     external_local = spec.external_traffic_policy == "Local" and is_published
-    for family in node.families:
+    for family in sorted({family_of(address) for address in cluster_ips}):  # the Service's families
         found = endpoints.get(family, port, problems)
         uses_cluster = not internal_local or is_published
         cluster = _cap(_cluster_wide(found, node), owner, problems) if uses_cluster else ()

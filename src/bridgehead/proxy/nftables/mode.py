@@ -12,7 +12,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from bridgehead.proxy.changes import FrontendTable, Update
+from bridgehead.proxy.changes import FrontendTable, Update, merge_changes
 from bridgehead.proxy.frontends import Family
 
 from .apply import Kernel
@@ -61,7 +61,7 @@ class NftablesMode:
         After a failure the kernel is as it was before and only `sync` may follow.
         """
         transaction = self._renderer.change(
-            [change for update in updates for change in update.changes],
+            merge_changes(updates),
             [address for update in updates for address in update.old_cluster_ips],
             [address for update in updates for address in update.new_cluster_ips],
         )

@@ -1,0 +1,190 @@
+"""The nft text itself: goldens (UPDATE_GOLDENS=1 writes them anew), order, parts, repair."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bridgehead.proxy.changes import Change, FrontendTable
+from bridgehead.proxy.frontends import Backend, Frontend, FrontendKey, SourceNat, Verdict
+from bridgehead.proxy.nftables import Settings
+from bridgehead.proxy.nftables.readback import NotUnderstood, Table, parse_table
+from bridgehead.proxy.nftables.render import Renderer
+
+from .fake_nft import FakeKernel
+
+GOLDENS = Path(__file__).parent / "goldens" / "nftables"
+SETTINGS = Settings((4,), ("10.244.0.0/16",), ("10.96.0.0/12",))
+
+HERE = Backend("10.244.1.1", 8080, "node1", "", True)
+THERE = Backend("10.244.2.1", 8080, "node2")
+MORE = Backend("10.244.3.1", 8080, "node3")
+
+
+def frontend(address: str, port: int, *backends: Backend, **more: object) -> Frontend:
+    return Frontend(key=FrontendKey(address, "tcp", port), owner="default/web:http", backends=backends, **more)  # type: ignore[arg-type]
+
+
+WEB = frontend("10.96.0.10", 80, HERE, THERE, source_nat=SourceNat.OUTSIDE)
+NODE_PORT = frontend("0.0.0.0", 30080, HERE, inside=(HERE, THERE), when_empty=Verdict.DROP)
+EMPTY = frontend("10.96.0.11", 80)
+RANGED = frontend("203.0.113.8", 80, HERE, THERE, source_nat=SourceNat.ALWAYS, source_ranges=("192.0.2.0/24",))
+UDP = Frontend(key=FrontendKey("10.96.0.53", "udp", 53), owner="kube-system/kube-dns:dns", backends=(HERE,))
+ALL = (WEB, NODE_PORT, EMPTY, RANGED, UDP)
+CLUSTER_IPS = ("10.96.0.10", "10.96.0.11", "10.96.0.53")
+
+
+def started(*frontends: Frontend) -> Renderer:
+    renderer = Renderer(SETTINGS)
+    renderer.full(frontends, CLUSTER_IPS, {})
+    return renderer
+
+
+def text_of(name: str) -> str:
+    """The text of each golden, by its name."""
+    match name:
+        case "full":
+            return Renderer(SETTINGS).full(ALL, CLUSTER_IPS, {}).text()
+        case "full-ipv6":
+            six = Frontend(
+                key=FrontendKey("fd00:96::10", "tcp", 80),
+                owner="default/web:http",
+                backends=(Backend("fd00:244:1::1", 8080, "node1", "", True),),
+                source_nat=SourceNat.OUTSIDE,
+            )
+            settings = Settings((6,), ("fd00:244::/32",), ("fd00:96::/112",))
+            return Renderer(settings).full((six,), ("fd00:96::10",), {}).text()
+        case "full-node-port-addresses":
+            return Renderer(Settings((4,), (), (), ("10.0.0.0/24",))).full((), (), {}).text()
+        case "replace-one-backend":
+            new = frontend("10.96.0.10", 80, HERE, MORE, source_nat=SourceNat.OUTSIDE)
+            return started(*ALL).change([Change(WEB, new)]).text()
+        case "add-one-backend":
+            new = frontend("10.96.0.10", 80, HERE, THERE, MORE, source_nat=SourceNat.OUTSIDE)
+            return started(*ALL).change([Change(WEB, new)]).text()
+        case "last-backend-goes":
+            return started(UDP).change([Change(UDP, Frontend(key=UDP.key, owner=UDP.owner))]).text()
+        case "delete-service":
+            return started(*ALL).change([Change(RANGED, None), Change(WEB, None)], ("10.96.0.10",), ()).text()
+    raise ValueError(name)
+
+
+NAMES = (
+    "full",
+    "full-ipv6",
+    "full-node-port-addresses",
+    "replace-one-backend",
+    "add-one-backend",
+    "last-backend-goes",
+    "delete-service",
+)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_text_is_as_kept(name: str) -> None:
+    golden = GOLDENS / f"{name}.nft"
+    if os.environ.get("UPDATE_GOLDENS"):
+        golden.parent.mkdir(parents=True, exist_ok=True)
+        golden.write_text(text_of(name))
+    assert text_of(name) == golden.read_text()
+
+
+def test_every_golden_is_used() -> None:
+    assert {path.stem for path in GOLDENS.glob("*")} == set(NAMES)
+
+
+def test_the_text_does_not_depend_on_the_hash_seed() -> None:
+    program = (
+        "from tests.unit.test_proxy_nftables_render import *\n"
+        "import hashlib; print(hashlib.sha256(''.join(map(text_of, NAMES)).encode()).hexdigest())"
+    )
+    root = Path(__file__).parents[2]
+    digests = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            check=True,
+            capture_output=True,
+            cwd=root,
+            env=os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": f"{root / 'src'}:{root}"},
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(digests) == 1
+
+
+def test_a_name_that_could_be_nft_text_is_not_written() -> None:
+    odd = Frontend(key=WEB.key, owner='x" : drop } ; flush ruleset #', backends=WEB.backends)
+
+    assert "flush ruleset" not in Renderer(SETTINGS).full([odd], (), {}).text()
+
+
+def test_parts_make_the_same_as_the_whole() -> None:
+    whole, parts = FakeKernel(), FakeKernel()
+    transaction = Renderer(SETTINGS).full(ALL, CLUSTER_IPS, {})
+
+    whole.apply(transaction.text())
+    for text in transaction.chunks(2):
+        parts.apply(text)
+
+    assert parts.tables == whole.tables
+
+
+def test_a_full_sync_removes_what_is_stale_and_keeps_what_is_right() -> None:
+    kernel = FakeKernel()
+    kernel.apply(Renderer(SETTINGS).full(ALL, CLUSTER_IPS, {}).text())
+    kernel.table(4).elements["services"]["203.0.113.99 . tcp . 80"] = "goto n7-tcp"
+    kernel.table(4).elements["tcp-endpoints"]["10.96.0.10 . 80 . 0"] = "192.0.2.1 . 1"
+    kernel.table(4).chains.add("n7-tcp")
+    kernel.rules["ip"]["n7-tcp"] = []
+    table = FrontendTable()
+
+    transaction = Renderer(SETTINGS).full(ALL[:4], CLUSTER_IPS[:2], {4: kernel.table(4)})
+    kernel.apply(transaction.text())
+
+    assert transaction.size() == 6, "two for the wrong backend; the stale Service, and three for the one that is gone"
+    again = FakeKernel()
+    again.apply(Renderer(SETTINGS).full(ALL[:4], CLUSTER_IPS[:2], {}).text())
+    assert kernel.tables == again.tables
+    assert len(table) == 0
+
+
+def test_a_family_that_is_not_used_any_more_loses_its_table() -> None:
+    assert "delete table ip6 bridgehead\n" in Renderer(SETTINGS).full((), (), {6: Table()}).text()
+
+
+def test_a_listing_reads_back_as_it_was_written() -> None:
+    listing = b"""{"nftables": [
+      {"metainfo": {"version": "1.0.6"}},
+      {"table": {"family": "ip", "name": "bridgehead", "handle": 3}},
+      {"map": {"name": "services", "elem": [
+        [{"elem": {"val": {"concat": ["10.96.0.10", "tcp", 80]}, "comment": "default/web:http"}},
+         {"goto": {"target": "n2-tcp"}}],
+        [{"concat": ["10.96.0.11", "tcp", 80]}, {"drop": null}]]}},
+      {"map": {"name": "tcp-endpoints", "elem": [
+        [{"concat": ["10.96.0.10", 80, 0]}, {"concat": ["10.244.1.1", 8080]}]]}},
+      {"set": {"name": "cluster-ips", "elem": ["10.96.0.10"]}},
+      {"set": {"name": "hairpin"}},
+      {"set": {"name": "somebody", "elem": [{"prefix": {"addr": "10.0.0.0", "len": 8}}]}},
+      {"chain": {"name": "n2-tcp"}},
+      {"rule": {"chain": "n2-tcp", "expr": []}}]}"""
+
+    table = parse_table(listing, frozenset(("services", "tcp-endpoints", "cluster-ips", "hairpin")))
+
+    assert table.elements == {
+        "services": {"10.96.0.10 . tcp . 80": "goto n2-tcp", "10.96.0.11 . tcp . 80": "drop"},
+        "tcp-endpoints": {"10.96.0.10 . 80 . 0": "10.244.1.1 . 8080"},
+        "cluster-ips": {"10.96.0.10": ""},
+        "hairpin": {},
+    }
+    assert table.chains == {"n2-tcp"}
+    assert table.others == {"somebody": "set"}
+
+
+@pytest.mark.parametrize("listing", [b"", b"{}", b"[]", b'{"nftables": [{"map": {}}]}', b'{"nftables": 3}'])
+def test_a_listing_of_another_shape_is_refused(listing: bytes) -> None:
+    with pytest.raises(NotUnderstood):
+        parse_table(listing, frozenset())
