@@ -19,10 +19,14 @@ from . import metadata
 from .admission import Admission
 from .deletion import DeleteOptions, Keep, is_finished, plan_delete
 from .errors import already_exists, bad_request, conflict, invalid, not_found, unavailable
-from .resource import FieldError, JsonObject, Resource
+from .resource import JsonObject, Resource
+from .resources.metadata import validate_metadata, validate_metadata_update
 from .schema import Schema, Shape
 
 _ATTEMPTS = 8
+
+# The one subresource that changes spec and status together.
+BINDING = "binding"
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.decode
@@ -180,7 +184,7 @@ class Registry:
         strategy.default(obj)
         strategy.prepare_create(obj)
         name = obj["metadata"].get("name", "")
-        errors = _check_name(resource, name)
+        errors = validate_metadata(obj, resource)
         errors += strategy.allocate(obj, None, self.store.is_claimed)
         errors += strategy.validate(obj)
         if errors:
@@ -192,7 +196,7 @@ class Registry:
             new = _with_status_only(new, old)
         else:
             new = dict(new)
-            if "status" in resource.subresources:
+            if "status" in resource.subresources and subresource != BINDING:
                 new.pop("status", None)
                 if "status" in old:
                     new["status"] = old["status"]
@@ -205,7 +209,8 @@ class Registry:
         strategy.default(new)
         strategy.prepare_update(new, old, subresource)
         errors = strategy.allocate(new, old, self._is_claimed_by_others(resource, old))
-        errors += _check_new_finalizers(new, old)
+        errors += validate_metadata(new, resource)
+        errors += validate_metadata_update(new, old, resource)
         errors += strategy.validate(new)
         errors += strategy.validate_update(new, old)
         if errors:
@@ -261,34 +266,6 @@ def _restore(new: JsonObject, old: JsonObject, field: str) -> None:
         new[field] = old[field]
     else:
         new.pop(field, None)
-
-
-def _check_name(resource: Resource, name: str) -> list[FieldError]:
-    if not name:
-        why = "Required value: name or generateName is required"
-        return [FieldError("FieldValueRequired", "metadata.name", why)]
-    if name in (".", "..") or "/" in name or "%" in name:
-        reasons = [f"may not be '{name}'" if "." in name else "may not contain '/' or '%'"]
-    else:
-        reasons = resource.check_name(name) if resource.check_name else []
-    return [
-        FieldError("FieldValueInvalid", "metadata.name", f'Invalid value: "{name}": {reason}') for reason in reasons
-    ]
-
-
-def _check_new_finalizers(new: JsonObject, old: JsonObject) -> list[FieldError]:
-    if "deletionTimestamp" not in old["metadata"]:
-        return []
-    before = old["metadata"].get("finalizers", ())
-    added = [finalizer for finalizer in new["metadata"].get("finalizers", ()) if finalizer not in before]
-    if not added:
-        return []
-    listed = ", ".join(f'"{finalizer}"' for finalizer in added)
-    why = (
-        "Forbidden: no new finalizers can be added if the object is being deleted, "
-        f"found new finalizers []string{{{listed}}}"
-    )
-    return [FieldError("FieldValueForbidden", "metadata.finalizers", why)]
 
 
 def _check_preconditions(resource: Resource, name: str, obj: JsonObject, options: DeleteOptions) -> None:

@@ -19,7 +19,7 @@ from .errors import bad_request, conflict, invalid, method_not_allowed, unavaila
 from .node_restriction import check_node_token
 from .options import is_dry_run
 from .patching import patch_change
-from .registry import Registry
+from .registry import BINDING, Registry
 from .request import Request, Response, respond
 from .resource import FieldError, JsonObject, Resource
 from .schema import Schema
@@ -118,7 +118,7 @@ class Subresources:
                 raise conflict(resource, info.name, why)
             return bind(pod, node, self._registry.clock())
 
-        await self._registry.update(resource, info.namespace, info.name, change, subresource="binding")
+        await self._registry.update(resource, info.namespace, info.name, change, subresource=BINDING)
         return respond({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}, 201)
 
     async def _evict(self, request: Request, resource: Resource) -> Response:

@@ -1,0 +1,617 @@
+"""The API server spoken to in process: what it answers, in Kubernetes' words."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from bridgehead.apiserver.authentication import User
+
+from .apiserver_world import ADMIN, TABLE, World, open_world
+
+CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
+SERVICES = "/api/v1/namespaces/default/services"
+PODS = "/api/v1/namespaces/default/pods"
+DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    async with open_world() as world:
+        yield world
+
+
+def config_map(name: str = "one", **more: object) -> dict[str, object]:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, **more}, "data": {"k": "v"}}
+
+
+def service(name: str = "web") -> dict[str, object]:
+    return {"metadata": {"name": name}, "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]}}
+
+
+def deployment() -> dict[str, object]:
+    labels = {"app": "web"}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "nginx"}]}}
+    return {
+        "metadata": {"name": "web"},
+        "spec": {"replicas": 2, "selector": {"matchLabels": labels}, "template": template},
+    }
+
+
+async def create_pod(world: World, name: str = "p", **spec: object) -> dict[str, object]:
+    await world.call("POST", "/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "default"}})
+    pod = {"metadata": {"name": name}, "spec": {"containers": [{"name": "c", "image": "nginx"}], **spec}}
+    created: dict[str, object] = await world.create(PODS, pod)
+    return created
+
+
+# --- create, get, update
+
+
+async def test_create_fills_in_what_the_server_owns(world):
+    created = await world.create(CONFIG_MAPS, config_map(uid="mine", creationTimestamp="2000-01-01T00:00:00Z"))
+    metadata = created["metadata"]
+    assert metadata["uid"] != "mine"
+    assert metadata["creationTimestamp"] == "2026-11-21T03:48:41Z"
+    assert metadata["namespace"] == "default"
+    assert metadata["resourceVersion"] == str(world.store.revision)
+    assert await world.get(f"{CONFIG_MAPS}/one") == created
+
+
+async def test_generated_names_differ_and_keep_their_base(world):
+    made = [await world.create(CONFIG_MAPS, {"metadata": {"generateName": "web-"}}) for _ in range(3)]
+    names = {obj["metadata"]["name"] for obj in made}
+    assert len(names) == 3
+    assert all(name.startswith("web-") and len(name) == 9 for name in names)
+
+
+async def test_update_that_changes_nothing_is_not_written(world):
+    created = await world.create(CONFIG_MAPS, config_map())
+    before = world.store.revision
+    answer = await world.call("PUT", f"{CONFIG_MAPS}/one", created)
+    assert (answer.status, answer.json, world.store.revision) == (200, created, before)
+    assert (await world.patch(f"{CONFIG_MAPS}/one", {"data": {"k": "v"}})).status == 200
+    assert world.store.revision == before
+
+
+async def test_generation_counts_changes_of_the_spec_only(world):
+    await world.create(DEPLOYMENTS, deployment())
+    url = f"{DEPLOYMENTS}/web"
+    assert (await world.patch(url, {"metadata": {"labels": {"a": "b"}}})).json["metadata"]["generation"] == 1
+    assert (await world.patch(f"{url}/status", {"status": {"replicas": 1}})).json["metadata"]["generation"] == 1
+    assert (await world.patch(url, {"spec": {"replicas": 3}})).json["metadata"]["generation"] == 2
+
+
+async def test_status_and_spec_have_their_own_endpoints(world):
+    await world.create(DEPLOYMENTS, deployment())
+    url = f"{DEPLOYMENTS}/web"
+    changed = (await world.patch(f"{url}/status", {"spec": {"replicas": 9}, "status": {"replicas": 1}})).json
+    assert (changed["spec"]["replicas"], changed["status"]["replicas"]) == (2, 1)
+    changed = (await world.patch(url, {"spec": {"replicas": 9}, "status": {"replicas": 5}})).json
+    assert (changed["spec"]["replicas"], changed["status"]["replicas"]) == (9, 1)
+
+
+async def test_dry_run_stores_nothing(world):
+    before = world.store.revision
+    answer = await world.call("POST", f"{SERVICES}?dryRun=All", service())
+    assert answer.status == 201
+    assert answer.json["spec"]["clusterIP"].startswith("10.")
+    assert world.store.revision == before
+    assert (await world.call("GET", f"{SERVICES}/web")).status == 404
+    await world.create(CONFIG_MAPS, config_map())
+    assert (await world.call("DELETE", f"{CONFIG_MAPS}/one?dryRun=All")).status == 200
+    assert (await world.call("GET", f"{CONFIG_MAPS}/one")).status == 200
+
+
+async def test_update_creates_a_lease_that_is_not_there(world):
+    lease = {"metadata": {"name": "l"}, "spec": {"holderIdentity": "me"}}
+    url = "/apis/coordination.k8s.io/v1/namespaces/default/leases/l"
+    assert (await world.call("PUT", url, lease)).status == 201
+    assert (await world.call("PUT", url, lease)).status == 200
+
+
+async def test_yaml_in_and_out(world):
+    text = b"metadata: {name: y}\ndata:\n  when: 2026-11-21\n"
+    answer = await world.call("POST", CONFIG_MAPS, text, headers={"content-type": "application/yaml"})
+    assert answer.json["data"] == {"when": "2026-11-21"}
+    answer = await world.call("GET", f"{CONFIG_MAPS}/y", headers={"accept": "application/yaml"})
+    assert b"when: '2026-11-21'" in answer.body
+
+
+# --- refusals
+
+
+@pytest.mark.parametrize(
+    ("method", "url", "body", "status", "reason", "message"),
+    [
+        ("GET", f"{CONFIG_MAPS}/x", None, 404, "NotFound", 'configmaps "x" not found'),
+        (
+            "GET",
+            "/apis/apps/v1/namespaces/default/deployments/x",
+            None,
+            404,
+            "NotFound",
+            'deployments.apps "x" not found',
+        ),
+        ("GET", "/api/v1/things", None, 404, "NotFound", "the server could not find the requested resource"),
+        ("GET", "/apis/nope/v1", None, 404, "NotFound", "the server could not find the requested resource"),
+        (
+            "DELETE",
+            "/version",
+            None,
+            405,
+            "MethodNotAllowed",
+            "the server does not allow this method on the requested resource",
+        ),
+        (
+            "POST",
+            f"{CONFIG_MAPS}/x",
+            {},
+            405,
+            "MethodNotAllowed",
+            "the server does not allow this method on the requested resource",
+        ),
+        (
+            "POST",
+            "/api/v1/namespaces/nope/configmaps",
+            config_map(),
+            404,
+            "NotFound",
+            'namespaces "nope" not found',
+        ),
+        (
+            "POST",
+            CONFIG_MAPS,
+            config_map(namespace="other"),
+            400,
+            "BadRequest",
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ),
+        (
+            "POST",
+            CONFIG_MAPS,
+            {"kind": "Secret", "apiVersion": "v1"},
+            400,
+            "BadRequest",
+            None,
+        ),
+        (
+            "POST",
+            CONFIG_MAPS,
+            {"kind": "ConfigMap", "apiVersion": "v2"},
+            400,
+            "BadRequest",
+            "the API version in the data (v2) does not match the expected API version (v1)",
+        ),
+        (
+            "POST",
+            CONFIG_MAPS,
+            config_map(resourceVersion="7"),
+            400,
+            "BadRequest",
+            "resourceVersion should not be set on objects to be created",
+        ),
+        (
+            "POST",
+            CONFIG_MAPS,
+            {"metadata": {}},
+            422,
+            "Invalid",
+            'ConfigMap "" is invalid: metadata.name: Required value: name or generateName is required',
+        ),
+        (
+            "POST",
+            SERVICES,
+            {"metadata": {"name": "s"}, "spec": {"ports": [{"port": "x"}]}},
+            400,
+            "BadRequest",
+            'Service in version "v1" cannot be handled as a Service: json: cannot unmarshal string into '
+            "Go struct field ServicePort.spec.ports.port of type int32",
+        ),
+        ("GET", f"{CONFIG_MAPS}?labelSelector=a%20in%20b", None, 400, "BadRequest", None),
+        ("GET", f"{CONFIG_MAPS}?fieldSelector=data.k=v", None, 400, "BadRequest", "field label not supported: data.k"),
+        ("GET", f"{CONFIG_MAPS}?continue=x", None, 400, "BadRequest", None),
+        ("GET", f"{CONFIG_MAPS}?limit=x", None, 400, "BadRequest", None),
+        ("GET", f"{CONFIG_MAPS}?resourceVersion=x", None, 400, "BadRequest", None),
+        ("GET", f"{CONFIG_MAPS}?resourceVersion=99999", None, 504, "Timeout", None),
+        ("GET", f"{CONFIG_MAPS}?watch=true&resourceVersion=99999", None, 410, "Expired", None),
+        ("GET", f"{CONFIG_MAPS}?watch=true&sendInitialEvents=true", None, 422, "Invalid", None),
+        ("POST", f"{CONFIG_MAPS}?fieldValidation=Sometimes", config_map(), 422, "Invalid", None),
+        ("POST", f"{CONFIG_MAPS}?dryRun=Some", config_map(), 422, "Invalid", None),
+        (
+            "DELETE",
+            "/api/v1/namespaces/kube-system",
+            None,
+            403,
+            "Forbidden",
+            'namespaces "kube-system" is forbidden: this namespace may not be deleted',
+        ),
+    ],
+)
+async def test_refusals(world, method, url, body, status, reason, message):
+    answer = await world.call(method, url, body)
+    assert (answer.status, answer.json["reason"]) == (status, reason), answer.body
+    assert answer.json["kind"] == "Status"
+    assert answer.json["status"] == "Failure"
+    assert answer.json["code"] == status
+    if message is not None:
+        assert answer.json["message"] == message
+
+
+@pytest.mark.parametrize(
+    "body", [b"{", b"[]", b"7", b"\xff\xfe", b'{"metadata":' + b"[" * 200_000, b'{"metadata": {"name": 5}}', b'{"a"}']
+)
+async def test_bodies_that_make_no_sense(world, body):
+    answer = await world.call("POST", CONFIG_MAPS, body)
+    assert (answer.status, answer.json["reason"]) == (400, "BadRequest")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"a: &a [*a]",
+        b"{",
+        b"a: b: c",
+        b"x: &x [1,1,1,1,1,1,1,1,1,1]\n"
+        + b"".join(
+            b"y%d: &y%d [%s]\n" % (i, i, b",".join([b"*x" if i == 0 else b"*y%d" % (i - 1)] * 10)) for i in range(9)
+        ),
+    ],
+)
+async def test_yaml_that_makes_no_sense(world, text):
+    answer = await world.call("POST", CONFIG_MAPS, text, headers={"content-type": "application/yaml"})
+    assert answer.status == 400
+
+
+async def test_a_name_that_is_taken(world):
+    await world.create(CONFIG_MAPS, config_map())
+    answer = await world.call("POST", CONFIG_MAPS, config_map())
+    assert (answer.status, answer.json["reason"]) == (409, "AlreadyExists")
+    assert answer.json["message"] == 'configmaps "one" already exists'
+    assert answer.json["details"] == {"name": "one", "kind": "configmaps"}
+
+
+async def test_an_update_from_an_old_version_is_a_conflict(world):
+    created = await world.create(CONFIG_MAPS, config_map())
+    await world.patch(f"{CONFIG_MAPS}/one", {"data": {"k": "w"}})
+    answer = await world.call("PUT", f"{CONFIG_MAPS}/one", created)
+    assert (answer.status, answer.json["reason"]) == (409, "Conflict")
+    assert answer.json["message"] == (
+        'Operation cannot be fulfilled on configmaps "one": the object has been modified; '
+        "please apply your changes to the latest version and try again"
+    )
+    version = {"metadata": {"resourceVersion": created["metadata"]["resourceVersion"]}}
+    assert (await world.patch(f"{CONFIG_MAPS}/one", version)).status == 409
+    del created["metadata"]["resourceVersion"]
+    assert (await world.call("PUT", f"{CONFIG_MAPS}/one", created)).status == 200
+
+
+async def test_invalid_objects_have_causes(world):
+    answer = await world.call("POST", SERVICES, {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 0}]}})
+    assert answer.status == 422
+    details = answer.json["details"]
+    assert (details["name"], details["kind"]) == ("s", "Service")
+    assert "spec.ports[0].port" in [cause["field"] for cause in details["causes"]]
+    assert answer.json["message"].startswith('Service "s" is invalid: ')
+
+
+@pytest.mark.parametrize("size", [3 * 1024 * 1024 + 1, 10 * 1024 * 1024])
+async def test_bodies_that_are_too_large(world, size):
+    whole = await world.call("POST", CONFIG_MAPS, b" " * size)
+    chunked = await world.call("POST", CONFIG_MAPS, pieces=[b" " * 65536] * (size // 65536 + 1))
+    for answer in (whole, chunked):
+        assert (answer.status, answer.json["reason"]) == (413, "RequestEntityTooLarge")
+        assert answer.header("connection") == ["close"]
+
+
+@pytest.mark.parametrize("type", ["text/plain", "application/x-www-form-urlencoded", "application/cbor"])
+async def test_bodies_of_other_types(world, type):
+    answer = await world.call("POST", CONFIG_MAPS, b"a=b", headers={"content-type": type})
+    assert (answer.status, answer.json["reason"]) == (415, "UnsupportedMediaType")
+    answer = await world.call("PATCH", f"{CONFIG_MAPS}/x", b"{}", headers={"content-type": "application/json"})
+    assert (answer.status, answer.json["reason"]) == (415, "UnsupportedMediaType")
+
+
+async def test_answers_nobody_here_can_write(world):
+    answer = await world.call("GET", CONFIG_MAPS, headers={"accept": "application/vnd.kubernetes.protobuf"})
+    assert (answer.status, answer.json["reason"]) == (406, "NotAcceptable")
+    both = {"accept": "application/vnd.kubernetes.protobuf,application/json"}
+    assert (await world.call("GET", CONFIG_MAPS, headers=both)).status == 200
+
+
+# --- field validation
+
+
+async def test_unknown_and_duplicate_fields(world):
+    body = b'{"metadata":{"name":"s"},"spec":{"foo":1,"ports":[{"port":80,"port":81,"bar":2}]}}'
+    strict = await world.call("POST", f"{SERVICES}?fieldValidation=Strict", body)
+    assert strict.status == 400
+    assert strict.json["message"] == (
+        'Service in version "v1" cannot be handled as a Service: strict decoding error: '
+        'duplicate field "spec.ports[0].port", unknown field "spec.foo", unknown field "spec.ports[0].bar"'
+    )
+    warned = await world.call("POST", SERVICES, body)
+    assert warned.status == 201
+    assert '299 - "unknown field \\"spec.foo\\""' in warned.header("warning")
+    assert "foo" not in warned.json["spec"]
+    ignored = await world.call("PUT", f"{SERVICES}/s?fieldValidation=Ignore", body)
+    assert ignored.status == 200
+    assert ignored.header("warning") == []
+
+
+async def test_unknown_fields_in_patches(world):
+    await world.create(SERVICES, service())
+    strict = await world.patch(f"{SERVICES}/web?fieldValidation=Strict", {"spec": {"foo": 1}})
+    assert strict.status == 422
+    assert 'strict decoding error: unknown field "spec.foo"' in strict.json["message"]
+    warned = await world.patch(f"{SERVICES}/web", {"spec": {"foo": 1}})
+    assert warned.status == 200
+    assert warned.header("warning") == ['299 - "unknown field \\"spec.foo\\""']
+
+
+# --- delete
+
+
+async def test_delete_answers_with_a_status(world):
+    created = await world.create(CONFIG_MAPS, config_map())
+    answer = await world.call("DELETE", f"{CONFIG_MAPS}/one")
+    assert answer.json["status"] == "Success"
+    assert answer.json["details"] == {"name": "one", "kind": "configmaps", "uid": created["metadata"]["uid"]}
+    assert (await world.call("DELETE", f"{CONFIG_MAPS}/one")).status == 404
+
+
+async def test_delete_preconditions(world):
+    created = await world.create(CONFIG_MAPS, config_map())
+    uid, version = created["metadata"]["uid"], created["metadata"]["resourceVersion"]
+    for preconditions in ({"uid": "other"}, {"resourceVersion": "1"}):
+        answer = await world.call("DELETE", f"{CONFIG_MAPS}/one", {"preconditions": preconditions})
+        assert (answer.status, answer.json["reason"]) == (409, "Conflict")
+    body = {"kind": "DeleteOptions", "preconditions": {"uid": uid, "resourceVersion": version}}
+    assert (await world.call("DELETE", f"{CONFIG_MAPS}/one", body)).status == 200
+
+
+async def test_finalizers_keep_an_object_until_they_are_gone(world):
+    await world.create(CONFIG_MAPS, config_map(finalizers=["example.com/wait"]))
+    assert (await world.call("DELETE", f"{CONFIG_MAPS}/one")).json["metadata"]["deletionTimestamp"]
+    added = await world.patch(f"{CONFIG_MAPS}/one", {"metadata": {"finalizers": ["example.com/wait", "example.com/b"]}})
+    assert (added.status, added.json["details"]["causes"][0]["field"]) == (422, "metadata.finalizers")
+    assert (await world.patch(f"{CONFIG_MAPS}/one", {"metadata": {"finalizers": None}})).status == 200
+    assert (await world.call("GET", f"{CONFIG_MAPS}/one")).status == 404
+
+
+@pytest.mark.parametrize(("policy", "finalizers"), [("Orphan", ["orphan"]), ("Foreground", ["foregroundDeletion"])])
+async def test_propagation_policies(world, policy, finalizers):
+    await world.create(DEPLOYMENTS, deployment())
+    answer = await world.call("DELETE", f"{DEPLOYMENTS}/web", {"propagationPolicy": policy})
+    assert answer.json["metadata"]["finalizers"] == finalizers
+
+
+async def test_background_deletion_is_immediate(world):
+    await world.create(DEPLOYMENTS, deployment())
+    await world.call("DELETE", f"{DEPLOYMENTS}/web", {"propagationPolicy": "Background"})
+    assert (await world.call("GET", f"{DEPLOYMENTS}/web")).status == 404
+
+
+async def test_a_running_pod_is_left_to_its_kubelet(world):
+    await create_pod(world, nodeName="node1")
+    answer = await world.call("DELETE", f"{PODS}/p")
+    metadata = answer.json["metadata"]
+    assert (metadata["deletionGracePeriodSeconds"], metadata["deletionTimestamp"]) == (30, "2026-11-21T03:49:11Z")
+    shorter = (await world.call("DELETE", f"{PODS}/p?gracePeriodSeconds=5")).json["metadata"]
+    assert (shorter["deletionGracePeriodSeconds"], shorter["deletionTimestamp"]) == (5, "2026-11-21T03:48:46Z")
+    longer = (await world.call("DELETE", f"{PODS}/p", {"gracePeriodSeconds": 60})).json["metadata"]
+    assert longer["deletionGracePeriodSeconds"] == 5
+    assert (await world.patch(f"{PODS}/p/status", {"status": {"phase": "Running"}})).status == 200
+    assert (await world.call("GET", f"{PODS}/p")).status == 200
+    assert (await world.call("DELETE", f"{PODS}/p", {"gracePeriodSeconds": 0})).status == 200
+    assert (await world.call("GET", f"{PODS}/p")).status == 404
+
+
+async def test_a_pod_that_no_node_has_goes_at_once(world):
+    await create_pod(world)
+    await world.call("DELETE", f"{PODS}/p")
+    assert (await world.call("GET", f"{PODS}/p")).status == 404
+
+
+async def test_delete_collection_takes_what_is_selected(world):
+    for name, labels in (("a", {"x": "1"}), ("b", {"x": "1"}), ("c", {"x": "2"})):
+        await world.create(CONFIG_MAPS, config_map(name, labels=labels))
+    answer = await world.call("DELETE", f"{CONFIG_MAPS}?labelSelector=x%3D1")
+    assert [item["metadata"]["name"] for item in answer.json["items"]] == ["a", "b"]
+    assert [item["metadata"]["name"] for item in (await world.get(CONFIG_MAPS))["items"]] == ["c"]
+
+
+async def test_a_namespace_ends_when_it_is_finalized(world):
+    await world.create("/api/v1/namespaces", {"metadata": {"name": "n"}})
+    marked = (await world.call("DELETE", "/api/v1/namespaces/n")).json
+    assert (marked["status"]["phase"], marked["spec"]["finalizers"]) == ("Terminating", ["kubernetes"])
+    answer = await world.call("POST", "/api/v1/namespaces/n/configmaps", config_map())
+    assert (answer.status, answer.json["reason"]) == (403, "Forbidden")
+    assert answer.json["message"] == (
+        'configmaps "one" is forbidden: unable to create new content in namespace n because it is being terminated'
+    )
+    assert answer.json["details"]["causes"][0]["reason"] == "NamespaceTerminating"
+    marked["spec"]["finalizers"] = []
+    assert (await world.call("PUT", "/api/v1/namespaces/n/finalize", marked)).status == 200
+    assert (await world.call("GET", "/api/v1/namespaces/n")).status == 404
+
+
+# --- lists
+
+
+async def test_pages(world):
+    for i in range(5):
+        await world.create(CONFIG_MAPS, config_map(f"c{i}"))
+    first = await world.get(f"{CONFIG_MAPS}?limit=2")
+    assert first["metadata"]["remainingItemCount"] == 3
+    await world.create(CONFIG_MAPS, config_map("later"))
+    second = await world.get(f"{CONFIG_MAPS}?limit=10&continue={first['metadata']['continue']}")
+    names = [item["metadata"]["name"] for item in first["items"] + second["items"]]
+    assert names == ["c0", "c1", "c2", "c3", "c4", "later"]
+    assert second["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]
+    assert "continue" not in second["metadata"]
+
+
+async def test_selectors(world):
+    await world.create(CONFIG_MAPS, config_map("a", labels={"app": "x"}))
+    await world.create(CONFIG_MAPS, config_map("b", labels={"app": "y"}))
+
+    async def names(query: str) -> list[str]:
+        return [item["metadata"]["name"] for item in (await world.get(f"{CONFIG_MAPS}?{query}"))["items"]]
+
+    assert await names("labelSelector=app%3Dx") == ["a"]
+    assert await names("labelSelector=app+in+(x,y)") == ["a", "b"]
+    assert await names("labelSelector=!app") == []
+    assert await names("fieldSelector=metadata.name%3Db") == ["b"]
+    assert await names("fieldSelector=metadata.name!%3Db,metadata.namespace=default&limit=1") == ["a"]
+
+
+async def test_tables(world):
+    await world.create(SERVICES, service())
+    table = await world.get(SERVICES, headers={"accept": TABLE})
+    assert table["kind"] == "Table"
+    assert [column["name"] for column in table["columnDefinitions"]][:3] == ["Name", "Type", "Cluster-IP"]
+    row = table["rows"][1]
+    assert row["cells"][:2] == ["web", "ClusterIP"]
+    assert row["object"]["kind"] == "PartialObjectMetadata"
+    one = await world.get(f"{SERVICES}/web?includeObject=Object", headers={"accept": TABLE})
+    assert one["rows"][0]["object"]["spec"]["ports"][0]["port"] == 80
+    none = await world.get(f"{SERVICES}?includeObject=None", headers={"accept": TABLE})
+    assert "object" not in none["rows"][0]
+    partial = {"accept": "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"}
+    listed = await world.get(SERVICES, headers=partial)
+    assert (listed["kind"], "spec" in listed["items"][0]) == ("PartialObjectMetadataList", False)
+
+
+# --- subresources
+
+
+async def test_scale(world):
+    await world.create(DEPLOYMENTS, deployment())
+    url = f"{DEPLOYMENTS}/web/scale"
+    scale = await world.get(url)
+    assert (scale["kind"], scale["spec"], scale["status"]["selector"]) == ("Scale", {"replicas": 2}, "app=web")
+    scale["spec"]["replicas"] = 4
+    assert (await world.call("PUT", url, scale)).json["spec"] == {"replicas": 4}
+    assert (await world.call("PUT", url, scale)).json["reason"] == "Conflict"
+    assert (await world.patch(url, {"spec": {"replicas": 0}})).json["spec"] == {"replicas": 0}
+    assert (await world.get(f"{DEPLOYMENTS}/web"))["spec"]["replicas"] == 0
+    assert (await world.patch(url, {"spec": {"replicas": -1}})).status == 422
+
+
+async def test_binding(world):
+    await create_pod(world)
+    body = {"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "node1"}}
+    assert (await world.call("POST", f"{PODS}/p/binding", body)).status == 201
+    pod = await world.get(f"{PODS}/p")
+    assert pod["spec"]["nodeName"] == "node1"
+    assert [c["status"] for c in pod["status"]["conditions"] if c["type"] == "PodScheduled"] == ["True"]
+    again = await world.call("POST", f"{PODS}/p/binding", body)
+    assert (again.status, again.json["reason"]) == (409, "Conflict")
+
+
+async def test_eviction(world):
+    await create_pod(world)
+    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}}
+    assert (await world.call("POST", f"{PODS}/p/eviction", body)).status == 201
+    assert (await world.call("GET", f"{PODS}/p")).status == 404
+
+
+async def test_pods_get_their_account_and_its_token(world):
+    missing = await world.call("POST", PODS, {"metadata": {"name": "q"}, "spec": {"serviceAccountName": "nobody"}})
+    assert missing.status == 403
+    assert missing.json["message"] == (
+        'pods "q" is forbidden: error looking up service account default/nobody: serviceaccount "nobody" not found'
+    )
+    pod = await create_pod(world)
+    volume = pod["spec"]["volumes"][0]["name"]
+    assert volume.startswith("kube-api-access-")
+    mounts = pod["spec"]["containers"][0]["volumeMounts"]
+    assert mounts == [{"name": volume, "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount", "readOnly": True}]
+    bare = await create_pod(world, "bare", automountServiceAccountToken=False)
+    assert "volumes" not in bare["spec"]
+
+
+async def test_tokens_are_good_while_their_pod_lives(world):
+    await create_pod(world)
+    reference = {"kind": "Pod", "apiVersion": "v1", "name": "p"}
+    body = {"spec": {"boundObjectRef": reference, "expirationSeconds": 600}}
+    answer = await world.call("POST", "/api/v1/namespaces/default/serviceaccounts/default/token", body)
+    assert answer.json["status"]["expirationTimestamp"] == "2026-11-21T03:58:41Z"
+    headers = {"authorization": f"Bearer {answer.json['status']['token']}"}
+    review = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+    who = await world.call("POST", review, b"{}", user=None, headers=headers)
+    assert who.json["status"]["userInfo"]["username"] == "system:serviceaccount:default:default"
+    refused = await world.call("GET", CONFIG_MAPS, user=None, headers=headers)
+    assert refused.status == 403
+    world.clock.now += 601
+    assert (await world.call("GET", "/version", user=None, headers=headers)).status == 401
+    world.clock.now -= 601
+    assert (await world.call("GET", "/version", user=None, headers=headers)).status == 200
+    await world.call("DELETE", f"{PODS}/p")
+    assert (await world.call("GET", "/version", user=None, headers=headers)).status == 401
+
+
+# --- who may
+
+
+async def test_anonymous_may_read_health_and_version_only(world):
+    for path in ("/healthz", "/livez", "/readyz", "/readyz/ping", "/readyz?verbose", "/version"):
+        assert (await world.call("GET", path, user=None)).status == 200
+    refused = await world.call("GET", SERVICES, user=None)
+    assert refused.json["message"] == (
+        'services is forbidden: User "system:anonymous" cannot list resource "services" in API group "" '
+        'in the namespace "default"'
+    )
+    refused = await world.call("GET", "/metrics", user=None)
+    assert refused.json["message"] == 'forbidden: User "system:anonymous" cannot get path "/metrics"'
+
+
+async def test_bearer_tokens(world):
+    bob = {"authorization": "Bearer token-of-bob"}
+    assert (await world.call("GET", "/api", user=None, headers=bob)).status == 200
+    assert (await world.call("GET", SERVICES, user=None, headers=bob)).status == 403
+    wrong = await world.call("GET", "/api", user=None, headers={"authorization": "Bearer nonsense"})
+    assert (wrong.status, wrong.json["reason"]) == (401, "Unauthorized")
+
+
+async def test_impersonation(world):
+    refused = await world.call("GET", SERVICES, headers={"impersonate-user": "bob"})
+    assert 'User "bob" cannot list' in refused.json["message"]
+    bob = {"authorization": "Bearer token-of-bob", "impersonate-user": "kubernetes-admin"}
+    assert (await world.call("GET", SERVICES, user=None, headers=bob)).status == 403
+
+
+async def test_access_reviews(world):
+    url = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    review = {"spec": {"resourceAttributes": {"verb": "list", "resource": "pods", "namespace": "default"}}}
+    assert (await world.call("POST", url, review)).json["status"] == {"allowed": True}
+    bob = User("bob", ("system:authenticated",))
+    assert (await world.call("POST", url, review, user=bob)).json["status"] == {"allowed": False}
+
+
+async def test_nodes_keep_to_themselves(world):
+    node1 = User("system:node:node1", ("system:nodes", "system:authenticated"))
+    node = {"metadata": {"name": "node1"}}
+    assert (await world.call("POST", "/api/v1/nodes", node, user=node1)).status == 201
+    other = await world.call("POST", "/api/v1/nodes", {"metadata": {"name": "node2"}}, user=node1)
+    assert other.json["message"] == ('nodes "node2" is forbidden: node "node1" is not allowed to modify node "node2"')
+    await create_pod(world, "mine", nodeName="node1")
+    await create_pod(world, "theirs", nodeName="node2")
+    headers = {"content-type": "application/merge-patch+json"}
+    patch = {"status": {"phase": "Running"}}
+    for name, status in (("mine", 200), ("theirs", 403)):
+        answer = await world.call("PATCH", f"{PODS}/{name}/status", patch, user=node1, headers=headers)
+        assert answer.status == status
+    for url in ("/api/v1/secrets", "/api/v1/namespaces/default/secrets/x"):
+        assert (await world.call("GET", url, user=node1)).status == 403
+    assert (await world.call("GET", "/api/v1/pods", user=node1)).status == 200
+
+
+async def test_unknown_paths_share_a_metric(world):
+    for i in range(3):
+        await world.call("GET", f"/api/v1/invented{i}")
+    text = (await world.call("GET", "/metrics", user=ADMIN)).body.decode()
+    assert "invented" not in text
+    assert 'verb="OTHER"' in text
