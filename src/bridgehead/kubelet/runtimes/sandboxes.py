@@ -10,15 +10,15 @@ So there is no broadcast domain, no ARP and no bridge between pods, and each pac
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import os
+import socket
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 from bridgehead.kubelet.runtimes.runtime import RuntimeFailure, SandboxInfo, SandboxSpec
-from bridgehead.network import syscalls
-from bridgehead.network.links import Links, write_sysctl
+from bridgehead.network import rtnetlink, syscalls
+from bridgehead.network.rtnetlink import RouteSocket
 
 GATEWAY: Final = "169.254.1.1"
 _KINDS: Final = {"net": syscalls.CLONE_NEWNET, "uts": syscalls.CLONE_NEWUTS, "ipc": syscalls.CLONE_NEWIPC}
@@ -55,18 +55,18 @@ class Sandbox:
 
 
 class SandboxMaker:
-    """Makes and removes sandboxes on the node whose network namespace the process is in. Needs a single-threaded
-    process."""
+    """Makes and removes sandboxes on the node whose network namespace the process is in. Only for a process with one
+    thread."""
 
     def __init__(self) -> None:
         # In a user namespace one may only go back to namespaces that belong to it: these two may still be the
         # machine's.
         syscalls.unshare(syscalls.CLONE_NEWUTS | syscalls.CLONE_NEWIPC)
-        self._links = Links()
+        self._node = RouteSocket()
         self._home = {kind: os.open(f"/proc/self/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC) for kind in _KINDS}
 
     def close(self) -> None:
-        self._links.close()
+        self._node.close()
         for fd in self._home.values():
             os.close(fd)
 
@@ -75,35 +75,41 @@ class SandboxMaker:
         kinds = ["uts", "ipc"] if spec.host_network else ["net", "uts", "ipc"]
         sandbox = Sandbox(spec, {})
         try:
-            with self._elsewhere(kinds):
+            with self._coming_home(kinds):
                 for kind in kinds:
                     syscalls.unshare(_KINDS[kind])
                     sandbox.descriptors[kind] = os.open(f"/proc/self/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC)
                 syscalls.set_hostname(spec.hostname)
                 if not spec.host_network:
-                    self._wire(spec, sandbox.descriptors["net"])
+                    self._wire_pod(spec, sandbox.descriptors["net"])
+            if not spec.host_network and spec.ip is not None:
+                self._wire_node(spec.pod_uid, spec.ip)
         except OSError as error:
-            sandbox.close()
-            self._unwire(spec)
+            self.remove(sandbox)
             raise RuntimeFailure(f"failed to create the pod's sandbox: {error}") from error
         return sandbox
 
     def remove(self, sandbox: Sandbox) -> None:
-        """After its last process has gone."""
-        self._unwire(sandbox.spec)
+        """After its last process has gone. The pod's address leaves the node at once; the veth pair goes with its
+        namespace, a moment later, because deleting it here would stop everything for 20 ms."""
+        spec = sandbox.spec
+        if not spec.host_network and spec.ip is not None:
+            with contextlib.suppress(OSError):
+                index = socket.if_nametoindex(host_end_name(spec.pod_uid))
+                self._node.send(rtnetlink.delete_host_route(index, spec.ip))
         sandbox.close()
 
     @contextlib.contextmanager
     def inside_network(self, sandbox: Sandbox) -> Iterator[None]:
         """Within it, new sockets belong to the sandbox's network."""
         netns = sandbox.descriptors.get("net")
-        with self._elsewhere(["net"]):
+        with self._coming_home(["net"]):
             if netns is not None:
                 syscalls.setns(netns, syscalls.CLONE_NEWNET)
             yield
 
     @contextlib.contextmanager
-    def _elsewhere(self, kinds: list[str]) -> Iterator[None]:
+    def _coming_home(self, kinds: list[str]) -> Iterator[None]:
         try:
             yield
         finally:
@@ -111,45 +117,33 @@ class SandboxMaker:
             for kind in kinds:
                 syscalls.setns(self._home[kind], _KINDS[kind])
 
-    def _wire(self, spec: SandboxSpec, netns: int) -> None:
-        """Called inside the new namespaces; `self._links` still speaks to the node's."""
+    def _wire_pod(self, spec: SandboxSpec, netns: int) -> None:
+        """Called inside the new namespaces; `self._node` still speaks to the node's."""
         host_end = host_end_name(spec.pod_uid)
         host_mac, pod_mac = macs(spec.pod_uid)
-        pair: dict[str, Any] = {
-            "peer": "eth0",
-            "peer_namespace": netns,
-            "mac": host_mac,
-            "peer_mac": pod_mac,
-            "mtu": spec.mtu,
-        }
+        pair = rtnetlink.add_veth(host_end, host_mac, "eth0", pod_mac, peer_namespace=netns, mtu=spec.mtu)
         try:
-            self._links.add_veth(host_end, **pair)
+            self._node.send(pair)
         except FileExistsError:  # of a runtime that died here: the kernel has not come to removing it yet
-            self._links.delete(host_end)
-            self._links.add_veth(host_end, **pair)
-        with Links() as inside:
-            inside.set_up("lo")
-            eth0 = inside.index("eth0")
-            if eth0 is None:
-                raise OSError(errno.ENODEV, "the pod's end of its veth pair has gone")
-            inside.set_up(eth0)
-            if spec.ip is not None:
-                inside.add_address(eth0, f"{spec.ip}/32")
-                inside.add_neighbour(GATEWAY, host_mac, eth0)
-                inside.add_route("default", via=GATEWAY, device=eth0, onlink=True)
+            self._node.send(rtnetlink.delete_link(host_end), pair)
+        lo, eth0 = socket.if_nametoindex("lo"), socket.if_nametoindex("eth0")
+        requests = [rtnetlink.set_up(lo), rtnetlink.set_up(eth0)]
+        if spec.ip is not None:
+            requests += [
+                rtnetlink.add_address(eth0, spec.ip),
+                rtnetlink.add_neighbour(eth0, GATEWAY, host_mac),
+                rtnetlink.add_default_route(eth0, GATEWAY),
+            ]
+        with RouteSocket() as pod:
+            pod.send(*requests)
         # As containerd does: a pod's port 80 needs no privilege, it is the pod's own.
-        write_sysctl("net/ipv4/ip_unprivileged_port_start", 0)
-        index = self._links.index(host_end)
-        if spec.ip is not None and index is not None:
-            self._links.add_route(f"{spec.ip}/32", device=index)
-            self._links.add_neighbour(spec.ip, pod_mac, index)
+        with open("/proc/sys/net/ipv4/ip_unprivileged_port_start", "w", encoding="ascii") as file:
+            file.write("0")
 
-    def _unwire(self, spec: SandboxSpec) -> None:
-        """Take the pod's address off the node at once; the veth pair goes with its namespace, a moment later."""
-        if spec.host_network or spec.ip is None:
-            return
-        with contextlib.suppress(OSError):
-            self._links.delete_route(f"{spec.ip}/32", device=host_end_name(spec.pod_uid))
+    def _wire_node(self, pod_uid: str, ip: str) -> None:
+        index = socket.if_nametoindex(host_end_name(pod_uid))
+        _, pod_mac = macs(pod_uid)
+        self._node.send(rtnetlink.add_host_route(index, ip), rtnetlink.add_neighbour(index, ip, pod_mac))
 
 
 def host_end_name(pod_uid: str) -> str:
