@@ -139,7 +139,7 @@ def test_quality_of_service(containers, expected):
 
 LABEL = (
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end "
-    "with an alphanumeric character (e.g. 'my-name', or '123-abc', regex used for validation is "
+    "with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
     "'[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
 )
 # A container's own fields, then the refusals; {} stands for `spec.containers[0]`.
@@ -156,7 +156,7 @@ CONTAINERS = [
     ("{ports: [{containerPort: 1, name: x}, {containerPort: 2, name: x}]}", [
         '{}.ports[1].name: Duplicate value: "x"']),
     ("{ports: [{containerPort: 1, name: a-name-of-sixteen}]}", [
-        '{}.ports[0].name: Invalid value: "a-name-of-sixteen": must be no more than 15 characters']),
+        '{}.ports[0].name: Invalid value: "a-name-of-sixteen": must be no more than 15 bytes']),
     ("{ports: [{containerPort: 1, protocol: tcp}]}", [
         '{}.ports[0].protocol: Unsupported value: "tcp": supported values: "SCTP", "TCP", "UDP"']),
     ("{ports: [{containerPort: 1, hostPort: 9}, {containerPort: 2, hostPort: 9}]}", [

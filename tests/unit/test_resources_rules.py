@@ -70,7 +70,7 @@ REFUSALS = {
         ("{stringData: {a: b}}", []),
         ("{data: {'a b': eA==}}", [
             'data[a b]: Invalid value: "a b": a valid config key must consist of alphanumeric characters, '
-            "'-', '_' or '.' (e.g. 'key.name', or 'KEY_NAME', or 'key-name', regex used for validation is "
+            "'-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is "
             "'[-._a-zA-Z0-9]+')"]),
         ("{data: {..: eA==}}", ["data[..]: Invalid value: \"..\": must not be '..'"]),
         ("{type: kubernetes.io/tls, data: {tls.crt: eA==}}", ["data[tls.key]: Required value"]),

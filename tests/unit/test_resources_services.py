@@ -350,7 +350,7 @@ def test_a_node_port_that_is_set_is_not_wiped_with_the_type(services):
 
 LABEL = (
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end "
-    "with an alphanumeric character (e.g. 'my-name', or '123-abc', regex used for validation is "
+    "with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
     "'[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
 )
 REFUSALS = [

@@ -20,7 +20,7 @@ def _regex_error(what: str, example: str, pattern: str) -> str:
 
 
 def _examples(*values: str) -> str:
-    return ", or ".join(f"'{value}'" for value in values)
+    return ",  or ".join(f"'{value}'" for value in values)
 
 
 def check_dns1123_label(value: str) -> list[str]:
@@ -127,7 +127,7 @@ def check_port_name(value: str) -> list[str]:
     """An IANA_SVC_NAME: at most 15 characters, at least one letter, no doubled hyphen (RFC 6335)."""
     errors = []
     if len(value) > 15:
-        errors.append("must be no more than 15 characters")
+        errors.append("must be no more than 15 bytes")
     if not re.fullmatch(_PORT_NAME, value):
         errors.append("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)")
     if not re.search("[a-z]", value):

@@ -24,11 +24,11 @@ def check_config_key(key: str) -> list[str]:
     """A key of a ConfigMap or a Secret, which may become the name of a file."""
     reasons = []
     if len(key) > 253:
-        reasons.append("must be no more than 253 characters")
+        reasons.append("must be no more than 253 bytes")
     if not _KEY.fullmatch(key):
         reasons.append(
-            "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name', or "
-            "'KEY_NAME', or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
+            "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or "
+            "'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
         )
     if key == ".":
         reasons.append("must not be '.'")
