@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bridgehead.client import ApiClient, ClientConfig, EventRecorder
+from bridgehead.client import ApiClient, EventRecorder
 from bridgehead.controllers.endpoints import EndpointsController
 from bridgehead.controllers.endpointslices import EndpointSliceController
 from bridgehead.controllers.mirroring import EndpointSliceMirroringController
@@ -19,7 +19,7 @@ from bridgehead.objects.discovery import EndpointSlice
 from bridgehead.objects.kinds import ENDPOINT_SLICES, ENDPOINTS, EVENTS, NODES, PODS, SERVICE_ACCOUNTS, SERVICES
 from bridgehead.objects.meta import ObjectKey
 
-from .test_controllers_workloads import DEADLINE, api_server
+from .api_world import DEADLINE, ApiWorld, api_world, running
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
@@ -30,9 +30,9 @@ CONTROLLERS = (EndpointsController, EndpointSliceController, EndpointSliceMirror
 class World:
     """An API server, and the controllers while `controllers()` is open."""
 
-    def __init__(self, url: str, client: ApiClient) -> None:
+    def __init__(self, api: ApiWorld, client: ApiClient) -> None:
         self.client = client
-        self._url = url
+        self._api = api
         self.informers = Informers(client)
         self.slice_writes: list[str] = []
         for kind in (PODS, SERVICES, ENDPOINTS, ENDPOINT_SLICES, EVENTS):
@@ -54,10 +54,10 @@ class World:
 
     @contextlib.asynccontextmanager
     async def controllers(self) -> AsyncIterator[None]:
-        async with ApiClient(ClientConfig(server=self._url, token="admin")) as client:
+        async with ApiClient(self._api.config) as client:
             informers, recorder = Informers(client), EventRecorder(client, "test")
             parts = [make(client, informers, recorder) for make in CONTROLLERS]
-            async with running(informers, recorder, *parts):
+            async with running(*(part.run() for part in (informers, recorder, *parts))):
                 yield
 
     # --- users and kubelets ------------------------------------------------------------------------------
@@ -112,27 +112,14 @@ def address(number: int) -> str:
     return f"10.244.{number // 250}.{number % 250 + 1}"
 
 
-@contextlib.asynccontextmanager
-async def running(*parts: Any) -> AsyncIterator[None]:
-    tasks = [asyncio.create_task(part.run()) for part in parts]
-    try:
-        yield
-    finally:
-        for task in tasks:
-            task.cancel()
-        for result in await asyncio.gather(*tasks, return_exceptions=True):
-            if not isinstance(result, asyncio.CancelledError):
-                raise AssertionError(f"a part ended by itself: {result!r}")
-
-
 @pytest.fixture
 async def world() -> AsyncIterator[World]:
-    async with api_server() as url, ApiClient(ClientConfig(server=url, token="admin")) as client:
+    async with api_world() as api, ApiClient(api.config) as client:
         node = {"metadata": {"name": "node1", "labels": {"topology.kubernetes.io/zone": "a"}}}
         await client.create(NODES, node)
         await client.create(SERVICE_ACCOUNTS, {"metadata": {"name": "default", "namespace": "default"}})
-        world = World(url, client)
-        async with running(world.informers):
+        world = World(api, client)
+        async with running(world.informers.run()):
             await world.informers.wait_synced()
             yield world
 
