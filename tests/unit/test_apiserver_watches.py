@@ -1,0 +1,177 @@
+"""Watches: where they begin, what they tell to whom, and how they end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from bridgehead.apiserver import watching
+
+from .apiserver_world import TABLE, World, open_world
+
+CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    async with open_world() as world:
+        yield world
+
+
+async def make(world: World, name: str, **labels: str) -> dict[str, object]:
+    obj: dict[str, object] = await world.create(CONFIG_MAPS, {"metadata": {"name": name, "labels": labels}})
+    return obj
+
+
+@pytest.mark.parametrize("query", ["", "?resourceVersion=0"])
+async def test_without_a_version_what_is_there_comes_first(world, query):
+    await make(world, "old")
+    watch = await world.watch(f"{CONFIG_MAPS}{query}")
+    await make(world, "new")
+    assert await watch.names(2) == [("ADDED", "old"), ("ADDED", "new")]
+    await watch.leave()
+
+
+async def test_from_a_version_everything_after_it(world):
+    first = await make(world, "a")
+    await make(world, "b")
+    await world.patch(f"{CONFIG_MAPS}/b", {"data": {"k": "v"}})
+    await world.call("DELETE", f"{CONFIG_MAPS}/a")
+    watch = await world.watch(f"{CONFIG_MAPS}?resourceVersion={first['metadata']['resourceVersion']}")
+    assert await watch.names(3) == [("ADDED", "b"), ("MODIFIED", "b"), ("DELETED", "a")]
+    await watch.leave()
+
+
+async def test_a_deleted_object_has_the_version_of_its_deletion(world):
+    await make(world, "a")
+    watch = await world.watch(f"{CONFIG_MAPS}?resourceVersion={world.store.revision}")
+    await world.call("DELETE", f"{CONFIG_MAPS}/a")
+    event = await watch.next()
+    assert event["object"]["metadata"]["resourceVersion"] == str(world.store.revision)
+    await watch.leave()
+
+
+async def test_objects_enter_and_leave_a_selection(world):
+    watch = await world.watch(f"{CONFIG_MAPS}?labelSelector=on%3Dyes")
+    await make(world, "never")
+    await make(world, "a", on="no")
+    for on in ("yes", "yes", "no", "no", "yes"):
+        await world.patch(f"{CONFIG_MAPS}/a", {"metadata": {"labels": {"on": on}}})
+        await world.patch(f"{CONFIG_MAPS}/a", {"data": {"on": on}})
+    await world.call("DELETE", f"{CONFIG_MAPS}/a")
+    events = [await watch.next() for _ in range(6)]
+    assert [e["type"] for e in events] == ["ADDED", "MODIFIED", "DELETED", "ADDED", "MODIFIED", "DELETED"]
+    # It is told as it was when it was still selected, with the version at which it left.
+    left = events[2]["object"]
+    assert left["metadata"]["labels"] == {"on": "yes"}
+    assert int(left["metadata"]["resourceVersion"]) > int(events[1]["object"]["metadata"]["resourceVersion"])
+    await watch.leave()
+
+
+async def test_one_object_by_its_name(world):
+    watch = await world.watch(f"{CONFIG_MAPS}?fieldSelector=metadata.name%3Db")
+    await make(world, "a")
+    await make(world, "b")
+    assert await watch.names(1) == [("ADDED", "b")]
+    await watch.leave()
+
+
+async def test_initial_events_end_with_a_bookmark(world):
+    await make(world, "a")
+    query = "allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
+    watch = await world.watch(f"{CONFIG_MAPS}?{query}")
+    assert (await watch.next())["type"] == "ADDED"
+    mark = await watch.next()
+    assert mark["type"] == "BOOKMARK"
+    assert mark["object"]["kind"] == "ConfigMap"
+    assert mark["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
+    assert mark["object"]["metadata"]["resourceVersion"] == str(world.store.revision)
+    await watch.leave()
+
+
+async def test_bookmarks_tell_how_far_a_quiet_watch_has_seen(world, monkeypatch):
+    monkeypatch.setattr(watching, "BOOKMARK_SECONDS", 0.01)
+    watch = await world.watch(f"{CONFIG_MAPS}?allowWatchBookmarks=true&resourceVersion={world.store.revision}")
+    await world.create("/api/v1/namespaces", {"metadata": {"name": "elsewhere"}})
+    event = await watch.next()
+    while event["object"]["metadata"]["resourceVersion"] != str(world.store.revision):
+        assert event["type"] == "BOOKMARK"
+        event = await watch.next()
+    await watch.leave()
+
+
+async def test_a_watch_ends_when_its_time_is_over(world):
+    watch = await world.watch(f"{CONFIG_MAPS}?timeoutSeconds=1")
+    assert await watch.next() is None
+    await watch.end()
+
+
+async def test_a_shutdown_ends_all_watches(world):
+    watches = [await world.watch(CONFIG_MAPS) for _ in range(3)]
+    assert len(world.parts.watches) == 3
+    world.parts.watches.close()
+    for watch in watches:
+        assert await watch.next() is None
+        await watch.end()
+    late = await world.watch(CONFIG_MAPS)
+    assert await late.next() is None
+    await late.end()
+
+
+async def test_a_client_that_leaves_takes_its_watch_with_it(world):
+    watch = await world.watch(CONFIG_MAPS)
+    await watch.leave()
+    assert len(world.parts.watches) == 0
+
+
+async def test_tables_have_their_columns_once(world):
+    await make(world, "a")
+    watch = await world.watch(CONFIG_MAPS, headers={"accept": TABLE})
+    await make(world, "b")
+    first, second = await watch.next(), await watch.next()
+    assert [c["name"] for c in first["object"]["columnDefinitions"]] == ["Name", "Data", "Age"]
+    assert second["object"]["columnDefinitions"] is None
+    assert second["object"]["rows"][0]["cells"][0] == "b"
+    await watch.leave()
+
+
+async def test_a_history_that_is_too_short_answers_gone():
+    async with open_world(history_changes=4) as world:
+        for i in range(10):
+            await make(world, f"c{i}")
+        answer = await world.call("GET", f"{CONFIG_MAPS}?watch=true&resourceVersion=1")
+        assert (answer.status, answer.json["reason"]) == (410, "Expired")
+
+
+async def test_a_client_that_never_reads_is_dropped_and_others_are_not():
+    async with open_world(history_changes=4) as world:
+        world.parts.application._write_seconds = 0.05
+        stuck, healthy = await world.watch(CONFIG_MAPS), await world.watch(CONFIG_MAPS)
+        stuck.blocked = asyncio.Event()
+        names = []
+        for i in range(20):
+            await make(world, f"c{i}")
+            names += await healthy.names(1)
+        assert [name for _, name in names] == [f"c{i}" for i in range(20)]
+        await stuck.end()
+        assert world.aborted == 1
+        assert len(world.parts.watches) == 1
+        await healthy.leave()
+
+
+async def test_a_slow_client_is_told_to_list_again():
+    async with open_world(history_changes=4) as world:
+        slow = await world.watch(CONFIG_MAPS)
+        slow.blocked = asyncio.Event()
+        for i in range(20):
+            await make(world, f"c{i}")
+        slow.blocked.set()
+        event = await slow.next()
+        while event is not None and event["type"] != "ERROR":
+            event = await slow.next()
+        assert event is not None
+        assert (event["object"]["code"], event["object"]["reason"]) == (410, "Expired")
+        assert await slow.next() is None
+        await slow.end()
