@@ -12,52 +12,24 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric import rsa
 
-from bridgehead.apiserver.authentication import User
-from bridgehead.apiserver.bootstrap import ensure_basics
-from bridgehead.apiserver.build import ApiSettings, build_api
-from bridgehead.apiserver.resources import build_table
-from bridgehead.apiserver.server import ApiServer, open_listeners
-from bridgehead.apiserver.tokens import SigningKey
-from bridgehead.client import ApiClient, ClientConfig, Done, EventRecorder
+from bridgehead.client import ApiClient, Done, EventRecorder
 from bridgehead.client.errors import NotFound
 from bridgehead.controllers.daemonsets import DaemonSetController
 from bridgehead.controllers.deployments import DeploymentController
 from bridgehead.controllers.replicasets import ReplicaSetController
 from bridgehead.controllers.scheduler import Scheduler
 from bridgehead.controllers.shared import Informers
-from bridgehead.objects.apps import Deployment, ReplicaSet
+from bridgehead.objects.apps import DaemonSet, Deployment, ReplicaSet
 from bridgehead.objects.core import Pod
 from bridgehead.objects.kinds import DAEMON_SETS, DEPLOYMENTS, EVENTS, NODES, PODS, REPLICA_SETS, SERVICE_ACCOUNTS
-from bridgehead.storage.memory import MemoryStore
+
+from .api_world import DEADLINE, api_world
+from .api_world import running as running_parts
 
 pytestmark = pytest.mark.integration
 
 NOW = "2026-01-01T00:00:00Z"
-DEADLINE = 20.0
-_SIGNING_KEY = SigningKey(rsa.generate_private_key(public_exponent=65537, key_size=2048))
-
-
-@contextlib.asynccontextmanager
-async def api_server() -> AsyncIterator[str]:
-    """The URL of an API server with an empty memory store; `admin` is a token for everything."""
-    table = build_table(service_cidrs=("10.96.0.0/12",), node_port_range=(30000, 32767))
-    store = MemoryStore()
-    users = {"admin": User("kubernetes-admin", frozenset({"system:masters"}))}
-    parts = build_api(table, store, ApiSettings(_SIGNING_KEY, users))
-    (listener,) = open_listeners(["127.0.0.1:0"], [])
-    host, port = listener.getsockname()
-    await ensure_basics(parts.registry, service_ip="10.96.0.1", advertise=("10.0.0.1", port))
-    server = ApiServer(parts.application, None, parts.watches.close)
-    serving = asyncio.create_task(server.serve([listener]))
-    try:
-        yield f"http://{host}:{port}"
-    finally:
-        server.stop()
-        await serving
-        await store.close()
-        listener.close()
 
 
 class Kubelet:
@@ -112,8 +84,13 @@ class Cluster:
         pods = self.informers.get(PODS).items()
         return [pod for pod in pods if labels.items() <= pod.metadata.labels.items() and not pod.is_terminating]
 
-    def deployment(self) -> Deployment | None:
-        return next(iter(self.informers.get(DEPLOYMENTS).items()), None)
+    def deployment(self) -> Deployment:
+        """An empty one while there is none."""
+        return next(iter(self.informers.get(DEPLOYMENTS).items()), Deployment())
+
+    def daemon_set(self) -> DaemonSet:
+        """An empty one while there is none."""
+        return next(iter(self.informers.get(DAEMON_SETS).items()), DaemonSet())
 
     def replica_sets(self) -> list[ReplicaSet]:
         return sorted(self.informers.get(REPLICA_SETS).items(), key=lambda rs: rs.metadata.annotations[REVISION])
@@ -126,7 +103,7 @@ class Cluster:
     def is_rolled_out(self, revision: int) -> bool:
         """What `kubectl rollout status` waits for, and the revision besides."""
         deployment = self.deployment()
-        if deployment is None or deployment.metadata.annotations.get(REVISION) != str(revision):
+        if deployment.metadata.annotations.get(REVISION) != str(revision):
             return False
         status, wanted = deployment.status, deployment.spec.replicas
         return (
@@ -143,7 +120,7 @@ REVISION = "deployment.kubernetes.io/revision"
 
 @contextlib.asynccontextmanager
 async def running(nodes: int = 3) -> AsyncIterator[Cluster]:
-    async with api_server() as url, ApiClient(ClientConfig(server=url, token="admin")) as client:
+    async with api_world() as world, ApiClient(world.config) as client:
         await client.create(SERVICE_ACCOUNTS, {"metadata": {"name": "default", "namespace": "default"}})
         for number in range(1, nodes + 1):
             await add_node(client, f"node{number}")
@@ -156,15 +133,8 @@ async def running(nodes: int = 3) -> AsyncIterator[Cluster]:
         ]
         for kind in (NODES, EVENTS):
             informers.get(kind)
-        tasks = [asyncio.create_task(part.run()) for part in (informers, recorder, kubelet, *controllers)]
-        try:
+        async with running_parts(*(part.run() for part in (informers, recorder, kubelet, *controllers))):
             yield Cluster(client, informers, kubelet)
-        finally:
-            for task in tasks:
-                task.cancel()
-            for result in await asyncio.gather(*tasks, return_exceptions=True):
-                if not isinstance(result, asyncio.CancelledError):
-                    raise AssertionError(f"a part ended by itself: {result!r}")
 
 
 async def add_node(client: ApiClient, name: str, **spec: Any) -> None:
@@ -311,7 +281,7 @@ async def test_a_taken_name_gives_another_hash() -> None:
         await cluster.client.delete(DEPLOYMENTS, "web", "default")
         orphan = {"metadata": {"ownerReferences": None, "labels": {"app": "other"}}}
         await cluster.client.patch(REPLICA_SETS, first.metadata.name, "default", orphan)
-        await cluster.until(lambda: cluster.deployment() is None)
+        await cluster.until(lambda: not cluster.deployment().metadata.name)
         await cluster.client.create(DEPLOYMENTS, deployment(1))
         await cluster.until(lambda: cluster.is_rolled_out(1))
         assert cluster.deployment().status.collision_count == 1
@@ -406,7 +376,7 @@ async def test_a_daemon_set_runs_on_every_node_also_on_new_and_cordoned_ones() -
         await cluster.until(lambda: nodes() == {"node1", "node2", "node3", "node4"})
 
         def status() -> tuple[int, ...]:
-            found = next(iter(cluster.informers.get(DAEMON_SETS).items())).status
+            found = cluster.daemon_set().status
             return (
                 found.desired_number_scheduled,
                 found.current_number_scheduled,
@@ -424,7 +394,7 @@ async def test_a_daemon_set_rolls_node_by_node() -> None:
         await cluster.client.create(DAEMON_SETS, daemon_set())
 
         def has_rolled_out(image: str) -> bool:
-            found = next(iter(cluster.informers.get(DAEMON_SETS).items()))
+            found = cluster.daemon_set()
             pods = cluster.pods(app="proxy")
             return (
                 found.status.observed_generation == found.metadata.generation
@@ -476,7 +446,7 @@ async def test_creations_that_are_refused_are_reported_on_the_deployment() -> No
         await cluster.client.create(DEPLOYMENTS, wanted)
 
         def failure() -> str:
-            conditions = cluster.deployment().status.conditions if cluster.deployment() else ()
+            conditions = cluster.deployment().status.conditions
             return next((c.message for c in conditions if c.type == "ReplicaFailure"), "")
 
         message = await cluster.until(failure)
