@@ -1,0 +1,179 @@
+"""What a kubelet does for a pod, seen with kubectl."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from .conftest import EXAMPLES, Lab, Namespace, curl, eventually
+
+
+def pod(name: str, *command: str, image: str = "busybox", **spec: object) -> str:
+    container = {"name": "main", "image": image, "command": list(command), **spec.pop("container", {})}
+    return json.dumps({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": name}},
+        "spec": {"containers": [container], "terminationGracePeriodSeconds": 2, **spec},
+    })  # fmt: skip
+
+
+def phase(ns: Namespace, name: str) -> str:
+    return ns.get("pod", name)["status"]["phase"]
+
+
+def events(ns: Namespace, name: str) -> str:
+    return ns.kubectl("events", f"--for=pod/{name}")
+
+
+def test_a_pod_with_everything(lab: Lab, ns: Namespace) -> None:
+    ns.kubectl("apply", "-f", EXAMPLES / "pod-with-everything.yaml")
+    ns.kubectl("wait", "--for=condition=Ready", "pod/everything", "--timeout=60s")
+    status = ns.get("pod", "everything")["status"]
+    node = ns.get("pod", "everything")["spec"]["nodeName"]
+
+    def inside(*argv: str) -> str:
+        return ns.kubectl("exec", "everything", "-c", "main", "--", *argv)
+
+    env = dict(line.split("=", 1) for line in inside("env").splitlines() if "=" in line)
+    expected = {
+        "PLAIN": "node $(NODE)",  # NODE comes later, so it is not expanded
+        "EXPANDED": f"on {node}",
+        "COLOUR": "blue",
+        "TOKEN": "s3cret",
+        "POD_IP": status["podIP"],
+        "CPU": "2",
+        "S_colour": "blue",
+        "HOSTNAME": "everything",
+        "KUBERNETES_SERVICE_HOST": "10.96.0.1",
+    }
+    assert {name: env.get(name) for name in expected} == expected
+    assert "MISSING" not in env
+    assert inside("cat", "/work/ready") == "prepared by everything\n"
+    assert inside("cat", "/etc/settings/app.conf", "/etc/one.conf") == "listen 8080\n" * 2
+    assert inside("cat", "/etc/password/token") == "s3cret"
+    assert inside("cat", "/etc/about/labels") == 'app="everything"'
+    assert inside("hostname") == "everything\n"
+    refused = ns.try_kubectl("exec", "everything", "-c", "main", "--", "touch", "/work/x")
+    assert "Read-only file system" in refused.stderr
+
+    # A process of the container is alone in its PID namespace and sees one network interface beside lo.
+    assert inside("cat", "/proc/1/cmdline").startswith("sh\0-c\0trap")
+    assert set(inside("ls", "/sys/class/net").split()) == {"eth0", "lo"}
+
+    # A changed ConfigMap reaches the volume, but not the environment and not a subPath.
+    ns.kubectl("patch", "configmap", "settings", "-p", '{"data":{"colour":"green","app.conf":"listen 9090"}}')
+    eventually(lambda: inside("cat", "/etc/settings/colour") == "green", within=90)
+    assert inside("cat", "/etc/one.conf") == "listen 8080\n"
+
+    described = ns.kubectl("describe", "pod", "everything")
+    assert re.search(r"Init Containers:\s+prepare:(.|\n)+Reason: +Completed", described)
+    for reason in ("Scheduled", "Pulled", "Created", "Started"):
+        assert re.search(rf"Normal +{reason} ", described), described
+    ns.kubectl("delete", "pod", "everything")
+    left = lab.inside("cat", "/run/everything/stopping", "/run/everything/ended")
+    assert left.stdout == "stopping\nended\n", left.stderr
+
+
+def test_restarts_back_off(ns: Namespace) -> None:
+    ns.apply(pod("failing", "sh", "-c", "echo trying; exit 3"))
+    eventually(lambda: "CrashLoopBackOff" in ns.kubectl("get", "pod", "failing"))
+    status = ns.get("pod", "failing")["status"]["containerStatuses"][0]
+    assert status["lastState"]["terminated"]["exitCode"] == 3
+    assert "Back-off restarting failed container main in pod failing" in events(ns, "failing")
+    assert ns.kubectl("logs", "failing", "--previous") == "trying\n"
+
+
+@pytest.mark.parametrize(("policy", "code", "ends"), [("Never", 0, "Succeeded"), ("Never", 1, "Failed")])
+def test_pods_that_end(ns: Namespace, policy: str, code: int, ends: str) -> None:
+    ns.apply(pod("once", "sh", "-c", f"echo done; exit {code}", restartPolicy=policy))
+    eventually(lambda: phase(ns, "once") == ends)
+    assert ns.kubectl("logs", "once") == "done\n"
+    word = "Completed" if code == 0 else "Error"
+    assert re.search(rf"once +0/1 +{word} +0 ", ns.kubectl("get", "pod", "once"))
+
+
+def test_an_image_that_is_nowhere(ns: Namespace) -> None:
+    ns.apply(pod("lost", "true", image="example.org/no/such:1.0"))
+    eventually(lambda: re.search(r"ErrImagePull|ImagePullBackOff", ns.kubectl("get", "pod", "lost")))
+    assert 'Failed to pull image "example.org/no/such:1.0"' in events(ns, "lost")
+
+
+def test_a_stand_in_says_that_it_is_one(ns: Namespace) -> None:
+    ns.kubectl("run", "web", "--image=nginx")
+    ns.kubectl("wait", "--for=condition=Ready", "pod/web", "--timeout=60s")
+    assert "stand-in" in ns.get("pod", "web")["status"]["containerStatuses"][0]["imageID"]
+    assert "stand-in" in events(ns, "web")
+
+
+def test_probes(lab: Lab, ns: Namespace) -> None:
+    ns.apply(
+        pod(
+            "probed", image="nginx",
+            container={
+                "readinessProbe": {"httpGet": {"path": "/", "port": 80}, "periodSeconds": 1},
+                "startupProbe": {"tcpSocket": {"port": 80}, "periodSeconds": 1},
+                "livenessProbe": {"exec": {"command": ["test", "!", "-e", "/tmp/dead"]}, "periodSeconds": 1,
+                                  "failureThreshold": 1},
+            },
+        )
+    )  # fmt: skip
+    ns.kubectl("wait", "--for=condition=Ready", "pod/probed", "--timeout=60s")
+    ns.kubectl("exec", "probed", "--", "touch", "/tmp/dead")
+    eventually(lambda: ns.get("pod", "probed")["status"]["containerStatuses"][0]["restartCount"] == 1)
+    assert "Container main failed liveness probe, will be restarted" in events(ns, "probed")
+
+    ns.apply(
+        pod(
+            "unready", "sleep", "1000",
+            container={"readinessProbe": {"exec": {"command": ["false"]}, "periodSeconds": 1}},
+        )
+    )  # fmt: skip
+    ns.kubectl("expose", "pod", "unready", "--port=80")
+    eventually(lambda: "Readiness probe failed" in events(ns, "unready"))
+    assert re.search(r"unready +0/1 +Running ", ns.kubectl("get", "pod", "unready"))
+    ns.wait_endpoints("unready", 0)
+
+
+def test_host_network(lab: Lab, ns: Namespace) -> None:
+    ns.apply(pod("hosted", image="gcr.io/google-samples/node-hello:1.0", hostNetwork=True))
+    ns.kubectl("wait", "--for=condition=Ready", "pod/hosted", "--timeout=60s")
+    address = ns.get("pod", "hosted")["status"]["podIP"]
+    assert address.startswith("10.0.0.20")
+    eventually(lambda: "Hello" in curl(lab, f"http://{address}:8080/").stdout)
+
+
+def test_sigkill_after_the_grace_period(ns: Namespace) -> None:
+    ns.apply(pod("stubborn", "sh", "-c", "trap '' TERM; while :; do sleep 0.1; done"))
+    ns.kubectl("wait", "--for=condition=Ready", "pod/stubborn", "--timeout=60s")
+    ns.kubectl("delete", "pod", "stubborn", "--timeout=30s")
+
+
+def test_exec_and_logs(ns: Namespace) -> None:
+    ns.apply(pod("shell", "sh", "-c", "for i in 1 2 3; do echo line $i; done; sleep 1000"))
+    ns.kubectl("wait", "--for=condition=Ready", "pod/shell", "--timeout=60s")
+    assert ns.kubectl("logs", "shell", "--tail=2") == "line 2\nline 3\n"
+    assert re.fullmatch(r"\d{4}-\S+Z line 3\n", ns.kubectl("logs", "shell", "--tail=1", "--timestamps"))
+    echoed = ns.kubectl("exec", "-i", "shell", "--", "cat", stdin="through and back\n")
+    assert echoed == "through and back\n"
+    failed = ns.try_kubectl("exec", "shell", "--", "sh", "-c", "echo out; echo err >&2; exit 5")
+    assert (failed.returncode, failed.stdout) == (5, "out\n")
+    assert failed.stderr.startswith("err\n")
+    missing = ns.try_kubectl("exec", "shell", "--", "no-such-program")
+    assert missing.returncode != 0
+    assert "executable file not found in $PATH" in missing.stderr
+
+
+def test_kubelet_restart_keeps_containers(lab: Lab, ns: Namespace) -> None:
+    ns.apply(pod("steady", "sleep", "1000", nodeSelector={"kubernetes.io/hostname": "node2"}))
+    ns.kubectl("wait", "--for=condition=Ready", "pod/steady", "--timeout=60s")
+    before = ns.get("pod", "steady")["status"]["containerStatuses"][0]
+    status = lab.command("status").stdout
+    pid = re.search(r"kubelet-node2 +(\d+)", status)[1]
+    assert lab.inside("kill", "-9", pid).returncode == 0
+    eventually(lambda: re.search(r"kubelet-node2 +(\d+) +[1-9]", lab.command("status").stdout))
+    ns.apply(pod("after", "sleep", "1000", nodeSelector={"kubernetes.io/hostname": "node2"}))
+    ns.kubectl("wait", "--for=condition=Ready", "pod/after", "--timeout=60s")
+    after = ns.get("pod", "steady")["status"]["containerStatuses"][0]
+    assert after["containerID"] == before["containerID"]
+    assert after["restartCount"] == 0
