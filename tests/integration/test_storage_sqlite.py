@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import signal
 import sqlite3
@@ -283,7 +284,8 @@ asyncio.run(main())
 @pytest.mark.skipif(shutil.which("unshare") is None, reason="needs unshare to mount a small disk")
 def test_a_full_disk_refuses_and_recovers(tmp_path: Path) -> None:
     mount = 'mount -t tmpfs -o size=1m none "$1" && exec "$2" -c "$3" "$1"'
-    command = ["unshare", "-rm", "sh", "-ec", mount, "sh", str(tmp_path), sys.executable, _FULL_DISK]
+    flags = "-m" if os.geteuid() == 0 else "-rm"
+    command = ["unshare", flags, "sh", "-ec", mount, "sh", str(tmp_path), sys.executable, _FULL_DISK]
     result = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert result.returncode == 0, result.stderr
     message, *facts = result.stdout.splitlines()
