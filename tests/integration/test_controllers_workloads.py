@@ -439,6 +439,25 @@ async def test_a_pod_that_fits_nowhere_says_why_and_is_tried_again() -> None:
         assert condition()[0] == "True"
 
 
+async def test_pods_that_are_not_ours_or_gated_are_left_alone() -> None:
+    async with running(nodes=1) as cluster:
+        containers = [{"name": "a", "image": "nginx"}]
+        for name, spec in (
+            ("foreign", {"schedulerName": "other"}),
+            ("gated", {"schedulingGates": [{"name": "example.com/wait"}]}),
+            ("plain", {}),
+        ):
+            metadata = {"name": name, "namespace": "default"}
+            await cluster.client.create(PODS, {"metadata": metadata, "spec": {"containers": containers, **spec}})
+
+        def placed() -> set[str]:
+            return {pod.metadata.name for pod in cluster.pods() if pod.spec.node_name}
+
+        await cluster.until(lambda: placed() == {"plain"} and len(cluster.pods()) == 3)
+        await cluster.client.patch(PODS, "gated", "default", {"spec": {"schedulingGates": None}})
+        await cluster.until(lambda: placed() == {"plain", "gated"})
+
+
 async def test_creations_that_are_refused_are_reported_on_the_deployment() -> None:
     async with running() as cluster:
         wanted = deployment()

@@ -191,7 +191,10 @@ class Scheduler:
 
 
 def _is_mine(pod: Pod) -> bool:
-    return pod.spec.scheduler_name in (SCHEDULER_NAME, "") and not pod.is_terminating and not pod.is_finished
+    """Whether this scheduler is to place `pod`: one with gates waits until somebody has removed them all."""
+    if pod.spec.scheduling_gates or pod.is_terminating or pod.is_finished:
+        return False
+    return pod.spec.scheduler_name in (SCHEDULER_NAME, "")
 
 
 def _is_same_for_pods(old: Node, new: Node) -> bool:

@@ -361,6 +361,7 @@ class PodSpec(Part, frozen=True, kw_only=True):
     tolerations: tuple[Toleration, ...] = ()
     topology_spread_constraints: tuple[dict[str, Any], ...] = ()
     scheduler_name: str = "default-scheduler"
+    scheduling_gates: tuple[dict[str, str], ...] = ()
     restart_policy: str = "Always"
     termination_grace_period_seconds: int = 30
     active_deadline_seconds: int | None = None
