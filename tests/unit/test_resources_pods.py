@@ -217,6 +217,7 @@ def test_refusals_of_containers(pods, fields, expected):
 
 
 CONTAINER = "containers: [{name: a, image: b}]"
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 SPREAD = "topologySpreadConstraints: [{maxSkew: 0, topologyKey: '', whenUnsatisfiable: Cry}]"
 ROLLING = "strategy: {rollingUpdate: {maxSurge: some, maxUnavailable: 101%}}"
 SPECS = [
@@ -276,6 +277,21 @@ SPECS = [
      "{path: t, expirationSeconds: 1}}]}}]}", [
         "spec.volumes[0].projected.sources[0].serviceAccountToken.expirationSeconds: Invalid value: 1: may not specify "
         "a duration less than 10 minutes"]),
+    (f"{{{CONTAINER}, affinity: {{nodeAffinity: {{{REQUIRED}: {{nodeSelectorTerms: []}}}}}}}}", [
+        f"spec.affinity.nodeAffinity.{REQUIRED}.nodeSelectorTerms: Required value: must have at least one node "
+        "selector term"]),
+    (f"{{{CONTAINER}, affinity: {{nodeAffinity: {{{REQUIRED}: {{nodeSelectorTerms: [{{matchExpressions: "
+     "[{key: a, operator: Gt, values: []}, {key: b, operator: Near}, {key: c, operator: In}]}]}}}}", [
+        f"spec.affinity.nodeAffinity.{REQUIRED}.nodeSelectorTerms[0].matchExpressions[0].values: Required value: "
+        "must be specified single value when `operator` is 'Lt' or 'Gt'",
+        f"spec.affinity.nodeAffinity.{REQUIRED}.nodeSelectorTerms[0].matchExpressions[1].operator: Invalid value: "
+        '"Near": not a valid selector operator',
+        f"spec.affinity.nodeAffinity.{REQUIRED}.nodeSelectorTerms[0].matchExpressions[2].values: Required value: "
+        "must be specified when `operator` is 'In' or 'NotIn'"]),
+    (f"{{{CONTAINER}, affinity: {{podAntiAffinity: {{preferredDuringSchedulingIgnoredDuringExecution: "
+     "[{weight: 0, podAffinityTerm: {topologyKey: zone}}]}}}", [
+        "spec.affinity.podAntiAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].weight: Invalid value: 0: "
+        "must be in the range 1-100"]),
     ("{containers: [{name: a, image: b, env: [{name: L, valueFrom: {fieldRef: "
      "{fieldPath: \"metadata.labels['app']\"}}}]}]}", []),
 ]  # fmt: skip

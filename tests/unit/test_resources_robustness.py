@@ -28,7 +28,8 @@ WORDS = (
 NUMBERS = (0, 1, 2, -1, 80, 443, 10250, 30000, 30080, 65535, 65536, 86400, 2**31 - 1, -(2**31))
 QUANTITIES = ("0", "1", "-1", "100m", "1Gi", "1e3", "1e999", ".5")
 TIMES = ("2026-11-21T02:35:22Z", "2026-11-21T02:35:22.123456Z", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z")
-LABEL_VALUES = ("", "a", "web", "a b", "1", "x" * 64)
+LABELS = {"matchLabels": {"app": "web"}}
+TEMPLATE = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "a", "image": "nginx"}]}}
 
 
 @cache
@@ -86,6 +87,33 @@ def draw_object(seed: int, resource):
     return obj
 
 
+SOUND = {
+    "services": {"type": "NodePort", "selector": {"app": "web"}, "ports": [{"port": 80}]},
+    "pods": {"containers": [{"name": "a", "image": "nginx", "ports": [{"containerPort": 80}]}]},
+    "deployments.apps": {"selector": LABELS, "template": TEMPLATE},
+    "replicasets.apps": {"selector": LABELS, "template": TEMPLATE},
+    "daemonsets.apps": {"selector": LABELS, "template": TEMPLATE},
+}
+
+
+def mix(random: Random, sound, drawn, share: float):
+    """What is sound, with a share of something else here and there."""
+    if isinstance(sound, dict) and isinstance(drawn, dict):
+        mixed = {key: mix(random, value, drawn.get(key), share) for key, value in sound.items()}
+        return mixed | {key: drawn[key] for key in sorted(drawn.keys() - sound.keys()) if random.random() < share}
+    if isinstance(sound, list):
+        others = drawn if isinstance(drawn, list) and drawn else [None]
+        return [mix(random, value, others[index % len(others)], share) for index, value in enumerate(sound)]
+    return sound if drawn is None or random.random() > share else drawn
+
+
+def draw_nearly_sound(seed: int, resource):
+    drawn, random = draw_object(seed, resource), Random(seed)
+    metadata = {"name": "a", "namespace": "default"}
+    sound = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata}
+    return mix(random, {**sound, "spec": SOUND[resource.id]}, drawn, random.choice((0.0, 0.02, 0.1)))
+
+
 seeds = st.integers(0, 2**32)
 
 
@@ -136,6 +164,23 @@ def test_everything_is_judged(name, seed, other):
             steps.update(stored, wished, subresource)
         except Refused as refused:
             assert all(error.message for error in refused.errors)  # noqa: PT017
+
+
+@pytest.mark.parametrize("name", SOUND)
+@settings(max_examples=100, deadline=None)
+@given(seed=seeds, other=seeds)
+def test_what_is_nearly_sound_is_judged(name, seed, other):
+    """Random objects are refused early; these get further, and many are accepted."""
+    resource = TABLE[name]
+    steps = Steps(resource)
+    obj = draw_nearly_sound(seed, resource)
+    try:
+        stored = steps.create(obj)
+    except Refused:
+        return
+    assert steps.update(stored, stored) == stored
+    steps.update_refusal(stored, draw_nearly_sound(other, resource))
+    steps.update_refusal(stored, draw_nearly_sound(other, resource), "status")
 
 
 SERVICE_SPECS = st.fixed_dictionaries(

@@ -156,11 +156,12 @@ def validate_label_selector(path: str, selector: JsonObject) -> list[FieldError]
     """A `LabelSelector`; an empty one is fine here."""
     errors = validate_labels(f"{path}.matchLabels", selector.get("matchLabels", {}))
     for index, requirement in enumerate(selector.get("matchExpressions", ())):
-        errors.extend(_validate_requirement(f"{path}.matchExpressions[{index}]", requirement))
+        errors.extend(validate_requirement(f"{path}.matchExpressions[{index}]", requirement))
     return errors
 
 
-def _validate_requirement(path: str, requirement: JsonObject) -> list[FieldError]:
+def validate_requirement(path: str, requirement: JsonObject) -> list[FieldError]:
+    """One of a selector's `matchExpressions`."""
     errors = []
     operator: Any = requirement.get("operator", "")
     values = requirement.get("values", [])

@@ -18,6 +18,7 @@ from bridgehead.objects.names import (
 
 from . import field
 from .addresses import check_ip
+from .affinity_validation import validate_affinity
 from .container_validation import validate_container, validate_ids
 from .metadata import validate_annotations, validate_label_selector, validate_labels
 from .pod_qos import qos_class
@@ -69,6 +70,7 @@ def validate_pod_spec(path: str, spec: JsonObject) -> list[FieldError]:
         seconds = spec["activeDeadlineSeconds"]
         errors.extend(field.within(f"{path}.activeDeadlineSeconds", seconds, 1, 2**31 - 1))
     errors.extend(_validate_tolerations(f"{path}.tolerations", spec.get("tolerations", ())))
+    errors.extend(validate_affinity(f"{path}.affinity", spec.get("affinity", {})))
     errors.extend(_validate_host_aliases(f"{path}.hostAliases", spec.get("hostAliases", ())))
     errors.extend(_validate_spread(f"{path}.topologySpreadConstraints", spec.get("topologySpreadConstraints", ())))
     for index, gate in enumerate(spec.get("readinessGates", ())):
