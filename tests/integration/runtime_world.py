@@ -153,8 +153,8 @@ def _environment() -> dict[str, str]:
 
 @contextlib.contextmanager
 def make_node(mode: str) -> Iterator[Node]:
-    """`mode`: "root" (no user namespace), "user" (one of the user who runs the tests) or "nobody" (one of that
-    user)."""
+    """`mode`: "root" (no user namespace), "user" (one of the user who runs the tests), "nobody" (one of that user),
+    "container" (one on a machine on which something is mounted in /etc, as in a Docker container)."""
     python, prefix = sys.executable, []
     if mode != "user" and os.geteuid() != 0:
         pytest.skip("needs root")
@@ -169,6 +169,8 @@ def make_node(mode: str) -> Iterator[Node]:
         namespaces = ["--mount", "--net", "--pid", "--fork", "--mount-proc", "--kill-child"]
         if mode != "root":
             namespaces += ["--user", "--map-root-user"]
+        if mode == "container":
+            prefix = ["unshare", "--mount", "sh", "-c", 'mount --bind /etc/passwd /etc/hostname && exec "$@"', "sh"]
         command = [*prefix, "unshare", *namespaces, "--", "sh", "-c", _first_process(python, directory)]
         process = subprocess.Popen(command, env=_environment())
         try:

@@ -45,7 +45,7 @@ async def fresh_world() -> AsyncIterator[World]:
             yield made
 
 
-@pytest.mark.parametrize("mode", ["user", "root", "nobody"])
+@pytest.mark.parametrize("mode", ["user", "root", "nobody", "container"])
 async def test_a_pods_life(mode: str) -> None:
     with make_node(mode) as node:
         async with enter_world(node) as world:
@@ -483,3 +483,16 @@ async def _refused(world: World) -> bool:
     except RuntimeFailure:
         return True
     return False
+
+
+async def test_a_part_runs_in_a_pod(world: World) -> None:
+    """By its own image and by Kubernetes' name for it, wherever its interpreter is installed."""
+    await world.pod("p", host_network=True)
+    part = await world.start("p", image="registry.k8s.io/kube-proxy:v1.36.0", args=("--help",), privileged=True)
+    assert part.image.source == "part"
+    assert (await world.wait_exit(part.id)).exit_code == 0
+    assert any("bridgehead proxy" in line for line in world.log("p"))
+    command = ("/usr/local/bin/kube-proxy", "--no-such-option")
+    wrong = await world.start("p", "wrong", image="bridgehead/proxy:latest", command=command)
+    assert (await world.wait_exit(wrong.id)).exit_code == 2
+    assert any("--no-such-option" in line for line in world.log("p", "wrong"))

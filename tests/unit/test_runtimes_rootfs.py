@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 from bridgehead.kubelet.runtimes.rootfs import (
     RootFailure,
     RootPlan,
+    copy_tree,
     is_shown,
     order_mounts,
     plan_host_root,
@@ -74,3 +77,20 @@ def test_a_resolved_path_is_normal_and_resolves_to_itself(parts: list[str]) -> N
 def test_outer_mounts_come_first_and_equals_stay_in_order() -> None:
     mounts = [Mount(source=str(n), target=t) for n, t in enumerate(["/a/b/c", "/z", "/a", "/a/b/", "/"])]
     assert [mount.target for mount in order_mounts(mounts)] == ["/", "/z", "/a", "/a/b/", "/a/b/c"]
+
+
+def test_a_tree_is_copied(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    (source / "sub").mkdir(parents=True)
+    (source / "sub" / "file").write_text("text")
+    (source / "sub" / "file").chmod(0o755)
+    (source / "link").symlink_to("sub/file")
+    (source / "dangling").symlink_to("/nowhere")
+    (source / "directory").symlink_to("sub")
+    target = tmp_path / "target"
+    for _ in range(2):
+        copy_tree(str(source), str(target))
+        assert (target / "sub" / "file").read_text() == "text"
+        assert (target / "sub" / "file").stat().st_mode & 0o777 == 0o755
+        links = [(target / name).readlink() for name in ("link", "dangling", "directory")]
+        assert [str(link) for link in links] == ["sub/file", "/nowhere", "sub"]

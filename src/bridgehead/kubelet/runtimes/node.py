@@ -77,7 +77,7 @@ class Node:
         self._on_exit = on_exit
         self._forker = Forker()
         self._maker = SandboxMaker()
-        self._host = rootfs.observe_host_root()
+        self._host = rootfs.observe_host_root(os.path.join(root_dir, "copies"))
         self._base = os.path.join(root_dir, "container")
         self._leftovers = leftovers.Ledger(os.path.join(root_dir, "processes"))
         self._applets = busybox.prepare_applets(os.path.join(root_dir, "busybox"))

@@ -10,9 +10,11 @@ The host's other directories (home directories above all) are not shown; they ar
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import posixpath
+import shutil
 import stat
 import sys
 from collections.abc import Callable, Collection, Mapping
@@ -92,8 +94,9 @@ def plan_host_root(entries: Mapping[str, str | None], mount_points: Collection[s
     return RootPlan(overlays=overlays, read_only=tuple(read_only), links=links)
 
 
-def observe_host_root() -> RootPlan:
-    """`plan_host_root` of this machine."""
+def observe_host_root(copies: str) -> RootPlan:
+    """`plan_host_root` of this machine. Where things are mounted in `/etc`, as in most containers, it is copied to the
+    directory `copies`, because a container's own files must go there."""
     entries: dict[str, str | None] = {}
     for name in _SHOWN:
         path = f"/{name}"
@@ -103,7 +106,29 @@ def observe_host_root() -> RootPlan:
             entries[name] = None
     with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
         mount_points = [line.split(" ", 5)[4] for line in file]
-    return plan_host_root(entries, mount_points)
+    plan = plan_host_root(entries, mount_points)
+    if "/etc" not in plan.read_only:
+        return plan
+    copy_tree("/etc", f"{copies}/etc")
+    return RootPlan(
+        overlays={**plan.overlays, "etc": f"{copies}/etc"},
+        read_only=tuple(path for path in plan.read_only if path != "/etc"),
+        links=plan.links,
+    )
+
+
+def copy_tree(source: str, target: str) -> None:
+    """Copy directories, files and links; what may not be read is left out. An earlier copy is replaced."""
+    shutil.rmtree(target, ignore_errors=True)
+    for directory, names, files in os.walk(source):
+        place = target + directory[len(source) :]
+        os.makedirs(place)
+        os.chmod(place, stat.S_IMODE(os.stat(directory).st_mode) | 0o700)
+        for name in [*files, *(name for name in names if os.path.islink(f"{directory}/{name}"))]:
+            path = f"{directory}/{name}"
+            with contextlib.suppress(OSError):
+                if os.path.islink(path) or stat.S_ISREG(os.stat(path).st_mode):
+                    shutil.copy(path, f"{place}/{name}", follow_symlinks=False)
 
 
 def is_shown(plan: RootPlan, path: str) -> bool:
