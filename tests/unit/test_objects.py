@@ -64,9 +64,10 @@ def test_every_field_is_in_the_official_schema(kind):
                 compare(inner, schema[found["$ref"].removeprefix("#/$defs/")], where, (*seen, struct))
 
     compare(kind.type, schema[f"io.k8s.api.{group}.{kind.version}.{kind.name}"], kind.name, ())
-    # Conditions of all kinds share one struct; volumes share theirs with the projections of the same source.
+    # Conditions of all kinds share one struct; volumes share theirs with the projections of the same source, and
+    # a pod's security context its with the containers'.
     shared = {"lastTransitionTime", "lastProbeTime", "lastHeartbeatTime", "lastUpdateTime", "observedGeneration"}
-    shared |= {"name", "secretName", "defaultMode"}
+    shared |= {"name", "secretName", "defaultMode", "privileged"}
     assert [where for where in unknown if where.rsplit(".", 1)[1] not in shared] == []
 
 
