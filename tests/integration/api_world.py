@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -23,9 +24,10 @@ _SIGNING_KEY = SigningKey(rsa.generate_private_key(public_exponent=65537, key_si
 
 
 class ApiWorld:
-    """An API server that can be stopped and started again over the same store and port."""
+    """An API server that can be stopped and started again over the same store and port; `context` is for TLS."""
 
-    def __init__(self) -> None:
+    def __init__(self, context: ssl.SSLContext | None = None) -> None:
+        self._context = context
         self._store = MemoryStore()
         self._port = 0
         self._server: ApiServer | None = None
@@ -35,7 +37,8 @@ class ApiWorld:
 
     @property
     def config(self) -> ClientConfig:
-        return ClientConfig(server=f"http://127.0.0.1:{self._port}", token="admin")
+        scheme = "http" if self._context is None else "https"
+        return ClientConfig(server=f"{scheme}://127.0.0.1:{self._port}", token="admin")
 
     async def start(self) -> None:
         table = build_table(service_cidrs=("10.96.0.0/12",), node_port_range=(30000, 32767))
@@ -45,7 +48,7 @@ class ApiWorld:
         self._port = self._listener.getsockname()[1]
         await ensure_basics(parts.registry, service_ip="10.96.0.1", advertise=("10.0.0.1", self._port))
         self._parts = parts
-        self._server = ApiServer(parts.application, None, parts.watches.close)
+        self._server = ApiServer(parts.application, self._context, parts.watches.close)
         self._serving = asyncio.create_task(self._server.serve([self._listener]))
 
     async def stop(self) -> None:

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from bridgehead.client import ApiClient, EventRecorder
-from bridgehead.client.errors import NotFound
+from bridgehead.client import ApiClient, EventRecorder, Requeue
+from bridgehead.client.errors import NotFound, Unreachable
 from bridgehead.controllers.manager import CONTROLLERS, Entry, Manager, Settings
+from bridgehead.controllers.nodes import NodeLifecycleController
 from bridgehead.controllers.pod_garbage import PodGarbageCollector
 from bridgehead.controllers.shared import Informers
 from bridgehead.objects.kinds import (
@@ -263,9 +264,9 @@ async def test_a_silent_node_is_unreachable_and_its_pods_are_not_ready():
         await until(lambda: exists(client, SERVICE_ACCOUNTS, "default", "default"))
         await register_node(client, "node1")
         await client.create(PODS, pod("web", "node1"))
-        await client.create(PODS, pod("impatient", "node1", tolerations=[
-            {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 0}
-        ]))  # fmt: skip
+        key = "node.kubernetes.io/unreachable"
+        no_patience = {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 0}
+        await client.create(PODS, pod("impatient", "node1", tolerations=[no_patience]))
         ready = {"type": "Ready", "status": "True", "lastTransitionTime": format_time(0)}
         await client.patch(PODS, "web", "default", {"status": {"conditions": [ready]}}, "strategic", "status")
 
@@ -355,3 +356,41 @@ async def test_a_replica_set_keeps_its_pods_when_only_the_controllers_restart():
                 return not await pods()
 
             await until(no_pods)
+
+
+async def test_an_outage_of_the_api_server_is_not_held_against_the_nodes():
+    """While nobody can be reached no node can renew its lease: each gets the whole grace period anew."""
+    now = 0.0
+    async with api_world() as world, ApiClient(world.config) as client:
+        informers = Informers(client)
+        recorder = EventRecorder(client, "test")
+        controller = NodeLifecycleController(client, informers, recorder, clock=lambda: now)
+        await register_node(client, "node1")
+        async with running(informers.run()):
+            await informers.wait_synced()
+            now = 41.0
+            await world.stop()
+            with pytest.raises(Unreachable):
+                await controller.reconcile("node1")
+            await world.start()
+            now = 80.0
+            assert await controller.reconcile("node1") == Requeue(1.0)
+            assert (await client.get(NODES, "node1")).is_ready
+            now = 82.0
+            await controller.reconcile("node1")
+            assert not (await client.get(NODES, "node1")).is_ready
+
+
+async def test_a_lease_renewed_behind_our_back_is_a_sign_of_life():
+    now = 0.0
+    async with api_world() as world, ApiClient(world.config) as client:
+        informers = Informers(client)
+        recorder = EventRecorder(client, "test")
+        controller = NodeLifecycleController(client, informers, recorder, clock=lambda: now)
+        await register_node(client, "node1")
+        async with running(informers.run()):
+            await informers.wait_synced()
+        await client.patch(LEASES, "node1", "kube-node-lease", {"spec": {"renewTime": format_micro_time(9)}})
+        now = 41.0
+        assert await controller.reconcile("node1") == Requeue(40.0)
+        assert (await client.get(NODES, "node1")).is_ready

@@ -92,6 +92,20 @@ def test_what_makes_no_sense_is_said_to_make_none(body):
             decode(body)
 
 
+def test_one_odd_object_does_not_hide_the_others(caplog):
+    codec = codec_of(PODS)
+    found = codec.decode_list(
+        b'{"metadata":{"resourceVersion":"7"},"items":[{"metadata":{"name":"odd"},"spec":5},{"metadata":{"name":"a"}}]}'
+    )
+    assert [p.metadata.name for p in found.items] == ["a"]
+    assert found.resource_version == "7"
+    odd = b'{"type":"%s","object":{"metadata":{"name":"odd","resourceVersion":"8"},"spec":5}}'
+    seen = [codec.decode_event(odd % change) for change in (b"ADDED", b"MODIFIED", b"DELETED")]
+    assert [event.type for event in seen] == ["BOOKMARK", "BOOKMARK", "DELETED"]
+    assert {event.object.metadata.resource_version for event in seen} == {"8"}
+    assert len(caplog.records) == 4
+
+
 def test_metadata_kinds_are_made_once():
     one = metadata_kind("example.com", "v1", "widgets", "Widget", True)
     assert one is metadata_kind("example.com", "v1", "widgets", "Widget", True)

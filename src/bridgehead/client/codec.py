@@ -1,11 +1,13 @@
 """Bytes of the API to structs and back, at msgspec's speed. Used by `api` only.
 
 The fast way decodes straight into a kind's struct. Go servers write `null` for empty lists and maps in a few places
-(`EndpointSlice.endpoints`), which our types don't allow: what fails is decoded once more, without nulls.
+(`EndpointSlice.endpoints`), which our types don't allow: what fails is decoded once more, without nulls. In lists
+and watches an object that makes no sense even then is left out and logged, so that it does not hide the others.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any, Generic, TypeVar
 
@@ -15,6 +17,8 @@ from bridgehead.objects.kinds import Kind
 from bridgehead.objects.meta import Object
 
 from .errors import BadAnswer, error_from_status
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T", bound=Object)
 
@@ -58,7 +62,7 @@ class Codec(Generic[T]):
         try:
             return self._object.decode(body)
         except msgspec.MsgspecError:
-            found: T = self._decode_slowly(body, self._kind.type)
+            found: T = self._convert(_decode_any(body), self._kind.type)
             return found
 
     def decode_list(self, body: bytes) -> ListResult[T]:
@@ -66,7 +70,10 @@ class Codec(Generic[T]):
         try:
             found: ListResult[T] = self._list.decode(body)
         except msgspec.MsgspecError:
-            found = self._decode_slowly(body, self._list_type)
+            document = _decode_any(body)
+            listed = document.pop("items", None) or []
+            found = self._convert(document, self._list_type)
+            found.items.extend(obj for one in listed if (obj := self._convert_or_log(one)) is not None)
         return found
 
     def decode_event(self, line: bytes) -> WatchEvent[T]:
@@ -74,10 +81,9 @@ class Codec(Generic[T]):
         try:
             found: WatchEvent[T] = self._event.decode(line)
         except msgspec.MsgspecError:
-            _raise_error_event(line)
-            found = self._decode_slowly(line, self._event_type)
+            found = self._decode_odd_event(_decode_any(line))
         if found.type == "ERROR":
-            _raise_error_event(line)
+            _raise_error_event(_decode_any(line))
         return found
 
     def encode(self, obj: T | Mapping[str, Any]) -> bytes:
@@ -88,19 +94,44 @@ class Codec(Generic[T]):
         head = f'{{"apiVersion":"{self._kind.api_version}","kind":"{self._kind.name}"'.encode()
         return head + (b"}" if body == b"{}" else b"," + body[1:])
 
-    def _decode_slowly(self, body: bytes, type: Any) -> Any:
+    def _decode_odd_event(self, event: dict[str, Any]) -> WatchEvent[T]:
+        """An object that makes no sense counts as a bookmark: the watch goes on behind it."""
+        _raise_error_event(event)
+        change, obj = event.get("type"), event.get("object")
+        if not isinstance(change, str) or not isinstance(obj, dict):
+            raise BadAnswer(f"{self._kind.plural}: a watch line that is no event")
+        readable = self._convert_or_log(obj)
+        if readable is not None:
+            return WatchEvent(change, readable)
+        bare = self._convert({"metadata": obj.get("metadata")}, self._kind.type)
+        return WatchEvent("DELETED" if change == "DELETED" else "BOOKMARK", bare)
+
+    def _convert_or_log(self, obj: Any) -> T | None:
         try:
-            return msgspec.convert(_without_nulls(msgspec.json.decode(body)), type)
+            converted: T = self._convert(obj, self._kind.type)
+        except BadAnswer as error:
+            metadata = obj.get("metadata") if isinstance(obj, dict) else None
+            name = metadata.get("name") if isinstance(metadata, dict) else None
+            log.warning("%s %s is left out: %s", self._kind.plural, name, error)
+            return None
+        return converted
+
+    def _convert(self, value: Any, type: Any) -> Any:
+        try:
+            return msgspec.convert(_without_nulls(value), type)
         except msgspec.MsgspecError as error:
             raise BadAnswer(f"{self._kind.plural}: cannot make sense of the API server's answer: {error}") from error
 
 
-def _raise_error_event(line: bytes) -> None:
+def _decode_any(body: bytes) -> dict[str, Any]:
     try:
-        event = msgspec.json.decode(line)
+        return msgspec.json.decode(body, type=dict[str, Any])
     except msgspec.MsgspecError as error:
-        raise BadAnswer(f"a watch line that is not JSON: {line[:80]!r}") from error
-    if isinstance(event, dict) and event.get("type") == "ERROR":
+        raise BadAnswer(f"the API server's answer is not a JSON object: {body[:80]!r}") from error
+
+
+def _raise_error_event(event: dict[str, Any]) -> None:
+    if event.get("type") == "ERROR":
         raise error_from_status(500, event.get("object"))
 
 

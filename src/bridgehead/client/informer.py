@@ -128,6 +128,9 @@ class Informer(Generic[T]):
             except ClientError as error:
                 self._report(str(error))
                 self._must_list = True
+            except Exception:  # a bug in one place must not blind everybody who reads this copy
+                log.exception("%s: listing again", self.kind.plural)
+                self._must_list = True
             await asyncio.sleep(self._backoff.next())
 
     async def _list(self) -> None:

@@ -1,0 +1,272 @@
+"""The client against servers that misbehave, and against the real API server while it is restarted."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from aiohttp import web
+
+from bridgehead.client import ApiClient, ClientConfig, Informer
+from bridgehead.client.errors import ApiError, BadAnswer, Conflict, Gone, NotFound, TooManyRequests, Unreachable
+from bridgehead.objects.core import ConfigMap
+from bridgehead.objects.kinds import CONFIG_MAPS, PODS
+from bridgehead.objects.meta import ObjectKey, ObjectMeta
+
+from .api_world import api_world, running, until
+
+pytestmark = pytest.mark.integration
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@contextlib.asynccontextmanager
+async def serving(handler: Handler) -> AsyncIterator[ClientConfig]:
+    """A server that answers everything with `handler`."""
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", handler)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    host, port = runner.addresses[0][:2]
+    try:
+        yield ClientConfig(server=f"http://{host}:{port}")
+    finally:
+        await runner.cleanup()
+
+
+def status(code: int, reason: str, headers: dict[str, str] | None = None) -> web.Response:
+    body = {"kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": reason}
+    return web.json_response(body, status=code, headers=headers)
+
+
+async def test_requests_are_what_the_api_expects():
+    seen: list[tuple[str, str, dict[str, str], Any, str]] = []
+
+    async def handler(request: web.Request) -> web.Response:
+        text = await request.text()
+        body = msgspec.json.decode(text) if text else None
+        seen.append((request.method, request.path, dict(request.query), body, request.headers.get("Content-Type", "")))
+        return web.json_response({"metadata": {"name": "a"}})
+
+    async with serving(handler) as config, ApiClient(config) as client:
+        await client.get(PODS, "a", "d")
+        await client.list(PODS, "d", "app=web,tier!=x", "spec.nodeName=n", limit=5, continue_="c")
+        await client.create(CONFIG_MAPS, ConfigMap(metadata=ObjectMeta(name="a", namespace="d"), data={"k": "v"}))
+        await client.update(CONFIG_MAPS, {"metadata": {"name": "a", "namespace": "d"}}, subresource="status")
+        await client.patch(PODS, "a", "d", {"x": 1}, "strategic", "status")
+        await client.patch(PODS, "a", "d", [{"op": "remove", "path": "/x"}], type="json")
+        await client.delete(PODS, "a", "d", uid="u", grace_period_seconds=0, propagation_policy="Orphan")
+        await client.request(
+            "POST", "/api/v1/namespaces/d/pods/a/binding", json={"target": {}}, params={"dryRun": "All"}
+        )
+    json, path = "application/json", "/api/v1/namespaces/d/pods"
+    named = {"metadata": {"name": "a", "namespace": "d"}}
+    options = {"gracePeriodSeconds": 0, "propagationPolicy": "Orphan", "preconditions": {"uid": "u"}}
+    assert seen == [
+        ("GET", f"{path}/a", {}, None, ""),
+        (
+            "GET",
+            path,
+            {"labelSelector": "app=web,tier!=x", "fieldSelector": "spec.nodeName=n", "limit": "5", "continue": "c"},
+            None,
+            "",
+        ),
+        (
+            "POST",
+            "/api/v1/namespaces/d/configmaps",
+            {},
+            {"apiVersion": "v1", "kind": "ConfigMap", **named, "data": {"k": "v"}},
+            json,
+        ),
+        (
+            "PUT",
+            "/api/v1/namespaces/d/configmaps/a/status",
+            {},
+            {"apiVersion": "v1", "kind": "ConfigMap", **named},
+            json,
+        ),
+        ("PATCH", f"{path}/a/status", {}, {"x": 1}, "application/strategic-merge-patch+json"),
+        ("PATCH", f"{path}/a", {}, [{"op": "remove", "path": "/x"}], "application/json-patch+json"),
+        ("DELETE", f"{path}/a", {}, {"apiVersion": "v1", "kind": "DeleteOptions", **options}, json),
+        ("POST", f"{path}/a/binding", {"dryRun": "All"}, {"target": {}}, json),
+    ]
+
+
+async def test_a_busy_server_is_asked_again_when_it_says_so():
+    tries = 0
+
+    async def handler(request: web.Request) -> web.Response:
+        nonlocal tries
+        tries += 1
+        if tries < 3:
+            return status(429, "TooManyRequests", {"Retry-After": "0"})
+        return web.json_response({"metadata": {"name": "a"}})
+
+    async with serving(handler) as config, ApiClient(config) as client:
+        assert (await client.create(PODS, {}, "d")).metadata.name == "a"
+        assert tries == 3
+
+
+async def test_a_server_that_stays_busy_is_not_asked_for_ever():
+    async def handler(request: web.Request) -> web.Response:
+        return status(429, "TooManyRequests", {"Retry-After": "0"})
+
+    async with serving(handler) as config, ApiClient(config) as client:
+        with pytest.raises(TooManyRequests):
+            await client.get(PODS, "a", "d")
+
+
+async def test_refusals_are_typed_and_nonsense_is_called_so():
+    answers = {"a": status(404, "NotFound"), "b": status(409, "Conflict"), "c": web.Response(text="<html>", status=502)}
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        return answers.get(request.path.rpartition("/")[2]) or web.Response(text="<html>welcome to the portal")
+
+    async with serving(handler) as config, ApiClient(config) as client:
+        for name, expected in (("a", NotFound), ("b", Conflict), ("c", ApiError), ("d", BadAnswer)):
+            with pytest.raises(expected):
+                await client.get(PODS, name, "d")
+        with pytest.raises(BadAnswer):
+            await client.request("GET", "/version")
+
+
+async def test_reads_survive_a_dropped_connection_and_creates_are_not_sent_twice():
+    tries: list[str] = []
+
+    async def handler(request: web.Request) -> web.Response:
+        tries.append(request.method)
+        if request.method == "POST" or len(tries) < 3:
+            assert request.transport is not None
+            request.transport.abort()
+        return web.json_response({"metadata": {"name": "a"}})
+
+    async with serving(handler) as config, ApiClient(config) as client:
+        assert (await client.get(PODS, "a", "d")).metadata.name == "a"
+        del tries[:]
+        with pytest.raises(Unreachable):
+            await client.create(PODS, {}, "d")
+        assert tries == ["POST"]
+
+
+async def test_an_outage_is_logged_once(caplog):
+    caplog.set_level(logging.INFO, "bridgehead")
+    async with api_world() as world, ApiClient(world.config) as client:
+        await world.stop()
+        for _ in range(3):
+            with pytest.raises(Unreachable):
+                await client.patch(PODS, "a", "default", {})
+        await world.start()
+        await client.list(PODS)
+    messages = [r.message for r in caplog.records if r.name.startswith("bridgehead.client")]
+    assert len(messages) == 2
+    assert "is unreachable" in messages[0]
+    assert "answers again" in messages[1]
+
+
+async def test_lines_of_a_watch_may_be_long_and_come_in_pieces():
+    big = {"type": "ADDED", "object": {"metadata": {"name": "big", "annotations": {"a": "x" * 3_000_000}}}}
+    small = {"type": "ADDED", "object": {"metadata": {"name": "small"}}}
+    lines = b"".join(msgspec.json.encode(one) + b"\n" for one in (small, big, small, small))
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for start in range(0, len(lines), 99_991):
+            await response.write(lines[start : start + 99_991])
+        await response.write(b'{"type":"ADDED","object":{"metadata":{"na')  # and then it dies
+        return response
+
+    async with serving(handler) as config, ApiClient(config) as client:
+        names = [event.object.metadata.name async for event in client.watch(PODS)]
+    assert names == ["small", "big", "small", "small"]
+
+
+async def test_errors_in_a_watch():
+    expired = {"type": "ERROR", "object": {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}}
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        if "1" in request.query.get("resourceVersion", ""):
+            return status(410, "Expired")
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(msgspec.json.encode(expired) + b"\n")
+        return response
+
+    async with serving(handler) as config, ApiClient(config) as client:
+        for version in ("1", "2"):
+            with pytest.raises(Gone):
+                await anext(client.watch(PODS, resource_version=version))
+
+
+async def test_a_token_file_is_read_again_when_its_token_is_refused(tmp_path: Path):
+    valid = "one"
+
+    async def handler(request: web.Request) -> web.Response:
+        if request.headers.get("Authorization") != f"Bearer {valid}":
+            return status(401, "Unauthorized")
+        return web.json_response({"metadata": {"name": "a"}})
+
+    file = tmp_path / "token"
+    file.write_text("one\n")
+    async with serving(handler) as plain:
+        config = ClientConfig(server=plain.server, token_file=file)
+        async with ApiClient(config) as client:
+            await client.get(PODS, "a", "d")
+            valid = "two"
+            file.write_text("two\n")
+            await client.get(PODS, "a", "d")
+
+
+async def test_an_informer_stays_right_through_restarts_of_the_api_server():
+    async with api_world() as world, ApiClient(world.config) as client, ApiClient(world.config) as other:
+        informer = Informer(client, CONFIG_MAPS, namespace="default")
+        mirror: dict[ObjectKey, ConfigMap] = {}
+        calls = []
+
+        def on_change(old: ConfigMap | None, new: ConfigMap | None) -> None:
+            calls.append((old, new))
+            if new is not None:
+                mirror[new.key] = new
+            elif old is not None:
+                del mirror[old.key]
+
+        informer.on_change(on_change)
+
+        def write(name: str, value: str) -> dict[str, Any]:
+            return {"metadata": {"name": name, "namespace": "default"}, "data": {"k": value}}
+
+        async def is_right() -> bool:
+            there = {one.key: one for one in (await other.list(CONFIG_MAPS, "default")).items}
+            return there == mirror == {one.key: one for one in informer.items()}
+
+        async with running(informer.run()):
+            await informer.wait_synced()
+            for number in range(20):
+                await other.create(CONFIG_MAPS, write(f"a{number}", "0"))
+            await until(is_right)
+            for restart in range(3):
+                await world.stop()
+                await world.start()
+                for number in range(restart, 20, 3):
+                    await other.delete(CONFIG_MAPS, f"a{number}", "default")
+                await other.create(CONFIG_MAPS, write(f"b{restart}", str(restart)))
+                await until(is_right)
+            additions = [new for old, new in calls if old is None]
+            assert len(additions) == 23, "nothing was told twice"
+
+
+async def test_many_requests_at_once():
+    async with api_world() as world, ApiClient(world.config) as client:
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(200):
+                metadata = {"name": f"a{number}", "namespace": "default"}
+                tasks.create_task(client.create(CONFIG_MAPS, {"metadata": metadata}))
+        assert len((await client.list(CONFIG_MAPS, "default")).items) == 200
