@@ -308,12 +308,18 @@ async def test_a_container_that_died_while_no_kubelet_ran(world):
 
 async def test_a_lost_sandbox_is_made_again(world):
     await world.start_kubelet()
+    await world.create("first")
+    await world.until("first", is_running)
     await world.create("web")
     pod = await world.until("web", is_running)
+    assert pod.status.pod_ip == "10.244.1.3"
+    await world.admin.delete(PODS, "first", "default")
+    await world.until_gone("first")
     await world.stop_kubelet()
     world.runtime.lose(pod.metadata.uid)
     await world.start_kubelet()
-    await world.until("web", lambda pod: is_running(pod) and pod.status.container_statuses[0].restart_count == 1)
+    pod = await world.until("web", lambda pod: is_running(pod) and pod.status.container_statuses[0].restart_count == 1)
+    assert [address.ip for address in pod.status.pod_ips] == [pod.status.pod_ip] == ["10.244.1.2"]
     await world.until_event("web", "SandboxChanged")
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from bridgehead.kubelet.plan import Run
 from bridgehead.kubelet.status import PodView, Waiting, known_runs, pod_status, status_patch
-from bridgehead.objects.core import Container, Pod, PodReadinessGate, PodSpec, PodStatus
+from bridgehead.objects.core import Container, Pod, PodIP, PodReadinessGate, PodSpec, PodStatus
 from bridgehead.objects.meta import Condition, ObjectMeta
 from bridgehead.objects.times import parse_time
 
@@ -249,6 +249,14 @@ def test_only_what_changed_is_sent():
         }
         for name in ("Ready", "ContainersReady")
     ]
+
+
+def test_an_address_that_changed_takes_the_old_one_out():
+    patch = status_patch(
+        PodStatus(pod_ip="10.0.0.1", pod_ips=(PodIP(ip="10.0.0.1"),)),
+        PodStatus(pod_ip="10.0.0.2", pod_ips=(PodIP(ip="10.0.0.2"),)),
+    )
+    assert patch == {"podIP": "10.0.0.2", "podIPs": [{"ip": "10.0.0.2"}, {"$patch": "delete", "ip": "10.0.0.1"}]}
 
 
 def test_conditions_of_others_are_left_alone():

@@ -9,6 +9,7 @@ import asyncio
 import logging
 import signal
 import ssl
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,6 +26,7 @@ from .server import KubeletServer, server_context
 
 log = logging.getLogger(__name__)
 
+_FILE_THREADS = 2  # volumes are written there; more would only cost memory
 _RUNTIME_SECONDS = 30.0  # how long a runtime that is starting beside the kubelet is waited for
 
 
@@ -49,6 +51,7 @@ async def _run(settings: NodeSettings, kubeconfig: Path, runtime_socket: Path, t
             raise StartupFailed(f"can't use {tls.certificate}, {tls.key}, {tls.client_ca}: {error}") from error
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
+    loop.set_default_executor(ThreadPoolExecutor(_FILE_THREADS, "files"))
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     async with ApiClient(config, "bridgehead-kubelet") as client, RuntimeClient(str(runtime_socket)) as runtime:

@@ -69,7 +69,9 @@ class KubeletServer:
         application.router.add_get("/pods", self._pods)
         application.router.add_get("/containerLogs/{namespace}/{pod}/{container}", self._logs)
         application.router.add_get("/exec/{namespace}/{pod}/{container}", self._exec)
-        runner = web.AppRunner(application, access_log=None, handle_signals=False, shutdown_timeout=1.0)
+        runner = web.AppRunner(
+            application, access_log=None, handle_signals=False, shutdown_timeout=1.0, handler_cancellation=True
+        )
         await runner.setup()
         try:
             site = web.TCPSite(runner, host, port, ssl_context=context)
@@ -105,10 +107,11 @@ class KubeletServer:
         response = web.StreamResponse(headers={"Content-Type": "text/plain"})
         await response.prepare(request)
         pieces = read_log(path, options, lambda: worker.is_running(container.name, attempt))
-        async with contextlib.aclosing(pieces):
-            async for piece in pieces:
-                await response.write(piece)
-        await response.write_eof()
+        with contextlib.suppress(ConnectionError):  # the reader has left
+            async with contextlib.aclosing(pieces):
+                async for piece in pieces:
+                    await response.write(piece)
+            await response.write_eof()
         return response
 
     async def _exec(self, request: web.Request) -> web.StreamResponse:

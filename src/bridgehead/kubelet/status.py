@@ -314,10 +314,19 @@ def status_patch(old: PodStatus, new: PodStatus) -> dict[str, object]:
         for key in sorted(before.keys() | after.keys())
         if key != "conditions" and before.get(key) != after.get(key)
     }
+    for field in ("podIPs", "hostIPs"):
+        if field in patch:
+            patch[field] = _addresses_patch(before.get(field, ()), after.get(field, ()))
     conditions = _conditions_patch(old.conditions, new.conditions)
     if conditions:
         patch["conditions"] = conditions
     return patch
+
+
+def _addresses_patch(old: Iterable[dict[str, str]], new: Iterable[dict[str, str]]) -> list[dict[str, str]]:
+    """Lists of addresses are merged by address: one that is gone must be taken out by name."""
+    kept = list(new)
+    return [*kept, *({"$patch": "delete", **address} for address in old if address not in kept)]
 
 
 def _conditions_patch(old: tuple[Condition, ...], new: tuple[Condition, ...]) -> list[dict[str, object]]:
