@@ -82,6 +82,8 @@ def pod(
 class World:
     """Nodes, and pods where they were put."""
 
+    namespaces = {"default": {"team": "a"}, "other": {"team": "b"}}  # noqa: RUF012
+
     def __init__(self, *nodes: Node) -> None:
         self.state = ClusterState()
         for one in nodes:
@@ -93,7 +95,7 @@ class World:
 
     def place(self, one: Pod) -> str:
         """Where it goes, or why it goes nowhere (without the part about preemption)."""
-        placement = place(PodFacts.of(one), self.state.nodes())
+        placement = place(PodFacts.of(one), self.state.nodes(), self.namespaces)
         return placement.node_name or placement.message.split(" preemption:")[0]
 
     def schedule(self, one: Pod) -> str:
@@ -237,7 +239,7 @@ def test_reasons_are_counted_and_sorted_as_kubernetes_does() -> None:
         node("n2", cpu="1"),
         node("n3", cpu="1", memory="1Gi"),
     )
-    placement = place(PodFacts.of(pod("p", cpu="2", memory="2Gi")), world.state.nodes())
+    placement = place(PodFacts.of(pod("p", cpu="2", memory="2Gi")), world.state.nodes(), {})
     assert placement.message == (
         "0/3 nodes are available: 1 Insufficient memory, 1 node(s) had untolerated taint "
         "{node-role.kubernetes.io/control-plane: }, 2 Insufficient cpu. preemption: 0/3 nodes are available: "
@@ -247,7 +249,7 @@ def test_reasons_are_counted_and_sorted_as_kubernetes_does() -> None:
 
 def test_room_that_others_take_could_be_made() -> None:
     world = World(node("n1"), node("n2", cpu="1")).put(pod("q", cpu="3"), "n1")
-    placement = place(PodFacts.of(pod("p", cpu="2")), world.state.nodes())
+    placement = place(PodFacts.of(pod("p", cpu="2")), world.state.nodes(), {})
     assert placement.message == (
         "0/2 nodes are available: 2 Insufficient cpu. preemption: 0/2 nodes are available: "
         "1 No preemption victims found for incoming pod, 1 Preemption is not helpful for scheduling."
@@ -348,6 +350,23 @@ def test_preferences(what: str) -> None:
     if what == "more room":
         world.put(pod("big", cpu="2", memory="4Gi"), "a").put(pod("little", **small), "b")
     assert world.place(PREFERENCES[what]) == "b"
+
+
+@pytest.mark.parametrize(
+    ("more", "fits"),
+    [
+        ({}, False),
+        ({"namespaces": ["default"]}, False),
+        ({"namespaces": ["other"]}, True),
+        ({"namespaceSelector": {}}, False),
+        ({"namespaceSelector": {"matchLabels": {"team": "a"}}}, False),
+        ({"namespaceSelector": {"matchLabels": {"team": "b"}}}, True),
+        ({"namespaces": ["default"], "namespaceSelector": {"matchLabels": {"team": "b"}}}, False),
+    ],
+)
+def test_namespaces_of_a_term(more: dict[str, Any], fits: bool) -> None:
+    world = World(node("n")).put(pod("q", labels=APP), "n")
+    assert (world.place(pod("p", **required("podAntiAffinity", term(**more)))) == "n") is fits
 
 
 def test_order_of_nodes_does_not_matter() -> None:

@@ -41,7 +41,7 @@ from .rollout import (
     next_revision,
     plan_cleanup,
     plan_new,
-    plan_olds,
+    plan_rolling,
     plan_scaling,
     replicas_annotations,
     replicas_of_new,
@@ -200,9 +200,7 @@ class DeploymentController:
         deployment, new = await self._ensure_new(deployment, new, olds)
         if new is None:
             return Retry("another object has the new replica set's name")
-        grow = plan_new(deployment, new, olds)
-        scales = [grow] if grow else plan_olds(deployment, new, olds)
-        new, olds = await self._scale(deployment, scales, new, olds)
+        new, olds = await self._scale(deployment, plan_rolling(deployment, new, olds), new, olds)
         return await self._finish(deployment, new, olds)
 
     async def _finish(self, deployment: Deployment, new: ReplicaSet | None, olds: list[ReplicaSet]) -> Outcome:

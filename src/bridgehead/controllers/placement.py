@@ -24,7 +24,7 @@ from .node_fit import (
     tolerates,
     untolerated,
 )
-from .pod_affinity import AffinityIndex
+from .pod_affinity import AffinityIndex, NamespaceLabels
 from .topology_spread import ZONE, SpreadIndex, domain_score
 
 # Resources whose amount on a node may be unknown (a node agent need not report them); others it has or hasn't.
@@ -74,11 +74,11 @@ class Placement:
     message: str = ""
 
 
-def place(facts: PodFacts, nodes: Mapping[str, NodeState]) -> Placement:
-    """Choose a node for a pod. The same pod and the same nodes always give the same answer."""
+def place(facts: PodFacts, nodes: Mapping[str, NodeState], namespaces: NamespaceLabels) -> Placement:
+    """Choose a node for a pod; `namespaces` are the labels of each. Equal arguments always give the same answer."""
     if not nodes:
         return Placement(message="no nodes available to schedule pods")
-    filters = _Filters(facts, nodes)
+    filters = _Filters(facts, nodes, namespaces)
     refused: dict[str, list[Reason]] = {}
     fitting: dict[str, NodeState] = {}
     for name, state in nodes.items():
@@ -115,11 +115,11 @@ def _histogram(counts: Mapping[str, int]) -> str:
 class _Filters:
     """The filters for one pod. What depends on all nodes together is worked out once, and only if the pod asks."""
 
-    def __init__(self, facts: PodFacts, nodes: Mapping[str, NodeState]) -> None:
+    def __init__(self, facts: PodFacts, nodes: Mapping[str, NodeState], namespaces: NamespaceLabels) -> None:
         self._facts = facts
         self._names = required_node_names(facts.pod.spec)
         self._spread = SpreadIndex(facts.pod, nodes) if facts.pod.spec.topology_spread_constraints else None
-        self.affinity = AffinityIndex(facts.pod, nodes)
+        self.affinity = AffinityIndex(facts.pod, nodes, namespaces)
 
     def refusals(self, name: str, state: NodeState) -> list[Reason]:
         """Why this node can't take the pod: what the first filter that refuses has to say; nothing when it can."""

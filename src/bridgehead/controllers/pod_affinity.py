@@ -1,8 +1,6 @@
 """`podAffinity` and `podAntiAffinity`: pods that want to be, or must not be, near certain other pods. Pure.
 
 Called by `placement`. Source: Kubernetes "Inter-pod affinity and anti-affinity", its InterPodAffinity plugin (v1.36).
-Terms select namespaces by name; `namespaceSelector` matches every namespace when it is empty, and none otherwise, since
-the scheduler doesn't watch Namespaces.
 """
 
 from __future__ import annotations
@@ -12,8 +10,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from bridgehead.objects.core import Node, Pod
-from bridgehead.objects.selectors import Selector
+from bridgehead.objects.meta import LabelSelector
+from bridgehead.objects.selectors import Selector, compile_selector
 
 from .cluster_state import NodeState
 from .topology_spread import pod_selector
@@ -22,42 +23,57 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
+NamespaceLabels = Mapping[str, Mapping[str, str]]
+
+
 @dataclass(frozen=True)
 class _Term:
     key: str
     selector: Selector
     namespaces: frozenset[str]
-    every_namespace: bool
+    namespace_selector: Selector
+    labels: NamespaceLabels
     weight: int = 0
 
     def matches(self, pod: Pod) -> bool:
-        return (self.every_namespace or pod.metadata.namespace in self.namespaces) and self.selector.matches(
-            pod.metadata.labels
+        return self._has_namespace(pod.metadata.namespace) and self.selector.matches(pod.metadata.labels)
+
+    def _has_namespace(self, namespace: str) -> bool:
+        return namespace in self.namespaces or self.namespace_selector.matches(self.labels.get(namespace, {}))
+
+
+class _Terms:
+    """Reads the terms of pods; `labels` are those of the namespaces."""
+
+    def __init__(self, labels: NamespaceLabels) -> None:
+        self._labels = labels
+
+    def required(self, pod: Pod, which: str) -> list[_Term]:
+        return [self._parse(term, pod) for term in _group(pod, which, _REQUIRED)]
+
+    def preferred(self, pod: Pod, which: str, sign: int) -> list[_Term]:
+        return [
+            self._parse(term.get("podAffinityTerm") or {}, pod, sign * int(term.get("weight", 0)))
+            for term in _group(pod, which, _PREFERRED)
+        ]
+
+    def _parse(self, term: Mapping[str, Any], pod: Pod, weight: int = 0) -> _Term:
+        namespaces = frozenset(map(str, term.get("namespaces") or ()))
+        selector = term.get("namespaceSelector")
+        if not namespaces and selector is None:
+            namespaces = frozenset([pod.metadata.namespace])
+        return _Term(
+            key=str(term.get("topologyKey", "")),
+            selector=pod_selector(term.get("labelSelector"), tuple(term.get("matchLabelKeys") or ()), pod),
+            namespaces=namespaces,
+            namespace_selector=compile_selector(None if selector is None else msgspec.convert(selector, LabelSelector)),
+            labels=self._labels,
+            weight=weight,
         )
 
 
-def _parse(term: Mapping[str, Any], pod: Pod, weight: int = 0) -> _Term:
-    namespaces = frozenset(map(str, term.get("namespaces") or ()))
-    selector = term.get("namespaceSelector")
-    if not namespaces and selector is None:
-        namespaces = frozenset([pod.metadata.namespace])
-    return _Term(
-        key=str(term.get("topologyKey", "")),
-        selector=pod_selector(term.get("labelSelector"), tuple(term.get("matchLabelKeys") or ()), pod),
-        namespaces=namespaces,
-        every_namespace=selector is not None and not selector,
-        weight=weight,
-    )
-
-
-def _required(pod: Pod, which: str) -> list[_Term]:
-    terms = ((pod.spec.affinity or {}).get(which) or {}).get(_REQUIRED) or ()
-    return [_parse(term, pod) for term in terms]
-
-
-def _preferred(pod: Pod, which: str, sign: int) -> list[_Term]:
-    terms = ((pod.spec.affinity or {}).get(which) or {}).get(_PREFERRED) or ()
-    return [_parse(term.get("podAffinityTerm") or {}, pod, sign * int(term.get("weight", 0))) for term in terms]
+def _group(pod: Pod, which: str, strength: str) -> Iterable[Mapping[str, Any]]:
+    return ((pod.spec.affinity or {}).get(which) or {}).get(strength) or ()
 
 
 Domain = tuple[str, str]  # topology key, value
@@ -66,10 +82,11 @@ Domain = tuple[str, str]  # topology key, value
 class AffinityIndex:
     """One pod's terms, and those of the pods already placed that concern it, counted by domain."""
 
-    def __init__(self, pod: Pod, nodes: Mapping[str, NodeState]) -> None:
-        self._affinity = _required(pod, "podAffinity")
-        self._anti = _required(pod, "podAntiAffinity")
-        self._preferred = [*_preferred(pod, "podAffinity", 1), *_preferred(pod, "podAntiAffinity", -1)]
+    def __init__(self, pod: Pod, nodes: Mapping[str, NodeState], namespaces: NamespaceLabels) -> None:
+        terms = self._terms = _Terms(namespaces)
+        self._affinity = terms.required(pod, "podAffinity")
+        self._anti = terms.required(pod, "podAntiAffinity")
+        self._preferred = [*terms.preferred(pod, "podAffinity", 1), *terms.preferred(pod, "podAntiAffinity", -1)]
         self._near: list[Counter[Domain]] = [Counter() for _ in self._affinity]
         self._away: list[Counter[Domain]] = [Counter() for _ in self._anti]
         self._wanted: Counter[Domain] = Counter()
@@ -90,7 +107,7 @@ class AffinityIndex:
         return bool(self._preferred)
 
     def _note_existing(self, pod: Pod, other: Pod, node: Node) -> None:
-        for term in _required(other, "podAntiAffinity"):
+        for term in self._terms.required(other, "podAntiAffinity"):
             if term.matches(pod) and term.key in node.metadata.labels:
                 self._forbidden.add((term.key, node.metadata.labels[term.key]))
 

@@ -1,8 +1,8 @@
 """The scheduler: gives every pod without a node one, by binding it.
 
-Started by `manager`; watches Nodes and Pods. `cluster_state` keeps the sums, `placement` decides. Decisions are made
-one after the other and count at once, bindings travel at the same time: a hundred new pods cost a hundred short
-decisions and one round trip or two. A pod that fits nowhere waits until a node or a pod has changed, and for its
+Started by `manager`; watches Nodes, Pods and Namespaces. `cluster_state` keeps the sums, `placement` decides. Decisions
+are made one after the other and count at once, bindings travel at the same time: a hundred new pods cost a hundred
+short decisions and one round trip or two. A pod that fits nowhere waits until a node or a pod has changed, and for its
 back-off at least.
 Source: Kubernetes "Kubernetes Scheduler", `pkg/scheduler` (v1.36).
 """
@@ -17,8 +17,8 @@ from typing import Any, Final
 from bridgehead.client import ApiClient, EventRecorder, WorkQueue
 from bridgehead.client.errors import ClientError, Conflict, NotFound
 from bridgehead.client.workqueue import Done, Outcome, Requeue, Retry
-from bridgehead.objects.core import Node, Pod
-from bridgehead.objects.kinds import NODES, PODS
+from bridgehead.objects.core import Namespace, Node, Pod
+from bridgehead.objects.kinds import NAMESPACES, NODES, PODS
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.objects.times import format_time
 
@@ -67,12 +67,15 @@ class Scheduler:
         self._assumed: set[str] = set()  # uids that count on a node though the informer shows them without one
         self._unschedulable: dict[ObjectKey, _Attempts] = {}
         self._queue: WorkQueue[ObjectKey] = WorkQueue("scheduler")
+        self._namespaces: dict[str, dict[str, str]] = {}  # labels by name
+        self._namespaces_informer = informers.get(NAMESPACES)
+        self._namespaces_informer.on_change(self._namespace_changed)
         self._nodes.on_change(self._node_changed)
         self._pods.on_change(self._pod_changed)
 
     async def run(self) -> None:
-        await self._nodes.wait_synced()
-        await self._pods.wait_synced()
+        for informer in (self._namespaces_informer, self._nodes, self._pods):
+            await informer.wait_synced()
         await self._queue.run(self.reconcile, workers=WORKERS)
 
     # --- What it hears -----------------------------------------------------------------------------------
@@ -86,6 +89,14 @@ class Scheduler:
             return
         self._state.set_node(new)
         self._wake_unschedulable()
+
+    def _namespace_changed(self, old: Namespace | None, new: Namespace | None) -> None:
+        if new is not None:
+            self._namespaces[new.metadata.name] = new.metadata.labels
+        elif old is not None:
+            self._namespaces.pop(old.metadata.name, None)
+        if old is not None and new is not None and old.metadata.labels != new.metadata.labels:
+            self._wake_unschedulable()
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
@@ -129,7 +140,7 @@ class Scheduler:
         if attempts is not None and (wait := attempts.last + attempts.backoff - self._clock()) > 0:
             return Requeue(wait)
         facts = PodFacts.of(pod)
-        placement = place(facts, self._state.nodes())
+        placement = place(facts, self._state.nodes(), self._namespaces)
         if placement.node_name:
             # From here to the binding's answer the pod counts on its node: nothing was awaited since the decision.
             self._state.place(facts, placement.node_name)
