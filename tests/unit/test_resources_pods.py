@@ -333,7 +333,8 @@ def test_warnings(pods, spec, expected):
 
 @pytest.fixture
 def running(pods):
-    spec = "{containers: [{name: a, image: 'b:1'}], activeDeadlineSeconds: 100, nodeName: node1}"
+    spec = "{containers: [{name: a, image: 'b:1'}], activeDeadlineSeconds: 100, nodeName: node1, "
+    spec += "tolerations: [{key: mine, operator: Exists}]}"
     return pods.create(pod(spec))
 
 
@@ -352,7 +353,7 @@ def running(pods):
             ["spec.activeDeadlineSeconds: Invalid value: null: must not update from a positive integer to nil value"],
         ),
         (
-            lambda spec: spec["tolerations"].pop(),
+            lambda spec: spec["tolerations"].pop(0),
             ["spec.tolerations: Forbidden: existing toleration can not be modified except its tolerationSeconds"],
         ),
         (
@@ -379,6 +380,12 @@ def test_the_rest_of_a_pod_may_not_change(pods, running, field, value):
         "spec: Forbidden: pod updates may not change fields other than `spec.containers[*].image`"
     )
     assert f"spec.{field}" in refused[0].splitlines()[-1]
+
+
+def test_the_manifest_of_a_pod_may_be_written_again(pods):
+    manifest = pod("{containers: [{name: a, image: 'b:1'}]}")
+    made = pods.create(manifest)
+    assert pods.update(made, manifest) == made
 
 
 def test_a_pod_gets_its_node_once(pods):

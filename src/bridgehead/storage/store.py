@@ -26,7 +26,7 @@ class Facts:
     """What the store knows of an object without decoding it.
 
     `claims` are names only one stored object may hold at a time, across all resources (`clusterip/10.96.0.9`,
-    `nodeport/TCP/30080`). They are taken, exchanged and released in the same commit as the object's own write, which
+    `nodeport/30080`). They are taken, exchanged and released in the same commit as the object's own write, which
     is what makes address and port allocation atomic, also with several API servers over one store.
     """
 

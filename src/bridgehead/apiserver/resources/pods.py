@@ -35,6 +35,7 @@ class PodStrategy(Strategy):
             obj.setdefault("status", {}).setdefault("phase", old.get("status", {}).get("phase", "Pending"))
             obj["status"].setdefault("qosClass", qos_class(obj["spec"]))
         elif subresource == "":
+            _tolerate_node_troubles(obj["spec"])
             obj["status"] = old.get("status", {})
 
     def validate(self, obj: JsonObject) -> list[FieldError]:
