@@ -26,6 +26,11 @@ _INFO = {"title": "Kubernetes", "version": "v1.36.0"}
 # A document's address has its hash, so the answer to it never changes.
 _IMMUTABLE = ((b"cache-control", b"public, immutable"), (b"expires", b"Thu, 31 Dec 2099 23:59:59 GMT"))
 
+# kubectl asks for version 2 in protobuf when version 3 does not know a kind, and goes on to say so when version 2 does
+# not either. This is a document (gnostic's openapi_v2.Document) of nothing but its version and title.
+_PROTOBUF_2 = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+_EMPTY_2 = b"\x0a\x032.0\x12\x15\x0a\x0aKubernetes\x12\x07v1.36.0"
+
 _WRITE_PARAMETERS = (
     ("dryRun", "string", "When present, indicates that modifications should not be persisted."),
     ("fieldManager", "string", "A name associated with the actor or entity that is making these changes."),
@@ -69,7 +74,10 @@ class OpenApi:
 
     def handle(self, path: str, request: Request) -> Response:
         """Raises a 404 or a 406."""
-        choose(request.header(b"accept"), tables=False)
+        accept = request.header(b"accept")
+        if path == "/openapi/v2" and _PROTOBUF_2 in accept and "application/json" not in accept:
+            return Response(200, _EMPTY_2, _PROTOBUF_2.replace("@", "."))  # "@" is no part of a media type
+        choose(accept, tables=False)
         if path == "/openapi/v3":
             return Response(200, self._index())
         if path == "/openapi/v2":

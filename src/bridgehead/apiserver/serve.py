@@ -87,6 +87,9 @@ async def _serve(options: ServeOptions) -> None:
 
 
 def _context(options: ServeOptions) -> ssl.SSLContext:
+    for path in (options.tls_certificate, options.tls_key, options.client_ca):
+        if path is not None:
+            path.read_bytes()  # for an error that names the file, which ssl's do not
     try:
         return server_context(options.tls_certificate, options.tls_key, options.client_ca)
     except ssl.SSLError as error:

@@ -133,7 +133,11 @@ def open_listeners(addresses: Sequence[str], descriptors: Sequence[int]) -> list
         for address in addresses:
             host, port = parse_address(address)
             family = socket.AF_INET6 if ":" in host else socket.AF_INET
-            sockets.append(socket.create_server((host, port), family=family, backlog=4096, reuse_port=False))
+            try:
+                sockets.append(socket.create_server((host, port), family=family, backlog=4096))
+            except OSError as error:
+                why = (error.strerror or str(error)).partition(" (while")[0]
+                raise OSError(error.errno, f"can't listen on {address}: {why}") from error
         for listener in sockets:
             listener.setblocking(False)
             # Connections inherit it. Without, an answer that is written in two parts waits 40 ms for the client's ACK:

@@ -70,5 +70,8 @@ def _port_range(text: str) -> tuple[int, int]:
 
 
 def _fail(error: Exception) -> NoReturn:
-    sys.stderr.write(f"bridgehead apiserver: {error}\n")
+    text = str(error)
+    if isinstance(error, OSError) and error.strerror:
+        text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    sys.stderr.write(f"bridgehead apiserver: {text}\n")
     raise SystemExit(1)

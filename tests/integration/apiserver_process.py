@@ -1,0 +1,164 @@
+"""`bridgehead apiserver` as a process of its own, with a CA made here, for clients that are real ones."""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.x509.oid import NameOID
+
+DEADLINE = 20.0
+_PEM, _PKCS8 = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+
+
+class Authority:
+    """A CA whose certificate is `ca.crt` in `directory`."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test-ca")])
+        certificate = self._certificate(self._name, self._key.public_key(), is_ca=True)
+        (directory / "ca.crt").write_bytes(certificate)
+
+    def issue(self, file: str, common_name: str, *organizations: str) -> None:
+        """Writes `file`.crt and `file`.key, good for 127.0.0.1 and for a client."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        attributes = [x509.NameAttribute(NameOID.COMMON_NAME, common_name)]
+        attributes += [x509.NameAttribute(NameOID.ORGANIZATION_NAME, name) for name in organizations]
+        certificate = self._certificate(x509.Name(attributes), key.public_key(), is_ca=False)
+        (self.directory / f"{file}.crt").write_bytes(certificate)
+        (self.directory / f"{file}.key").write_bytes(key.private_bytes(_PEM, _PKCS8, serialization.NoEncryption()))
+
+    def _certificate(self, subject: x509.Name, key: ec.EllipticCurvePublicKey, *, is_ca: bool) -> bytes:
+        now = datetime.datetime.now(datetime.UTC)
+        builder = (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(self._name)
+            .public_key(key)
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - datetime.timedelta(hours=1))
+            .not_valid_after(now + datetime.timedelta(days=1))
+            .add_extension(x509.BasicConstraints(is_ca, None), critical=True)
+        )
+        if not is_ca:
+            address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+            builder = builder.add_extension(x509.SubjectAlternativeName([address]), critical=False)
+        return builder.sign(self._key, hashes.SHA256()).public_bytes(_PEM)
+
+
+def write_files(directory: Path) -> None:
+    """Everything a server and its clients need: certificates of the server and of an admin, keys, a token."""
+    authority = Authority(directory)
+    authority.issue("server", "apiserver")
+    authority.issue("admin", "kubernetes-admin", "system:masters")
+    authority.issue("node1", "system:node:node1", "system:nodes")
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    (directory / "sa.key").write_bytes(key.private_bytes(_PEM, _PKCS8, serialization.NoEncryption()))
+    (directory / "tokens.csv").write_text('admin-token,token-admin,1,"system:masters"\nbob-token,bob,2\n')
+
+
+@dataclass
+class ServerProcess:
+    """The process, on a port it inherits as a listening socket. `kubectl` runs against it as the admin."""
+
+    directory: Path
+    store: str = "memory"
+    port: int = 0
+    _process: subprocess.Popen[bytes] | None = field(default=None)
+
+    @property
+    def url(self) -> str:
+        return f"https://127.0.0.1:{self.port}"
+
+    def context(self, user: str = "") -> ssl.SSLContext:
+        context = ssl.create_default_context(cafile=self.directory / "ca.crt")
+        if user:
+            context.load_cert_chain(self.directory / f"{user}.crt", self.directory / f"{user}.key")
+        return context
+
+    def start(self) -> None:
+        here = self.directory
+        with socket.create_server(("127.0.0.1", self.port)) as listener, (here / "log").open("ab") as log:
+            self.port = listener.getsockname()[1]
+            options = {
+                "listen-fd": listener.fileno(),
+                "tls-cert-file": here / "server.crt",
+                "tls-private-key-file": here / "server.key",
+                "client-ca-file": here / "ca.crt",
+                "token-auth-file": here / "tokens.csv",
+                "service-account-key-file": here / "sa.key",
+                "advertise-address": "10.0.0.1:6443",
+                "store": self.store,
+            }
+            arguments = [f"--{name}={value}" for name, value in options.items()]
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", "from bridgehead.cli import main; main()", "apiserver", *arguments],
+                pass_fds=(listener.fileno(),),
+                stderr=log,
+            )
+        # The socket is open already: the first request waits until it is served.
+        try:
+            self.read("/readyz")
+        except (OSError, urllib.error.URLError) as error:
+            self._process.kill()
+            self._process.wait()
+            raise RuntimeError((here / "log").read_text()) from error
+
+    def read(self, path: str, *, user: str = "", token: str = "") -> bytes:
+        """The body. Raises `urllib.error.HTTPError`."""
+        request = urllib.request.Request(self.url + path)
+        if token:
+            request.add_header("Authorization", f"Bearer {token}")
+        with urllib.request.urlopen(request, context=self.context(user), timeout=DEADLINE) as response:
+            body: bytes = response.read()
+        return body
+
+    def signal(self, number: int) -> None:
+        if self._process is not None:
+            self._process.send_signal(number)
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        """Its exit code."""
+        if self._process is None:
+            return 0
+        self.signal(number)
+        code = self._process.wait(DEADLINE)
+        self._process = None
+        return code
+
+    def write_kubeconfig(self) -> None:
+        here = self.directory
+        (here / "kubeconfig").write_text(
+            "apiVersion: v1\nkind: Config\ncurrent-context: x\n"
+            f"clusters: [{{name: c, cluster: {{server: '{self.url}', certificate-authority: {here / 'ca.crt'}}}}}]\n"
+            f"users: [{{name: u, user: {{client-certificate: {here}/admin.crt, client-key: {here}/admin.key}}}}]\n"
+            "contexts: [{name: x, context: {cluster: c, user: u}}]\n"
+        )
+
+    def environment(self) -> dict[str, str]:
+        return {**os.environ, "KUBECONFIG": str(self.directory / "kubeconfig"), "HOME": str(self.directory)}
+
+    def kubectl(self, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["kubectl", *arguments],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE,
+            env=self.environment(),
+        )

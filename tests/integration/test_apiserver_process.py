@@ -1,0 +1,198 @@
+"""`bridgehead apiserver` on a real socket: certificates, restarts, shutdown, and clients that misbehave."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from .apiserver_process import DEADLINE, Authority, ServerProcess, write_files
+
+pytestmark = pytest.mark.integration
+
+CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[ServerProcess]:
+    server = ServerProcess(tmp_path, store=f"sqlite://{tmp_path}/state.db")
+    write_files(tmp_path)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop(signal.SIGKILL)
+
+
+def connect(server: ServerProcess, *, buffer: int = 0) -> ssl.SSLSocket:
+    """As the admin."""
+    raw = socket.socket()
+    raw.settimeout(DEADLINE)
+    if buffer:
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
+    raw.connect(("127.0.0.1", server.port))
+    return server.context("admin").wrap_socket(raw, server_hostname="127.0.0.1")
+
+
+def send(server: ServerProcess, method: str, path: str, body: object = None) -> dict[str, object]:
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(server.url + path, data, {"Content-Type": "application/json"}, method=method)
+    with urllib.request.urlopen(request, context=server.context("admin"), timeout=DEADLINE) as response:
+        answer: dict[str, object] = json.loads(response.read())
+    return answer
+
+
+def status_of(call: object) -> int:
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        call()  # type: ignore[operator]
+    caught.value.close()
+    return caught.value.code
+
+
+def test_who_is_who(server):
+    assert server.read("/version")
+    assert json.loads(server.read(CONFIG_MAPS, user="admin"))["kind"] == "ConfigMapList"
+    assert json.loads(server.read(CONFIG_MAPS, token="admin-token"))["kind"] == "ConfigMapList"
+    assert status_of(lambda: server.read(CONFIG_MAPS)) == 403
+    assert status_of(lambda: server.read(CONFIG_MAPS, token="bob-token")) == 403
+    assert status_of(lambda: server.read(CONFIG_MAPS, user="node1")) == 403
+    assert status_of(lambda: server.read("/version", token="wrong")) == 401
+    assert json.loads(server.read("/api/v1/nodes", user="node1"))["items"] == []
+
+
+def test_certificates_of_another_authority_are_not_believed(server, tmp_path):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    Authority(elsewhere).issue("fake", "kubernetes-admin", "system:masters")
+    context = server.context()
+    context.load_cert_chain(elsewhere / "fake.crt", elsewhere / "fake.key")
+    with pytest.raises((OSError, urllib.error.URLError)):
+        urllib.request.urlopen(server.url + CONFIG_MAPS, context=context, timeout=DEADLINE)
+
+
+def test_what_is_stored_outlives_the_server(server):
+    made = send(server, "POST", CONFIG_MAPS, {"metadata": {"name": "one"}, "data": {"k": "v"}})
+    services = "/api/v1/namespaces/default/services"
+    service = send(server, "POST", services, {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 1}]}})
+    server.stop(signal.SIGKILL)
+    server.start()
+    assert send(server, "GET", f"{CONFIG_MAPS}/one") == made
+    again = {"metadata": {"name": "t"}, "spec": {"clusterIP": service["spec"]["clusterIP"], "ports": [{"port": 1}]}}
+    assert status_of(lambda: send(server, "POST", services, again)) == 422
+
+
+def test_a_shutdown_ends_watches_and_exits_cleanly(server):
+    with connect(server) as watch:
+        watch.sendall(b"GET %s?watch=true HTTP/1.1\r\nHost: x\r\n\r\n" % CONFIG_MAPS.encode())
+        assert watch.recv(65536).startswith(b"HTTP/1.1 200")
+        server.signal(signal.SIGTERM)
+        rest = b""
+        while piece := watch.recv(65536):
+            rest += piece
+        assert rest.endswith(b"0\r\n\r\n")
+    assert server.stop(signal.SIGTERM) == 0
+
+
+def test_a_chunked_body_that_never_ends_is_refused(server):
+    with connect(server) as client:
+        client.sendall(
+            b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+            % CONFIG_MAPS.encode()
+        )
+        chunk = b"10000\r\n" + b" " * 65536 + b"\r\n"
+        answer = b""
+        try:
+            for _ in range(100):
+                client.sendall(chunk)
+            answer = client.recv(65536)
+        except (ConnectionError, ssl.SSLError):
+            # It closed the connection while we were still sending.
+            answer = answer or b"HTTP/1.1 413"
+        assert answer.startswith(b"HTTP/1.1 413")
+    assert server.read("/readyz") == b"ok"
+
+
+def test_a_client_that_never_reads_does_not_hurt_others(server):
+    with connect(server, buffer=4096) as stuck:
+        stuck.sendall(b"GET %s?watch=true HTTP/1.1\r\nHost: x\r\n\r\n" % CONFIG_MAPS.encode())
+        for i in range(40):
+            send(server, "POST", CONFIG_MAPS, {"metadata": {"name": f"c{i}"}, "data": {"k": "x" * 100_000}})
+        assert len(send(server, "GET", CONFIG_MAPS)["items"]) == 40
+        assert server.stop(signal.SIGTERM) == 0
+
+
+def test_nonsense_on_the_wire(server):
+    with connect(server) as client:
+        client.sendall(b"\x00\x01\x02 nonsense\r\n\r\n")
+        assert client.recv(65536).startswith(b"HTTP/1.1 400")
+    with socket.create_connection(("127.0.0.1", server.port), timeout=DEADLINE) as plain:
+        plain.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        plain.recv(65536)
+    assert server.read("/livez") == b"ok"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--listen=nowhere"], "'nowhere' is not host:port"),
+        (["--store=etcd://x"], "unknown store"),
+        (["--service-node-port-range=5"], "is not FIRST-LAST"),
+        (["--service-cluster-ip-range=banana"], "banana"),
+        (["--tls-cert-file=/nonexistent"], "/nonexistent"),
+        (["--service-account-key-file=/nonexistent"], "/nonexistent"),
+        (["--token-auth-file=/nonexistent"], "/nonexistent"),
+    ],
+)
+def test_what_can_not_work_is_said_in_one_line(tmp_path, options, words):
+    write_files(tmp_path)
+    given = {
+        "--tls-cert-file": tmp_path / "server.crt",
+        "--tls-private-key-file": tmp_path / "server.key",
+        "--service-account-key-file": tmp_path / "sa.key",
+        "--listen": "127.0.0.1:0",
+    }
+    given |= dict(option.split("=", 1) for option in options)
+    arguments = [f"{name}={value}" for name, value in given.items()]
+    result = subprocess.run(
+        [sys.executable, "-c", "from bridgehead.cli import main; main()", "apiserver", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+    )
+    assert result.returncode == 1
+    assert result.stderr.count("\n") == 1, result.stderr
+    assert result.stderr.startswith("bridgehead apiserver: ")
+    assert words in result.stderr
+
+
+def test_a_taken_port_is_said_in_one_line(tmp_path):
+    write_files(tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        result = subprocess.run(
+            [
+                sys.executable,
+                "-c",
+                "from bridgehead.cli import main; main()",
+                "apiserver",
+                f"--tls-cert-file={tmp_path / 'server.crt'}",
+                f"--tls-private-key-file={tmp_path / 'server.key'}",
+                f"--service-account-key-file={tmp_path / 'sa.key'}",
+                f"--listen=127.0.0.1:{port}",
+            ],
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE,
+        )
+    assert result.returncode == 1
+    assert f"127.0.0.1:{port}" in result.stderr
+    assert result.stderr.count("\n") == 1
