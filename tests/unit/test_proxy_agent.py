@@ -19,6 +19,7 @@ from bridgehead.proxy import agent as agent_module
 from bridgehead.proxy.agent import ProxyAgent, plan_node
 from bridgehead.proxy.changes import FrontendTable, Update
 from bridgehead.proxy.config import ProxyConfig
+from bridgehead.proxy.frontends import Frontend, Problem, Reason
 from bridgehead.proxy.nftables import Repair, Settings, TransactionFailed
 
 CONFIG = ProxyConfig(cluster_cidrs=("10.244.0.0/16",))
@@ -83,6 +84,9 @@ class ScriptedMode:
 
     def configure(self, settings: Settings) -> None:
         self.settings = settings
+
+    def unsupported(self, frontend: Frontend) -> Problem | None:
+        return Problem(Reason.NOT_SUPPORTED, "sticky") if frontend.affinity_seconds else None
 
     async def apply(self, updates: list[Update]) -> int:
         if self.fail_apply:
@@ -244,10 +248,12 @@ async def test_a_problem_is_told_once(api: ScriptedApi, mode: ScriptedMode, capl
     with caplog.at_level(logging.WARNING):
         async with running(api, mode):
             for port in (1, 2):
-                api.put(SERVICES, service("odd", "10.96.0.1", externalIPs=["nonsense"], healthCheckNodePort=port))
+                spec = {"externalIPs": ["nonsense"], "healthCheckNodePort": port, "sessionAffinity": "ClientIP"}
+                api.put(SERVICES, service("odd", "10.96.0.1", **spec))
                 api.put(ENDPOINT_SLICES, slice_of("odd", f"10.244.1.{port}"))
                 await eventually(lambda port=port: len(mode.applied) == port)  # type: ignore[misc]
     assert caplog.text.count("nonsense") == 1
+    assert caplog.text.count("NotSupported: sticky") == 1
 
 
 async def test_a_node_that_gets_another_family_is_written_anew(api: ScriptedApi, mode: ScriptedMode) -> None:
@@ -279,9 +285,7 @@ def test_what_is_known_of_the_node() -> None:
         {
             "metadata": {"name": "node1", "labels": {"topology.kubernetes.io/zone": "a"}},
             "spec": {"podCIDR": "10.244.1.0/24", "podCIDRs": ["10.244.1.0/24", "fd00:244:1::/64"]},
-            "status": {
-                "addresses": [{"type": "InternalIP", "address": "10.0.0.201"}, {"type": "Hostname", "address": "x"}]
-            },
+            "status": {"addresses": addresses},
         },
         Node,
     )

@@ -23,7 +23,16 @@ from bridgehead.objects.times import parse_time
 
 from .changes import FrontendTable, Update
 from .config import ProxyConfig
-from .frontends import HEADLESS_LABEL, PROXY_NAME_LABEL, NodeFacts, Problem, compile_service, family_of
+from .frontends import (
+    HEADLESS_LABEL,
+    PROXY_NAME_LABEL,
+    Frontend,
+    NodeFacts,
+    Problem,
+    ServiceFrontends,
+    compile_service,
+    family_of,
+)
 from .metrics import ProxyHealth, ProxyMetrics
 from .nftables import Repair, Settings, TransactionFailed
 
@@ -47,6 +56,7 @@ class Mode(Protocol):
     @property
     def settings(self) -> Settings: ...
     def configure(self, settings: Settings) -> None: ...
+    def unsupported(self, frontend: Frontend) -> Problem | None: ...
     async def apply(self, updates: list[Update]) -> int: ...
     async def sync(self, table: FrontendTable) -> int: ...
     async def verify(self, table: FrontendTable, *, thoroughly: bool) -> Repair | None: ...
@@ -96,7 +106,7 @@ class ProxyAgent:
         self._dirty = _Dirty()
         self._wake = asyncio.Event()
         self._needs_sync = True
-        self._problems: dict[ObjectKey, tuple[Problem, ...]] = {}
+        self._problems: dict[ObjectKey, frozenset[Problem]] = {}  # what was told of a Service, until it is deleted
         self._programmed = asyncio.Event()
 
     async def run(self) -> None:
@@ -242,21 +252,26 @@ class ProxyAgent:
                 log.exception("Service %s: cannot be compiled and keeps what it had; this is a bug", key)
                 return None
         update = self.table.update(key, compiled)
-        self._report(key, compiled.problems if compiled is not None else ())
+        self._report(key, compiled)
         for loser, problems in update.conflicts.items():
-            self._report(loser, tuple(problems))
+            self._warn(loser, problems)
         return update
 
-    def _report(self, key: ObjectKey, problems: tuple[Problem, ...]) -> None:
-        """Say once what is wrong with a Service's objects."""
-        known = self._problems.get(key, ())
-        for problem in problems:
-            if problem not in known:
-                log.warning("Service %s: %s", key, problem)
-        if problems:
-            self._problems[key] = problems
-        else:
+    def _report(self, key: ObjectKey, compiled: ServiceFrontends | None) -> None:
+        """Say once what is wrong with a Service's objects, or what it does not get."""
+        if compiled is None:
             self._problems.pop(key, None)
+            return
+        lacking = {self.mode.unsupported(frontend) for frontend in compiled.frontends}
+        self._warn(key, [*compiled.problems, *(problem for problem in lacking if problem is not None)])
+
+    def _warn(self, key: ObjectKey, problems: Iterable[Problem]) -> None:
+        told = self._problems.get(key, frozenset())
+        fresh = set(problems) - told
+        for problem in sorted(fresh, key=str):
+            log.warning("Service %s: %s", key, problem)
+        if fresh:
+            self._problems[key] = told | fresh
 
     async def _program(self, updates: list[Update]) -> None:
         if not updates and not self._needs_sync:

@@ -63,6 +63,7 @@ class Reason(enum.Enum):
     PORT_MISMATCH = "PortMismatch"
     TOO_MANY_BACKENDS = "TooManyBackends"
     CONFLICT = "Conflict"
+    NOT_SUPPORTED = "NotSupported"  # by the proxy mode in use
 
 
 class Problem(NamedTuple):

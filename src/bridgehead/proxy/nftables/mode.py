@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from bridgehead.proxy.changes import FrontendTable, Update, merge_changes
-from bridgehead.proxy.frontends import Family
+from bridgehead.proxy.frontends import Family, Frontend, Problem, Reason
 
 from .apply import Kernel
 from .chains import Settings, containers, word
@@ -54,6 +54,12 @@ class NftablesMode:
     def configure(self, settings: Settings) -> None:
         """Use other settings from the next `sync` on."""
         self._renderer = Renderer(settings)
+
+    def unsupported(self, frontend: Frontend) -> Problem | None:
+        """What a Frontend asks for and does not get."""
+        if frontend.affinity_seconds is not None:
+            return Problem(Reason.NOT_SUPPORTED, f"{frontend.owner}: sessionAffinity is not there yet; spread evenly")
+        return None
 
     async def apply(self, updates: Sequence[Update]) -> int:
         """Bring the kernel from before the updates to after. Returns the elements touched. Raises TransactionFailed.
