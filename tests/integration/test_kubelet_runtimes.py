@@ -496,3 +496,50 @@ async def test_a_part_runs_in_a_pod(world: World) -> None:
     wrong = await world.start("p", "wrong", image="bridgehead/proxy:latest", command=command)
     assert (await world.wait_exit(wrong.id)).exit_code == 2
     assert any("--no-such-option" in line for line in world.log("p", "wrong"))
+
+
+async def test_a_shell_may_start_a_built_in_server(world: World) -> None:
+    ip = await world.pod("p")
+    script = "hostname > /usr/share/nginx/html/index.html && exec nginx -g 'daemon off;'"
+    server = await world.start("p", image="nginx:1.25", command=("/bin/sh", "-c", script))
+    assert world.run("curl", "-s", "--retry-connrefused", "--retry", "5", "--retry-delay", "1", ip) == "p\n"
+    assert "nginx/1.25 (Bridgehead's stand-in)" in await world.sh(server, "nginx -v 2>&1")
+    await world.client.signal_container(server.id, signal.SIGTERM)
+    assert (await world.wait_exit(server.id)).exit_code == 0
+
+
+async def test_attaching_to_a_container(world: World) -> None:
+    await world.pod("p")
+    script = "read one; echo got $one; echo err >&2; cat; exit 6"
+    container = await world.start("p", command=("sh", "-c", script), stdin=True, stdin_once=True)
+    session = await world.client.open_attach(container.id, stdin=True)
+    assert session.stdin_fd is not None
+    os.write(session.stdin_fd, b"1\nrest\n")
+    os.close(session.stdin_fd)
+    session.stdin_fd = None
+    assert await read_all(session.stdout_fd) == b"got 1\nrest\n"
+    assert await read_all(session.stderr_fd) == b"err\n"
+    assert await session.wait() == 6
+    await session.close()
+    assert sorted(world.log("p")) == ["stderr F err", "stdout F got 1", "stdout F rest"]
+    with pytest.raises(RuntimeFailure, match="not running"):
+        await world.client.open_attach(container.id, stdin=False)
+    deaf = await world.start("p", "deaf", command=("sleep", "1000"))
+    with pytest.raises(RuntimeFailure, match="no standard input"):
+        await world.client.open_attach(deaf.id, stdin=True)
+
+
+async def test_attaching_to_a_terminal(world: World) -> None:
+    await world.pod("p")
+    container = await world.start("p", command=("sh",), stdin=True, tty=True)
+    first = await world.client.open_attach(container.id, stdin=True)
+    await first.close()  # leaves the shell alone
+    session = await world.client.open_attach(container.id, stdin=True)
+    session.resize(101, 37)
+    assert session.stdin_fd is not None
+    os.write(session.stdin_fd, b"stty size; tty; exit 9\n")
+    lines = (await read_all(session.stdout_fd)).decode().split("\r\n")
+    assert {"37 101", "/dev/pts/0"} <= set(lines)
+    assert await session.wait() == 9
+    await session.close()
+    assert any("/dev/pts/0" in line for line in world.log("p"))

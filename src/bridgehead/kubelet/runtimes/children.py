@@ -68,7 +68,13 @@ class Child:
             raise
         finally:
             theirs.close()
-        self.pidfd = os.pidfd_open(self.pid)
+        try:
+            self.pidfd = os.pidfd_open(self.pid)
+        except OSError:  # out of descriptors: without one we could not look after it
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+            ours.close()
+            raise
         ours.setblocking(False)
         self._status: socket.socket | None = ours
         reactor.watch(ours.fileno(), self._read_status)

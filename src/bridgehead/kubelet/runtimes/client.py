@@ -97,6 +97,12 @@ class RuntimeClient:
         number = msgspec.msgpack.decode(reply.value, type=int)
         return RemoteSession(link, number, reply.descriptors, stdin=stdin, tty=tty)
 
+    async def open_attach(self, container_id: str, *, stdin: bool, stderr: bool = True) -> RemoteSession:
+        link = await self._connect()
+        reply = await link.ask(messages.Attach(container_id, stdin, stderr))
+        number, tty = msgspec.msgpack.decode(reply.value, type=tuple[int, bool])
+        return RemoteSession(link, number, reply.descriptors, stdin=stdin, tty=tty)
+
     async def open_port(self, pod_uid: str, port: int) -> socket.socket:
         """A non-blocking stream to a port on the pod's own loopback. Raises `RuntimeFailure`, also when it is
         refused."""
@@ -311,8 +317,9 @@ class RemoteSession:
         self.stdout_fd: int | None = None
         self.stderr_fd: int | None = None
         if tty:
+            # An attached container's output comes apart, because its log has it, too.
             self._terminal = descriptors[0]
-            self.stdout_fd = os.dup(descriptors[0])
+            self.stdout_fd = descriptors[1] if len(descriptors) > 1 else os.dup(descriptors[0])
             self.stdin_fd = os.dup(descriptors[0]) if stdin else None
         else:
             rest = list(descriptors)

@@ -4,6 +4,7 @@ removed."""
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import functools
 import os
 import secrets
@@ -27,6 +28,7 @@ from bridgehead.network import syscalls
 
 TERMINATION_MESSAGE_LIMIT: Final = 4096
 _LOG_CHUNK: Final = 64 << 10
+_TAP_SIZE: Final = 1 << 20
 _LOG_ROUNDS: Final = 16  # how much one container may write before the others are looked after
 
 
@@ -49,7 +51,6 @@ class Blueprint(msgspec.Struct, frozen=True, kw_only=True):
     root: RootPlan
     files: dict[str, str]
     base: str
-    termination_log: str
 
 
 def plan_argv(image: Image, spec: ContainerSpec) -> tuple[str, ...]:
@@ -69,10 +70,10 @@ def plan_working_dir(image: Image, spec: ContainerSpec) -> str:
     return spec.working_dir or image.working_dir or "/"
 
 
-def run(blueprint: Blueprint, stdout: int, stderr: int, status: socket.socket) -> NoReturn:
-    """The first process of a container, from the fork on. Tells the runtime when it cannot."""
+def run(blueprint: Blueprint, stdin: int, stdout: int, stderr: int, status: socket.socket) -> NoReturn:
+    """The first process of a container, from the fork on; `stdin` is -1 for none. Tells the runtime when it cannot."""
     try:
-        _set_up(blueprint, stdout, stderr, status)
+        _set_up(blueprint, stdin, stdout, stderr, status)
         start(blueprint.program, status)
     except (SetupFailure, RootFailure) as error:
         processes.report(status, processes.FAILED, str(error))
@@ -81,7 +82,7 @@ def run(blueprint: Blueprint, stdout: int, stderr: int, status: socket.socket) -
     os._exit(127)
 
 
-def _set_up(blueprint: Blueprint, stdout: int, stderr: int, status: socket.socket) -> None:
+def _set_up(blueprint: Blueprint, stdin: int, stdout: int, stderr: int, status: socket.socket) -> None:
     syscalls.set_parent_death_signal(signal.SIGKILL)
     os.setsid()
     os.umask(0o022)
@@ -91,12 +92,17 @@ def _set_up(blueprint: Blueprint, stdout: int, stderr: int, status: socket.socke
     builder = RootBuilder(blueprint.root, blueprint.base)
     spec = blueprint.spec
     builder.build(files=blueprint.files, mounts=spec.mounts, privileged=spec.privileged)
-    messages = builder.create_file(blueprint.termination_log)
+    messages = builder.create_file(spec.termination_message_path)
     processes.report(status, processes.TERMINATION_LOG, descriptor=messages)
     os.close(messages)
     builder.enter()
-    null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
-    processes.redirect_streams(null, stdout, stderr)
+    if spec.tty:
+        slave = processes.open_terminal(status)
+        processes.redirect_streams(slave, slave, slave)
+    else:
+        if stdin < 0:
+            stdin = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
+        processes.redirect_streams(stdin, stdout, stderr)
     processes.reset_signals()
     working_dir = blueprint.program.working_dir
     with contextlib.suppress(FileExistsError):
@@ -111,6 +117,42 @@ def start(program: Program, status: socket.socket) -> NoReturn:
         syscalls.set_process_name(os.path.basename(program.argv[0]))
         processes.run_function(program.function, status)
     processes.execute(program.argv, program.environment, program.working_dir)
+
+
+class Tap:
+    """One who listens to a container's output, over pipes. Who does not read them is cut off, not the container."""
+
+    def __init__(self, container: Container, on_end: Callable[[int], None], *, apart: bool) -> None:
+        self.on_end = on_end
+        self._container = container
+        self._writers: dict[str, int] = {}
+        self._readers: list[int] = []
+        for stream in ("stdout", "stderr") if apart else ("stdout",):
+            reader, writer = os.pipe2(os.O_CLOEXEC)
+            os.set_blocking(writer, False)
+            with contextlib.suppress(OSError):  # more than an ordinary user may have: the default then
+                fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, _TAP_SIZE)
+            self._writers[stream] = writer
+            self._readers.append(reader)
+
+    def take_readers(self) -> list[int]:
+        readers, self._readers = self._readers, []
+        return readers
+
+    def write(self, data: bytes, stream: str) -> bool:
+        """False when the listener has gone or does not keep up."""
+        try:
+            return os.write(self._writers.get(stream, self._writers["stdout"]), data) == len(data)
+        except OSError:
+            return False
+
+    def end(self) -> None:
+        """The other side has gone; the container runs on."""
+        self._container.detach(self)
+
+    def close(self) -> None:
+        for fd in (*self._writers.values(), *self._readers):
+            os.close(fd)
 
 
 class Container(Listener):
@@ -134,6 +176,9 @@ class Container(Listener):
         self._log: logs.LogFile | None = None
         self._streams: dict[int, logs.LineCutter] = {}
         self._messages = -1
+        self._stdin = -1
+        self._terminal = -1
+        self._taps: list[Tap] = []
         self._child: Child | None = None
         self._started_at = time.time()
         self._finished_at: float | None = None
@@ -145,19 +190,19 @@ class Container(Listener):
         """Raises `RuntimeFailure`."""
         spec = self.blueprint.spec
         theirs: list[int] = []
+        stdin = stdout = stderr = -1
         try:
             if spec.log_path:
                 self._log = logs.LogFile(spec.log_path)
-            for stream in ("stdout", "stderr"):
-                reader, writer = os.pipe2(os.O_CLOEXEC)
-                theirs.append(writer)
-                os.set_blocking(reader, False)
-                self._streams[reader] = logs.LineCutter(stream)
-            stdout, stderr = theirs
+            if spec.stdin and not spec.tty:
+                stdin, self._stdin = os.pipe2(os.O_CLOEXEC)
+                theirs.append(stdin)
+            if not spec.tty:
+                stdout, stderr = (self._make_output(stream, theirs) for stream in ("stdout", "stderr"))
             self._child = Child(
                 self._reactor,
                 forker,
-                lambda status: run(self.blueprint, stdout, stderr, status),
+                lambda status: run(self.blueprint, stdin, stdout, stderr, status),
                 self,
                 pid_namespace=None,
             )
@@ -169,6 +214,38 @@ class Container(Listener):
                 os.close(fd)
         for reader in self._streams:
             self._reactor.watch(reader, functools.partial(self._copy, reader))
+
+    def _make_output(self, stream: str, theirs: list[int]) -> int:
+        reader, writer = os.pipe2(os.O_CLOEXEC)
+        theirs.append(writer)
+        os.set_blocking(reader, False)
+        self._streams[reader] = logs.LineCutter(stream)
+        return writer
+
+    def attach(self, *, stdin: bool, stderr: bool, on_end: Callable[[int], None]) -> tuple[Tap, list[int]]:
+        """Listen in; returns the descriptors for the other side: the terminal or (if asked for) stdin, stdout, stderr.
+        Raises `RuntimeFailure`."""
+        if not self.is_running:
+            raise RuntimeFailure("container is not running")
+        descriptors = []
+        if self._terminal >= 0:
+            descriptors.append(os.dup(self._terminal))
+        elif stdin:
+            if self._stdin < 0:
+                raise RuntimeFailure("the container has no standard input to attach to")
+            descriptors.append(os.dup(self._stdin))
+            if self.blueprint.spec.stdin_once:
+                os.close(self._stdin)
+                self._stdin = -1
+        tap = Tap(self, on_end, apart=stderr and self._terminal < 0)
+        self._taps.append(tap)
+        return tap, [*descriptors, *tap.take_readers()]
+
+    def detach(self, tap: Tap) -> None:
+        """Fine if it is not attached any more."""
+        if tap in self._taps:
+            self._taps.remove(tap)
+            tap.close()
 
     @property
     def pid(self) -> int:
@@ -211,6 +288,11 @@ class Container(Listener):
     def on_descriptor(self, kind: bytes, fd: int) -> None:
         if kind == processes.TERMINATION_LOG and self._messages < 0:
             self._messages = fd
+        elif kind == processes.TERMINAL and self._terminal < 0:
+            self._terminal = fd
+            os.set_blocking(fd, False)
+            self._streams[fd] = logs.LineCutter("stdout")
+            self._reactor.watch(fd, functools.partial(self._copy, fd))
         else:
             os.close(fd)
 
@@ -232,6 +314,10 @@ class Container(Listener):
         if self._messages >= 0:
             self._message = os.pread(self._messages, TERMINATION_MESSAGE_LIMIT, 0).decode("utf-8", "replace")
         self._close_streams()
+        taps, self._taps = self._taps, []
+        for tap in taps:
+            tap.close()
+            tap.on_end(exit.code)
         self._on_end(self)
 
     # Its output.
@@ -245,11 +331,16 @@ class Container(Listener):
                 data = os.read(fd, _LOG_CHUNK)
             except BlockingIOError:
                 return False
+            except OSError:  # a terminal whose last user has gone
+                data = b""
             if not data:
                 self._close_stream(fd)
                 return False
             if self._log is not None:
                 self._log.write(cutter.feed(data, stamp))
+            for tap in list(self._taps):
+                if not tap.write(data, cutter.stream):
+                    self.detach(tap)
         return True
 
     def _close_stream(self, fd: int) -> None:
@@ -258,6 +349,8 @@ class Container(Listener):
             self._log.write(cutter.finish(logs.timestamp(time.time_ns())))
         self._reactor.unwatch(fd)
         os.close(fd)
+        if fd == self._terminal:
+            self._terminal = -1
 
     def _close_streams(self) -> None:
         for fd in list(self._streams):
@@ -268,6 +361,9 @@ class Container(Listener):
         if self._messages >= 0:
             os.close(self._messages)
             self._messages = -1
+        if self._stdin >= 0:
+            os.close(self._stdin)
+            self._stdin = -1
 
 
 def root_of(found: FoundImage, host: RootPlan) -> RootPlan:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import signal
 import socket
-import struct
-import termios
 from collections.abc import Callable
 from typing import Final, NoReturn
 
@@ -20,8 +17,6 @@ from bridgehead.kubelet.runtimes.runtime import ExecResult, RuntimeFailure
 from bridgehead.network import syscalls
 
 OUTPUT_LIMIT: Final = 10 << 10
-_TIOCSPTLCK: Final = 0x40045431
-_TIOCGPTPEER: Final = 0x5441
 _ALL: Final = syscalls.CLONE_NEWNS | syscalls.CLONE_NEWNET | syscalls.CLONE_NEWUTS | syscalls.CLONE_NEWIPC
 
 
@@ -32,7 +27,7 @@ def run(program: Program, pidfd: int, streams: tuple[int, int, int] | None, stat
         os.umask(0o022)
         syscalls.setns(pidfd, _ALL)
         if streams is None:
-            slave = _open_terminal(status)
+            slave = processes.open_terminal(status)
             streams = (slave, slave, slave)
         processes.redirect_streams(*streams)
         processes.reset_signals()
@@ -44,18 +39,6 @@ def run(program: Program, pidfd: int, streams: tuple[int, int, int] | None, stat
     except OSError as error:
         processes.report(status, processes.FAILED, f"failed to enter the container: {error}")
     os._exit(127)
-
-
-def _open_terminal(status: socket.socket) -> int:
-    """A pseudo-terminal of the container's own devpts: its master goes to the runtime, its slave becomes ours to
-    control."""
-    master = os.open("/dev/pts/ptmx", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
-    fcntl.ioctl(master, _TIOCSPTLCK, struct.pack("i", 0))
-    slave = fcntl.ioctl(master, _TIOCGPTPEER, os.O_RDWR | os.O_NOCTTY)
-    fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
-    processes.report(status, processes.TERMINAL, descriptor=master)
-    os.close(master)
-    return slave
 
 
 def _fork(

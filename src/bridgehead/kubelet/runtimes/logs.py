@@ -19,9 +19,10 @@ KEPT_OLD_FILES: Final = 4  # containerLogMaxFiles is 5, with the current one
 class LineCutter:
     """Turns what one stream writes into log entries; keeps an unfinished line until the rest of it comes."""
 
-    __slots__ = ("_rest", "_stream")
+    __slots__ = ("_rest", "_stream", "stream")
 
     def __init__(self, stream: str) -> None:
+        self.stream = stream
         self._stream = stream.encode()
         self._rest = b""
 

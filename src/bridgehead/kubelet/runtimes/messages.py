@@ -67,6 +67,15 @@ class OpenExec(msgspec.Struct, frozen=True, tag=True):
     stderr: bool
 
 
+class Attach(msgspec.Struct, frozen=True, tag=True):
+    """The reply's result is the session's id and whether there is a terminal; its descriptors are the terminal's master
+    (with one) or stdin (if asked for), then stdout, then stderr (if apart)."""
+
+    container_id: str
+    stdin: bool
+    stderr: bool
+
+
 class CloseExec(msgspec.Struct, frozen=True, tag=True):
     session: int
 
@@ -88,6 +97,7 @@ Call = (
     | ListContainers
     | Exec
     | OpenExec
+    | Attach
     | CloseExec
     | OpenPort
 )

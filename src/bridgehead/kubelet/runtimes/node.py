@@ -21,6 +21,7 @@ from bridgehead.kubelet.runtimes.containers import (
     Blueprint,
     Container,
     Program,
+    Tap,
     plan_argv,
     plan_environment,
     plan_working_dir,
@@ -41,6 +42,7 @@ from bridgehead.kubelet.runtimes.runtime import (
     SandboxSpec,
 )
 from bridgehead.kubelet.runtimes.sandboxes import Sandbox, SandboxMaker
+from bridgehead.kubelet.runtimes.standins import launcher
 from bridgehead.kubelet.runtimes.standins.standin import Launch
 
 # Runs one of Bridgehead's parts in this process: argv without the program's name; ends with SystemExit or returns.
@@ -163,7 +165,7 @@ class Node:
         pod = self._pods.get(spec.pod_uid)
         if pod is None or pod.on_empty:
             raise RuntimeFailure("the pod has no sandbox")
-        same = [container for container in pod.containers if container.blueprint.spec.name == spec.name]
+        same = self._named(pod, spec.name)
         for container in same:
             if container.blueprint.spec.attempt == spec.attempt and container.is_started:
                 on_done(container.info)  # asked again by a kubelet that did not hear the answer
@@ -186,12 +188,19 @@ class Node:
         def ended(container: Container) -> None:
             self._leftovers.remove(container.pid)
             self._on_exit(container.info)
+            if any(other.blueprint.spec.attempt > spec.attempt for other in self._named(pod, spec.name)):
+                self._forget(pod, container)
             self._remove_if_empty(pod)
 
         container = Container(self._reactor, blueprint, found, on_start=started, on_end=ended)
         container.fork(self._forker)
         pod.containers.append(container)
         self._containers[container.id] = container
+
+    @staticmethod
+    def _named(pod: Pod, name: str) -> list[Container]:
+        """All attempts of one container of the Pod."""
+        return [container for container in pod.containers if container.blueprint.spec.name == name]
 
     def _forget(self, pod: Pod, container: Container) -> None:
         with contextlib.suppress(ValueError):
@@ -242,6 +251,14 @@ class Node:
             on_end=on_end,
         )
 
+    def attach(
+        self, container_id: str, *, stdin: bool, stderr: bool, on_end: Callable[[int], None]
+    ) -> tuple[Tap, list[int], bool]:
+        """The tap, the descriptors for the other side and whether the first is a terminal. Raises `RuntimeFailure`."""
+        container = self._running(container_id)
+        tap, descriptors = container.attach(stdin=stdin, stderr=stderr, on_end=on_end)
+        return tap, descriptors, container.blueprint.spec.tty
+
     def _running(self, container_id: str) -> Container:
         container = self._containers.get(container_id)
         if container is None:
@@ -259,11 +276,11 @@ class Node:
         mounts = list(spec.mounts)
         files = {} if found.rootfs else {"/etc/hostname": f"{hostname}\n"}
         if found.stand_in is not None:
-            files |= found.stand_in.files
+            files |= {**found.stand_in.files, **launcher.scripts(found.stand_in, found.tag)}
             if found.stand_in.busybox and self._applets:
                 mounts.append(Mount(source=self._applets, target=busybox.APPLETS, read_only=True))
                 environment["PATH"] = f"{busybox.APPLETS}:{environment['PATH']}"
-        if found.part:
+        if found.part or (found.stand_in is not None and found.stand_in.programs):
             mounts += [
                 Mount(source=path, target=path, read_only=True)
                 for path in self._own_paths
@@ -282,7 +299,6 @@ class Node:
             root=root_of(found, self._host),
             files=files,
             base=self._base,
-            termination_log="/dev/termination-log",
         )
 
     def _built_in(

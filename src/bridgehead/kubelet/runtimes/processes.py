@@ -7,11 +7,14 @@ or the end means "it runs", `FAILED` brings the one line that says why it does n
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import gc
 import os
 import signal
 import socket
+import struct
 import sys
+import termios
 import traceback
 from collections.abc import Callable
 from typing import Final, NoReturn
@@ -23,6 +26,9 @@ from bridgehead.network import syscalls
 FAILED: Final = b"F"
 TERMINATION_LOG: Final = b"L"
 TERMINAL: Final = b"T"
+
+_TIOCSPTLCK: Final = 0x40045431
+_TIOCGPTPEER: Final = 0x5441
 
 DEFAULT_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # What containerd leaves to a container that is not privileged: CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETGID,
@@ -87,6 +93,18 @@ def report(status: socket.socket, kind: bytes, text: str = "", descriptor: int |
             status.send(kind + text.encode("utf-8", "replace")[:4096])
         else:
             socket.send_fds(status, [kind], [descriptor])
+
+
+def open_terminal(status: socket.socket) -> int:
+    """For the leader of a session: a pseudo-terminal of the container's own devpts. Its master goes to the runtime, its
+    slave becomes ours to control."""
+    master = os.open("/dev/pts/ptmx", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
+    fcntl.ioctl(master, _TIOCSPTLCK, struct.pack("i", 0))
+    slave = fcntl.ioctl(master, _TIOCGPTPEER, os.O_RDWR | os.O_NOCTTY)
+    fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
+    report(status, TERMINAL, descriptor=master)
+    os.close(master)
+    return slave
 
 
 def reset_signals() -> None:

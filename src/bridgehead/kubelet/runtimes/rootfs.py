@@ -283,6 +283,8 @@ class RootBuilder:
         self._make_directories(posixpath.dirname(resolved))
         with open(self._above(resolved), "w", encoding="utf-8") as file:
             file.write(content)
+        if content.startswith("#!"):
+            os.chmod(self._above(resolved), 0o755)
 
     def _place(self, mounts: Collection[Mount]) -> list[tuple[Mount, str | None]]:
         """Make the mount points; None for those that lie in another mount and are made there."""
@@ -425,11 +427,10 @@ def _reason(error: OSError) -> str:
 def own_paths() -> list[str]:
     """Where this interpreter and its modules are: what one of Bridgehead's parts must see, wherever that is."""
     paths = [sys.prefix, sys.base_prefix, sys.exec_prefix, *sys.path, os.path.dirname(sys.executable)]
-    found = sorted({os.path.realpath(path) for path in paths if path and os.path.exists(path)})
-    # An interpreter reached through links must be there by its own name, too.
-    found += sorted({path for path in (sys.prefix, sys.base_prefix) if os.path.realpath(path) != path})
+    there = [os.path.abspath(path) for path in paths if path and os.path.exists(path)]
     kept: list[str] = []
-    for path in found:
+    # What is reached through links must be there by both names.
+    for path in sorted({*there, *map(os.path.realpath, there)}):
         if path != "/" and not any(path == outer or path.startswith(f"{outer}/") for outer in kept):
             kept.append(path)
     return kept

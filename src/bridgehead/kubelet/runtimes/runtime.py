@@ -6,6 +6,7 @@ the next kubelet finds them by `list_containers`. Container ids are chosen by th
 
 from __future__ import annotations
 
+import socket
 from collections.abc import AsyncIterator
 from typing import Protocol
 
@@ -74,6 +75,10 @@ class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True):
     privileged: bool = False
     run_as_user: int | None = None
     run_as_group: int | None = None
+    termination_message_path: str = "/dev/termination-log"
+    stdin: bool = False  # keep its standard input open for `open_attach`
+    stdin_once: bool = False  # and close it when the first session that has it does
+    tty: bool = False
 
 
 class ContainerInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -159,6 +164,16 @@ class Runtime(Protocol):
     async def open_exec(
         self, container_id: str, argv: tuple[str, ...], *, stdin: bool, tty: bool, stderr: bool = True
     ) -> ExecSession: ...
+
+    async def open_attach(self, container_id: str, *, stdin: bool, stderr: bool = True) -> ExecSession:
+        """A session on the container's own streams, from now on; it has a terminal if the container has one. `wait`
+        gives the container's exit code, `close` leaves the container alone. Raises `RuntimeFailure`."""
+        ...
+
+    async def open_port(self, pod_uid: str, port: int) -> socket.socket:
+        """A non-blocking stream to a port on the pod's own loopback. Raises `RuntimeFailure`, also when it is
+        refused."""
+        ...
 
     def exits(self) -> AsyncIterator[ContainerInfo]:
         """Containers as they exit, from now on."""

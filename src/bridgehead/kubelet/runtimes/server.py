@@ -7,18 +7,21 @@ run on, and exits are remembered in what `list_containers` answers.
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import logging
 import os
 import resource
 import signal
 import socket
+import sys
 from collections import deque
 from typing import Any, Final
 
 import msgspec
 
 from bridgehead.kubelet.runtimes import messages
+from bridgehead.kubelet.runtimes.containers import Tap
 from bridgehead.kubelet.runtimes.execs import Session
 from bridgehead.kubelet.runtimes.node import Node, PartRunner
 from bridgehead.kubelet.runtimes.reactor import Reactor
@@ -41,6 +44,7 @@ def serve(*, socket_path: str, root_dir: str, image_dir: str, run_part: PartRunn
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # several descriptors for each container
+    sys.path[:] = [os.path.abspath(entry) for entry in sys.path]  # containers have working directories of their own
     reactor = Reactor()
     try:
         syscalls.set_child_subreaper()
@@ -137,7 +141,7 @@ class Connection:
         self._frames = messages.FrameBuffer()
         self._unsent: deque[tuple[bytes, list[int]]] = deque()
         self._unsent_bytes = 0
-        self._sessions: dict[int, Session] = {}
+        self._sessions: dict[int, Session | Tap] = {}
         self._last_session = 0
         self._open = True
         accepted.setblocking(False)
@@ -152,7 +156,7 @@ class Connection:
         for _, fds in self._unsent:
             _close_all(fds)
         self._unsent.clear()
-        for session in self._sessions.values():
+        for session in list(self._sessions.values()):
             session.end()
         self._server.forget(self)
 
@@ -251,6 +255,8 @@ class Connection:
                 node.exec_in_container(container_id, argv, timeout, lambda result: self._conclude(request, result))
             case messages.OpenExec():
                 self._open_exec(request, call)
+            case messages.Attach():
+                self._attach(request, call)
             case messages.CloseExec(session):
                 if session in self._sessions:
                     self._sessions[session].end()
@@ -275,10 +281,6 @@ class Connection:
             else:
                 self._answer(request, number, result)
 
-        def ended(code: int) -> None:
-            self._sessions.pop(number, None)
-            self.send(messages.ExecEnded(number, code))
-
         self._sessions[number] = self._server.node.open_exec(
             call.container_id,
             call.argv,
@@ -286,8 +288,24 @@ class Connection:
             tty=call.tty,
             stderr=call.stderr and not call.tty,
             on_open=opened,
-            on_end=ended,
+            on_end=functools.partial(self._end_session, number),
         )
+
+    def _attach(self, request: int, call: messages.Attach) -> None:
+        self._last_session += 1
+        number = self._last_session
+        tap, descriptors, tty = self._server.node.attach(
+            call.container_id,
+            stdin=call.stdin,
+            stderr=call.stderr,
+            on_end=functools.partial(self._end_session, number),
+        )
+        self._sessions[number] = tap
+        self._answer(request, (number, tty), descriptors)
+
+    def _end_session(self, number: int, code: int) -> None:
+        self._sessions.pop(number, None)
+        self.send(messages.ExecEnded(number, code))
 
 
 def _close_all(fds: list[int]) -> None:

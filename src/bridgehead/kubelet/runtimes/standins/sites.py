@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import stat
+import sys
 import time
 from functools import lru_cache
 
@@ -97,7 +98,9 @@ def serve_node_hello(launch: Launch) -> int:
 
 
 def serve_nginx(launch: Launch) -> int:
-    del launch
+    if "-v" in launch.argv or "-V" in launch.argv:
+        sys.stderr.write(f"nginx version: nginx/{launch.tag or 'latest'} (Bridgehead's stand-in)\n")
+        return 0
     return serve_site(file_site(NGINX_ROOT), 80, "bridgehead-nginx")
 
 
