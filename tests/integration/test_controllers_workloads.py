@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -215,6 +216,7 @@ async def test_a_rollout_and_its_undo_keep_the_history() -> None:
         assert cluster.replica_sets()[1].metadata.annotations["deployment.kubernetes.io/revision-history"] == "1"
 
 
+@pytest.mark.slow  # waits out a progress deadline of a second
 async def test_a_broken_revision_stops_the_rollout_and_a_fixed_one_replaces_it() -> None:
     async with running() as cluster:
         cluster.kubelet.broken = lambda pod: pod.spec.containers[0].image == "broken"
@@ -416,6 +418,7 @@ async def test_a_daemon_set_rolls_node_by_node() -> None:
         assert fewest == 2
 
 
+@pytest.mark.slow  # waits out a back-off of a second
 async def test_a_pod_that_fits_nowhere_says_why_and_is_tried_again() -> None:
     async with running(nodes=2) as cluster:
         pod = {
@@ -473,3 +476,45 @@ async def test_creations_that_are_refused_are_reported_on_the_deployment() -> No
         await cluster.until(lambda: f"Error creating: {message}" in cluster.messages("ReplicaSet", "FailedCreate"))
         await cluster.client.create(SERVICE_ACCOUNTS, {"metadata": {"name": "nobody", "namespace": "default"}})
         await cluster.until(lambda: cluster.is_rolled_out(1) and not failure())
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+async def test_a_restless_life_ends_as_the_last_wish_says(seed: int) -> None:
+    """Scaling, rollouts, undos and deletions on top of each other; never many more pods than ever were wanted."""
+    chance = random.Random(seed)
+    async with running() as cluster:
+        await cluster.client.create(DEPLOYMENTS, deployment(5))
+        await cluster.until(lambda: cluster.is_rolled_out(1))
+        most, peak, image = 5, 0, "nginx:1"
+
+        def count(_old: Pod | None, _new: Pod | None) -> None:
+            nonlocal peak
+            peak = max(peak, len(cluster.pods()))
+
+        cluster.informers.get(PODS).on_change(count)
+        for _ in range(30):
+            match chance.choice(("scale", "roll", "delete")):
+                case "scale":
+                    replicas = chance.randint(0, 12)
+                    most = max(most, replicas)
+                    await cluster.patch_deployment({"spec": {"replicas": replicas}})
+                case "roll":
+                    image = f"nginx:{chance.randint(1, 5)}"
+                    await cluster.patch_deployment(image_patch(image))
+                case "delete" if pods := cluster.pods():
+                    with contextlib.suppress(NotFound):
+                        await cluster.client.delete(PODS, chance.choice(pods).metadata.name, "default")
+        await cluster.patch_deployment({"spec": {"replicas": 4}})
+
+        def is_settled() -> bool:
+            wanted, pods = cluster.deployment(), cluster.pods()
+            return (
+                wanted.status.observed_generation == wanted.metadata.generation
+                and wanted.status.updated_replicas == wanted.status.replicas == wanted.status.available_replicas == 4
+                and len(pods) == 4
+                and {pod.spec.containers[0].image for pod in pods} == {image}
+            )
+
+        await cluster.until(is_settled)
+        # A revision told to shrink and one told to grow may overlap for a moment after each resize.
+        assert peak <= 2 * most
