@@ -44,6 +44,7 @@ class Kubelet:
         self._pods: Informer[Pod] = Informer(client, PODS, field_selector=f"spec.nodeName={settings.name}")
         self._services = Informer(client, SERVICES)
         self._workers: dict[str, PodWorker] = {}
+        self._finished: set[str] = set()  # pods whose life is over here but whose object is still seen
         self._found: dict[str, list[ContainerInfo]] = {}
         self._sandboxes: dict[str, SandboxInfo] = {}
         self._tasks = asyncio.TaskGroup()
@@ -106,9 +107,10 @@ class Kubelet:
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
             worker = self._workers.get(old.metadata.uid)
+            self._finished.discard(old.metadata.uid)
             if worker is not None:
                 worker.removed()
-        if new is None or self._parts is None:
+        if new is None or self._parts is None or new.metadata.uid in self._finished:
             return
         uid = new.metadata.uid
         worker = self._workers.get(uid)
@@ -131,6 +133,9 @@ class Kubelet:
                 log.exception("pod %s: unexpected trouble, starting over in a while", worker.pod.key)
             await asyncio.sleep(_WORKER_RESTART_SECONDS)
         self._workers.pop(uid, None)
+        current = self._pods.get(worker.pod.key)
+        if current is not None and current.metadata.uid == uid:
+            self._finished.add(uid)
         shutil.rmtree(self._settings.log_directory(worker.pod), ignore_errors=True)
 
     def _reference_changed(self, pod_uid: str) -> None:

@@ -30,7 +30,7 @@ class PodContainers:
     """`runs` and `previous` are by container name: the newest run, and the one before it."""
 
     def __init__(self, pod: Pod, changed: Callable[[], None]) -> None:
-        self._changed = changed
+        self.notify = changed
         self._exits: dict[str, asyncio.Event] = {}
         self._crashes = BackOff()
         self._holds: dict[str, float] = {}
@@ -64,7 +64,7 @@ class PodContainers:
         if not run.is_running:
             self.exited(run.id).set()
             self.probes.pop(name, None)
-        self._changed()
+        self.notify()
 
     def exited(self, run_id: str) -> asyncio.Event:
         """Set once that run has ended."""

@@ -14,7 +14,7 @@ from .addresses import PodAddresses
 from .handlers import Handlers
 from .hosts import Resolver
 from .references import ReferencedObjects
-from .runtimes.runtime import Runtime
+from .runtimes.runtime import Runtime, SandboxInfo
 from .volumes import Volumes
 
 
@@ -71,3 +71,37 @@ class NodeParts:
             field_path=path,
         )
         self.recorder.record(reference, type=type, reason=reason, message=message)
+
+
+@dataclass
+class PodContext:
+    """One pod of this node: as the API server has it, and what the kubelet made for it.
+
+    `volumes` is name -> path on the node. Changed by the pod's worker only.
+    """
+
+    parts: NodeParts
+    pod: Pod
+    sandbox: SandboxInfo | None = None
+    volumes: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def pod_ip(self) -> str:
+        """The pod's address, "" while it has none."""
+        if self.sandbox is None:
+            return ""
+        return self.parts.settings.ip if self.pod.spec.host_network else self.sandbox.ip or ""
+
+    def all_containers(self) -> tuple[Container, ...]:
+        return self.pod.spec.init_containers + self.pod.spec.containers
+
+    def container(self, name: str) -> Container:
+        """Raises KeyError for a name that the pod does not have."""
+        for container in self.all_containers():
+            if container.name == name:
+                return container
+        raise KeyError(name)
+
+    def record(self, type: str, reason: str, message: str, container: Container | None = None) -> None:
+        """Write an event about the pod or one of its containers."""
+        self.parts.record(self.pod, type, reason, message, container)

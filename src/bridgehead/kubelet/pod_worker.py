@@ -16,23 +16,21 @@ from typing import Any, TypeVar
 import msgspec
 
 from bridgehead.client.errors import ClientError, Conflict, NotFound
-from bridgehead.objects.core import Container, Pod, PodStatus, Probe
+from bridgehead.objects.core import Pod, PodStatus
 from bridgehead.objects.kinds import PODS
 from bridgehead.objects.times import parse_time
 
+from .container_driver import ContainerDriver, uninterrupted
 from .containers import PodContainers
-from .errors import AddressesExhausted, NotServed, VolumeNotReady
-from .handlers import Outcome, Target
+from .errors import AddressesExhausted, VolumeNotReady
 from .hosts import host_name
-from .launcher import LaunchRefused, PodFacts, launch
-from .parts import NodeParts
-from .plan import Plan, Run, plan_pod
-from .probes import ContainerProbes
+from .parts import NodeParts, PodContext
+from .plan import Plan, plan_pod
 from .references import references_of
 from .runtimes.runtime import ContainerInfo, RuntimeFailure, SandboxInfo, SandboxSpec
-from .status import OWN_CONDITIONS, PodView, Waiting, pod_status
+from .status import OWN_CONDITIONS, PodView, pod_status
 from .status_writer import PodStatusWriter
-from .termination import Deadline, Terminator
+from .termination import Deadline
 
 log = logging.getLogger(__name__)
 
@@ -46,8 +44,7 @@ class PodWorker:
     def __init__(self, parts: NodeParts, pod: Pod, sandbox: SandboxInfo | None, found: list[ContainerInfo]) -> None:
         """`sandbox` and `found` are what the runtime has of this pod from before."""
         self._parts = parts
-        self.pod = pod
-        self._sandbox = sandbox
+        self._context = PodContext(parts, pod, sandbox)
         self._had_sandbox = bool(pod.status.pod_ip and pod.status.container_statuses)
         self._wake = asyncio.Event()
         self._ending = asyncio.Event()
@@ -56,22 +53,27 @@ class PodWorker:
         self._is_over = False
         self._verdict: tuple[str, str] | None = None
         self._deadline: Deadline | None = None
-        self._volumes: dict[str, str] = {}
         self._volumes_stale = True
         self._volumes_due: float | None = None
         self._failures = 0
         self._tasks = asyncio.TaskGroup()
         self._writer = PodStatusWriter(parts.client, pod)
         self.containers = PodContainers(pod, self._wake.set)
+        self._driver = ContainerDriver(self._context, self.containers, self._tasks)
         for info in found:
             self.containers.adopt(info)
         self.observe(pod)
+
+    @property
+    def pod(self) -> Pod:
+        """The pod as the API server had it last."""
+        return self._context.pod
 
     # --- What the agent tells ---------------------------------------------------------------------------
 
     def observe(self, pod: Pod) -> None:
         """The pod as the API server has it now."""
-        self.pod = pod
+        self._context.pod = pod
         self._writer.observe(pod)
         if pod.metadata.deletion_timestamp is not None:
             self._deleted.set()
@@ -97,8 +99,8 @@ class PodWorker:
         """Everything the runtime has of this pod at the moment; nothing, if it lost it."""
         for info in found:
             self.containers.adopt(info)
-        if self._sandbox is not None and sandbox is None and not self._is_over:
-            self._sandbox = None
+        if self._context.sandbox is not None and sandbox is None and not self._is_over:
+            self._context.sandbox = None
             self._had_sandbox = True
             self.containers.lose_sandbox(time.time())
         self._wake.set()
@@ -108,49 +110,20 @@ class PodWorker:
         self.containers.release_holds()
         self._wake.set()
 
-    # --- What the server asks ---------------------------------------------------------------------------
-
-    def is_running(self, name: str, attempt: int) -> bool:
-        run = self.containers.runs.get(name)
-        return run is not None and run.attempt == attempt and run.is_running
-
-    def logged_attempt(self, name: str, *, previous: bool) -> int:
-        """Which run of a container has the log that is asked for. Raises `NotServed` when there is none."""
-        pod_name = self.pod.metadata.name
-        run, before = self.containers.runs.get(name), self.containers.previous.get(name)
-        if previous:
-            if run is not None and not run.is_running and name in self.containers.waiting:
-                return run.attempt  # it waits to be started again: this is its previous run
-            if before is None:
-                raise NotServed(400, f'previous terminated container "{name}" in pod "{pod_name}" not found')
-            return before.attempt
-        if run is None:
-            waiting = self.containers.waiting.get(name)
-            default = "PodInitializing" if self.pod.spec.init_containers else "ContainerCreating"
-            word = waiting.reason if waiting is not None else default
-            if word in ("ErrImagePull", "ImagePullBackOff"):
-                word = "trying and failing to pull image"
-            raise NotServed(400, f'container "{name}" in pod "{pod_name}" is waiting to start: {word}')
-        return run.attempt
-
     # --- The life ---------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Until the pod is gone from this node and from the API server."""
         async with asyncio.TaskGroup() as self._tasks:
             writer = self._tasks.create_task(self._writer.run())
-            running = [c for c in self._all_containers() if c.name in self.containers.running()]
-            for container in running:
-                self._follow(container, found=True)
+            self._driver = ContainerDriver(self._context, self.containers, self._tasks)
+            self._driver.follow_found()
             await self._until_ending(self._live())
             await self._end()
             await self._deleted.wait()
             await self._persist(self._delete_object)
             writer.cancel()
         self._parts.objects.release(self.pod.metadata.uid)
-
-    def _all_containers(self) -> tuple[Container, ...]:
-        return self.pod.spec.init_containers + self.pod.spec.containers
 
     async def _until_ending(self, life: Coroutine[Any, Any, None]) -> None:
         """Run `life` until it returns by itself or the pod begins to end."""
@@ -173,11 +146,11 @@ class PodWorker:
                 return
             try:
                 await self._refresh_volumes()
-                await self._restart_changed()
+                await self._driver.stop_changed()
                 plan = self._plan(now)
                 if plan.finished:
                     return
-                self._note_back_off(plan)
+                self._driver.note_back_off(plan)
                 acted = await self._act(plan)
                 self._failures = 0
             except (RuntimeFailure, VolumeNotReady, AddressesExhausted, ClientError) as error:
@@ -193,7 +166,7 @@ class PodWorker:
         return plan_pod(
             self.pod.spec,
             self.containers.runs,
-            has_sandbox=self._sandbox is not None,
+            has_sandbox=self._context.sandbox is not None,
             started=self.containers.is_started,
             not_before=self.containers.not_before,
             now=now,
@@ -205,7 +178,7 @@ class PodWorker:
             await self._create_sandbox()
             return True
         for name in plan.start:
-            await self._start(next(c for c in self._all_containers() if c.name == name))
+            await self._driver.start(name)
         return bool(plan.start)
 
     async def _wait(self, plan: Plan) -> None:
@@ -234,12 +207,12 @@ class PodWorker:
         match error:
             case VolumeNotReady():
                 message = f'MountVolume.SetUp failed for volume "{error.volume}" : {error}'
-                self._parts.record(self.pod, "Warning", "FailedMount", message)
-            case AddressesExhausted() | RuntimeFailure() if self._sandbox is None:
+                self._context.record("Warning", "FailedMount", message)
+            case AddressesExhausted() | RuntimeFailure() if self._context.sandbox is None:
                 message = f"Failed to create pod sandbox: {error}"
-                self._parts.record(self.pod, "Warning", "FailedCreatePodSandBox", message)
+                self._context.record("Warning", "FailedCreatePodSandBox", message)
             case _:
-                self._parts.record(self.pod, "Warning", "FailedSync", f"Error syncing pod: {error}")
+                self._context.record("Warning", "FailedSync", f"Error syncing pod: {error}")
         log.warning("pod %s: %s", self.pod.key, error)
 
     def _active_deadline(self) -> float | None:
@@ -251,7 +224,7 @@ class PodWorker:
         if deadline is None or now < deadline:
             return False
         self._verdict = ("DeadlineExceeded", "Pod was active on the node longer than the specified deadline")
-        self._parts.record(self.pod, "Normal", *self._verdict)
+        self._context.record("Normal", *self._verdict)
         return True
 
     # --- Sandbox, volumes, containers -------------------------------------------------------------------
@@ -261,7 +234,7 @@ class PodWorker:
         meta = pod.metadata
         if self._had_sandbox:
             message = "Pod sandbox changed, it will be killed and re-created."
-            self._parts.record(pod, "Normal", "SandboxChanged", message)
+            self._context.record("Normal", "SandboxChanged", message)
             self.containers.begin_sandbox([c.name for c in pod.spec.init_containers])
         ip = None if pod.spec.host_network else self._parts.addresses.allocate(meta.uid)
         spec = SandboxSpec(
@@ -274,10 +247,10 @@ class PodWorker:
         )
 
         async def run() -> None:
-            self._sandbox = await self._parts.runtime.run_sandbox(spec)
+            self._context.sandbox = await self._parts.runtime.run_sandbox(spec)
             self._had_sandbox = True
 
-        await _uninterrupted(run())
+        await uninterrupted(run())
 
     async def _refresh_volumes(self) -> None:
         """Set the volumes up, and write them again when something they show has changed."""
@@ -290,139 +263,19 @@ class PodWorker:
             await self._parts.objects.hold(uid, references)
         self._volumes_stale = False
         try:
-            self._volumes, self._volumes_due = await self._parts.volumes.prepare(self.pod)
+            self._context.volumes, self._volumes_due = await self._parts.volumes.prepare(self.pod)
         except VolumeNotReady:
             self._volumes_stale = True
             raise
 
-    async def _start(self, container: Container) -> None:
-        containers, name = self.containers, container.name
-        attempt = containers.next_attempt(name)
-        if self._sandbox is None:
-            return
-        facts = PodFacts(self._pod_ip, self._volumes)
-        now = time.time()
-        before = containers.runs.get(name)  # the new run may have ended by the time that we hear of its start
-
-        async def start() -> Run:
-            run = await launch(self._parts, self.pod, container, attempt, facts)
-            containers.started(name, before, run, now)
-            return run
-
-        try:
-            run = await _uninterrupted(start())
-        except LaunchRefused as refused:
-            containers.refused(name, refused.reason, str(refused), now)
-            return
-        if run.is_running and containers.runs[name].is_running:
-            self._follow(container, found=False)
-            await self._post_start(container, run)
-
-    async def _post_start(self, container: Container, run: Run) -> None:
-        hook = container.lifecycle.post_start if container.lifecycle is not None else None
-        if hook is None:
-            return
-        outcome = await self._parts.handlers.perform(hook, Target(container, run.id, self._pod_ip), 3600.0)
-        if outcome.success is not True:
-            self._parts.record(self.pod, "Warning", "FailedPostStartHook", "PostStartHook failed", container)
-            await self._stop_one(container, "FailedPostStartHook", None)
-
-    def _follow(self, container: Container, *, found: bool) -> None:
-        """Begin to probe a running container. One found running keeps what its status said of it."""
-        name, run = container.name, self.containers.runs[container.name]
-        before = next(
-            (
-                s
-                for s in self.pod.status.container_statuses + self.pod.status.init_container_statuses
-                if s.name == name and found
-            ),
-            None,
-        )
-        target = Target(container, run.id, self._pod_ip)
-        probes = ContainerProbes(
-            container,
-            perform=lambda probe: self._parts.handlers.perform(probe, target, probe.timeout_seconds),
-            changed=self._wake.set,
-            unhealthy=lambda kind, outcome: self._unhealthy(container, kind, outcome),
-            failed=lambda kind, probe: self._probe_failed(container, kind, probe),
-            was_started=before is not None and bool(before.started),
-            was_ready=before is not None and before.ready,
-        )
-        self.containers.probes[name] = probes
-        if probes.has_work:
-            age = time.time() - (run.started_at or time.time())
-            self._tasks.create_task(self._probe_while_running(probes, run, age))
-
-    async def _probe_while_running(self, probes: ContainerProbes, run: Run, age: float) -> None:
-        task = asyncio.create_task(probes.run(age))
-        try:
-            await self.containers.exited(run.id).wait()
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-
-    def _unhealthy(self, container: Container, kind: str, outcome: Outcome) -> None:
-        words = "failed" if outcome.success is False else "errored and resulted in unknown state"
-        message = f"{kind} probe {words}: {outcome.output}"
-        self._parts.record(self.pod, "Warning", "Unhealthy", message, container)
-
-    def _probe_failed(self, container: Container, kind: str, probe: Probe) -> None:
-        message = f"Container {container.name} failed {kind} probe, will be restarted"
-        grace = probe.termination_grace_period_seconds
-        self._tasks.create_task(self._stop_one(container, message, grace))
-
-    async def _stop_one(self, container: Container, message: str, grace: int | None) -> None:
-        seconds = self.pod.spec.termination_grace_period_seconds if grace is None else grace
-        deadline = Deadline(asyncio.get_running_loop().time() + seconds)
-        try:
-            await self._terminator().stop(container, deadline, message)
-        except RuntimeFailure as error:
-            self._report(error)
-
-    async def _restart_changed(self) -> None:
-        """An image may be changed in place; its container is started anew."""
-        for container in self._all_containers():
-            run = self.containers.runs.get(container.name)
-            if run is not None and run.is_running and run.image and run.image != container.image:
-                message = f"Container {container.name} definition changed, will be restarted"
-                await self._stop_one(container, message, None)
-
-    def _note_back_off(self, plan: Plan) -> None:
-        """Say of each container that waits why it does."""
-        meta = self.pod.metadata
-        for name in plan.back_off:
-            container = next(c for c in self._all_containers() if c.name == name)
-            waiting = self.containers.waiting.get(name)
-            if waiting is not None and waiting.reason == "ErrImagePull":
-                if not self.containers.is_pull_word_due(name, time.time()):
-                    continue
-                text = f'Back-off pulling image "{container.image}"'
-                self._parts.record(self.pod, "Normal", "BackOff", text, container)
-                self._parts.record(self.pod, "Warning", "Failed", "Error: ImagePullBackOff", container)
-                message = f"{text}: ErrImagePull: {waiting.message}"
-                self.containers.waiting[name] = Waiting("ImagePullBackOff", message)
-            elif waiting is None and name in self.containers.runs:
-                where = f"{meta.name}_{meta.namespace}({meta.uid})"
-                text = f"Back-off restarting failed container {name} in pod {where}"
-                self._parts.record(self.pod, "Warning", "BackOff", text, container)
-                wait = self.containers.crash_wait(name)
-                message = f"back-off {wait} restarting failed container={name} pod={where}"
-                self.containers.waiting[name] = Waiting("CrashLoopBackOff", message)
-
     # --- Status -----------------------------------------------------------------------------------------
-
-    @property
-    def _pod_ip(self) -> str:
-        if self.pod.spec.host_network:
-            return self._parts.settings.ip
-        return (self._sandbox.ip or "") if self._sandbox is not None else ""
 
     def _publish(self) -> None:
         containers = self.containers
         view = PodView(
             host_ip=self._parts.settings.ip,
-            pod_ip=self._pod_ip if self._sandbox is not None else "",
-            has_sandbox=self._sandbox is not None,
+            pod_ip=self._context.pod_ip if self._context.sandbox is not None else "",
+            has_sandbox=self._context.sandbox is not None,
             runs=containers.runs,
             previous=containers.previous,
             waiting=containers.waiting,
@@ -489,17 +342,14 @@ class PodWorker:
             self._publish()
             await self._wake.wait()
 
-    def _terminator(self) -> Terminator:
-        return Terminator(self._parts, self.pod, self._pod_ip, self.containers)
-
     async def _stop_containers(self) -> None:
         if self._deadline is not None:
-            await self._terminator().stop_pod(self._deadline)
+            await self._driver.terminator().stop_pod(self._deadline)
 
     async def _remove_sandbox(self) -> None:
         uid = self.pod.metadata.uid
         await self._parts.runtime.remove_sandbox(uid)
-        self._sandbox = None
+        self._context.sandbox = None
         self._parts.addresses.release(uid)
         self._parts.volumes.remove(uid)
 
@@ -524,18 +374,6 @@ class PodWorker:
                 log.warning("pod %s: can't end yet: %s", self.pod.key, errors.exceptions[0])
             await asyncio.sleep(_RETRY_SECONDS[min(failures, len(_RETRY_SECONDS) - 1)])
             failures += 1
-
-
-async def _uninterrupted(work: Coroutine[Any, Any, T]) -> T:
-    """Let the runtime finish what it was asked for, even when the pod begins to end meanwhile."""
-    task = asyncio.ensure_future(work)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait((task,))
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.debug("ended meanwhile: %s", error)
-        raise
 
 
 def _readiness(status: PodStatus) -> tuple[str, ...]:

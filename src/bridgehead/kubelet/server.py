@@ -100,13 +100,13 @@ class KubeletServer:
         try:
             worker, container = self._find(request)
             options = parse_options(request.query, time.time())
-            attempt = worker.logged_attempt(container.name, previous=options.previous)
+            attempt = _logged_attempt(worker, container.name, previous=options.previous)
         except NotServed as error:
             return web.Response(status=error.status, text=str(error))
         path = self._kubelet.settings.log_path(worker.pod, container.name, attempt)
         response = web.StreamResponse(headers={"Content-Type": "text/plain"})
         await response.prepare(request)
-        pieces = read_log(path, options, lambda: worker.is_running(container.name, attempt))
+        pieces = read_log(path, options, lambda: _is_running(worker, container.name, attempt))
         with contextlib.suppress(ConnectionError):  # the reader has left
             async with contextlib.aclosing(pieces):
                 async for piece in pieces:
@@ -145,6 +145,31 @@ class KubeletServer:
             await streams.run_session(socket, session)
         await socket.close()
         return socket
+
+
+def _is_running(worker: PodWorker, name: str, attempt: int) -> bool:
+    run = worker.containers.runs.get(name)
+    return run is not None and run.attempt == attempt and run.is_running
+
+
+def _logged_attempt(worker: PodWorker, name: str, *, previous: bool) -> int:
+    """Which run of a container has the log that is asked for. Raises `NotServed` when there is none."""
+    pod_name = worker.pod.metadata.name
+    run, before = worker.containers.runs.get(name), worker.containers.previous.get(name)
+    if previous:
+        if run is not None and not run.is_running and name in worker.containers.waiting:
+            return run.attempt  # it waits to be started again: this is its previous run
+        if before is None:
+            raise NotServed(400, f'previous terminated container "{name}" in pod "{pod_name}" not found')
+        return before.attempt
+    if run is None:
+        waiting = worker.containers.waiting.get(name)
+        default = "PodInitializing" if worker.pod.spec.init_containers else "ContainerCreating"
+        word = waiting.reason if waiting is not None else default
+        if word in ("ErrImagePull", "ImagePullBackOff"):
+            word = "trying and failing to pull image"
+        raise NotServed(400, f'container "{name}" in pod "{pod_name}" is waiting to start: {word}')
+    return run.attempt
 
 
 async def _healthz(_: web.Request) -> web.Response:

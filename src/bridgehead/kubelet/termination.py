@@ -11,11 +11,11 @@ import asyncio
 import logging
 import signal
 
-from bridgehead.objects.core import Container, Pod
+from bridgehead.objects.core import Container
 
 from .containers import PodContainers
 from .handlers import Target
-from .parts import NodeParts
+from .parts import PodContext
 from .plan import is_sidecar
 
 log = logging.getLogger(__name__)
@@ -58,15 +58,13 @@ class Deadline:
 class Terminator:
     """Stops containers of one pod."""
 
-    def __init__(self, parts: NodeParts, pod: Pod, pod_ip: str, containers: PodContainers) -> None:
-        self._parts = parts
-        self._pod = pod
-        self._pod_ip = pod_ip
+    def __init__(self, context: PodContext, containers: PodContainers) -> None:
+        self._context = context
         self._containers = containers
 
     async def stop_pod(self, deadline: Deadline) -> None:
         """Stop everything; returns when nothing runs."""
-        spec = self._pod.spec
+        spec = self._context.pod.spec
         sidecars = [c for c in spec.init_containers if is_sidecar(c)]
         others = [c for c in spec.containers + spec.init_containers if c not in sidecars]
         async with asyncio.TaskGroup() as tasks:
@@ -80,19 +78,19 @@ class Terminator:
         run = self._containers.runs.get(container.name)
         if run is None or not run.is_running:
             return
-        self._parts.record(self._pod, "Normal", "Killing", message or f"Stopping container {container.name}", container)
+        self._context.record("Normal", "Killing", message or f"Stopping container {container.name}", container)
         exited = self._containers.exited(run.id)
         await self._pre_stop(container, run.id, deadline, exited)
-        await self._parts.runtime.signal_container(run.id, signal.SIGTERM)
+        await self._context.parts.runtime.signal_container(run.id, signal.SIGTERM)
         if await deadline.wait(exited, at_least=MINIMUM_GRACE_SECONDS):
             return
         while not exited.is_set():
-            await self._parts.runtime.signal_container(run.id, signal.SIGKILL)
+            await self._context.parts.runtime.signal_container(run.id, signal.SIGKILL)
             try:
                 async with asyncio.timeout(_KILL_SECONDS):
                     await exited.wait()
             except TimeoutError:
-                log.warning("pod %s: container %s survives SIGKILL", self._pod.key, container.name)
+                log.warning("pod %s: container %s survives SIGKILL", self._context.pod.key, container.name)
 
     async def _pre_stop(self, container: Container, run_id: str, deadline: Deadline, exited: asyncio.Event) -> None:
         hook = container.lifecycle.pre_stop if container.lifecycle is not None else None
@@ -102,10 +100,12 @@ class Terminator:
         done = asyncio.Event()
 
         async def perform() -> None:
-            outcome = await self._parts.handlers.perform(hook, Target(container, run_id, self._pod_ip), left)
+            outcome = await self._context.parts.handlers.perform(
+                hook, Target(container, run_id, self._context.pod_ip), left
+            )
             if outcome.success is not True and not exited.is_set():
                 message = f"PreStopHook failed: {outcome.output}" if outcome.output else "PreStopHook failed"
-                self._parts.record(self._pod, "Warning", "FailedPreStopHook", message, container)
+                self._context.record("Warning", "FailedPreStopHook", message, container)
             done.set()
 
         task = asyncio.create_task(perform())
