@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 
+import aiohttp
 import msgspec
 import pytest
 
@@ -392,3 +394,63 @@ async def test_exec_without_a_websocket_says_why_not(world):
         await world.admin.request(
             "POST", "/api/v1/namespaces/default/pods/web/exec", params={"command": "true", "stdout": "true"}
         )
+
+
+@contextlib.asynccontextmanager
+async def exec_socket(world, query, protocol="v5.channel.k8s.io"):
+    session = world.admin._transport._session
+    url = f"{world.admin.config.server}/api/v1/namespaces/default/pods/web/exec?{query}"
+    async with session.ws_connect(url, protocols=[protocol], headers={"Authorization": "Bearer admin"}) as socket:
+        assert socket.protocol == protocol
+        yield socket
+
+
+async def receive_all(socket):
+    """Channel -> everything that came on it, to the end."""
+    channels = {}
+    async for message in socket:
+        channels[message.data[0]] = channels.get(message.data[0], b"") + message.data[1:]
+    return channels
+
+
+async def test_exec_carries_input_output_and_the_exit_code(world):
+    await world.serve_kubelet()
+    await world.create("web")
+    await world.until("web", is_running)
+    async with exec_socket(world, "command=cat&stdin=true&stdout=true&stderr=true") as socket:
+        await socket.send_bytes(b"\x00hello ")
+        await socket.send_bytes(b"\x04" + b'{"Width":111,"Height":33}')
+        await socket.send_bytes(b"\x00world")
+        await socket.send_bytes(b"\xff\x00")
+        channels = await receive_all(socket)
+    assert channels[1] == b"hello world"
+    assert msgspec.json.decode(channels[3])["status"] == "Success"
+    assert world.runtime.sessions[0].sizes == [(111, 33)]
+    async with exec_socket(world, "command=fail&command=7&stdout=true&stderr=true", "v4.channel.k8s.io") as socket:
+        channels = await receive_all(socket)
+    assert channels[2] == b"failing\n"
+    status = msgspec.json.decode(channels[3])
+    assert status["reason"] == "NonZeroExitCode"
+    assert status["details"]["causes"] == [{"reason": "ExitCode", "message": "7"}]
+
+
+async def test_a_client_that_leaves_ends_its_command(world):
+    await world.serve_kubelet()
+    await world.create("web")
+    await world.until("web", is_running)
+    async with exec_socket(world, "command=cat&stdin=true&stdout=true") as socket:
+        await socket.send_bytes(b"\x00x")
+        assert (await socket.receive()).data == b"\x01x"
+    [session] = world.runtime.sessions
+    async with asyncio.timeout(10):
+        assert await session.wait() == 137
+
+
+async def test_an_exec_that_is_refused_says_why(world):
+    await world.serve_kubelet()
+    await world.create("web")
+    await world.until("web", is_running)
+    with pytest.raises(aiohttp.WSServerHandshakeError) as caught:
+        async with exec_socket(world, "command=cat&container=other"):
+            pass
+    assert caught.value.status == 400

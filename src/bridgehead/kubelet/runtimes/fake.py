@@ -40,13 +40,77 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     exec: Exec = lambda spec, argv: ExecResult(exit_code=0, output=b"")
 
 
+class FakeSession:
+    """A command whose streams are real pipes: `argv` is "cat", or "fail" and an exit code.
+
+    `sizes` are the terminal sizes it was told, as (columns, rows).
+    """
+
+    def __init__(self, argv: tuple[str, ...], *, stdin: bool, stderr: bool) -> None:
+        self.argv = argv
+        self.sizes: list[tuple[int, int]] = []
+        self._inside: list[int] = []
+        self._ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self.stdin_fd = self._pipe(writes=False) if stdin else None
+        self._stdin = self._inside[-1] if stdin else None
+        self.stdout_fd: int | None = self._pipe(writes=True)
+        self._stdout = self._inside[-1]
+        self.stderr_fd = self._pipe(writes=True) if stderr else None
+        if argv[0] == "fail":
+            os.write(self._inside[-1], b"failing\n")
+            self._end(int(argv[1]))
+        elif self._stdin is None:
+            self._end(0)
+        else:
+            asyncio.get_running_loop().add_reader(self._stdin, self._copy)
+
+    def _pipe(self, *, writes: bool) -> int:
+        """A pipe of which the command has one end; gives the other."""
+        reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._inside.append(writer if writes else reader)
+        return reader if writes else writer
+
+    def _copy(self) -> None:
+        if self._stdin is None:
+            return
+        data = os.read(self._stdin, 4096)
+        if data:
+            os.write(self._stdout, data)
+        else:
+            self._end(0)
+
+    def _end(self, exit_code: int) -> None:
+        if self._stdin is not None:
+            asyncio.get_running_loop().remove_reader(self._stdin)
+        for fd in self._inside:
+            os.close(fd)
+        self._inside.clear()
+        self._ended.set_result(exit_code)
+
+    async def wait(self) -> int:
+        return await asyncio.shield(self._ended)
+
+    def resize(self, columns: int, rows: int) -> None:
+        self.sizes.append((columns, rows))
+
+    async def close(self) -> None:
+        if not self._ended.done():
+            self._end(128 + signals.SIGKILL)
+        for fd in (self.stdin_fd, self.stdout_fd, self.stderr_fd):
+            if fd is not None:
+                os.close(fd)
+        self.stdin_fd = self.stdout_fd = self.stderr_fd = None
+
+
 class FakeRuntime:
-    """`specs` are the containers started so far, oldest first; `signals` what they were sent, as (name, number)."""
+    """`specs` are the containers started so far, oldest first; `signals` what they were sent, as (name, number);
+    `sessions` the commands opened in them."""
 
     def __init__(self, images: dict[str, Behaviour] | None = None) -> None:
         self.images = {"app:1": Behaviour()} if images is None else images
         self.specs: list[ContainerSpec] = []
         self.signals: list[tuple[str, int]] = []
+        self.sessions: list[FakeSession] = []
         self.sandboxes: dict[str, SandboxInfo] = {}
         self.containers: dict[str, ContainerInfo] = {}
         self._numbers = itertools.count(1)
@@ -133,7 +197,12 @@ class FakeRuntime:
     async def open_exec(
         self, container_id: str, argv: tuple[str, ...], *, stdin: bool, tty: bool, stderr: bool = True
     ) -> ExecSession:
-        raise RuntimeFailure("the fake runtime has no processes to talk to")
+        info = self.containers.get(container_id)
+        if info is None or info.state != "running":
+            raise RuntimeFailure(f"container {container_id} does not run")
+        session = FakeSession(argv, stdin=stdin, stderr=stderr and not tty)
+        self.sessions.append(session)
+        return session
 
     async def exits(self) -> AsyncIterator[ContainerInfo]:
         queue: asyncio.Queue[ContainerInfo] = asyncio.Queue()
