@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import ipaddress
 import os
-import signal
 import socket
 import ssl
 import subprocess
