@@ -294,10 +294,9 @@ async def test_a_silent_node_is_unreachable_and_its_pods_are_not_ready():
         assert not (await client.get(PODS, "web", "default")).is_terminating, "it tolerates this for 300 s"
 
         async def told() -> bool:
-            return any(e.reason == "NodeNotReady" and e.involved_object.kind == "Node" for e in await events())
-
-        async def events() -> list[Any]:
-            return (await client.list(EVENTS)).items
+            events = (await client.list(EVENTS)).items
+            seen = {(e.involved_object.kind, e.reason, e.count) for e in events}
+            return {("Node", "RegisteredNode", 1), ("Node", "NodeNotReady", 1), ("Pod", "NodeNotReady", 1)} <= seen
 
         await until(told)
 
@@ -309,6 +308,38 @@ async def test_a_silent_node_is_unreachable_and_its_pods_are_not_ready():
             return (await client.get(NODES, "node1")).spec.taints == ()
 
         await until(is_clean)
+
+
+async def test_pods_of_a_node_that_says_it_is_ill_are_marked_once():
+    async with cluster("node-lifecycle-controller", "serviceaccount-controller") as client:
+        await until(lambda: exists(client, SERVICE_ACCOUNTS, "default", "default"))
+        await register_node(client, "node1")
+        await client.create(PODS, pod("web", "node1"))
+        ready = {"type": "Ready", "status": "True", "lastTransitionTime": format_time(0)}
+        await client.patch(PODS, "web", "default", {"status": {"conditions": [ready]}}, "strategic", "status")
+
+        async def say(status: str, heartbeat: int) -> None:
+            condition = {"type": "Ready", "status": status, "lastHeartbeatTime": format_time(heartbeat)}
+            await client.patch(NODES, "node1", "", {"status": {"conditions": [condition]}}, "strategic", "status")
+
+        async def web_is_not_ready() -> bool:
+            return not (await client.get(PODS, "web", "default")).is_ready
+
+        async def keys() -> set[str]:
+            return {taint.key for taint in (await client.get(NODES, "node1")).spec.taints}
+
+        await say("False", 1)
+        await until(web_is_not_ready)
+        assert "node.kubernetes.io/not-ready" in await keys()
+        await client.patch(PODS, "web", "default", {"status": {"conditions": [ready]}}, "strategic", "status")
+        await say("False", 2)
+        await client.patch(NODES, "node1", "", {"spec": {"unschedulable": True}})
+
+        async def is_cordoned() -> bool:
+            return "node.kubernetes.io/unschedulable" in await keys()
+
+        await until(is_cordoned)  # by then the controller has seen the second heartbeat, too
+        assert not await web_is_not_ready()
 
 
 async def test_pods_of_a_node_that_is_no_more_are_removed():

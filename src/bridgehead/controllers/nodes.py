@@ -56,6 +56,7 @@ class NodeLifecycleController:
         self._now = now
         self._clock = clock
         self._heartbeats: dict[str, Heartbeat] = {}
+        self._fallen: set[str] = set()  # nodes that were ready, and whose pods are still to be marked
         self._nodes = informers.get(NODES)
         self._leases = informers.get(LEASES)
         self._pods = informers.get(PODS)
@@ -73,11 +74,22 @@ class NodeLifecycleController:
         changed = new or old
         if changed is None:
             return
+        name = changed.metadata.name
         if new is None:
-            self._heartbeats.pop(changed.metadata.name, None)
+            self._heartbeats.pop(name, None)
+            self._fallen.discard(name)
+            self._tell(changed, "RemovingNode", f"Node {name} event: Removing Node {name} from Controller")
         else:
-            self._note(changed.metadata.name)
-        self._queue.add(changed.metadata.name)
+            if old is None:
+                self._tell(new, "RegisteredNode", f"Node {name} event: Registered Node {name} in Controller")
+            elif old.is_ready and not new.is_ready:
+                self._fallen.add(name)
+                self._tell(new, "NodeNotReady", f"Node {name} status is now: NodeNotReady")
+            self._note(name)
+        self._queue.add(name)
+
+    def _tell(self, node: Node, reason: str, message: str) -> None:
+        self._recorder.record(node, type="Normal", reason=reason, message=message)
 
     def _lease_changed(self, old: Lease | None, new: Lease | None) -> None:
         """Nearly every change is a healthy node's heartbeat, which calls for nothing else than taking note."""
@@ -107,12 +119,11 @@ class NodeLifecycleController:
                 log.warning("node %s has been silent for %.0f s", name, self._grace_period)
                 patch = {"status": {"conditions": changed}}
                 node = await self._client.patch(NODES, name, "", patch, type="strategic", subresource="status")
-                if any(condition["type"] == "Ready" for condition in changed):
-                    message = f"Node {name} status is now: NodeNotReady"
-                    self._recorder.record(node, type="Normal", reason="NodeNotReady", message=message)
         await self._write_taints(node)
-        if not node.is_ready:
+        # Of a node that is not ready but alive the kubelet goes on to say how its pods are: it is overruled once only.
+        if not node.is_ready and (name in self._fallen or _is_unknown(node)):
             await self._mark_pods_not_ready(name)
+        self._fallen.discard(name)
         left = self._seconds_left(node)
         return Requeue(left if left > 0 else self._grace_period)
 
@@ -165,3 +176,8 @@ class NodeLifecycleController:
             except NotFound:
                 continue
             self._recorder.record(pod, type="Warning", reason="NodeNotReady", message="Node is not ready")
+
+
+def _is_unknown(node: Node) -> bool:
+    ready = find_condition(node, "Ready")
+    return ready is not None and ready.status == "Unknown"
