@@ -111,6 +111,18 @@ class World:
             raise AssertionError(f"{script!r} exited with {result.exit_code}: {output}")
         return output
 
+    async def wait_port(self, pod: str, port: int) -> None:
+        """Until somebody listens there."""
+
+        async def listens() -> bool:
+            try:
+                (await self.client.open_port(pod, port)).close()
+            except RuntimeFailure:
+                return False
+            return True
+
+        await until(listens)
+
     def log_path(self, pod: str, name: str) -> Path:
         return self.directory / "logs" / pod / name / "0.log"
 

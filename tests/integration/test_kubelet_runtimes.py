@@ -57,6 +57,7 @@ async def live(world: World) -> None:
     ip = await world.pod("web-0")
     server = await world.start("web-0", "web", image=POD_TEST)
     assert (server.state, server.attempt, server.image.source) == ("running", 0, "stand-in")
+    await world.wait_port("web-0", 80)
 
     answer = world.run("curl", "-s", f"http://{ip}/")
     assert answer == f"kubernetes pod-test v0.1!! ClientIP: {NODE_ADDRESS}, ServerName: web-0, ServerIP: {ip}!\n"
@@ -65,7 +66,7 @@ async def live(world: World) -> None:
     assert "ServerName: web-0" in await world.sh(other, "curl -s localhost")
     assert await world.sh(other, "hostname; ls /here") == "web-0\n/here\n"
     assert await world.sh(server, "ls /here 2>&1 || true") != "/here\n"
-    assert world.log("web-0", "other") == ["stdout F 1"]
+    await until(lambda: _same("\n".join(world.log("web-0", "other")), "stdout F 1"))
 
     await world.client.signal_container(server.id, signal.SIGTERM)
     ended = await world.wait_exit(server.id)
@@ -111,7 +112,7 @@ async def test_exits_are_told(world: World) -> None:
     told = asyncio.create_task(anext(exits))
     await world.pod("p")
     await asyncio.sleep(0)
-    container = await world.start("p", command=("sh", "-c", "read line </dev/stdin; sleep 0.2; exit 5"))
+    container = await world.start("p", command=("sh", "-c", "exit 5"))
     async with asyncio.timeout(DEADLINE):
         exited = await told
     assert (exited.id, exited.exit_code) == (container.id, 5)
@@ -278,6 +279,8 @@ async def test_pods_reach_each_other_and_themselves(world: World) -> None:
     one, two = await world.pod("one"), await world.pod("two")
     await world.start("one", image=POD_TEST)
     client = await world.start("two", image="nginx")
+    for pod in ("one", "two"):
+        await world.wait_port(pod, 80)
     assert f"ClientIP: {two}, ServerName: one" in await world.sh(client, f"curl -s {one}")
     assert "Welcome to nginx!" in await world.sh(client, f"curl -s {two}")
     stream = await world.client.open_port("one", 80)
@@ -383,6 +386,7 @@ async def test_a_session_that_is_closed_ends_its_command(world: World) -> None:
 
 async def test_a_runtime_that_dies_takes_its_containers_along(fresh_world: World) -> None:
     exits = fresh_world.client.exits()
+    told = asyncio.create_task(anext(exits))
     await fresh_world.pod("p")
     await fresh_world.start("p", command=("sleep", "4444"))
     links = fresh_world.run("ip", "-o", "link")
@@ -400,10 +404,12 @@ async def test_a_runtime_that_dies_takes_its_containers_along(fresh_world: World
     # The same pod again, on the same address, even before the kernel removed the old link.
     ip = await fresh_world.pod("p")
     await fresh_world.start("p", image=POD_TEST)
+    await fresh_world.wait_port("p", 80)
     assert "ServerName: p" in fresh_world.run("curl", "-s", ip)
     assert "sleep" not in await fresh_world.sh((await fresh_world.client.list_containers())[0], "ps ax | grep -v grep")
     assert len(links.splitlines()) == len(fresh_world.run("ip", "-o", "link").splitlines())
-    await exits.aclose()
+    with pytest.raises(RuntimeFailure, match="broke"):
+        await told
 
 
 async def test_a_runtime_that_is_told_to_end_leaves_nothing(fresh_world: World) -> None:
@@ -442,17 +448,24 @@ async def test_built_in_servers(world: World) -> None:
         ip = await world.pod(pod)
         args = ("netexec",) if "agnhost" in image else ()
         server = await world.start(pod, image=image, args=args)
-        assert world.run("curl", "-s", "--retry-connrefused", "--retry", "5", f"http://{ip}:{place}") == body
+        await world.wait_port(pod, int(place.partition("/")[0]))
+        assert world.run("curl", "-s", f"http://{ip}:{place}") == body
         await world.client.signal_container(server.id, signal.SIGTERM)
         assert (await world.wait_exit(server.id)).exit_code == 0
     ip = await world.pod("n")
     nginx = await world.start("n", image="nginx")
+    await world.wait_port("n", 80)
     await world.sh(nginx, "echo changed > /usr/share/nginx/html/index.html")
     assert world.run("curl", "-s", ip) == "changed\n"
     assert world.run("curl", "-s", "-o", "/dev/null", "-w", "%{http_code}", f"{ip}/none") == "404"
-    assert world.log("n")[0].endswith('"GET / HTTP/1.1" 200 8')
+
+    async def logged() -> bool:
+        return any(line.endswith('"GET / HTTP/1.1" 200 8') for line in world.log("n"))
+
+    await until(logged)
     ip = await world.pod("r")
     await world.start("r", image="redis")
+    await world.wait_port("r", 6379)
     stream = await world.client.open_port("r", 6379)
     with stream:
         loop = asyncio.get_running_loop()
@@ -463,6 +476,7 @@ async def test_built_in_servers(world: World) -> None:
 async def test_a_request_in_flight_is_answered_before_the_server_ends(world: World) -> None:
     await world.pod("p")
     server = await world.start("p", image=POD_TEST)
+    await world.wait_port("p", 80)
     loop = asyncio.get_running_loop()
     with await world.client.open_port("p", 80) as stream:
         await loop.sock_sendall(stream, b"GET / HTTP/1.1\r\n")
@@ -502,7 +516,8 @@ async def test_a_shell_may_start_a_built_in_server(world: World) -> None:
     ip = await world.pod("p")
     script = "hostname > /usr/share/nginx/html/index.html && exec nginx -g 'daemon off;'"
     server = await world.start("p", image="nginx:1.25", command=("/bin/sh", "-c", script))
-    assert world.run("curl", "-s", "--retry-connrefused", "--retry", "5", "--retry-delay", "1", ip) == "p\n"
+    await world.wait_port("p", 80)
+    assert world.run("curl", "-s", ip) == "p\n"
     assert "nginx/1.25 (Bridgehead's stand-in)" in await world.sh(server, "nginx -v 2>&1")
     await world.client.signal_container(server.id, signal.SIGTERM)
     assert (await world.wait_exit(server.id)).exit_code == 0

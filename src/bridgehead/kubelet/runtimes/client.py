@@ -1,7 +1,7 @@
 """The kubelet's end of the runtime's socket: the `Runtime` protocol for asyncio.
 
-It connects when it is first used and again after the connection broke; a call that was under way then raises
-`RuntimeFailure`. After each new connection `exits` yields what has exited already, so that no exit is lost.
+It connects when it is first used and again when it is used after the connection broke; a call that was under way then
+raises `RuntimeFailure`, and so does `exits`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,6 @@ _FAILURES: Final[dict[str, type[Exception]]] = {
     "RuntimeFailure": RuntimeFailure,
     "TimeoutError": TimeoutError,
 }
-_RECONNECT_SECONDS: Final = 0.2
 _decoder = msgspec.msgpack.Decoder(messages.FromRuntime)
 
 
@@ -122,35 +121,18 @@ class RuntimeClient:
         return stream
 
     async def exits(self) -> AsyncIterator[ContainerInfo]:
-        """Containers as they exit. One that exited while there was no connection is yielded after it is back; what had
-        exited before the call is not (list_containers tells of it)."""
+        """Containers as they exit, from now on. Raises `RuntimeFailure` when the connection breaks: what was missed
+        since then, list_containers tells. Ends when the client is closed."""
         queue: asyncio.Queue[ContainerInfo | None] = asyncio.Queue()
         self._subscribers.append(queue)
-        known: set[str] | None = None
         try:
-            while not self._closed:
-                try:
-                    link = await self._connect()
-                    listed = await self.list_containers()
-                except RuntimeFailure:
-                    await asyncio.sleep(_RECONNECT_SECONDS)
-                    continue
-                exited = [container for container in listed if container.state == "exited"]
-                if known is None:
-                    known = {container.id for container in exited}
-                missed = [container for container in exited if container.id not in known]
-                for container in missed:
-                    known.add(container.id)
-                    yield container
-                while not link.broken or not queue.empty():
-                    told = await queue.get()
-                    if told is None:
-                        break
-                    if told.id not in known:
-                        known.add(told.id)
-                        yield told
+            await self._connect()
+            while (told := await queue.get()) is not None:
+                yield told
         finally:
             self._subscribers.remove(queue)
+        if not self._closed:
+            raise RuntimeFailure("the connection to the runtime broke")
 
     async def _call(self, call: messages.Call, kind: type[T]) -> T:
         link = await self._connect()

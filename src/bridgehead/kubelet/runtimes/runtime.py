@@ -176,5 +176,6 @@ class Runtime(Protocol):
         ...
 
     def exits(self) -> AsyncIterator[ContainerInfo]:
-        """Containers as they exit, from now on."""
+        """Containers as they exit, from now on. Raises `RuntimeFailure` when the runtime cannot be heard any more; what
+        was missed by then, list_containers tells."""
         ...
