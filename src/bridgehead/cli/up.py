@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 import time
 from functools import partial
-from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -23,6 +23,7 @@ from bridgehead.lab.plan import MAX_NODES, LabConfig, LabFiles
 
 from . import logs_setup
 from .lab_options import DEFAULT_NAME, Name, StateDir, own_command, reporting_errors
+from .logs import follow
 
 PARTS = ("apiserver", "controllers", "kubelet", "runtime", "proxy")
 
@@ -48,7 +49,7 @@ def command(
             raise AlreadyRunning(_already_running(name, files)) from error
         host.extend_path()
         host.check_host(files.root)
-        config, pid = _start(name, nodes, ephemeral, port, files, lock)
+        config = _start(name, nodes, ephemeral, port, files, lock)
         os.close(lock)
         try:
             _wait_ready(config, files)
@@ -58,15 +59,13 @@ def command(
         except KeyboardInterrupt:
             registry.stop(files)
             raise typer.Exit(130) from None
-        sys.stdout.write(_closing_screen(config, files, time.monotonic() - began))
+        sys.stdout.write(_closing_screen(config, files, time.monotonic() - began, detach))
         sys.stdout.flush()
         if not detach:
-            _stay(files, pid)
+            _stay(files)
 
 
-def _start(
-    name: str, nodes: int | None, ephemeral: bool, port: int | None, files: LabFiles, lock: int
-) -> tuple[LabConfig, int]:
+def _start(name: str, nodes: int | None, ephemeral: bool, port: int | None, files: LabFiles, lock: int) -> LabConfig:
     """Everything up to the lab's first process. No thread may have been started before."""
     from bridgehead.lab import certificates, launch
 
@@ -87,11 +86,11 @@ def _start(
     files.config.write_bytes(msgspec.json.encode(config))
     certificates.make_certificates(config, files)
     logs_setup.configure()
-    pid = launch.launch(
+    launch.launch(
         config, files, api_socket=api_socket, lock_fd=lock, run_part=cli.main, preload=partial(cli.preload, PARTS)
     )
     api_socket.close()
-    return config, pid
+    return config
 
 
 def _wait_ready(config: LabConfig, files: LabFiles) -> None:
@@ -107,7 +106,7 @@ def _wait_ready(config: LabConfig, files: LabFiles) -> None:
         asyncio.run(system.bring_up(config, files, lambda what: spinner.update(f"waiting for {what}")))
 
 
-def _closing_screen(config: LabConfig, files: LabFiles, seconds: float) -> str:
+def _closing_screen(config: LabConfig, files: LabFiles, seconds: float, detached: bool) -> str:
     me = own_command()
     options = "" if config.name == DEFAULT_NAME else f" --name {config.name}"
     if files.root != registry.find_files(config.name, None).root:
@@ -121,7 +120,7 @@ Try next:
   kubectl create deployment web --image=nginx --replicas=3 && kubectl expose deployment web --port=80
   {me} exec{options} -- curl -s http://$(kubectl get service web -o jsonpath={{.spec.clusterIP}})
 
-Stop it with: {me} down{options}
+{f"Stop it with: {me} down{options}" if detached else "Ctrl-C stops it."}
 """
 
 
@@ -132,14 +131,12 @@ def _already_running(name: str, files: LabFiles) -> str:
     )
 
 
-def _stay(files: LabFiles, pid: int) -> None:
-    """Follow the parts' logs until Ctrl-C or the lab's end."""
-    from .logs import follow
-
-    sys.stdout.write("Ctrl-C stops it.\n\n")
-    sys.stdout.flush()
+def _stay(files: LabFiles) -> None:
+    """Follow the parts' logs until Ctrl-C, a signal to end, or the lab's end."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    sys.stdout.write("\n")
     try:
-        follow(sorted(Path(files.log("init").parent).glob("*.log")), until=lambda: not registry.is_running(files))
+        follow(sorted(files.log("init").parent.glob("*.log")), until=lambda: not registry.is_running(files))
     except KeyboardInterrupt:
         sys.stderr.write("\nstopping\n")
         registry.stop(files)

@@ -38,8 +38,8 @@ def launch(
     lock_fd: int,
     run_part: RunPart,
     preload: Callable[[], None],
-) -> int:
-    """Start the lab's first process; the result is its pid on the host. Raises `StartFailed`.
+) -> None:
+    """Start the lab's first process and note it in the state directory. Raises `StartFailed`.
 
     `api_socket` listens on the host's loopback and is passed in. `lock_fd` holds the state directory's lock and is
     kept by init. `run_part(argv)` runs one part in the calling process; `preload()` loads what all of them need.
@@ -67,9 +67,8 @@ def launch(
     words = dict(line.split(" ", 1) for line in lines)
     if "error" in words or "pid" not in words:
         raise StartFailed(words.get("error", "the lab's first process ended before it said anything"))
-    pid = int(words["pid"])
-    files.running.write_bytes(msgspec.json.encode(RunningLab(config=config, init_pid=pid, started_at=time.time())))
-    return pid
+    running = RunningLab(config=config, init_pid=int(words["pid"]), started_at=time.time())
+    files.running.write_bytes(msgspec.json.encode(running))
 
 
 def _leave_host() -> None:
