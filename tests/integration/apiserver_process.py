@@ -127,7 +127,7 @@ class ServerProcess:
             body: bytes = response.read()
         return body
 
-    def signal(self, number: int) -> None:
+    def send_signal(self, number: int) -> None:
         if self._process is not None:
             self._process.send_signal(number)
 
@@ -135,7 +135,7 @@ class ServerProcess:
         """Its exit code."""
         if self._process is None:
             return 0
-        self.signal(number)
+        self.send_signal(number)
         code = self._process.wait(DEADLINE)
         self._process = None
         return code

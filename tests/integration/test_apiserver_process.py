@@ -94,7 +94,7 @@ def test_a_shutdown_ends_watches_and_exits_cleanly(server):
     with connect(server) as watch:
         watch.sendall(b"GET %s?watch=true HTTP/1.1\r\nHost: x\r\n\r\n" % CONFIG_MAPS.encode())
         assert watch.recv(65536).startswith(b"HTTP/1.1 200")
-        server.signal(signal.SIGTERM)
+        server.send_signal(signal.SIGTERM)
         rest = b""
         while piece := watch.recv(65536):
             rest += piece
