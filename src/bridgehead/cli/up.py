@@ -83,6 +83,7 @@ def _start(name: str, nodes: int | None, ephemeral: bool, port: int | None, file
     files.log("init").parent.mkdir(parents=True, exist_ok=True)
     files.images.mkdir(exist_ok=True)
     registry.keep_previous_logs(files)
+    files.parts.unlink(missing_ok=True)
     files.config.write_bytes(msgspec.json.encode(config))
     certificates.make_certificates(config, files)
     logs_setup.configure()
