@@ -13,6 +13,15 @@ from typing import Annotated, NoReturn
 
 import typer
 
+# All of it is imported here, so that the kubelets of a lab share it with the process they are forked from.
+from bridgehead.cli.logs_setup import configure
+from bridgehead.client.errors import ConfigError
+from bridgehead.kubelet.errors import KubeletError
+from bridgehead.kubelet.hosts import Resolver, parse_resolver
+from bridgehead.kubelet.parts import NodeSettings
+from bridgehead.kubelet.process import TlsFiles, run_kubelet
+from bridgehead.kubelet.runtimes.runtime import RuntimeFailure
+
 
 def command(
     node_name: Annotated[str, typer.Option(help="Name of this node's Node object.")],
@@ -40,14 +49,6 @@ def command(
     client_ca_file: Annotated[Path | None, typer.Option(help="CA of those who may ask for logs and exec.")] = None,
     verbosity: Annotated[int, typer.Option("-v", "--v", help="Log level: 0, or 1 for developers.")] = 0,
 ) -> None:
-    from bridgehead.cli.logs_setup import configure
-    from bridgehead.client.errors import ConfigError
-    from bridgehead.kubelet.errors import KubeletError
-    from bridgehead.kubelet.hosts import Resolver, parse_resolver
-    from bridgehead.kubelet.parts import NodeSettings
-    from bridgehead.kubelet.process import TlsFiles, run_kubelet
-    from bridgehead.kubelet.runtimes.runtime import RuntimeFailure
-
     configure(verbosity)
     try:
         labels = _parse_labels(node_labels)
