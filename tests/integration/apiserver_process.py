@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import ipaddress
 import os
+import signal
 import socket
 import ssl
 import subprocess

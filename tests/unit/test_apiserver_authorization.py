@@ -108,7 +108,8 @@ def test_policy(store, user, method, url, allowed):
         (
             "GET",
             "/api/v1/namespaces/default/services",
-            'services is forbidden: User "u" cannot list resource "services" in API group "" in the namespace "default"',
+            'services is forbidden: User "u" cannot list resource "services" in API group "" '
+            'in the namespace "default"',
         ),
         (
             "PATCH",
