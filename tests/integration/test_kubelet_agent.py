@@ -335,6 +335,18 @@ async def test_a_changed_image_restarts_its_container(world):
     assert world.runtime.specs[-1].image.name == "app:2"
 
 
+async def test_the_last_words_of_a_failed_container_are_its_log(world):
+    kubelet = await world.start_kubelet()
+    policy = {"terminationMessagePolicy": "FallbackToLogsOnError"}
+    await world.create("web", restartPolicy="Never", containers=[container(**policy)])
+    pod = await world.until("web", is_running)
+    kubelet.settings.log_path(pod, "app", 0).write_text("2026-11-21T03:00:00.000000001Z stderr F no such table\n")
+    [info] = world.runtime.containers.values()
+    world.runtime.finish(info.id, 1)
+    pod = await world.until("web", lambda pod: pod.status.phase == "Failed")
+    assert pod.status.container_statuses[0].state.terminated.message == "no such table\n"
+
+
 async def test_host_network(world):
     await world.start_kubelet()
     await world.create("web", hostNetwork=True)

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from bridgehead.kubelet.errors import NotServed
-from bridgehead.kubelet.logs import LogOptions, format_entry, parse_options, read_log, tail_offset
+from bridgehead.kubelet.logs import LogOptions, format_entry, last_words, parse_options, read_log, tail_offset
 
 T = "2026-11-21T03:00:0{}.000000001Z"
 
@@ -95,6 +95,15 @@ def test_a_tail_over_many_blocks(tmp_path):
     path = tmp_path / "l"
     path.write_text("".join(f"{n:099d}\n" for n in range(3000)))
     assert tail_offset(path, 2000) == (100_000, 2000)
+
+
+def test_last_words(tmp_path):
+    path = tmp_path / "l"
+    assert last_words(path) == ""
+    path.write_text("".join(entry(n % 10, f"line {n}") for n in range(100)))
+    assert last_words(path).splitlines() == [f"line {n}" for n in range(20, 100)]
+    path.write_text(entry(1, "x" * 5000))
+    assert len(last_words(path)) == 2048
 
 
 def test_malformed_entries_are_left_out():

@@ -23,7 +23,7 @@ from .parts import NodeParts, NodeSettings
 from .pod_worker import PodWorker
 from .references import ReferencedObjects
 from .runtimes.runtime import ContainerInfo, Runtime, RuntimeFailure, SandboxInfo
-from .volumes import Volumes
+from .volumes import Volumes, remove_pod_directory
 
 log = logging.getLogger(__name__)
 
@@ -200,7 +200,7 @@ class Kubelet:
         if directory.is_dir():
             for entry in directory.iterdir():
                 if entry.name not in self._workers and entry.name not in orphans:
-                    shutil.rmtree(entry, ignore_errors=True)
+                    remove_pod_directory(entry)
 
     async def _remove_orphan(self, uid: str, found: list[ContainerInfo]) -> None:
         sandbox = self._sandboxes[uid]

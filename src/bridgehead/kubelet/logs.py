@@ -18,6 +18,7 @@ from bridgehead.objects.times import parse_time
 from .errors import NotServed
 
 _CHUNK = 64 * 1024
+_LAST_LINES, _LAST_BYTES = 80, 2048
 # Only while somebody follows, and only of that one file: an inotify watch would save little here.
 _FOLLOW_SECONDS = 0.1
 
@@ -103,6 +104,19 @@ def tail_offset(path: Path, lines: int) -> tuple[int, int]:
                     return position + at + 1, lines
             end = position
     return 0, found + 1 if size else 0
+
+
+def last_words(path: Path) -> str:
+    """The end of a log as a termination message: at most 80 lines and 2048 bytes, as Kubernetes cuts it."""
+    try:
+        offset, _ = tail_offset(path, _LAST_LINES)
+        with path.open("rb") as file:
+            file.seek(offset)
+            lines = (format_entry(entry.rstrip(b"\n"), LogOptions()) for entry in file.readlines())
+            text = b"".join(line for line in lines if line is not None)
+    except OSError:
+        return ""
+    return text[-_LAST_BYTES:].decode("utf-8", "replace")
 
 
 def log_files(path: Path) -> list[Path]:

@@ -24,6 +24,7 @@ from .container_driver import ContainerDriver, uninterrupted
 from .containers import PodContainers
 from .errors import AddressesExhausted, VolumeNotReady
 from .hosts import host_name
+from .logs import last_words
 from .parts import NodeParts, PodContext
 from .plan import Plan, plan_pod
 from .references import references_of
@@ -61,7 +62,7 @@ class PodWorker:
         self.containers = PodContainers(pod, self._wake.set)
         self._driver = ContainerDriver(self._context, self.containers, self._tasks)
         for info in found:
-            self.containers.adopt(info)
+            self.containers.adopt(self._with_last_words(info))
         self.observe(pod)
 
     @property
@@ -93,17 +94,27 @@ class PodWorker:
 
     def container_changed(self, info: ContainerInfo) -> None:
         """The runtime reports an exit, or lists the container."""
-        self.containers.adopt(info)
+        self.containers.adopt(self._with_last_words(info))
 
     def runtime_listed(self, sandbox: SandboxInfo | None, found: list[ContainerInfo]) -> None:
         """Everything the runtime has of this pod at the moment; nothing, if it lost it."""
         for info in found:
-            self.containers.adopt(info)
+            self.containers.adopt(self._with_last_words(info))
         if self._context.sandbox is not None and sandbox is None and not self._is_over:
             self._context.sandbox = None
             self._had_sandbox = True
             self.containers.lose_sandbox(time.time())
         self._wake.set()
+
+    def _with_last_words(self, info: ContainerInfo) -> ContainerInfo:
+        """With terminationMessagePolicy FallbackToLogsOnError, a failed container without a message shows its log."""
+        if info.message or not info.exit_code or info.state == "running":
+            return info
+        container = next((c for c in self._context.all_containers() if c.name == info.name), None)
+        if container is None or container.termination_message_policy != "FallbackToLogsOnError":
+            return info
+        path = self._parts.settings.log_path(self.pod, info.name, info.attempt)
+        return msgspec.structs.replace(info, message=last_words(path))
 
     def references_changed(self) -> None:
         self._volumes_stale = True

@@ -7,6 +7,7 @@ gone. What files say is decided in `payloads`; this module puts them on disk. So
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import shutil
 import stat
@@ -15,7 +16,16 @@ from pathlib import Path
 
 from bridgehead.client import ApiClient
 from bridgehead.client.errors import ClientError
-from bridgehead.objects.core import HostPathVolume, Pod, ServiceAccountTokenProjection, Volume, VolumeMount
+from bridgehead.network import syscalls
+from bridgehead.objects.core import (
+    EmptyDirVolume,
+    HostPathVolume,
+    Pod,
+    ServiceAccountTokenProjection,
+    Volume,
+    VolumeMount,
+)
+from bridgehead.objects.quantities import whole_value
 
 from .atomic_files import write_files
 from .errors import ConfigNotReady, VolumeNotReady
@@ -23,6 +33,8 @@ from .fields import Addresses
 from .payloads import PayloadSources, has_payload, token_projections, volume_files
 from .references import ReferencedObjects
 from .tokens import Tokens
+
+_NOSUID, _NODEV, _DETACH = 2, 4, 2  # mount(2), umount2(2)
 
 _PLUGINS = {
     "config_map": "kubernetes.io~configmap",
@@ -75,9 +87,8 @@ class Volumes:
             directory = self._directory(volume, pod)
             if has_payload(volume):
                 write_files(directory, volume_files(volume, pod, self._sources(pod)))
-            else:
-                directory.mkdir(parents=True, exist_ok=True)
-                directory.chmod(0o777)
+            elif volume.empty_dir is not None:
+                _make_empty_dir(directory, volume.empty_dir)
             return directory
         except (OSError, ValueError) as error:
             raise VolumeNotReady(volume.name, str(error)) from error
@@ -104,7 +115,25 @@ class Volumes:
     def remove(self, pod_uid: str) -> None:
         """The pod is gone: remove its directory (never what a hostPath points to)."""
         self._tokens.forget(pod_uid)
-        shutil.rmtree(self.pod_directory(pod_uid), ignore_errors=True)
+        remove_pod_directory(self.pod_directory(pod_uid))
+
+
+def _make_empty_dir(directory: Path, volume: EmptyDirVolume) -> None:
+    """A directory for everybody; with medium Memory a file system in memory, of at most `sizeLimit`. Raises OSError."""
+    directory.mkdir(parents=True, exist_ok=True)
+    if volume.medium == "Memory" and not directory.is_mount():
+        size = f",size={whole_value(volume.size_limit)}" if volume.size_limit is not None else ""
+        syscalls.mount("tmpfs", str(directory), "tmpfs", _NOSUID | _NODEV, "mode=0777" + size)
+    directory.chmod(0o777)
+
+
+def remove_pod_directory(directory: Path) -> None:
+    """Remove what a pod had, file systems in memory included. Fine if it is gone."""
+    for entry in directory.glob(f"volumes/{_PLUGINS['empty_dir']}/*"):
+        if entry.is_mount():
+            with contextlib.suppress(OSError):
+                syscalls.umount(str(entry), _DETACH)
+    shutil.rmtree(directory, ignore_errors=True)
 
 
 def check_host_path(volume: HostPathVolume) -> Path:

@@ -1,0 +1,76 @@
+"""The Node that a kubelet registers, and who may ask the kubelet's server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bridgehead.kubelet.node import machine_capacity, machine_info, node_object, node_status
+from bridgehead.kubelet.parts import NodeSettings
+from bridgehead.kubelet.server import is_allowed
+from bridgehead.objects.quantities import parse_quantity
+
+SETTINGS = NodeSettings(
+    name="node1", ip="10.0.0.201", pod_cidr="10.244.1.0/24", root=Path("/"), labels={"zone": "a"}, max_pods=7
+)
+
+
+def test_the_node_that_is_registered():
+    node = node_object(SETTINGS)
+    assert node["spec"] == {"podCIDR": "10.244.1.0/24", "podCIDRs": ["10.244.1.0/24"]}
+    labels = node["metadata"]["labels"]
+    assert labels["kubernetes.io/hostname"] == "node1"
+    assert labels["kubernetes.io/os"] == "linux"
+    assert labels["zone"] == "a"
+
+
+def test_its_status():
+    status = node_status(SETTINGS, {"cpu": "2"}, {"osImage": "x"}, {"Ready": "2026-01-01T00:00:00Z"}, 1795233600.0)
+    assert status["addresses"] == [
+        {"type": "InternalIP", "address": "10.0.0.201"},
+        {"type": "Hostname", "address": "node1"},
+    ]
+    assert status["daemonEndpoints"] == {"kubeletEndpoint": {"Port": 10250}}
+    conditions = {c["type"]: c for c in status["conditions"]}
+    assert conditions["Ready"] == {
+        "type": "Ready",
+        "status": "True",
+        "reason": "KubeletReady",
+        "message": "kubelet is posting ready status",
+        "lastHeartbeatTime": "2026-11-21T04:00:00Z",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    assert {name for name, c in conditions.items() if c["status"] == "False"} == {
+        "MemoryPressure",
+        "DiskPressure",
+        "PIDPressure",
+    }
+
+
+def test_what_the_machine_has():
+    capacity = machine_capacity(Path("/"), 7)
+    assert capacity["pods"] == "7"
+    assert all(parse_quantity(value) > 0 for value in capacity.values())
+    assert machine_info()["containerRuntimeVersion"].startswith("bridgehead://")
+
+
+def certificate(name, organization=None):
+    subject = [(("commonName", name),)]
+    if organization:
+        subject.insert(0, (("organizationName", organization),))
+    return {"subject": tuple(subject)}
+
+
+@pytest.mark.parametrize(
+    ("certificate", "allowed"),
+    [
+        (None, False),
+        ({}, False),
+        (certificate("system:node:node2", "system:nodes"), False),
+        (certificate("kube-apiserver-kubelet-client"), True),
+        (certificate("somebody", "system:masters"), True),
+    ],
+)
+def test_who_may_see_into_pods(certificate, allowed):
+    assert is_allowed(certificate) is allowed
