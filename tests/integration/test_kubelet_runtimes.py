@@ -558,3 +558,51 @@ async def test_attaching_to_a_terminal(world: World) -> None:
     assert await session.wait() == 9
     await session.close()
     assert any("/dev/pts/0" in line for line in world.log("p"))
+
+
+async def test_another_user() -> None:
+    """Where all ids exist; what it may write is its own and /tmp."""
+    with make_node("root") as node:
+        async with enter_world(node) as world:
+            await world.pod("p")
+            script = "id -u; id -g; echo done >/dev/termination-log; touch /tmp/x /etc/x; grep CapEff /proc/self/status"
+            ended = await world.run_to_end("p", script, run_as_user=1000, run_as_group=1001)
+            assert ended.message == "done\n"
+            lines = [line.removeprefix("stdout F ") for line in world.log("p") if line.startswith("stdout")]
+            assert lines == ["1000", "1001", "CapEff:\t0000000000000000"]
+            # It gave up the signal that ends it with its runtime; the next runtime ends it.
+            await world.start("p", "long", command=("sleep", "2222"), run_as_user=1000)
+            world.run("kill", "-9", str(world.runtime_pid()))
+
+            async def anew() -> bool:
+                try:
+                    return await world.client.list_containers() == []
+                except RuntimeFailure:
+                    return False
+
+            await until(anew)
+            assert "sleep 2222" not in world.run("ps", "ax")
+
+
+async def test_capabilities(world: World) -> None:
+    await world.pod("p")
+    script = "grep CapBnd /proc/self/status; echo 1 >/proc/sys/net/ipv4/ip_forward && echo wrote"
+    await world.run_to_end("p", script, "ordinary")
+    assert world.log("p", "ordinary")[0] == "stdout F CapBnd:\t00000000a80425fb"
+    assert "stdout F wrote" not in world.log("p", "ordinary")
+    await world.run_to_end("p", script, "privileged", privileged=True)
+    assert world.log("p", "privileged")[1] == "stdout F wrote"
+
+
+async def test_busybox_has_its_own_tools(world: World) -> None:
+    if shutil.which("busybox") is None:
+        pytest.skip("needs busybox")
+    world.run("sh", "-c", "echo 1 >/proc/sys/net/ipv4/ip_forward")
+    ip = await world.pod("app")
+    await world.pod("client")
+    await world.start("app", image="ikubernetes/myapp:v1")
+    await world.wait_port("app", 80)
+    client = await world.start("client", image="busybox:1.28", command=("sleep", "1000"))
+    assert await world.sh(client, f"wget -O - -q http://{ip}/hostname.html") == "app\n"
+    found = await world.client.exec_in_container(client.id, ("which", "wget"), timeout=DEADLINE)
+    assert found.output == b"/usr/lib/busybox/wget\n"

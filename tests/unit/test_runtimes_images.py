@@ -141,3 +141,9 @@ def test_another_tag_is_not_taken_from_the_store(tmp_path: Path) -> None:
     (tmp_path / "app" / "rootfs").mkdir(parents=True)
     with pytest.raises(ImageUnavailable):
         find_image("app:v2", str(tmp_path))
+
+
+def test_the_documentation_names_every_stand_in() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "images.md").read_text()
+    for stand_in in STAND_INS:
+        assert any(path.removeprefix("library/") in text for path in stand_in.paths), stand_in.name

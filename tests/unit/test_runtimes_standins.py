@@ -12,15 +12,17 @@ from bridgehead.kubelet.runtimes.standins.http import HEAD_LIMIT, HttpRequest, H
 from bridgehead.kubelet.runtimes.standins.netexec import netexec_site, parse_flags
 from bridgehead.kubelet.runtimes.standins.redis import RedisSession, Store
 from bridgehead.kubelet.runtimes.standins.sites import file_site
-from bridgehead.kubelet.runtimes.standins.streams import plain_address
+from bridgehead.kubelet.runtimes.standins.streams import Peer, plain_address
+
+PEER = Peer("10.0.0.1", 4321, "10.244.1.2")
 
 
 def echo(request: HttpRequest) -> HttpResponse:
-    return HttpResponse(f"{request.method} {request.path} {request.client} {len(request.body)}".encode())
+    return HttpResponse(f"{request.method} {request.path} {request.peer.address} {len(request.body)}".encode())
 
 
 def session() -> HttpSession:
-    return HttpSession(echo, "10.0.0.1", "10.244.1.2", "test", None)
+    return HttpSession(echo, PEER, "test", None)
 
 
 def status_and_body(answer: bytes) -> tuple[int, bytes]:
@@ -77,7 +79,7 @@ def test_http_survives_anything(data: bytes) -> None:
 
 
 def ask(site: object, target: str, method: str = "GET") -> HttpResponse:
-    return site(HttpRequest(method, target, b"", b"", "10.0.0.1", "10.244.1.2"))  # type: ignore[operator]
+    return site(HttpRequest(method, target, b"", b"", PEER))  # type: ignore[operator]
 
 
 def test_files(tmp_path: Path) -> None:
@@ -105,7 +107,7 @@ def test_files(tmp_path: Path) -> None:
 def test_netexec() -> None:
     site = netexec_site("web-0")
     assert ask(site, "/hostname").body == b"web-0"
-    assert ask(site, "/clientip").body == b"10.0.0.1"
+    assert ask(site, "/clientip").body == b"10.0.0.1:4321"
     assert ask(site, "/echo?msg=a%20b").body == b"a b"
     assert ask(site, "/nothing").status == 404
 

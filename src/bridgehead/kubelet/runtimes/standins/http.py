@@ -12,6 +12,8 @@ from http import HTTPStatus
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
+from bridgehead.kubelet.runtimes.standins.streams import Peer
+
 HEAD_LIMIT: Final = 64 << 10
 BODY_LIMIT: Final = 1 << 20
 
@@ -23,8 +25,7 @@ class HttpRequest(NamedTuple):
     target: str  # as it came, with the query
     head: bytes  # request line and header fields, without the empty line
     body: bytes
-    client: str
-    server: str
+    peer: Peer
 
     @property
     def path(self) -> str:
@@ -70,12 +71,11 @@ class _Clock:
 
 
 class HttpSession:
-    __slots__ = ("_access_log", "_buffer", "_client", "_handler", "_product", "_server", "busy", "closing")
+    __slots__ = ("_access_log", "_buffer", "_handler", "_peer", "_product", "busy", "closing")
 
-    def __init__(self, handler: Handler, client: str, server: str, product: str, access_log: AccessLog | None) -> None:
+    def __init__(self, handler: Handler, peer: Peer, product: str, access_log: AccessLog | None) -> None:
         self._handler = handler
-        self._client = client
-        self._server = server
+        self._peer = peer
         self._product = product.encode()
         self._access_log = access_log
         self._buffer = b""
@@ -126,7 +126,7 @@ class HttpSession:
             self.closing = old
         self.closing = self.closing or draining
         method = parts[0].decode("latin-1")
-        request = HttpRequest(method, parts[1].decode("latin-1"), head, body, self._client, self._server)
+        request = HttpRequest(method, parts[1].decode("latin-1"), head, body, self._peer)
         response = self._handler(request)
         if self._access_log is not None:
             self._access_log(request, response.status, len(response.body))

@@ -6,11 +6,12 @@ Source: kubernetes/kubernetes test/images/agnhost: netexec answers /hostname, /c
 
 from __future__ import annotations
 
+import time
 from urllib.parse import parse_qs
 
 from bridgehead.kubelet.runtimes.standins.http import Handler, HttpRequest, HttpResponse, HttpSession
 from bridgehead.kubelet.runtimes.standins.standin import Launch
-from bridgehead.kubelet.runtimes.standins.streams import StreamServer, fail
+from bridgehead.kubelet.runtimes.standins.streams import Peer, StreamServer, fail
 from bridgehead.kubelet.runtimes.standins.waiting import pause
 
 _PRODUCT = "bridgehead-agnhost"
@@ -50,12 +51,12 @@ def parse_flags(args: tuple[str, ...]) -> tuple[str, dict[str, str]]:
 def _netexec(hostname: str, http_port: int, udp_port: int) -> int:
     handler = netexec_site(hostname)
 
-    def datagram(data: bytes, client: str) -> bytes | None:
+    def datagram(data: bytes, peer: Peer) -> bytes | None:
         word, _, rest = data.decode("utf-8", "replace").strip().partition(" ")
-        return {"hostname": hostname, "clientip": client, "echo": rest}.get(word, "").encode() or None
+        return {"hostname": hostname, "clientip": str(peer), "echo": rest}.get(word, "").encode() or None
 
     server = StreamServer()
-    server.listen(http_port, lambda client, own: HttpSession(handler, client, own, _PRODUCT, None))
+    server.listen(http_port, lambda peer: HttpSession(handler, peer, _PRODUCT, None))
     if udp_port > 0:
         server.listen_datagrams(udp_port, datagram)
     return server.serve()
@@ -66,11 +67,11 @@ def netexec_site(hostname: str) -> Handler:
         path, _, query = request.target.partition("?")
         values = {key: value[0] for key, value in parse_qs(query).items()}
         if path == "/":
-            return _text("NOW: " + hostname)
+            return _text(time.strftime("NOW: %Y-%m-%d %H:%M:%S +0000 UTC", time.gmtime()))
         if path in ("/hostname", "/hostName"):
             return _text(hostname)
         if path == "/clientip":
-            return _text(request.client)
+            return _text(str(request.peer))
         if path == "/echo":
             return _text(values.get("msg", ""))
         if path == "/header":
@@ -85,7 +86,7 @@ def netexec_site(hostname: str) -> Handler:
 def _serve_hostname(hostname: str, port: int) -> int:
     server = StreamServer()
     response = _text(hostname)
-    server.listen(port, lambda client, own: HttpSession(lambda request: response, client, own, _PRODUCT, None))
+    server.listen(port, lambda peer: HttpSession(lambda request: response, peer, _PRODUCT, None))
     return server.serve()
 
 

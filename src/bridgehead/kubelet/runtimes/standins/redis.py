@@ -32,7 +32,7 @@ def serve(launch: Launch) -> int:
     store = Store(time.time)
     server = StreamServer()
     try:
-        server.listen(port, lambda client, own: RedisSession(store))
+        server.listen(port, lambda peer: RedisSession(store))
     except OSError as error:
         return fail(f"Could not create server TCP listening socket *:{port}: bind: {error.strerror}")
     return server.serve()

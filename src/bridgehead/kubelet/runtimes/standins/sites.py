@@ -51,7 +51,7 @@ def serve_site(handler: Handler, port: int, product: str) -> int:
     access_log = _common_log(output)
     server = StreamServer(after_round=output.flush)
     try:
-        server.listen(port, lambda client, own: HttpSession(handler, client, own, product, access_log))
+        server.listen(port, lambda peer: HttpSession(handler, peer, product, access_log))
     except OSError as error:
         return fail(f"bind() to 0.0.0.0:{port} failed ({error.errno}: {error.strerror})")
     return server.serve()
@@ -64,9 +64,9 @@ def serve_pod_test(launch: Launch) -> int:
     def answer(request: HttpRequest) -> HttpResponse:
         path = request.path
         if path == "/":
-            server = own_address() if request.server in ("127.0.0.1", "::1") else request.server
+            server = own_address() if request.peer.own in ("127.0.0.1", "::1") else request.peer.own
             text = (
-                f"kubernetes pod-test {version}!! ClientIP: {request.client}, "
+                f"kubernetes pod-test {version}!! ClientIP: {request.peer.address}, "
                 f"ServerName: {launch.hostname}, ServerIP: {server}!\n"
             )
             return HttpResponse(text.encode())
@@ -162,7 +162,7 @@ def find_own_address() -> str:
 def _common_log(output: OutputBuffer) -> AccessLog:
     def log(request: HttpRequest, status: int, size: int) -> None:
         line = request.head.partition(b"\r\n")[0].decode("latin-1")
-        output.add(f'{request.client} - - [{_log_time(int(time.time()))}] "{line}" {status} {size}')
+        output.add(f'{request.peer.address} - - [{_log_time(int(time.time()))}] "{line}" {status} {size}')
 
     return log
 

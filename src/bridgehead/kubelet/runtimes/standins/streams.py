@@ -15,7 +15,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 BACKLOG: Final = 1024
 DRAIN_SECONDS: Final = 1.0  # what an idle connection is given to send a request that is already on its way
@@ -34,10 +34,20 @@ class Session(Protocol):
         ...
 
 
-# The client's and our own address of a connection, as text without the port.
-SessionFactory = Callable[[str, str], Session]
-# A datagram and its sender's address -> the answer, None for none.
-DatagramHandler = Callable[[bytes, str], bytes | None]
+class Peer(NamedTuple):
+    """Who a connection or datagram is from, and the address of ours that it came to ("" for a datagram)."""
+
+    address: str
+    port: int
+    own: str = ""
+
+    def __str__(self) -> str:
+        return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
+
+
+SessionFactory = Callable[[Peer], Session]
+# A datagram and its sender -> the answer, None for none.
+DatagramHandler = Callable[[bytes, Peer], bytes | None]
 
 
 class _Connection:
@@ -136,7 +146,9 @@ class StreamServer:
                 accepted.close()
                 continue
             fd = accepted.fileno()
-            connection = _Connection(accepted, factory(plain_address(address[0]), plain_address(own)), now)
+            connection = _Connection(
+                accepted, factory(Peer(plain_address(address[0]), address[1], plain_address(own))), now
+            )
             self._connections[fd] = connection
             self._epoll.register(fd, select.EPOLLIN)
             self._receive(fd, connection, now)  # the request is often there with the connection
@@ -190,7 +202,7 @@ class StreamServer:
                 data, address = bound.recvfrom(_CHUNK)
             except OSError:
                 return
-            answer = handler(data, plain_address(address[0]))
+            answer = handler(data, Peer(plain_address(address[0]), address[1]))
             if answer is not None:
                 with contextlib.suppress(OSError):
                     bound.sendto(answer, address)
