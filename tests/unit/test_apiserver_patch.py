@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridgehead.apiserver.errors import PatchRefused
@@ -150,6 +150,7 @@ OPERATIONS = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(JSON, OPERATIONS)
 def test_any_json_patch_applies_or_is_refused(original, patch):
     with contextlib.suppress(PatchRefused):
@@ -294,6 +295,7 @@ def test_strategic_patches_that_make_no_sense(schema, code, patch):
     assert caught.value.code == code
 
 
+@settings(deadline=None)
 @given(st.dictionaries(st.sampled_from(["containers", "hostname", "nodeSelector", "$patch", "$retainKeys"]), JSON))
 def test_any_strategic_patch_applies_or_is_refused(schema, patch):
     original = {"containers": [{"name": "a"}], "nodeSelector": {"a": "b"}}

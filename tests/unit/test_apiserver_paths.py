@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridgehead.apiserver.paths import RequestInfo, is_true, parse_query, parse_request
@@ -59,6 +59,7 @@ def test_parse_request(method, url, expected):
     assert info == RequestInfo(path, *expected)
 
 
+@settings(deadline=None)
 @given(st.sampled_from(["GET", "POST", "BREW"]), st.text(), st.binary(max_size=40))
 def test_any_request_parses(method, path, query):
     info = parse_request(method, "/" + path, parse_query(query))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridgehead.apiserver.protobuf import (
@@ -125,6 +125,7 @@ def test_broken_envelopes(body):
         decode_envelope_untrusted(body)
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=200))
 def test_any_bytes_are_refused_or_read(schema, raw):
     for group, kind in (("", "Pod"), ("", "Service"), ("apps", "Deployment"), ("", "Event")):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridgehead.apiserver.decoding import duplicate_fields
@@ -136,6 +136,7 @@ def test_mismatches(schema, kind, value, message):
     assert str(caught.value) == message
 
 
+@settings(deadline=None)
 @given(st.dictionaries(st.sampled_from(["spec", "metadata", "status", "x"]), JSON))
 def test_what_has_been_conformed_conforms(schema, value):
     shape = schema.of_kind("", "v1", "Service")

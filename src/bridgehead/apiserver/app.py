@@ -14,6 +14,8 @@ from typing import Any
 
 import msgspec
 
+from bridgehead.storage import StoreBroken
+
 from . import streams
 from .authentication import Authenticator, InvalidCredentials, User, user_from_certificate
 from .authorization import Authorizer
@@ -98,6 +100,9 @@ class Application:
             response = _refusal(status)
         except Disconnected:
             return
+        except StoreBroken as error:
+            log.error("%s %s: %s", scope["method"], scope["path"], error)
+            response = _refusal(ApiStatus(500, "InternalError", f"Internal error occurred: {error}", {}))
         except Exception:
             log.exception("%s %s failed", scope["method"], scope["path"])
             response = _refusal(internal_error())

@@ -54,6 +54,10 @@ class ApiSettings:
     clock: Callable[[], float] = time.time
 
 
+def _is_well() -> str | None:
+    return None
+
+
 def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) -> ApiParts:
     """Raises KeyError when the schema does not know a kind of the table."""
     schema = Schema(load_definitions(), plain_scalars)
@@ -62,6 +66,10 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
     authorizer = Authorizer(POLICY, NodeAuthorizer(store))
     watches = OpenWatches()
     kubelets = KubeletAccess(settings.kubelet_tls)
+
+    def not_shutting_down() -> str | None:
+        return "process is shutting down" if watches.closed else None
+
     application = Application(
         authenticator=Authenticator(settings.users, tokens.verify),
         authorizer=authorizer,
@@ -71,7 +79,7 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
         discovery=Discovery(table),
         openapi=OpenApi(table),
         # The store is loaded before the server is built: whoever gets an answer gets one from the whole of it.
-        health=Health({"ping": lambda: None}, {"ping": lambda: None, "store": lambda: None}),
+        health=Health({"ping": _is_well}, {"ping": _is_well, "store": _is_well, "shutdown": not_shutting_down}),
         metrics=Metrics(),
     )
     return ApiParts(application, registry, tokens, watches, kubelets)

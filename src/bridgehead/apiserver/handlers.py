@@ -31,6 +31,9 @@ _RETURNS_DELETED = frozenset({"pods", "services", "serviceaccounts", "namespaces
 # Kinds that an update of a name that does not exist creates.
 _CREATED_BY_UPDATE = frozenset({"endpoints", "events", "leases.coordination.k8s.io"})
 
+# What nearly all clients of ours accept.
+_PLAIN = ("", "*/*", JSON)
+
 Handler = Callable[[Request, Resource], Awaitable[Response]]
 
 
@@ -65,6 +68,9 @@ class Handlers:
             raise method_not_allowed()
         if resource.namespaced and not info.namespace and info.verb not in ("list", "watch", "deletecollection"):
             raise not_found_path()
+        accept = request.header(b"accept")
+        if accept not in _PLAIN:
+            choose(accept)  # an answer that can't be given is refused before anything is done
         return await handler(request, resource)
 
     # --- reading
@@ -219,7 +225,7 @@ class Handlers:
     def _shaped(self, request: Request, resource: Resource, response: Response) -> Response:
         """One object in the form the client asked for."""
         accept = request.header(b"accept")
-        if accept in ("", "*/*", JSON) or response.content_type != JSON:
+        if accept in _PLAIN or response.content_type != JSON:
             return response
         media = choose(accept)
         if media.form == "Table":

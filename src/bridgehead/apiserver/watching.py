@@ -127,6 +127,11 @@ class OpenWatches:
         self._open.discard(watch)
         watch.close()
 
+    @property
+    def closed(self) -> bool:
+        """Whether the server is being shut down."""
+        return self._closed
+
     def close(self) -> None:
         self._closed = True
         for watch in tuple(self._open):
