@@ -234,6 +234,27 @@ class _Proxy:
         """Compile without applying; for `sync` to do."""
         self._compile(service, slices)
 
+    def load_many(self, services: int, endpoints: int) -> None:
+        """As many, each with its own cluster IP and endpoints, on another node."""
+        for number in range(services):
+            name, address = f"many-{number}", f"10.97.{number >> 8}.{number & 255}"
+            self._compile(
+                {
+                    "metadata": {"name": name, "namespace": "default"},
+                    "spec": {"clusterIP": address, "clusterIPs": [address], "ports": [{"port": 80}]},
+                },
+                [
+                    {
+                        "addressType": "IPv4",
+                        "ports": [{"port": 80}],
+                        "endpoints": [
+                            {"addresses": [f"10.245.{number & 255}.{1 + index}"], "nodeName": "node2"}
+                            for index in range(endpoints)
+                        ],
+                    }
+                ],
+            )
+
     def _compile(self, service: dict[str, Any], slices: list[dict[str, Any]]) -> Update:
         import msgspec
 

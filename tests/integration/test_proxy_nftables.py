@@ -243,6 +243,16 @@ def test_a_new_proxy_takes_stale_rules_away_and_leaves_good_elements(world: Worl
     assert set(answered_by(world.connect("client", WEB4, 80, times=40))) == set(PODS)
 
 
+def test_more_than_an_ordinary_user_can_send_at_once_goes_in_parts(world: World) -> None:
+    world.ask("load_many", services=1000, endpoints=5)
+    world.ask("load", service=service(), slices=[slice_of(*PODS)])
+
+    assert world.ask("sync") > 7000
+    assert world.ask("difference") == []
+    assert world.ask("verify", thoroughly=True) is None
+    assert set(answered_by(world.connect("client", WEB4, 80, times=40))) == set(PODS)
+
+
 def test_cleanup_leaves_nothing(world: World) -> None:
     world.put(service(), slice_of(*PODS))
 

@@ -192,7 +192,7 @@ class ProxyAgent:
 
     async def _consume(self) -> None:
         await self._wait_synced()
-        verified = time.monotonic()
+        compared = verified = time.monotonic()
         retry_seconds = 0.0
         while True:
             dirty = self._take()
@@ -202,10 +202,11 @@ class ProxyAgent:
             updates = await self._compile(dirty.services)
             try:
                 await self._program(updates)
-                thoroughly = time.monotonic() - verified >= self._config.sync_period
-                if thoroughly:
-                    verified = time.monotonic()
-                await self._verify(thoroughly)
+                now = time.monotonic()
+                if now - verified >= VERIFY_SECONDS:
+                    thoroughly = now - compared >= self._config.sync_period
+                    await self._verify(thoroughly)
+                    verified, compared = now, now if thoroughly else compared
                 retry_seconds = 0.0
             except (TransactionFailed, OSError) as error:
                 self.metrics.failures.inc()

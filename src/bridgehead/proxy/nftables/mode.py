@@ -24,7 +24,6 @@ from .render import TABLE, Renderer, Transaction
 log = logging.getLogger(__name__)
 
 _OURS = frozenset(containers(4))
-_CHUNK = 2000  # elements; fits the send buffer an ordinary user gets (net.core.wmem_max, 212,992 bytes by default)
 
 
 class Repair(NamedTuple):
@@ -44,6 +43,7 @@ class NftablesMode:
         self._renderer = Renderer(settings)
         # The generation after our last transaction; None when somebody else's came between, or anything may have.
         self._generation: int | None = None
+        self._elements_at_once = kernel.safe_elements
         self._unchecked_elements = False
         self._structure: dict[Family, bytes | None] | None = None  # the listing right after our last change of chains
 
@@ -81,6 +81,8 @@ class NftablesMode:
         try:
             transaction = self._renderer.full(table, table.cluster_ips(), await self._read((4, 6)))
             await self._send(transaction, generation)
+        except TooBig:
+            raise  # parts of it may be there; the next try reads again, and sends smaller ones
         except (TransactionFailed, NotUnderstood) as error:
             log.warning("replacing the whole table: %s", error)
             transaction = self._renderer.full(table, table.cluster_ips(), {})
@@ -144,17 +146,18 @@ class NftablesMode:
         if transaction.structure or transaction.closing:
             self._structure = None
         self._generation = None
-        sent = 1
-        try:
-            await self._kernel.apply(transaction.text())
-        except TooBig:
+        texts = [transaction.text()]
+        if transaction.size() > self._elements_at_once:
+            texts = [text for text in transaction.chunks(self._elements_at_once) if text]
             log.info("%d elements are too many for one transaction here; sending them in parts", transaction.size())
-            texts = [text for text in transaction.chunks(_CHUNK) if text]
+        try:
             for text in texts:
                 await self._kernel.apply(text)
-            sent = len(texts)
+        except TooBig:
+            self._elements_at_once = max(self._elements_at_once // 2, 100)  # for the full sync that follows
+            raise
         if known is not None:
-            self._generation = known + sent
+            self._generation = known + len(texts)
 
     async def _read(self, families: Iterable[Family]) -> dict[Family, Table]:
         """The families' tables, without those that are absent."""
