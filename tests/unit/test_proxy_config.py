@@ -156,7 +156,7 @@ async def ask(port: int, request: bytes) -> tuple[int, bytes]:
 
 
 async def test_the_little_servers_answer() -> None:
-    health, metrics = ProxyHealth(60, lambda: 0.0), ProxyMetrics()
+    health, metrics = ProxyHealth(60, lambda: 1000.0), ProxyMetrics()
     metrics.service_changes.inc(3)
     routes = {**metrics_routes(metrics, "nftables"), **health_routes(health)}
     port = 0
@@ -168,6 +168,9 @@ async def test_the_little_servers_answer() -> None:
             break
         server.exception()
     try:
+        assert (await ask(port, b"GET /healthz HTTP/1.1\r\n\r\n"))[0] == 503, "there are no rules yet"
+        assert (await ask(port, b"GET /livez HTTP/1.1\r\n\r\n"))[0] == 200
+        health.updated()
         assert (await ask(port, b"GET /healthz HTTP/1.1\r\n\r\n"))[0] == 200
         health.is_node_eligible = False
         assert (await ask(port, b"GET /healthz HTTP/1.1\r\n\r\n"))[0] == 503

@@ -196,7 +196,8 @@ class ProxyAgent:
         retry_seconds = 0.0
         while True:
             dirty = self._take()
-            self.metrics.last_queued.set(self._now())
+            if dirty.services:
+                self.metrics.last_queued.set(self._now())
             self.metrics.pending.set(len(dirty.services))
             self._configure()
             updates = await self._compile(dirty.services)

@@ -33,7 +33,10 @@ Routes = Mapping[str, Callable[[], Answer]]
 
 
 def health_routes(health: ProxyHealth) -> Routes:
-    """/healthz is for load balancers (503 also while the node goes away), /livez for whoever restarts the proxy."""
+    """/healthz is for load balancers and start-up probes, /livez for whoever restarts the proxy.
+
+    /healthz is 503 also while the node goes away and, unlike kube-proxy's, until the first rules are in the kernel.
+    """
 
     def answer(is_good: bool) -> Answer:
         status = {
@@ -44,7 +47,7 @@ def health_routes(health: ProxyHealth) -> Routes:
         return Answer(200 if is_good else 503, json.dumps(status).encode(), "application/json")
 
     return {
-        "/healthz": lambda: answer(health.is_alive and health.is_node_eligible),
+        "/healthz": lambda: answer(health.is_alive and health.is_node_eligible and health.last_updated > 0),
         "/livez": lambda: answer(health.is_alive),
     }
 
