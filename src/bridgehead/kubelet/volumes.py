@@ -88,7 +88,7 @@ class Volumes:
             if has_payload(volume):
                 write_files(directory, volume_files(volume, pod, self._sources(pod)))
             elif volume.empty_dir is not None:
-                _make_empty_dir(directory, volume.empty_dir)
+                make_empty_dir(directory, volume.empty_dir)
             return directory
         except (OSError, ValueError) as error:
             raise VolumeNotReady(volume.name, str(error)) from error
@@ -118,7 +118,7 @@ class Volumes:
         remove_pod_directory(self.pod_directory(pod_uid))
 
 
-def _make_empty_dir(directory: Path, volume: EmptyDirVolume) -> None:
+def make_empty_dir(directory: Path, volume: EmptyDirVolume) -> None:
     """A directory for everybody; with medium Memory a file system in memory, of at most `sizeLimit`. Raises OSError."""
     directory.mkdir(parents=True, exist_ok=True)
     if volume.medium == "Memory" and not directory.is_mount():

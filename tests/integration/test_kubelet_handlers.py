@@ -1,0 +1,178 @@
+"""Probe and hook actions against real listeners on loopback, in Kubernetes' words."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import subprocess
+import sys
+import textwrap
+
+import pytest
+from aiohttp import web
+
+from bridgehead.kubelet.handlers import Handlers, Outcome, Target
+from bridgehead.kubelet.runtimes.fake import Behaviour, FakeRuntime
+from bridgehead.kubelet.runtimes.runtime import ContainerSpec, ExecResult, SandboxSpec
+from bridgehead.objects.core import (
+    Container,
+    ExecAction,
+    HTTPGetAction,
+    HTTPHeader,
+    LifecycleHandler,
+    SleepAction,
+    TCPSocketAction,
+)
+
+pytestmark = pytest.mark.integration
+
+SEEN: list[web.Request] = []
+
+
+async def answer(request):
+    SEEN.append(request)
+    match request.path:
+        case "/ok":
+            return web.Response(text="fine")
+        case "/here":
+            return web.Response(status=302, headers={"Location": "/bad"})
+        case "/away":
+            return web.Response(status=302, headers={"Location": "http://elsewhere.invalid/"})
+        case "/loop":
+            return web.Response(status=302, headers={"Location": "/loop"})
+        case "/slow":
+            await asyncio.sleep(60)
+        case "/abort":
+            request.transport.abort()
+    return web.Response(status=503)
+
+
+@pytest.fixture
+async def port():
+    SEEN.clear()
+    runner = web.ServerRunner(web.Server(answer), shutdown_timeout=0.1)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    yield runner.addresses[0][1]
+    await runner.cleanup()
+
+
+@pytest.fixture
+def closed_port():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
+
+
+@pytest.fixture
+async def handlers():
+    async with Handlers(FakeRuntime()) as handlers:
+        yield handlers
+
+
+TARGET = Target(Container(name="c"), "id", "127.0.0.1")
+
+
+async def get(handlers, port, path, *, timeout=5.0, headers=()):
+    action = HTTPGetAction(port=port, path=path, http_headers=headers)
+    return await handlers.perform(LifecycleHandler(http_get=action), TARGET, timeout)
+
+
+@pytest.mark.parametrize(
+    ("path", "success", "words"),
+    [
+        ("/ok", True, ""),
+        ("ok", True, ""),
+        ("/none", False, "HTTP probe failed with statuscode: 503"),
+        ("/here", False, "HTTP probe failed with statuscode: 503"),
+        ("/away", True, "Probe terminated redirects"),
+        ("/loop", False, "stopped after 10 redirects"),
+        ("/abort", False, "EOF"),
+    ],
+)
+async def test_http(handlers, port, path, success, words):
+    outcome = await get(handlers, port, path)
+    assert outcome.success is success
+    assert words in outcome.output
+
+
+async def test_http_that_takes_too_long(handlers, port):
+    outcome = await get(handlers, port, "/slow", timeout=0.1)
+    assert outcome.success is False
+    assert outcome.output == (
+        f'Get "http://127.0.0.1:{port}/slow": '
+        "context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
+    )
+
+
+async def test_http_says_who_asks_and_what_it_is_told_to(handlers, port):
+    await get(handlers, port, "/ok", headers=(HTTPHeader(name="Host", value="web.example"),))
+    assert SEEN[0].headers["User-Agent"].startswith("kube-probe/")
+    assert SEEN[0].headers["Host"] == "web.example"
+
+
+async def test_nobody_listens(handlers, closed_port):
+    outcome = await get(handlers, closed_port, "/x")
+    refused = f"dial tcp 127.0.0.1:{closed_port}: connect: connection refused"
+    assert outcome.output == f'Get "http://127.0.0.1:{closed_port}/x": {refused}'
+    action = LifecycleHandler(tcp_socket=TCPSocketAction(port=closed_port))
+    assert (await handlers.perform(action, TARGET, 1.0)).output == refused
+
+
+async def test_tcp_and_sleep(handlers, port):
+    tcp = LifecycleHandler(tcp_socket=TCPSocketAction(port=port))
+    assert (await handlers.perform(tcp, TARGET, 1.0)).success
+    assert (await handlers.perform(LifecycleHandler(sleep=SleepAction(seconds=0)), TARGET, 1.0)).success
+
+
+async def test_a_port_without_a_number_says_nothing_about_the_container(handlers):
+    outcome = await handlers.perform(LifecycleHandler(tcp_socket=TCPSocketAction(port="web")), TARGET, 1.0)
+    assert outcome.success is None
+
+
+async def test_exec():
+    def run(spec, argv):
+        if argv == ("slow",):
+            raise TimeoutError
+        return ExecResult(exit_code=int(argv[1]), output=b"words")
+
+    runtime = FakeRuntime({"app:1": Behaviour(exec=run)})
+    await runtime.run_sandbox(SandboxSpec(pod_uid="u", namespace="n", name="p", hostname="p", ip="10.0.0.2"))
+    image = await runtime.find_image("app:1")
+    info = await runtime.start_container(ContainerSpec(pod_uid="u", name="c", attempt=0, image=image))
+    target = Target(Container(name="c"), info.id, "10.0.0.2")
+
+    async def perform(*command):
+        return await handlers.perform(LifecycleHandler(exec=ExecAction(command=command)), target, 2.0)
+
+    async with Handlers(runtime) as handlers:
+        assert (await perform("exit", "0")).success is True
+        assert await perform("exit", "1") == Outcome(False, "words")
+        slow = await perform("slow")
+        assert (slow.success, slow.output) == (False, "command timed out: 'slow' timed out after 2s")
+        runtime.finish(info.id, 0)
+        assert (await perform("exit", "0")).success is None
+
+
+def test_an_empty_dir_in_memory_is_a_file_system_of_its_own(tmp_path):
+    script = textwrap.dedent(
+        """
+        import sys
+        from pathlib import Path
+        from bridgehead.kubelet.volumes import make_empty_dir, remove_pod_directory
+        from bridgehead.objects.core import EmptyDirVolume
+        pod = Path(sys.argv[1])
+        directory = pod / "volumes/kubernetes.io~empty-dir/mem"
+        for _ in range(2):
+            make_empty_dir(directory, EmptyDirVolume(medium="Memory", size_limit="8Mi"))
+        (directory / "file").write_text("x")
+        found = [line.split() for line in open("/proc/mounts") if str(directory) in line]
+        assert [line[2] for line in found] == ["tmpfs"], found
+        assert "size=8192k" in found[0][3], found
+        remove_pod_directory(pod)
+        assert not pod.exists()
+        """
+    )
+    command = ["unshare", "--user", "--map-root-user", "--mount", sys.executable, "-c", script, str(tmp_path / "pod")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, env={"PYTHONPATH": ":".join(sys.path)})
+    assert done.returncode == 0, done.stderr
