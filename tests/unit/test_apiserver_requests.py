@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
 
 from bridgehead.apiserver.authentication import User
+from bridgehead.apiserver.expiry import expire_once
 
 from .apiserver_world import ADMIN, TABLE, World, open_world
 
@@ -117,6 +119,18 @@ async def test_yaml_in_and_out(world):
     assert answer.json["data"] == {"when": "2026-11-21"}
     answer = await world.call("GET", f"{CONFIG_MAPS}/y", headers={"accept": "application/yaml"})
     assert b"when: '2026-11-21'" in answer.body
+
+
+async def test_people_get_indented_answers(world):
+    await world.create(CONFIG_MAPS, config_map())
+    url = f"{CONFIG_MAPS}/one"
+    curl = await world.call("GET", url, headers={"user-agent": "curl/8"})
+    assert curl.body.startswith(b'{\n  "kind": "ConfigMap",\n  "apiVersion": "v1",\n  "metadata": {\n')
+    assert int(curl.header("content-length")[0]) == len(curl.body)
+    assert b"\n" not in (await world.call("GET", f"{url}?pretty=false", headers={"user-agent": "curl/8"})).body
+    assert b"\n" in (await world.call("GET", f"{url}?pretty=true")).body
+    refused = await world.call("GET", f"{CONFIG_MAPS}/x", headers={"user-agent": "curl/8"})
+    assert refused.body.startswith(b'{\n  "kind": "Status",')
 
 
 # --- refusals
@@ -245,6 +259,20 @@ async def test_refusals(world, method, url, body, status, reason, message):
 async def test_bodies_that_make_no_sense(world, body):
     answer = await world.call("POST", CONFIG_MAPS, body)
     assert (answer.status, answer.json["reason"]) == (400, "BadRequest")
+
+
+@pytest.mark.parametrize("depth", [300, 450, 600, 900, 1500, 5000])
+@pytest.mark.parametrize("field", [b'{"x":%b}', b'{"metadata":{"name":"n","managedFields":[{"fieldsV1":%b}]}}'])
+@pytest.mark.parametrize("method", ["POST", "PATCH"])
+async def test_bodies_that_are_nested_deeply(world, depth, field, method):
+    await world.create(CONFIG_MAPS, config_map("n"))
+    body = field % (b'{"a":' * depth + b"1" + b"}" * depth)
+    if method == "POST":
+        answer = await world.call("POST", CONFIG_MAPS, body)
+    else:
+        headers = {"content-type": "application/merge-patch+json"}
+        answer = await world.call("PATCH", f"{CONFIG_MAPS}/n", body, headers=headers)
+    assert answer.status in (200, 400, 409, 422)
 
 
 @pytest.mark.parametrize(
@@ -530,6 +558,24 @@ async def test_pods_get_their_account_and_its_token(world):
     assert mounts == [{"name": volume, "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount", "readOnly": True}]
     bare = await create_pod(world, "bare", automountServiceAccountToken=False)
     assert "volumes" not in bare["spec"]
+
+
+async def test_a_pod_waits_a_moment_for_the_account_of_a_new_namespace(world):
+    await world.create("/api/v1/namespaces", {"metadata": {"name": "n"}})
+    pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "nginx"}]}}
+    creating = asyncio.create_task(world.call("POST", "/api/v1/namespaces/n/pods", pod))
+    await world.call("POST", "/api/v1/namespaces/n/serviceaccounts", {"metadata": {"name": "default"}})
+    assert (await creating).status == 201
+
+
+async def test_events_are_forgotten_after_an_hour(world):
+    events = "/api/v1/namespaces/default/events"
+    event = {"metadata": {"name": "e"}, "involvedObject": {"namespace": "default"}, "type": "Normal"}
+    await world.create(events, event)
+    await world.create(events, {**event, "metadata": {"name": "again"}, "lastTimestamp": "2026-11-21T04:48:00Z"})
+    world.clock.now += 3601
+    await expire_once(world.parts.registry)
+    assert [item["metadata"]["name"] for item in (await world.get(events))["items"]] == ["again"]
 
 
 async def test_tokens_are_good_while_their_pod_lives(world):

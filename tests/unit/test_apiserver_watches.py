@@ -126,6 +126,14 @@ async def test_a_client_that_leaves_takes_its_watch_with_it(world):
     assert len(world.parts.watches) == 0
 
 
+async def test_a_client_that_leaves_at_once_leaves_nothing_behind(world):
+    watch = await world.watch(CONFIG_MAPS)
+    watch.blocked = asyncio.Event()
+    await make(world, "a")
+    await watch.leave()
+    assert len(world.parts.watches) == 0
+
+
 async def test_tables_have_their_columns_once(world):
     await make(world, "a")
     watch = await world.watch(CONFIG_MAPS, headers={"accept": TABLE})

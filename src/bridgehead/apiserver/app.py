@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -20,13 +21,14 @@ from . import streams
 from .authentication import Authenticator, InvalidCredentials, User, user_from_certificate
 from .authorization import Authorizer
 from .discovery import Discovery
-from .errors import ApiStatus, internal_error, method_not_allowed, not_found_path, unauthorized
+from .errors import ApiStatus, bad_request, internal_error, method_not_allowed, not_found_path, unauthorized
 from .handlers import Handlers
 from .health import Health
 from .impersonation import impersonated
 from .metrics import Metrics
+from .negotiation import JSON
 from .openapi import OpenApi
-from .paths import RequestInfo, parse_query, parse_request
+from .paths import Query, RequestInfo, is_true, parse_query, parse_request
 from .pod_streams import PodStreams
 from .request import Disconnected, Receive, Request, Response, Scope, Send
 from .reviews import Reviews
@@ -100,12 +102,16 @@ class Application:
             response = _refusal(status)
         except Disconnected:
             return
+        except RecursionError:
+            response = _refusal(bad_request("the body is nested too deeply"))
         except StoreBroken as error:
             log.error("%s %s: %s", scope["method"], scope["path"], error)
             response = _refusal(ApiStatus(500, "InternalError", f"Internal error occurred: {error}", {}))
         except Exception:
             log.exception("%s %s failed", scope["method"], scope["path"])
             response = _refusal(internal_error())
+        if response.content_type == JSON and response.body[:1] == b"{" and wants_indented(query, headers):
+            response = replace(response, body=msgspec.json.format(response.body, indent=2))
         await self._send(response, warnings, receive, send, scope)
         seconds = None if response.stream is not None else time.perf_counter() - started
         self._metrics.count(info, response.status, seconds, known=known)
@@ -187,6 +193,7 @@ class Application:
     async def _send_stream(self, response: Response, receive: Receive, send: Send, scope: Scope) -> None:
         """Send the pieces until the stream ends or the client leaves, or takes nothing for too long."""
         stream: Any = response.stream
+        pieces = aiter(stream)
         pump = asyncio.current_task()
         left = False
 
@@ -198,11 +205,11 @@ class Application:
             if pump is not None:
                 pump.cancel()
 
-        # The headers alone tell a client that its watch has begun.
-        await send({"type": "http.response.body", "body": b"", "more_body": True})
         watcher = asyncio.create_task(notice_disconnect())
         try:
-            async for piece in stream:
+            # The headers alone tell a client that its watch has begun.
+            await send({"type": "http.response.body", "body": b"", "more_body": True})
+            async for piece in pieces:
                 async with asyncio.timeout(self._write_seconds):
                     await send({"type": "http.response.body", "body": piece, "more_body": True})
             await send({"type": "http.response.body", "body": b""})
@@ -216,7 +223,15 @@ class Application:
                 transport.abort()
         finally:
             watcher.cancel()
+            await pieces.aclose()
             await stream.aclose()
+
+
+def wants_indented(query: Query, headers: Mapping[bytes, bytes]) -> bool:
+    """Whether a person reads the answer: they say so, or use a tool that people use."""
+    if "pretty" in query:
+        return is_true(query, "pretty")
+    return headers.get(b"user-agent", b"").startswith((b"curl", b"Wget", b"Mozilla/5.0"))
 
 
 def _refusal(status: ApiStatus) -> Response:

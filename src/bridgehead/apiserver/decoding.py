@@ -63,7 +63,8 @@ def decode_kind(
         obj, unknown = conform(value, shape)
     except SchemaMismatch as mismatch:
         raise _unfit(given_kind, given_version, kind, str(mismatch)) from None
-    obj["apiVersion"], obj["kind"] = api_version, kind
+    # First, where readers of JSON expect them.
+    obj = {"kind": kind, "apiVersion": api_version} | {k: v for k, v in obj.items() if k not in ("kind", "apiVersion")}
     if validation != IGNORE:
         problems = [f'unknown field "{path}"' for path in unknown]
         if media_type_of(content_type) in ("", JSON):

@@ -66,6 +66,9 @@ class Discovery:
                 self.documents[f"/apis/{group}"] = _encode(
                     {"kind": "APIGroup", "apiVersion": "v1"} | _group(group, version)
                 )
+        health = [f"/{kind}" for kind in ("healthz", "livez", "readyz")]
+        index = sorted({*self.documents, *health, "/metrics", "/openapi/v2", "/openapi/v3", "/version"})
+        self.documents["/"] = _encode({"paths": index})
         self.aggregated: dict[tuple[str, str], tuple[bytes, str]] = {}
         for path, groups in (("/api", [v for v in versions if not v[0]]), ("/apis", [v for v in versions if v[0]])):
             for form in ("v2", "v2beta1"):

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 
 import msgspec
 
@@ -109,7 +109,7 @@ class Handlers:
         options = parse_watch_options(resource, request.query)
         render = self._watch_render(request.query, resource, media)
         stream = WatchStream(self._registry.store, resource, request.info, options, self._watches, render)
-        return Response(200, stream=_closing(stream))
+        return Response(200, stream=stream)
 
     def _watch_render(self, query: Query, resource: Resource, media: MediaType) -> Render | None:
         if not media.form:
@@ -249,14 +249,6 @@ def _in_yaml(media: MediaType, response: Response) -> Response:
     if media.type == YAML:
         response.body, response.content_type = encode_yaml(response.body), YAML
     return response
-
-
-async def _closing(stream: WatchStream) -> AsyncIterator[bytes]:
-    try:
-        async for piece in stream:
-            yield piece
-    finally:
-        stream.close()
 
 
 class _Meta(msgspec.Struct, rename="camel"):

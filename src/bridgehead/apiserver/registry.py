@@ -79,8 +79,7 @@ class Registry:
         await self.admission.admit_create(resource, namespace, obj)
         base = meta.get("generateName", "") if not meta.get("name") else ""
         metadata.initialize(obj, resource, namespace, self.clock())
-        obj.setdefault("apiVersion", resource.api_version)
-        obj.setdefault("kind", resource.kind)
+        obj = {"kind": resource.kind, "apiVersion": resource.api_version} | obj
         for attempt in range(_ATTEMPTS):
             # Only a retry needs what was asked for once more, so only then is it copied.
             candidate = _copied(obj)

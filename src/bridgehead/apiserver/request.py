@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -63,15 +63,23 @@ class Disconnected(Exception):
     """The client left while its request was being read; there is nobody to answer."""
 
 
+class Stream(Protocol):
+    """A body that comes in pieces. `aclose` is called in any case, also when nothing has been read."""
+
+    def __aiter__(self) -> AsyncIterator[bytes]: ...
+
+    async def aclose(self) -> None: ...
+
+
 @dataclass(slots=True)
 class Response:
-    """`body` is sent as it is; with `stream` the pieces follow, each written at once."""
+    """`body` is sent as it is; with `stream` the pieces follow, each written at once, and then it is closed."""
 
     status: int = 200
     body: bytes = b""
     content_type: str = "application/json"
     headers: tuple[tuple[bytes, bytes], ...] = ()
-    stream: AsyncIterator[bytes] | None = None
+    stream: Stream | None = None
 
 
 def respond(value: Any, status: int = 200) -> Response:

@@ -174,7 +174,7 @@ class WatchStream:
         self._revision = since
         watches.add(self._watch)
 
-    def close(self) -> None:
+    async def aclose(self) -> None:
         self._watches.discard(self._watch)
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
