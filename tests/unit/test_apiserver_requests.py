@@ -281,6 +281,9 @@ async def test_bodies_that_are_nested_deeply(world, depth, field, method):
         b"a: &a [*a]",
         b"{",
         b"a: b: c",
+        b"a: " + b"[" * 100_000,
+        b"- " * 100_000,
+        b"- [a, b]\n" * 100_000,
         # Ten of the ten of the ten ...: a gigabyte when written out.
         b"y0: &y0 [1,1,1,1,1,1,1,1,1,1]\n"
         + b"".join(b"y%d: &y%d [%b]\n" % (i, i, b",".join([b"*y%d" % (i - 1)] * 10)) for i in range(1, 9)),
@@ -396,6 +399,35 @@ async def test_delete_preconditions(world):
         assert (answer.status, answer.json["reason"]) == (409, "Conflict")
     body = {"kind": "DeleteOptions", "preconditions": {"uid": uid, "resourceVersion": version}}
     assert (await world.call("DELETE", f"{CONFIG_MAPS}/one", body)).status == 200
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        b"[]",
+        b"{",
+        b'{"kind": "Pod"}',
+        b'{"gracePeriodSeconds": "soon"}',
+        b'{"preconditions": []}',
+        b'{"propagationPolicy": "Sideways"}',
+        b"k8s\x00\x12\x05",
+    ],
+)
+async def test_delete_options_that_make_no_sense(world, options):
+    await world.create(CONFIG_MAPS, config_map())
+    type = "application/vnd.kubernetes.protobuf" if options.startswith(b"k8s") else "application/json"
+    answer = await world.call("DELETE", f"{CONFIG_MAPS}/one", options, headers={"content-type": type})
+    assert answer.status in (400, 422)
+    assert (await world.call("GET", f"{CONFIG_MAPS}/one")).status == 200
+
+
+async def test_delete_options_in_protobuf(world):
+    await create_pod(world, nodeName="node1")
+    # DeleteOptions{gracePeriodSeconds: 7} as Go clients send it.
+    body = b"k8s\x00\x0a\x13\x0a\x02v1\x12\x0dDeleteOptions\x12\x02\x08\x07"
+    headers = {"content-type": "application/vnd.kubernetes.protobuf"}
+    answer = await world.call("DELETE", f"{PODS}/p", body, headers=headers)
+    assert answer.json["metadata"]["deletionGracePeriodSeconds"] == 7
 
 
 async def test_finalizers_keep_an_object_until_they_are_gone(world):

@@ -164,7 +164,7 @@ def unprocessable(cause: str) -> ApiStatus:
         422,
         "Invalid",
         "the server rejected our request due to an error in our request",
-        {"causes": [{"message": cause}]},
+        {"causes": [{"message": cause, "field": "patch"}]},
     )
 
 

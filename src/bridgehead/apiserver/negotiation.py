@@ -7,7 +7,7 @@ JSON is what everything here speaks; YAML and bodies in protobuf are converted a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -22,6 +22,8 @@ PROTOBUF = "application/vnd.kubernetes.protobuf"
 
 # An alias may be expanded many times: this bounds what a small document can grow to.
 _MAX_YAML_NODES = 1_000_000
+_MAX_YAML_EVENTS = 150_000  # about two seconds of work; no real object comes near
+_MAX_YAML_DEPTH = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +114,28 @@ def decode_yaml(body: bytes) -> Any:
     import yaml  # not needed by any of our own parts
 
     try:
+        _check_yaml_shape(yaml.parse(body, Loader=_yaml_loader()))
         document = yaml.load(body, Loader=_yaml_loader())
     except (yaml.YAMLError, RecursionError, UnicodeDecodeError) as error:
         raise bad_request(f"error converting YAML to JSON: {' '.join(str(error).split())}") from None
     _count_nodes(document, {}, set())
     return document
+
+
+def _check_yaml_shape(events: Iterable[Any]) -> None:
+    """Raises a 400 for what would exhaust the stack, which libyaml's composer does not guard, or hold up the server."""
+    from yaml import CollectionEndEvent, CollectionStartEvent
+
+    depth = 0
+    for count, event in enumerate(events):
+        if isinstance(event, CollectionStartEvent):
+            depth += 1
+            if depth > _MAX_YAML_DEPTH:
+                raise bad_request(f"error converting YAML to JSON: yaml: exceeded max depth of {_MAX_YAML_DEPTH}")
+        elif isinstance(event, CollectionEndEvent):
+            depth -= 1
+        if count > _MAX_YAML_EVENTS:
+            raise bad_request("error converting YAML to JSON: yaml: the document has too many nodes; send it as JSON")
 
 
 @lru_cache(maxsize=1)
