@@ -415,8 +415,8 @@ async def test_delete_preconditions(world):
 )
 async def test_delete_options_that_make_no_sense(world, options):
     await world.create(CONFIG_MAPS, config_map())
-    type = "application/vnd.kubernetes.protobuf" if options.startswith(b"k8s") else "application/json"
-    answer = await world.call("DELETE", f"{CONFIG_MAPS}/one", options, headers={"content-type": type})
+    media = "application/vnd.kubernetes.protobuf" if options.startswith(b"k8s") else "application/json"
+    answer = await world.call("DELETE", f"{CONFIG_MAPS}/one", options, headers={"content-type": media})
     assert answer.status in (400, 422)
     assert (await world.call("GET", f"{CONFIG_MAPS}/one")).status == 200
 

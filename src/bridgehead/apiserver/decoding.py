@@ -51,7 +51,7 @@ def decode_kind(
     warnings: list[str],
 ) -> JsonObject:
     """`decode_object` for a kind that is no resource, such as a Scale."""
-    value = _decode_value(body, content_type, shape)
+    value = decode_value(body, content_type, shape)
     if not isinstance(value, dict):
         raise unreadable(body, f"(must be of type {kind}): the body is no object")
     api_version = f"{group}/{version}" if group else version
@@ -75,7 +75,8 @@ def decode_kind(
     return obj
 
 
-def _decode_value(body: bytes, content_type: str, shape: Shape) -> Any:
+def decode_value(body: bytes, content_type: str, shape: Shape) -> Any:
+    """What was sent, in whichever encoding, not yet checked. Raises a 400 or a 415."""
     if media_type_of(content_type) != PROTOBUF:
         return decode_body(body, content_type, (JSON, YAML, PROTOBUF))
     try:

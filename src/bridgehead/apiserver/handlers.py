@@ -181,7 +181,7 @@ class Handlers:
 
     async def _delete(self, request: Request, resource: Resource) -> Response:
         info = request.info
-        options = parse_delete_options(await request.body(), request)
+        options = parse_delete_options(await request.body(), request, self._registry.delete_options)
         deleted = await self._registry.delete(resource, info.namespace, info.name, options)
         if not deleted.gone or resource.id in _RETURNS_DELETED:
             return self._one(request, resource, deleted.record)
@@ -191,7 +191,7 @@ class Handlers:
         return _in_yaml(choose(request.header(b"accept"), tables=False), respond(success(details)))
 
     async def _delete_collection(self, request: Request, resource: Resource) -> Response:
-        options = parse_delete_options(await request.body(), request)
+        options = parse_delete_options(await request.body(), request, self._registry.delete_options)
         query = {key: value for key, value in request.query.items() if key not in ("limit", "continue")}
         page = lists.list_page(self._registry.store, resource, request.info, query)
         for record in page.records:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from .decoding import decode_value
 from .deletion import BACKGROUND, FOREGROUND, ORPHAN, DeleteOptions
-from .errors import bad_request, invalid
-from .negotiation import decode_body
-from .paths import Query, is_true
+from .errors import SchemaMismatch, bad_request, invalid
+from .paths import Query
 from .request import Request
-from .resource import FieldError
+from .resource import FieldError, JsonObject
+from .schema import Shape, conform
 
 
 def is_dry_run(query: Query) -> bool:
@@ -21,37 +20,36 @@ def is_dry_run(query: Query) -> bool:
     return value == "All"
 
 
-def parse_delete_options(body: bytes, request: Request) -> DeleteOptions:
-    """From the body or, when there is none, from the query. Raises a 400 or a 422."""
+def parse_delete_options(body: bytes, request: Request, shape: Shape) -> DeleteOptions:
+    """From the body or, when there is none, from the query. `shape` is that of DeleteOptions. Raises a 400 or a 422."""
     query = request.query
-    given: Any = {}
+    given: JsonObject = {}
     if body.strip():
-        given = decode_body(body, request.header(b"content-type"))
-        if not isinstance(given, dict):
+        sent = decode_value(body, request.header(b"content-type"), shape)
+        if not isinstance(sent, dict) or sent.get("kind") not in (None, "", "DeleteOptions"):
             raise bad_request("the body of a delete must be DeleteOptions")
-        if given.get("kind") not in (None, "", "DeleteOptions"):
-            raise bad_request(f"the body of a delete must be DeleteOptions, not {given['kind']}")
+        try:
+            given, _ = conform(sent, shape)
+        except SchemaMismatch as mismatch:
+            raise bad_request(str(mismatch)) from None
     grace = given.get("gracePeriodSeconds", query.get("gracePeriodSeconds"))
     policy = given.get("propagationPolicy") or query.get("propagationPolicy", "")
     orphan = given.get("orphanDependents", query.get("orphanDependents"))
-    preconditions = given.get("preconditions") or {}
+    preconditions = given.get("preconditions", {})
     if policy not in ("", ORPHAN, BACKGROUND, FOREGROUND):
         why = f'Unsupported value: "{policy}": supported values: "Background", "Foreground", "Orphan"'
-        raise invalid(
-            "meta.k8s.io", "DeleteOptions", "", [FieldError("FieldValueNotSupported", "propagationPolicy", why)]
-        )
+        error = FieldError("FieldValueNotSupported", "propagationPolicy", why)
+        raise invalid("meta.k8s.io", "DeleteOptions", "", [error])
     if not policy and orphan is not None:
         policy = ORPHAN if orphan in (True, "true", "1") else BACKGROUND
     try:
         grace_seconds = None if grace is None else int(grace)
-    except (TypeError, ValueError):
+    except ValueError:
         raise bad_request(f"gracePeriodSeconds must be a number, not {grace!r}") from None
-    if not isinstance(preconditions, dict):
-        raise bad_request("preconditions must be an object")
     return DeleteOptions(
         grace_seconds=grace_seconds,
         uid=preconditions.get("uid"),
         resource_version=preconditions.get("resourceVersion"),
         policy=policy,
-        dry_run=is_true(query, "dryRun") or "All" in (given.get("dryRun") or ()),
+        dry_run=is_dry_run(query) or "All" in given.get("dryRun", ()),
     )

@@ -51,6 +51,7 @@ class Registry:
         self.store = store
         self.clock = clock
         self.admission = Admission(store)
+        self.delete_options = schema.of_kind("", "v1", "DeleteOptions")
         self._by_path = {(r.group, r.version, r.plural): r for r in table}
         self._shapes = {r.id: schema.of_kind(r.group, r.version, r.kind) for r in table}
 
@@ -73,7 +74,7 @@ class Registry:
     async def create(self, resource: Resource, namespace: str, obj: JsonObject, *, dry_run: bool = False) -> Record:
         """`obj` is taken over."""
         meta = obj.setdefault("metadata", {})
-        if meta.get("resourceVersion"):
+        if meta.get("resourceVersion") not in (None, "", "0"):
             raise bad_request("resourceVersion should not be set on objects to be created")
         self._check_url(resource, namespace, "", meta)
         await self.admission.admit_create(resource, namespace, obj)
@@ -119,7 +120,7 @@ class Registry:
             meta = new.setdefault("metadata", {})
             self._check_url(resource, namespace, name, meta)
             given = meta.get("resourceVersion")
-            if given and given != str(current.revision):
+            if given not in (None, "", "0", str(current.revision)):
                 raise conflict(resource, name)
             if meta.get("uid") and meta["uid"] != old["metadata"]["uid"]:
                 why = f"UID in precondition: {meta['uid']}, UID in object meta: {old['metadata']['uid']}"
