@@ -12,7 +12,8 @@ import pytest
 from bridgehead.proxy.changes import Change, FrontendTable
 from bridgehead.proxy.frontends import Backend, Frontend, FrontendKey, SourceNat, Verdict
 from bridgehead.proxy.nftables import Settings
-from bridgehead.proxy.nftables.readback import NotUnderstood, Table, parse_table
+from bridgehead.proxy.nftables.errors import NotUnderstood
+from bridgehead.proxy.nftables.readback import Table, parse_table
 from bridgehead.proxy.nftables.render import Renderer
 
 from .fake_nft import FakeKernel

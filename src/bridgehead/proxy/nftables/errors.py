@@ -5,6 +5,7 @@ NftablesError
 └── TransactionFailed     nothing of the transaction was applied
     ├── NotFound          it refers to what is not there: somebody removed a part of the ruleset
     ├── TooBig            more than the netlink socket takes at once (an ordinary user cannot enlarge it)
+    ├── NotUnderstood     what nft lists is not what it is known to print
     └── Refused           anything else; the text has the kernel's or nft's words
 """
 
@@ -29,6 +30,10 @@ class NotFound(TransactionFailed):
 
 class TooBig(TransactionFailed):
     """Has to be sent in parts."""
+
+
+class NotUnderstood(TransactionFailed):
+    """The kernel's tables cannot be read back, so there is no difference to send."""
 
 
 class Refused(TransactionFailed):

@@ -18,7 +18,7 @@ from bridgehead.proxy.frontends import Family, Frontend, Problem, Reason
 from .apply import Kernel
 from .chains import Settings, containers, word
 from .errors import NotFound, TooBig, TransactionFailed
-from .readback import NotUnderstood, Table, parse_table
+from .readback import Table, parse_table
 from .render import TABLE, Renderer, Transaction
 
 log = logging.getLogger(__name__)
@@ -83,7 +83,7 @@ class NftablesMode:
             await self._send(transaction, generation)
         except TooBig:
             raise  # parts of it may be there; the next try reads again, and sends smaller ones
-        except (TransactionFailed, NotUnderstood) as error:
+        except TransactionFailed as error:
             log.warning("replacing the whole table: %s", error)
             transaction = self._renderer.full(table, table.cluster_ips(), {})
             drop = [f"{verb} table {word(f)} {TABLE}" for f in self.settings.families for verb in ("add", "delete")]

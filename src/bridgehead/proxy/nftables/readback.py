@@ -10,6 +10,8 @@ from typing import Any
 
 import msgspec
 
+from .errors import NotUnderstood
+
 
 @dataclass
 class Table:
@@ -21,10 +23,6 @@ class Table:
     elements: dict[str, dict[str, str]] = field(default_factory=dict)
     chains: set[str] = field(default_factory=set)
     others: dict[str, str] = field(default_factory=dict)
-
-
-class NotUnderstood(ValueError):
-    """The listing is not what nft is known to print."""
 
 
 def parse_table(listing: bytes, ours: frozenset[str]) -> Table:
