@@ -137,7 +137,8 @@ def services(draw: st.DrawFn) -> ServiceFrontends:
     return compiled(name, *found.values(), created=draw(st.sampled_from(["1", "2"])), ips=ips)
 
 
-@settings(max_examples=150, deadline=None)
+@pytest.mark.slow
+@settings(max_examples=100, deadline=None)
 @given(st.lists(st.lists(st.tuples(services(), st.booleans()), max_size=3), max_size=8))
 def test_changes_one_by_one_equal_a_fresh_start(batches: list[list[tuple[ServiceFrontends, bool]]]) -> None:
     table, renderer, kernel = FrontendTable(), Renderer(SETTINGS), FakeKernel()

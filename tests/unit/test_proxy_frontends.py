@@ -374,6 +374,7 @@ def test_an_address_in_two_slices_counts_once_and_as_ready() -> None:
     [
         ("10.0.0.1", "10.0.0.1"), ("10.0.0.01", None), ("10.0.0", None), ("", None), ("10.0.0.1\n", None),
         ("FD00::0:1", "fd00::1"), ("fe80::1%eth0", None), ("::ffff:10.0.0.1", None), ("::1", "::1"),
+        ("::10.0.0.1", None),
         ("١٠.0.0.1", None),
     ],
 )  # fmt: skip
@@ -444,6 +445,7 @@ odd_slices = st.fixed_dictionaries(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(odd_services, st.lists(odd_slices, max_size=3), st.randoms(use_true_random=False))
 def test_anything_compiles_and_the_order_of_slices_does_not_matter(

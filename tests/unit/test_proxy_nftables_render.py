@@ -98,6 +98,7 @@ def test_every_golden_is_used() -> None:
     assert {path.stem for path in GOLDENS.glob("*")} == set(NAMES)
 
 
+@pytest.mark.slow
 def test_the_text_does_not_depend_on_the_hash_seed() -> None:
     program = (
         "from tests.unit.test_proxy_nftables_render import *\n"

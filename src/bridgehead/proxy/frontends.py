@@ -428,7 +428,7 @@ _match_ipv4 = re.compile(rf"{_OCTET}(?:\.{_OCTET}){{3}}").fullmatch
 
 
 def canonical_address(text: str) -> str | None:
-    """The one spelling of an address, or None when it is none. Zones and IPv4-mapped addresses are refused."""
+    """The one spelling of an address, or None when it is none. Zones and IPv4 addresses in IPv6 dress are refused."""
     if _match_ipv4(text):  # already canonical, and by far the most common
         return text
     if ":" not in text or "%" in text:
@@ -437,7 +437,7 @@ def canonical_address(text: str) -> str | None:
         address = ipaddress.IPv6Address(text)
     except ValueError:
         return None
-    return None if address.ipv4_mapped is not None else address.compressed
+    return None if address.ipv4_mapped is not None or 0xFFFF < int(address) <= 0xFFFFFFFF else address.compressed
 
 
 def canonical_cidr(text: str) -> str | None:
