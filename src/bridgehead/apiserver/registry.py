@@ -23,7 +23,8 @@ from .resource import JsonObject, Resource
 from .resources.metadata import validate_metadata, validate_metadata_update
 from .schema import Schema, Shape
 
-_ATTEMPTS = 8
+# Each attempt has lost to a write that was made, so somebody has always got on; this only ends what must be a mistake.
+_ATTEMPTS = 200
 
 # The one subresource that changes spec and status together.
 BINDING = "binding"

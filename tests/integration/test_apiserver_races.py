@@ -1,0 +1,105 @@
+"""Many writers at once over the durable store: nothing is given twice, and nothing is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from bridgehead.apiserver.authentication import User
+from bridgehead.apiserver.bootstrap import ensure_basics
+from bridgehead.apiserver.build import ApiParts, ApiSettings, build_api
+from bridgehead.apiserver.resources import build_table
+from bridgehead.apiserver.tokens import SigningKey
+from bridgehead.storage import open_store
+
+pytestmark = pytest.mark.integration
+
+ADMIN = User("admin", ("system:masters",))
+SERVICES = "/api/v1/namespaces/default/services"
+CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
+
+
+@pytest.fixture
+async def parts(tmp_path: Path) -> AsyncIterator[ApiParts]:
+    store = open_store(f"sqlite://{tmp_path}/state.db")
+    # 14 addresses, so that a race for them is likely.
+    table = build_table(service_cidrs=("10.96.0.0/28",), node_port_range=(30000, 30009))
+    key = SigningKey(rsa.generate_private_key(public_exponent=65537, key_size=2048))
+    parts = build_api(table, store, ApiSettings(key))
+    await ensure_basics(parts.registry, service_ip="10.96.0.1", advertise=None)
+    try:
+        yield parts
+    finally:
+        await parts.close()
+        await store.close()
+
+
+async def call(parts: ApiParts, method: str, path: str, body: Any, type: str = "application/json") -> tuple[int, Any]:
+    raw = json.dumps(body).encode()
+    sent: list[Any] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": raw, "more_body": False}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {
+        "type": "http",
+        "method": method,
+        "path": path,
+        "query_string": b"",
+        "headers": [(b"content-type", type.encode())],
+        "state": {"peer": ADMIN},
+    }
+    await parts.application(scope, receive, send)
+    return sent[0]["status"], json.loads(sent[1]["body"])
+
+
+def service(name: str, **port: int) -> dict[str, Any]:
+    spec = {"type": "NodePort" if port else "ClusterIP", "ports": [{"port": 80, **port}]}
+    return {"metadata": {"name": name}, "spec": spec}
+
+
+async def test_one_node_port_has_one_owner(parts):
+    answers = await asyncio.gather(
+        *(call(parts, "POST", SERVICES, service(f"s{i}", nodePort=30005)) for i in range(10))
+    )
+    assert sorted(status for status, _ in answers) == [201] + [422] * 9
+    refused = next(body for status, body in answers if status == 422)
+    assert "provided port is already allocated" in refused["message"]
+
+
+async def test_every_address_is_given_once(parts):
+    answers = await asyncio.gather(*(call(parts, "POST", SERVICES, service(f"s{i}")) for i in range(20)))
+    given = [body["spec"]["clusterIP"] for status, body in answers if status == 201]
+    # 10.96.0.1 is the API's own; the network's own address and the last one are never given.
+    assert sorted(given) == sorted(f"10.96.0.{i}" for i in range(2, 15))
+    assert {status for status, _ in answers} == {201, 422}
+    await call(parts, "DELETE", f"{SERVICES}/{answers[0][1]['metadata']['name']}", {})
+    status, body = await call(parts, "POST", SERVICES, service("again"))
+    assert (status, body["spec"]["clusterIP"]) == (201, answers[0][1]["spec"]["clusterIP"])
+
+
+async def test_no_patch_is_lost(parts):
+    await call(parts, "POST", CONFIG_MAPS, {"metadata": {"name": "one"}})
+    patches = [{"data": {f"k{i}": "v"}} for i in range(40)]
+    answers = await asyncio.gather(
+        *(call(parts, "PATCH", f"{CONFIG_MAPS}/one", patch, "application/merge-patch+json") for patch in patches)
+    )
+    assert {status for status, _ in answers} == {200}
+    _, config_map = await call(parts, "GET", f"{CONFIG_MAPS}/one", {})
+    assert set(config_map["data"]) == {f"k{i}" for i in range(40)}
+
+
+async def test_one_name_is_created_once(parts):
+    answers = await asyncio.gather(
+        *(call(parts, "POST", CONFIG_MAPS, {"metadata": {"name": "one"}}) for _ in range(10))
+    )
+    assert sorted(status for status, _ in answers) == [201] + [409] * 9
