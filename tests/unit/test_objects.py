@@ -21,7 +21,6 @@ from bridgehead.objects.meta import LabelSelector, LabelSelectorRequirement, jso
 from bridgehead.objects.selectors import (
     Requirement,
     compile_selector,
-    from_labels,
     parse_field_selector,
     parse_label_selector,
 )
@@ -171,7 +170,6 @@ def test_selectors_of_objects():
     everything = compile_selector(LabelSelector())
     assert everything.matches({})
     assert not compile_selector(None).matches(LABELS)
-    assert not from_labels({}).matches(LABELS)
     selector = compile_selector(
         LabelSelector(
             match_labels={"app": "web"},

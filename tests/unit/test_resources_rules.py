@@ -227,7 +227,8 @@ NAME_RULES = [
     ("pods", "{name: web, namespace: default, ownerReferences: [{apiVersion: '', kind: Pod, name: a, uid: b}]}", [
         'metadata.ownerReferences[0].apiVersion: Invalid value: "": version must not be empty']),
     ("services", "{name: 1web, namespace: default}", ['metadata.name: Invalid value: "1web": a DNS-1035 label must']),
-    ("namespaces", "{name: a.b}", ['metadata.name: Invalid value: "a.b": a lowercase RFC 1123 label must']),
+    ("namespaces", "{name: a.b}", ['metadata.name: Invalid value: "a.b": must not contain dots']),
+    ("namespaces", "{name: a_b}", ['metadata.name: Invalid value: "a_b": a lowercase RFC 1123 label must']),
 ]  # fmt: skip
 
 

@@ -27,7 +27,11 @@ def check_dns1123_label(value: str) -> list[str]:
     errors = []
     if len(value) > 63:
         errors.append("must be no more than 63 bytes")
-    if not re.fullmatch(_DNS1123_LABEL, value):
+    if re.fullmatch(_DNS1123_LABEL, value):
+        return errors
+    if re.fullmatch(_DNS1123_SUBDOMAIN, value):
+        errors.append("must not contain dots")
+    else:
         errors.append(
             _regex_error(
                 "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must "

@@ -163,10 +163,3 @@ def compile_selector(selector: LabelSelector | None) -> Selector:
             raise ValueError(f"{expression.operator!r} is not a valid label selector operator")
         requirements.append(Requirement(expression.key, operators[expression.operator], frozenset(expression.values)))
     return Selector(tuple(requirements))
-
-
-def from_labels(labels: Labels) -> Selector:
-    """A Service's `selector`: every label must be there. An empty one selects nothing (it has no selector)."""
-    if not labels:
-        return NOTHING
-    return Selector(tuple(Requirement(k, "in", frozenset([v])) for k, v in sorted(labels.items())))
