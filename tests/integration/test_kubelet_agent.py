@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from bridgehead.client.errors import ApiError
+from bridgehead.kubelet import spdy
 from bridgehead.kubelet.runtimes.fake import Behaviour
 from bridgehead.kubelet.runtimes.runtime import ExecResult
 from bridgehead.objects.kinds import CONFIG_MAPS, NODES, PODS, SERVICES
@@ -129,6 +130,7 @@ async def test_init_containers_run_one_after_the_other(world):
     assert [spec.name for spec in world.runtime.specs] == ["one", "two", "app"]
 
 
+@pytest.mark.slow
 async def test_an_image_that_is_nowhere(world):
     await world.start_kubelet()
     await world.create("web", containers=[container("nowhere:9")])
@@ -216,6 +218,7 @@ async def test_readiness_decides_and_liveness_restarts(world):
     await world.until("dying", lambda pod: pod.status.container_statuses[0].restart_count > 0)
 
 
+@pytest.mark.slow
 async def test_a_tcp_probe_finds_a_listener(world):
     await world.start_kubelet()
     server = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0)
@@ -246,6 +249,7 @@ async def test_pre_stop_goes_before_the_signal(world):
     assert world.runtime.signals == [("app", signal.SIGTERM)]
 
 
+@pytest.mark.slow
 async def test_who_ignores_the_signal_is_killed(world):
     await world.start_kubelet()
     await world.create("web", containers=[container("stubborn:1")], terminationGracePeriodSeconds=1)
@@ -255,6 +259,7 @@ async def test_who_ignores_the_signal_is_killed(world):
     assert world.runtime.signals == [("app", signal.SIGTERM), ("app", signal.SIGKILL)]
 
 
+@pytest.mark.slow
 async def test_a_shorter_grace_period_is_taken_over(world):
     await world.start_kubelet()
     await world.create("web", containers=[container("stubborn:1")], terminationGracePeriodSeconds=3600)
@@ -278,6 +283,7 @@ async def test_a_forced_delete_leaves_nothing_on_the_node(world):
     assert pod.status.pod_ip == "10.244.1.3"
 
 
+@pytest.mark.slow
 async def test_the_next_kubelet_carries_on(world):
     await world.start_kubelet()
     await world.create("web")
@@ -355,6 +361,7 @@ async def test_host_network(world):
     assert world.runtime.specs[0].env["HOSTNAME"] == "node1"
 
 
+@pytest.mark.slow
 async def test_an_active_deadline_ends_a_pod(world):
     await world.start_kubelet()
     await world.create("web", activeDeadlineSeconds=1)
@@ -409,9 +416,9 @@ async def test_exec_without_a_websocket_says_why_not(world):
 
 
 @contextlib.asynccontextmanager
-async def exec_socket(world, query, protocol="v5.channel.k8s.io"):
+async def exec_socket(world, query, protocol="v5.channel.k8s.io", subresource="exec"):
     session = world.admin._transport._session
-    url = f"{world.admin.config.server}/api/v1/namespaces/default/pods/web/exec?{query}"
+    url = f"{world.admin.config.server}/api/v1/namespaces/default/pods/web/{subresource}?{query}"
     async with session.ws_connect(url, protocols=[protocol], headers={"Authorization": "Bearer admin"}) as socket:
         assert socket.protocol == protocol
         yield socket
@@ -466,3 +473,40 @@ async def test_an_exec_that_is_refused_says_why(world):
         async with exec_socket(world, "command=cat&container=other"):
             pass
     assert caught.value.status == 400
+
+
+async def forwarded(socket, port, sent=b""):
+    """One connection as kubectl makes it: what came back on the data and on the error stream."""
+    writer, reader = spdy.Writer(), spdy.Reader()
+    for stream, kind in ((1, "error"), (3, "data")):
+        headers = {"streamtype": kind, "port": str(port), "requestid": "0"}
+        await socket.send_bytes(writer.open_stream(stream, headers))
+    await socket.send_bytes(spdy.ping_frame(1) + spdy.data_frame(1, b"", ends=True) + spdy.data_frame(3, sent))
+    got = {1: b"", 3: b""}
+    ended = set()
+    while ended != {1, 3}:
+        for frame in reader.feed_untrusted((await socket.receive()).data):
+            if isinstance(frame, spdy.Data):
+                got[frame.stream] += frame.content
+                ended |= {frame.stream} if frame.ends else set()
+    return got[3], got[1]
+
+
+async def test_port_forward(world):
+    async def greet(reader, writer):
+        writer.write(b"hello " + await reader.readexactly(5))
+        writer.close()
+        await writer.wait_closed()
+
+    await world.serve_kubelet()
+    await world.create("web")
+    await world.until("web", is_running)
+    server = await asyncio.start_server(greet, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    protocol = "SPDY/3.1+portforward.k8s.io"
+    async with server, exec_socket(world, "", protocol, "portforward") as socket:
+        assert await forwarded(socket, port, b"world") == (b"hello world", b"")
+    async with exec_socket(world, "", protocol, "portforward") as socket:
+        data, error = await forwarded(socket, port)
+    assert data == b""
+    assert error.decode().startswith(f"error forwarding port {port} to pod web: dial tcp4 127.0.0.1:{port}: connect:")

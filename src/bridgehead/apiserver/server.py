@@ -20,6 +20,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from .authentication import InvalidCredentials, user_from_certificate
+from .socket_protocol import AnySubprotocol
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +65,7 @@ class ApiServer(uvicorn.Server):
             uvicorn.Config(
                 application,
                 http=PeerProtocol,
-                ws="websockets-sansio",
+                ws=AnySubprotocol,
                 ws_max_size=4 * 1024 * 1024,
                 lifespan="off",
                 access_log=False,

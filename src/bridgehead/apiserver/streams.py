@@ -1,7 +1,7 @@
 """Logs and exec of a pod: the API server passes them on to the kubelet of the pod's node.
 
 Called by the application once the caller is known and allowed: `answer` for a request, `answer_socket` for a WebSocket.
-SPDY, which kubectl falls back to, is not offered; attach and portforward are not either. Source: Kubernetes
+SPDY, which kubectl falls back to, is not offered; attach is not either. Source: Kubernetes
 `pkg/registry/core/pod/strategy.go` (LogLocation, ExecLocation) and KEP-4006.
 """
 
@@ -24,7 +24,11 @@ from .errors import ApiStatus, bad_request
 from .request import Receive, Response, Scope, Send
 from .resource import JsonObject
 
-_PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
+# By subresource. Port-forward is a SPDY connection inside the WebSocket, which only kubectl and the kubelet look into.
+_PROTOCOLS = {
+    "exec": ("v5.channel.k8s.io", "v4.channel.k8s.io"),
+    "portforward": ("SPDY/3.1+portforward.k8s.io",),
+}
 _KUBELET_PORT = 10250
 _CONNECT_SECONDS = 10.0
 _CHUNK = 64 * 1024
@@ -86,8 +90,8 @@ async def answer(
     match subresource:
         case "log":
             return await _open_log(pod, node, query, access)
-        case "exec":
-            raise await _refuse_exec(pod, node, query, access)
+        case "exec" | "portforward":
+            raise await _refuse(pod, node, subresource, query, access)
     raise _not_offered(subresource)
 
 
@@ -103,9 +107,10 @@ async def answer_socket(
 ) -> None:
     """Answer a WebSocket to its end; what is refused is answered with a `Status`."""
     try:
-        if subresource != "exec":
+        if subresource not in _PROTOCOLS:
             raise _not_offered(subresource)
-        await _proxy_exec(scope, receive, send, pod, node, query, access)
+        url = _upgrade_url(pod, node, subresource, query, access)
+        await _proxy(scope, receive, send, url, _PROTOCOLS[subresource], access)
     except ApiStatus as status:
         await deny(scope, send, status)
 
@@ -137,33 +142,27 @@ async def _pieces(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, Non
                 yield piece
 
 
-async def _refuse_exec(pod: JsonObject, node: JsonObject | None, query: QueryList, access: KubeletAccess) -> ApiStatus:
-    """The answer to an exec that does not come as a WebSocket.
+async def _refuse(
+    pod: JsonObject, node: JsonObject | None, subresource: str, query: QueryList, access: KubeletAccess
+) -> ApiStatus:
+    """The answer to an exec or port-forward that does not come as a WebSocket.
 
     kubectl tries that way last, after a refused WebSocket, and shows only this answer: so it names the true reason.
     """
     try:
-        url = _exec_url(pod, node, query, access)
-        return await _why_refused(url, access)
+        return await _why_refused(_upgrade_url(pod, node, subresource, query, access), access)
     except ApiStatus as status:
         return status
 
 
-async def _proxy_exec(
-    scope: Scope,
-    receive: Receive,
-    send: Send,
-    pod: JsonObject,
-    node: JsonObject | None,
-    query: QueryList,
-    access: KubeletAccess,
+async def _proxy(
+    scope: Scope, receive: Receive, send: Send, url: str, protocols: tuple[str, ...], access: KubeletAccess
 ) -> None:
-    """Raises `ApiStatus` while the WebSocket is not accepted."""
+    """Join the client's WebSocket to one to the kubelet. Raises `ApiStatus` while it is not accepted."""
     await receive()  # websocket.connect
-    url = _exec_url(pod, node, query, access)
-    offered = [name for name in scope.get("subprotocols", ()) if name in _PROTOCOLS]
+    offered = [name for name in scope.get("subprotocols", ()) if name in protocols]
     if not offered:
-        raise bad_request(f"unable to upgrade: the subprotocols offered here are {', '.join(_PROTOCOLS)}")
+        raise bad_request(f"unable to upgrade: the subprotocols offered here are {', '.join(protocols)}")
     try:
         kubelet = await access.session().ws_connect(
             URL(url, encoded=True), protocols=offered, max_msg_size=_MAX_MESSAGE, autoclose=True, compress=0
@@ -245,7 +244,11 @@ def kubelet_address(node: JsonObject) -> tuple[str, int]:
     return address, int(port)
 
 
-def _exec_url(pod: JsonObject, node: JsonObject | None, query: QueryList, access: KubeletAccess) -> str:
+def _upgrade_url(
+    pod: JsonObject, node: JsonObject | None, subresource: str, query: QueryList, access: KubeletAccess
+) -> str:
+    if subresource == "portforward":
+        return _url(access, node, "portForward", pod, "", [])
     values = dict(query)
     container = choose_container(pod, values.get("container", ""))
     if not any(name == "command" for name, _ in query):
@@ -273,7 +276,8 @@ def _url(
         raise ApiStatus(404, "NotFound", f'nodes "{node_name}" not found', {"name": node_name, "kind": "nodes"})
     host, port = kubelet_address(node)
     host = f"[{host}]" if ":" in host else host
-    path = "/".join(quote(part, safe="") for part in (what, pod["metadata"]["namespace"], name, container))
+    parts = [part for part in (what, pod["metadata"]["namespace"], name, container) if part]
+    path = "/".join(quote(part, safe="") for part in parts)
     query = f"?{urlencode(parameters)}" if parameters else ""
     return f"{access.scheme}://{host}:{port}/{path}{query}"
 

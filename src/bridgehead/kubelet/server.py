@@ -25,6 +25,7 @@ from .agent import Kubelet
 from .errors import NotServed
 from .logs import parse_options, read_log
 from .pod_worker import PodWorker
+from .port_forward import PROTOCOL, PortForward
 from .runtimes.runtime import RuntimeFailure
 
 ALLOWED_NAMES = frozenset({"kube-apiserver-kubelet-client"})
@@ -69,6 +70,7 @@ class KubeletServer:
         application.router.add_get("/pods", self._pods)
         application.router.add_get("/containerLogs/{namespace}/{pod}/{container}", self._logs)
         application.router.add_get("/exec/{namespace}/{pod}/{container}", self._exec)
+        application.router.add_get("/portForward/{namespace}/{pod}", self._port_forward)
         runner = web.AppRunner(
             application, access_log=None, handle_signals=False, shutdown_timeout=1.0, handler_cancellation=True
         )
@@ -124,7 +126,7 @@ class KubeletServer:
             command = tuple(query.getall("command", []))
             if not command:
                 raise NotServed(400, "you must specify at least one command for the container")
-            if request.headers.get("Upgrade", "").lower() != "websocket":
+            if not _is_websocket(request):
                 raise NotServed(400, "unable to upgrade: exec is offered over WebSocket only, not over SPDY")
         except NotServed as error:
             return web.Response(status=error.status, text=str(error))
@@ -145,6 +147,26 @@ class KubeletServer:
             await streams.run_session(socket, session)
         await socket.close()
         return socket
+
+    async def _port_forward(self, request: web.Request) -> web.StreamResponse:
+        match = request.match_info
+        worker = self._kubelet.worker(match["namespace"], match["pod"])
+        if worker is None:
+            return web.Response(status=404, text=f'pod "{match["pod"]}" not found')
+        if not _is_websocket(request):
+            text = "unable to upgrade: port-forward is offered over WebSocket only, not over SPDY alone"
+            return web.Response(status=400, text=text)
+        pod_uid = worker.pod.metadata.uid
+        socket = web.WebSocketResponse(protocols=(PROTOCOL,), heartbeat=_PING_SECONDS, max_msg_size=4 << 20)
+        await socket.prepare(request)
+        session = PortForward(socket, match["pod"], lambda port: self._kubelet.runtime.open_port(pod_uid, port))
+        await session.run()
+        await socket.close()
+        return socket
+
+
+def _is_websocket(request: web.Request) -> bool:
+    return request.headers.get("Upgrade", "").lower() == "websocket"
 
 
 def _is_running(worker: PodWorker, name: str, attempt: int) -> bool:

@@ -9,6 +9,7 @@ import asyncio
 import itertools
 import os
 import signal as signals
+import socket
 import time
 from collections.abc import AsyncIterator, Callable
 
@@ -203,6 +204,19 @@ class FakeRuntime:
         session = FakeSession(argv, stdin=stdin, stderr=stderr and not tty)
         self.sessions.append(session)
         return session
+
+    async def open_port(self, pod_uid: str, port: int) -> socket.socket:
+        """The pod's loopback is our own."""
+        if pod_uid not in self.sandboxes:
+            raise RuntimeFailure(f"pod {pod_uid} has no sandbox")
+        stream = socket.socket()
+        stream.setblocking(False)
+        try:
+            await asyncio.get_running_loop().sock_connect(stream, ("127.0.0.1", port))
+        except OSError as error:
+            stream.close()
+            raise RuntimeFailure(f"dial tcp4 127.0.0.1:{port}: connect: {(error.strerror or '').lower()}") from error
+        return stream
 
     async def exits(self) -> AsyncIterator[ContainerInfo]:
         queue: asyncio.Queue[ContainerInfo] = asyncio.Queue()
