@@ -21,12 +21,22 @@ from .plan import LabConfig, LabFiles, RunningLab
 from .supervisor import PartStatus
 
 DEFAULT_NAME = "bridgehead"
+# Who looks whether a lab runs holds its lock for an instant; one that is held for this long is a lab's (seconds).
+_LOOKERS_BOUND = 0.1
 
 
 def state_home() -> Path:
-    """Where labs live by default: $XDG_STATE_HOME/bridgehead, else ~/.local/state/bridgehead."""
-    base = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
-    return Path(base) / "bridgehead"
+    """Where labs live by default: $XDG_STATE_HOME/bridgehead, else ~/.local/state/bridgehead.
+
+    Raises `LabError` for a user without a home directory.
+    """
+    base = os.environ.get("XDG_STATE_HOME")
+    if base:
+        return Path(base) / "bridgehead"
+    try:
+        return Path.home() / ".local" / "state" / "bridgehead"
+    except RuntimeError:
+        raise LabError("you have no home directory: choose where the lab keeps its state with --state-dir") from None
 
 
 def find_files(name: str, state_dir: Path | None) -> LabFiles:
@@ -38,27 +48,50 @@ def find_files(name: str, state_dir: Path | None) -> LabFiles:
 
 def lock(files: LabFiles) -> int:
     """Take the lab's lock; the result is the descriptor that holds it. Raises `AlreadyRunning`."""
-    try:
-        files.root.mkdir(parents=True, exist_ok=True, mode=0o700)
-        fd = os.open(files.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise LabError(f"cannot write to {files.root}: {error.strerror}; choose another with --state-dir") from error
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(fd)
-        raise AlreadyRunning(f"the lab of {files.root} is running already") from None
-    return fd
+    deadline = time.monotonic() + _LOOKERS_BOUND
+    while True:
+        try:
+            files.root.mkdir(parents=True, exist_ok=True, mode=0o700)
+            fd = os.open(files.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise LabError(
+                f"cannot write to {files.root}: {error.strerror}; choose another with --state-dir"
+            ) from error
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(fd)
+            if time.monotonic() > deadline:
+                raise AlreadyRunning(f"the lab of {files.root} is running already") from None
+            time.sleep(0.01)
+            continue
+        if _is_file(fd, files.lock):
+            return fd
+        os.close(fd)  # `remove` was faster: this is the lock of a directory that is gone
 
 
 def is_running(files: LabFiles) -> bool:
-    if not files.lock.exists():
-        return False
+    """Whether somebody holds the lock. Those who only look share it, so that they never take each other for a lab."""
     try:
-        os.close(lock(files))
-    except AlreadyRunning:
+        fd = os.open(files.lock, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise LabError(f"cannot read {files.lock}: {error.strerror}") from error
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
         return True
+    finally:
+        os.close(fd)
     return False
+
+
+def _is_file(fd: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(fd), os.stat(path))
+    except FileNotFoundError:
+        return False
 
 
 def read_config(files: LabFiles) -> LabConfig | None:
@@ -69,6 +102,8 @@ def read_config(files: LabFiles) -> LabConfig | None:
         return None
     except msgspec.MsgspecError as error:
         raise LabError(f"{files.config} is not a lab's configuration ({error}); remove it or {files.root}") from error
+    except OSError as error:
+        raise LabError(f"cannot read {files.config}: {error.strerror}") from error
 
 
 def read_running(files: LabFiles) -> RunningLab:
@@ -121,9 +156,13 @@ def stop(files: LabFiles, *, bound: float = 15.0) -> None:
 
 
 def remove(files: LabFiles) -> None:
-    """Delete all state of a lab that does not run."""
-    empty(files)
-    shutil.rmtree(files.root, ignore_errors=True)
+    """Delete all state of a lab that does not run. Raises `AlreadyRunning`, `LabError`."""
+    held = lock(files)
+    try:
+        empty(files)
+        shutil.rmtree(files.root, ignore_errors=True)
+    finally:
+        os.close(held)
 
 
 def empty(files: LabFiles) -> None:

@@ -20,7 +20,7 @@ from bridgehead.objects.times import parse_time
 
 from . import registry
 from .errors import StartFailed
-from .plan import API_PORT, LAB_ADDRESS, POD_RANGE, LabConfig, LabFiles
+from .plan import API_PORT, LAB_ADDRESS, POD_RANGE, SERVICE_RANGE, LabConfig, LabFiles
 
 _LOOK_EVERY = 0.05
 _KINDS: dict[str, Kind[Any]] = {kind.name: kind for kind in (SERVICE_ACCOUNTS, CONFIG_MAPS, DAEMON_SETS)}
@@ -33,7 +33,10 @@ def system_manifests() -> list[dict[str, Any]]:
     """The objects of kube-system, as plain objects."""
     text = resources.files(__package__).joinpath("manifests/kube-proxy.yaml").read_text("utf-8")
     filled = Template(text).substitute(
-        pod_range=POD_RANGE, api_server=f"https://{LAB_ADDRESS}:{API_PORT}", version=__version__
+        pod_range=POD_RANGE,
+        service_range=SERVICE_RANGE,
+        api_server=f"https://{LAB_ADDRESS}:{API_PORT}",
+        version=__version__,
     )
     return list(yaml.safe_load_all(filled))
 
