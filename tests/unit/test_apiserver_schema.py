@@ -125,6 +125,11 @@ def test_conform(schema, kind, value, kept, unknown):
         ),
         (
             "ConfigMap",
+            {"metadata": {"creationTimestamp": "2026-13-01T00:00:00Z"}},
+            'parsing time "2026-13-01T00:00:00Z": out of range',
+        ),
+        (
+            "ConfigMap",
             {"metadata": {"creationTimestamp": "today"}},
             'parsing time "today" as "2006-01-02T15:04:05Z07:00": cannot parse "today" as "2006"',
         ),

@@ -210,7 +210,7 @@ class Application:
             # The headers alone tell a client that its watch has begun.
             await send({"type": "http.response.body", "body": b"", "more_body": True})
             async for piece in pieces:
-                async with asyncio.timeout(self._write_seconds):
+                async with asyncio.timeout(self._write_seconds if response.drops_slow else None):
                     await send({"type": "http.response.body", "body": piece, "more_body": True})
             await send({"type": "http.response.body", "body": b""})
         except asyncio.CancelledError:

@@ -31,6 +31,14 @@ def last_happened(event: JsonObject) -> float:
     return max((parse_time(time) for time in times if time), default=0.0)
 
 
+def _is_forgotten(event: JsonObject, oldest: float) -> bool:
+    try:
+        return last_happened(event) < oldest
+    except ValueError:
+        # Stored by a version that took such a time; it can't be told, so it goes.
+        return True
+
+
 async def expire_events(registry: Registry) -> None:
     """Until cancelled."""
     while True:
@@ -44,7 +52,7 @@ async def expire_once(registry: Registry) -> None:
         return
     oldest = registry.clock() - EVENT_SECONDS
     for record in registry.store.list(events.id):
-        if last_happened(msgspec.json.decode(record.value)) < oldest:
+        if _is_forgotten(msgspec.json.decode(record.value), oldest):
             try:
                 await registry.delete(events, record.key.namespace, record.key.name, DeleteOptions())
             except ApiStatus as status:

@@ -43,6 +43,8 @@ class Request:
         if length is not None and int(length) > MAX_BODY:
             raise too_large(MAX_BODY)
         message = await self.receive()
+        if message["type"] == "http.disconnect":
+            raise Disconnected
         if not message.get("more_body"):
             whole: bytes = message.get("body", b"")
             if len(whole) > MAX_BODY:
@@ -73,13 +75,17 @@ class Stream(Protocol):
 
 @dataclass(slots=True)
 class Response:
-    """`body` is sent as it is; with `stream` the pieces follow, each written at once, and then it is closed."""
+    """`body` is sent as it is; with `stream` the pieces follow, each written at once, and then it is closed.
+
+    `drops_slow` ends a stream whose client takes nothing for long: right for a watch, wrong for a log somebody pages.
+    """
 
     status: int = 200
     body: bytes = b""
     content_type: str = "application/json"
     headers: tuple[tuple[bytes, bytes], ...] = ()
     stream: Stream | None = None
+    drops_slow: bool = False
 
 
 def respond(value: Any, status: int = 200) -> Response:

@@ -13,6 +13,7 @@ import binascii
 import importlib.util
 import re
 from collections.abc import Callable
+from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from .resource import JsonObject
 
 VERSION = "v1.37.0-local"
 _INT_RANGES = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
-_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d([.,]\d+)?([Zz]|[+-]\d\d:\d\d)")
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 _QUANTITY = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+|[numkMGTPE]|[KMGTPE]i)?")
 
 # Where a value stands, as a chain from the inside out: (outer, step, kind of step).
@@ -173,6 +174,10 @@ class TimeShape(StringShape):
                 "",
                 text=f'parsing time "{value}" as "2006-01-02T15:04:05Z07:00": cannot parse "{value}" as "2006"',
             )
+        try:
+            datetime.fromisoformat(value)
+        except ValueError:
+            raise _Mismatch("", text=f'parsing time "{value}": out of range') from None
         return value
 
 
