@@ -31,6 +31,7 @@ RELIST_SECONDS = 10.0  # how often the runtime is asked for everything, in case 
 _RECONNECT_SECONDS = 0.5
 _WORKER_RESTART_SECONDS = 5.0
 _ORPHAN_GRACE_SECONDS = 2.0
+_ORPHAN_POLL_SECONDS = 0.1
 
 
 class Kubelet:
@@ -202,6 +203,14 @@ class Kubelet:
                 if entry.name not in self._workers and entry.name not in orphans:
                     remove_pod_directory(entry)
 
+    async def _wait_exited(self, ids: set[str], seconds: float) -> None:
+        """Until none of these containers, which no worker follows, runs any more; at most `seconds`."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + seconds
+        while ids and loop.time() < until:
+            await asyncio.sleep(_ORPHAN_POLL_SECONDS)
+            ids &= {info.id for info in await self.runtime.list_containers() if info.state == "running"}
+
     async def _remove_orphan(self, uid: str, found: list[ContainerInfo]) -> None:
         sandbox = self._sandboxes[uid]
         log.info("pod %s/%s is gone from the API server: removing it", sandbox.namespace, sandbox.name)
@@ -210,7 +219,7 @@ class Kubelet:
             for info in running:
                 await self.runtime.signal_container(info.id, signal.SIGTERM)
             if running:
-                await asyncio.sleep(_ORPHAN_GRACE_SECONDS)
+                await self._wait_exited({info.id for info in running}, _ORPHAN_GRACE_SECONDS)
             await self.runtime.remove_sandbox(uid)
         except RuntimeFailure as error:
             log.warning("pod %s/%s: not removed: %s", sandbox.namespace, sandbox.name, error)

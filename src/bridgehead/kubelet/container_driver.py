@@ -108,7 +108,9 @@ class ContainerDriver:
             await self._containers.exited(run.id).wait()
         finally:
             task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            [result] = await asyncio.gather(task, return_exceptions=True)
+            if isinstance(result, Exception):
+                log.error("pod %s: a probe broke off", self._context.pod.key, exc_info=result)
 
     def _unhealthy(self, container: Container, kind: str, outcome: Outcome) -> None:
         words = "failed" if outcome.success is False else "errored and resulted in unknown state"
