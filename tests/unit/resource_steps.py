@@ -61,7 +61,7 @@ class Steps:
         strategy.default(obj)
         strategy.prepare_update(obj, old, subresource)
         errors = strategy.allocate(obj, old, self.claimed.__contains__)
-        errors += strategy.validate(obj) + strategy.validate_update(obj, old)
+        errors += strategy.validate(obj) + strategy.validate_update(obj, old, subresource)
         if old != before:
             raise AssertionError("an update changed what was stored")
         if errors:

@@ -294,6 +294,9 @@ SPECS = [
         "must be in the range 1-100"]),
     ("{containers: [{name: a, image: b, env: [{name: L, valueFrom: {fieldRef: "
      "{fieldPath: \"metadata.labels['app']\"}}}]}]}", []),
+    (f"{{{CONTAINER}, nodeName: node1, schedulingGates: [{{name: a/x}}, {{name: a/x}}]}}", [
+        'spec.schedulingGates[1]: Duplicate value: "a/x"',
+        "spec.nodeName: Forbidden: cannot be set until all schedulingGates have been cleared"]),
 ]  # fmt: skip
 
 
@@ -388,10 +391,28 @@ def test_the_manifest_of_a_pod_may_be_written_again(pods):
     assert pods.update(made, manifest) == made
 
 
+def test_gates_may_only_be_removed(pods):
+    gated = pods.create(pod(f"{{{CONTAINER}, schedulingGates: [{{name: a/x}}, {{name: a/y}}]}}"))
+    assert [condition["reason"] for condition in gated["status"]["conditions"]] == ["SchedulingGated"]
+    opened = pods.update(gated, {**gated, "spec": {**gated["spec"], "schedulingGates": [{"name": "a/y"}]}})
+    assert opened["spec"]["schedulingGates"] == [{"name": "a/y"}]
+    wished = {**opened, "spec": {**opened["spec"], "schedulingGates": [{"name": "a/y"}, {"name": "a/z"}]}}
+    assert pods.update_refusal(opened, wished) == [
+        "spec.schedulingGates[1].name: Forbidden: only deletion is allowed, but found new scheduling gate 'a/z'"
+    ]
+
+
+def test_only_a_binding_gives_a_pod_its_node(pods):
+    made = pods.create(pod("{containers: [{name: a, image: b}]}"))
+    refused = pods.update_refusal(made, {**made, "spec": {**made["spec"], "nodeName": "node1"}})
+    assert refused[0].endswith("changed: spec.nodeName")
+
+
 def test_a_pod_gets_its_node_once(pods):
     made = pods.create(pod("{containers: [{name: a, image: b}]}"))
     bound = pods.update(made, {**made, "spec": {**made["spec"], "nodeName": "node1"}}, "binding")
     assert bound["spec"]["nodeName"] == "node1"
+    assert pods.update_refusal(bound, {**bound, "spec": {**bound["spec"], "nodeName": "node2"}}, "binding")
 
 
 def test_status_and_spec_have_one_writer_each(pods, running):
@@ -406,6 +427,7 @@ def test_status_and_spec_have_one_writer_each(pods, running):
 
 TEMPLATE = "template: {metadata: {labels: {app: web}}, spec: {containers: [{name: a, image: b}]}}"
 SELECTOR = "selector: {matchLabels: {app: web}}"
+DEADLINE = TEMPLATE.replace("spec: {", "spec: {activeDeadlineSeconds: 9, ")
 WORKLOADS = ("deployments.apps", "replicasets.apps", "daemonsets.apps")
 
 
@@ -469,7 +491,12 @@ WORKLOAD_REFUSALS = [
         'spec.strategy.rollingUpdate.maxUnavailable: Invalid value: "0%": may not be 0 when `maxSurge` is 0']),
     (WORKLOADS[:1], f"{{{ROLLING}, {SELECTOR}, {TEMPLATE}}}", [
         'spec.strategy.rollingUpdate.maxUnavailable: Invalid value: "101%": must not be greater than 100%',
-        'spec.strategy.rollingUpdate.maxSurge: Invalid value: "some": must be an integer or percentage (e.g \'5%\')']),
+        'spec.strategy.rollingUpdate.maxSurge: Invalid value: "some": a valid percent string must be a numeric string '
+        "followed by an ending '%' (e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')"]),
+    (WORKLOADS[:2], f"{{{SELECTOR}, {DEADLINE}}}", [
+        "spec.template.spec.activeDeadlineSeconds: Forbidden: activeDeadlineSeconds in ReplicaSet is not Supported"]),
+    (WORKLOADS[2:], f"{{{SELECTOR}, {DEADLINE}}}", [
+        "spec.template.spec.activeDeadlineSeconds: Forbidden: activeDeadlineSeconds in DaemonSet is not Supported"]),
     (WORKLOADS[:1], f"{{progressDeadlineSeconds: 5, minReadySeconds: 5, {SELECTOR}, {TEMPLATE}}}", [
         "spec.progressDeadlineSeconds: Invalid value: 5: must be greater than minReadySeconds"]),
     (WORKLOADS[2:], f"{{updateStrategy: {{rollingUpdate: {{maxUnavailable: 0}}}}, {SELECTOR}, {TEMPLATE}}}", [
@@ -485,6 +512,17 @@ WORKLOAD_REFUSALS = [
 )
 def test_refusals_of_workloads(resource, spec, expected):
     assert Steps(table()[resource]).refusal(workload(spec)) == expected
+
+
+def test_the_revisions_of_a_daemon_set_are_counted_by_the_server():
+    steps = Steps(table()["daemonsets.apps"])
+    key = "deprecated.daemonset.template.generation"
+    first = steps.create(workload(f"{{{SELECTOR}, {TEMPLATE}}}"))
+    wished = workload(f"{{minReadySeconds: 5, {SELECTOR}, {TEMPLATE}}}")
+    same = steps.update(first, wished)
+    wished["spec"]["template"]["spec"]["containers"][0]["image"] = "other"
+    second = steps.update(same, wished)
+    assert [one["metadata"]["annotations"][key] for one in (first, same, second)] == ["1", "1", "2"]
 
 
 @pytest.mark.parametrize("resource", WORKLOADS)

@@ -213,7 +213,7 @@ class Registry:
         errors += validate_metadata(new, resource)
         errors += validate_metadata_update(new, old, resource)
         errors += strategy.validate(new)
-        errors += strategy.validate_update(new, old)
+        errors += strategy.validate_update(new, old, subresource)
         if errors:
             raise invalid(resource.group, resource.kind, old["metadata"]["name"], errors)
         metadata.count_generation(new, old, resource)

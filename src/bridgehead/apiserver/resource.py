@@ -77,7 +77,7 @@ class Strategy:
     def validate(self, obj: JsonObject) -> list[FieldError]:
         return []
 
-    def validate_update(self, obj: JsonObject, old: JsonObject) -> list[FieldError]:
+    def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
         return []
 
     def warnings(self, obj: JsonObject) -> list[str]:

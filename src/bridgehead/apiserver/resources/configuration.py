@@ -56,7 +56,7 @@ class ConfigMapStrategy(Strategy):
             errors.append(field.too_long("", _SIZE_LIMIT))
         return errors
 
-    def validate_update(self, obj: JsonObject, old: JsonObject) -> list[FieldError]:
+    def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
         return _validate_frozen(obj, old, ("data", "binaryData"))
 
 
@@ -88,7 +88,7 @@ class SecretStrategy(Strategy):
             errors.append(field.too_long("data", _SIZE_LIMIT))
         return [*errors, *_validate_secret_type(obj)]
 
-    def validate_update(self, obj: JsonObject, old: JsonObject) -> list[FieldError]:
+    def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
         errors = _validate_frozen(obj, old, ("data",))
         if obj.get("type") != old.get("type"):
             errors.append(field.invalid("type", obj.get("type"), field.IMMUTABLE))

@@ -10,13 +10,14 @@ from .columns import AGE, NAME, at, format_label_selector, format_labels, number
 from .workloads import WorkloadStrategy, is_zero, validate_share
 
 _NO_PODS = ("currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady")
-
-
 _STRATEGIES = ("RollingUpdate", "OnDelete")
+# How apps/v1 shows the field `templateGeneration`, which it has no longer: only the server counts it.
+_TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 
 
 class DaemonSetStrategy(WorkloadStrategy):
     kind = "daemonset"
+    owner = "DaemonSet"
 
     def default(self, obj: JsonObject) -> None:
         super().default(obj)
@@ -31,10 +32,22 @@ class DaemonSetStrategy(WorkloadStrategy):
 
     def prepare_create(self, obj: JsonObject) -> None:
         obj["status"] = dict.fromkeys(_NO_PODS, 0)
+        _set_template_generation(obj, 1)
+
+    def prepare_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> None:
+        super().prepare_update(obj, old, subresource)
+        is_same = at(obj, "spec", "template") == at(old, "spec", "template")
+        generation = int(at(old, "metadata", "annotations", _TEMPLATE_GENERATION) or 1)
+        _set_template_generation(obj, generation if is_same else generation + 1)
 
     def validate(self, obj: JsonObject) -> list[FieldError]:
         strategy = obj.get("spec", {}).get("updateStrategy", {})
         return [*super().validate(obj), *_validate_update_strategy("spec.updateStrategy", strategy)]
+
+
+def _set_template_generation(daemon_set: JsonObject, generation: int) -> None:
+    annotations = daemon_set.setdefault("metadata", {}).setdefault("annotations", {})
+    annotations[_TEMPLATE_GENERATION] = str(generation)
 
 
 def _validate_update_strategy(path: str, strategy: JsonObject) -> list[FieldError]:

@@ -47,7 +47,7 @@ class EndpointSliceStrategy(Strategy):
             errors.extend(_validate_endpoint(f"endpoints[{index}]", endpoint, type_))
         return [*errors, *_validate_ports(obj.get("ports", ()))]
 
-    def validate_update(self, obj: JsonObject, old: JsonObject) -> list[FieldError]:
+    def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
         if obj.get("addressType") == old.get("addressType"):
             return []
         return [field.invalid("addressType", obj.get("addressType"), field.IMMUTABLE)]

@@ -63,7 +63,7 @@ class NodeStrategy(Strategy):
                 errors.extend(validate_quantity(f"status.{kind}.{name}", quantity))
         return errors
 
-    def validate_update(self, obj: JsonObject, old: JsonObject) -> list[FieldError]:
+    def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
         errors = []
         cidrs = at(old, "spec", "podCIDRs")
         if cidrs and cidrs != at(obj, "spec", "podCIDRs"):

@@ -77,6 +77,20 @@ def validate_pod_spec(path: str, spec: JsonObject) -> list[FieldError]:
         name = gate.get("conditionType", "")
         item = f"{path}.readinessGates[{index}].conditionType"
         errors.extend(field.invalid_for(item, name, check_qualified_name(name)))
+    return [*errors, *_validate_gates(path, spec)]
+
+
+def _validate_gates(path: str, spec: JsonObject) -> list[FieldError]:
+    errors = []
+    names = [gate.get("name", "") for gate in spec.get("schedulingGates", ())]
+    for index, name in enumerate(names):
+        item = f"{path}.schedulingGates[{index}]"
+        errors.extend(field.invalid_for(item, name, check_qualified_name(name)))
+        if name in names[:index]:
+            errors.append(field.duplicate(item, name))
+    if names and spec.get("nodeName"):
+        detail = "cannot be set until all schedulingGates have been cleared"
+        errors.append(field.forbidden(f"{path}.nodeName", detail))
     return errors
 
 
@@ -227,8 +241,8 @@ def _validate_spread(path: str, constraints: Sequence[JsonObject]) -> list[Field
 # --- Updates ---------------------------------------------------------------------------------------------
 
 
-def validate_pod_update(spec: JsonObject, old: JsonObject) -> list[FieldError]:
-    """A pod runs as it was made; only a few fields may change."""
+def validate_pod_update(spec: JsonObject, old: JsonObject, *, binds: bool = False) -> list[FieldError]:
+    """A pod runs as it was made; only a few fields may change. A binding gives it its node, once."""
     if spec == old:
         return []
     errors = []
@@ -243,9 +257,17 @@ def validate_pod_update(spec: JsonObject, old: JsonObject) -> list[FieldError]:
     if any(_without_seconds(one) not in map(_without_seconds, tolerations) for one in before):
         detail = "existing toleration can not be modified except its tolerationSeconds"
         errors.append(field.forbidden("spec.tolerations", detail))
+    gates = [gate.get("name") for gate in old.get("schedulingGates", ())]
+    for index, gate in enumerate(spec.get("schedulingGates", ())):
+        if gate.get("name") not in gates:
+            detail = f"only deletion is allowed, but found new scheduling gate '{gate.get('name')}'"
+            errors.append(field.forbidden(f"spec.schedulingGates[{index}].name", detail))
     if qos_class(spec) != qos_class(old):
         errors.append(field.invalid("metadata", qos_class(spec), "Pod QoS is immutable"))
-    if changed := _changed_fields(spec, old):
+    changed = _changed_fields(spec, old)
+    if binds and not old.get("nodeName"):
+        changed = [name for name in changed if name != "spec.nodeName"]
+    if changed:
         detail = f"pod updates may not change fields other than {','.join(_CHANGEABLE)}\nchanged: {', '.join(changed)}"
         errors.append(field.forbidden("spec", detail))
     return errors
@@ -279,6 +301,4 @@ def _changed_fields(spec: JsonObject, old: JsonObject) -> list[str]:
             masked[name] = old[name]
     if old.get("terminationGracePeriodSeconds", 0) < 0 and spec.get("terminationGracePeriodSeconds") == 1:
         masked["terminationGracePeriodSeconds"] = old["terminationGracePeriodSeconds"]
-    if not old.get("nodeName"):
-        masked.pop("nodeName", None)  # binding: a pod gets its node once
     return sorted(f"spec.{name}" for name in masked.keys() | old.keys() if masked.get(name) != old.get(name))

@@ -17,6 +17,12 @@ from .warnings import warn_of_pod_spec
 
 _EVICTION_SECONDS = 300
 _NODE_TROUBLES = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+_GATED = {
+    "type": "PodScheduled",
+    "status": "False",
+    "reason": "SchedulingGated",
+    "message": "Scheduling is blocked due to non-empty scheduling gates",
+}
 
 
 class PodStrategy(Strategy):
@@ -28,6 +34,8 @@ class PodStrategy(Strategy):
     def prepare_create(self, obj: JsonObject) -> None:
         _tolerate_node_troubles(obj["spec"])
         obj["status"] = {"phase": "Pending", "qosClass": qos_class(obj["spec"])}
+        if obj["spec"].get("schedulingGates"):
+            obj["status"]["conditions"] = [dict(_GATED)]
 
     def prepare_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> None:
         if subresource == "status":
@@ -41,8 +49,8 @@ class PodStrategy(Strategy):
     def validate(self, obj: JsonObject) -> list[FieldError]:
         return validate_pod_spec("spec", obj.get("spec", {}))
 
-    def validate_update(self, obj: JsonObject, old: JsonObject) -> list[FieldError]:
-        return validate_pod_update(obj.get("spec", {}), old.get("spec", {}))
+    def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
+        return validate_pod_update(obj.get("spec", {}), old.get("spec", {}), binds=subresource == "binding")
 
     def warnings(self, obj: JsonObject) -> list[str]:
         return warn_of_pod_spec("spec", obj.get("spec", {}))

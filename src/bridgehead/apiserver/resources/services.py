@@ -105,7 +105,7 @@ class ServiceStrategy(Strategy):
     def validate(self, obj: JsonObject) -> list[FieldError]:
         return validate_service(obj)
 
-    def validate_update(self, obj: JsonObject, old: JsonObject) -> list[FieldError]:
+    def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
         return validate_service_update(obj.get("spec", {}), old.get("spec", {}))
 
     def warnings(self, obj: JsonObject) -> list[str]:

@@ -24,9 +24,10 @@ _TEMPLATE = "spec.template"
 
 
 class WorkloadStrategy(Strategy):
-    """`kind` is how messages name it; kinds add their own defaults and rules."""
+    """`kind` and `owner` are how messages name it and who makes its pods; kinds add their own defaults and rules."""
 
     kind = ""
+    owner = "ReplicaSet"
 
     def default(self, obj: JsonObject) -> None:
         template: JsonObject = obj.setdefault("spec", {}).setdefault("template", {})
@@ -51,7 +52,7 @@ class WorkloadStrategy(Strategy):
         errors.extend(validate_template(_TEMPLATE, spec.get("template", {})))
         return [*errors, *self._validate_pod(spec.get("template", {}).get("spec", {}))]
 
-    def validate_update(self, obj: JsonObject, old: JsonObject) -> list[FieldError]:
+    def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
         selector = obj.get("spec", {}).get("selector")
         if selector == old.get("spec", {}).get("selector"):
             return []
@@ -80,7 +81,7 @@ class WorkloadStrategy(Strategy):
         # These pods are replaced when they end, so they can't be of a kind that is meant to end.
         errors = field.one_of(f"{_TEMPLATE}.spec.restartPolicy", pod.get("restartPolicy"), ("Always",))
         if "activeDeadlineSeconds" in pod:
-            detail = f"activeDeadlineSeconds in {type(self).__name__.removesuffix('Strategy')} is not Supported"
+            detail = f"activeDeadlineSeconds in {self.owner} is not Supported"
             errors.append(field.forbidden(f"{_TEMPLATE}.spec.activeDeadlineSeconds", detail))
         return errors
 
@@ -89,8 +90,12 @@ def validate_amount(path: str, value: Any) -> list[FieldError]:
     """A number of pods, or a share of them such as `25%`."""
     if isinstance(value, int):
         return field.non_negative(path, value)
-    if not re.fullmatch(r"\d+%", str(value)):
-        return [field.invalid(path, value, "must be an integer or percentage (e.g '5%')")]
+    if not re.fullmatch(r"[0-9]+%", str(value)):
+        detail = (
+            "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex "
+            "used for validation is '[0-9]+%')"
+        )
+        return [field.invalid(path, value, detail)]
     return []
 
 
