@@ -25,6 +25,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "kubelet": ("Parts, each runs alone", "Run the pods of one node."),
     "runtime": ("Parts, each runs alone", "Run the containers of one node for its kubelet."),
     "proxy": ("Parts, each runs alone", "Program this node's kernel with the Services of a cluster."),
+    "dns": ("Parts, each runs alone", "Answer the names of a cluster's Services and pods."),
 }
 
 

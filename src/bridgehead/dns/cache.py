@@ -1,0 +1,98 @@
+"""What upstreams answered, for as long as they said and as far as it fits. Pure but for its state; the clock is given.
+
+Only outside names come here: `resolver.py` asks the zone for the cluster's own, which are never cached.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import NamedTuple
+
+from . import wire
+from .wire import Answer, Found
+
+_ENTRY_OVERHEAD = 400  # bytes that Python needs for an entry beside the body
+
+
+class _Entry(NamedTuple):
+    found: Found
+    stored: float
+    expires: float
+
+
+class Cache:
+    """At most `entries` answers and about `size` bytes; the least recently used go first.
+
+    Positive answers are kept at most `longest` seconds, negative ones `longest_negative`; for `stale` seconds after
+    their time `get_stale` still gives them. `now` is monotonic, in seconds.
+    """
+
+    def __init__(
+        self,
+        now: Callable[[], float],
+        *,
+        entries: int = 10_000,
+        size: int = 16 << 20,
+        longest: float = 3600,
+        longest_negative: float = 1800,
+        stale: float = 0,
+    ) -> None:
+        self._now = now
+        self._most = entries
+        self._most_bytes = size
+        self._longest = longest
+        self._longest_negative = longest_negative
+        self._stale = stale
+        self._entries: OrderedDict[bytes, _Entry] = OrderedDict()
+        self.size = 0
+        self.hits = 0
+        self.negative_hits = 0
+        self.misses = 0
+
+    def get(self, key: bytes) -> Answer | None:
+        """With its TTLs run down."""
+        entry = self._entries.get(key)
+        now = self._now()
+        if entry is None or now >= entry.expires:
+            self.misses += 1
+            return None
+        self._entries.move_to_end(key)
+        if entry.found.is_negative:
+            self.negative_hits += 1
+        else:
+            self.hits += 1
+        return wire.aged(entry.found, int(now - entry.stored))
+
+    def get_stale(self, key: bytes) -> Answer | None:
+        """Something better than nothing, when nobody answers: at most `stale` seconds too old, TTLs 0 (RFC 8767)."""
+        entry = self._entries.get(key)
+        if entry is None or self._now() >= entry.expires + self._stale:
+            return None
+        return wire.aged(entry.found, 1 << 31)
+
+    def put(self, key: bytes, found: Found) -> None:
+        """Keep it, if it is a yes or a sound no, and lives at all."""
+        if found.rcode not in (wire.NOERROR, wire.NXDOMAIN):
+            return
+        seconds = min(found.ttl, self._longest_negative if found.is_negative else self._longest)
+        if seconds <= 0:
+            return
+        self._drop(key)
+        now = self._now()
+        self._entries[key] = _Entry(found, now, now + seconds)
+        self.size += _size(key, found)
+        while len(self._entries) > self._most or self.size > self._most_bytes:
+            self._drop(next(iter(self._entries)))
+
+    def _drop(self, key: bytes) -> None:
+        entry = self._entries.pop(key, None)
+        if entry is not None:
+            self.size -= _size(key, entry.found)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+
+def _size(key: bytes, found: Found) -> int:
+    return _ENTRY_OVERHEAD + len(key) + len(found.answer.body) + 8 * len(found.ttl_offsets)

@@ -1,0 +1,77 @@
+"""The DNS server's metrics, under the names CoreDNS gives them where it has them.
+
+What every query counts is a plain number in `responder.py` and `server.py`, read here when somebody asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from prometheus_client import CollectorRegistry, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from . import wire
+from .cache import Cache
+from .responder import Responder
+from .server import DnsServer
+
+_PROGRAMMING_BUCKETS = tuple(0.001 * 2**n for n in range(20))
+
+
+class DnsMetrics:
+    """One registry of its own, so that several servers fit in one process (tests, benchmarks)."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.programming_seconds = Histogram(
+            "coredns_kubernetes_dns_programming_duration_seconds",
+            "In Cluster DNS Programming Latency in seconds",
+            buckets=_PROGRAMMING_BUCKETS,
+            registry=self.registry,
+        )
+
+    def watch(self, zone: str, responder: Responder, servers: Iterable[DnsServer], cache: Cache) -> None:
+        """Show the numbers of these from now on."""
+        self.registry.register(_Numbers(zone, responder, tuple(servers), cache))
+
+    def exposition(self) -> bytes:
+        """All of them in Prometheus' text format."""
+        return generate_latest(self.registry)
+
+
+class _Numbers:
+    def __init__(self, zone: str, responder: Responder, servers: tuple[DnsServer, ...], cache: Cache) -> None:
+        self._zone = zone + "."
+        self._responder = responder
+        self._servers = servers
+        self._cache = cache
+
+    def collect(self) -> Iterable[Metric]:
+        responder, cache = self._responder, self._cache
+        types = CounterMetricFamily("coredns_dns_requests", "Counter of DNS requests made per type.", labels=["type"])
+        for number, count in enumerate(responder.queries):
+            if count:
+                types.add_metric([wire.TYPE_NAMES.get(number, "other")], count)
+        yield types
+        rcodes = CounterMetricFamily("coredns_dns_responses", "Counter of response status codes.", labels=["rcode"])
+        for number, count in enumerate(responder.rcodes):
+            if count:
+                rcodes.add_metric([wire.RCODE_NAMES[number] if number < 6 else str(number)], count)
+        yield rcodes
+        protocols = CounterMetricFamily("bridgehead_dns_messages", "Messages received.", labels=["proto"])
+        protocols.add_metric(["udp"], sum(server.udp_requests for server in self._servers))
+        protocols.add_metric(["tcp"], sum(server.tcp_requests for server in self._servers))
+        yield protocols
+        yield CounterMetricFamily("bridgehead_dns_malformed", "Messages that were no queries.", responder.malformed)
+        hits = CounterMetricFamily("coredns_cache_hits", "The count of cache hits.", labels=["type"])
+        hits.add_metric(["success"], cache.hits)
+        hits.add_metric(["denial"], cache.negative_hits)
+        yield hits
+        yield CounterMetricFamily("coredns_cache_misses", "The count of cache misses.", cache.misses)
+        yield GaugeMetricFamily("coredns_cache_entries", "The number of elements in the cache.", len(cache))
+        yield CounterMetricFamily(
+            "coredns_forward_max_concurrent_rejects",
+            "Counter of the number of queries rejected because the concurrent queries were at maximum.",
+            sum(server.overflows for server in self._servers),
+        )
+        yield GaugeMetricFamily("bridgehead_dns_answers", "Finished answers of the cluster.", len(responder.zone))

@@ -1,0 +1,202 @@
+"""One DNS process: the parts put together and run; and several of them on the same ports, watched by their parent.
+
+`cli/dns.py` calls this. Each process follows the cluster by itself: nothing is shared but the ports (SO_REUSEPORT).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import logging
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from bridgehead.client import ApiClient
+
+from .agent import DnsAgent
+from .cache import Cache
+from .config import Address, DnsConfig
+from .errors import ConfigInvalid, DnsError
+from .metrics import DnsMetrics
+from .resolver import Resolver
+from .responder import Responder
+from .server import DnsServer
+from .serving import Routes, health_routes, metrics_routes, ready_routes, serve
+from .upstream import Forwarder, Server, parse_resolv_conf
+from .zone import Zone, ZoneSettings
+from .zone_file import zone_file
+
+log = logging.getLogger(__name__)
+
+_PR_SET_PDEATHSIG = 1
+
+
+async def run(
+    client: ApiClient, config: DnsConfig, number: int = 0, bound: Callable[[int], None] | None = None
+) -> None:
+    """Serve until cancelled. `number` counts processes; `bound` is told the port of each address. Raises DnsError."""
+    upstreams = choose_upstreams(config)
+    zone = Zone(_recursive(config, upstreams), serial=int(time.time()))
+    responder = Responder(zone, is_recursive=bool(upstreams))
+    cache = Cache(
+        time.monotonic,
+        entries=config.cache_entries,
+        longest=config.cache_seconds,
+        stale=config.serve_stale_seconds,
+    )
+    forwarder = Forwarder(upstreams, time.monotonic) if upstreams else None
+    resolver = Resolver(responder, forwarder, cache)
+    servers = [DnsServer(responder, resolver.resolve) for _ in config.listen]
+    shared = config.processes > 1
+    try:
+        for server, (host, port) in zip(servers, config.listen, strict=True):
+            taken = server.bind(host or "0.0.0.0", port, shared=shared)
+            if bound is not None:
+                bound(taken)
+        metrics = DnsMetrics()
+        metrics.watch(zone.settings.domain, responder, servers, cache)
+        agent = DnsAgent(client, zone, metrics)
+        async with asyncio.TaskGroup() as tasks:
+            for server in servers:
+                tasks.create_task(server.run())
+            tasks.create_task(agent.run())
+            tasks.create_task(_get_ready(agent, responder))
+            pages: list[tuple[Address | None, Routes]] = [
+                (config.health, health_routes()),
+                (config.ready, ready_routes(lambda: responder.is_ready)),
+                (
+                    config.metrics and (config.metrics[0], config.metrics[1] + number),
+                    metrics_routes(metrics.exposition),
+                ),
+            ]
+            for address, routes in pages:
+                if address is not None:
+                    tasks.create_task(serve(address, routes, shared=shared))
+    finally:
+        for server in servers:
+            server.close()
+
+
+async def dump(client: ApiClient, config: DnsConfig) -> str:
+    """The whole zone as a zone file."""
+    zone = Zone(config.zone, serial=int(time.time()))
+    agent = DnsAgent(client, zone, DnsMetrics())
+    following = asyncio.create_task(agent.run())
+    try:
+        await agent.wait_synced()
+        return zone_file(zone)
+    finally:
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+
+
+def choose_upstreams(config: DnsConfig) -> tuple[Server, ...]:
+    """Whom to ask: never ourselves. Raises ConfigInvalid when that was wished for."""
+    if config.upstreams is not None:
+        for server in config.upstreams:
+            if _is_us(server, config):
+                raise ConfigInvalid(f"upstream {server} is this server itself: a question would go round for ever")
+        return config.upstreams
+    try:
+        found = parse_resolv_conf(Path(config.resolv_conf).read_text())
+    except OSError as error:
+        raise ConfigInvalid(
+            f"{config.resolv_conf}: {error.strerror}; name upstreams, or say that there are none"
+        ) from error
+    servers = []
+    for server in found:
+        if _is_us(server, config):
+            log.warning("%s names %s, which is this server itself; left out", config.resolv_conf, server)
+        else:
+            servers.append(server)
+    if not servers:
+        log.warning("%s names no upstream: outside names are refused", config.resolv_conf)
+    return tuple(servers)
+
+
+def _is_us(server: Server, config: DnsConfig) -> bool:
+    for host, port in config.listen:
+        if port != server.port:
+            continue
+        if host == server.host or (host in ("", "0.0.0.0", "::") and _is_local(server.host)):
+            return True
+    return False
+
+
+def _is_local(host: str) -> bool:
+    """Whether packets to this address would come back to this machine. Nothing is sent."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.bind((host, 0))
+        except OSError:
+            return False
+    return True
+
+
+def _recursive(config: DnsConfig, upstreams: tuple[Server, ...]) -> ZoneSettings:
+    return replace(config.zone, recursive=bool(upstreams))
+
+
+async def _get_ready(agent: DnsAgent, responder: Responder) -> None:
+    begun = time.monotonic()
+    await agent.wait_synced()
+    responder.set_ready()
+    log.info("ready after %.2f s", time.monotonic() - begun)
+
+
+def supervise(count: int, work: Callable[[int], None]) -> int:
+    """Run `work(0)` to `work(count - 1)` in processes of their own until SIGTERM or SIGINT; then 0.
+
+    Where one ends by itself, all are ended, and 1 is returned: whoever started us starts us again.
+    """
+    children = {_fork(number, work) for number in range(count)}
+    asked = False
+
+    def stop(*_: object) -> None:
+        nonlocal asked
+        asked = True
+        for child in children:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, signal.SIGTERM)
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+    failed = False
+    while children:
+        child, status = os.wait()
+        children.discard(child)
+        if not asked or status:
+            log.log(logging.INFO if asked else logging.ERROR, "process %d ended with status %d", child, status)
+            failed = failed or not asked
+        if not asked:
+            stop()
+    return 1 if failed else 0
+
+
+def _fork(number: int, work: Callable[[int], None]) -> int:
+    parent = os.getpid()
+    child = os.fork()
+    if child:
+        return child
+    code = 1
+    try:
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)  # nobody answers for a parent that is gone
+        if os.getppid() == parent:
+            work(number)
+            code = 0
+    except* DnsError as group:
+        first: BaseException = group
+        while isinstance(first, BaseExceptionGroup):
+            first = first.exceptions[0]
+        log.error("%s", first)
+    except* Exception:
+        log.exception("process %d", number)
+    finally:
+        os._exit(code)

@@ -1,0 +1,219 @@
+"""Services, EndpointSlices and Pods as DNS names and their record sets: the Kubernetes DNS specification 1.1.0.
+
+`zone.py` calls this for every object that changed and compiles what it gets to finished answers. Names are lower-case,
+absolute, without the last dot. An empty record set says that a name exists and has no records of its own ("empty
+non-terminal": NODATA, not NXDOMAIN).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from bridgehead.objects.core import Pod, Service
+from bridgehead.objects.discovery import Endpoint, EndpointSlice
+
+SPEC_VERSION = "1.1.0"
+FAMILIES = {"IPv4": "A", "IPv6": "AAAA"}
+
+
+class Srv(NamedTuple):
+    priority: int
+    weight: int
+    port: int
+    target: str
+
+
+class Soa(NamedTuple):
+    """Of the zone itself; times in seconds."""
+
+    mname: str
+    rname: str
+    serial: int
+    refresh: int = 7200
+    retry: int = 1800
+    expire: int = 86400
+    minimum: int = 0
+
+
+# What a record holds: an address, a name or a text as it is, SRV and SOA taken apart.
+Data = str | Srv | Soa
+# Record type ("A", "SRV", ...) -> its records.
+RecordSets = Mapping[str, tuple[Data, ...]]
+
+
+@dataclass(frozen=True)
+class ServiceRecords:
+    """What one Service gives: names with their record sets, and for addresses the names a PTR query finds."""
+
+    names: Mapping[str, RecordSets] = field(default_factory=dict)
+    reverse: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    problems: tuple[str, ...] = ()
+
+
+def service_records(service: Service, slices: Iterable[EndpointSlice], domain: str) -> ServiceRecords:
+    """The records of a Service in the zone `domain`; `slices` are those of this Service, in any order."""
+    name = f"{service.metadata.name}.{service.metadata.namespace}.svc.{domain}"
+    if service.spec.type == "ExternalName":
+        return _external_name(service, name)
+    if service.spec.cluster_ip == "None":
+        return _headless(service, slices, name)
+    return _cluster_ip(service, name)
+
+
+def zone_records(domain: str, serial: int, negative_ttl: int, name_server: Iterable[str] = ()) -> dict[str, RecordSets]:
+    """The names of the zone itself; `name_server` are the addresses under which clients reach us."""
+    server = f"ns.dns.{domain}"
+    soa = Soa(server, f"hostmaster.{domain}", serial, minimum=negative_ttl)
+    return {
+        domain: {"SOA": (soa,), "NS": (server,)},
+        f"dns.{domain}": {},
+        server: address_sets(name_server),
+        f"dns-version.{domain}": {"TXT": (SPEC_VERSION,)},
+        f"svc.{domain}": {},
+    }
+
+
+def pod_records(pod: Pod, domain: str) -> dict[str, RecordSets]:
+    """The names of a pod by its addresses (`pods verified`): 10-244-1-2.default.pod.cluster.local."""
+    if pod.is_finished:
+        return {}
+    names: dict[str, RecordSets] = {}
+    for ip in {pod.status.pod_ip, *(entry.ip for entry in pod.status.pod_ips)} - {""}:
+        sets = address_sets((ip,))
+        if sets:
+            names[f"{dashed(ip)}.{pod.metadata.namespace}.pod.{domain}"] = sets
+    return names
+
+
+def address_of_pod_label(label: str) -> str | None:
+    """The address that a pod name's first label spells, in its canonical form; None if it spells none."""
+    text = label.replace("-", ".") if label.count("-") == 3 and "--" not in label else label.replace("-", ":")
+    return _canonical(text)
+
+
+def dashed(address: str) -> str:
+    """10.244.1.2 -> 10-244-1-2, fd00::1 -> fd00--1: the label of something that has no name but its address."""
+    return address.replace(".", "-").replace(":", "-")
+
+
+def reverse_name(address: str) -> str:
+    """10.96.0.1 -> 1.0.96.10.in-addr.arpa, and nibble by nibble for IPv6."""
+    return ipaddress.ip_address(address).reverse_pointer
+
+
+def address_sets(addresses: Iterable[str]) -> dict[str, tuple[Data, ...]]:
+    """A and AAAA sets of these addresses, each address once; what is no address is left out."""
+    sets: dict[str, dict[Data, None]] = {}
+    for text in addresses:
+        address = _canonical(text)
+        if address is not None:
+            sets.setdefault("AAAA" if ":" in address else "A", {})[address] = None
+    return {kind: tuple(values) for kind, values in sets.items()}
+
+
+def is_name(text: str) -> bool:
+    """Whether this can be put on the wire (RFC 1035, section 3.1): labels of 1 to 63 bytes, 255 in all."""
+    if not text or not text.isascii() or len(text) > 253:
+        return False
+    return all(0 < len(label) <= 63 for label in text.split("."))
+
+
+def _is_label(text: str | None) -> bool:
+    return text is not None and is_name(text) and "." not in text
+
+
+def _canonical(text: str) -> str | None:
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return None
+    return None if getattr(address, "scope_id", None) else str(address)
+
+
+def _cluster_ip(service: Service, name: str) -> ServiceRecords:
+    ips = service.spec.cluster_ips or (service.spec.cluster_ip,)
+    sets = address_sets(ips)
+    if not sets:
+        return ServiceRecords()  # not allocated yet
+    names: dict[str, RecordSets] = {name: sets}
+    found: dict[str, dict[Srv, None]] = {}
+    for port in service.spec.ports:
+        if port.name:
+            owner = f"_{port.name.lower()}._{port.protocol.lower()}"
+            found.setdefault(owner, {})[Srv(0, 100, port.port, name)] = None
+    _add_srv(names, name, found)
+    reverse = {str(address): (name,) for addresses in sets.values() for address in addresses}
+    return ServiceRecords(names, reverse)
+
+
+def _external_name(service: Service, name: str) -> ServiceRecords:
+    target = service.spec.external_name.rstrip(".").lower()
+    if not is_name(target):
+        return ServiceRecords({name: {}}, problems=(f"externalName {service.spec.external_name!r} is not a name",))
+    if address_sets((target,)):  # CoreDNS does the same: what looks like an address is answered as one
+        return ServiceRecords({name: address_sets((target,))})
+    return ServiceRecords({name: {"CNAME": (target,)}})
+
+
+def _headless(service: Service, slices: Iterable[EndpointSlice], name: str) -> ServiceRecords:
+    addresses: dict[str, dict[Data, None]] = {}
+    by_host: dict[str, dict[str, dict[Data, None]]] = {}
+    ports: dict[str, dict[tuple[int, str], None]] = {}
+    reverse: dict[str, dict[str, None]] = {}
+    problems = []
+    for slice_, endpoint in _usable(service, slices):
+        kind = FAMILIES[slice_.address_type]
+        for text in endpoint.addresses:
+            address = _canonical(text)
+            if address is None or (":" in address) != (kind == "AAAA"):
+                problems.append(f"EndpointSlice {slice_.metadata.name}: {text!r} is no {slice_.address_type} address")
+                continue
+            label = endpoint.hostname if _is_label(endpoint.hostname) else dashed(address)
+            target = f"{str(label).lower()}.{name}"
+            addresses.setdefault(kind, {})[address] = None
+            by_host.setdefault(target, {}).setdefault(kind, {})[address] = None
+            reverse.setdefault(address, {})[target] = None
+            for port in slice_.ports or ():
+                if port.port is not None and _is_label(port.name):
+                    owner = f"_{str(port.name).lower()}._{(port.protocol or 'TCP').lower()}"
+                    ports.setdefault(owner, {})[port.port, target] = None
+    names: dict[str, RecordSets] = {name: _frozen(addresses)}
+    names.update((host, _frozen(sets)) for host, sets in by_host.items())
+    found = {
+        owner: {Srv(0, max(1, 100 // len(targets)), port, target): None for port, target in targets}
+        for owner, targets in ports.items()
+    }
+    _add_srv(names, name, found)
+    return ServiceRecords(names, {address: tuple(hosts) for address, hosts in reverse.items()}, tuple(problems))
+
+
+def _usable(service: Service, slices: Iterable[EndpointSlice]) -> list[tuple[EndpointSlice, Endpoint]]:
+    """The endpoints to be told of, as the proxy picks them: the ready ones, and where a family has none of those,
+    the ones that still serve while they terminate."""
+    ready: dict[str, list[tuple[EndpointSlice, Endpoint]]] = {family: [] for family in FAMILIES}
+    draining: dict[str, list[tuple[EndpointSlice, Endpoint]]] = {family: [] for family in FAMILIES}
+    for slice_ in sorted(slices, key=lambda slice_: slice_.metadata.name):
+        if slice_.address_type not in FAMILIES:
+            continue  # FQDN: deprecated, and defined for nobody
+        for endpoint in slice_.endpoints:
+            conditions = endpoint.conditions
+            if conditions.ready is not False or service.spec.publish_not_ready_addresses:
+                ready[slice_.address_type].append((slice_, endpoint))
+            elif conditions.terminating is True and conditions.serving is not False:
+                draining[slice_.address_type].append((slice_, endpoint))
+    return [pair for family in FAMILIES for pair in ready[family] or draining[family]]
+
+
+def _add_srv(names: dict[str, RecordSets], name: str, found: Mapping[str, Mapping[Srv, None]]) -> None:
+    """SRV sets under `name`, and the protocol labels above them, which exist by having names below."""
+    for owner, records in found.items():
+        protocol = owner.partition(".")[2]
+        names.setdefault(f"{protocol}.{name}", {})
+        names[f"{owner}.{name}"] = {"SRV": tuple(records)}
+
+
+def _frozen(sets: Mapping[str, Mapping[Data, None]]) -> RecordSets:
+    return {kind: tuple(values) for kind, values in sets.items()}

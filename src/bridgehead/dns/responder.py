@@ -1,0 +1,163 @@
+"""From a query's bytes to its reply's, as far as this process knows the answer by itself.
+
+`server.py` calls it for every packet and message. What it cannot say goes back as an `Open` question, for
+`resolver.py`. The way of nearly all queries through here is short: one look-up, one concatenation.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from . import wire
+from .errors import BadPacket
+from .wire import Answer, Query
+from .zone import NODATA, Zone
+
+_PLAIN = b"\1\0\0\1\0\0\0\0\0\0"  # RD, one question, nothing else
+_WITH_OPT = b"\1\0\0\1\0\0\0\0\0\1"
+_MOST_SHAPES = 64  # of OPT records that are remembered
+
+
+class Open(NamedTuple):
+    """A question that needs others: about an outside name, or one of ours that is an alias (then with that answer).
+
+    `limit` is the size in bytes of the largest reply.
+    """
+
+    query: Query
+    limit: int
+    alias: Answer | None
+
+
+class Responder:
+    """Answers from a zone. Until `is_ready` is set the zone is not complete, and its names get SERVFAIL.
+
+    `size` is the largest UDP reply we send; `is_recursive` whether outside names can be answered at all.
+    """
+
+    def __init__(self, zone: Zone, *, size: int = 1232, is_recursive: bool = True) -> None:
+        self.zone = zone
+        self.size = size
+        self.is_recursive = is_recursive
+        self.is_ready = False
+        self.queries = [0] * 256  # by the low byte of the type
+        self.rcodes = [0] * 16
+        self.malformed = 0
+        self._table: dict[bytes, Answer] = {}
+        self._turn = 0
+        self._shapes: dict[bytes, tuple[int, bytes]] = {}
+        self._heads: dict[bytes, bytes] = {}
+
+    def set_ready(self) -> None:
+        self.is_ready = True
+        self._table = self.zone.table
+
+    def respond_untrusted(self, data: bytes, *, is_udp: bool = True) -> bytes | Open | None:
+        """The reply to one message; None when there must be none. Raises nothing, whatever the bytes are."""
+        end = data.find(b"\0", wire.HEADER_SIZE) + 5
+        answer = self._table.get(data[wire.HEADER_SIZE : end].lower())
+        if answer is not None and is_udp:
+            reply = self._quickly(data, end, answer)
+            if reply is not None:
+                self.queries[data[end - 3]] += 1
+                self.rcodes[wire.NOERROR] += 1
+                return reply
+        return self._carefully_untrusted(data, is_udp)
+
+    def _quickly(self, data: bytes, end: int, answer: Answer) -> bytes | None:
+        """The reply to a query of the usual shape, if it fits without thinking."""
+        front, body, stride = answer
+        if stride > 0:
+            self._turn = turn = self._turn + 1
+            offset = turn % (len(body) // stride) * stride
+            body = body[offset:] + body[:offset]
+        elif stride < 0:
+            if answer is not NODATA:
+                return None
+            front, body, _ = self.zone.nodata(end - wire.HEADER_SIZE - 4)
+        header = data[2:12]
+        if header == _PLAIN:
+            if len(data) != end or end + len(body) > wire.UDP_SIZE:
+                return None
+            return data[:2] + front + data[12:end] + body
+        if header != _WITH_OPT:
+            return None
+        shape = self._shapes.get(data[end:])
+        if shape is None:
+            return None
+        limit, opt = shape
+        if end + len(body) + len(opt) > limit:
+            return None
+        return data[:2] + self._head_with_opt(front) + data[12:end] + body + opt
+
+    def _head_with_opt(self, front: bytes) -> bytes:
+        found = self._heads.get(front)
+        if found is None:
+            additional = int.from_bytes(front[8:10], "big") + 1
+            found = front[:8] + additional.to_bytes(2, "big")
+            if len(self._heads) < _MOST_SHAPES:
+                self._heads[front] = found
+        return found
+
+    def _carefully_untrusted(self, data: bytes, is_udp: bool) -> bytes | Open | None:
+        try:
+            query = wire.parse_query_untrusted(data)
+        except BadPacket:
+            self.malformed += 1
+            return wire.format_error_untrusted(data)
+        self.queries[query.type & 255] += 1
+        limit = self.limit(query, is_udp)
+        refused = self._refuse(query)
+        if refused is not None:
+            return self.error(query, refused)
+        self._remember_shape(data, query, limit)
+        if query.class_ != wire.IN:
+            return self.error(query, wire.REFUSED)
+        ours = self.zone.is_ours(query)
+        if ours and not self.is_ready:
+            return self.error(query, wire.SERVFAIL)
+        answer = self.zone.answer(query) if self.is_ready else None
+        if answer is None:
+            return Open(query, limit, None) if self.is_recursive else self.error(query, wire.REFUSED)
+        if query.type in (wire.TYPES["A"], wire.TYPES["AAAA"]) and self.zone.is_alias(query.name):
+            return Open(query, limit, answer)
+        return self.reply(query, answer, limit)
+
+    def reply(self, query: Query, answer: Answer, limit: int) -> bytes:
+        """Assemble, cut to `limit`, and count."""
+        self._turn += 1
+        self.rcodes[answer.head[1] & 15] += 1
+        return wire.assemble(query, answer, limit, self.size, self._turn)
+
+    def error(self, query: Query, rcode: int) -> bytes:
+        self.rcodes[rcode & 15] += 1
+        return wire.error_reply(query, rcode, self.size, ra=self.is_recursive)
+
+    def refuse(self, question: Open) -> bytes:
+        """There is no room for one more question to others; as CoreDNS says it."""
+        return self.error(question.query, wire.REFUSED)
+
+    def limit(self, query: Query, is_udp: bool) -> int:
+        """The largest reply in bytes: what the client takes, and we care to send in one packet."""
+        if not is_udp:
+            return wire.LARGEST
+        if query.edns is None:
+            return wire.UDP_SIZE
+        return max(wire.UDP_SIZE, min(query.edns.size, self.size))
+
+    def _refuse(self, query: Query) -> int | None:
+        if query.flags & 0x78:
+            return wire.NOTIMP  # an operation that is not a query: NOTIFY, UPDATE
+        if query.edns is not None and query.edns.version:
+            return wire.BADVERS
+        if query.type in (wire.AXFR, wire.IXFR):
+            return wire.REFUSED
+        if query.type == wire.OPT:
+            return wire.FORMERR
+        return None
+
+    def _remember_shape(self, data: bytes, query: Query, limit: int) -> None:
+        """Most clients send the same OPT record, without options, all their life."""
+        tail = data[wire.HEADER_SIZE + len(query.question) :]
+        if query.edns is not None and len(tail) == 11 and limit <= self.size and len(self._shapes) < _MOST_SHAPES:
+            self._shapes[tail] = (limit, wire.opt_record(self.size, do=query.edns.do))

@@ -1,0 +1,181 @@
+"""The sockets: UDP answered in batches straight from the event loop's reader, TCP with many messages a connection.
+
+`serving.py`'s caller binds and runs this; what a reply says is `responder.py`'s and `resolver.py`'s business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
+
+from .errors import CannotServe
+from .responder import Open, Responder
+
+log = logging.getLogger(__name__)
+
+_BATCH = 64  # packets answered before other tasks get their turn
+_LARGEST_QUERY = 4096  # what is longer is no query of this world, and is cut and refused
+_BUFFER_BYTES = 4 << 20
+
+Resolve = Callable[[Open], Awaitable[bytes]]
+
+
+class Limits(NamedTuple):
+    """`open_questions` wait for others at one time; TCP connections and their seconds without a message."""
+
+    open_questions: int = 1000
+    connections: int = 1000
+    idle_seconds: float = 10.0
+
+
+class DnsServer:
+    """One address's sockets. `run` serves until it is cancelled."""
+
+    def __init__(self, responder: Responder, resolve: Resolve, limits: Limits = Limits()) -> None:  # noqa: B008
+        self._responder = responder
+        self._resolve = resolve
+        self._limits = limits
+        self._udp: socket.socket | None = None
+        self._tcp: socket.socket | None = None
+        self._open = 0
+        self._connections: set[asyncio.Task[None]] = set()
+        self.udp_requests = 0
+        self.tcp_requests = 0
+        self.overflows = 0  # queries refused because too many were open
+
+    def bind(self, host: str, port: int, *, shared: bool = False) -> int:
+        """Take the address for UDP and TCP; `shared`: with other processes that ask so, too. Returns the port.
+
+        Raises CannotServe.
+        """
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        try:
+            self._tcp = _socket(family, socket.SOCK_STREAM, (host, port), shared)
+            port = self._tcp.getsockname()[1]
+            self._tcp.listen(512)
+            self._udp = _socket(family, socket.SOCK_DGRAM, (host, port), shared)
+        except OSError as error:
+            self.close()
+            raise CannotServe(f"cannot listen on {host}:{port}: {error.strerror}") from error
+        with contextlib.suppress(OSError):
+            self._udp.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_BYTES)
+        return port
+
+    def close(self) -> None:
+        for bound in (self._udp, self._tcp):
+            if bound is not None:
+                bound.close()
+        self._udp = self._tcp = None
+
+    async def run(self) -> None:
+        """Answer until cancelled. `bind` comes first."""
+        if self._udp is None or self._tcp is None:
+            raise CannotServe("nothing is bound")
+        loop = asyncio.get_running_loop()
+        udp, tcp = self._udp, self._tcp
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                server = await asyncio.start_server(self._converse, sock=tcp)
+                async with server:
+                    loop.add_reader(udp.fileno(), self._read_batch, udp, tasks)
+                    try:
+                        await server.serve_forever()
+                    finally:
+                        loop.remove_reader(udp.fileno())
+                        for connection in self._connections:
+                            connection.cancel()
+        finally:
+            self.close()
+
+    # --- UDP -------------------------------------------------------------------------------------------------
+
+    def _read_batch(self, udp: socket.socket, tasks: asyncio.TaskGroup) -> None:
+        receive, send, respond = udp.recvfrom, udp.sendto, self._responder.respond_untrusted
+        for done in range(_BATCH):
+            try:
+                data, client = receive(_LARGEST_QUERY)
+            except BlockingIOError:
+                self.udp_requests += done
+                return
+            except OSError as error:  # an ICMP error that came back for an earlier reply
+                log.debug("receiving: %s", error)
+                continue
+            reply = respond(data)
+            if isinstance(reply, bytes):
+                try:
+                    send(reply, client)
+                except OSError as error:  # the client's business: it is gone, or nobody can reach its address
+                    log.debug("a reply to %s could not be sent: %s", client[0], error)
+            elif reply is not None:
+                self._ask_others(reply, udp, client, tasks)
+        self.udp_requests += _BATCH
+
+    def _ask_others(
+        self, question: Open, udp: socket.socket, client: tuple[str, int], tasks: asyncio.TaskGroup
+    ) -> None:
+        if self._open >= self._limits.open_questions:
+            self.overflows += 1
+            self._send(udp, self._responder.refuse(question), client)
+            return
+        self._open += 1
+
+        async def work() -> None:
+            try:
+                self._send(udp, await self._resolve(question), client)
+            finally:
+                self._open -= 1
+
+        tasks.create_task(work())
+
+    def _send(self, udp: socket.socket, reply: bytes, client: tuple[str, int]) -> None:
+        try:
+            udp.sendto(reply, client)
+        except OSError as error:
+            log.debug("a reply to %s could not be sent: %s", client[0], error)
+
+    # --- TCP -------------------------------------------------------------------------------------------------
+
+    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        if task is None or len(self._connections) >= self._limits.connections:
+            writer.transport.abort()
+            return
+        self._connections.add(task)
+        try:
+            while True:
+                async with asyncio.timeout(self._limits.idle_seconds):
+                    data = await reader.readexactly(int.from_bytes(await reader.readexactly(2), "big"))
+                self.tcp_requests += 1
+                reply = self._responder.respond_untrusted(data, is_udp=False)
+                if isinstance(reply, Open):
+                    reply = await self._resolve(reply)
+                if reply is None:
+                    break
+                async with asyncio.timeout(self._limits.idle_seconds):
+                    writer.write(len(reply).to_bytes(2, "big") + reply)
+                    await writer.drain()
+        except (TimeoutError, asyncio.IncompleteReadError, OSError):
+            pass  # it has nothing more to say, or does not listen
+        finally:
+            self._connections.discard(task)
+            writer.close()
+
+
+def _socket(family: int, kind: int, address: tuple[str, int], shared: bool) -> socket.socket:
+    made = socket.socket(family, kind | socket.SOCK_NONBLOCK)
+    try:
+        if kind == socket.SOCK_STREAM:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if shared:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        if family == socket.AF_INET6:
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        made.bind(address)
+    except OSError:
+        made.close()
+        raise
+    return made

@@ -1,0 +1,159 @@
+"""Questions about outside names, asked of those who know: resolv.conf's servers or configured ones.
+
+`resolver.py` asks through here. UDP from a new random port with a random id for each question, TCP when the answer is
+cut; what does not answer the question, comes from elsewhere, or is no sound message is not taken (RFC 5452).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import secrets
+import socket
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from . import wire
+from .errors import BadPacket, ConfigInvalid, UpstreamFailed
+from .wire import Found
+
+log = logging.getLogger(__name__)
+
+OUR_SIZE = 1232
+ATTEMPT_SECONDS = 2.0
+ALL_SECONDS = 4.5  # a resolver's own patience is 5 s
+_REST_SECONDS = 5.0  # a server that failed is asked last for that long
+
+
+class Server(NamedTuple):
+    host: str
+    port: int = 53
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse_server(text: str) -> Server:
+    """ "1.1.1.1", "10.0.0.1:5353", "fd00::1", "[fd00::1]:5353". Raises ConfigInvalid."""
+    host, port = text, "53"
+    if text.startswith("["):
+        host, _, rest = text[1:].partition("]")
+        port = rest.removeprefix(":") or "53"
+    elif text.count(":") == 1:
+        host, _, port = text.partition(":")
+    try:
+        socket.inet_pton(socket.AF_INET6 if ":" in host else socket.AF_INET, host)
+    except OSError:
+        raise ConfigInvalid(f"upstream {text!r} is not an address") from None
+    if not port.isdecimal() or not 0 < int(port) < 65536:
+        raise ConfigInvalid(f"upstream {text!r}: {port!r} is not a port")
+    return Server(host, int(port))
+
+
+def parse_resolv_conf(text: str) -> list[Server]:
+    """Its name servers, those with a scope left out (they would need an interface)."""
+    servers = []
+    for line in text.splitlines():
+        words = line.split("#")[0].split(";")[0].split()
+        if len(words) >= 2 and words[0] == "nameserver" and "%" not in words[1]:
+            try:
+                servers.append(parse_server(f"[{words[1]}]" if ":" in words[1] else words[1]))
+            except ConfigInvalid as error:
+                log.warning("resolv.conf: %s", error)
+    return servers
+
+
+class Forwarder:
+    """Asks `servers`, those first that answered last time. `shuffle` orders equals; `now` is monotonic, in seconds."""
+
+    def __init__(
+        self,
+        servers: Iterable[Server],
+        now: Callable[[], float],
+        *,
+        shuffle: Callable[[list[Server]], None] = random.shuffle,
+        attempt_seconds: float = ATTEMPT_SECONDS,
+    ) -> None:
+        self.servers = tuple(servers)
+        self._now = now
+        self._shuffle = shuffle
+        self._attempt_seconds = attempt_seconds
+        self._resting: dict[Server, float] = {}
+        self.requests: dict[Server, int] = dict.fromkeys(self.servers, 0)
+        self.failures: dict[Server, int] = dict.fromkeys(self.servers, 0)
+
+    async def ask(self, question: bytes, *, do: bool = False, cd: bool = False) -> Found:
+        """The first sound answer. A SERVFAIL or REFUSED counts only if nobody knows better. Raises UpstreamFailed."""
+        unhappy: Found | None = None
+        try:
+            async with asyncio.timeout(ALL_SECONDS):
+                for server in self._order():
+                    found = await self._try(server, question, do=do, cd=cd)
+                    if found is not None and found.rcode in (wire.NOERROR, wire.NXDOMAIN):
+                        return found
+                    unhappy = found or unhappy
+        except TimeoutError:
+            pass
+        if unhappy is None:
+            raise UpstreamFailed("no upstream answered")
+        return unhappy
+
+    def _order(self) -> list[Server]:
+        now = self._now()
+        order = list(self.servers)
+        self._shuffle(order)
+        return sorted(order, key=lambda server: self._resting.get(server, 0.0) > now)
+
+    async def _try(self, server: Server, question: bytes, *, do: bool, cd: bool) -> Found | None:
+        self.requests[server] += 1
+        id_ = secrets.token_bytes(2)
+        query = wire.forwarded_query(id_, question, OUR_SIZE, do=do, cd=cd)
+        try:
+            async with asyncio.timeout(self._attempt_seconds):
+                data = await _exchange_udp(server, query, question)
+                if data[2] & wire.TC:
+                    data = await _exchange_tcp(server, query)
+                    if data[:2] != id_:
+                        raise BadPacket("a reply with another id")
+                found = wire.adopt_reply_untrusted(data, question)
+        except (OSError, TimeoutError, BadPacket, asyncio.IncompleteReadError) as error:
+            self._failed(server, error)
+            return None
+        if self._resting.pop(server, None) is not None:
+            log.info("upstream %s answers again", server)
+        return found
+
+    def _failed(self, server: Server, error: Exception) -> None:
+        self.failures[server] += 1
+        if server not in self._resting:
+            log.warning("upstream %s does not answer: %s", server, error or type(error).__name__)
+        self._resting[server] = self._now() + _REST_SECONDS
+
+
+async def _exchange_udp(server: Server, query: bytes, question: bytes) -> bytes:
+    """The first datagram that answers; others are somebody's attempt to be quicker, or late, and are passed over."""
+    loop = asyncio.get_running_loop()
+    family = socket.AF_INET6 if ":" in server.host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as udp:
+        udp.connect(server)  # only this server's datagrams reach us, at a port the kernel picked
+        await loop.sock_sendall(udp, query)
+        while True:
+            data = await loop.sock_recv(udp, wire.LARGEST)
+            if data[:2] != query[:2]:
+                continue
+            try:
+                if not data[2:3] or not data[2] & wire.TC:
+                    wire.parse_reply_untrusted(data, question)
+            except BadPacket:
+                continue
+            return data
+
+
+async def _exchange_tcp(server: Server, query: bytes) -> bytes:
+    reader, writer = await asyncio.open_connection(*server)
+    try:
+        writer.write(len(query).to_bytes(2, "big") + query)
+        return await reader.readexactly(int.from_bytes(await reader.readexactly(2), "big"))
+    finally:
+        writer.transport.abort()

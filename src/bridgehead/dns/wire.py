@@ -1,0 +1,534 @@
+"""DNS messages as bytes: questions read, finished answers built, answers cut to size.
+
+Pure (RFC 1035, 2181, 2782, 3596, 6891). `zone.py` compiles record sets here, `responder.py` reads queries and assembles
+replies, `upstream.py` checks what came from outside. Functions whose names end in `_untrusted` take bytes from the network
+and raise only BadPacket.
+
+A finished answer is kept without the id and the question, which are copied from the query, so that a client sees its
+own mixed case again (0x20). Everything compressed points into the question or behind it, which is why an answer belongs
+to questions of one length.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from .errors import BadPacket
+from .records import Data, RecordSets, Soa, Srv
+
+HEADER_SIZE = 12
+UDP_SIZE = 512  # what a client without EDNS takes
+LARGEST = 65535
+
+TYPES = {"A": 1, "NS": 2, "CNAME": 5, "SOA": 6, "PTR": 12, "TXT": 16, "AAAA": 28, "SRV": 33, "OPT": 41, "ANY": 255}
+TYPE_NAMES = {number: name for name, number in TYPES.items()} | {
+    15: "MX",
+    43: "DS",
+    64: "SVCB",
+    65: "HTTPS",
+    252: "AXFR",
+}
+OPT, HINFO, AXFR, IXFR, ANY = 41, 13, 252, 251, 255
+IN = 1
+
+NOERROR, FORMERR, SERVFAIL, NXDOMAIN, NOTIMP, REFUSED = range(6)
+BADVERS = 16
+RCODE_NAMES = ("NOERROR", "FORMERR", "SERVFAIL", "NXDOMAIN", "NOTIMP", "REFUSED")
+
+# In the second 16 bits of a header, as (first byte, second byte).
+QR, AA, TC, RD = 0x80, 0x04, 0x02, 0x01
+RA, AD, CD = 0x80, 0x20, 0x10
+
+_POINTER_TO_QUESTION = b"\xc0\x0c"
+_LARGEST_POINTER = 0x3FFF
+
+
+class Edns(NamedTuple):
+    """What a query's OPT record says."""
+
+    size: int
+    version: int
+    do: bool
+
+
+class Query(NamedTuple):
+    """A sound question.
+
+    `name` is its lower-case wire form, `labels` where in it labels begin, `question` the bytes as they came.
+    """
+
+    id: bytes
+    flags: int  # the first byte of them
+    flags2: int
+    name: bytes
+    labels: tuple[int, ...]
+    type: int
+    class_: int
+    question: bytes
+    edns: Edns | None
+
+    @property
+    def key(self) -> bytes:
+        return self.name + self.question[-4:]
+
+
+class Answer(NamedTuple):
+    """A finished answer to every question of one key: reply = id + head + question + body.
+
+    `head` has the flags (for a query with RD) and the counts. `stride` is the size of one record where the body is
+    a row of address records, which may be turned; else 0.
+    """
+
+    head: bytes
+    body: bytes
+    stride: int
+
+
+def encode_name(name: str) -> bytes:
+    """Wire form, lower-case or not as it came: "a.b" -> 01 'a' 01 'b' 00. Raises ValueError for what is no name."""
+    if not name:
+        return b"\0"
+    encoded = b"".join(bytes((len(label),)) + label.encode("ascii") for label in name.split("."))
+    if len(encoded) > 254 or "" in name.split(".") or max(map(len, name.split("."))) > 63:
+        raise ValueError(f"{name!r} is no domain name")
+    return encoded + b"\0"
+
+
+def decode_name(wire: bytes) -> str:
+    """The text of an uncompressed name of ours or a parsed one; odd bytes as \\DDD. "" is the root."""
+    labels = []
+    at = 0
+    while wire[at]:
+        label = wire[at + 1 : at + 1 + wire[at]]
+        labels.append("".join(chr(b) if 33 <= b < 127 and b not in b".\\" else f"\\{b:03d}" for b in label))
+        at += 1 + wire[at]
+    return ".".join(labels)
+
+
+def question_key(name: bytes, type: int, class_: int = IN) -> bytes:
+    """What answers are found by: the lower-case wire name, type and class."""
+    return name + type.to_bytes(2, "big") + class_.to_bytes(2, "big")
+
+
+# --- Queries ---------------------------------------------------------------------------------------------------
+
+
+def parse_query_untrusted(data: bytes) -> Query:
+    """A query with one question. Raises BadPacket for anything that is not one, replies included."""
+    if len(data) < HEADER_SIZE:
+        raise BadPacket("shorter than a header")
+    if data[2] & QR:
+        raise BadPacket("a reply, not a query")
+    if data[4:6] != b"\0\1":
+        raise BadPacket("not one question")
+    labels = []
+    at = HEADER_SIZE
+    try:
+        while length := data[at]:
+            if length > 63:
+                raise BadPacket("a label longer than 63 bytes, or a compressed question")
+            labels.append(at - HEADER_SIZE)
+            at += 1 + length
+    except IndexError:
+        raise BadPacket("the question ends in the middle") from None
+    at += 1
+    if at - HEADER_SIZE > 255 or at + 4 > len(data):
+        raise BadPacket("a name longer than 255 bytes, or a question that ends in the middle")
+    name = data[HEADER_SIZE:at].lower()
+    question = data[HEADER_SIZE : at + 4]
+    edns = _parse_edns_untrusted(data, at + 4)
+    return Query(
+        data[:2],
+        data[2],
+        data[3],
+        name,
+        tuple(labels),
+        int.from_bytes(question[-4:-2], "big"),
+        int.from_bytes(question[-2:], "big"),
+        question,
+        edns,
+    )
+
+
+def _parse_edns_untrusted(data: bytes, at: int) -> Edns | None:
+    """The OPT record among what follows the question; more than one is an error (RFC 6891, 6.1.1)."""
+    counts = [int.from_bytes(data[offset : offset + 2], "big") for offset in (6, 8, 10)]
+    found: Edns | None = None
+    for number in range(sum(counts)):
+        start, kind, class_, length_at = _skip_record_untrusted(data, at)
+        at = length_at + 2 + int.from_bytes(data[length_at : length_at + 2], "big")
+        if kind == OPT and number >= counts[0] + counts[1]:
+            if found is not None or start != 1:
+                raise BadPacket("two OPT records, or one that has a name")
+            found = Edns(class_, data[length_at - 3], bool(data[length_at - 2] & 0x80))
+    if at != len(data):
+        raise BadPacket("bytes behind the message")
+    return found
+
+
+def _skip_record_untrusted(data: bytes, at: int) -> tuple[int, int, int, int]:
+    """(size of the owner name, type, class, offset of the data's length) of the record at `at`, which is whole."""
+    end = skip_name_untrusted(data, at)
+    length_at = end + 8
+    if length_at + 2 > len(data):
+        raise BadPacket("a record ends in the middle")
+    if length_at + 2 + int.from_bytes(data[length_at : length_at + 2], "big") > len(data):
+        raise BadPacket("a record's data is longer than the message")
+    return (
+        end - at,
+        int.from_bytes(data[end : end + 2], "big"),
+        int.from_bytes(data[end + 2 : end + 4], "big"),
+        length_at,
+    )
+
+
+def skip_name_untrusted(data: bytes, at: int) -> int:
+    """Where the name at `at` ends. A pointer ends it; it is not followed, so no loop can catch us."""
+    try:
+        while length := data[at]:
+            if length >= 0xC0:
+                if at + 2 > len(data):
+                    raise BadPacket("a pointer ends in the middle")
+                return at + 2
+            if length > 63:
+                raise BadPacket("a label of a type that does not exist")
+            at += 1 + length
+    except IndexError:
+        raise BadPacket("a name ends in the middle") from None
+    return at + 1
+
+
+# --- Replies from elsewhere ------------------------------------------------------------------------------------
+
+
+class RecordAt(NamedTuple):
+    """Where a record of a message is: its owner's offset, offset of its TTL, of its data and of its end."""
+
+    section: int  # 0 answer, 1 authority, 2 additional
+    type: int
+    start: int
+    ttl_at: int
+    data_at: int
+    end: int
+
+
+def parse_reply_untrusted(data: bytes, question: bytes) -> list[RecordAt]:
+    """The records of a reply to exactly this question. Raises BadPacket when it is no sound reply to it."""
+    if len(data) < HEADER_SIZE + len(question) or not data[2] & QR or data[4:6] != b"\0\1":
+        raise BadPacket("not a reply to one question")
+    if data[HEADER_SIZE : HEADER_SIZE + len(question)].lower() != question.lower():
+        raise BadPacket("a reply to another question")
+    at = HEADER_SIZE + len(question)
+    records = []
+    for section, offset in enumerate((6, 8, 10)):
+        for _ in range(int.from_bytes(data[offset : offset + 2], "big")):
+            _, kind, _, length_at = _skip_record_untrusted(data, at)
+            end = length_at + 2 + int.from_bytes(data[length_at : length_at + 2], "big")
+            records.append(RecordAt(section, kind, at, length_at - 4, length_at + 2, end))
+            at = end
+    return records
+
+
+def read_name_untrusted(data: bytes, at: int) -> bytes:
+    """The lower-case uncompressed wire form of the name at `at`, pointers followed (backwards only, so they end)."""
+    labels = []
+    limit = at
+    size = 1
+    try:
+        while length := data[at]:
+            if length >= 0xC0:
+                target = (length & 0x3F) << 8 | data[at + 1]
+                if target >= limit:
+                    raise BadPacket("a pointer that does not point backwards")
+                at = limit = target
+                continue
+            size += 1 + length
+            if length > 63 or size > 255 or at + 1 + length > len(data):
+                raise BadPacket("a name that is too long or ends in the middle")
+            labels.append(data[at : at + 1 + length])
+            at += 1 + length
+    except IndexError:
+        raise BadPacket("a name ends in the middle") from None
+    return b"".join(labels).lower() + b"\0"
+
+
+# --- Finished answers ------------------------------------------------------------------------------------------
+
+
+class Writer:
+    """The records of one message, compressed; offsets count from the message's first byte."""
+
+    def __init__(self, name: bytes) -> None:
+        """`name` is the question's, in wire form."""
+        self.body = bytearray()
+        self._base = HEADER_SIZE + len(name) + 4
+        self._known: dict[bytes, int] = {}
+        self._remember(name, HEADER_SIZE)
+
+    def add(self, owner: bytes, kind: str, ttl: int, data: Data) -> None:
+        self._write_name(owner)
+        self.body += TYPES[kind].to_bytes(2, "big") + b"\0\1" + ttl.to_bytes(4, "big") + b"\0\0"
+        start = len(self.body)
+        self._write_data(kind, data)
+        self.body[start - 2 : start] = (len(self.body) - start).to_bytes(2, "big")
+
+    def add_plain(self, record: PlainRecord) -> None:
+        self._write_name(record.owner)
+        self.body += record.type.to_bytes(2, "big") + b"\0\1" + record.ttl.to_bytes(4, "big") + b"\0\0"
+        start = len(self.body)
+        if record.type == TYPES["CNAME"]:
+            self._write_name(record.data)
+        else:
+            self.body += record.data
+        self.body[start - 2 : start] = (len(self.body) - start).to_bytes(2, "big")
+
+    def _write_data(self, kind: str, data: Data) -> None:
+        if isinstance(data, Srv):
+            self.body += b"".join(number.to_bytes(2, "big") for number in data[:3])
+            target = encode_name(data.target)  # never compressed (RFC 2782), but others may point to it
+            self._remember(target, self._base + len(self.body))
+            self.body += target
+        elif isinstance(data, Soa):
+            self._write_name(encode_name(data.mname))
+            self._write_name(encode_name(data.rname))
+            self.body += b"".join(number.to_bytes(4, "big") for number in data[2:])
+        elif kind in ("A", "AAAA"):
+            self.body += ipaddress.ip_address(data).packed
+        elif kind == "TXT":
+            text = data.encode("ascii")
+            self.body += bytes((len(text),)) + text
+        else:
+            self._write_name(encode_name(data))
+
+    def _write_name(self, name: bytes) -> None:
+        at = 0
+        while name[at]:
+            known = self._known.get(name[at:])
+            if known is not None:
+                break
+            at += 1 + name[at]
+        else:
+            known = None
+        self._remember(name, self._base + len(self.body), until=at)
+        self.body += name[:at]
+        self.body += b"\0" if known is None else (0xC000 | known).to_bytes(2, "big")
+
+    def _remember(self, name: bytes, offset: int, until: int = 255) -> None:
+        at = 0
+        while name[at] and at < until and offset + at <= _LARGEST_POINTER:
+            self._known.setdefault(name[at:], offset + at)
+            at += 1 + name[at]
+
+
+def head(
+    rcode: int, answers: int, authority: int = 0, additional: int = 0, *, aa: bool = True, ra: bool = True
+) -> bytes:
+    """The ten bytes behind the id, as a reply to a query with RD."""
+    counts = (1, answers, authority, additional)
+    flags = bytes((QR | RD | (AA if aa else 0), (RA if ra else 0) | rcode))
+    return flags + b"".join(min(count, LARGEST).to_bytes(2, "big") for count in counts)
+
+
+def compile_answer(
+    name: bytes, kind: str, sets: RecordSets, ttl: int, glue: Mapping[str, RecordSets], *, ra: bool
+) -> Answer:
+    """The positive answer for `kind` at `name`, which has such records. Targets found in `glue` come with addresses."""
+    records = sets[kind]
+    if kind in ("A", "AAAA"):
+        return _compile_addresses(kind, records, ttl, ra=ra)
+    writer = Writer(name)
+    for data in records:
+        writer.add(name, kind, ttl, data)
+    additional = 0
+    for target in dict.fromkeys(_targets(records)) if kind in ("SRV", "NS") else ():
+        for family in ("A", "AAAA"):
+            for data in glue.get(target, {}).get(family, ()):
+                writer.add(encode_name(target), family, ttl, data)
+                additional += 1
+    return Answer(head(NOERROR, len(records), 0, additional, ra=ra), bytes(writer.body), 0)
+
+
+def _compile_addresses(kind: str, records: Iterable[Data], ttl: int, *, ra: bool) -> Answer:
+    size = 4 if kind == "A" else 16
+    front = (
+        _POINTER_TO_QUESTION
+        + TYPES[kind].to_bytes(2, "big")
+        + b"\0\1"
+        + ttl.to_bytes(4, "big")
+        + b"\0"
+        + bytes((size,))
+    )
+    rows = [front + ipaddress.ip_address(data).packed for data in records if isinstance(data, str)]
+    return Answer(head(NOERROR, len(rows), ra=ra), b"".join(rows), len(front) + size if len(rows) > 1 else 0)
+
+
+def _targets(records: Iterable[Data]) -> Iterable[str]:
+    for data in records:
+        if isinstance(data, Srv):
+            yield data.target
+        elif isinstance(data, str):
+            yield data
+
+
+# --- Replies ---------------------------------------------------------------------------------------------------
+
+
+def opt_record(size: int, extended_rcode: int = 0, *, do: bool = False) -> bytes:
+    """Ours: the size we take, version 0, no options."""
+    return b"\0\0\x29" + size.to_bytes(2, "big") + bytes((extended_rcode, 0, 0x80 if do else 0, 0, 0, 0))
+
+
+def assemble(query: Query, answer: Answer, limit: int, our_size: int, turn: int = 0) -> bytes:
+    """The reply of at most `limit` bytes: what does not fit is left out and TC says so (glue goes without TC).
+
+    `turn` says with which of several address records it begins.
+    """
+    front, body, stride = answer
+    if stride:
+        offset = turn % (len(body) // stride) * stride
+        body = body[offset:] + body[:offset]
+    tail = b"" if query.edns is None else opt_record(our_size, do=query.edns.do)
+    room = limit - HEADER_SIZE - len(query.question) - len(tail)
+    if len(body) > room:
+        front, body = _cut(front, body, room, HEADER_SIZE + len(query.question))
+    flags = front[0] & ~RD | query.flags & RD
+    flags2 = front[1] | query.flags2 & CD
+    additional = int.from_bytes(front[8:10], "big") + (1 if tail else 0)
+    return b"".join(
+        (query.id, bytes((flags, flags2)), front[2:8], additional.to_bytes(2, "big"), query.question, body, tail)
+    )
+
+
+def _cut(front: bytes, body: bytes, room: int, base: int) -> tuple[bytes, bytes]:
+    """As many whole records as fit. Only a lack in answer or authority is worth a TC (RFC 2181, section 9)."""
+    counts = [int.from_bytes(front[offset : offset + 2], "big") for offset in (4, 6, 8)]
+    kept = [0, 0, 0]
+    at = 0
+    for section, count in enumerate(counts):
+        for _ in range(count):
+            _, _, _, length_at = _skip_record_untrusted(body, at)
+            end = length_at + 2 + int.from_bytes(body[length_at : length_at + 2], "big")
+            if end > room:
+                break
+            at = end
+            kept[section] += 1
+        if kept[section] < count:
+            break
+    truncated = kept[:2] != counts[:2]
+    flags = bytes((front[0] | (TC if truncated else 0), front[1]))
+    return flags + front[2:4] + b"".join(count.to_bytes(2, "big") for count in kept), body[:at]
+
+
+def error_reply(query: Query, rcode: int, our_size: int, *, ra: bool) -> bytes:
+    """A reply without records; `rcode` may be an extended one when the query has EDNS."""
+    answer = Answer(head(rcode & 15, 0, aa=False, ra=ra), b"", 0)
+    reply = assemble(query, answer, LARGEST, our_size)
+    if rcode > 15 and query.edns is not None:
+        reply = reply[: -len(opt_record(0))] + opt_record(our_size, rcode >> 4)
+    return reply
+
+
+def format_error_untrusted(data: bytes) -> bytes | None:
+    """FORMERR for what could not be read, without its question; None where even that would answer a non-query."""
+    if len(data) < HEADER_SIZE or data[2] & QR:
+        return None
+    return data[:2] + bytes((QR | data[2] & 0x79, FORMERR)) + bytes(8)
+
+
+# --- Answers that come from elsewhere --------------------------------------------------------------------------
+
+
+class Found(NamedTuple):
+    """An upstream's answer as one of ours, where its TTLs are in the body, and how long it may be kept (seconds)."""
+
+    answer: Answer
+    ttl_offsets: tuple[int, ...]
+    ttl: int
+
+    @property
+    def rcode(self) -> int:
+        return self.answer.head[1] & 15
+
+    @property
+    def is_negative(self) -> bool:
+        return self.answer.head[4:6] == b"\0\0"
+
+
+def adopt_reply_untrusted(data: bytes, question: bytes) -> Found:
+    """A reply to `question` without its OPT record, ready for any client that asks the same. Raises BadPacket.
+
+    What stands behind an OPT record is left out with it: others point backwards only, so nothing else changes.
+    """
+    base = HEADER_SIZE + len(question)
+    counts = [0, 0, 0]
+    offsets = []
+    ttls = []
+    end = base
+    for record in parse_reply_untrusted(data, question):
+        if record.section == 2 and record.type == OPT:
+            break
+        counts[record.section] += 1
+        end = record.end
+        offsets.append(record.ttl_at - base)
+        ttl = int.from_bytes(data[record.ttl_at : record.ttl_at + 4], "big")
+        if record.section == 1 and record.type == TYPES["SOA"]:  # RFC 2308: how long a "no" is good
+            ttl = min(ttl, int.from_bytes(data[record.end - 4 : record.end], "big"))
+        if record.section < 2:
+            ttls.append(0 if ttl >= 1 << 31 else ttl)
+    front = head(data[3] & 15, *counts, aa=False)
+    return Found(Answer(front, data[base:end], 0), tuple(offsets), min(ttls, default=0))
+
+
+def aged(found: Found, seconds: int) -> Answer:
+    """The answer as it is to be given that many seconds later."""
+    body = bytearray(found.answer.body)
+    for at in found.ttl_offsets:
+        ttl = int.from_bytes(body[at : at + 4], "big")
+        body[at : at + 4] = max(0, ttl - seconds).to_bytes(4, "big")
+    return found.answer._replace(body=bytes(body))
+
+
+class PlainRecord(NamedTuple):
+    """A record without compression; `data` of a CNAME is its target in wire form."""
+
+    owner: bytes
+    type: int
+    ttl: int
+    data: bytes
+
+
+_CHASED = (TYPES["A"], TYPES["AAAA"], TYPES["CNAME"])
+
+
+def plain_records_untrusted(answer: Answer, question: bytes) -> list[PlainRecord]:
+    """The addresses and aliases in an answer's first section. Raises BadPacket."""
+    message = bytes(HEADER_SIZE) + question + answer.body
+    at = HEADER_SIZE + len(question)
+    records = []
+    for _ in range(int.from_bytes(answer.head[4:6], "big")):
+        _, kind, _, length_at = _skip_record_untrusted(message, at)
+        end = length_at + 2 + int.from_bytes(message[length_at : length_at + 2], "big")
+        if kind in _CHASED:
+            is_alias = kind == TYPES["CNAME"]
+            data = read_name_untrusted(message, length_at + 2) if is_alias else message[length_at + 2 : end]
+            ttl = int.from_bytes(message[length_at - 4 : length_at], "big")
+            records.append(PlainRecord(read_name_untrusted(message, at), kind, ttl, data))
+        at = end
+    return records
+
+
+def compile_chain(name: bytes, records: Iterable[PlainRecord], rcode: int, *, ra: bool) -> Answer:
+    """An authoritative answer that begins with an alias of ours and ends with what others said of its target."""
+    writer = Writer(name)
+    count = 0
+    for record in records:
+        writer.add_plain(record)
+        count += 1
+    return Answer(head(rcode, count, ra=ra), bytes(writer.body), 0)
+
+
+def forwarded_query(id_: bytes, question: bytes, size: int, *, do: bool, cd: bool) -> bytes:
+    """What we ask an upstream: recursion desired, and our EDNS."""
+    return id_ + bytes((RD, CD if cd else 0)) + b"\0\1\0\0\0\0\0\1" + question + opt_record(size, do=do)

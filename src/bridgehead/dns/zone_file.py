@@ -1,0 +1,67 @@
+"""The zone as a zone file (RFC 1035, section 5): `bridgehead dns --dump`, and what the tests compare with.
+
+Read back from the finished answers, so that it shows what clients get.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Iterator
+
+from . import wire
+from .zone import Zone
+
+
+def zone_file(zone: Zone) -> str:
+    """Sorted by name; PTR records, which belong to other zones, at the end with their full names."""
+    lines = sorted(record_lines(zone), key=lambda line: _order(line, zone.settings.domain))
+    return f"$ORIGIN {zone.settings.domain}.\n" + "".join(f"{line}\n" for line in lines)
+
+
+def record_lines(zone: Zone) -> Iterator[str]:
+    """Every record as "name. ttl IN TYPE data", in no order."""
+    for key, answer in zone.table.items():
+        if answer.stride >= 0:
+            yield from answer_lines(key, answer)
+
+
+def answer_lines(question: bytes, answer: wire.Answer) -> Iterable[str]:
+    """The records in the first section of an answer to that question."""
+    message = bytes(wire.HEADER_SIZE) + question + answer.body
+    reply = bytes((0, 0, wire.QR)) + bytes(1) + b"\0\1" + answer.head[4:10] + question + answer.body
+    for record in wire.parse_reply_untrusted(reply, question):
+        if record.section == 0:
+            ttl = int.from_bytes(message[record.ttl_at : record.ttl_at + 4], "big")
+            owner = _name(message, record.start)
+            kind = wire.TYPE_NAMES.get(record.type, f"TYPE{record.type}")
+            yield f"{owner} {ttl} IN {kind} {_data(message, record, kind)}"
+
+
+def _data(message: bytes, record: wire.RecordAt, kind: str) -> str:
+    at = record.data_at
+    data = message[at : record.end]
+    match kind:
+        case "A" | "AAAA":
+            return str(ipaddress.ip_address(data))
+        case "SRV":
+            numbers = (int.from_bytes(data[offset : offset + 2], "big") for offset in (0, 2, 4))
+            return f"{' '.join(map(str, numbers))} {_name(message, at + 6)}"
+        case "TXT":
+            return '"' + data[1:].decode("latin-1") + '"'
+        case "SOA":
+            after = record.end - 20
+            numbers = (int.from_bytes(message[offset : offset + 4], "big") for offset in range(after, record.end, 4))
+            rname_at = wire.skip_name_untrusted(message, at)
+            return f"{_name(message, at)} {_name(message, rname_at)} {' '.join(map(str, numbers))}"
+        case _:
+            return _name(message, at)
+
+
+def _name(message: bytes, at: int) -> str:
+    return wire.decode_name(wire.read_name_untrusted(message, at)) + "."
+
+
+def _order(line: str, domain: str) -> tuple[bool, list[str], str]:
+    name = line.partition(" ")[0].rstrip(".")
+    inside = name == domain or name.endswith(f".{domain}")
+    return not inside, name.split(".")[::-1], line
