@@ -18,7 +18,7 @@ import msgspec
 from bridgehead.storage import StoreBroken
 
 from . import streams
-from .authentication import Authenticator, InvalidCredentials, User, user_from_certificate
+from .authentication import Authenticator, InvalidCredentials, User
 from .authorization import Authorizer
 from .discovery import Discovery
 from .errors import ApiStatus, bad_request, internal_error, method_not_allowed, not_found_path, unauthorized
@@ -130,9 +130,8 @@ class Application:
     def _authenticate(self, scope: Scope, headers: dict[bytes, bytes]) -> User:
         """Raises a 401."""
         try:
+            # `server.PeerProtocol` has put there whom the connection's certificate names.
             peer = scope.get("state", {}).get("peer")
-            if isinstance(peer, dict):
-                peer = user_from_certificate(peer)
             return self._authenticator.authenticate(headers.get(b"authorization", b"").decode("latin-1"), peer)
         except InvalidCredentials as error:
             log.info("%s %s: %s", scope["method"], scope["path"], error)
