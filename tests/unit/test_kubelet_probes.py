@@ -10,6 +10,8 @@ from bridgehead.kubelet.handlers import Outcome, resolve_port
 from bridgehead.kubelet.probes import ContainerProbes, ProbeState
 from bridgehead.objects.core import Container, ContainerPort, Probe
 
+from .virtual_time import run_virtual
+
 
 @pytest.mark.parametrize(
     ("success_threshold", "failure_threshold", "initial", "results", "expected"),
@@ -106,6 +108,31 @@ async def test_others_wait_for_the_startup_probe():
     assert not probes.started
     await run_until(probes, lambda: probes.ready)
     assert recorder.asked[:3] == ["startup", "startup", "readiness"]
+
+
+def test_startup_is_looked_for_more_often_than_its_period():
+    """Only the tries at whole periods count as failures; a success in between ends the wait."""
+    asked_at = []
+
+    async def main(script):
+        recorder = Recorder(
+            Container(name="c", startup_probe=Probe(period_seconds=2, failure_threshold=2)), startup=script
+        )
+        perform = recorder.perform
+
+        async def note(probe):
+            asked_at.append(round(asyncio.get_running_loop().time(), 3))
+            return await perform(probe)
+
+        recorder.perform = note
+        await recorder.probes().run(0.0)
+        return recorder.told
+
+    assert run_virtual(main("FFFS")) == [("unhealthy", "Startup", "words"), ("changed",)]
+    assert asked_at == [0.0, 0.1, 0.2, 0.4]
+    asked_at.clear()
+    assert ("failed", "startup") in run_virtual(main("F"))
+    assert asked_at == [0.0, 0.1, 0.2, 0.4, 0.8, 1.6, 2.0]
 
 
 @pytest.mark.parametrize("kind", ["startup", "liveness"])
