@@ -162,6 +162,10 @@ def deployment(replicas: int = 3, image: str = "nginx:1", **spec: Any) -> dict[s
     }
 
 
+def label_of(app: str) -> dict[str, Any]:
+    return {"metadata": {"labels": {"app": app}}}
+
+
 def image_patch(image: str) -> dict[str, Any]:
     return {"spec": {"template": {"spec": {"containers": [{"name": "web", "image": image}]}}}}
 
@@ -298,15 +302,22 @@ async def test_a_deleted_pod_is_replaced_and_an_orphan_adopted() -> None:
         await cluster.client.delete(PODS, first.metadata.name, "default")
         await cluster.until(lambda: len(cluster.pods()) == 2 and first not in cluster.pods())
         # Taken out of its labels a pod is released and replaced; put back it is one too many.
-        label = {"metadata": {"labels": {"app": "debug"}}}
-        await cluster.client.patch(PODS, second.metadata.name, "default", label)
+        await cluster.client.patch(PODS, second.metadata.name, "default", label_of("debug"))
         await cluster.until(lambda: len(cluster.pods(app="web")) == 2 and len(cluster.pods()) == 3)
         (released,) = cluster.pods(app="debug")
         assert released.metadata.controller is None
-        label = {"metadata": {"labels": {"app": "web"}}}
-        await cluster.client.patch(PODS, second.metadata.name, "default", label)
+        await cluster.client.patch(PODS, second.metadata.name, "default", label_of("web"))
         await cluster.until(lambda: len(cluster.pods()) == 2)
         assert all(pod.metadata.controller is not None for pod in cluster.pods())
+        # One that has run to its end is nobody's replica, whatever its labels.
+        status = {"status": {"phase": "Succeeded"}}
+        await cluster.client.patch(PODS, cluster.pods()[0].metadata.name, "default", label_of("debug"))
+        (ended,) = await cluster.until(lambda: [pod for pod in cluster.pods() if pod.metadata.controller is None])
+        await cluster.client.patch(PODS, ended.metadata.name, "default", status, subresource="status")
+        await cluster.client.patch(PODS, ended.metadata.name, "default", label_of("web"))
+        await cluster.client.patch(DEPLOYMENTS, "web", "default", {"spec": {"replicas": 3}})
+        await cluster.until(lambda: cluster.deployment().status.ready_replicas == 3)
+        assert [pod.metadata.name for pod in cluster.pods() if pod.metadata.controller is None] == [ended.metadata.name]
 
 
 async def test_a_hundred_replicas() -> None:

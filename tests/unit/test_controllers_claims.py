@@ -8,10 +8,10 @@ import random
 import pytest
 
 from bridgehead.client.errors import ApiError, ClientError, Forbidden, Unreachable
-from bridgehead.controllers.claims import became_adoptable, may_adopt, sort_claims
+from bridgehead.controllers.claims import adopters, sort_claims
 from bridgehead.controllers.daemonsets import FIRST_BACKOFF, LONGEST_BACKOFF, FailedPods
 from bridgehead.controllers.pod_control import is_namespace_terminating, pod_from_template, slow_start
-from bridgehead.objects.apps import ReplicaSet
+from bridgehead.objects.apps import ReplicaSet, ReplicaSetSpec
 from bridgehead.objects.core import Pod, PodSpec
 from bridgehead.objects.kinds import REPLICA_SETS
 from bridgehead.objects.meta import LabelSelector, ObjectMeta, OwnerReference, PodTemplate
@@ -22,7 +22,10 @@ SELECTOR = LabelSelector(match_labels={"app": "a"})
 
 def replica_set(*, leaving: bool = False) -> ReplicaSet:
     deletion = "2026-01-01T00:00:00Z" if leaving else None
-    return ReplicaSet(metadata=ObjectMeta(name="web", namespace="default", uid="me", deletion_timestamp=deletion))
+    return ReplicaSet(
+        metadata=ObjectMeta(name="web", namespace="default", uid="me", deletion_timestamp=deletion),
+        spec=ReplicaSetSpec(selector=SELECTOR),
+    )
 
 
 def pod(name: str, owner: str = "", *, app: str = "a", terminating: bool = False, namespace: str = "default") -> Pod:
@@ -86,13 +89,13 @@ def _named() -> list[tuple[str, tuple[tuple[str, str, bool], tuple[str, str]]]]:
     ],
 )
 def test_owners_are_woken_only_by_news(old: Pod | None, new: Pod, expected: bool) -> None:
-    assert became_adoptable(old, new) is expected
+    assert adopters([replica_set()], old, new) == ([replica_set().key] if expected else [])
 
 
 def test_only_owners_of_the_namespace_may_adopt() -> None:
-    assert may_adopt(replica_set(), SELECTOR, pod("p"))
-    assert not may_adopt(replica_set(), SELECTOR, pod("p", namespace="other"))
-    assert not may_adopt(replica_set(), SELECTOR, pod("p", app="b"))
+    assert adopters([replica_set()], None, pod("p"))
+    assert not adopters([replica_set()], None, pod("p", namespace="other"))
+    assert not adopters([replica_set()], None, pod("p", app="b"))
 
 
 def test_a_pod_is_made_as_its_template_says() -> None:

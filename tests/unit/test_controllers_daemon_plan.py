@@ -190,6 +190,15 @@ def test_a_pod_being_removed_is_waited_for_unless_it_has_ended() -> None:
     assert plan(daemon_set(), nodes, [pod("a", terminating=True, phase="Failed")]).create_on == ("node1",)
 
 
+def test_an_adopted_pod_that_waits_for_any_node_is_left_alone() -> None:
+    adopted = Pod(metadata=ObjectMeta(name="a", uid="a", labels={HASH_LABEL: NEW}))
+    for result in (
+        plan(daemon_set(), [node("node1")], [adopted]),
+        plan(daemon_set(), [node("node1")], [adopted, pod("b")]),
+    ):
+        assert result.delete == ()
+
+
 def test_ended_pods_are_told_apart() -> None:
     result = plan(daemon_set(), [node("node1")], [pod("a", phase="Failed"), pod("b", phase="Succeeded")])
     assert (names(result.failed), names(result.succeeded)) == (["a"], ["b"])

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bridgehead.client.store import ObjectStore
-from bridgehead.controllers.owned import Latest, OwnedIndex
+from bridgehead.controllers.latest import Latest
+from bridgehead.controllers.owned import OwnedIndex
 from bridgehead.objects.apps import ReplicaSet
 from bridgehead.objects.core import Pod
 from bridgehead.objects.meta import ObjectKey, ObjectMeta, OwnerReference

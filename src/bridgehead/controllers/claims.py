@@ -1,7 +1,7 @@
 """Who owns what: adoption and release of pods and replica sets by selector and controller reference.
 
-`sort_claims` decides and is pure; `Claimer` carries it out. Called by the ReplicaSet, Deployment and DaemonSet
-controllers. Source: Kubernetes "Garbage collection: owners", `pkg/controller/controller_ref_manager.go`.
+`adopters` and `sort_claims` decide and are pure; `Claimer` carries it out. Called by the ReplicaSet, Deployment and
+DaemonSet controllers. Source: Kubernetes "Garbage collection: owners", `pkg/controller/controller_ref_manager.go`.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ import msgspec
 
 from bridgehead.client import ApiClient
 from bridgehead.client.errors import Conflict, Invalid, NotFound
+from bridgehead.objects.apps import DaemonSet, Deployment, ReplicaSet
 from bridgehead.objects.kinds import Kind
-from bridgehead.objects.meta import LabelSelector, Object, OwnerReference
+from bridgehead.objects.meta import Object, ObjectKey, OwnerReference
 from bridgehead.objects.selectors import Selector, compile_selector
 
 Owner = TypeVar("Owner", bound=Object)
 Owned = TypeVar("Owned", bound=Object)
+Workload = Deployment | ReplicaSet | DaemonSet
 
 
 def controller_reference(kind: Kind[Owner], owner: Owner) -> OwnerReference:
@@ -63,17 +65,18 @@ def sort_claims(owner: Object, selector: Selector, candidates: Iterable[Owned]) 
     return Claims(tuple(owned), tuple(adopt), tuple(release))
 
 
-def became_adoptable(old: Object | None, new: Object) -> bool:
-    """Whether an object without a manager has just appeared, lost its manager, or changed its labels."""
-    if new.metadata.controller is not None or new.metadata.deletion_timestamp is not None:
-        return False
-    return old is None or old.metadata.controller is not None or old.metadata.labels != new.metadata.labels
-
-
-def may_adopt(owner: Object, selector: LabelSelector, orphan: Object) -> bool:
-    """Whether `owner`, which selects by `selector`, might want an object that nobody manages."""
-    same_namespace = owner.metadata.namespace == orphan.metadata.namespace
-    return same_namespace and compile_selector(selector).matches(orphan.metadata.labels)
+def adopters(owners: Iterable[Workload], old: Object | None, new: Object | None) -> list[ObjectKey]:
+    """Those of `owners` that might adopt an object: it has just appeared, lost its manager, or changed its labels."""
+    if new is None or new.metadata.controller is not None or new.metadata.deletion_timestamp is not None:
+        return []
+    if old is not None and old.metadata.controller is None and old.metadata.labels == new.metadata.labels:
+        return []
+    return [
+        owner.key
+        for owner in owners
+        if owner.metadata.namespace == new.metadata.namespace
+        and compile_selector(owner.spec.selector).matches(new.metadata.labels)
+    ]
 
 
 class Claimer(Generic[Owner, Owned]):

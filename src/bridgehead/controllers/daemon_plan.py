@@ -90,12 +90,15 @@ def target_node(pod: Pod) -> str:
 
 
 def pods_by_node(pods: Iterable[Pod]) -> dict[str, list[Pod]]:
-    """Pods under the node they are meant for; within a node those on it before those waiting, then oldest first."""
+    """Pods under the node they are meant for; within a node those on it before those waiting, then oldest first.
+
+    One that is meant for no node, an adopted one that waits for any, is left alone.
+    """
     nodes: dict[str, list[Pod]] = {}
     for pod in sorted(pods, key=_by_age):
         # One that has ended and is being removed is nobody's business any more, but a finalizer may keep it for long.
-        if not (pod.is_finished and pod.is_terminating):
-            nodes.setdefault(target_node(pod), []).append(pod)
+        if (name := target_node(pod)) and not (pod.is_finished and pod.is_terminating):
+            nodes.setdefault(name, []).append(pod)
     return nodes
 
 
@@ -197,7 +200,7 @@ def plan_update(
     if surge:
         return _plan_surge(wanted, hash, placed, surge, seconds, now)
     # A pod on a node that should not have one is deleted by `plan_nodes`, but until then its node counts too.
-    names = [*wanted, *sorted(set(placed) - set(wanted) - {""})]
+    names = [*wanted, *sorted(set(placed) - set(wanted))]
     replace: list[Pod] = []
     candidates: list[Pod] = []
     missing = 0

@@ -23,7 +23,7 @@ from bridgehead.objects.meta import LabelSelector, ObjectKey, PodTemplate
 from bridgehead.objects.selectors import compile_selector
 
 from .availability import next_availability
-from .claims import Claimer, became_adoptable, may_adopt
+from .claims import Claimer, adopters
 from .conditions import status_patch
 from .daemon_plan import (
     DaemonPlan,
@@ -37,7 +37,8 @@ from .daemon_plan import (
 )
 from .expectations import EXPIRY, Expectations, note_pod_change
 from .hashes import template_hash
-from .owned import Latest, OwnedIndex
+from .latest import Latest
+from .owned import OwnedIndex
 from .pod_control import BURST, PodControl, is_namespace_terminating, slow_start
 from .shared import Informers
 
@@ -96,6 +97,8 @@ class DaemonSetController:
 
     def _daemon_set_changed(self, old: DaemonSet | None, new: DaemonSet | None) -> None:
         if new is None and old is not None:
+            # A successor of the same name must not wait for what was expected of this one.
+            self._expectations.forget(old.key)
             self._revisions.pop(old.metadata.uid, None)
             self._failures.forget(old.metadata.uid)
         if (changed := new or old) is not None:
@@ -116,10 +119,8 @@ class DaemonSetController:
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         for owner in note_pod_change(self._expectations, DAEMON_SETS, old, new):
             self._queue.add(owner)
-        if new is not None and became_adoptable(old, new):
-            for daemon_set in self._daemon_sets.items():
-                if may_adopt(daemon_set, daemon_set.spec.selector, new):
-                    self._queue.add(daemon_set.key)
+        for adopter in adopters(self._daemon_sets.items(), old, new):
+            self._queue.add(adopter)
 
     # --- What it does ------------------------------------------------------------------------------------
 

@@ -23,11 +23,12 @@ from bridgehead.objects.meta import LabelSelector, ObjectKey
 from bridgehead.objects.selectors import compile_selector
 
 from . import deployment_status as words
-from .claims import Claimer, became_adoptable, controller_reference, may_adopt
+from .claims import Claimer, adopters, controller_reference
 from .conditions import status_patch
 from .expectations import owner_of
 from .hashes import template_hash
-from .owned import Latest, OwnedIndex
+from .latest import Latest
+from .owned import OwnedIndex
 from .pod_control import is_namespace_terminating
 from .rollout import (
     HASH_LABEL,
@@ -122,10 +123,8 @@ class DeploymentController:
         for replica_set in (old, new):
             if replica_set is not None and (owner := owner_of(DEPLOYMENTS, replica_set)) is not None:
                 self._queue.add(owner)
-        if new is not None and became_adoptable(old, new):
-            for deployment in self._deployments.items():
-                if may_adopt(deployment, deployment.spec.selector, new):
-                    self._queue.add(deployment.key)
+        for adopter in adopters(self._deployments.items(), old, new):
+            self._queue.add(adopter)
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         """A Recreate waits until the last old pod is gone; nothing else here depends on single pods."""

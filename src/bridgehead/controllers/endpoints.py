@@ -32,7 +32,7 @@ from .endpoint_pods import (
     resolve_port,
     wants_endpoints,
 )
-from .owned import Latest
+from .latest import Latest
 from .pace import Pace
 from .pod_control import is_namespace_terminating
 from .service_pods import ServicePods

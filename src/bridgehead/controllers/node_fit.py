@@ -6,6 +6,7 @@ Source: Kubernetes "Taints and Tolerations", "Assigning Pods to Nodes", `k8s.io/
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -44,7 +45,7 @@ def _requirement_holds(expression: Mapping[str, Any], values: Mapping[str, str])
     if operator is None:
         return False
     operands = frozenset(str(value) for value in expression.get("values") or ())
-    if operator in ("gt", "lt") and (len(operands) != 1 or not next(iter(operands)).lstrip("-").isdigit()):
+    if operator in ("gt", "lt") and (len(operands) != 1 or not re.fullmatch(r"-?[0-9]+", next(iter(operands)))):
         return False
     return Requirement(str(expression.get("key", "")), operator, operands).matches(values)
 

@@ -20,10 +20,11 @@ from bridgehead.objects.selectors import compile_selector
 from bridgehead.objects.times import format_time
 
 from .availability import is_active, is_available, next_availability
-from .claims import Claimer, became_adoptable, may_adopt
+from .claims import Claimer, adopters
 from .conditions import status_patch, with_condition, without_condition
 from .expectations import EXPIRY, Expectations, note_pod_change
-from .owned import Latest, OwnedIndex
+from .latest import Latest
+from .owned import OwnedIndex
 from .pod_control import BURST, PodControl, is_namespace_terminating, slow_start
 from .ranking import choose_victims
 from .shared import Informers
@@ -91,16 +92,17 @@ class ReplicaSetController:
     # --- What wakes it up --------------------------------------------------------------------------------
 
     def _replica_set_changed(self, old: ReplicaSet | None, new: ReplicaSet | None) -> None:
+        if new is None and old is not None:
+            # A successor of the same name must not wait for what was expected of this one.
+            self._expectations.forget(old.key)
         if (changed := new or old) is not None:
             self._queue.add(changed.key)
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         for owner in note_pod_change(self._expectations, REPLICA_SETS, old, new):
             self._queue.add(owner)
-        if new is not None and became_adoptable(old, new):
-            for replica_set in self._replica_sets.items():
-                if may_adopt(replica_set, replica_set.spec.selector, new):
-                    self._queue.add(replica_set.key)
+        for adopter in adopters(self._replica_sets.items(), old, new):
+            self._queue.add(adopter)
 
     # --- What it does ------------------------------------------------------------------------------------
 
@@ -111,9 +113,8 @@ class ReplicaSetController:
             self._expectations.forget(key)
             return Done()
         may_act = self._expectations.met(key)
-        candidates = self._owned.candidates(replica_set)
+        candidates = filter(is_active, self._owned.candidates(replica_set))
         pods = await self._claimer.claim(replica_set, compile_selector(replica_set.spec.selector), candidates)
-        pods = [pod for pod in pods if is_active(pod)]
         surplus = len(pods) - replica_set.spec.replicas
         failure: ClientError | None = None
         if may_act and surplus and replica_set.metadata.deletion_timestamp is None:

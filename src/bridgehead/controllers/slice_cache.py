@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from bridgehead.client import Informer
 from bridgehead.objects.discovery import MANAGED_BY_LABEL, SERVICE_NAME_LABEL, EndpointSlice
-from bridgehead.objects.meta import Object, ObjectKey
+from bridgehead.objects.meta import ObjectKey
+
+from .latest import as_number, version_of
 
 _INDEX = "service"
 
@@ -29,7 +31,7 @@ class SliceCache:
             item.metadata.name: item for item in self._informer.by_index(_INDEX, str(service)) if self.is_managed(item)
         }
         for name, mine in tuple(self._written.get(service, {}).items()):
-            if _number(self._informer.resource_version) >= _version(mine):
+            if as_number(self._informer.resource_version) >= version_of(mine):
                 self._forget_written(service, name)
             else:
                 found[name] = mine
@@ -46,7 +48,7 @@ class SliceCache:
     def wrote(self, item: EndpointSlice) -> None:
         """Note the API server's answer to a create or update."""
         seen = self._informer.get(item.key)
-        if seen is None or _version(seen) < _version(item):
+        if seen is None or version_of(seen) < version_of(item):
             self._written.setdefault(service_of(item), {})[item.metadata.name] = item
 
     def deleted(self, item: EndpointSlice) -> None:
@@ -64,9 +66,9 @@ class SliceCache:
             if old is not None and self._is_own_deletion(old):
                 return set()
         elif (mine := self._written.get(service_of(new), {}).get(new.metadata.name)) is not None:
-            if _version(new) >= _version(mine):
+            if version_of(new) >= version_of(mine):
                 self._forget_written(service_of(new), new.metadata.name)
-            if _version(new) <= _version(mine):
+            if version_of(new) <= version_of(mine):
                 return set()
         return services
 
@@ -90,12 +92,3 @@ class SliceCache:
 
 def service_of(item: EndpointSlice) -> ObjectKey:
     return ObjectKey(item.metadata.namespace, item.metadata.labels.get(SERVICE_NAME_LABEL, ""))
-
-
-def _version(obj: Object) -> int:
-    return _number(obj.metadata.resource_version)
-
-
-def _number(resource_version: str) -> int:
-    """Resource versions of one kind may be compared as numbers (KEP-5504)."""
-    return int(resource_version) if resource_version.isascii() and resource_version.isdigit() else 0
