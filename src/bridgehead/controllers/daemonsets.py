@@ -234,20 +234,22 @@ class FailedPods:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._last: dict[str, dict[str, tuple[float, float]]] = {}  # owner uid -> node -> (when, delay)
+        # owner uid -> node -> (when, delay), of each owner the longest ago first
+        self._last: dict[str, dict[str, tuple[float, float]]] = {}
 
     def wait(self, owner: str, pod: Pod) -> float:
         """Seconds until `pod` may be replaced; 0 when it may now, which begins a delay twice as long."""
         now = self._clock()
         last = self._last.setdefault(owner, {})
-        when, delay = last.get(pod.spec.node_name, (now - LONGEST_BACKOFF * 2, 0.0))
+        # After twice the longest delay without a failure, a node starts afresh; and nodes come and go.
+        while last and now - next(iter(last.values()))[0] >= LONGEST_BACKOFF * 2:
+            del last[next(iter(last))]
+        when, delay = last.get(pod.spec.node_name, (now, 0.0))
         remaining = when + delay - now
         if remaining > 0:
             return remaining
-        # After twice the longest delay without a failure, the node starts afresh.
-        fresh = now - when >= LONGEST_BACKOFF * 2
-        following = FIRST_BACKOFF if fresh or not delay else min(LONGEST_BACKOFF, delay * 2)
-        last[pod.spec.node_name] = (now, following)
+        last.pop(pod.spec.node_name, None)
+        last[pod.spec.node_name] = (now, min(LONGEST_BACKOFF, delay * 2) or FIRST_BACKOFF)
         return 0.0
 
     def forget(self, owner: str) -> None:
