@@ -20,9 +20,9 @@ from bridgehead.objects.names import (
 
 from . import field
 from .keys import amount_of, check_config_key, check_env_name, check_local_path
+from .ports import PROTOCOLS
 from .probe_validation import validate_handler, validate_probe
 
-PROTOCOLS = ("SCTP", "TCP", "UDP")
 _PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 _MESSAGE_POLICIES = ("FallbackToLogsOnError", "File")
 _PROPAGATIONS = ("Bidirectional", "HostToContainer", "None")

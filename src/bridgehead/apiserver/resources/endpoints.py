@@ -13,7 +13,7 @@ from bridgehead.objects.names import (
 from . import field
 from .addresses import check_endpoint_ip
 from .columns import AGE, NAME, NONE, shorten
-from .container_validation import PROTOCOLS
+from .ports import PROTOCOLS
 
 
 def _join_host_port(address: str, port: int) -> str:

@@ -11,7 +11,7 @@ from bridgehead.apiserver.resource import FieldError, JsonObject
 from bridgehead.objects.names import check_port_number
 
 from . import field
-from .service_validation import validate_port_number_or_name
+from .ports import validate_port_number_or_name
 
 _HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc", "sleep")
 _SCHEMES = ("HTTP", "HTTPS")

@@ -6,13 +6,10 @@ Source: Kubernetes `ValidateService`, `ValidateServiceUpdate` and the Service AP
 
 from __future__ import annotations
 
-from typing import Any
-
 from bridgehead.apiserver.resource import FieldError, JsonObject
 from bridgehead.objects.names import (
     check_dns1123_label,
     check_dns1123_subdomain,
-    check_port_name,
     check_port_number,
     check_qualified_name,
 )
@@ -20,6 +17,7 @@ from bridgehead.objects.names import (
 from . import field
 from .addresses import IPV4, IPV6, check_cidr, check_endpoint_ip, check_ip, family_of, parse_ip
 from .metadata import validate_labels
+from .ports import PROTOCOLS, validate_port_number_or_name
 from .service_transitions import HEADLESS, is_headless, is_reachable_from_outside, needs_health_check_port
 
 _TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
@@ -27,7 +25,6 @@ _FAMILIES = (IPV4, IPV6)
 _FAMILY_POLICIES = ("PreferDualStack", "RequireDualStack", "SingleStack")
 _TRAFFIC_POLICIES = ("Cluster", "Local")
 _TRAFFIC_DISTRIBUTIONS = ("PreferClose", "PreferSameNode", "PreferSameZone")
-_PROTOCOLS = ("SCTP", "TCP", "UDP")
 _IP_MODES = ("Proxy", "VIP")
 _AFFINITIES = ("ClientIP", "None")
 _AFFINITY_SECONDS = (1, 86400)
@@ -140,17 +137,11 @@ def _validate_port(path: str, port: JsonObject, needs_name: bool) -> list[FieldE
         errors.append(field.required(f"{path}.name"))
     number = port.get("port", 0)
     errors.extend(field.invalid_for(f"{path}.port", number, check_port_number(number)))
-    errors.extend(field.one_of(f"{path}.protocol", port.get("protocol", ""), _PROTOCOLS))
+    errors.extend(field.one_of(f"{path}.protocol", port.get("protocol", ""), PROTOCOLS))
     errors.extend(validate_port_number_or_name(f"{path}.targetPort", port.get("targetPort", 0)))
     if app_protocol := port.get("appProtocol"):
         errors.extend(field.invalid_for(f"{path}.appProtocol", app_protocol, check_qualified_name(app_protocol)))
     return errors
-
-
-def validate_port_number_or_name(path: str, port: int | str) -> list[FieldError]:
-    """A `targetPort`, or the port of a probe."""
-    check: Any = check_port_name if isinstance(port, str) else check_port_number
-    return field.invalid_for(path, port, check(port))
 
 
 # --- Session affinity ------------------------------------------------------------------------------------
