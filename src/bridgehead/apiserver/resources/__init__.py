@@ -1,7 +1,13 @@
 """The table of resources, and what is special to each of them.
 
-`build_table` is all that the rest of the API server uses; `metadata` holds the rules that all objects share.
+`build_table` and `metadata`, the rules that all objects share, are all that the rest of the API server uses.
 Everything here is a function of values: no I/O, no clock.
+
+A module with a resource's name has its entry: names, columns, defaults, rules (`configuration` has three small ones).
+What would be too much there, or is shared, stands beside it: `pod_...` and the `..._validation` of a pod's parts, which
+`workloads` use for their templates too; `service_...`, in the order of a write: `service_transitions`,
+`service_families`, `service_allocation`, `service_validation`; `field`, `addresses`, `ports`, `keys` for rules about
+values; `columns` for cells; `warnings`.
 """
 
 from __future__ import annotations
