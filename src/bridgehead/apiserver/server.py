@@ -15,10 +15,12 @@ import ssl
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from . import spdy_upgrade
 from .authentication import InvalidCredentials, user_from_certificate
 from .socket_protocol import AnySubprotocol
 
@@ -42,8 +44,20 @@ class PeerProtocol(HttpToolsProtocol):
             return
         self.app_state = {**self.app_state, "peer": peer, "transport": transport}
 
+    def _should_upgrade(self) -> bool:
+        return super()._should_upgrade() or self._get_upgrade() == spdy_upgrade.UPGRADE
+
+    def handle_websocket_upgrade(self) -> None:
+        if self._get_upgrade() != spdy_upgrade.UPGRADE:
+            super().handle_websocket_upgrade()
+            return
+        self.connections.discard(self)
+        path, _, query = self.url.partition(b"?")
+        scope = {**self.scope, "raw_path": path, "path": unquote(path.decode("ascii")), "query_string": query}
+        spdy_upgrade.SpdyProtocol(self.app, scope, self.transport, self.tasks)
+
     def _unsupported_upgrade_warning(self) -> None:
-        """An upgrade that is not to WebSockets is answered as an ordinary request."""
+        """Another upgrade is answered as an ordinary request."""
 
 
 def server_context(certificate: Path, key: Path, client_ca: Path | None) -> ssl.SSLContext:

@@ -14,7 +14,8 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import WSMsgType, web
 
-from . import spdy
+from bridgehead.streaming import spdy
+
 from .runtimes.runtime import RuntimeFailure
 
 PROTOCOL = "SPDY/3.1+portforward.k8s.io"

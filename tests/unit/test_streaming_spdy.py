@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridgehead.kubelet.spdy import (
+from bridgehead.streaming.spdy import (
     DICTIONARY,
     BadFrame,
     Data,

@@ -1,7 +1,8 @@
-"""The part of SPDY/3.1 that port-forward needs: frames in and out, headers compressed. Pure.
+"""The part of SPDY/3.1 that exec, attach and port-forward need: frames in and out, headers compressed. Pure.
 
-kubectl tunnels its SPDY connection through a WebSocket for port-forward (KEP-4006); `port_forward` speaks this with it.
-Flow control is not there, as it is not in Kubernetes' own implementation. Source: draft-mbelshe-httpbis-spdy-00.
+kubectl tunnels its SPDY connection through a WebSocket for port-forward (KEP-4006), and before version 1.31 speaks SPDY
+after an HTTP upgrade for all three. Flow control is not there, as it is not in Kubernetes' own implementation.
+Source: draft-mbelshe-httpbis-spdy-00.
 """
 
 from __future__ import annotations

@@ -1,0 +1,202 @@
+"""Exec, attach and port-forward over SPDY, for clients that do not speak WebSocket: kubectl before 1.31.
+
+The application knows only WebSockets. Here a connection that was upgraded to SPDY/3.1 is shown to it as one, with the
+subprotocol v5.channel.k8s.io: a stream of the client is a channel, and its end is the close message of that version.
+Port-forward's SPDY frames pass untouched, as in kubectl's own tunnel through a WebSocket (KEP-4006). `server` hands
+connections over. Source: Kubernetes `apimachinery/pkg/util/httpstream/spdy` and `remotecommand/constants.go`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import http
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from bridgehead.streaming import spdy
+
+from .request import Scope
+
+log = logging.getLogger(__name__)
+
+UPGRADE = b"spdy/3.1"
+
+_VERSION_HEADER = b"x-stream-protocol-version"
+_CHANNELS = {"stdin": 0, "stdout": 1, "stderr": 2, "error": 3, "resize": 4}
+_STDIN, _CLOSE = 0, 255
+# What a client names as its version, and the WebSocket subprotocol that carries the same. Older versions than v4 do
+# not tell the exit code in a way that ours could be translated to.
+_VERSIONS = {
+    b"v5.channel.k8s.io": "v5.channel.k8s.io",
+    b"v4.channel.k8s.io": "v5.channel.k8s.io",
+    b"portforward.k8s.io": "SPDY/3.1+portforward.k8s.io",
+}
+_QUEUED_MESSAGES = 64
+
+Application = Callable[[Scope, Any, Any], Coroutine[Any, Any, None]]
+
+
+class SpdyProtocol(asyncio.Protocol):
+    """One upgraded connection. `scope` is the HTTP request's; `tasks` keeps the application's run alive."""
+
+    def __init__(
+        self, application: Application, scope: Scope, transport: asyncio.Transport, tasks: set[asyncio.Task[None]]
+    ) -> None:
+        self._application = application
+        self._transport = transport
+        self._received: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self._received.put_nowait({"type": "websocket.connect"})
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._status = 0
+        offered = [
+            word.strip() for name, value in scope["headers"] if name == _VERSION_HEADER for word in value.split(b",")
+        ]
+        # The first that the client and we both know; its own spelling goes back to it.
+        self._version = next((version for version in offered if version in _VERSIONS), b"")
+        self._streams = None if self._version == b"portforward.k8s.io" else _Streams()
+        self._scope: Scope = {
+            **scope,
+            "type": "websocket",
+            "scheme": "wss",
+            "subprotocols": [_VERSIONS[self._version]] if self._version else [],
+            "extensions": {"websocket.http.response": {}},
+        }
+        transport.set_protocol(self)
+        task = asyncio.get_running_loop().create_task(self._run())
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+    async def _run(self) -> None:
+        try:
+            await self._application(self._scope, self._receive, self._send)
+        except Exception:
+            log.exception("%s over SPDY failed", self._scope.get("path"))
+        finally:
+            self._transport.close()
+
+    # --- From the client ---------------------------------------------------------------------------------------
+
+    def data_received(self, data: bytes) -> None:
+        if self._streams is None:
+            self._queue(data)
+            return
+        try:
+            messages, answer = self._streams.take_untrusted(data)
+        except spdy.BadFrame as error:
+            log.info("%s: %s", self._scope.get("path"), error)
+            self._transport.abort()
+            return
+        if answer:
+            self._transport.write(answer)
+        for message in messages:
+            self._queue(message)
+
+    def _queue(self, message: bytes) -> None:
+        self._received.put_nowait({"type": "websocket.receive", "bytes": message})
+        if self._received.qsize() >= _QUEUED_MESSAGES:
+            self._transport.pause_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._writable.set()
+        self._received.put_nowait({"type": "websocket.disconnect", "code": 1006})
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    async def _receive(self) -> dict[str, Any]:
+        message = await self._received.get()
+        if self._received.qsize() < _QUEUED_MESSAGES and not self._transport.is_closing():
+            self._transport.resume_reading()
+        return message
+
+    # --- To the client -----------------------------------------------------------------------------------------
+
+    async def _send(self, message: dict[str, Any]) -> None:
+        match message["type"]:
+            case "websocket.accept":
+                self._write_head(101, [(b"connection", b"Upgrade"), (b"upgrade", b"SPDY/3.1")])
+            case "websocket.http.response.start":
+                self._write_head(message["status"], [*message["headers"], (b"connection", b"close")])
+            case "websocket.http.response.body":
+                self._transport.write(message.get("body", b""))
+            case "websocket.send":
+                data = message["bytes"]
+                self._transport.write(data if self._streams is None else self._streams.send(data))
+            case "websocket.close":
+                if not self._status:
+                    self._write_head(403, [(b"content-length", b"0"), (b"connection", b"close")])
+                elif self._streams is not None:
+                    self._transport.write(self._streams.end())
+        await self._writable.wait()
+
+    def _write_head(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
+        self._status = status
+        if status == 101:
+            headers.append((_VERSION_HEADER, self._version))
+        lines = [b"HTTP/1.1 %d %b" % (status, http.HTTPStatus(status).phrase.encode())]
+        lines += [name + b": " + value for name, value in headers]
+        self._transport.write(b"\r\n".join(lines) + b"\r\n\r\n")
+
+
+class _Streams:
+    """The client's SPDY streams as the channels of a WebSocket. No I/O."""
+
+    def __init__(self) -> None:
+        self._reader = spdy.Reader()
+        self._writer = spdy.Writer()
+        self._channels: dict[int, int] = {}  # by stream
+        self._streams: dict[int, int] = {}  # by channel
+        # What comes before the client has opened the stream for it.
+        self._early: dict[int, bytes] = {}
+
+    def take_untrusted(self, data: bytes) -> tuple[list[bytes], bytes]:
+        """Messages for the application, and what to answer the client. Raises `spdy.BadFrame`."""
+        messages: list[bytes] = []
+        answer = b""
+        for frame in self._reader.feed_untrusted(data):
+            match frame:
+                case spdy.OpenStream():
+                    answer += self._open(frame)
+                case spdy.Ping():
+                    answer += spdy.ping_frame(frame.number)
+                case spdy.Data():
+                    channel = self._channels.get(frame.stream)
+                    if channel is not None and frame.content:
+                        messages.append(bytes([channel]) + frame.content)
+                    if channel == _STDIN and frame.ends:
+                        messages.append(bytes([_CLOSE, _STDIN]))
+                case spdy.Reset() if self._channels.get(frame.stream) == _STDIN:
+                    messages.append(bytes([_CLOSE, _STDIN]))
+        return messages, answer
+
+    def _open(self, frame: spdy.OpenStream) -> bytes:
+        channel = _CHANNELS.get(frame.headers.get("streamtype", ""))
+        if channel is None or channel in self._streams:
+            return spdy.reset_frame(frame.stream)
+        self._channels[frame.stream] = channel
+        self._streams[channel] = frame.stream
+        early = self._early.pop(channel, b"")
+        return self._writer.accept_stream(frame.stream) + (spdy.data_frame(frame.stream, early) if early else b"")
+
+    def send(self, message: bytes) -> bytes:
+        """One message of the application, as the client's frames."""
+        channel, content = message[0], message[1:]
+        if channel == _CLOSE:
+            stream = self._streams.get(content[0]) if content else None
+            return b"" if stream is None else spdy.data_frame(stream, b"", ends=True)
+        stream = self._streams.get(channel)
+        if stream is None:
+            self._early[channel] = self._early.get(channel, b"") + content
+            return b""
+        return spdy.data_frame(stream, content)
+
+    def end(self) -> bytes:
+        """Every stream that carries something to the client ends."""
+        return b"".join(
+            spdy.data_frame(stream, b"", ends=True) for channel, stream in self._streams.items() if channel != _STDIN
+        )
