@@ -1,12 +1,14 @@
 """Run a command in the cluster's network: outside the nodes, as a client on the same local network, or on a node.
 
-Its exit code is the command's. Example: bridgehead exec --node node1 -- nft list ruleset
+Its exit code is the command's, its KUBECONFIG the cluster's. Example: bridgehead exec --node node1 -- nft list ruleset
 """
 
 from __future__ import annotations
 
 import os
-from typing import Annotated
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -24,9 +26,16 @@ def command(
     node: Annotated[str | None, typer.Option(help="Run it on this node.")] = None,
     state_dir: StateDir = None,
 ) -> None:
+    run(argv, name, node, state_dir)
+
+
+def run(argv: Sequence[str], name: str, node: str | None, state_dir: Path | None) -> NoReturn:
+    """Run `argv` in the lab, with its KUBECONFIG: of all clusters, only this one can be reached from there."""
     with reporting_errors():
         files = registry.find_files(name, state_dir)
         lab = registry.read_running(files)
         host.extend_path()
         where = find_node(lab, node) if node else None
-        raise typer.Exit(run_inside(lab, argv, node=where, env=dict(os.environ)))
+        env = dict(os.environ, KUBECONFIG=str(files.inside_kubeconfig))
+        code = run_inside(lab, argv, node=where, env=env)
+    raise typer.Exit(code)

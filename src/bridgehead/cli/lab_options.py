@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import sys
 from collections.abc import Iterator
@@ -21,7 +22,7 @@ StateDir = Annotated[
     typer.Option("--state-dir", help="Where it keeps its state. Default: ~/.local/state/bridgehead/NAME."),
 ]
 
-__all__ = ["DEFAULT_NAME", "Name", "StateDir", "own_command", "reporting_errors"]
+__all__ = ["DEFAULT_NAME", "Name", "StateDir", "options_of", "own_command", "reporting_errors"]
 
 
 @contextmanager
@@ -35,9 +36,15 @@ def reporting_errors() -> Iterator[None]:
 
 
 def own_command() -> str:
-    """How the user can call us again: the bare name if their PATH has it."""
+    """How the user can call us again, as they would type it: the bare name if their PATH has it."""
     called = Path(sys.argv[0])
     found = shutil.which("bridgehead")
     if found and Path(found).resolve() == called.resolve():
         return "bridgehead"
-    return os.path.relpath(called) if called.is_relative_to(Path.cwd()) else str(called)
+    return shlex.quote(os.path.relpath(called) if called.is_relative_to(Path.cwd()) else str(called))
+
+
+def options_of(name: str, state_dir: Path | None) -> str:
+    """The options that name this lab again, as they would be typed; "" for the default one."""
+    options = "" if name == DEFAULT_NAME else f" --name {name}"
+    return f"{options} --state-dir {shlex.quote(str(state_dir))}" if state_dir else options

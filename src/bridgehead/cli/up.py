@@ -6,7 +6,9 @@ Without --detach it stays, shows what the parts log, and stops the cluster at Ct
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import shlex
 import signal
 import sys
 import time
@@ -18,11 +20,11 @@ import typer
 
 from bridgehead import cli
 from bridgehead.lab import host, registry
-from bridgehead.lab.errors import AlreadyRunning, LabError
+from bridgehead.lab.errors import AlreadyRunning, LabError, NotRunning, StartFailed
 from bridgehead.lab.plan import MAX_NODES, LabConfig, LabFiles
 
 from . import logs_setup
-from .lab_options import DEFAULT_NAME, Name, StateDir, own_command, reporting_errors
+from .lab_options import DEFAULT_NAME, Name, StateDir, options_of, own_command, reporting_errors
 from .logs import follow
 
 PARTS = ("apiserver", "controllers", "kubelet", "runtime", "proxy")
@@ -42,24 +44,28 @@ def command(
 ) -> None:
     with reporting_errors():
         began = time.monotonic()
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is not signal.SIG_IGN:  # as `nohup` wants it
+                signal.signal(number, signal.default_int_handler)
         files = registry.find_files(name, state_dir)
+        again = options_of(name, state_dir)
         try:
             lock = registry.lock(files)
         except AlreadyRunning as error:
-            raise AlreadyRunning(_already_running(name, files)) from error
-        host.extend_path()
-        host.check_host(files.root)
-        config = _start(name, nodes, ephemeral, port, files, lock)
-        os.close(lock)
+            raise AlreadyRunning(_already_running(name, files, again)) from error
         try:
+            try:
+                config = _start(name, nodes, ephemeral, port, files, lock)
+            finally:
+                os.close(lock)  # the lab's first process has it, too
             _wait_ready(config, files)
-        except LabError:
-            registry.stop(files)
+        except (StartFailed, KeyboardInterrupt) as error:
+            with contextlib.suppress(NotRunning):
+                registry.stop(files)
+            if isinstance(error, KeyboardInterrupt):
+                raise typer.Exit(130) from None
             raise
-        except KeyboardInterrupt:
-            registry.stop(files)
-            raise typer.Exit(130) from None
-        sys.stdout.write(_closing_screen(config, files, time.monotonic() - began, detach))
+        sys.stdout.write(_closing_screen(config, files, again, time.monotonic() - began, detach))
         sys.stdout.flush()
         if not detach:
             _stay(files)
@@ -67,31 +73,41 @@ def command(
 
 def _start(name: str, nodes: int | None, ephemeral: bool, port: int | None, files: LabFiles, lock: int) -> LabConfig:
     """Everything up to the lab's first process. No thread may have been started before."""
-    from bridgehead.lab import certificates, launch
+    from bridgehead.lab import launch
 
+    host.extend_path()
+    host.check_host(files.root)
     before = registry.read_config(files)
     if before and before.ephemeral:
         registry.empty(files)
         before = None
-    api_socket = host.open_api_socket(port, before.port if before else None)
-    config = LabConfig(
-        name=name,
-        nodes=nodes or (before.nodes if before else 3),
-        port=api_socket.getsockname()[1],
-        ephemeral=ephemeral,
-    )
+    with host.open_api_socket(port, before.port if before else None) as api_socket:
+        config = LabConfig(
+            name=name,
+            nodes=nodes or (before.nodes if before else 3),
+            port=api_socket.getsockname()[1],
+            ephemeral=ephemeral,
+        )
+        try:
+            _prepare_state(config, files)
+        except OSError as error:
+            raise LabError(f"cannot write to {files.root}: {error.strerror}") from error
+        logs_setup.configure()
+        launch.launch(
+            config, files, api_socket=api_socket, lock_fd=lock, run_part=cli.main, preload=partial(cli.preload, PARTS)
+        )
+    return config
+
+
+def _prepare_state(config: LabConfig, files: LabFiles) -> None:
+    from bridgehead.lab import certificates
+
     files.log("init").parent.mkdir(parents=True, exist_ok=True)
     files.images.mkdir(exist_ok=True)
     registry.keep_previous_logs(files)
     files.parts.unlink(missing_ok=True)
     files.config.write_bytes(msgspec.json.encode(config))
     certificates.make_certificates(config, files)
-    logs_setup.configure()
-    launch.launch(
-        config, files, api_socket=api_socket, lock_fd=lock, run_part=cli.main, preload=partial(cli.preload, PARTS)
-    )
-    api_socket.close()
-    return config
 
 
 def _wait_ready(config: LabConfig, files: LabFiles) -> None:
@@ -107,17 +123,14 @@ def _wait_ready(config: LabConfig, files: LabFiles) -> None:
         asyncio.run(system.bring_up(config, files, lambda what: spinner.update(f"waiting for {what}")))
 
 
-def _closing_screen(config: LabConfig, files: LabFiles, seconds: float, detached: bool) -> str:
+def _closing_screen(config: LabConfig, files: LabFiles, options: str, seconds: float, detached: bool) -> str:
     me = own_command()
-    options = "" if config.name == DEFAULT_NAME else f" --name {config.name}"
-    if files.root != registry.find_files(config.name, None).root:
-        options += f" --state-dir {files.root}"
     nodes = "1 node" if config.nodes == 1 else f"{config.nodes} nodes"
     return f"""\
 The lab "{config.name}" is ready after {seconds:.1f} s: {nodes}, the API at https://127.0.0.1:{config.port}.
 
 Try next:
-  export KUBECONFIG={files.kubeconfig}
+  export KUBECONFIG={shlex.quote(str(files.kubeconfig))}
   kubectl create deployment web --image=nginx --replicas=3 && kubectl expose deployment web --port=80
   {me} exec{options} -- curl -s http://$(kubectl get service web -o jsonpath={{.spec.clusterIP}})
 
@@ -125,16 +138,15 @@ Try next:
 """
 
 
-def _already_running(name: str, files: LabFiles) -> str:
+def _already_running(name: str, files: LabFiles, options: str) -> str:
     return (
         f"the lab {name!r} is running already: KUBECONFIG={files.kubeconfig};"
-        f" `{own_command()} down` stops it, `up --name OTHER` starts another beside it"
+        f" `{own_command()} down{options}` stops it, `up --name OTHER` starts another beside it"
     )
 
 
 def _stay(files: LabFiles) -> None:
     """Follow the parts' logs until Ctrl-C, a signal to end, or the lab's end."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.stdout.write("\n")
     try:
         follow(sorted(files.log("init").parent.glob("*.log")), until=lambda: not registry.is_running(files))

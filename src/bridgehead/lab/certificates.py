@@ -15,10 +15,12 @@ from pathlib import Path
 
 import msgspec
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from .errors import LabError
 from .plan import API_PORT, CLUSTER_DOMAIN, KUBERNETES_SERVICE, LAB_ADDRESS, LabConfig, LabFiles, plan_nodes
 
 _LIFETIME = timedelta(days=3650)
@@ -41,11 +43,13 @@ class _Authority:
         self._directory = directory
         key_file, certificate_file = directory / "ca.key", directory / "ca.crt"
         if certificate_file.exists():
-            key = serialization.load_pem_private_key(key_file.read_bytes(), None)
-            if not isinstance(key, ec.EllipticCurvePrivateKey):
-                raise ValueError(f"{key_file} is not an elliptic-curve key")
-            self._key = key
+            if not key_file.exists():
+                raise ValueError(f"{key_file.name} is missing")
             self._certificate = x509.load_pem_x509_certificate(certificate_file.read_bytes())
+            key = serialization.load_pem_private_key(key_file.read_bytes(), None)
+            if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != self._certificate.public_key():
+                raise ValueError(f"{key_file.name} is not the key of {certificate_file.name}")
+            self._key = key
             return
         self._key = ec.generate_private_key(ec.SECP256R1())
         name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "bridgehead-ca")])
@@ -64,10 +68,10 @@ class _Authority:
         return self._certificate.public_bytes(serialization.Encoding.PEM)
 
     def issue(self, identity: _Identity) -> tuple[bytes, bytes]:
-        """The certificate and key of `identity` in PEM, made if they are not there yet."""
+        """The certificate and key of `identity` in PEM, made if they are not there yet, or not of this CA."""
         certificate_file = self._directory / f"{identity.file}.crt"
         key_file = self._directory / f"{identity.file}.key"
-        if certificate_file.exists():
+        if self._is_usable(certificate_file, key_file):
             return certificate_file.read_bytes(), key_file.read_bytes()
         key = ec.generate_private_key(ec.SECP256R1())
         attributes = [x509.NameAttribute(NameOID.COMMON_NAME, identity.common_name)]
@@ -92,9 +96,25 @@ class _Authority:
         certificate_file.write_bytes(pem)
         return pem, _pem(key)
 
+    def _is_usable(self, certificate_file: Path, key_file: Path) -> bool:
+        try:
+            certificate = x509.load_pem_x509_certificate(certificate_file.read_bytes())
+            key = serialization.load_pem_private_key(key_file.read_bytes(), None)
+            certificate.verify_directly_issued_by(self._certificate)
+        except (FileNotFoundError, ValueError, InvalidSignature):
+            return False
+        return key.public_key() == certificate.public_key()
+
 
 def make_certificates(config: LabConfig, files: LabFiles) -> None:
-    """Make what is missing of the lab's keys, certificates and kubeconfigs."""
+    """Make what is missing of the lab's keys, certificates and kubeconfigs. Raises `LabError`, OSError."""
+    try:
+        _make_all(config, files)
+    except ValueError as error:
+        raise LabError(f"cannot use the keys in {files.pki} ({error}); remove it, `up` makes new ones") from error
+
+
+def _make_all(config: LabConfig, files: LabFiles) -> None:
     files.pki.mkdir(parents=True, exist_ok=True)
     authority = _Authority(files.pki)
     service_account_key = files.pki / "sa.key"
@@ -121,6 +141,7 @@ def make_certificates(config: LabConfig, files: LabFiles) -> None:
     context = f"bridgehead-{config.name}"
     admin = authority.issue(_Identity("admin", "kubernetes-admin", "system:masters"))
     _write_kubeconfig(files.kubeconfig, f"https://127.0.0.1:{config.port}", context, authority.pem, admin)
+    _write_kubeconfig(files.inside_kubeconfig, inside, context, authority.pem, admin)
     controllers = authority.issue(_Identity("controllers", "system:kube-controller-manager"))
     _write_kubeconfig(files.part_kubeconfig("controllers"), inside, context, authority.pem, controllers)
     for node in plan_nodes(config.nodes):
@@ -176,7 +197,6 @@ def _write_private(path: Path, data: bytes) -> None:
 
 
 def _write_kubeconfig(path: Path, server: str, context: str, ca: bytes, credentials: tuple[bytes, bytes]) -> None:
-    """JSON is YAML, so every reader of kubeconfigs takes it."""
     certificate, key = credentials
     kubeconfig = {
         "apiVersion": "v1",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from collections.abc import Sequence
@@ -10,6 +11,9 @@ from bridgehead.network import syscalls
 
 from .errors import LabError
 from .plan import NodePlan, RunningLab, plan_nodes
+
+_OF_THE_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
+_PASSED_ON = (signal.SIGTERM, signal.SIGHUP)
 
 
 def find_node(lab: RunningLab, name: str) -> NodePlan:
@@ -21,20 +25,30 @@ def find_node(lab: RunningLab, name: str) -> NodePlan:
 
 
 def run_inside(lab: RunningLab, argv: Sequence[str], *, node: NodePlan | None, env: dict[str, str]) -> int:
-    """Run `argv` to its end; the result is its exit code, as a shell would give it (127: no such command)."""
+    """Run `argv` to its end; the result is its exit code, as a shell would give it (127: no such command).
+
+    The signals that reach this process are passed on, and the command does not outlive it.
+    """
+    # Until there is somebody to pass them on to.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, (*_OF_THE_TERMINAL, *_PASSED_ON))
     pid = os.fork()
     if pid == 0:
         try:
             _enter(lab, node)
+            syscalls.set_parent_death_signal(signal.SIGKILL)
             # A PID namespace takes effect for children only.
             inner = os.fork()
             if inner == 0:
+                syscalls.set_parent_death_signal(signal.SIGKILL)
+                signal.pthread_sigmask(signal.SIG_SETMASK, mask)
                 _execute(argv, env)
-            os._exit(_wait(inner))
+            os._exit(_wait(inner, mask))
         except OSError as error:
             os.write(2, f"bridgehead: cannot enter the lab: {error}\n".encode())
             os._exit(126)
-    return _wait(pid)
+    code = _wait(pid, mask)
+    _take_back_terminal()
+    return code
 
 
 def _enter(lab: RunningLab, node: NodePlan | None) -> None:
@@ -61,6 +75,8 @@ def _enter(lab: RunningLab, node: NodePlan | None) -> None:
 
 
 def _execute(argv: Sequence[str], env: dict[str, str]) -> None:
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and what is ignored stays so over exec
+        signal.signal(number, signal.SIG_DFL)
     try:
         os.execvpe(argv[0], list(argv), env)
     except FileNotFoundError:
@@ -71,11 +87,29 @@ def _execute(argv: Sequence[str], env: dict[str, str]) -> None:
         os._exit(126)
 
 
-def _wait(pid: int) -> int:
+def _wait(pid: int, mask: set[int | signal.Signals]) -> int:
     """Wait for a child that shares our terminal: Ctrl-C is for it, and ends us when it ends."""
-    previous = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGQUIT)}
+
+    def pass_on(number: int, _: object) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+    for number in _OF_THE_TERMINAL:
+        signal.signal(number, signal.SIG_IGN)
+    for number in _PASSED_ON:
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as `nohup` wants it
+            signal.signal(number, pass_on)
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     _, status = os.waitpid(pid, 0)
-    for number, handler in previous.items():
-        signal.signal(number, handler)
     code = os.waitstatus_to_exitcode(status)
     return code if code >= 0 else 128 - code
+
+
+def _take_back_terminal() -> None:
+    """A shell with jobs makes the terminal its own and, in another PID namespace, cannot say whose it was before."""
+    with contextlib.suppress(OSError):  # no terminal, or somebody else's
+        try:
+            os.killpg(os.tcgetpgrp(0), 0)
+        except ProcessLookupError:
+            signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+            os.tcsetpgrp(0, os.getpgrp())

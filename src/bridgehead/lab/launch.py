@@ -2,11 +2,13 @@
 
     up ── fork ── (new user namespace, unless root) ── new PID, mount, network ... namespaces ── fork ── init (pid 1)
 
-The middle process ends at once; init belongs to nobody on the host and holds the lab's lock until it ends.
+The middle process notes which one init is and ends; init belongs to nobody on the host and holds the lab's lock until
+it ends.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import signal
@@ -29,6 +31,9 @@ _NAMESPACES = (
     syscalls.CLONE_NEWPID | syscalls.CLONE_NEWNS | syscalls.CLONE_NEWNET | syscalls.CLONE_NEWUTS | syscalls.CLONE_NEWIPC
 )
 
+# What init answers to `launch`; anything else is an error's text.
+_READY = "ready"
+
 
 def launch(
     config: LabConfig,
@@ -39,40 +44,48 @@ def launch(
     run_part: RunPart,
     preload: Callable[[], None],
 ) -> None:
-    """Start the lab's first process and note it in the state directory. Raises `StartFailed`.
+    """Start the lab's first process and return when it has made the lab's network. Raises `StartFailed`.
 
     `api_socket` listens on the host's loopback and is passed in. `lock_fd` holds the state directory's lock and is
     kept by init. `run_part(argv)` runs one part in the calling process; `preload()` loads what all of them need.
-    The caller must have no other threads.
+    The caller must have no other threads. Signals that ask it to end are held back meanwhile: once it returns, or
+    raises, the lab that it may have started can be stopped.
     """
-    reader, writer = os.pipe()
-    middle = os.fork()
-    if middle == 0:
-        try:
-            os.close(reader)
-            _leave_host()
-            pid = os.fork()
-            if pid:
-                os.write(writer, f"pid {pid}\n".encode())
+    held = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
+    try:
+        reader, writer = os.pipe()
+        middle = os.fork()
+        if middle == 0:
+            try:
+                os.close(reader)
+                _leave_host(held)
+                pid = os.fork()
+                if pid:
+                    # Noted here, not by `up`: a lab must be found and stopped even if `up` is killed.
+                    running = RunningLab(config=config, init_pid=pid, started_at=time.time())
+                    files.running.write_bytes(msgspec.json.encode(running))
+                    os._exit(0)
+                _become_init(config, files, api_socket, lock_fd, writer, run_part, preload)
                 os._exit(0)
-            _become_init(config, files, api_socket, lock_fd, writer, run_part, preload)
-            os._exit(0)
-        except BaseException as error:  # noqa: BLE001 - forked: must not return into the command's stack
-            os.write(writer, f"error {type(error).__name__}: {error}\n".encode())
-            os._exit(1)
-    os.close(writer)
-    with open(reader, encoding="utf-8") as pipe:
-        lines = pipe.read().splitlines()
-    os.waitpid(middle, 0)
-    words = dict(line.split(" ", 1) for line in lines)
-    if "error" in words or "pid" not in words:
-        raise StartFailed(words.get("error", "the lab's first process ended before it said anything"))
-    running = RunningLab(config=config, init_pid=int(words["pid"]), started_at=time.time())
-    files.running.write_bytes(msgspec.json.encode(running))
+            except BaseException as error:  # noqa: BLE001 - forked: must not return into the command's stack
+                os.write(writer, f"{type(error).__name__}: {error}\n".encode())
+                os._exit(1)
+        os.close(writer)
+        with open(reader, encoding="utf-8") as pipe:
+            answer = pipe.read().strip()
+        os.waitpid(middle, 0)
+        if answer != _READY:
+            raise StartFailed(answer or "the lab's first process ended before it said anything")
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, held)
 
 
-def _leave_host() -> None:
+def _leave_host(signal_mask: set[int | signal.Signals]) -> None:
     os.setsid()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        # Asked to end before there is a supervisor to do it in order. (Process 1 ignores what it has no handler for.)
+        signal.signal(number, lambda *_: os._exit(1))
+    signal.pthread_sigmask(signal.SIG_SETMASK, signal_mask)
     user, group = os.getuid(), os.getgid()
     if user != 0:
         syscalls.unshare(syscalls.CLONE_NEWUSER)
@@ -93,7 +106,10 @@ def _become_init(
     preload: Callable[[], None],
 ) -> None:
     os.set_inheritable(lock_fd, False)
+    os.chdir("/")
+    os.umask(0o022)
     _redirect_standard_streams(files.log("init"))
+    _close_inherited({api_socket.fileno(), lock_fd, progress})
     syscalls.set_hostname("lab")
     syscalls.set_process_name("bridgehead-lab")
     _mount_own_view()
@@ -103,6 +119,7 @@ def _become_init(
         files.node(node).mkdir(parents=True, exist_ok=True)
         Path(node.runtime_root).mkdir(parents=True, exist_ok=True)
     preload()
+    os.write(progress, _READY.encode())
     os.close(progress)  # from here on problems go to the log
     logging.getLogger(__name__).info("lab %s with %d nodes", config.name, config.nodes)
     parts = plan_parts(config, files, listen_fd=api_socket.fileno())
@@ -129,3 +146,12 @@ def _redirect_standard_streams(log: Path) -> None:
     os.dup2(out, 2)
     os.close(null)
     os.close(out)
+
+
+def _close_inherited(kept: set[int]) -> None:
+    """Whoever started `up` may wait for the end of a pipe that it passed on, and no pod shall have it."""
+    for entry in os.listdir("/proc/self/fd"):
+        fd = int(entry)
+        if fd > 2 and fd not in kept:
+            with contextlib.suppress(OSError):  # the one that listed them
+                os.close(fd)

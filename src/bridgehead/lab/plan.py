@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
@@ -25,8 +26,8 @@ class LabConfig(msgspec.Struct, frozen=True, kw_only=True):
     """What `up` decided; kept in the state directory so that the next `up` gives the same cluster."""
 
     name: str
-    nodes: int
-    port: int  # of the API on the host's loopback
+    nodes: Annotated[int, msgspec.Meta(ge=1, le=MAX_NODES)]
+    port: Annotated[int, msgspec.Meta(ge=1, le=65535)]  # of the API on the host's loopback
     ephemeral: bool = False
 
 
@@ -116,6 +117,11 @@ class LabFiles:
         return self.root / "kubeconfig"
 
     @property
+    def inside_kubeconfig(self) -> Path:
+        """The user's, for commands that run in the lab, where the host's loopback is not."""
+        return self.root / "kubeconfig.inside"
+
+    @property
     def images(self) -> Path:
         """The local image store: a root file system in a directory per image."""
         return self.root / "images"
@@ -157,7 +163,7 @@ def plan_parts(config: LabConfig, files: LabFiles, *, listen_fd: int) -> list[Pa
                 f"--kubelet-client-certificate={pki / 'apiserver-kubelet-client.crt'}",
                 f"--kubelet-client-key={pki / 'apiserver-kubelet-client.key'}",
                 f"--kubelet-certificate-authority={pki / 'ca.crt'}",
-                f"--store=sqlite:///{files.store}",
+                f"--store=sqlite://{files.store}",
                 f"--service-cluster-ip-range={SERVICE_RANGE}",
                 f"--service-node-port-range={NODE_PORTS}",
             ),

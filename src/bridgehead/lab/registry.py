@@ -6,6 +6,7 @@ is seen as stopped without anything having to be cleaned up.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import re
@@ -66,6 +67,8 @@ def lock(files: LabFiles) -> int:
             time.sleep(0.01)
             continue
         if _is_file(fd, files.lock):
+            # Of a lab that was killed: its process's number may be another's now.
+            files.running.unlink(missing_ok=True)
             return fd
         os.close(fd)  # `remove` was faster: this is the lock of a directory that is gone
 
@@ -147,16 +150,18 @@ def stop(files: LabFiles, *, bound: float = 15.0) -> None:
             if killed:
                 raise LabError(f"process {running.init_pid} of the lab does not end; see {files.log('init')}")
             # The kernel then ends everything else in the PID namespace.
-            os.kill(running.init_pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(running.init_pid, signal.SIGKILL)
             killed, deadline = True, deadline + bound
         time.sleep(0.02)
-    files.running.unlink(missing_ok=True)
     if running.config.ephemeral:
         remove(files)
 
 
 def remove(files: LabFiles) -> None:
-    """Delete all state of a lab that does not run. Raises `AlreadyRunning`, `LabError`."""
+    """Delete all state of a lab that does not run, if it has any. Raises `AlreadyRunning`, `LabError`."""
+    if not files.root.exists():
+        return
     held = lock(files)
     try:
         empty(files)

@@ -84,9 +84,12 @@ class Supervisor:
         now, changed = time.monotonic(), False
         for part in self._parts:
             if part.status.pid == 0 and part.due <= now:
-                part.status.pid = self._fork(part.plan)
-                part.status.started_at = time.time()
                 changed = True
+                part.status.started_at = time.time()
+                try:
+                    part.status.pid = self._fork(part.plan)
+                except OSError as error:
+                    self._note_end(part, f"cannot fork: {error.strerror}")
         if changed:
             self._publish()
 
@@ -102,7 +105,7 @@ class Supervisor:
         code = 1
         try:
             signal.set_wakeup_fd(-1)
-            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD):
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGCHLD):
                 signal.signal(number, signal.SIG_DFL)
             os.setsid()
             _redirect_output(self._files.log(plan.name))
@@ -117,9 +120,11 @@ class Supervisor:
         except BaseException:
             logging.getLogger(plan.name).exception("died")
         finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(code)
+            try:
+                sys.stdout.flush()
+                sys.stderr.flush()
+            finally:  # flushing fails when the disk is full
+                os._exit(code)
 
     def _reap(self) -> None:
         """Collect all that has ended: our parts, and orphans, which the kernel gives to process 1."""
@@ -133,13 +138,13 @@ class Supervisor:
                 break
             for part in self._parts:
                 if part.status.pid == pid:
-                    self._note_exit(part, os.waitstatus_to_exitcode(status))
+                    code = os.waitstatus_to_exitcode(status)
+                    self._note_end(part, f"exit code {code}" if code >= 0 else f"signal {_signal_name(-code)}")
                     changed = True
         if changed:
             self._publish()
 
-    def _note_exit(self, part: _Part, code: int) -> None:
-        reason = f"exit code {code}" if code >= 0 else f"signal {signal.Signals(-code).name}"
+    def _note_end(self, part: _Part, reason: str) -> None:
         lived = time.time() - part.status.started_at
         if lived > _STABLE_AFTER:
             part.delay = _FIRST_DELAY
@@ -148,13 +153,16 @@ class Supervisor:
         part.status.last_exit = reason
         part.due = time.monotonic() + part.delay
         if not self._stopping:
-            log.warning("%s ended with %s after %.1f s; starting it again", part.plan.name, reason, lived)
+            log.warning("%s ended: %s after %.1f s; starting it again", part.plan.name, reason, lived)
         part.delay = min(part.delay * 2, _LONGEST_DELAY)
 
     def _publish(self) -> None:
         temporary = self._files.parts.with_suffix(".new")
-        temporary.write_bytes(msgspec.json.encode([part.status for part in self._parts]))
-        temporary.rename(self._files.parts)
+        try:
+            temporary.write_bytes(msgspec.json.encode([part.status for part in self._parts]))
+            temporary.rename(self._files.parts)
+        except OSError as error:  # a full disk costs `bridgehead status` its table, not the cluster its first process
+            log.warning("cannot write %s: %s", self._files.parts, error.strerror)
 
     def _stop_parts(self, wakeup: int) -> None:
         """The API server goes last, so that the others can finish what they write."""
@@ -173,6 +181,13 @@ class Supervisor:
 def _signal(pid: int, number: int) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, number)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal
+        return str(number)
 
 
 def _wait_readable(fd: int, timeout: float | None) -> None:
