@@ -370,6 +370,14 @@ async def test_unknown_and_duplicate_fields(world):
     assert ignored.header("warning") == []
 
 
+async def test_whoever_still_uses_endpoints_is_warned(world):
+    for path in ("/api/v1/namespaces/default/endpoints", "/api/v1/namespaces/default/endpoints/none"):
+        answer = await world.call("GET", path)
+        assert answer.header("warning") == [
+            '299 - "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"'
+        ]
+
+
 async def test_unknown_fields_in_patches(world):
     await world.create(SERVICES, service())
     strict = await world.patch(f"{SERVICES}/web?fieldValidation=Strict", {"spec": {"foo": 1}})

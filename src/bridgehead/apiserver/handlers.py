@@ -58,6 +58,8 @@ class Handlers:
         resource = self._registry.find(info.group, info.version, info.resource)
         if resource is None or (info.subresource and info.subresource not in resource.subresources):
             raise not_found_path()
+        if resource.warning:
+            request.warnings.append(resource.warning)
         if info.subresource and info.subresource != "status":
             response = await self._subresources.handle(request, resource)
             return self._shaped(request, resource, response)

@@ -102,6 +102,8 @@ class Resource:
     strategy: Strategy = field(default_factory=Strategy)
     # Fields that field selectors may name, beside metadata.name and metadata.namespace.
     selectable: Mapping[str, Callable[[JsonObject], str]] = field(default_factory=dict)
+    # What every answer about it warns of, such as that it is deprecated.
+    warning: str = ""
     # How a name is checked: returns reasons for refusal (`objects.names`).
     check_name: Callable[[str], list[str]] | None = None
 

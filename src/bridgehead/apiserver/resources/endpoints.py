@@ -95,6 +95,7 @@ RESOURCE = Resource(
     singular="endpoints",
     namespaced=True,
     short_names=("ep",),
+    warning="v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
     strategy=EndpointsStrategy(),
     columns=(NAME, Column("Endpoints", _endpoints_cell), AGE),
     check_name=check_dns1123_subdomain,
