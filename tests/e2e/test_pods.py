@@ -23,7 +23,8 @@ def phase(ns: Namespace, name: str) -> str:
 
 
 def events(ns: Namespace, name: str) -> str:
-    return ns.kubectl("events", f"--for=pod/{name}")
+    """As every kubectl can ask for them; `kubectl events` is younger than Debian's."""
+    return ns.kubectl("get", "events", f"--field-selector=involvedObject.kind=Pod,involvedObject.name={name}")
 
 
 def test_a_pod_with_everything(lab: Lab, ns: Namespace) -> None:
