@@ -70,6 +70,9 @@ def test_no_way_out(lab: Lab) -> None:
 
 def test_two_labs_state_and_kill(lab: Lab, other: Lab) -> None:
     """A lab beside another keeps its state over down and up, and leaves nothing when it is killed."""
+    up = other.command("up", "--detach", "--nodes=2")
+    assert up.returncode == 0, up.stderr
+    assert other.command("down").returncode == 0
     up = other.command("up", "--detach", "--nodes=1")
     assert up.returncode == 0, up.stderr
     assert lab.kubectl("get", "nodes", "-o", "name").stdout.count("node/") == 3

@@ -20,7 +20,7 @@ from bridgehead.objects.times import parse_time
 
 from . import registry
 from .errors import StartFailed
-from .plan import API_PORT, LAB_ADDRESS, POD_RANGE, SERVICE_RANGE, LabConfig, LabFiles
+from .plan import API_PORT, LAB_ADDRESS, POD_RANGE, SERVICE_RANGE, LabConfig, LabFiles, plan_nodes
 
 _LOOK_EVERY = 0.05
 _KINDS: dict[str, Kind[Any]] = {kind.name: kind for kind in (SERVICE_ACCOUNTS, CONFIG_MAPS, DAEMON_SETS)}
@@ -58,6 +58,7 @@ async def bring_up(config: LabConfig, files: LabFiles, report: Report, *, bound:
             try:
                 if not installed:
                     await _install(client)
+                    await _forget_nodes(client, config)
                     installed = True
                 missing = await _missing(client, config, started_at)
             except (ApiError, ClientError):
@@ -78,6 +79,14 @@ async def _install(client: ApiClient) -> None:
             await client.create(_KINDS[manifest["kind"]], manifest)
         except AlreadyExists:
             continue
+
+
+async def _forget_nodes(client: ApiClient, config: LabConfig) -> None:
+    """Delete the Nodes of a run that had more of them: nobody else would, and their pods would wait for ever."""
+    planned = {node.name for node in plan_nodes(config.nodes)}
+    for node in (await client.list(NODES)).items:
+        if node.metadata.name not in planned:
+            await client.delete(NODES, node.metadata.name)
 
 
 async def _missing(client: ApiClient, config: LabConfig, started_at: float) -> str | None:
