@@ -75,9 +75,11 @@ class World:
         """No Service, nothing in the kernel, no connection remembered: what a test begins with."""
         self.ask("reset")
 
-    def connect(self, where: str, address: str, port: int, *, times: int = 1, udp: bool = False) -> list[str]:
+    def connect(
+        self, where: str, address: str, port: int, *, times: int = 1, udp: bool = False, source: str = ""
+    ) -> list[str]:
         """What each of `times` connections got: "pod1 from 10.0.0.1", "refused" or "timeout"."""
-        return self.ask("connect", where=where, address=address, port=port, times=times, udp=udp)
+        return self.ask("connect", where=where, address=address, port=port, times=times, udp=udp, source=source)
 
     def run(self, *command: str) -> str:
         """Run a command on the node; its output."""
@@ -327,16 +329,18 @@ class _Proxy:
     def run(self, command: list[str]) -> str:
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
-    def connect(self, where: str, address: str, port: int, times: int, udp: bool) -> list[str]:
-        return [self._connect(where, address, port, udp) for _ in range(times)]
+    def connect(self, where: str, address: str, port: int, times: int, udp: bool, source: str) -> list[str]:
+        return [self._connect(where, address, port, udp, source) for _ in range(times)]
 
-    def _connect(self, where: str, address: str, port: int, udp: bool) -> str:
+    def _connect(self, where: str, address: str, port: int, udp: bool, source: str) -> str:
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         with _inside(self._namespaces, where):
             sock = socket.socket(family, socket.SOCK_DGRAM if udp else socket.SOCK_STREAM)
         with sock:
             sock.settimeout(0.7)
             try:
+                if source:
+                    sock.bind((source, 0))
                 sock.connect((address, port))
                 if udp:
                     sock.send(b"?")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
+import time
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from .proxy_world import NODE4, NODE6, PODS, PORT, World, pod_ip
+from .proxy_world import CLIENT4, NODE4, NODE6, PODS, PORT, World, pod_ip
 
 pytestmark = pytest.mark.integration
 
@@ -261,6 +262,122 @@ def test_cleanup_leaves_nothing(world: World) -> None:
     assert world.ask("cleanup") is False
 
 
+# --- Session affinity ------------------------------------------------------------------------------------
+
+
+def sticky(seconds: int = 10800, **spec: Any) -> dict[str, Any]:
+    config = {"clientIP": {"timeoutSeconds": seconds}}
+    return service(sessionAffinity="ClientIP", sessionAffinityConfig=config, **spec)
+
+
+def pods_of(world: World, where: str, address: str = WEB4, port: int = 80, times: int = 8) -> set[str]:
+    return set(answered_by(world.connect(where, address, port, times=times)))
+
+
+@pytest.mark.parametrize(("family", "address"), [(4, WEB4), (6, WEB6)])
+def test_a_client_stays_with_its_pod(world: World, family: int, address: str) -> None:
+    world.put(sticky(addresses=(address,)), slice_of(*PODS, family=family))
+
+    for where in PLACES:
+        assert len(pods_of(world, where, address)) == 1
+
+
+def test_a_client_stays_with_its_pod_when_others_come_and_go_and_moves_when_it_goes(world: World) -> None:
+    world.put(sticky(), slice_of("pod1", "pod2"))
+    (chosen,) = pods_of(world, "client")
+    (other,) = {"pod1", "pod2"} - {chosen}
+
+    world.put(sticky(), slice_of(*PODS))
+    assert pods_of(world, "client") == {chosen}, "one more"
+    world.put(sticky(), slice_of(chosen, "pod3"))
+    assert pods_of(world, "client") == {chosen}, "one went"
+    world.put(sticky(), slice_of(other, "pod3"))
+    (successor,) = pods_of(world, "client")
+    assert successor != chosen
+    world.put(sticky(), slice_of(*PODS))
+    assert pods_of(world, "client") == {successor}, "back again, but forgotten"
+    assert world.ask("difference") == []
+
+
+def test_affinity_ends_after_its_timeout_and_each_connection_renews_it(world: World) -> None:
+    world.put(sticky(1), slice_of(*PODS))
+    (chosen,) = pods_of(world, "client", times=1)
+
+    begun = time.monotonic()
+    while time.monotonic() < begun + 1.2:  # longer than the timeout
+        assert pods_of(world, "client", times=1) == {chosen}
+    while f"{CLIENT4} timeout" in world.run("nft", "list", "table", "ip", "bridgehead"):
+        assert time.monotonic() < begun + 15, "never forgotten"
+        time.sleep(0.02)
+    assert len(pods_of(world, "client")) == 1
+    assert world.ask("verify", thoroughly=True) is None
+
+
+def test_a_client_meets_the_same_pod_at_every_address_of_the_service(world: World) -> None:
+    world.put(sticky(type="NodePort", nodePort=30080, externalIPs=[EXTERNAL]), slice_of(*PODS))
+
+    (chosen,) = pods_of(world, "client", times=1)
+
+    assert pods_of(world, "client", EXTERNAL) == {chosen}
+    assert pods_of(world, "client", NODE4, 30080) == {chosen}
+
+
+def test_sticky_clients_are_spread_over_the_pods(world: World) -> None:
+    world.put(sticky(), slice_of(*PODS))
+    world.run("ip", "-n", "client", "route", "replace", "local", "10.0.0.96/27", "dev", "lo")
+
+    sources = [f"10.0.0.{number}" for number in range(96, 128)]
+    answers = [world.connect("client", WEB4, 80, times=2, source=source) for source in sources]
+
+    assert all(len(answered_by(some)) == 1 for some in answers)
+    assert answered_by([some[0] for some in answers]).keys() == set(PODS)
+
+
+def test_local_traffic_policy_may_be_sticky(world: World) -> None:
+    here, there = slice_of("pod1", "pod2"), slice_of("pod3", node="node2")
+    there["metadata"]["name"] = "elsewhere"
+    world.put(sticky(type="NodePort", nodePort=30080, externalTrafficPolicy="Local"), here, there)
+
+    (outsiders,) = pods_of(world, "client", NODE4, 30080)
+    assert outsiders != "pod3"
+    assert len(pods_of(world, "pod1", NODE4, 30080)) == 1
+    assert world.ask("difference") == []
+
+
+def test_udp_may_be_sticky(world: World) -> None:
+    world.put(sticky(udp=True), slice_of(*PODS, udp=True))
+
+    assert len(set(answered_by(world.connect("client", WEB4, 80, times=8, udp=True)))) == 1
+
+
+def test_affinity_survives_a_restart_and_other_timeouts_and_is_no_foreign_edit(world: World) -> None:
+    world.put(sticky(), slice_of(*PODS))
+    assert world.ask("verify", thoroughly=True) is None
+    (chosen,) = pods_of(world, "client")
+    assert world.ask("verify", thoroughly=True) is None
+
+    world.ask("restart")
+    world.ask("load", service=sticky(), slices=[slice_of(*PODS)])
+    assert world.ask("sync") == 0
+    assert pods_of(world, "client") == {chosen}
+    world.put(sticky(86400), slice_of(*PODS))
+    assert pods_of(world, "client") == {chosen}
+    world.put(sticky(1), slice_of(*PODS))
+    assert world.ask("difference") == []
+
+
+def test_affinity_switched_off_and_on(world: World) -> None:
+    world.put(sticky(), slice_of(*PODS))
+    world.put(service(), slice_of(*PODS))
+    assert pods_of(world, "client", times=40) == set(PODS)
+    assert "affinity" not in world.run("nft", "list", "ruleset")
+    world.put(sticky(), slice_of(*PODS))
+    assert len(pods_of(world, "client")) == 1
+    world.ask("delete", name="web")
+    assert "affinity" not in world.run("nft", "list", "ruleset")
+    assert world.ask("difference") == []
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_the_kernels_maps_equal_the_frontends_after_random_changes(world: World, seed: int) -> None:
     chance = random.Random(seed)
@@ -274,6 +391,8 @@ def test_the_kernels_maps_equal_the_frontends_after_random_changes(world: World,
         spec: dict[str, Any] = {"type": chance.choice(["ClusterIP", "NodePort"])}
         if spec["type"] == "NodePort":
             spec |= {"nodePort": 30000 + number, "externalTrafficPolicy": chance.choice(["Cluster", "Local"])}
+        if chance.random() < 0.3:
+            spec["sessionAffinity"] = "ClientIP"
         if chance.random() < 0.3:
             spec["externalIPs"] = [chance.choice([EXTERNAL, "203.0.113.9"])]  # which several Services then claim
         slices = []

@@ -46,7 +46,19 @@ class FakeKernel:
     def _add_map(self, family: Family, table: str, rest: str) -> None:
         self.tables[family].elements.setdefault(rest.split()[0], {})
 
-    _add_set = _add_map
+    def _add_set(self, family: Family, table: str, rest: str) -> None:
+        name = rest.split()[0]
+        if "dynamic" in rest:
+            self.tables[family].others[name] = "set"
+        else:
+            self._add_map(family, table, rest)
+
+    def _delete_set(self, family: Family, table: str, name: str) -> None:
+        if name not in self.tables[family].others:
+            raise Refused(f"delete set {name}: No such file or directory")
+        if any(f"@{name} " in rule for rules in self.rules[family].values() for rule in rules):
+            raise Refused(f"delete set {name}: Device or resource busy")
+        del self.tables[family].others[name]
 
     def _add_chain(self, family: Family, table: str, rest: str) -> None:
         self.tables[family].chains.add(rest.split()[0])
@@ -62,7 +74,7 @@ class FakeKernel:
             raise Refused(f"delete chain {name}: No such file or directory")
         in_rules = [rule for rules in self.rules[family].values() for rule in rules]
         in_elements = [value for elements in self.tables[family].elements.values() for value in elements.values()]
-        if any(re.search(rf"(goto|jump) {re.escape(name)}$", text) for text in (*in_rules, *in_elements)):
+        if any(re.search(rf"(goto|jump) {re.escape(name)}($|[ ,])", text) for text in (*in_rules, *in_elements)):
             raise Refused(f"delete chain {name}: Device or resource busy")
         del self.rules[family][name]
         self.tables[family].chains.remove(name)
@@ -70,8 +82,8 @@ class FakeKernel:
     def _add_rule(self, family: Family, table: str, rest: str) -> None:
         name, rule = rest.split(" ", 1)
         self._check_goto(family, rule)
-        for container in re.findall(r"@([a-z-]+)", rule):
-            if container not in self.tables[family].elements:
+        for container in re.findall(r"@([a-z0-9-]+)", rule):
+            if container not in self.tables[family].elements.keys() | self.tables[family].others.keys():
                 raise Refused(f"{rule}: no set {container}")
         self.rules[family][name].append(rule)
 
@@ -95,9 +107,9 @@ class FakeKernel:
         return self.tables[family].elements[name], listed.removeprefix("{ ").removesuffix(" }").split(", ")
 
     def _check_goto(self, family: Family, text: str) -> None:
-        found = re.search(r"(?:goto|jump) (\S+)$", text)
-        if found and found.group(1) not in self.rules[family]:
-            raise Refused(f"{text}: No such file or directory")
+        for name in re.findall(r"(?:goto|jump) ([^\s,]+)", text):
+            if name not in self.rules[family]:
+                raise Refused(f"{text}: No such file or directory")
 
 
 def _statements(text: str) -> Iterator[str]:

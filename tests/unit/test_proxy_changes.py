@@ -125,6 +125,7 @@ def frontends(draw: st.DrawFn) -> Frontend:
         inside=backends() if draw(st.integers(0, 3)) == 0 else None,
         when_empty=draw(st.sampled_from(Verdict)),
         source_nat=draw(st.sampled_from(SourceNat)),
+        affinity_seconds=draw(st.sampled_from([None, None, 10, 10800])),
         source_ranges=draw(st.sampled_from([None, None, (), ("fd00::/8",) if key.family == 6 else ("10.0.0.0/8",)])),
     )
 

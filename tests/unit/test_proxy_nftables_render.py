@@ -34,6 +34,7 @@ WEB = frontend("10.96.0.10", 80, HERE, THERE, source_nat=SourceNat.OUTSIDE)
 NODE_PORT = frontend("0.0.0.0", 30080, HERE, inside=(HERE, THERE), when_empty=Verdict.DROP)
 EMPTY = frontend("10.96.0.11", 80)
 RANGED = frontend("203.0.113.8", 80, HERE, THERE, source_nat=SourceNat.ALWAYS, source_ranges=("192.0.2.0/24",))
+STICKY = frontend("10.96.0.12", 80, HERE, THERE, affinity_seconds=10800)
 UDP = Frontend(key=FrontendKey("10.96.0.53", "udp", 53), owner="kube-system/kube-dns:dns", backends=(HERE,))
 ALL = (WEB, NODE_PORT, EMPTY, RANGED, UDP)
 CLUSTER_IPS = ("10.96.0.10", "10.96.0.11", "10.96.0.53")
@@ -69,6 +70,12 @@ def text_of(name: str) -> str:
             return started(*ALL).change([Change(WEB, new)]).text()
         case "last-backend-goes":
             return started(UDP).change([Change(UDP, Frontend(key=UDP.key, owner=UDP.owner))]).text()
+        case "full-sticky":
+            local = frontend("0.0.0.0", 30080, HERE, inside=(HERE, THERE), affinity_seconds=10800)
+            return Renderer(SETTINGS).full((STICKY, local), ("10.96.0.12",), {}).text()
+        case "sticky-replace-one-backend":
+            new = frontend("10.96.0.12", 80, HERE, MORE, affinity_seconds=10800)
+            return started(WEB, STICKY).change([Change(STICKY, new)]).text()
         case "delete-service":
             return started(*ALL).change([Change(RANGED, None), Change(WEB, None)], ("10.96.0.10",), ()).text()
     raise ValueError(name)
@@ -81,6 +88,8 @@ NAMES = (
     "replace-one-backend",
     "add-one-backend",
     "last-backend-goes",
+    "full-sticky",
+    "sticky-replace-one-backend",
     "delete-service",
 )
 
@@ -152,6 +161,39 @@ def test_a_full_sync_removes_what_is_stale_and_keeps_what_is_right() -> None:
     again.apply(Renderer(SETTINGS).full(ALL[:4], CLUSTER_IPS[:2], {}).text())
     assert kernel.tables == again.tables
     assert len(table) == 0
+
+
+def test_a_full_sync_leaves_the_sets_of_clients_that_are_still_wanted() -> None:
+    kernel = FakeKernel()
+    kernel.apply(Renderer(SETTINGS).full([STICKY], (), {}).text())
+    kept = set(kernel.table(4).others)
+    other = frontend("10.96.0.13", 80, MORE, affinity_seconds=5)
+    kernel.apply(Renderer(SETTINGS).full([STICKY, other], (), {4: kernel.table(4)}).text())
+    assert len(kernel.table(4).others) == 3
+
+    text = Renderer(SETTINGS).full([STICKY], (), {4: kernel.table(4)}).text()
+    kernel.apply(text)
+
+    assert set(kernel.table(4).others) == kept
+    assert text.count("delete set") == 1
+    assert text.count("delete chain") == 1
+
+
+def test_another_timeout_keeps_the_clients() -> None:
+    longer = frontend("10.96.0.12", 80, HERE, THERE, affinity_seconds=86400)
+
+    text = started(STICKY).change([Change(STICKY, longer)]).text()
+
+    assert " set " not in text
+    assert "timeout 86400s" in text
+
+
+def test_frontends_of_one_owner_share_what_they_remember() -> None:
+    elsewhere = frontend("203.0.113.8", 80, THERE, HERE, affinity_seconds=10800)
+
+    text = started(STICKY).change([Change(None, elsewhere)]).text()
+
+    assert "chain" not in text
 
 
 def test_a_family_that_is_not_used_any_more_loses_its_table() -> None:

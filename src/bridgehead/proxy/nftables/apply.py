@@ -8,15 +8,12 @@ errors look.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import ctypes
-import os
 import shutil
-import socket
-import struct
 import subprocess
 
-from .errors import NftablesUnavailable, NotFound, Refused, TooBig
+from bridgehead.proxy.errors import ModeUnavailable, NotFound, Refused, TooBig
+from bridgehead.proxy.netlink import Netlink
 
 _IN_PROCESS_LIMIT = 128 * 1024  # bytes of text: some 2,500 elements, 20 ms
 _BYTES_OF_AN_ELEMENT = 100  # in a netlink message: 50 for an IPv4 endpoint, near 100 for IPv6 or a comment
@@ -25,15 +22,15 @@ _NOT_IN_KERNEL = "this kernel has no nftables (CONFIG_NF_TABLES)"
 
 
 class Kernel:
-    """The nf_tables of the network namespace this process is in. Raises NftablesUnavailable when there are none."""
+    """The nf_tables of the network namespace this process is in. Raises ModeUnavailable when there are none."""
 
     def __init__(self) -> None:
         command = shutil.which("nft") or shutil.which("nft", path="/usr/local/sbin:/usr/sbin:/sbin")
         if command is None:
-            raise NftablesUnavailable("the nft command is not here: install the package nftables")
+            raise ModeUnavailable("the nft command is not here: install the package nftables")
         self._command = command
         self._library = _Library.open()
-        self._netlink = _Netlink()
+        self._netlink = Netlink()
         # How many elements surely fit into one transaction; more may.
         self.safe_elements = self._netlink.send_buffer() // _BYTES_OF_AN_ELEMENT
 
@@ -107,9 +104,9 @@ def _as_exception(error: str) -> Exception:
     if "No such file or directory" in error:
         return NotFound(first)
     if "Operation not permitted" in error:
-        return NftablesUnavailable(_NOT_PERMITTED)
+        return ModeUnavailable(_NOT_PERMITTED)
     if "Protocol not supported" in error or "cache initialization failed" in error:
-        return NftablesUnavailable(_NOT_IN_KERNEL)
+        return ModeUnavailable(_NOT_IN_KERNEL)
     return Refused(first)
 
 
@@ -147,59 +144,3 @@ class _Library:
         if self._context:
             self._library.nft_ctx_free(self._context)
             self._context = None
-
-
-_NFNL_SUBSYS_NFTABLES = 10
-_NFT_MSG_NEWGEN = (_NFNL_SUBSYS_NFTABLES << 8) | 15
-_NFT_MSG_GETGEN = (_NFNL_SUBSYS_NFTABLES << 8) | 16
-_NFTA_GEN_ID = 1
-_NETLINK_NETFILTER = 12
-_NLM_F_REQUEST = 1
-_NLMSG_ERROR = 2
-_SO_SNDBUFFORCE = 32
-_HUGE = 1 << 29
-
-
-class _Netlink:
-    """One question, asked often, that is worth its own socket: NFT_MSG_GETGEN (linux/netfilter/nf_tables.h)."""
-
-    def __init__(self) -> None:
-        try:
-            self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETLINK_NETFILTER)
-            self._socket.settimeout(5)
-            self._socket.bind((0, 0))
-            self.generation()
-        except PermissionError as error:
-            raise NftablesUnavailable(_NOT_PERMITTED) from error
-        except OSError as error:
-            raise NftablesUnavailable(f"{_NOT_IN_KERNEL}: {error.strerror}") from error
-
-    def close(self) -> None:
-        self._socket.close()
-
-    def send_buffer(self) -> int:
-        """The biggest send buffer nft can give itself here, in bytes.
-
-        Only CAP_NET_ADMIN outside of every user namespace may force more than the default, and nft 1.0.6 only forces.
-        """
-        size = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
-        with contextlib.suppress(PermissionError):
-            self._socket.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, _HUGE)
-            self._socket.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, size // 2)  # the kernel doubles it
-            return _HUGE
-        return size
-
-    def generation(self) -> int:
-        self._socket.send(struct.pack("=IHHIIBBH", 20, _NFT_MSG_GETGEN, _NLM_F_REQUEST, 0, 0, 0, 0, 0))
-        answer = self._socket.recv(4096)
-        kind = struct.unpack_from("=H", answer, 4)[0]
-        if kind == _NLMSG_ERROR:
-            code = -struct.unpack_from("=i", answer, 16)[0]
-            raise OSError(code, os.strerror(code))
-        position = 20
-        while kind == _NFT_MSG_NEWGEN and position + 4 <= len(answer):
-            length, attribute = struct.unpack_from("=HH", answer, position)
-            if attribute == _NFTA_GEN_ID:
-                return int(struct.unpack_from("!I", answer, position + 4)[0])
-            position += max((length + 3) & ~3, 4)
-        raise OSError(0, "the kernel did not tell the ruleset's generation")

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from bridgehead.proxy.frontends import Family, Frontend, SourceNat, Verdict, family_of
+from bridgehead.proxy.frontends import Backend, Family, Frontend, SourceNat, Verdict, family_of
 
 MASQUERADE = 0x4000  # mark: kube-proxy's default iptablesMasqueradeBit, which CNIs know to leave alone
 REFUSE = 0x8000  # mark
 PROTOCOLS = ("tcp", "udp", "sctp")
 INSIDE = 65536  # the backends of `Frontend.inside` are numbered from here
+MAX_CLIENTS = 65535  # remembered for one backend; whoever comes when it is full is spread evenly each time
 
 
 @dataclass(frozen=True)
@@ -34,12 +35,16 @@ class Settings:
 
 
 class Chain(NamedTuple):
-    """A chain and its rules. `hook` is what makes it a base chain, "" for one that is only jumped to."""
+    """A chain and its rules. `hook` is what makes it a base chain, "" for one that is only jumped to.
+
+    `affinity` names the set in which its rules remember clients, "" for a chain that remembers nobody.
+    """
 
     family: Family
     name: str
     rules: tuple[str, ...]
     hook: str = ""
+    affinity: str = ""
 
 
 def word(family: Family) -> str:
@@ -62,6 +67,11 @@ def containers(family: Family) -> dict[str, str]:
     declared["cluster-ips"] = f"set cluster-ips {{ typeof {ip} daddr; }}"
     declared["hairpin"] = f"set hairpin {{ typeof {ip} saddr . {ip} daddr; }}"
     return declared
+
+
+def affinity_set(family: Family, name: str) -> str:
+    """The nft declaration of a set of clients. The kernel fills it and, after their timeouts, empties it."""
+    return f"set {name} {{ typeof {word(family)} saddr; size {MAX_CLIENTS}; flags dynamic,timeout; }}"
 
 
 def fixed_chains(family: Family, settings: Settings) -> tuple[Chain, ...]:
@@ -107,22 +117,39 @@ class Way(NamedTuple):
 
 
 def way_of(frontend: Frontend, settings: Settings) -> Way:
-    """The verdict for a Frontend, which depends only on its shape: the number of backends, policies and ranges."""
-    return _way(
-        frontend.key.family,
-        frontend.key.protocol,
-        frontend.key.is_node_port,
-        len(frontend.backends),
-        len(frontend.inside) if frontend.inside is not None else None,
+    """The verdict for a Frontend, which depends only on its shape: the number of backends, policies and ranges.
+
+    Unless it is sticky: then its backends have chains of their own, which Frontends of the same owner share.
+    """
+    key, inside = frontend.key, frontend.inside
+    cluster_cidrs = _of_family(settings.cluster_cidrs, key.family)
+    if frontend.affinity_seconds is None:
+        inside_count = len(inside) if inside is not None else None
+        return _even_way(
+            key.family,
+            key.protocol,
+            key.is_node_port,
+            len(frontend.backends),
+            inside_count,
+            frontend.when_empty,
+            frontend.source_nat,
+            frontend.source_ranges,
+            cluster_cidrs,
+        )
+    refuse = Way("goto refuse", ())
+    return _compose(
+        key.family,
+        _pick_sticky(frontend, frontend.backends) if frontend.backends else None,
+        None if inside is None else _pick_sticky(frontend, inside) if inside else refuse,
         frontend.when_empty,
         frontend.source_nat,
         frontend.source_ranges,
-        _of_family(settings.cluster_cidrs, frontend.key.family),
+        cluster_cidrs,
     )
 
 
 @lru_cache(maxsize=4096)
-def _way(
+def _even_way(
     family: Family,
     protocol: str,
     is_node_port: bool,
@@ -133,17 +160,35 @@ def _way(
     source_ranges: tuple[str, ...] | None,
     cluster_cidrs: tuple[str, ...],
 ) -> Way:
-    ip = word(family)
-    way = Way("goto refuse" if when_empty is Verdict.REJECT else "drop", ())
-    if backends:
-        way = _masquerading(
-            _pick(family, protocol, is_node_port, backends, is_inside=False), family, source_nat, cluster_cidrs
-        )
+    insiders = None
     if inside is not None:
         insiders = Way("goto refuse", ())
-        from_node = insiders
         if inside:
             insiders = _pick(family, protocol, is_node_port, inside, is_inside=True)
+    picked = _pick(family, protocol, is_node_port, backends, is_inside=False) if backends else None
+    return _compose(family, picked, insiders, when_empty, source_nat, source_ranges, cluster_cidrs)
+
+
+def _compose(
+    family: Family,
+    picked: Way | None,
+    insiders: Way | None,
+    when_empty: Verdict,
+    source_nat: SourceNat,
+    source_ranges: tuple[str, ...] | None,
+    cluster_cidrs: tuple[str, ...],
+) -> Way:
+    """What comes before a backend is picked: source ranges, then inside or outside, then masquerading.
+
+    `picked` is None when there is no backend, `insiders` when there are no others for connections from inside.
+    """
+    ip = word(family)
+    way = Way("goto refuse" if when_empty is Verdict.REJECT else "drop", ())
+    if picked is not None:
+        way = _masquerading(picked, family, source_nat, cluster_cidrs)
+    if insiders is not None:
+        from_node = insiders
+        if insiders.chains:
             from_node = _masquerading(insiders, family, SourceNat.ALWAYS, ())
         rules = [f"fib saddr type local {from_node.verdict}", way.verdict]
         if cluster_cidrs:
@@ -155,11 +200,42 @@ def _way(
     if source_ranges is not None:
         if not source_ranges:
             return Way("drop", ())
-        digest = hashlib.sha256(",".join(source_ranges).encode()).hexdigest()[:12]
         rules = [f"{ip} saddr != {_set(source_ranges)} drop", way.verdict]
-        allowed = Chain(family, f"from-{digest}-{way.verdict.split()[-1]}", tuple(rules))
+        allowed = Chain(family, f"from-{_digest(*source_ranges)}-{way.verdict.split()[-1]}", tuple(rules))
         way = Way(f"goto {allowed.name}", (*way.chains, allowed))
     return way
+
+
+def _pick_sticky(frontend: Frontend, backends: Sequence[Backend]) -> Way:
+    """One of the backends, and the same one for a client that comes again in time.
+
+    Each backend has a set of the clients it served last, as kube-proxy's have, and a chain that adds to it. What
+    Frontends of one Service port share is found by the names: a client meets the same backend at each of its addresses.
+    """
+    family, protocol, seconds = frontend.key.family, frontend.key.protocol, frontend.affinity_seconds
+    ip = word(family)
+    chains: list[Chain] = []
+    lookups: list[str] = []
+    verdicts: list[str] = []
+    # By address: their numbers differ between Frontends and after a restart, and must not make other chains.
+    for address, port in sorted((backend.address, backend.port) for backend in backends):
+        digest = _digest(frontend.owner, protocol, address, str(port))
+        clients = f"affinity-{digest}"
+        target = f"[{address}]:{port}" if family == 6 else f"{address}:{port}"
+        # Two rules: whoever finds the set full is not remembered, but served.
+        rules = (
+            f"update @{clients} {{ {ip} saddr timeout {seconds}s }}",
+            f"meta l4proto {protocol} dnat to {target}",
+        )
+        chain = Chain(family, f"to-{digest}-{seconds}", rules, affinity=clients)
+        chains.append(chain)
+        lookups.append(f"{ip} saddr @{clients} goto {chain.name}")
+        verdicts.append(f"{len(verdicts)} : goto {chain.name}")
+    if len(chains) == 1:
+        return Way(f"goto {chains[0].name}", tuple(chains))
+    choice = (*lookups, f"numgen random mod {len(verdicts)} vmap {_set(verdicts)}")
+    sticky = Chain(family, f"sticky-{_digest(*choice)}", choice)
+    return Way(f"goto {sticky.name}", (*chains, sticky))
 
 
 def _pick(family: Family, protocol: str, is_node_port: bool, count: int, *, is_inside: bool) -> Way:
@@ -191,5 +267,9 @@ def _of_family(ranges: Sequence[str], family: Family) -> tuple[str, ...]:
     return tuple(sorted(text for text in ranges if family_of(text) == family))
 
 
-def _set(ranges: Sequence[str]) -> str:
-    return "{ " + ", ".join(ranges) + " }"
+def _set(elements: Sequence[str]) -> str:
+    return "{ " + ", ".join(elements) + " }"
+
+
+def _digest(*texts: str) -> str:
+    return hashlib.sha256(",".join(texts).encode()).hexdigest()[:12]

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import ctypes
 import logging
+import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from bridgehead.proxy.changes import FrontendTable, Update, merge_changes
-from bridgehead.proxy.frontends import Family, Frontend, Problem, Reason
+from bridgehead.proxy.frontends import Family, Frontend, Problem
 
 from .apply import Kernel
 from .chains import Settings, containers, word
@@ -24,6 +25,7 @@ from .render import TABLE, Renderer, Transaction
 log = logging.getLogger(__name__)
 
 _OURS = frozenset(containers(4))
+_COUNT = re.compile(rb" *# count \d+")  # later nft tells how many clients a set remembers, which is nobody's edit
 
 
 class Repair(NamedTuple):
@@ -57,8 +59,6 @@ class NftablesMode:
 
     def unsupported(self, frontend: Frontend) -> Problem | None:
         """What a Frontend asks for and does not get."""
-        if frontend.affinity_seconds is not None:
-            return Problem(Reason.NOT_SUPPORTED, f"{frontend.owner}: sessionAffinity is not there yet; spread evenly")
         return None
 
     async def apply(self, updates: Sequence[Update]) -> int:
@@ -147,7 +147,7 @@ class NftablesMode:
             self._structure = None
         self._generation = None
         texts = [transaction.text()]
-        if transaction.size() > self._elements_at_once:
+        if transaction.weight() > self._elements_at_once:
             texts = [text for text in transaction.chunks(self._elements_at_once) if text]
             log.info("%d elements are too many for one transaction here; sending them in parts", transaction.size())
         try:
@@ -165,7 +165,8 @@ class NftablesMode:
         return {family: parse_table(listing, _OURS) for family, listing in listings.items() if listing is not None}
 
     async def _list_structure(self) -> dict[Family, bytes | None]:
-        return {family: await self._kernel.list_structure(word(family), TABLE) for family in self.settings.families}
+        listings = {family: await self._kernel.list_structure(word(family), TABLE) for family in self.settings.families}
+        return {family: text and _COUNT.sub(b"", text) for family, text in listings.items()}
 
     async def _remember_structure(self, generation: int) -> None:
         listing = await self._list_structure()

@@ -21,7 +21,7 @@ from typing import NamedTuple, TypeVar
 from bridgehead.proxy.changes import Change
 from bridgehead.proxy.frontends import Backend, Family, Frontend, FrontendKey, family_of
 
-from .chains import INSIDE, Chain, Settings, containers, fixed_chains, way_of, word
+from .chains import INSIDE, Chain, Settings, affinity_set, containers, fixed_chains, way_of, word
 from .readback import Table
 
 TABLE = "bridgehead"
@@ -57,15 +57,21 @@ class Transaction:
         """The number of elements it touches."""
         return sum(map(len, self.removed.values())) + sum(map(len, self.added.values()))
 
+    def weight(self) -> int:
+        """What the netlink socket has to take, in messages like those of an element."""
+        return self.size() + len(self.structure) + len(self.closing)
+
     def text(self) -> str:
         return _lines((*self.structure, *self._elements(0), *self.closing))
 
     def chunks(self, limit: int) -> Iterator[str]:
         """The same in texts of at most `limit` elements, to be applied one after the other."""
-        yield _lines(self.structure)
+        for start in range(0, len(self.structure), limit):
+            yield _lines(self.structure[start : start + limit])
         for statement in self._elements(limit):
             yield _lines((statement,))
-        yield _lines(self.closing)
+        for start in range(0, len(self.closing), limit):
+            yield _lines(self.closing[start : start + limit])
 
     def _elements(self, limit: int) -> Iterator[str]:
         for verb, elements, names in (
@@ -87,6 +93,7 @@ class Renderer:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self._chains: Counter[Chain] = Counter()
+        self._affinities: Counter[Container] = Counter()  # by the chains that fill them
         self._shared: Counter[tuple[Container, str]] = Counter()
 
     def change(
@@ -107,9 +114,12 @@ class Renderer:
             self._entry(transaction, old, new)
             key = old.key if old is not None else new.key if new is not None else None
             if key is not None:
-                _backends(transaction, shared, key, 0, old.backends if old else (), new.backends if new else ())
+                # Sticky Frontends have no numbered elements: their backends are named by chains.
+                numbered = tuple(f is None or f.affinity_seconds is None for f in (old, new))
+                backends = [f.backends if f is not None else () for f in (old, new)]
+                _backends(transaction, shared, key, 0, backends, numbered)
                 insides = [(f.inside or ()) if f is not None else () for f in (old, new)]
-                _backends(transaction, shared, key, INSIDE, *insides)
+                _backends(transaction, shared, key, INSIDE, insides, numbered)
         for step, addresses in ((-1, old_cluster_ips), (1, new_cluster_ips)):
             for address in addresses:
                 shared[Container(family_of(address), "cluster-ips"), address] += step
@@ -119,8 +129,16 @@ class Renderer:
         for container, element in went:
             transaction.removed.setdefault(container, []).append(element)
         new_chains, old_chains = _count(self._chains, chains)
+        affinities: Counter[Container] = Counter()
+        for step, some in ((1, new_chains), (-1, old_chains)):
+            for chain in some:
+                if chain.affinity:
+                    affinities[Container(chain.family, chain.affinity)] += step
+        new_sets, old_sets = _count(self._affinities, affinities)
+        transaction.structure += _declare(sorted(new_sets))
         transaction.structure += _open(sorted(new_chains))
         transaction.closing += _close((chain.family, chain.name) for chain in sorted(old_chains))
+        transaction.closing += (f"delete set {word(family)} {TABLE} {name}" for family, name in sorted(old_sets))
         return transaction
 
     def full(
@@ -132,6 +150,7 @@ class Renderer:
         elements only where they differ.
         """
         self._chains.clear()
+        self._affinities.clear()
         self._shared.clear()
         everything = self.change([Change(None, frontend) for frontend in frontends], (), cluster_ips)
         transaction = Transaction()
@@ -176,12 +195,15 @@ class Renderer:
         for declaration in declared.values():
             kind, rest = declaration.split(" ", 1)
             transaction.structure.append(f"add {kind} {ip} {TABLE} {rest}")
+        affinities = sorted(container for container in self._affinities if container.family == family)
+        transaction.structure += _declare(affinities)
         chains = self.chains(family)
         names = {chain.name for chain in chains}
         transaction.structure += _open(chains)
         transaction.closing += _close((family, name) for name in sorted(table.chains - names))
         for name, kind in sorted(table.others.items()):
-            transaction.closing.append(f"delete {kind} {ip} {TABLE} {name}")
+            if Container(family, name) not in self._affinities:
+                transaction.closing.append(f"delete {kind} {ip} {TABLE} {name}")
 
 
 def _backends(
@@ -189,11 +211,16 @@ def _backends(
     shared: Counter[tuple[Container, str]],
     key: FrontendKey,
     base: int,
-    old: Sequence[Backend],
-    new: Sequence[Backend],
+    backends: Sequence[Sequence[Backend]],
+    numbered: Sequence[bool],
 ) -> None:
-    """The elements of numbered backends that differ; those that may reach themselves are counted in `shared`."""
-    if old is new:
+    """The elements of numbered backends that differ; those that may reach themselves are counted in `shared`.
+
+    `backends`: the old and the new ones; `numbered`: whether these and those are elements at all.
+    """
+    old, new = backends
+    was_numbered, is_numbered = numbered
+    if old is new and was_numbered == is_numbered:
         return
     container = _container(key, f"{key.protocol}-endpoints", f"{key.protocol}-nodeport-endpoints")
     prefix = str(key.port) if key.is_node_port else f"{key.address} . {key.port}"
@@ -203,17 +230,20 @@ def _backends(
     for index in range(max(len(old), len(new))):
         before = old[index] if index < len(old) else None
         after = new[index] if index < len(new) else None
-        if before == after:
+        if before == after and was_numbered == is_numbered:
             continue
         if before is not None and (before.is_local or not before.node):
             shared[pairs, f"{before.address} . {before.address}"] -= 1
         if after is not None and (after.is_local or not after.node):
             shared[pairs, f"{after.address} . {after.address}"] += 1
-        if before is not None and after is not None and before.address == after.address and before.port == after.port:
+        is_same = (
+            before is not None and after is not None and (before.address, before.port) == (after.address, after.port)
+        )
+        if is_same and was_numbered == is_numbered:
             continue
-        if before is not None:
+        if before is not None and was_numbered:
             removed.append(f"{prefix} . {base + index}")
-        if after is not None:
+        if after is not None and is_numbered:
             added.append(f"{prefix} . {base + index} : {after.address} . {after.port}")
     if removed:
         transaction.removed.setdefault(container, []).extend(removed)
@@ -257,6 +287,12 @@ def _count(counter: Counter[Counted], steps: Counter[Counted]) -> tuple[list[Cou
             if before > 0:
                 went.append(thing)
     return came, went
+
+
+def _declare(affinities: Iterable[Container]) -> Iterator[str]:
+    """Sets of clients. One that is there already keeps its clients."""
+    for family, name in affinities:
+        yield f"add set {word(family)} {TABLE} {affinity_set(family, name).partition(' ')[2]}"
 
 
 def _open(chains: Iterable[Chain]) -> Iterator[str]:
