@@ -21,7 +21,8 @@ from bridgehead.client import ApiClient, ClientConfig, load_config
 from bridgehead.client.errors import ConfigError
 from bridgehead.dns.config import DnsConfig, check, parse_address
 from bridgehead.dns.errors import DnsError
-from bridgehead.dns.process import dump, run, supervise
+from bridgehead.dns.process import dump, run
+from bridgehead.dns.supervisor import supervise
 from bridgehead.dns.upstream import parse_server
 from bridgehead.dns.zone import ZoneSettings
 

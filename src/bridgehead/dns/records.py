@@ -56,6 +56,8 @@ class ServiceRecords:
 def service_records(service: Service, slices: Iterable[EndpointSlice], domain: str) -> ServiceRecords:
     """The records of a Service in the zone `domain`; `slices` are those of this Service, in any order."""
     name = f"{service.metadata.name}.{service.metadata.namespace}.svc.{domain}"
+    if not is_name(name):
+        return ServiceRecords(problems=(f"{name} is too long for a name",))
     if service.spec.type == "ExternalName":
         return _external_name(service, name)
     if service.spec.cluster_ip == "None":
@@ -173,6 +175,9 @@ def _headless(service: Service, slices: Iterable[EndpointSlice], name: str) -> S
                 continue
             label = endpoint.hostname if _is_label(endpoint.hostname) else dashed(address)
             target = f"{str(label).lower()}.{name}"
+            if not is_name(target):
+                problems.append(f"{target} is too long for a name")
+                continue
             addresses.setdefault(kind, {})[address] = None
             by_host.setdefault(target, {}).setdefault(kind, {})[address] = None
             reverse.setdefault(address, {})[target] = None

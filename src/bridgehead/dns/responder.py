@@ -76,19 +76,24 @@ class Responder:
                 return None
             front, body, _ = self.zone.nodata(end - wire.HEADER_SIZE - 4)
         header = data[2:12]
-        if header == _PLAIN:
-            if len(data) != end or end + len(body) > wire.UDP_SIZE:
+        if header == _PLAIN and len(data) == end:
+            limit, opt = wire.UDP_SIZE, b""
+        elif header == _WITH_OPT:
+            shape = self._shapes.get(data[end:])
+            if shape is None:
                 return None
-            return data[:2] + front + data[12:end] + body
-        if header != _WITH_OPT:
+            limit, opt = shape
+            front = self._head_with_opt(front)
+        else:
             return None
-        shape = self._shapes.get(data[end:])
-        if shape is None:
-            return None
-        limit, opt = shape
-        if end + len(body) + len(opt) > limit:
-            return None
-        return data[:2] + self._head_with_opt(front) + data[12:end] + body + opt
+        room = limit - end - len(opt)
+        if len(body) > room:
+            if stride <= 0:
+                return None
+            count = room // stride
+            body = body[: count * stride]
+            front = wire.head_cut(front, count)
+        return data[:2] + front + data[12:end] + body + opt
 
     def _head_with_opt(self, front: bytes) -> bytes:
         found = self._heads.get(front)

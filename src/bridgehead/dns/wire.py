@@ -1,8 +1,8 @@
 """DNS messages as bytes: questions read, finished answers built, answers cut to size.
 
 Pure (RFC 1035, 2181, 2782, 3596, 6891). `zone.py` compiles record sets here, `responder.py` reads queries and assembles
-replies, `upstream.py` checks what came from outside. Functions whose names end in `_untrusted` take bytes from the network
-and raise only BadPacket.
+replies, `upstream.py` checks what came from outside. Functions whose names end in `_untrusted` take bytes from the
+network and raise only BadPacket.
 
 A finished answer is kept without the id and the question, which are copied from the query, so that a client sees its
 own mixed case again (0x20). Everything compressed points into the question or behind it, which is why an answer belongs
@@ -386,12 +386,15 @@ def assemble(query: Query, answer: Answer, limit: int, our_size: int, turn: int 
     `turn` says with which of several address records it begins.
     """
     front, body, stride = answer
-    if stride:
+    if stride > 0:
         offset = turn % (len(body) // stride) * stride
         body = body[offset:] + body[:offset]
     tail = b"" if query.edns is None else opt_record(our_size, do=query.edns.do)
     room = limit - HEADER_SIZE - len(query.question) - len(tail)
-    if len(body) > room:
+    if len(body) > room and stride > 0:
+        count = room // stride
+        front, body = head_cut(front, count), body[: count * stride]
+    elif len(body) > room:
         front, body = _cut(front, body, room, HEADER_SIZE + len(query.question))
     flags = front[0] & ~RD | query.flags & RD
     flags2 = front[1] | query.flags2 & CD
@@ -399,6 +402,11 @@ def assemble(query: Query, answer: Answer, limit: int, our_size: int, turn: int 
     return b"".join(
         (query.id, bytes((flags, flags2)), front[2:8], additional.to_bytes(2, "big"), query.question, body, tail)
     )
+
+
+def head_cut(front: bytes, count: int) -> bytes:
+    """The head for so many of an answer's address records, the others having no room."""
+    return bytes((front[0] | TC,)) + front[1:4] + count.to_bytes(2, "big") + front[6:]
 
 
 def _cut(front: bytes, body: bytes, room: int, base: int) -> tuple[bytes, bytes]:

@@ -1,0 +1,157 @@
+"""A zone that followed any history answers as one that was made from what there is at its end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridgehead.dns.records import service_records
+from bridgehead.dns.zone import Zone, ZoneSettings
+from bridgehead.dns.zone_file import zone_file
+from bridgehead.objects.core import Service
+from bridgehead.objects.discovery import EndpointSlice
+from bridgehead.objects.meta import ObjectKey
+
+from .dns_world import ask, build_zone, lines, packet, read_objects, ready
+
+NAMES = ("a", "b", "svc")
+NAMESPACES = ("default", "svc")
+FLAGS = st.sampled_from([None, True, False])
+
+
+@st.composite
+def services(draw: st.DrawFn) -> tuple[ObjectKey, Service, list[EndpointSlice]]:
+    key = ObjectKey(draw(st.sampled_from(NAMESPACES)), draw(st.sampled_from(NAMES)))
+    shape = draw(st.sampled_from(["ClusterIP", "None", "ExternalName"]))
+    address = f"10.96.{NAMESPACES.index(key.namespace)}.{NAMES.index(key.name)}"
+    ports = [{"name": name, "port": draw(st.integers(1, 3))} for name in draw(st.sets(st.sampled_from(["x", "y"])))]
+    spec: dict[str, Any] = {"ports": ports, "clusterIP": "None" if shape == "None" else address}
+    if shape == "ExternalName":
+        spec = {"type": shape, "externalName": draw(st.sampled_from(["example.com", "a.default.svc.cluster.local"]))}
+    slices = []
+    for number in range(draw(st.integers(0, 2))):
+        endpoints = draw(
+            st.lists(
+                st.fixed_dictionaries(
+                    {
+                        "addresses": st.sampled_from([["10.244.0.1"], ["10.244.0.2"], ["fd00::1"]]),
+                        "hostname": st.sampled_from([None, "pod-0", "a.b"]),
+                        "conditions": st.fixed_dictionaries({"ready": FLAGS, "serving": FLAGS, "terminating": FLAGS}),
+                    }
+                ),
+                max_size=3,
+            )
+        )
+        metadata = {"name": f"{key.name}-{number}", "namespace": key.namespace}
+        slices.append(
+            msgspec.convert(
+                {"metadata": metadata, "ports": [{"name": "x", "port": 8080}], "endpoints": endpoints}, EndpointSlice
+            )
+        )
+    service = msgspec.convert({"metadata": {"name": key.name, "namespace": key.namespace}, "spec": spec}, Service)
+    return key, service, slices
+
+
+@given(st.lists(st.one_of(services(), st.tuples(st.sampled_from(NAMESPACES), st.sampled_from(NAMES))), max_size=12))
+def test_incremental_equals_fresh(history):
+    domain = ZoneSettings().domain
+    zone, current = Zone(), {}
+    for event in history:
+        if len(event) == 2:
+            key = ObjectKey(*event)
+            current.pop(key, None)
+            zone.set_service(key, None)
+        else:
+            key, service, slices = event
+            current[key] = service_records(service, slices, domain)
+            zone.set_service(key, current[key])
+            assert not zone.set_service(key, current[key])  # the same again is no change
+    fresh = Zone()
+    for key in sorted(current):
+        fresh.set_service(key, current[key])
+    assert zone.table == fresh.table
+    assert zone_file(zone) == zone_file(fresh)
+    for key in list(current):
+        zone.set_service(key, None)
+    assert zone.table == Zone().table
+
+
+def test_a_namespace_exists_while_anything_is_in_it():
+    (service,) = read_objects("{kind: Service, metadata: {name: a, namespace: n}, spec: {clusterIP: 10.96.0.1}}")
+    zone = Zone()
+    responder = ready(zone)
+    rcodes = []
+    records = service_records(service, (), "cluster.local")
+    for step in (
+        lambda: zone.set_namespace("n", True),
+        lambda: zone.set_service(service.key, records),
+        lambda: zone.set_namespace("n", False),
+        lambda: zone.set_service(service.key, None),
+    ):
+        step()
+        rcodes.append(ask(responder, "n.svc.cluster.local").header.rcode)
+    assert rcodes == [0, 0, 0, 3]
+
+
+def test_an_address_of_several_headless_services_has_all_their_names():
+    text = """
+kind: Service
+metadata: {name: NAME}
+spec: {clusterIP: None}
+---
+kind: EndpointSlice
+metadata: {name: NAME, labels: {kubernetes.io/service-name: NAME}}
+endpoints: [{addresses: [10.244.0.1], hostname: p}]
+"""
+    zone = build_zone(read_objects("---".join(text.replace("NAME", name) for name in "ab")))
+    name = "1.0.244.10.in-addr.arpa"
+    both = lines(ask(ready(zone), name, "PTR").rr)
+    assert [line.split()[-1] for line in both] == [f"p.{s}.default.svc.cluster.local." for s in "ab"]
+    zone.set_service(ObjectKey("default", "a"), None)
+    assert len(ask(ready(zone), name, "PTR").rr) == 1
+    assert ask(ready(zone), name, "A").header.rcode == 0  # the name exists
+    zone.set_service(ObjectKey("default", "b"), None)
+    assert not isinstance(ready(zone).respond_untrusted(packet(name, "PTR")), bytes)  # an outside name now
+
+
+def test_the_serial_moves_on_and_negative_answers_show_it():
+    zone = Zone(serial=7)
+    responder = ready(zone)
+    for serial, shown in ((9, 9), (8, 9)):
+        zone.set_serial(serial)
+        for name in ("x.cluster.local", "cluster.local"):
+            (soa,) = lines(ask(responder, name).auth)
+            assert soa.split()[5] == str(shown)
+
+
+def test_objects_that_are_not_sound_do_no_harm():
+    name = "l" * 63
+    objects = read_objects(
+        f"""
+kind: Service
+metadata: {{name: odd}}
+spec: {{clusterIP: None}}
+---
+kind: EndpointSlice
+metadata: {{name: odd, labels: {{kubernetes.io/service-name: odd}}}}
+endpoints: [{{addresses: [nonsense, "fd00::1", 10.1.1.1], hostname: "not a label \\u00e9"}}]
+---
+kind: Service
+metadata: {{name: bad-alias}}
+spec: {{type: ExternalName, externalName: "a..b"}}
+---
+kind: Service
+metadata: {{name: "{name}", namespace: "{".".join([name] * 3)}"}}
+spec: {{clusterIP: 10.96.0.1}}
+"""
+    )
+    odd, alias = objects[0], objects[2]
+    assert len(service_records(odd, [objects[1]], "cluster.local").problems) == 2
+    assert "a..b" in service_records(alias, (), "cluster.local").problems[0]
+    responder = ready(build_zone(objects))
+    assert len(ask(responder, "odd.default.svc.cluster.local").rr) == 1
+    assert len(ask(responder, "10-1-1-1.odd.default.svc.cluster.local").rr) == 1
+    assert ask(responder, "bad-alias.default.svc.cluster.local").header.rcode == 0
