@@ -1,0 +1,139 @@
+"""The DNS server over its sockets: what the API server says is what dig sees, also while it is away."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+
+import dnslib
+import pytest
+
+from bridgehead.client import ApiClient
+from bridgehead.dns.server import DnsServer, Limits
+from bridgehead.objects.kinds import ENDPOINT_SLICES, SERVICES
+from tests.unit.dns_world import build_zone, read_objects, ready
+
+from .api_world import api_world, running, until
+from .dns_world import ask, connection, data_of, dig, dns, framed, read_framed, send
+
+pytestmark = pytest.mark.integration
+
+WEB = "web.default.svc.cluster.local"
+
+
+def service(name: str, **spec):
+    return {"metadata": {"name": name}, "spec": {"ports": [{"name": "http", "port": 80}], **spec}}
+
+
+def slice_of(name: str, *addresses: str):
+    return {
+        "metadata": {"name": f"{name}-x", "labels": {"kubernetes.io/service-name": name}},
+        "addressType": "IPv4",
+        "ports": [{"name": "http", "port": 8080}],
+        "endpoints": [{"addresses": [address]} for address in addresses],
+    }
+
+
+async def test_answers_follow_the_cluster():
+    async with api_world() as world, ApiClient(world.config) as client:
+        before = await client.create(SERVICES, service("before"), "default")
+        async with dns(client) as port:
+            assert await data_of(port, "before.default.svc.cluster.local") == [before.spec.cluster_ip]
+            assert (await ask(port, WEB)).header.rcode == dnslib.RCODE.NXDOMAIN
+
+            web = await client.create(SERVICES, service("web"), "default")
+            assert await until(lambda: data_of(port, WEB)) == [web.spec.cluster_ip]
+            assert await data_of(port, dnslib.label(_reverse(web.spec.cluster_ip)), "PTR") == [f"{WEB}."]
+
+            await client.create(SERVICES, service("db", clusterIP="None"), "default")
+            await client.create(ENDPOINT_SLICES, slice_of("db", "10.244.1.2", "10.244.1.3"), "default")
+            assert await until(lambda: data_of(port, "db.default.svc.cluster.local")) == ["10.244.1.2", "10.244.1.3"]
+            patch = {"endpoints": [{"addresses": ["10.244.1.3"]}]}
+            await client.patch(ENDPOINT_SLICES, "db-x", "default", patch)
+            await until(lambda: _is(data_of(port, "db.default.svc.cluster.local"), ["10.244.1.3"]))
+            assert await data_of(port, "2.1.244.10.in-addr.arpa", "PTR") == []
+
+            await client.delete(SERVICES, "web", "default")
+            await until(lambda: _is(_rcode(port, WEB), "NXDOMAIN"))
+
+
+async def test_answers_stay_while_the_api_server_is_away_and_catch_up_when_it_is_back():
+    async with api_world() as world, ApiClient(world.config) as client:
+        web = await client.create(SERVICES, service("web"), "default")
+        async with dns(client) as port:
+            await world.stop()
+            assert await data_of(port, WEB) == [web.spec.cluster_ip]
+            await world.start()
+            await client.create(SERVICES, service("later"), "default")
+            assert await until(lambda: data_of(port, "later.default.svc.cluster.local"))
+
+
+@pytest.mark.skipif(shutil.which("dig") is None, reason="no dig")
+async def test_dig_agrees():
+    async with api_world() as world, ApiClient(world.config) as client:
+        addresses = [f"10.244.{n >> 8}.{n & 255}" for n in range(200)]
+        await client.create(SERVICES, service("many", clusterIP="None"), "default")
+        await client.create(ENDPOINT_SLICES, slice_of("many", *addresses), "default")
+        await client.create(SERVICES, service("ext", type="ExternalName", externalName=WEB), "default")
+        web = await client.create(SERVICES, service("web"), "default")
+        async with dns(client) as port:
+            assert await dig(port, "+short", WEB) == [web.spec.cluster_ip]
+            assert await dig(port, "+short", "-x", web.spec.cluster_ip) == [f"{WEB}."]
+            assert await dig(port, "+short", f"_http._tcp.{WEB}", "SRV") == [f"0 100 80 {WEB}."]
+            assert await dig(port, "+short", "ext.default.svc.cluster.local") == [f"{WEB}.", web.spec.cluster_ip]
+            many = "many.default.svc.cluster.local"
+            for way in ("+tcp", "+notcp", "+noedns"):  # a cut answer makes dig ask again over TCP
+                assert sorted(await dig(port, "+short", way, many)) == sorted(addresses)
+            assert len(await dig(port, "+short", "+ignore", many)) < 200
+            shown = "\n".join(await dig(port, "+ednsopt=65001:0102", "+bufsize=4096", "nix.cluster.local"))
+            for words in ("status: NXDOMAIN", "flags: qr aa rd;", "cluster.local.\t\t0\tIN\tSOA"):
+                assert words in shown
+            assert "status: BADVERS" in "\n".join(await dig(port, "+edns=1", "+noednsneg", WEB))
+
+
+async def test_a_tcp_connection_carries_many_messages_and_bad_ones_end_it():
+    responder = ready(build_zone(read_objects("{kind: Service, metadata: {name: web}, spec: {clusterIP: 10.96.0.9}}")))
+    server = DnsServer(responder, None, Limits(idle_seconds=0.2, connections=2))
+    port = server.bind("127.0.0.1", 0)
+    async with running(server.run()):
+        query = bytes(dnslib.DNSRecord.question(WEB).pack())
+        async with connection(port) as (reader, writer):
+            for _ in range(3):
+                writer.write(framed(query) * 5)
+                for _ in range(5):
+                    assert len(dnslib.DNSRecord.parse(await read_framed(reader)).rr) == 1
+            assert await reader.read() == b""  # nothing said for too long
+        async with connection(port) as (reader, writer):
+            writer.write(framed(b"\xff" * 40))  # a reply
+            assert await reader.read() == b""
+        async with connection(port) as (one, _), connection(port) as (two, _), connection(port) as (three, _):
+            assert await three.read() == b""  # too many
+            assert await one.read() + await two.read() == b""
+        assert await data_of(port, WEB, tcp=True) == ["10.96.0.9"]
+        assert server.tcp_requests == 17
+
+
+async def test_rubbish_does_not_disturb_the_others():
+    responder = ready(build_zone(read_objects("{kind: Service, metadata: {name: web}, spec: {clusterIP: 10.96.0.9}}")))
+    server = DnsServer(responder, None)
+    port = server.bind("127.0.0.1", 0)
+    good = bytes(dnslib.DNSRecord.question(WEB).pack())
+    async with running(server.run()):
+        for number in range(300):
+            rubbish = bytes((number * step) & 255 for step in range(number))
+            asyncio.get_running_loop().call_soon(lambda: None)
+            if number >= 12 and not rubbish[2] & 0x80:
+                assert (await send(port, rubbish))[:2] == rubbish[:2]
+        assert len(dnslib.DNSRecord.parse(await send(port, good)).rr) == 1
+
+
+async def _rcode(port: int, name: str) -> str:
+    return dnslib.RCODE[(await ask(port, name)).header.rcode]
+
+
+async def _is(found, wanted) -> bool:
+    return await found == wanted
+
+
+def _reverse(address: str) -> str:
+    return ".".join(reversed(address.split("."))) + ".in-addr.arpa"

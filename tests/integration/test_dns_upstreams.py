@@ -1,0 +1,207 @@
+"""Outside names: asked of upstreams that answer, cut, lie, refuse or say nothing."""
+
+from __future__ import annotations
+
+import asyncio
+
+import dnslib
+import pytest
+
+from bridgehead.client import ApiClient
+from bridgehead.dns.cache import Cache
+from bridgehead.dns.resolver import Resolver
+from bridgehead.dns.responder import Open
+from bridgehead.dns.upstream import Forwarder
+from bridgehead.dns.zone import Zone
+from bridgehead.objects.kinds import SERVICES
+from tests.unit.dns_world import build_zone, packet, read_objects, ready
+
+from .api_world import api_world
+from .dns_world import FakeUpstream, ask, data_of, dns, says
+
+pytestmark = pytest.mark.integration
+
+EXAMPLE = "www.example.com. 60 A 192.0.2.1"
+SOA = "example.com. 300 SOA ns.example.com. root.example.com. 1 2 3 4 30"
+
+
+class World:
+    """A resolver over these upstreams, and a clock that the test moves."""
+
+    def __init__(self, *upstreams: FakeUpstream, zone: Zone | None = None, **cache) -> None:
+        self.now = 1000.0
+        self.responder = ready(zone or Zone())
+        servers = [upstream.server for upstream in upstreams]
+        self.forwarder = Forwarder(servers, lambda: self.now, shuffle=lambda servers: None, attempt_seconds=0.2)
+        self.cache = Cache(lambda: self.now, **cache)
+        self.resolver = Resolver(self.responder, self.forwarder, self.cache)
+
+    async def ask(self, name: str, kind: str = "A", **options) -> dnslib.DNSRecord:
+        question = self.responder.respond_untrusted(packet(name, kind, **options))
+        assert isinstance(question, Open)
+        return dnslib.DNSRecord.parse(await self.resolver.resolve(question))
+
+
+def rcode(reply: dnslib.DNSRecord) -> str:
+    return dnslib.RCODE[reply.header.rcode]
+
+
+async def test_an_outside_name_is_asked_once_and_then_remembered_with_its_ttl_running_down():
+    async with FakeUpstream(says(EXAMPLE)) as upstream:
+        world = World(upstream)
+        first = await world.ask("WWW.example.com", edns=1232)
+        assert [str(rr.rdata) for rr in first.rr] == ["192.0.2.1"]
+        assert str(first.q.qname) == "WWW.example.com."
+        assert (first.header.aa, first.header.ra, len(first.ar)) == (0, 1, 1)
+        world.now += 20
+        second = await world.ask("www.example.com")
+        assert (second.rr[0].ttl, len(second.ar), len(upstream.asked)) == (40, 0, 1)
+        world.now += 41
+        assert (await world.ask("www.example.com")).rr[0].ttl == 60
+        assert len(upstream.asked) == 2
+        assert (world.cache.hits, world.cache.misses) == (1, 2)
+
+
+async def test_a_no_is_remembered_as_long_as_its_soa_says():
+    async with FakeUpstream(says(rcode="NXDOMAIN", authority=(SOA,))) as upstream:
+        world = World(upstream)
+        for passed, asked in ((0, 1), (29, 1), (2, 2)):
+            world.now += passed
+            reply = await world.ask("nix.example.com")
+            assert (rcode(reply), len(reply.auth), len(upstream.asked)) == ("NXDOMAIN", 1, asked)
+
+
+async def test_the_same_question_at_once_travels_once_each_time_by_another_port_and_id():
+    async with FakeUpstream(says(EXAMPLE)) as upstream:
+        world = World(upstream)
+        await asyncio.gather(*(world.ask("www.example.com") for _ in range(20)))
+        assert len(upstream.asked) == 1
+        await asyncio.gather(*(world.ask(f"{n}.example.com") for n in range(20)))
+        assert len(set(upstream.ports)) == len(upstream.ports) == 21
+        assert len(set(upstream.ids)) > 15
+
+
+async def test_lies_are_passed_over():
+    def answer(query: dnslib.DNSRecord, over_tcp: bool) -> list[bytes]:
+        (good,) = says(EXAMPLE)(query, over_tcp)
+        other = dnslib.DNSRecord.question("www.example.org")
+        other.header.id = query.header.id
+        (wrong_question,) = says("www.example.org. 60 A 203.0.113.1")(other, over_tcp)
+        wrong_id = bytes((good[0] ^ 1,)) + good[1:]
+        return [b"", b"x", wrong_id, wrong_question, good[:20], bytes(query.pack()), good]
+
+    async with FakeUpstream(answer) as upstream:
+        reply = await World(upstream).ask("www.example.com")
+        assert [str(rr.rdata) for rr in reply.rr] == ["192.0.2.1"]
+        assert len(upstream.asked) == 1
+
+
+async def test_a_cut_answer_is_fetched_over_tcp():
+    records = [f"www.example.com. 60 A 192.0.2.{n}" for n in range(200)]
+
+    def answer(query: dnslib.DNSRecord, over_tcp: bool) -> list[bytes]:
+        if over_tcp:
+            return says(*records)(query, over_tcp)
+        reply = query.reply()
+        reply.header.tc = 1
+        return [bytes(reply.pack())]
+
+    async with FakeUpstream(answer) as upstream:
+        world = World(upstream)
+        assert (await world.ask("www.example.com")).header.tc == 1
+        question = world.responder.respond_untrusted(packet("www.example.com"), is_udp=False)
+        assert len(dnslib.DNSRecord.parse(await world.resolver.resolve(question)).rr) == 200
+        assert len(upstream.asked) == 2  # UDP, TCP; then from the cache
+
+
+async def test_another_upstream_helps_out_and_the_silent_one_is_asked_last_for_a_while():
+    async with (
+        FakeUpstream(lambda *_: []) as silent,
+        FakeUpstream(says(rcode="SERVFAIL")) as broken,
+        FakeUpstream(says(EXAMPLE)) as good,
+    ):
+        world = World(silent, broken, good)
+        for n in range(3):
+            assert rcode(await world.ask(f"{n}.example.com")) == "NOERROR"
+        assert (len(silent.asked), len(good.asked)) == (1, 3)
+        world.now += 10
+        await world.ask("later.example.com")
+        assert len(silent.asked) == 2
+
+
+async def test_when_nobody_answers():
+    async with FakeUpstream(says(EXAMPLE)) as upstream:
+        world, patient = World(upstream), World(upstream, stale=3600)
+        for w in (world, patient):
+            await w.ask("www.example.com")
+            w.now += 100
+    # Nobody listens there any more.
+    assert rcode(await world.ask("www.example.com")) == "SERVFAIL"
+    stale = await patient.ask("www.example.com")
+    assert (rcode(stale), stale.rr[0].ttl) == ("NOERROR", 0)
+
+
+ALIASES = """
+{kind: Service, metadata: {name: ext}, spec: {type: ExternalName, externalName: www.example.com}}
+---
+{kind: Service, metadata: {name: inner}, spec: {type: ExternalName, externalName: ext.default.svc.cluster.local}}
+---
+{kind: Service, metadata: {name: loop}, spec: {type: ExternalName, externalName: loop.default.svc.cluster.local}}
+---
+{kind: Service, metadata: {name: lost}, spec: {type: ExternalName, externalName: nix.default.svc.cluster.local}}
+---
+{kind: Service, metadata: {name: back}, spec: {type: ExternalName, externalName: back.example.com}}
+---
+{kind: Service, metadata: {name: web}, spec: {clusterIP: 10.96.0.9}}
+"""
+
+
+async def test_aliases_are_followed():
+    chain = says("www.example.com. 60 CNAME cdn.example.net.", "cdn.example.net. 60 A 192.0.2.1")
+    back = says("back.example.com. 60 CNAME web.default.svc.cluster.local.", rcode="NXDOMAIN")
+
+    def answer(query: dnslib.DNSRecord, over_tcp: bool) -> list[bytes]:
+        return (back if "back" in str(query.q.qname) else chain)(query, over_tcp)
+
+    async with FakeUpstream(answer) as upstream:
+        world = World(upstream, zone=build_zone(read_objects(ALIASES)))
+        outside = ["www.example.com.", "cdn.example.net.", "192.0.2.1"]
+        table = {
+            "ext": ("NOERROR", outside),
+            "inner": ("NOERROR", ["ext.default.svc.cluster.local.", *outside]),
+            "lost": ("NXDOMAIN", ["nix.default.svc.cluster.local."]),
+            "back": ("NOERROR", ["back.example.com.", "web.default.svc.cluster.local.", "10.96.0.9"]),
+        }
+        for name, expected in table.items():
+            reply = await world.ask(f"{name}.default.svc.cluster.local")
+            assert (rcode(reply), [str(rr.rdata) for rr in reply.rr]) == expected
+            assert reply.header.aa == 1
+        assert len((await world.ask("loop.default.svc.cluster.local")).rr) == 8
+        assert not any("cluster.local" in question for question in upstream.asked)
+
+
+async def test_names_of_the_cluster_never_leave_it_and_outside_ones_do_through_the_sockets():
+    async with (
+        FakeUpstream(says(EXAMPLE)) as upstream,
+        api_world() as world,
+        ApiClient(world.config) as client,
+        dns(client, upstreams=(upstream.server,)) as port,
+    ):
+        spec = {"type": "ExternalName", "externalName": "www.example.com"}
+        await client.create(SERVICES, {"metadata": {"name": "ext"}, "spec": spec}, "default")
+        assert await data_of(port, "www.example.com") == ["192.0.2.1"]
+        assert await data_of(port, "www.example.com", tcp=True) == ["192.0.2.1"]
+        for name in ("www.example.com.default.svc.cluster.local", "cluster.local", "x.y.z.cluster.local"):
+            assert (await ask(port, name)).header.ra == 1
+        assert upstream.asked == ["www.example.com. A"]
+
+
+async def test_a_flood_of_outside_names_is_bounded_and_leaves_the_cluster_names_alone():
+    async with FakeUpstream(
+        lambda query, over_tcp: says(f"{query.q.qname} 60 A 192.0.2.1")(query, over_tcp)
+    ) as upstream:
+        world = World(upstream, entries=50, size=20_000)
+        for n in range(120):
+            await world.ask(f"name-{n}.example.com")
+        assert len(world.cache) <= 50
+        assert world.cache.size <= 20_000
