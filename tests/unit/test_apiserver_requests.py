@@ -167,6 +167,14 @@ async def test_people_get_indented_answers(world):
             "the server does not allow this method on the requested resource",
         ),
         (
+            "PUT",
+            CONFIG_MAPS,
+            config_map(),
+            405,
+            "MethodNotAllowed",
+            "the server does not allow this method on the requested resource",
+        ),
+        (
             "POST",
             "/api/v1/namespaces/nope/configmaps",
             config_map(),
@@ -292,6 +300,14 @@ async def test_bodies_that_are_nested_deeply(world, depth, field, method):
 async def test_yaml_that_makes_no_sense(world, text):
     answer = await world.call("POST", CONFIG_MAPS, text, headers={"content-type": "application/yaml"})
     assert answer.status == 400
+
+
+@pytest.mark.parametrize("depth", [900, 950, 960, 970, 100_000])
+async def test_json_that_is_nested_deeply(world, depth):
+    """Somewhere it becomes too deep, which is never the server's error."""
+    text = b'{"metadata":{"name":"deep"},"more":' + b'{"a":' * depth + b"1" + b"}" * depth + b"}"
+    answer = await world.call("POST", CONFIG_MAPS, text)
+    assert answer.status in (201, 400)
 
 
 async def test_a_name_that_is_taken(world):

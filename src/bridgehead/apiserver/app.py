@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from bridgehead import __version__
 from bridgehead.storage import StoreBroken
 
 from . import streams
@@ -38,7 +39,7 @@ log = logging.getLogger(__name__)
 VERSION = {
     "major": "1",
     "minor": "36",
-    "gitVersion": "v1.36.0+bridgehead-0.1.0",
+    "gitVersion": f"v1.36.0+bridgehead.{__version__}",
     "gitCommit": "",
     "gitTreeState": "clean",
     "buildDate": "2026-11-21T00:00:00Z",

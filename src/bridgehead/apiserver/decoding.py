@@ -115,7 +115,14 @@ class _Pairs(dict[str, Any]):
 
 
 def duplicate_fields(body: bytes) -> list[str]:
-    """Paths of fields that a JSON object has twice; the last one counts."""
+    """Paths of fields that a JSON object has twice; the last one counts. Raises a 400 for what is nested too deeply."""
+    try:
+        return _duplicate_fields(body)
+    except RecursionError:
+        raise bad_request("json: exceeded max depth") from None
+
+
+def _duplicate_fields(body: bytes) -> list[str]:
     found = False
 
     def pairs_hook(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -68,6 +68,8 @@ class Handlers:
             raise method_not_allowed()
         if info.verb == "create" and (info.name or (resource.namespaced and not info.namespace)):
             raise method_not_allowed()
+        if info.verb in ("update", "patch") and not info.name:
+            raise method_not_allowed()
         if resource.namespaced and not info.namespace and info.verb not in ("list", "watch", "deletecollection"):
             raise not_found_path()
         accept = request.header(b"accept")
