@@ -1,3 +1,17 @@
 """Bridgehead: Kubernetes Services as software of their own. `docs/architecture.md` explains the layout."""
 
+import platform
+
 __version__ = "0.1.0"
+
+# Whose API this is, and what API server and kubelet call themselves: that release, as Bridgehead has it.
+KUBERNETES_VERSION = "v1.36.0"
+GIT_VERSION = f"{KUBERNETES_VERSION}+bridgehead.{__version__}"
+
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm"}
+
+
+def architecture() -> str:
+    """This machine's, as Go and therefore Kubernetes name it: `amd64`, `arm64`."""
+    machine = platform.machine()
+    return _ARCHITECTURES.get(machine, machine)

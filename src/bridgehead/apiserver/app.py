@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import platform
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -15,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from bridgehead import __version__
+from bridgehead import GIT_VERSION, KUBERNETES_VERSION, architecture
 from bridgehead.storage import StoreBroken
 
 from . import streams
@@ -36,16 +37,16 @@ from .reviews import Reviews
 
 log = logging.getLogger(__name__)
 
-VERSION = {
-    "major": "1",
-    "minor": "36",
-    "gitVersion": f"v1.36.0+bridgehead.{__version__}",
+_VERSION = {
+    "major": KUBERNETES_VERSION.removeprefix("v").split(".")[0],
+    "minor": KUBERNETES_VERSION.split(".")[1],
+    "gitVersion": GIT_VERSION,
     "gitCommit": "",
-    "gitTreeState": "clean",
-    "buildDate": "2026-11-21T00:00:00Z",
+    "gitTreeState": "",
+    "buildDate": "",
     "goVersion": "",
-    "compiler": "cpython",
-    "platform": "linux/amd64",
+    "compiler": platform.python_implementation().lower(),
+    "platform": f"linux/{architecture()}",
 }
 # A client that takes nothing of its watch for so long is gone, or as good as.
 WRITE_SECONDS = 30.0
@@ -78,7 +79,7 @@ class Application:
         self._health = health
         self._metrics = metrics
         self._write_seconds = write_seconds
-        self._version = Response(200, msgspec.json.encode(VERSION))
+        self._version = Response(200, msgspec.json.encode(_VERSION))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":

@@ -13,6 +13,8 @@ from typing import Any
 
 import msgspec
 
+from bridgehead import KUBERNETES_VERSION
+
 from .errors import not_found_path
 from .negotiation import JSON, choose
 from .patch import PATCH_TYPES
@@ -22,14 +24,15 @@ from .schema import VERSION as SCHEMA_VERSION
 from .schema import load_definitions
 
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1."
-_INFO = {"title": "Kubernetes", "version": "v1.36.0"}
+_INFO = {"title": "Kubernetes", "version": KUBERNETES_VERSION}
 # A document's address has its hash, so the answer to it never changes.
 _IMMUTABLE = ((b"cache-control", b"public, immutable"), (b"expires", b"Thu, 31 Dec 2099 23:59:59 GMT"))
 
 # kubectl asks for version 2 in protobuf when version 3 does not know a kind, and goes on to say so when version 2 does
 # not either. This is a document (gnostic's openapi_v2.Document) of nothing but its version and title.
 _PROTOBUF_2 = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
-_EMPTY_2 = b"\x0a\x032.0\x12\x15\x0a\x0aKubernetes\x12\x07v1.36.0"
+_TITLE_2 = b"\x0a\x0aKubernetes\x12%c%b" % (len(KUBERNETES_VERSION), KUBERNETES_VERSION.encode())
+_EMPTY_2 = b"\x0a\x032.0\x12%c%b" % (len(_TITLE_2), _TITLE_2)
 
 _WRITE_PARAMETERS = (
     ("dryRun", "string", "When present, indicates that modifications should not be persisted."),

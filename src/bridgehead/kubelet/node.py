@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from bridgehead import GIT_VERSION, __version__, architecture
 from bridgehead.client import ApiClient, EventRecorder, renew_lease
 from bridgehead.client.errors import AlreadyExists, ClientError
 from bridgehead.objects.kinds import NODES
@@ -26,7 +27,6 @@ from .parts import NodeSettings
 
 log = logging.getLogger(__name__)
 
-KUBERNETES_VERSION = "v1.36.0"
 LEASE_NAMESPACE = "kube-node-lease"
 LEASE_SECONDS = 40
 LEASE_PERIOD_SECONDS = 10.0
@@ -39,7 +39,6 @@ _HEALTHY_CONDITIONS = (
     ("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
     ("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
 )
-_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "ppc64le": "ppc64le", "s390x": "s390x"}
 
 
 def machine_capacity(root: Path, max_pods: int) -> dict[str, str]:
@@ -55,24 +54,18 @@ def machine_capacity(root: Path, max_pods: int) -> dict[str, str]:
 
 def machine_info() -> dict[str, str]:
     """The Node's `nodeInfo`."""
-    from bridgehead import __version__
-
     return {
-        "architecture": _architecture(),
+        "architecture": architecture(),
         "bootID": _read_line("/proc/sys/kernel/random/boot_id"),
         "containerRuntimeVersion": f"bridgehead://{__version__}",
         "kernelVersion": platform.release(),
         "kubeProxyVersion": "",
-        "kubeletVersion": f"{KUBERNETES_VERSION}+bridgehead.{__version__}",
+        "kubeletVersion": GIT_VERSION,
         "machineID": _read_line("/etc/machine-id"),
         "operatingSystem": "linux",
         "osImage": _os_image(),
         "systemUUID": "",
     }
-
-
-def _architecture() -> str:
-    return _ARCHITECTURES.get(platform.machine(), platform.machine())
 
 
 def _os_image() -> str:
