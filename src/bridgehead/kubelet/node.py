@@ -84,9 +84,9 @@ def _read_line(path: str) -> str:
 
 def node_labels(settings: NodeSettings) -> dict[str, str]:
     return {
-        "beta.kubernetes.io/arch": _architecture(),
+        "beta.kubernetes.io/arch": architecture(),
         "beta.kubernetes.io/os": "linux",
-        "kubernetes.io/arch": _architecture(),
+        "kubernetes.io/arch": architecture(),
         "kubernetes.io/hostname": settings.name,
         "kubernetes.io/os": "linux",
         **settings.labels,
