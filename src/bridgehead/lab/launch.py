@@ -111,7 +111,7 @@ def _become_init(
     _redirect_standard_streams(files.log("init"))
     _close_inherited({api_socket.fileno(), lock_fd, progress})
     syscalls.set_hostname("lab")
-    syscalls.set_process_name("bridgehead-lab")
+    syscalls.set_process_name("bridgehead-lab", f"bridgehead-lab {config.name}")
     _mount_own_view()
     nodes = plan_nodes(config.nodes)
     build_fabric(nodes)

@@ -109,7 +109,7 @@ class Supervisor:
                 signal.signal(number, signal.SIG_DFL)
             os.setsid()
             _redirect_output(self._files.log(plan.name))
-            syscalls.set_process_name(plan.name)
+            syscalls.set_process_name(plan.name, f"bridgehead {plan.name}")
             if plan.node:
                 syscalls.setns(plan.node.netns, syscalls.CLONE_NEWNET)
                 syscalls.setns(plan.node.utsns, syscalls.CLONE_NEWUTS)

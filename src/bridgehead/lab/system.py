@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable
 from importlib import resources
@@ -13,7 +14,7 @@ import yaml
 
 from bridgehead import __version__
 from bridgehead.client import ApiClient, load_kubeconfig
-from bridgehead.client.errors import AlreadyExists, ApiError, ClientError
+from bridgehead.client.errors import AlreadyExists, ApiError, ClientError, NotFound
 from bridgehead.objects.core import Pod
 from bridgehead.objects.kinds import CONFIG_MAPS, DAEMON_SETS, LEASES, NODES, PODS, SERVICE_ACCOUNTS, Kind
 from bridgehead.objects.times import parse_time
@@ -61,7 +62,9 @@ async def bring_up(config: LabConfig, files: LabFiles, report: Report, *, bound:
                     await _forget_nodes(client, config)
                     installed = True
                 missing = await _missing(client, config, started_at)
-            except (ApiError, ClientError):
+            except ApiError as error:
+                missing = f"the API server, which says: {error}"
+            except ClientError:
                 missing = "the API server"
             if missing is None:
                 return
@@ -87,6 +90,15 @@ async def _forget_nodes(client: ApiClient, config: LabConfig) -> None:
     for node in (await client.list(NODES)).items:
         if node.metadata.name not in planned:
             await client.delete(NODES, node.metadata.name)
+
+
+async def _remove_former_nodes(client: ApiClient, config: LabConfig) -> None:
+    """A lab that had more nodes when it ran before: what was on them shall be made anew elsewhere."""
+    for node in (await client.list(NODES)).items:
+        number = node.metadata.name.removeprefix("node")
+        if number.isdecimal() and int(number) > config.nodes:
+            with contextlib.suppress(NotFound):
+                await client.delete(NODES, node.metadata.name)
 
 
 async def _missing(client: ApiClient, config: LabConfig, started_at: float) -> str | None:

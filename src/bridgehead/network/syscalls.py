@@ -103,9 +103,20 @@ def set_parent_death_signal(signal: int) -> None:
     _check(_libc.prctl(_PR_SET_PDEATHSIG, signal, 0, 0, 0), "prctl(PR_SET_PDEATHSIG)")
 
 
-def set_process_name(name: str) -> None:
-    """What `ps` and `top` show; cut to 15 bytes by the kernel."""
+def set_process_name(name: str, title: str = "") -> None:
+    """What `ps` and `top` show: `name`, cut to 15 bytes by the kernel, and `title` as the command line.
+
+    A forked process has its parent's command line, at the same place; the title is cut to what fits there.
+    """
     _check(_libc.prctl(_PR_SET_NAME, name.encode()[:15], 0, 0, 0), "prctl(PR_SET_NAME)")
+    # The fields after the name, which may contain anything, from the 3rd on: proc_pid_stat(5).
+    with open("/proc/self/stat", "rb") as stat:
+        fields = stat.read().rpartition(b")")[2].split()
+    start, end = int(fields[45]), int(fields[46])
+    if 0 < start < end - 2:
+        # Without a NUL as its last byte the kernel takes the place for a title, which ends with its first NUL.
+        text = (title or name).encode()[: end - start - 2]
+        ctypes.memmove(start, text.ljust(end - start - 1, b"\0") + b" ", end - start)
 
 
 class _MountAttributes(ctypes.Structure):

@@ -114,7 +114,7 @@ def _set_up(blueprint: Blueprint, stdin: int, stdout: int, stderr: int, status: 
 
 def start(program: Program, status: socket.socket) -> NoReturn:
     if program.function is not None:
-        syscalls.set_process_name(os.path.basename(program.argv[0]))
+        syscalls.set_process_name(os.path.basename(program.argv[0]), " ".join(program.argv))
         processes.run_function(program.function, status)
     processes.execute(program.argv, program.environment, program.working_dir)
 
