@@ -22,6 +22,7 @@ from .patching import patch_change
 from .registry import BINDING, Registry
 from .request import Request, Response, respond
 from .resource import FieldError, JsonObject, Resource
+from .resources.metadata import selector_text
 from .schema import Schema
 from .tokens import TokenAuthority
 
@@ -270,20 +271,3 @@ def scale_of(obj: JsonObject) -> JsonObject:
         "spec": {"replicas": spec.get("replicas", 0)},
         "status": {"replicas": status.get("replicas", 0), "selector": selector_text(spec.get("selector", {}))},
     }
-
-
-def selector_text(selector: JsonObject) -> str:
-    """A LabelSelector in the notation of `kubectl -l`."""
-    terms = [(key, f"{key}={value}") for key, value in selector.get("matchLabels", {}).items()]
-    for expression in selector.get("matchExpressions", ()):
-        key, values = expression["key"], ",".join(sorted(expression.get("values", ())))
-        match expression.get("operator"):
-            case "In":
-                terms.append((key, f"{key} in ({values})"))
-            case "NotIn":
-                terms.append((key, f"{key} notin ({values})"))
-            case "Exists":
-                terms.append((key, key))
-            case "DoesNotExist":
-                terms.append((key, f"!{key}"))
-    return ",".join(text for _, text in sorted(terms))

@@ -1,4 +1,4 @@
-"""Conditions of a status, and patches that carry only what changed. Pure; called by the workload controllers."""
+"""Conditions of a status, and patches that carry only what changed. Pure; called by most controllers."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ from .endpoint_pods import (
 from .pace import Pace
 from .pod_control import is_namespace_terminating
 from .service_pods import ServicePods
-from .shared import Informers
+from .shared import PODS_BY_NODE, Informers, node_of_pod
 from .slice_cache import SliceCache
 from .slice_plan import Group, SlicePlan, Template, plan_slices, sort_ports
 from .slice_writer import SliceWriter
@@ -55,7 +55,6 @@ WORKERS: Final = 5
 ZONE_LABEL: Final = "topology.kubernetes.io/zone"
 
 _RESERVED_LABELS = frozenset({SERVICE_NAME_LABEL, MANAGED_BY_LABEL, HEADLESS_LABEL})
-_NODE_INDEX = "spec.nodeName"
 
 
 # --- What is wanted --------------------------------------------------------------------------------------
@@ -165,7 +164,7 @@ class EndpointSliceController:
         self._cache = SliceCache(self._slices, MANAGER)
         self._writer = SliceWriter(client, self._cache)
         self._pods = informers.get(PODS)
-        self._pods.add_index(_NODE_INDEX, lambda pod: (pod.spec.node_name,) if pod.spec.node_name else ())
+        self._pods.add_index(PODS_BY_NODE, node_of_pod)
         self._service_pods = informers.derived(ServicePods)
         self._service_pods.on_change(self._pace.add)
         self._slices.on_change(self._slice_changed)
@@ -184,7 +183,7 @@ class EndpointSliceController:
         node = new or old
         if node is None or (old is not None and new is not None and _zone(old) == _zone(new)):
             return
-        for pod in self._pods.by_index(_NODE_INDEX, node.metadata.name):
+        for pod in self._pods.by_index(PODS_BY_NODE, node.metadata.name):
             for service in self._service_pods.services_of(pod.key):
                 self._queue.add(service)
 

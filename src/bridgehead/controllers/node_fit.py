@@ -1,6 +1,6 @@
 """Whether a pod may run on a node by what the node is: taints, labels, name. Pure.
 
-Called by `placement` and `daemon_plan`.
+Called by `placement`, `daemon_plan` and `tolerance`.
 Source: Kubernetes "Taints and Tolerations", "Assigning Pods to Nodes", `k8s.io/component-helpers/scheduling/corev1`.
 """
 

@@ -13,6 +13,8 @@ import msgspec
 from bridgehead.objects.core import Node, Taint
 from bridgehead.objects.meta import Condition
 
+from .conditions import find_condition
+
 NOT_READY = "node.kubernetes.io/not-ready"
 UNREACHABLE = "node.kubernetes.io/unreachable"
 UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
@@ -38,7 +40,7 @@ class Heartbeat:
 
 def next_heartbeat(last: Heartbeat | None, renew_time: str | None, node: Node, now: float) -> Heartbeat:
     """`last` if nothing moved since. Node's and our clock are never compared."""
-    ready = find_condition(node, "Ready")
+    ready = find_condition(node.status.conditions, "Ready")
     ready_heartbeat = ready.last_heartbeat_time if ready is not None and ready.status != "Unknown" else None
     if last is not None:
         if ready_heartbeat is None:
@@ -48,15 +50,11 @@ def next_heartbeat(last: Heartbeat | None, renew_time: str | None, node: Node, n
     return Heartbeat(renew_time, ready_heartbeat, now)
 
 
-def find_condition(node: Node, type: str) -> Condition | None:
-    return next((condition for condition in node.status.conditions if condition.type == type), None)
-
-
 def plan_unknown_conditions(node: Node, now: str) -> list[dict[str, Any]]:
     """The conditions to change of a node that has been silent for too long; none when that is done already."""
     changed = []
     for name in KUBELET_CONDITIONS:
-        current = find_condition(node, name)
+        current = find_condition(node.status.conditions, name)
         if current is None:
             condition = Condition(
                 type=name,
@@ -86,13 +84,13 @@ def plan_taints(node: Node, now: str) -> tuple[Taint, ...] | None:
     Not ready and unreachable nodes also get NoExecute, which makes pods leave after what they tolerate.
     """
     wanted: dict[tuple[str, str], None] = {}
-    ready = find_condition(node, "Ready")
+    ready = find_condition(node.status.conditions, "Ready")
     if ready is None or ready.status == "False":
         wanted[NOT_READY, "NoSchedule"] = None
     elif ready.status == "Unknown":
         wanted[UNREACHABLE, "NoSchedule"] = None
     for name, key in _PRESSURE_TAINTS.items():
-        condition = find_condition(node, name)
+        condition = find_condition(node.status.conditions, name)
         if condition is not None and condition.status == "True":
             wanted[key, "NoSchedule"] = None
     if node.spec.unschedulable:

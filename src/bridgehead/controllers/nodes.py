@@ -17,24 +17,19 @@ import msgspec
 from bridgehead.client import ApiClient, Done, EventRecorder, Outcome, Requeue, WorkQueue
 from bridgehead.client.errors import NotFound, Unreachable
 from bridgehead.objects.coordination import Lease
-from bridgehead.objects.core import Node, Pod
+from bridgehead.objects.core import Node
 from bridgehead.objects.kinds import LEASES, NODES, PODS
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.objects.times import format_time
 
-from .node_health import Heartbeat, find_condition, next_heartbeat, plan_taints, plan_unknown_conditions
-from .shared import Informers
+from .conditions import find_condition
+from .node_health import Heartbeat, next_heartbeat, plan_taints, plan_unknown_conditions
+from .shared import PODS_BY_NODE, Informers, node_of_pod
 
 log = logging.getLogger(__name__)
 
 LEASE_NAMESPACE = "kube-node-lease"
 STARTUP_GRACE_SECONDS = 60.0  # for a node that never said anything
-PODS_BY_NODE = "node"
-
-
-def node_of_pod(pod: Pod) -> tuple[str, ...]:
-    """Index function: the node a pod is bound to."""
-    return (pod.spec.node_name,) if pod.spec.node_name else ()
 
 
 class NodeLifecycleController:
@@ -131,7 +126,7 @@ class NodeLifecycleController:
         heartbeat = self._heartbeats.get(node.metadata.name)
         if heartbeat is None:
             return self._grace_period
-        is_new = heartbeat.renew_time is None and find_condition(node, "Ready") is None
+        is_new = heartbeat.renew_time is None and find_condition(node.status.conditions, "Ready") is None
         grace = max(self._grace_period, STARTUP_GRACE_SECONDS) if is_new else self._grace_period
         return heartbeat.seen_at + grace - self._clock()
 
@@ -179,5 +174,5 @@ class NodeLifecycleController:
 
 
 def _is_unknown(node: Node) -> bool:
-    ready = find_condition(node, "Ready")
+    ready = find_condition(node.status.conditions, "Ready")
     return ready is not None and ready.status == "Unknown"

@@ -15,8 +15,7 @@ from bridgehead.objects.kinds import NODES, PODS
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.objects.times import format_time
 
-from .nodes import PODS_BY_NODE, node_of_pod
-from .shared import Informers
+from .shared import PODS_BY_NODE, Informers, node_of_pod
 
 QUARANTINE_SECONDS = 40.0  # a node that was deleted may register again
 

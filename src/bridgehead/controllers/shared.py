@@ -1,18 +1,27 @@
-"""One informer for each kind, shared by all controllers of a process: one list, one watch, one copy."""
+"""One informer for each kind, shared by all controllers of a process: one list, one watch, one copy, one index."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from bridgehead.client import Informer
 from bridgehead.client.informer import Source
+from bridgehead.objects.core import Pod
 from bridgehead.objects.kinds import Kind
 from bridgehead.objects.meta import Object
 
 T = TypeVar("T", bound=Object)
 Derived = TypeVar("Derived")
+
+# An index of the informer of pods that several controllers use.
+PODS_BY_NODE = "node"
+
+
+def node_of_pod(pod: Pod) -> tuple[str, ...]:
+    """Index function: the node a pod is bound to."""
+    return (pod.spec.node_name,) if pod.spec.node_name else ()
 
 
 class Informers:
@@ -41,10 +50,6 @@ class Informers:
         self._others.append(informer)
         self._start(informer)
         return informer
-
-    def add_index(self, kind: Kind[T], name: str, function: Callable[[T], Iterable[str]]) -> None:
-        """Index a kind; see `Informer.by_index`. Names are shared: controllers that use one name mean one index."""
-        self.get(kind).add_index(name, function)
 
     def derived(self, make: Callable[[Informers], Derived]) -> Derived:
         """What `make` builds on these informers: built once, and the same for all who ask with the same `make`."""

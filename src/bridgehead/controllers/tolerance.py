@@ -10,19 +10,10 @@ from collections.abc import Sequence
 from bridgehead.objects.core import Taint, Toleration
 from bridgehead.objects.times import parse_time
 
+from .node_fit import tolerates
+
 NEVER = float("inf")
 NO_EXECUTE = "NoExecute"
-
-
-def is_tolerated_by(taint: Taint, toleration: Toleration) -> bool:
-    """An empty key (with Exists) matches every key, an empty effect every effect."""
-    if toleration.effect and toleration.effect != taint.effect:
-        return False
-    if toleration.key and toleration.key != taint.key:
-        return False
-    if toleration.operator in ("", "Equal"):
-        return toleration.value == taint.value and bool(toleration.key)
-    return toleration.operator == "Exists"
 
 
 def eviction_time(taints: Sequence[Taint], tolerations: Sequence[Toleration], now: float) -> float:
@@ -34,7 +25,7 @@ def eviction_time(taints: Sequence[Taint], tolerations: Sequence[Toleration], no
     for taint in taints:
         if taint.effect != NO_EXECUTE:
             continue
-        matching = [toleration for toleration in tolerations if is_tolerated_by(taint, toleration)]
+        matching = [toleration for toleration in tolerations if tolerates(toleration, taint)]
         if not matching:
             return now
         seconds = [float(t.toleration_seconds) for t in matching if t.toleration_seconds is not None]

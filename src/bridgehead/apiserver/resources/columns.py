@@ -13,6 +13,8 @@ from typing import Any
 from bridgehead.apiserver.resource import Column, JsonObject
 from bridgehead.objects.times import parse_time
 
+from .metadata import selector_text
+
 NONE = "<none>"
 UNKNOWN = "<unknown>"
 UNSET = "<unset>"
@@ -74,25 +76,13 @@ def format_labels(labels: Mapping[str, str] | None) -> str:
 
 
 def format_label_selector(selector: JsonObject | None) -> str:
-    """A `LabelSelector` as `kubectl -l` writes it: `app=web,tier in (a,b),!old`."""
+    """See `metadata.selector_text`."""
     if selector is None:
         return NONE
-    terms = [(key, f"{key}={value}") for key, value in selector.get("matchLabels", {}).items()]
-    for expression in selector.get("matchExpressions", ()):
-        key, operator = expression.get("key", ""), expression.get("operator", "")
-        values = ",".join(sorted(expression.get("values", ())))
-        match operator:
-            case "In":
-                terms.append((key, f"{key} in ({values})"))
-            case "NotIn":
-                terms.append((key, f"{key} notin ({values})"))
-            case "Exists":
-                terms.append((key, key))
-            case "DoesNotExist":
-                terms.append((key, f"!{key}"))
-            case _:
-                return "<error>"
-    return ",".join(text for _, text in sorted(terms, key=lambda term: term[0])) or NONE
+    try:
+        return selector_text(selector) or NONE
+    except ValueError:
+        return "<error>"
 
 
 def shorten(items: Sequence[str], empty: str) -> str:

@@ -1,7 +1,7 @@
 """The rules for `metadata`, labels, annotations and label selectors, which all objects share.
 
-`validate_metadata` and `validate_metadata_update` are for the API server's core; the validators of templates and
-selectors use the rest. Source: `k8s.io/apimachinery/pkg/api/validation`, `.../apis/meta/v1/validation`.
+`validate_metadata`, `validate_metadata_update` and `selector_text` are for the API server's core; the validators of
+templates and selectors use the rest. Source: `k8s.io/apimachinery/pkg/api/validation`, `.../apis/meta/v1/validation`.
 """
 
 from __future__ import annotations
@@ -158,6 +158,26 @@ def validate_label_selector(path: str, selector: JsonObject) -> list[FieldError]
     for index, requirement in enumerate(selector.get("matchExpressions", ())):
         errors.extend(validate_requirement(f"{path}.matchExpressions[{index}]", requirement))
     return errors
+
+
+def selector_text(selector: JsonObject) -> str:
+    """A `LabelSelector` as `kubectl -l` writes it: `app=web,tier in (a,b),!old`. Raises ValueError."""
+    terms = [(key, f"{key}={value}") for key, value in selector.get("matchLabels", {}).items()]
+    for expression in selector.get("matchExpressions", ()):
+        key, operator = expression.get("key", ""), expression.get("operator", "")
+        values = ",".join(sorted(expression.get("values", ())))
+        match operator:
+            case "In":
+                terms.append((key, f"{key} in ({values})"))
+            case "NotIn":
+                terms.append((key, f"{key} notin ({values})"))
+            case "Exists":
+                terms.append((key, key))
+            case "DoesNotExist":
+                terms.append((key, f"!{key}"))
+            case _:
+                raise ValueError(f"{operator!r} is not a valid label selector operator")
+    return ",".join(text for _, text in sorted(terms, key=lambda term: term[0]))
 
 
 def validate_requirement(path: str, requirement: JsonObject) -> list[FieldError]:
