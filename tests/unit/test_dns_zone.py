@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bridgehead.dns import zone as zone_module
 from bridgehead.dns.records import service_records
 from bridgehead.dns.zone import Zone, ZoneSettings
 from bridgehead.dns.zone_file import zone_file
@@ -55,8 +57,17 @@ def services(draw: st.DrawFn) -> tuple[ObjectKey, Service, list[EndpointSlice]]:
     return key, service, slices
 
 
-@given(st.lists(st.one_of(services(), st.tuples(st.sampled_from(NAMESPACES), st.sampled_from(NAMES))), max_size=12))
-def test_incremental_equals_fresh(history):
+DELETED = st.tuples(st.sampled_from(NAMESPACES), st.sampled_from(NAMES))
+
+
+@given(st.lists(st.one_of(services(), DELETED), max_size=12), st.sampled_from([1, 16]))
+def test_incremental_equals_fresh(history, large):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(zone_module, "_LARGE", large)
+        follow(history)
+
+
+def follow(history) -> None:
     domain = ZoneSettings().domain
     zone, current = Zone(), {}
     for event in history:

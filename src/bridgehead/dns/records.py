@@ -10,6 +10,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import NamedTuple
 
 from bridgehead.objects.core import Pod, Service
@@ -127,6 +128,7 @@ def _is_label(text: str | None) -> bool:
     return text is not None and is_name(text) and "." not in text
 
 
+@lru_cache(maxsize=16384)
 def _canonical(text: str) -> str | None:
     try:
         address = ipaddress.ip_address(text)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 from .errors import BadPacket
@@ -88,12 +89,23 @@ class Answer(NamedTuple):
 
 def encode_name(name: str) -> bytes:
     """Wire form, lower-case or not as it came: "a.b" -> 01 'a' 01 'b' 00. Raises ValueError for what is no name."""
-    if not name:
-        return b"\0"
-    encoded = b"".join(bytes((len(label),)) + label.encode("ascii") for label in name.split("."))
-    if len(encoded) > 254 or "" in name.split(".") or max(map(len, name.split("."))) > 63:
-        raise ValueError(f"{name!r} is no domain name")
-    return encoded + b"\0"
+    label, dot, parent = name.partition(".")
+    encoded = _encode_label(label) + (_encode_parent(parent) if dot else b"\0") if name else b"\0"
+    if len(encoded) > 255:
+        raise ValueError(f"{name!r} is longer than a name can be")
+    return encoded
+
+
+@lru_cache(maxsize=1024)
+def _encode_parent(name: str) -> bytes:
+    """Many names are below few, which are encoded once."""
+    return b"".join(_encode_label(label) for label in name.split(".")) + b"\0"
+
+
+def _encode_label(label: str) -> bytes:
+    if not 0 < len(label) < 64:
+        raise ValueError(f"a label has 1 to 63 bytes, not {len(label)}")
+    return chr(len(label)).encode("ascii") + label.encode("ascii")
 
 
 def decode_name(wire: bytes) -> str:
@@ -105,6 +117,12 @@ def decode_name(wire: bytes) -> str:
         labels.append("".join(chr(b) if 33 <= b < 127 and b not in b".\\" else f"\\{b:03d}" for b in label))
         at += 1 + wire[at]
     return ".".join(labels)
+
+
+@lru_cache(maxsize=16384)
+def packed(address: str) -> bytes:
+    """The 4 or 16 bytes of an address."""
+    return ipaddress.ip_address(address).packed
 
 
 def question_key(name: bytes, type: int, class_: int = IN) -> bytes:
@@ -295,7 +313,7 @@ class Writer:
             self._write_name(encode_name(data.rname))
             self.body += b"".join(number.to_bytes(4, "big") for number in data[2:])
         elif kind in ("A", "AAAA"):
-            self.body += ipaddress.ip_address(data).packed
+            self.body += packed(data)
         elif kind == "TXT":
             text = data.encode("ascii")
             self.body += bytes((len(text),)) + text
@@ -339,15 +357,20 @@ def compile_answer(
     if kind in ("A", "AAAA"):
         return _compile_addresses(kind, records, ttl, ra=ra)
     writer = Writer(name)
+    count = additional = 0
     for data in records:
+        if len(writer.body) > LARGEST:  # no message can hold more, so nobody will ever see it
+            return Answer(head_cut(head(NOERROR, 0, ra=ra), count), bytes(writer.body), 0)
         writer.add(name, kind, ttl, data)
-    additional = 0
+        count += 1
     for target in dict.fromkeys(_targets(records)) if kind in ("SRV", "NS") else ():
         for family in ("A", "AAAA"):
             for data in glue.get(target, {}).get(family, ()):
+                if len(writer.body) > LARGEST:
+                    break
                 writer.add(encode_name(target), family, ttl, data)
                 additional += 1
-    return Answer(head(NOERROR, len(records), 0, additional, ra=ra), bytes(writer.body), 0)
+    return Answer(head(NOERROR, count, 0, additional, ra=ra), bytes(writer.body), 0)
 
 
 def _compile_addresses(kind: str, records: Iterable[Data], ttl: int, *, ra: bool) -> Answer:
@@ -360,7 +383,7 @@ def _compile_addresses(kind: str, records: Iterable[Data], ttl: int, *, ra: bool
         + b"\0"
         + bytes((size,))
     )
-    rows = [front + ipaddress.ip_address(data).packed for data in records if isinstance(data, str)]
+    rows = [front + packed(data) for data in records if isinstance(data, str)]
     return Answer(head(NOERROR, len(rows), ra=ra), b"".join(rows), len(front) + size if len(rows) > 1 else 0)
 
 

@@ -32,6 +32,7 @@ NODATA = wire.Answer(b"", b"", -1)
 ALIAS = wire.Answer(b"", b"", -2)
 REVERSE = wire.Answer(b"", b"", -3)
 
+_LARGE = 16  # names: what such a Service had is remembered, so that a change costs what changed
 POD_MODES = ("disabled", "insecure", "verified")
 
 
@@ -54,6 +55,7 @@ class Zone:
         self.table: dict[bytes, wire.Answer] = {}
         self.wire_domain = wire.encode_name(settings.domain)
         self._pods_domain = wire.encode_name(f"pod.{settings.domain}")
+        self._large: dict[ObjectKey | str, Mapping[str, RecordSets]] = {}
         self._owned: dict[ObjectKey | str, tuple[bytes, ...]] = {}
         self._reverse: dict[str, dict[ObjectKey, tuple[str, ...]]] = {}
         self._reverse_owned: dict[ObjectKey, tuple[str, ...]] = {}
@@ -119,29 +121,41 @@ class Zone:
 
     def _replace(self, owner: ObjectKey | str, names: Mapping[str, RecordSets]) -> bool:
         """Make these names, and no others, the owner's."""
-        fresh = dict(self._compile(names))
+        before = self._large.get(owner, {})
+        fresh = dict(self._compile(names, before))
         changed = False
         for key in self._owned.get(owner, ()):
             if key not in fresh:
                 self.table.pop(key, None)
                 changed = True
         for key, answer in fresh.items():
-            if self.table.get(key) != answer:
+            if answer is not None and self.table.get(key) != answer:
                 self.table[key] = answer
                 changed = True
         if fresh:
             self._owned[owner] = tuple(fresh)
         else:
             self._owned.pop(owner, None)
+        if len(names) >= _LARGE:
+            self._large[owner] = names
+        else:
+            self._large.pop(owner, None)
         return changed
 
-    def _compile(self, names: Mapping[str, RecordSets]) -> Iterator[tuple[bytes, wire.Answer]]:
+    def _compile(
+        self, names: Mapping[str, RecordSets], before: Mapping[str, RecordSets]
+    ) -> Iterator[tuple[bytes, wire.Answer | None]]:
+        """Keys and answers; None for an answer that is in the table already, `before` having said the same."""
         settings = self.settings
         for name, sets in names.items():
             try:
                 wire_name = wire.encode_name(name)
             except ValueError:
                 continue  # longer than a name can be: nobody can ask for it
+            if before.get(name) == sets and "SRV" not in sets:  # with SRV go addresses of other names
+                for kind in {"A", "AAAA", *sets}:
+                    yield wire.question_key(wire_name, wire.TYPES[kind]), None
+                continue
             nothing = ALIAS if "CNAME" in sets else NODATA
             for kind in ("A", "AAAA"):
                 yield wire.question_key(wire_name, wire.TYPES[kind]), nothing

@@ -1,0 +1,141 @@
+"""`bridgehead dns` as a process: ready, several processes on one port, its pages, its zone file, its refusals."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import aiohttp
+import pytest
+import yaml
+
+from bridgehead.client import ApiClient
+from bridgehead.objects.kinds import SERVICES
+
+from .api_world import ApiWorld, api_world, until
+from .dns_world import ask, data_of
+
+pytestmark = pytest.mark.integration
+
+WEB = "web.default.svc.cluster.local"
+
+
+def kubeconfig(world: ApiWorld, directory: Path) -> str:
+    path = directory / "kubeconfig"
+    document = {
+        "current-context": "x",
+        "clusters": [{"name": "c", "cluster": {"server": world.config.server}}],
+        "users": [{"name": "u", "user": {"token": "admin"}}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+    }
+    path.write_text(yaml.safe_dump(document))
+    return f"--kubeconfig={path}"
+
+
+async def run(*arguments: str) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-c", "from bridgehead.cli import main; main()", "dns", *arguments,
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+
+
+@contextlib.asynccontextmanager
+async def running(*arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    process = await run(*arguments)
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.send_signal(signal.SIGTERM)
+        _, errors = await process.communicate()
+    assert process.returncode == 0, errors.decode()
+    assert b"Traceback" not in errors
+
+
+def free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        probes = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [probe.getsockname()[1] for probe in probes]
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+async def test_it_answers_until_it_is_told_to_stop(tmp_path, processes):
+    port, health, ready, metrics, _ = free_ports(5)
+    async with api_world() as world, ApiClient(world.config) as client, aiohttp.ClientSession() as http:
+        spec = {"ports": [{"name": "http", "port": 80}]}
+        web = await client.create(SERVICES, {"metadata": {"name": "web"}, "spec": spec}, "default")
+        pages = (f"--health=127.0.0.1:{health}", f"--ready=127.0.0.1:{ready}", f"--metrics=127.0.0.1:{metrics}")
+        options = (kubeconfig(world, tmp_path), f"--listen=127.0.0.1:{port}", f"--processes={processes}", *pages)
+
+        async def page(number: int, path: str) -> tuple[int, str]:
+            try:
+                async with http.get(f"http://127.0.0.1:{number}{path}") as reply:
+                    return reply.status, await reply.text()
+            except aiohttp.ClientConnectionError:
+                return 0, ""
+
+        async def is_ready() -> bool:
+            return await page(ready, "/ready") == (200, "OK")
+
+        async with running(*options, "--no-upstream"):
+            await until(is_ready)
+            for _ in range(10):
+                assert await until(lambda: data_of(port, WEB, tcp=True)) == [web.spec.cluster_ip]
+            assert await data_of(port, WEB) == [web.spec.cluster_ip]
+            assert (await ask(port, "example.com")).header.rcode == 5
+            assert await page(health, "/health") == (200, "OK")
+            assert (await page(health, "/nothing"))[0] == 404
+            texts = [(await page(metrics + number, "/metrics"))[1] for number in range(processes)]
+            lines = [line for text in texts for line in text.splitlines()]
+            counted = [
+                float(line.split()[1]) for line in lines if line.startswith('coredns_dns_requests_total{type="A"}')
+            ]
+            assert sum(counted) >= 12
+            assert 'coredns_dns_responses_total{rcode="REFUSED"} 1.0' in lines
+
+
+async def test_the_zone_is_printed(tmp_path):
+    async with api_world() as world, ApiClient(world.config) as client:
+        spec = {"ports": [{"name": "http", "port": 80}]}
+        web = await client.create(SERVICES, {"metadata": {"name": "web"}, "spec": spec}, "default")
+        process = await run(kubeconfig(world, tmp_path), "--dump", "--ttl=30")
+        out, errors = await process.communicate()
+    assert process.returncode == 0, errors.decode()
+    lines = out.decode().splitlines()
+    assert lines[0] == "$ORIGIN cluster.local."
+    assert lines[1].startswith("cluster.local. 30 IN NS ")
+    assert lines[2].startswith("cluster.local. 30 IN SOA ")
+    assert f"{WEB}. 30 IN A {web.spec.cluster_ip}" in lines
+    assert f"_http._tcp.{WEB}. 30 IN SRV 0 100 80 {WEB}." in lines
+    assert lines[-1].endswith(f"IN PTR {WEB}.") or lines[-1].endswith("IN PTR kubernetes.default.svc.cluster.local.")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--kubeconfig=/nowhere/config"], "/nowhere/config: No such file or directory"),
+        (["--upstream=example.com"], "upstream 'example.com' is not an address"),
+        (["--upstream=1.1.1.1:x"], "'x' is not a port"),
+        (["--listen=0.0.0.0:5301", "--upstream=127.0.0.1:5301"], "127.0.0.1:5301 is this server itself"),
+        (["--listen=1:2:3"], "cannot listen on 1:2:3"),
+        (["--cluster-domain=a..b"], "'a..b' is not a domain name"),
+        (["--pods=maybe"], "pods 'maybe': one of disabled, insecure, verified"),
+        (["--ttl=4000"], "ttl 4000"),
+        (["--resolv-conf=/nowhere/resolv.conf"], "/nowhere/resolv.conf: No such file"),
+        (["--listen=127.0.0.1:PORT", "--no-upstream"], "cannot listen on 127.0.0.1:"),
+    ],
+)
+async def test_what_it_cannot_do_is_said_in_one_line(tmp_path, arguments, words):
+    async with api_world() as world:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = str(taken.getsockname()[1])
+            process = await run(kubeconfig(world, tmp_path), *(text.replace("PORT", port) for text in arguments))
+            _, errors = await process.communicate()
+    assert process.returncode == 1
+    assert words in errors.decode()
+    assert errors.count(b"\n") == 1
