@@ -55,7 +55,8 @@ def _worker(services: int, endpoints: int) -> dict[str, float]:
     from bridgehead.objects.discovery import EndpointSlice
     from bridgehead.proxy.changes import FrontendTable
     from bridgehead.proxy.frontends import NodeFacts, compile_service
-    from bridgehead.proxy.nftables import Kernel, NftablesMode, Settings
+    from bridgehead.proxy.mode import Settings
+    from bridgehead.proxy.nftables import Kernel, NftablesMode
 
     cidrs = ("10.0.0.0/9",)
     facts = NodeFacts(name="node1", cluster_cidrs=cidrs)

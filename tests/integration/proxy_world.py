@@ -25,21 +25,24 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bridgehead.proxy.changes import Update
+    from bridgehead.proxy.mode import Mode
 
 PODS = ("pod1", "pod2", "pod3")
 NODE4, CLIENT4 = "10.0.0.201", "10.0.0.1"
 NODE6, CLIENT6 = "fd00:a::201", "fd00:a::1"
 PORT = 8080
+MODES = ("nftables", "iptables-nft", "iptables-legacy")
 
 
 class World:
-    """The test's side. Use as a context manager."""
+    """The test's side. Use as a context manager. `mode` is one of MODES."""
 
-    def __init__(self) -> None:
+    def __init__(self, mode: str = "nftables") -> None:
+        self.mode = mode
         source = Path(__file__).resolve().parents[2] / "src"
         self._worker = subprocess.Popen(
             ["unshare", "--user", "--map-root-user", "--net", "--mount", "--kill-child", "--fork", sys.executable,
-             __file__, os.readlink("/proc/self/ns/net")],
+             __file__, os.readlink("/proc/self/ns/net"), mode],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": str(source)},
         )  # fmt: skip
         answer = self._read()
@@ -107,14 +110,14 @@ _libc = ctypes.CDLL(None, use_errno=True)
 _CLONE_NEWNET = 0x40000000
 
 
-def main(forbidden: str) -> None:
+def main(forbidden: str, mode: str) -> None:
     """Make the world, then answer requests until standard input ends."""
     if os.readlink("/proc/self/ns/net") == forbidden:
         raise SystemExit("this is the network namespace the tests were started in; not touching it")
     namespaces = _make_network()
     servers = [_listen(namespaces, pod, family) for pod in PODS for family in (4, 6)]
     threading.Thread(target=_answer_all, args=(servers,), daemon=True).start()
-    proxy = _Proxy(namespaces)
+    proxy = _Proxy(namespaces, mode)
     _say("value", "ready")
     for line in sys.stdin:
         what, arguments = json.loads(line)
@@ -216,18 +219,26 @@ def _answer_all(servers: list[Server]) -> None:
 class _Proxy:
     """The requests: every public method is one."""
 
-    def __init__(self, namespaces: dict[str, int]) -> None:
+    def __init__(self, namespaces: dict[str, int], mode: str) -> None:
         from bridgehead.proxy.changes import FrontendTable
         from bridgehead.proxy.frontends import NodeFacts
-        from bridgehead.proxy.nftables import Kernel, NftablesMode, Settings
+        from bridgehead.proxy.mode import Settings
 
         cidrs = ("10.244.0.0/16", "fd00:244::/32")
         self._namespaces = namespaces
         self._facts = NodeFacts(name="node1", families=(4, 6), cluster_cidrs=cidrs)
         self._settings = Settings((4, 6), cidrs, ("10.96.0.0/12", "fd00:96::/112"))
         self._table = FrontendTable()
-        self._kernel = Kernel()
-        self._mode = NftablesMode(self._kernel, self._settings)
+        self._kernel: Any
+        if mode == "nftables":
+            from bridgehead.proxy import nftables
+
+            self._kernel, self._make_mode = nftables.Kernel(), nftables.NftablesMode
+        else:
+            from bridgehead.proxy import iptables
+
+            self._kernel, self._make_mode = iptables.Kernel(mode.removeprefix("iptables-")), iptables.IptablesMode
+        self._mode: Mode = self._make_mode(self._kernel, self._settings)
 
     def put(self, service: dict[str, Any], slices: list[dict[str, Any]]) -> int:
         return asyncio.run(self._mode.apply([self._compile(service, slices)]))
@@ -279,10 +290,9 @@ class _Proxy:
     def restart(self) -> None:
         """A new proxy that knows nothing of the old one."""
         from bridgehead.proxy.changes import FrontendTable
-        from bridgehead.proxy.nftables import NftablesMode
 
         self._table = FrontendTable()
-        self._mode = NftablesMode(self._kernel, self._settings)
+        self._mode = self._make_mode(self._kernel, self._settings)
 
     def verify(self, thoroughly: bool) -> list[Any] | None:
         repair = asyncio.run(self._mode.verify(self._table, thoroughly=thoroughly))
@@ -300,6 +310,17 @@ class _Proxy:
 
     def difference(self) -> list[str]:
         """What a read-back of the kernel lacks or has too much, compared with the Frontends; chains too."""
+        return self._nftables_difference() if self._mode.name == "nftables" else self._iptables_difference()
+
+    def _iptables_difference(self) -> list[str]:
+        from bridgehead.proxy.iptables.readback import parse_listing
+        from bridgehead.proxy.iptables.render import Renderer
+
+        kernel = {family: parse_listing(asyncio.run(self._kernel.save(family))) for family in (4, 6)}
+        renderer = Renderer(self._settings)
+        return list(renderer.full(self._table, self._table.cluster_ips(), kernel).texts().values())
+
+    def _nftables_difference(self) -> list[str]:
         from bridgehead.proxy.nftables.chains import containers, word
         from bridgehead.proxy.nftables.readback import parse_table
         from bridgehead.proxy.nftables.render import TABLE, Renderer
@@ -353,4 +374,4 @@ class _Proxy:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

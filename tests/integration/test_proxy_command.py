@@ -54,7 +54,7 @@ def test_without_the_right_to_change_the_network_it_says_so_and_ends(kubeconfig:
     [
         ((), "no kubeconfig given, and not in a pod"),
         (("--kubeconfig", "/nonexistent"), "/nonexistent"),
-        (("--proxy-mode", "ipvs"), "mode: 'ipvs' is not there yet; nftables works"),
+        (("--proxy-mode", "ipvs"), "mode: 'ipvs' is not there yet; iptables and nftables are"),
         (("--cluster-cidr", "10.0.0.0"), "--cluster-cidr: '10.0.0.0' is not a range"),
         (("--config", "/nonexistent"), "/nonexistent: No such file or directory"),
     ],

@@ -19,8 +19,9 @@ from bridgehead.proxy import agent as agent_module
 from bridgehead.proxy.agent import ProxyAgent, plan_node
 from bridgehead.proxy.changes import FrontendTable, Update
 from bridgehead.proxy.config import ProxyConfig
+from bridgehead.proxy.errors import TransactionFailed
 from bridgehead.proxy.frontends import Frontend, Problem, Reason
-from bridgehead.proxy.nftables import Repair, Settings, TransactionFailed
+from bridgehead.proxy.mode import Repair, Settings
 
 CONFIG = ProxyConfig(cluster_cidrs=("10.244.0.0/16",))
 

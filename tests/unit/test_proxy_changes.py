@@ -19,7 +19,7 @@ from bridgehead.proxy.frontends import (
     SourceNat,
     Verdict,
 )
-from bridgehead.proxy.nftables import Settings
+from bridgehead.proxy.mode import Settings
 from bridgehead.proxy.nftables.render import Renderer
 
 from .fake_nft import FakeKernel

@@ -91,7 +91,7 @@ def test_what_asks_for_something_unused_is_told() -> None:
         ([], "not a KubeProxyConfiguration"),
         ({"kind": "ConfigMap"}, "kind: 'ConfigMap'"),
         ({"kind": "KubeProxyConfiguration", "apiVersion": "v1"}, "apiVersion: 'v1'"),
-        (HEAD | {"mode": "ipvs"}, "mode: 'ipvs' is not there yet; nftables works"),
+        (HEAD | {"mode": "ipvs"}, "mode: 'ipvs' is not there yet; iptables and nftables are"),
         (HEAD | {"mode": "nonsense"}, "mode: 'nonsense' is no proxy mode"),
         (HEAD | {"mode": 3}, "mode: 3 is not a string"),
         (HEAD | {"clusterCIDR": "10.244.0.0"}, "clusterCIDR: '10.244.0.0' is not a range"),
@@ -108,6 +108,21 @@ def test_what_is_wrong_is_refused_by_its_field(document: object, text: str) -> N
         parse_config(document)
     assert text in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_each_mode_reads_its_own_section() -> None:
+    both = HEAD | {
+        "iptables": {"masqueradeAll": True, "syncPeriod": "1m", "localhostNodePorts": True},
+        "nftables": {"syncPeriod": "2m", "masqueradeBit": 3},
+    }
+
+    config = parse_config(both | {"mode": "iptables"})
+    assert (config.mode, config.masquerade_all, config.sync_period) == ("iptables", True, 60.0)
+    assert config.warnings == ("iptables.localhostNodePorts is not used",)
+    assert parse_config(both, "iptables") == config, "a mode on the command line goes before"
+    config = parse_config(both)
+    assert (config.mode, config.masquerade_all, config.sync_period) == ("nftables", False, 120.0)
+    assert config.warnings == ("nftables.masqueradeBit is not used",)
 
 
 def test_the_default_mode_is_nftables() -> None:

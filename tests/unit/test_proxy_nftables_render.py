@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from bridgehead.proxy.changes import Change, FrontendTable
+from bridgehead.proxy.errors import NotUnderstood
 from bridgehead.proxy.frontends import Backend, Frontend, FrontendKey, SourceNat, Verdict
-from bridgehead.proxy.nftables import Settings
-from bridgehead.proxy.nftables.errors import NotUnderstood
+from bridgehead.proxy.mode import Settings
 from bridgehead.proxy.nftables.readback import Table, parse_table
 from bridgehead.proxy.nftables.render import Renderer
 

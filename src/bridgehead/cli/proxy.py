@@ -23,8 +23,9 @@ from bridgehead.client import ApiClient, load_config
 from bridgehead.client.errors import ConfigError
 from bridgehead.proxy.agent import ProxyAgent
 from bridgehead.proxy.config import ProxyConfig, parse_cidrs, parse_config, parse_mode
-from bridgehead.proxy.errors import ConfigInvalid
-from bridgehead.proxy.nftables import Kernel, NftablesError, NftablesMode, Settings
+from bridgehead.proxy.errors import ConfigInvalid, ProxyError
+from bridgehead.proxy.mode import Mode
+from bridgehead.proxy.modes import open_mode, remove_others
 from bridgehead.proxy.serving import health_routes, metrics_routes, serve
 
 log = logging.getLogger("bridgehead.proxy")
@@ -36,7 +37,7 @@ def command(
     node_name: Annotated[
         str, typer.Option("--node-name", "--hostname-override", help="This node; default: the host name.")
     ] = "",
-    proxy_mode: Annotated[str, typer.Option(help="nftables.")] = "",
+    proxy_mode: Annotated[str, typer.Option(help="nftables (the default) or iptables.")] = "",
     cluster_cidr: Annotated[str, typer.Option(help="Where pods live: 10.244.0.0/16[,fd00::/48].")] = "",
     service_cidr: Annotated[
         str, typer.Option(help="Where cluster IPs are given out; those not in use are then dropped.")
@@ -48,10 +49,9 @@ def command(
     logs_setup.configure(verbosity)
     failure: BaseException | None = None
     try:
-        settings = _read_config(config)
+        settings = _read_config(config, proxy_mode)
         settings = replace(
             settings,
-            mode=parse_mode(proxy_mode) if proxy_mode else settings.mode,
             kubeconfig=kubeconfig or settings.kubeconfig,
             hostname_override=(node_name or settings.hostname_override or socket.gethostname()).strip().lower(),
             cluster_cidrs=parse_cidrs("--cluster-cidr", cluster_cidr) or settings.cluster_cidrs,
@@ -63,7 +63,7 @@ def command(
             asyncio.run(_clean_up())
         else:
             asyncio.run(_run(settings, service_cidrs, dry_run))
-    except* (ConfigInvalid, ConfigError, NftablesError, _CannotServe) as group:
+    except* (ProxyError, ConfigError, _CannotServe) as group:
         failure = group
     while isinstance(failure, BaseExceptionGroup):
         failure = failure.exceptions[0]
@@ -79,29 +79,36 @@ class _CannotServe(Exception):
 async def _run(config: ProxyConfig, service_cidrs: tuple[str, ...], dry_run: bool) -> None:
     """Work until SIGTERM or SIGINT. The rules stay: connections must survive a restart of the proxy."""
     client_config = load_config(config.kubeconfig or None)
-    with contextlib.closing(Kernel()) as kernel:
-        if not dry_run:
-            await kernel.probe()
-        mode = NftablesMode(kernel, Settings())
-        async with ApiClient(client_config, user_agent="kube-proxy/bridgehead") as client:
-            agent = ProxyAgent(client, mode, config, config.hostname_override, service_cidrs=service_cidrs)
-            work = _print_rules(agent, mode) if dry_run else _work(agent, config)
-            task = asyncio.ensure_future(work)
-            loop = asyncio.get_running_loop()
-            for number in (signal.SIGTERM, signal.SIGINT):
-                loop.add_signal_handler(number, task.cancel)
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+    async with (
+        open_mode(config.mode, probe=not dry_run) as mode,
+        ApiClient(client_config, user_agent="kube-proxy/bridgehead") as client,
+    ):
+        agent = ProxyAgent(client, mode, config, config.hostname_override, service_cidrs=service_cidrs)
+        work = _print_rules(agent, mode) if dry_run else _work(agent, config)
+        task = asyncio.ensure_future(work)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, task.cancel)
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
 
 
 async def _work(agent: ProxyAgent, config: ProxyConfig) -> None:
     log.info("proxy of node %s, mode %s", config.hostname_override, agent.mode.name)
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(agent.run())
+        tasks.create_task(_take_over(agent))
         if config.healthz is not None:
             tasks.create_task(_serve("healthz", config.healthz, health_routes(agent.health)))
         if config.metrics is not None:
             tasks.create_task(_serve("metrics", config.metrics, metrics_routes(agent.metrics, agent.mode.name)))
+
+
+async def _take_over(agent: ProxyAgent) -> None:
+    """What another mode did before goes only now that this one does it, so that no connection falls in between."""
+    await agent.wait_programmed()
+    for name in await remove_others(agent.mode.name):
+        log.info("the rules of mode %s, in use here before, are removed", name)
 
 
 async def _serve(what: str, address: tuple[str, int], routes: Any) -> None:
@@ -111,23 +118,25 @@ async def _serve(what: str, address: tuple[str, int], routes: Any) -> None:
         raise _CannotServe(f"cannot serve {what} on {address[0]}:{address[1]}: {error.strerror}") from error
 
 
-async def _print_rules(agent: ProxyAgent, mode: NftablesMode) -> None:
+async def _print_rules(agent: ProxyAgent, mode: Mode) -> None:
     sys.stdout.write(await agent.dry_run(mode.render))
 
 
 async def _clean_up() -> None:
-    with contextlib.closing(Kernel()) as kernel:
-        removed = await NftablesMode(kernel, Settings()).remove()
-    log.info("rules removed" if removed else "there were no rules of ours")
+    removed = await remove_others("")
+    if removed:
+        log.info("the rules of %s are removed", " and ".join(removed))
+    else:
+        log.info("there were no rules of ours")
 
 
-def _read_config(path: Path | None) -> ProxyConfig:
+def _read_config(path: Path | None, mode: str) -> ProxyConfig:
     if path is None:
-        return ProxyConfig()
+        return ProxyConfig(mode=parse_mode(mode))
     import yaml
 
     try:
-        return parse_config(yaml.safe_load(path.read_bytes()))
+        return parse_config(yaml.safe_load(path.read_bytes()), mode)
     except OSError as error:
         raise ConfigInvalid(f"{path}: {error.strerror}") from error
     except yaml.YAMLError as error:

@@ -12,7 +12,6 @@ import logging
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from bridgehead.client import ApiClient, EventRecorder, Informer
 from bridgehead.objects.core import Node, Service
@@ -23,10 +22,10 @@ from bridgehead.objects.times import parse_time
 
 from .changes import FrontendTable, Update
 from .config import ProxyConfig
+from .errors import TransactionFailed
 from .frontends import (
     HEADLESS_LABEL,
     PROXY_NAME_LABEL,
-    Frontend,
     NodeFacts,
     Problem,
     ServiceFrontends,
@@ -34,7 +33,7 @@ from .frontends import (
     family_of,
 )
 from .metrics import ProxyHealth, ProxyMetrics
-from .nftables import Repair, Settings, TransactionFailed
+from .mode import Mode, Settings
 
 log = logging.getLogger(__name__)
 
@@ -46,20 +45,6 @@ TO_BE_DELETED_TAINT = "ToBeDeletedByClusterAutoscaler"
 VERIFY_SECONDS = 1.0
 LONGEST_RETRY_SECONDS = 30.0
 _SERVICES_AT_ONCE = 200  # compiled before other tasks get their turn
-
-
-class Mode(Protocol):
-    """What the agent needs of a proxy mode; every method may raise TransactionFailed."""
-
-    name: str
-
-    @property
-    def settings(self) -> Settings: ...
-    def configure(self, settings: Settings) -> None: ...
-    def unsupported(self, frontend: Frontend) -> Problem | None: ...
-    async def apply(self, updates: list[Update]) -> int: ...
-    async def sync(self, table: FrontendTable) -> int: ...
-    async def verify(self, table: FrontendTable, *, thoroughly: bool) -> Repair | None: ...
 
 
 @dataclass

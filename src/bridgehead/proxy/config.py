@@ -13,7 +13,7 @@ from typing import Any
 from .errors import ConfigInvalid
 from .frontends import canonical_address, canonical_cidr
 
-MODES = ("", "nftables")  # those that work; "" is the default, nftables
+MODES = ("", "iptables", "nftables")  # those that work; "" is the default, nftables
 KNOWN_MODES = ("", "iptables", "ipvs", "nftables", "userspace", "kernelspace")
 
 
@@ -48,48 +48,49 @@ _USED: dict[str, Any] = {
     "bindAddress": None,
     "healthzBindAddress": None,
     "metricsBindAddress": None,
-    "nftables": {"masqueradeAll": None, "syncPeriod": None, "minSyncPeriod": None},
 }
+_OF_A_MODE = {"masqueradeAll": None, "syncPeriod": None, "minSyncPeriod": None}  # each mode has a section of its own
 # Sections of other modes say nothing to this one; the rest of these only tune the Go program.
-_OF_OTHERS = frozenset(("iptables", "ipvs", "winkernel", "logging", "oomScoreAdj", "configSyncPeriod"))
+_OF_OTHERS = frozenset(("iptables", "ipvs", "nftables", "winkernel", "logging", "oomScoreAdj", "configSyncPeriod"))
 _CLIENT_TUNING = frozenset(("acceptContentTypes", "burst", "contentType", "qps"))
 
 
-def parse_config(document: object) -> ProxyConfig:
-    """Read the parsed YAML or JSON of a KubeProxyConfiguration. Raises ConfigInvalid."""
+def parse_config(document: object, mode: str = "") -> ProxyConfig:
+    """Read the parsed YAML or JSON of a KubeProxyConfiguration. `mode` goes before its own. Raises ConfigInvalid."""
     if not isinstance(document, dict):
         raise ConfigInvalid("the configuration is not a KubeProxyConfiguration")
     if document.get("kind") != "KubeProxyConfiguration":
         raise ConfigInvalid(f"kind: {document.get('kind')!r}, expected KubeProxyConfiguration")
     if document.get("apiVersion") != "kubeproxy.config.k8s.io/v1alpha1":
         raise ConfigInvalid(f"apiVersion: {document.get('apiVersion')!r}, expected kubeproxy.config.k8s.io/v1alpha1")
-    nftables = _section(document, "nftables")
+    mode = parse_mode(mode or _text(document, "mode"))
+    own = _section(document, mode)
     detect = _text(document, "detectLocalMode") or "ClusterCIDR"
     if detect not in ("ClusterCIDR", "NodeCIDR"):
         raise ConfigInvalid(f"detectLocalMode: {detect!r} is not supported; ClusterCIDR and NodeCIDR are")
     default = ProxyConfig()
     return ProxyConfig(
-        mode=parse_mode(_text(document, "mode")),
+        mode=mode,
         kubeconfig=_text(_section(document, "clientConnection"), "kubeconfig"),
         hostname_override=_text(document, "hostnameOverride"),
         cluster_cidrs=parse_cidrs("clusterCIDR", _text(document, "clusterCIDR")),
         detect_local_mode=detect,
         node_port_addresses=_node_port_addresses(document.get("nodePortAddresses")),
-        masquerade_all=_flag(nftables, "masqueradeAll"),
-        sync_period=_duration(nftables, "nftables.syncPeriod", default.sync_period) or default.sync_period,
-        min_sync_period=_duration(nftables, "nftables.minSyncPeriod", 0.0),
+        masquerade_all=_flag(own, "masqueradeAll"),
+        sync_period=_duration(own, f"{mode}.syncPeriod", default.sync_period) or default.sync_period,
+        min_sync_period=_duration(own, f"{mode}.minSyncPeriod", 0.0),
         healthz=parse_bind_address("healthzBindAddress", _text(document, "healthzBindAddress"), default.healthz),
         metrics=parse_bind_address("metricsBindAddress", _text(document, "metricsBindAddress"), default.metrics),
-        warnings=tuple(_unused(document, _USED, "")),
+        warnings=tuple(_unused(document, _USED | {mode: _OF_A_MODE}, "")),
     )
 
 
 def parse_mode(text: str) -> str:
     """The name of a mode that works. Raises ConfigInvalid."""
     if text not in KNOWN_MODES:
-        raise ConfigInvalid(f"mode: {text!r} is no proxy mode; nftables works")
+        raise ConfigInvalid(f"mode: {text!r} is no proxy mode; iptables and nftables are")
     if text not in MODES:
-        raise ConfigInvalid(f"mode: {text!r} is not there yet; nftables works")
+        raise ConfigInvalid(f"mode: {text!r} is not there yet; iptables and nftables are")
     return text or "nftables"
 
 

@@ -1,7 +1,13 @@
-"""What stops the proxy (nftables' own errors are in `nftables/errors.py`):
+"""What can go wrong with the proxy:
 
 ProxyError
-└── ConfigInvalid   the configuration cannot be used; the text says which field and why
+├── ConfigInvalid         the configuration cannot be used; the text says which field and why
+├── ModeUnavailable       the node lacks what a mode needs; the text says what. The proxy cannot run in this mode.
+└── TransactionFailed     the kernel's rules are not what they should be; a full sync has to follow
+    ├── NotFound          it refers to what is not there: somebody removed a part of the rules
+    ├── TooBig            more than the netlink socket takes at once (an ordinary user cannot enlarge it)
+    ├── NotUnderstood     what the kernel's tool lists is not what it is known to print
+    └── Refused           anything else; the text has the kernel's or the tool's words
 """
 
 from __future__ import annotations
@@ -13,3 +19,27 @@ class ProxyError(Exception):
 
 class ConfigInvalid(ProxyError):
     """The user has to change the configuration."""
+
+
+class ModeUnavailable(ProxyError):
+    """This node cannot do it."""
+
+
+class TransactionFailed(ProxyError):
+    """Not all of it was applied."""
+
+
+class NotFound(TransactionFailed):
+    """Something it names is not there."""
+
+
+class TooBig(TransactionFailed):
+    """Has to be sent in parts."""
+
+
+class NotUnderstood(TransactionFailed):
+    """The kernel's rules cannot be read back, so there is no difference to send."""
+
+
+class Refused(TransactionFailed):
+    """The kernel or its tool did not take it."""

@@ -50,6 +50,15 @@ class SourceNat(enum.Enum):
     ALWAYS = "always"
 
 
+class Publication(enum.Enum):
+    """Which of a Service's addresses a Frontend is; the words are kube-proxy's."""
+
+    CLUSTER_IP = "cluster IP"
+    EXTERNAL_IP = "external IP"
+    LOAD_BALANCER = "loadbalancer IP"
+    NODE_PORT = "node port"
+
+
 class Reason(enum.Enum):
     """Why something in an object was left out. `Problem.text` has the details."""
 
@@ -110,6 +119,7 @@ class Frontend(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     `inside`, when it is not None, replaces `backends` for connections from the cluster's pods and from the node itself;
     those are then masqueraded only when they come from the node. It exists for `externalTrafficPolicy: Local`.
     The order of backends carries no meaning but is kept, so that a renderer can number them.
+    `published_as` and `is_local` (a traffic policy Local chose `backends`) decide nothing; modes name things by them.
     """
 
     key: FrontendKey
@@ -120,6 +130,8 @@ class Frontend(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     source_nat: SourceNat = SourceNat.HAIRPIN
     affinity_seconds: int | None = None
     source_ranges: tuple[str, ...] | None = None  # canonical CIDRs; None allows everybody, () nobody
+    published_as: Publication = Publication.CLUSTER_IP
+    is_local: bool = False
 
 
 class ServiceFrontends(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -225,12 +237,18 @@ def _compile_port(
                     when_empty=lacking_local if internal_local else Verdict.REJECT,
                     source_nat=internal_nat,
                     affinity_seconds=affinity,
+                    is_local=internal_local,
                 )
 
-        published = [(address, port.port) for address in (*external_ips, *balancer_ips) if family_of(address) == family]
+        published = [
+            *((address, port.port, Publication.EXTERNAL_IP) for address in external_ips),
+            *((address, port.port, Publication.LOAD_BALANCER) for address in balancer_ips),
+        ]
         if node_port:
-            published.append((ANY_LOCAL[family], node_port))
-        for address, number in published:
+            published.append((ANY_LOCAL[family], node_port, Publication.NODE_PORT))
+        for address, number, kind in published:
+            if family_of(address) != family:
+                continue
             yield Frontend(
                 key=FrontendKey(address, protocol, number),
                 owner=owner,
@@ -240,6 +258,8 @@ def _compile_port(
                 source_nat=SourceNat.HAIRPIN if external_local else SourceNat.ALWAYS,
                 affinity_seconds=affinity,
                 source_ranges=_source_ranges(service, family, problems) if address in balancer_ips else None,
+                published_as=kind,
+                is_local=external_local,
             )
 
 

@@ -13,12 +13,10 @@ import shutil
 import subprocess
 
 from bridgehead.proxy.errors import ModeUnavailable, NotFound, Refused, TooBig
-from bridgehead.proxy.netlink import Netlink
+from bridgehead.proxy.netlink import NOT_IN_KERNEL, NOT_PERMITTED, Netlink
 
 _IN_PROCESS_LIMIT = 128 * 1024  # bytes of text: some 2,500 elements, 20 ms
 _BYTES_OF_AN_ELEMENT = 100  # in a netlink message: 50 for an IPv4 endpoint, near 100 for IPv6 or a comment
-_NOT_PERMITTED = "may not change this network namespace's nftables: CAP_NET_ADMIN is needed"
-_NOT_IN_KERNEL = "this kernel has no nftables (CONFIG_NF_TABLES)"
 
 
 class Kernel:
@@ -104,9 +102,9 @@ def _as_exception(error: str) -> Exception:
     if "No such file or directory" in error:
         return NotFound(first)
     if "Operation not permitted" in error:
-        return ModeUnavailable(_NOT_PERMITTED)
+        return ModeUnavailable(NOT_PERMITTED)
     if "Protocol not supported" in error or "cache initialization failed" in error:
-        return ModeUnavailable(_NOT_IN_KERNEL)
+        return ModeUnavailable(NOT_IN_KERNEL)
     return Refused(first)
 
 

@@ -7,31 +7,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
 from bridgehead.proxy.frontends import Backend, Family, Frontend, SourceNat, Verdict, family_of
+from bridgehead.proxy.mode import Settings
 
 MASQUERADE = 0x4000  # mark: kube-proxy's default iptablesMasqueradeBit, which CNIs know to leave alone
 REFUSE = 0x8000  # mark
 PROTOCOLS = ("tcp", "udp", "sctp")
 INSIDE = 65536  # the backends of `Frontend.inside` are numbered from here
 MAX_CLIENTS = 65535  # remembered for one backend; whoever comes when it is full is spread evenly each time
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What the fixed part of the ruleset depends on. Ranges are canonical CIDRs of either family.
-
-    `cluster_cidrs`: where pods live. `service_cidrs`: where cluster IPs are given out, () when that is not known.
-    `node_port_cidrs`: the addresses of this node that answer on node ports; None: all of them but loopback.
-    """
-
-    families: tuple[Family, ...] = (4,)
-    cluster_cidrs: tuple[str, ...] = ()
-    service_cidrs: tuple[str, ...] = ()
-    node_port_cidrs: tuple[str, ...] | None = None
 
 
 class Chain(NamedTuple):

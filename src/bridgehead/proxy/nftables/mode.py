@@ -11,14 +11,14 @@ import ctypes
 import logging
 import re
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 from bridgehead.proxy.changes import FrontendTable, Update, merge_changes
+from bridgehead.proxy.errors import NotFound, TooBig, TransactionFailed
 from bridgehead.proxy.frontends import Family, Frontend, Problem
+from bridgehead.proxy.mode import Repair, Settings
 
 from .apply import Kernel
-from .chains import Settings, containers, word
-from .errors import NotFound, TooBig, TransactionFailed
+from .chains import containers, word
 from .readback import Table, parse_table
 from .render import TABLE, Renderer, Transaction
 
@@ -26,13 +26,6 @@ log = logging.getLogger(__name__)
 
 _OURS = frozenset(containers(4))
 _COUNT = re.compile(rb" *# count \d+")  # later nft tells how many clients a set remembers, which is nobody's edit
-
-
-class Repair(NamedTuple):
-    """What `verify` found wrong and put right. `structure`: tables, chains or rules; `elements`: how many."""
-
-    structure: bool
-    elements: int
 
 
 class NftablesMode:

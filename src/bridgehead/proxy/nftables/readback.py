@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from .errors import NotUnderstood
+from bridgehead.proxy.errors import NotUnderstood
 
 
 @dataclass

@@ -20,8 +20,9 @@ from typing import NamedTuple, TypeVar
 
 from bridgehead.proxy.changes import Change
 from bridgehead.proxy.frontends import Backend, Family, Frontend, FrontendKey, family_of
+from bridgehead.proxy.mode import Settings
 
-from .chains import INSIDE, Chain, Settings, affinity_set, containers, fixed_chains, way_of, word
+from .chains import INSIDE, Chain, affinity_set, containers, fixed_chains, way_of, word
 from .readback import Table
 
 TABLE = "bridgehead"

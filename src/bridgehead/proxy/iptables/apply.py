@@ -1,0 +1,235 @@
+"""The edge to iptables: finds the variant this node uses, restores, saves, notices changes. No policy in here.
+
+iptables exists in two variants, `nft` (rules in nf_tables) and `legacy` (in the kernel's x_tables), which know nothing
+of each other's rules; packets go through both. Only this module starts their commands and knows how their errors look.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import os
+import re
+import shutil
+import socket
+import struct
+import subprocess
+from typing import Protocol
+
+from bridgehead.proxy.errors import ModeUnavailable, NotFound, Refused, TooBig
+from bridgehead.proxy.frontends import Family
+from bridgehead.proxy.netlink import NOT_PERMITTED, Netlink
+
+VARIANTS = ("nft", "legacy")
+_WAIT_SECONDS = "5"  # for the lock of the legacy variant
+_BYTES_OF_A_RULE = 1200  # in a netlink message, with its matches and comment
+
+State = tuple[object, ...]
+
+
+class Kernel:
+    """The iptables of the network namespace this process is in, in one variant. Raises ModeUnavailable."""
+
+    def __init__(self, variant: str) -> None:
+        if variant not in installed_variants():
+            raise ModeUnavailable("the iptables commands are not here: install the package iptables")
+        self.variant = variant
+        self._watch: _Watch = _Generation() if variant == "nft" else _TableSizes()
+        # How many lines surely fit into one transaction; more may.
+        self.safe_lines = self._watch.send_buffer() // _BYTES_OF_A_RULE
+
+    @classmethod
+    async def find(cls) -> Kernel:
+        """With the variant that the rest of this node uses, as Kubernetes' iptables-wrappers find it out."""
+        return cls(await find_variant())
+
+    def close(self) -> None:
+        self._watch.close()
+
+    async def probe(self) -> None:
+        """Find out whether this process may change anything, by a transaction that changes nothing."""
+        await self.restore(4, "*nat\n:KUBE-PROXY-CANARY - [0:0]\nCOMMIT\n")
+
+    def state(self) -> State:
+        """What differs when anybody changed a table. Costs microseconds."""
+        return self._watch.state()
+
+    def state_after(self, before: State, transactions: int) -> State:
+        """What `state` will be, having been `before`, once we alone have made so many transactions."""
+        return self._watch.state_after(before, transactions)
+
+    async def restore(self, family: Family, text: str) -> None:
+        """Add to the family's tables what the text has; each table whole or not at all.
+
+        Raises TooBig, NotFound or Refused.
+        """
+        command = _command(family, self.variant, "restore")
+        status, _, error = await _run((command, "--noflush", "--wait", _WAIT_SECONDS, "--counters"), text)
+        if status:
+            raise _as_exception(error or f"{command} ended with status {status}", text)
+
+    async def save(self, family: Family) -> bytes:
+        """All rules of all tables of the family, as iptables-save prints them."""
+        command = _command(family, self.variant, "save")
+        status, output, error = await _run((command,))
+        if status:
+            raise _as_exception(error or f"{command} ended with status {status}", "")
+        return output
+
+    async def has_chain(self, family: Family, table: str, chain: str) -> bool:
+        """Whether the chain is there; cheaper than listing everything."""
+        command = _command(family, self.variant)
+        status, _, error = await _run((command, "--wait", _WAIT_SECONDS, "--table", table, "--list-rules", chain))
+        if status and not re.search(r"No chain|does not exist|incompatible|No such file", error):
+            raise _as_exception(error, "")
+        return status == 0
+
+
+def installed_variants() -> tuple[str, ...]:
+    """The variants whose commands are on this node."""
+    return tuple(
+        variant
+        for variant in VARIANTS
+        if all(_find(f"{ip}tables-{variant}{tool}") for ip in ("ip", "ip6") for tool in ("", "-restore", "-save"))
+    )
+
+
+async def find_variant() -> str:
+    """The kubelet's hint decides; without one, the variant that has more rules; else what `iptables` itself is."""
+    installed = installed_variants()
+    if not installed:
+        raise ModeUnavailable("the iptables commands are not here: install the package iptables")
+    rules: dict[str, int] = {}
+    for variant in installed:
+        listing = b""
+        for family in (4, 6):
+            status, output, _ = await _run((_command(family, variant, "save"),))
+            listing += output if status == 0 else b""
+        if re.search(rb"^:KUBE-(?:IPTABLES-HINT|KUBELET-CANARY) ", listing, re.MULTILINE):
+            return variant
+        rules[variant] = len(re.findall(rb"^-", listing, re.MULTILINE))
+    if len(installed) == 1:
+        return installed[0]
+    if rules["nft"] != rules["legacy"]:
+        return max(rules, key=lambda variant: rules[variant])
+    plain = _find("iptables")
+    status, output, _ = await _run((plain, "--version")) if plain else (1, b"", "")
+    return "legacy" if status == 0 and b"legacy" in output else "nft"
+
+
+def _find(command: str) -> str | None:
+    return shutil.which(command) or shutil.which(command, path="/usr/local/sbin:/usr/sbin:/sbin")
+
+
+def _command(family: Family, variant: str, tool: str = "") -> str:
+    name = f"{'ip6' if family == 6 else 'ip'}tables-{variant}{'-' if tool else ''}{tool}"
+    path = _find(name)
+    if path is None:
+        raise ModeUnavailable(f"the command {name} is not here: install the package iptables")
+    return path
+
+
+async def _run(command: tuple[str, ...], text: str = "") -> tuple[int, bytes, str]:
+    """The command's status, output and error text."""
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=os.environ | {"LC_ALL": "C"},
+    )
+    try:
+        output, error = await process.communicate(text.encode())
+    except asyncio.CancelledError:
+        # A transaction that has begun ends by itself, whole or not at all; nobody waits for its answer any more.
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+        raise
+    return process.returncode or 0, output, error.decode(errors="replace")
+
+
+def _as_exception(error: str, text: str) -> Exception:
+    """The one place where iptables' words are understood. `text` is what was restored, to show the line."""
+    said = " ".join(line.strip() for line in error.splitlines() if not line.startswith(("#", "Try `")))[:500]
+    line = re.search(r"line:? (\d+)", said)
+    lines = text.splitlines()
+    if line is not None and 0 < int(line[1]) <= len(lines):
+        said = f"{said} [{lines[int(line[1]) - 1][:200]}]"
+    if "Message too long" in error or "No buffer space" in error:
+        return TooBig(said)
+    if re.search(r"Permission denied|you must be root|Operation not permitted", error):
+        return ModeUnavailable(f"{NOT_PERMITTED.replace('nftables', 'iptables')}: {said}")
+    if re.search(r"can't initialize|Table does not exist|Protocol not supported", error):
+        return ModeUnavailable(f"this kernel lacks what iptables needs: {said}")
+    if re.search(r"No chain/target/match|does not exist|No such file|matching rule exist", error):
+        return NotFound(said)
+    return Refused(said)
+
+
+class _Watch(Protocol):
+    """How changes are noticed."""
+
+    def state(self) -> State: ...
+    def state_after(self, before: State, transactions: int) -> State: ...
+    def send_buffer(self) -> int: ...
+    def close(self) -> None: ...
+
+
+class _Generation:
+    """The nft variant: nf_tables counts its transactions, and iptables-restore makes one of each table."""
+
+    def __init__(self) -> None:
+        self._netlink = Netlink()
+        self.send_buffer = self._netlink.send_buffer
+        self.close = self._netlink.close
+
+    def state(self) -> State:
+        return (self._netlink.generation(),)
+
+    def state_after(self, before: State, transactions: int) -> State:
+        (generation,) = before
+        if not isinstance(generation, int):
+            return ()
+        return (generation + transactions,)
+
+
+_INFO = struct.Struct("=32sI5I5III")  # struct ipt_getinfo, ip6t_getinfo
+
+
+class _TableSizes:
+    """The legacy variant counts nothing, but tells each table's number of rules and their sizes up to each hook."""
+
+    _QUESTIONS = ((socket.AF_INET, socket.SOL_IP, 64), (socket.AF_INET6, 41, 64))  # IPT_SO_GET_INFO, IP6T_SO_GET_INFO
+    _TABLES = (b"nat", b"filter")
+
+    def __init__(self) -> None:
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        self._sockets: list[socket.socket] = []
+        for family, _, _ in self._QUESTIONS:
+            with contextlib.suppress(OSError):  # no IPv6 here
+                self._sockets.append(socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC))
+
+    def close(self) -> None:
+        for sock in self._sockets:
+            sock.close()
+
+    def send_buffer(self) -> int:
+        return 1 << 40  # not netlink
+
+    def state(self) -> State:
+        found: list[object] = []
+        for sock, (_, level, option) in zip(self._sockets, self._QUESTIONS, strict=False):
+            for table in self._TABLES:
+                # Python's own getsockopt gives the kernel an empty buffer, but here the table's name has to be in it.
+                buffer = ctypes.create_string_buffer(_INFO.pack(table, *[0] * 13), _INFO.size)
+                length = ctypes.c_uint32(_INFO.size)
+                if self._libc.getsockopt(sock.fileno(), level, option, buffer, ctypes.byref(length)):
+                    found.append(None)  # not there (yet)
+                else:
+                    found.append(buffer.raw)
+        return tuple(found)
+
+    def state_after(self, before: State, transactions: int) -> State:
+        return self.state()

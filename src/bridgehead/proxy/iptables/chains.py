@@ -1,0 +1,169 @@
+"""The chains: their names, those that every node has, and the rules that lead into them. README.md shows the result.
+
+Pure. Rules are written as iptables-save prints them, without `-A CHAIN`, so that what is read back can be compared.
+The names, comments and order are kube-proxy's (kubernetes/pkg/proxy/iptables, v1.32 and later): operators and other
+programs know them.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from bridgehead.proxy.frontends import Family, family_of
+from bridgehead.proxy.mode import Settings
+
+MASQUERADE = 0x4000  # mark: kube-proxy's default iptablesMasqueradeBit, which CNIs know to leave alone
+TABLES = ("mangle", "filter", "nat")  # the order in which they are sent: kube-proxy's
+CANARY = "KUBE-PROXY-CANARY"
+
+Rules = tuple[str, ...]
+
+
+class Chain(NamedTuple):
+    """Where a chain is and how it is called."""
+
+    table: str
+    name: str
+
+
+SERVICES = Chain("nat", "KUBE-SERVICES")
+NODE_PORTS = Chain("nat", "KUBE-NODEPORTS")
+FILTER_SERVICES = Chain("filter", "KUBE-SERVICES")
+EXTERNAL_SERVICES = Chain("filter", "KUBE-EXTERNAL-SERVICES")
+PROXY_FIREWALL = Chain("filter", "KUBE-PROXY-FIREWALL")
+FILTER_NODE_PORTS = Chain("filter", "KUBE-NODEPORTS")
+CLUSTER_IPS = Chain("filter", "KUBE-CLUSTER-IPS")  # the one that kube-proxy does not have
+
+SHARED = (FILTER_SERVICES, EXTERNAL_SERVICES, PROXY_FIREWALL, SERVICES, NODE_PORTS)  # Services have lines in them
+
+_is_one_of_ours = {
+    "nat": re.compile(
+        r"KUBE-(?:(?:SVC|SVL|EXT|FW|SEP)-[A-Z2-7]{16}|SERVICES|NODEPORTS|MARK-MASQ|POSTROUTING|PROXY-CANARY)"
+    ).fullmatch,
+    "filter": re.compile(
+        r"KUBE-(?:SERVICES|EXTERNAL-SERVICES|NODEPORTS|FORWARD|FIREWALL|PROXY-FIREWALL|CLUSTER-IPS|PROXY-CANARY)"
+    ).fullmatch,
+    "mangle": re.compile(CANARY).fullmatch,
+}
+
+
+class Jump(NamedTuple):
+    """A rule in a built-in chain that leads into one of ours."""
+
+    table: str
+    chain: str
+    rule: str
+
+    @property
+    def target(self) -> str:
+        return self.rule.rpartition("-j ")[2]
+
+
+def is_ours(table: str, chain: str) -> bool:
+    """Whether a chain of that name is this proxy's (or was kube-proxy's), to change and to remove."""
+    return _is_one_of_ours[table](chain) is not None
+
+
+def hash_of(text: str) -> str:
+    """The sixteen characters that make the end of a chain's name."""
+    return base64.b32encode(hashlib.sha256(text.encode("utf-8", "replace")).digest())[:16].decode()
+
+
+@lru_cache(maxsize=1)
+def jumps() -> tuple[Jump, ...]:
+    """In the order in which kube-proxy inserts them, each at the head of its chain."""
+    new = "-m conntrack --ctstate NEW "
+
+    def jump(table: str, chain: str, target: str, comment: str, match: str = "") -> Jump:
+        return Jump(table, chain, f'{match}-m comment --comment "{comment}" -j {target}')
+
+    firewall = "kubernetes load balancer firewall"
+    return (
+        Jump("filter", "INPUT", "-j KUBE-FIREWALL"),
+        Jump("filter", "OUTPUT", "-j KUBE-FIREWALL"),
+        *(
+            jump("filter", chain, "KUBE-EXTERNAL-SERVICES", "kubernetes externally-visible service portals", new)
+            for chain in ("INPUT", "FORWARD")
+        ),
+        jump("filter", "INPUT", "KUBE-NODEPORTS", "kubernetes health check service ports"),
+        *(
+            jump("filter", chain, "KUBE-SERVICES", "kubernetes service portals", new)
+            for chain in ("FORWARD", "OUTPUT")
+        ),
+        jump("filter", "FORWARD", "KUBE-FORWARD", "kubernetes forwarding rules"),
+        *(
+            jump("filter", chain, "KUBE-PROXY-FIREWALL", firewall, new)
+            for chain in ("INPUT", "OUTPUT", "FORWARD")
+        ),
+        jump("nat", "OUTPUT", "KUBE-SERVICES", "kubernetes service portals"),
+        jump("nat", "PREROUTING", "KUBE-SERVICES", "kubernetes service portals"),
+        jump("nat", "POSTROUTING", "KUBE-POSTROUTING", "kubernetes postrouting rules"),
+    )  # fmt: skip
+
+
+def fixed_chains(family: Family) -> dict[Chain, Rules]:
+    """The chains that do not depend on any Service."""
+    mark = f"{MASQUERADE:#x}/{MASQUERADE:#x}"
+    localnet: Rules = ()
+    if family == 4:  # IPv6 routes nothing from outside to ::1
+        localnet = (
+            '! -s 127.0.0.0/8 -d 127.0.0.0/8 -m comment --comment "block incoming localnet connections" '
+            "-m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP",
+        )
+    return {
+        **{Chain(table, CANARY): () for table in TABLES},
+        Chain("filter", "KUBE-FIREWALL"): localnet,
+        Chain("filter", "KUBE-FORWARD"): (
+            "-m conntrack --ctstate INVALID -j DROP",
+            f'-m comment --comment "kubernetes forwarding rules" -m mark --mark {mark} -j ACCEPT',
+            '-m comment --comment "kubernetes forwarding conntrack rule" '
+            "-m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT",
+        ),
+        FILTER_NODE_PORTS: (),
+        Chain("nat", "KUBE-MARK-MASQ"): (f"-j MARK --set-xmark {mark}",),
+        Chain("nat", "KUBE-POSTROUTING"): (
+            f"-m mark ! --mark {mark} -j RETURN",
+            f"-j MARK --set-xmark {MASQUERADE:#x}/0x0",  # takes the mark away, should the packet come by again
+            '-m comment --comment "kubernetes service traffic requiring SNAT" -j MASQUERADE --random-fully',
+        ),
+    }
+
+
+def closing_rules(chain: Chain, family: Family, settings: Settings) -> Rules:
+    """What stands in a shared chain after the Services' lines."""
+    if chain == FILTER_SERVICES:
+        # What the nat table has translated is no longer addressed to the range, so only lost packets come here.
+        return tuple(
+            f'-d {cidr} -m comment --comment "cluster IPs and ports that no Service has" -j {CLUSTER_IPS.name}'
+            for cidr in of_family(settings.service_cidrs, family)
+        )
+    if chain != SERVICES:
+        return ()
+    last = (
+        '-m comment --comment "kubernetes service nodeports; NOTE: this must be the last rule in this chain" '
+        f"-m addrtype --dst-type LOCAL -j {NODE_PORTS.name}"
+    )
+    if settings.node_port_cidrs is None:
+        return (f"! -d {'::1/128' if family == 6 else '127.0.0.0/8'} {last}",)
+    return tuple(f"-d {cidr} {last}" for cidr in of_family(settings.node_port_cidrs, family))
+
+
+def cluster_ip_rules(cluster_ips: Sequence[str], family: Family) -> Rules:
+    """The whole of KUBE-CLUSTER-IPS: an undefined port of a used address is refused, the rest of the range dropped."""
+    kind = "icmp6" if family == 6 else "icmp"
+    refused = (f"-d {host(ip)} -j REJECT --reject-with {kind}-port-unreachable" for ip in cluster_ips)
+    return (*refused, "-j DROP")
+
+
+def host(address: str) -> str:
+    """The address as a range of one."""
+    return f"{address}/128" if ":" in address else f"{address}/32"
+
+
+def of_family(ranges: Sequence[str], family: Family) -> tuple[str, ...]:
+    return tuple(sorted(text for text in ranges if family_of(text) == family))

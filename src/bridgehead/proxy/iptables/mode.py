@@ -1,0 +1,178 @@
+"""The iptables mode: keeps the kernel's KUBE-* chains equal to the Frontends. `agent.py` drives it.
+
+`apply` sends the chains that some Services change. `sync` brings all chains to what they should be from whatever they
+are: at start, after a failed transaction, and when `verify` finds that somebody else changed them. `verify` costs
+microseconds as long as nobody else touches the tables.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+
+from bridgehead.proxy.changes import FrontendTable, Update, merge_changes
+from bridgehead.proxy.errors import Refused, TooBig
+from bridgehead.proxy.frontends import Family, Frontend, Problem
+from bridgehead.proxy.mode import Repair, Settings
+
+from .apply import Kernel, State, installed_variants
+from .chains import CANARY, TABLES
+from .readback import Table, parse_listing
+from .render import Renderer, Transaction
+
+log = logging.getLogger(__name__)
+
+_CHEAP_TO_LIST = (
+    20_000  # rules; about 0.2 s. Beyond, only the canaries are looked at whenever somebody changed something
+)
+
+
+class IptablesMode:
+    """Owns the KUBE-* chains that kube-proxy would have in this network namespace."""
+
+    name = "iptables"
+
+    def __init__(self, kernel: Kernel, settings: Settings) -> None:
+        self._kernel = kernel
+        self._renderer = Renderer(settings)
+        # What the kernel said after our last transaction; None when somebody else's came between, or anything may have.
+        self._state: State | None = None
+        self._lines_at_once = kernel.safe_lines
+        self._unchecked = False
+        self._rules = 0  # about how many there are
+
+    @property
+    def settings(self) -> Settings:
+        return self._renderer.settings
+
+    def configure(self, settings: Settings) -> None:
+        """Use other settings from the next `sync` on."""
+        self._renderer = Renderer(settings)
+
+    def unsupported(self, frontend: Frontend) -> Problem | None:
+        """Everything a Frontend can ask for is there."""
+        return None
+
+    async def apply(self, updates: Sequence[Update]) -> int:
+        """Bring the kernel from before the updates to after. Returns the rules and chains written."""
+        transaction = self._renderer.change(
+            merge_changes(updates),
+            [address for update in updates for address in update.old_cluster_ips],
+            [address for update in updates for address in update.new_cluster_ips],
+        )
+        if transaction:
+            await self._send(transaction)
+        return transaction.size()
+
+    async def sync(self, table: FrontendTable) -> int:
+        """Make the kernel hold the table's Frontends and nothing else of ours. Returns the rules and chains written."""
+        self._state = self._kernel.state()
+        transaction = await self._compare(table)
+        try:
+            await self._send(transaction)
+        except TooBig:
+            raise  # parts of it may be there; the next try reads again, and sends smaller ones
+        except Refused as error:
+            if not any(part.removed for part in transaction.parts.values()):
+                raise
+            # Somebody else's rule may lead to a chain that is stale. It is emptied, then, and stays.
+            log.warning("stale chains cannot be removed, emptying them: %s", error)
+            transaction = await self._compare(table)
+            for part in transaction.parts.values():
+                part.written.update(dict.fromkeys(part.removed, ()))
+                part.removed.clear()
+            await self._send(transaction)
+        self._unchecked = False
+        return transaction.size()
+
+    async def verify(self, table: FrontendTable, *, thoroughly: bool) -> Repair | None:
+        """Put right what somebody else changed. None: nothing was wrong.
+
+        Whenever anybody has changed anything, all rules are compared, if they are not too many to list at once; if they
+        are, `thoroughly` says when to, and in between only chains that stand for all of a table are looked for.
+        """
+        state = self._kernel.state()
+        if state == self._state and not (thoroughly and self._unchecked):
+            return None
+        if not thoroughly and self._rules > _CHEAP_TO_LIST and await self._has_canaries():
+            self._state, self._unchecked = state, True
+            return None
+        self._state, self._unchecked = state, False
+        transaction = await self._compare(table)
+        if not transaction:
+            return None
+        await self._send(transaction)
+        if self._renderer.compares_words and await self._compare(table):
+            self._renderer.compares_words = False
+            log.info("this iptables-save prints rules in other words than known; only their numbers are compared")
+        return Repair(structure=True, elements=transaction.size())
+
+    async def remove(self) -> bool:
+        """Take everything of ours out of the kernel, whichever variant it is in. False: there was nothing."""
+        removed = False
+        for variant in installed_variants():
+            kernel = self._kernel if variant == self._kernel.variant else Kernel(variant)
+            try:
+                removed |= await _remove(kernel, self.settings)
+            finally:
+                if kernel is not self._kernel:
+                    kernel.close()
+        self._state = None
+        return removed
+
+    def render(self, table: FrontendTable) -> str:
+        """The whole ruleset as text for iptables-restore and ip6tables-restore, as for an empty kernel."""
+        texts = Renderer(self.settings).full(table, table.cluster_ips(), {}).texts()
+        return "".join(
+            f"# {'ip6' if family == 6 else 'ip'}tables-restore --noflush\n{text}" for family, text in texts.items()
+        )
+
+    async def _compare(self, table: FrontendTable) -> Transaction:
+        """What has to be sent so that the kernel is as it should be."""
+        kernel = await _read(self._kernel, (4, 6))
+        self._rules = sum(
+            len(rules) for tables in kernel.values() for found in tables.values() for rules in found.chains.values()
+        )
+        return self._renderer.full(table, table.cluster_ips(), kernel)
+
+    async def _has_canaries(self) -> bool:
+        for family in self.settings.families:
+            for table in TABLES:
+                if not await self._kernel.has_chain(family, table, CANARY):
+                    return False
+        return True
+
+    async def _send(self, transaction: Transaction) -> None:
+        """Each table in one transaction of its own, or, where the kernel does not take one so big, in several."""
+        before, self._state = self._state, None
+        is_ours_so_far = before is not None and before == self._kernel.state()
+        texts: Iterable[tuple[Family, str]] = transaction.texts().items()
+        if transaction.size() > self._lines_at_once:
+            texts = list(transaction.chunks(self._lines_at_once))
+            log.info("%d lines are too many for one transaction here; sending them in parts", transaction.size())
+        sent = 0
+        try:
+            for family, text in texts:
+                await self._kernel.restore(family, text)
+                sent += text.count("COMMIT\n")
+        except TooBig:
+            self._lines_at_once = max(self._lines_at_once // 2, 50)  # for the full sync that follows
+            raise
+        if before is not None and is_ours_so_far:
+            self._state = self._kernel.state_after(before, sent)
+
+
+async def _read(kernel: Kernel, families: Iterable[Family]) -> dict[Family, dict[str, Table]]:
+    return {family: parse_listing(await kernel.save(family)) for family in families}
+
+
+async def _remove(kernel: Kernel, settings: Settings) -> bool:
+    transaction = Renderer(settings).removal(await _read(kernel, (4, 6)))
+    for family, text in transaction.texts().items():
+        try:
+            await kernel.restore(family, text)
+        except TooBig:
+            for part_family, part in transaction.chunks(kernel.safe_lines):
+                if part_family == family:
+                    await kernel.restore(family, part)
+    return bool(transaction)

@@ -1,0 +1,57 @@
+"""What the kernel has, in the words `render.py` uses: reads the output of iptables-save. Pure.
+
+`mode.py` calls it to find out what somebody else changed, and to begin from whatever an earlier run, or kube-proxy,
+left behind.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from bridgehead.proxy.errors import NotUnderstood
+
+
+@dataclass
+class Table:
+    """One table of one family: chain -> its rules without `-A CHAIN`, in order. Built-in chains are there, too."""
+
+    chains: dict[str, list[str]] = field(default_factory=dict)
+
+
+def parse_listing(listing: bytes) -> dict[str, Table]:
+    """Parse the output of iptables-save or ip6tables-save: tables by name. Raises NotUnderstood."""
+    tables: dict[str, Table] = {}
+    table: Table | None = None
+    for line in listing.decode(errors="replace").splitlines():
+        match line[:1]:
+            case "" | "#":
+                continue
+            case "*":
+                table = tables.setdefault(line[1:].strip(), Table())
+            case ":" if table is not None:
+                table.chains.setdefault(line[1:].partition(" ")[0], [])
+            case "-" if table is not None and line.startswith("-A "):
+                chain, _, rule = line[3:].partition(" ")
+                if chain not in table.chains:
+                    raise NotUnderstood(f"iptables-save tells a rule of a chain it did not name: {line[:200]!r}")
+                table.chains[chain].append(rule)
+            case "C" if line.startswith("COMMIT"):
+                table = None
+            case _:
+                raise NotUnderstood(f"iptables-save printed {line[:200]!r}")
+    return tables
+
+
+_probability = re.compile(r"(?<= --probability )[0-9.]+")
+
+
+def as_printed(rules: Iterable[str]) -> list[str]:
+    """Rules as iptables-save prints them: the kernel keeps a probability as a fraction of 2^31."""
+    return [
+        _probability.sub(lambda number: f"{round(float(number[0]) * 2**31) / 2**31:.11f}", rule)
+        if " --probability " in rule
+        else rule
+        for rule in rules
+    ]
