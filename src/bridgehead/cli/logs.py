@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, BinaryIO
@@ -37,7 +38,7 @@ def command(
             raise LabError(f"no logs of {part!r}; there are: {known}" if known else f"no logs in {directory}")
         if following:
             try:
-                follow(logs, until=lambda: not registry.is_running(files))
+                follow(logs, until=lambda: not registry.is_running(files), tail=tail)
             except KeyboardInterrupt:
                 raise typer.Exit(130) from None
             return
@@ -47,10 +48,13 @@ def command(
                 sys.stdout.write(_line(path, line, len(logs) > 1))
 
 
-def follow(logs: Sequence[Path], *, until: Callable[[], bool]) -> None:
-    """Print what the files hold and what is added to them, until `until` says that no more will come."""
+def follow(logs: Sequence[Path], *, until: Callable[[], bool], tail: int = 0) -> None:
+    """Print what the files hold, or its last `tail` lines, and what is added, until `until` says it was all."""
     opened = [(path, path.open("rb")) for path in logs]
     try:
+        if tail:
+            for _, file in opened:
+                _skip_to_tail(file, tail)
         while True:
             ended = until()
             for path, file in opened:
@@ -62,6 +66,13 @@ def follow(logs: Sequence[Path], *, until: Callable[[], bool]) -> None:
     finally:
         for _, file in opened:
             file.close()
+
+
+def _skip_to_tail(file: BinaryIO, lines: int) -> None:
+    starts = deque([0], maxlen=lines + 1)  # of the last lines, and of the one that will come
+    while file.readline():
+        starts.append(file.tell())
+    file.seek(starts[0])
 
 
 def _copy_new_lines(path: Path, file: BinaryIO, named: bool) -> None:

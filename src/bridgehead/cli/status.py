@@ -31,7 +31,10 @@ def command(
         labs = registry.list_labs()
         running = [files for files in labs.values() if registry.is_running(files)]
         for files in running:
-            _show(console, files)
+            try:
+                _show(console, files)
+            except NotRunning as error:  # it is only starting, or ended just now: the others are still of interest
+                console.print(str(error), soft_wrap=True)
         stopped = [name for name, files in labs.items() if files not in running]
         if stopped:
             console.print(f"Stopped: {', '.join(stopped)}.")

@@ -31,6 +31,8 @@ _FIRST_DELAY = 0.1
 _LONGEST_DELAY = 5.0
 _STABLE_AFTER = 10.0
 _STOP_BOUND = 5.0
+# What parts must not inherit from us, or from who started the lab: handlers, or being ignored.
+_HANDLED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGCHLD)
 
 RunPart = Callable[[list[str]], None]
 
@@ -98,15 +100,23 @@ class Supervisor:
         return max(0.0, min(waiting) - time.monotonic()) if waiting else None
 
     def _fork(self, plan: PartPlan) -> int:
-        pid = os.fork()
+        # Held back, so that none meets our handlers in the child.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, _HANDLED)
+        pid = -1
+        try:
+            pid = os.fork()
+        finally:
+            if pid:
+                signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         if pid:
             return pid
         # The child never returns into the supervisor's loop, whatever happens in the part.
         code = 1
         try:
             signal.set_wakeup_fd(-1)
-            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGCHLD):
+            for number in _HANDLED:
                 signal.signal(number, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             os.setsid()
             _redirect_output(self._files.log(plan.name))
             syscalls.set_process_name(plan.name, f"bridgehead {plan.name}")

@@ -1,0 +1,120 @@
+"""The supervisor as a process of its own: it starts parts again, and takes them with it when it is stopped."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bridgehead.lab import registry
+from bridgehead.lab.plan import LabFiles
+from bridgehead.lab.supervisor import PartStatus
+
+pytestmark = pytest.mark.integration
+
+SCRIPT = """
+import os, pathlib, signal, sys
+from bridgehead.lab.plan import LabFiles, PartPlan
+from bridgehead.lab.supervisor import Supervisor
+
+def run_part(argv):
+    match argv:
+        case ["wait", *_]:
+            print("waiting as", os.getppid(), flush=True)
+            signal.pause()
+        case ["exit", code]:
+            sys.exit(int(code))
+        case ["raise"]:
+            raise RuntimeError("something new")
+
+plans = [PartPlan(name, tuple(name.split("-"))) for name in sys.argv[2:]]
+Supervisor(plans, LabFiles(pathlib.Path(sys.argv[1])), run_part).run()
+"""
+
+
+class Supervised:
+    """A supervisor of parts whose names are their command lines."""
+
+    def __init__(self, root: Path, *parts: str) -> None:
+        self.files = LabFiles(root)
+        self.files.log("init").parent.mkdir()
+        self.process = subprocess.Popen([sys.executable, "-c", SCRIPT, str(root), *parts])
+
+    def part(self, name: str) -> PartStatus | None:
+        return next((part for part in registry.read_parts(self.files) if part.name == name), None)
+
+    def eventually(self, what: Callable[[PartStatus], Any], name: str) -> PartStatus:
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            part = self.part(name)
+            if part and what(part):
+                return part
+            time.sleep(0.01)
+        pytest.fail(f"not so within 20 s: {self.part(name)}")
+
+    def stop(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(20)
+
+
+@pytest.fixture
+def supervise(tmp_path: Path) -> Iterator[Callable[..., Supervised]]:
+    started: list[Supervised] = []
+
+    def start(*parts: str) -> Supervised:
+        started.append(Supervised(tmp_path, *parts))
+        return started[-1]
+
+    yield start
+    for supervised in started:
+        if supervised.process.poll() is None:
+            supervised.stop()
+
+
+def test_parts_that_end_are_started_again(supervise: Callable[..., Supervised]) -> None:
+    lab = supervise("wait", "exit-3", "raise")
+    assert lab.eventually(lambda part: part.restarts >= 3, "exit-3").last_exit == "exit code 3"
+    assert lab.eventually(lambda part: part.restarts >= 1, "raise").last_exit == "exit code 1"
+    assert "RuntimeError: something new" in lab.files.log("raise").read_text()
+    waiting = lab.eventually(lambda part: part.pid, "wait")
+    assert waiting.restarts == 0
+
+    os.kill(waiting.pid, signal.SIGKILL)
+    again = lab.eventually(lambda part: part.restarts == 1 and part.pid, "wait")
+    assert again.last_exit == "signal SIGKILL"
+    assert again.pid != waiting.pid
+
+
+def test_parts_end_when_it_is_stopped(supervise: Callable[..., Supervised]) -> None:
+    """Even those that were forked at the moment of the signal."""
+    lab = supervise("wait", "wait-2")
+    pids = [lab.eventually(lambda part: part.pid, name).pid for name in ("wait", "wait-2")]
+    assert lab.stop() == 0
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+def test_a_status_that_cannot_be_written_costs_nothing_else(supervise: Callable[..., Supervised]) -> None:
+    lab = supervise("wait", "exit-3")
+    waiting = lab.eventually(lambda part: part.pid, "wait")
+    lab.files.parts.unlink()
+    lab.files.parts.mkdir()
+    os.kill(waiting.pid, signal.SIGKILL)
+    wait_for_line(lab.files.log("wait"), "waiting", count=2)
+    assert lab.process.poll() is None
+
+
+def wait_for_line(log: Path, word: str, count: int = 1) -> None:
+    deadline = time.monotonic() + 20
+    while not log.exists() or log.read_text().count(word) < count:
+        if time.monotonic() > deadline:
+            pytest.fail(f"no {word!r} in {log}")
+        time.sleep(0.01)

@@ -1,0 +1,88 @@
+"""The lab's keys: made once, mended where that is possible, refused in one line where it is not."""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from pathlib import Path
+
+import msgspec
+import pytest
+from cryptography import x509
+
+from bridgehead.lab.certificates import make_certificates
+from bridgehead.lab.errors import LabError
+from bridgehead.lab.plan import LabConfig, LabFiles
+
+CONFIG = LabConfig(name="lab", nodes=1, port=7443)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> LabFiles:
+    files = LabFiles(tmp_path)
+    make_certificates(CONFIG, files)
+    return files
+
+
+def contents(files: LabFiles) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in files.pki.iterdir()}
+
+
+def test_a_second_time_changes_nothing(files: LabFiles) -> None:
+    before = contents(files)
+    make_certificates(CONFIG, files)
+    assert contents(files) == before
+
+
+def test_keys_are_for_their_owner_only(files: LabFiles) -> None:
+    secrets = [files.kubeconfig, files.inside_kubeconfig, *files.pki.glob("*.key"), *files.pki.glob("*.kubeconfig")]
+    assert [path.name for path in secrets if path.stat().st_mode & 0o077] == []
+
+
+def test_kubeconfigs(files: LabFiles) -> None:
+    for path, server in (
+        (files.kubeconfig, "https://127.0.0.1:7443"),
+        (files.inside_kubeconfig, "https://10.0.0.1:6443"),
+        (files.part_kubeconfig("node1"), "https://10.0.0.1:6443"),
+    ):
+        kubeconfig = msgspec.yaml.decode(path.read_bytes())
+        assert kubeconfig["clusters"][0]["cluster"]["server"] == server
+        certificate = x509.load_pem_x509_certificate(
+            b64decode(kubeconfig["users"][0]["user"]["client-certificate-data"])
+        )
+        certificate.verify_directly_issued_by(x509.load_pem_x509_certificate((files.pki / "ca.crt").read_bytes()))
+
+
+@pytest.mark.parametrize("name", ["apiserver.crt", "apiserver.key", "node1.crt"])
+@pytest.mark.parametrize("damage", ["gone", "empty", "junk", "another's"])
+def test_a_damaged_certificate_is_made_again(files: LabFiles, name: str, damage: str) -> None:
+    before = contents(files)
+    path = files.pki / name
+    if damage == "gone":
+        path.unlink()
+    else:
+        another = files.pki / f"admin{path.suffix}"
+        path.write_bytes({"empty": b"", "junk": b"-----BEGIN JUNK-----", "another's": another.read_bytes()}[damage])
+    make_certificates(CONFIG, files)
+    after = contents(files)
+    assert {other for other in after if after[other] != before[other]} >= {f"{path.stem}.crt", f"{path.stem}.key"}
+    assert after["ca.crt"] == before["ca.crt"]
+    assert after["admin.key"] == before["admin.key"]
+
+
+def test_a_new_authority_signs_everything_anew(files: LabFiles) -> None:
+    before = contents(files)
+    (files.pki / "ca.crt").unlink()
+    make_certificates(CONFIG, files)
+    after = contents(files)
+    assert {name for name in after if after[name] == before[name]} == {"sa.key"}
+
+
+@pytest.mark.parametrize(("name", "text"), [("ca.key", None), ("ca.key", b"junk"), ("ca.crt", b"junk")])
+def test_a_damaged_authority_is_told(files: LabFiles, name: str, text: bytes | None) -> None:
+    if text is None:
+        (files.pki / name).unlink()
+    else:
+        (files.pki / name).write_bytes(text)
+    with pytest.raises(LabError, match="remove it, `up` makes new ones") as caught:
+        make_certificates(CONFIG, files)
+    assert "\n" not in str(caught.value)

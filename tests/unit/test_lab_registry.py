@@ -1,0 +1,161 @@
+"""Where labs keep their state, who holds their lock, and what is removed."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from bridgehead.lab import registry
+from bridgehead.lab.errors import AlreadyRunning, LabError, NotRunning
+from bridgehead.lab.plan import LabConfig, LabFiles, RunningLab
+
+CONFIG = LabConfig(name="lab", nodes=2, port=6443)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> LabFiles:
+    return LabFiles(tmp_path / "home" / "lab")
+
+
+def test_the_default_place_follows_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert registry.find_files("a", None).root == tmp_path / "bridgehead" / "a"
+    monkeypatch.delenv("XDG_STATE_HOME")
+    monkeypatch.setenv("HOME", "/home/somebody")
+    assert registry.find_files("a", None).root == Path("/home/somebody/.local/state/bridgehead/a")
+
+
+def test_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr(os, "getuid", lambda: 2**31 - 7)  # whom /etc/passwd does not know
+    with pytest.raises(LabError, match="--state-dir"):
+        registry.find_files("a", None)
+    assert registry.find_files("a", tmp_path).root == tmp_path
+
+
+@pytest.mark.parametrize("name", ["", "A", "-a", "a-", "a_b", "a/b", "..", "a" * 33])
+def test_names_that_are_none(name: str) -> None:
+    with pytest.raises(LabError, match="lower case letters"):
+        registry.find_files(name, None)
+
+
+def test_a_lab_runs_while_its_lock_is_held(files: LabFiles) -> None:
+    assert not registry.is_running(files)
+    held = registry.lock(files)
+    assert registry.is_running(files)
+    with pytest.raises(AlreadyRunning):
+        registry.lock(files)
+    inherited = os.dup(held)
+    os.close(held)
+    assert registry.is_running(files)
+    os.close(inherited)
+    assert not registry.is_running(files)
+
+
+def test_looking_does_not_look_like_a_lab(files: LabFiles) -> None:
+    """Two that look at the same time, each at the moment at which the other has the file open."""
+    os.close(registry.lock(files))
+    with files.lock.open() as looker:
+        fcntl.flock(looker, fcntl.LOCK_SH)
+        assert not registry.is_running(files)
+
+
+def test_state_is_for_its_owner_only(files: LabFiles) -> None:
+    os.close(registry.lock(files))
+    assert files.root.stat().st_mode & 0o077 == 0
+
+
+def test_the_note_of_a_killed_lab_is_never_believed(files: LabFiles) -> None:
+    """Its process's number may belong to any process by now."""
+    os.close(registry.lock(files))
+    files.running.write_bytes(msgspec.json.encode(RunningLab(config=CONFIG, init_pid=1, started_at=0.0)))
+    with pytest.raises(NotRunning, match="bridgehead up"):
+        registry.read_running(files)
+    held = registry.lock(files)
+    with pytest.raises(NotRunning, match="only starting"):
+        registry.read_running(files)
+    with pytest.raises(NotRunning, match="only starting"):
+        registry.stop(files)
+    os.close(held)
+
+
+def test_a_state_directory_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(LabError, match="choose another with --state-dir"):
+        registry.lock(LabFiles(tmp_path / "file"))
+
+
+def test_configuration_of_the_run_before(files: LabFiles) -> None:
+    assert registry.read_config(files) is None
+    files.root.mkdir(parents=True)
+    files.config.write_bytes(msgspec.json.encode(CONFIG))
+    assert registry.read_config(files) == CONFIG
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "garbage", "{}", "[]", '{"name":"a","nodes":0,"port":1}', '{"name":"a","nodes":1,"port":0}', "\0\xff"],
+)
+def test_configuration_that_makes_no_sense(files: LabFiles, text: str) -> None:
+    files.root.mkdir(parents=True)
+    files.config.write_text(text)
+    with pytest.raises(LabError, match="remove it"):
+        registry.read_config(files)
+
+
+def test_parts_of_a_lab_that_wrote_none(files: LabFiles) -> None:
+    assert registry.read_parts(files) == []
+    files.root.mkdir(parents=True)
+    files.parts.write_text('[{"name":')
+    assert registry.read_parts(files) == []
+
+
+def test_labs_by_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert registry.list_labs() == {}
+    for name in ("b", "a"):
+        os.close(registry.lock(registry.find_files(name, None)))
+    (tmp_path / "bridgehead" / "stray").mkdir()
+    assert list(registry.list_labs()) == ["a", "b"]
+
+
+def test_remove_deletes_a_lab_and_nothing_else(files: LabFiles) -> None:
+    registry.remove(files)  # it was never there
+    files.root.mkdir(parents=True)
+    (files.root / "thesis.txt").touch()
+    with pytest.raises(LabError, match="not a lab's state directory"):
+        registry.remove(files)
+    assert (files.root / "thesis.txt").exists()
+    files.config.write_bytes(msgspec.json.encode(CONFIG))
+    held = registry.lock(files)
+    with pytest.raises(AlreadyRunning):
+        registry.remove(files)
+    os.close(held)
+    registry.remove(files)
+    assert not files.root.exists()
+
+
+def test_empty_follows_no_link_out_of_the_directory(files: LabFiles, tmp_path: Path) -> None:
+    os.close(registry.lock(files))
+    files.config.write_bytes(msgspec.json.encode(CONFIG))
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "kept").touch()
+    (files.root / "images").symlink_to(tmp_path / "elsewhere")
+    registry.empty(files)
+    assert list(files.root.iterdir()) == [files.lock]
+    assert (tmp_path / "elsewhere" / "kept").exists()
+
+
+def test_logs_of_the_run_before_are_kept(files: LabFiles) -> None:
+    log = files.log("init")
+    log.parent.mkdir(parents=True)
+    for text in ("first", "second"):
+        log.write_text(text)
+        registry.keep_previous_logs(files)
+    assert [path.name for path in log.parent.iterdir()] == ["init.log.old"]
+    assert log.with_suffix(".log.old").read_text() == "second"
