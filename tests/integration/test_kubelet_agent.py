@@ -11,10 +11,10 @@ import msgspec
 import pytest
 
 from bridgehead.client.errors import ApiError
-from bridgehead.kubelet import spdy
 from bridgehead.kubelet.runtimes.fake import Behaviour
 from bridgehead.kubelet.runtimes.runtime import ExecResult
 from bridgehead.objects.kinds import CONFIG_MAPS, NODES, PODS, SERVICES
+from bridgehead.streaming import spdy
 
 from .kubelet_world import open_world
 
@@ -463,6 +463,71 @@ async def test_a_client_that_leaves_ends_its_command(world):
     [session] = world.runtime.sessions
     async with asyncio.timeout(10):
         assert await session.wait() == 137
+
+
+INTERACTIVE = {"name": "app", "image": "app:1", "stdin": True}
+
+
+async def test_attach_is_the_containers_own_streams(world):
+    await world.serve_kubelet()
+    container = INTERACTIVE | {"stdinOnce": True, "terminationMessagePath": "/run/words"}
+    await world.create("web", restartPolicy="Never", containers=[container])
+    await world.until("web", is_running)
+    [spec] = world.runtime.specs
+    assert (spec.stdin, spec.stdin_once, spec.tty, spec.termination_message_path) == (True, True, False, "/run/words")
+    async with exec_socket(world, "stdin=true&stdout=true&stderr=true", subresource="attach") as socket:
+        await socket.send_bytes(b"\x00hello")
+        assert (await socket.receive()).data == b"\x01hello"
+        await socket.send_bytes(b"\xff\x00")  # a container whose input is opened once ends with it
+        channels = await receive_all(socket)
+    assert msgspec.json.decode(channels[3])["status"] == "Success"
+    await world.until("web", lambda pod: pod.status.phase == "Succeeded")
+
+
+async def test_a_client_that_detaches_leaves_the_container_alone(world):
+    await world.serve_kubelet()
+    container = INTERACTIVE | {"tty": True}
+    await world.create("web", containers=[container])
+    await world.until("web", is_running)
+    for goodbye in (None, b"\xff\x00"):
+        async with exec_socket(world, "stdin=true&stdout=true&tty=true", subresource="attach") as socket:
+            await socket.send_bytes(b"\x04" + b'{"Width":111,"Height":33}')
+            await socket.send_bytes(b"\x00x")
+            assert (await socket.receive()).data == b"\x01x"
+            if goodbye:
+                await socket.send_bytes(goodbye)
+                assert msgspec.json.decode((await receive_all(socket))[3])["status"] == "Success"
+    [container_id] = world.runtime.containers
+    [first, second] = world.runtime.attached[container_id]
+    assert first.sizes == second.sizes == [(111, 33)]
+    async with asyncio.timeout(10):
+        await first.wait()
+        await second.wait()
+    assert world.runtime.containers[container_id].state == "running"
+
+
+async def test_an_attached_client_is_told_the_end_but_not_the_exit_code(world):
+    await world.serve_kubelet()
+    await world.create("web")
+    await world.until("web", is_running)
+    [container_id] = world.runtime.containers
+    query = "stdin=true&stdout=true&stderr=true"  # the container has no input: what comes is dropped
+    async with exec_socket(world, query, subresource="attach") as socket:
+        await socket.send_bytes(b"\x00x")
+        await world.wait_for(lambda: container_id in world.runtime.attached)
+        world.runtime.finish(container_id, 3)
+        channels = await receive_all(socket)
+    assert msgspec.json.decode(channels[3])["status"] == "Success"
+
+
+@pytest.mark.parametrize("subresource", ["exec", "attach"])
+async def test_a_container_that_does_not_run_is_not_entered(world, subresource):
+    await world.serve_kubelet()
+    await world.create("web", containers=[{"name": "app", "image": "nowhere:1"}])
+    await world.until("web", lambda pod: bool(pod.status.container_statuses))
+    path = f"/api/v1/namespaces/default/pods/web/{subresource}"
+    with pytest.raises(ApiError, match='container "app" in pod "web" is not running'):
+        await world.admin.request("POST", path, params={"command": "true", "stdout": "true"})
 
 
 async def test_an_exec_that_is_refused_says_why(world):

@@ -1,8 +1,8 @@
-"""Logs and exec of a pod: the API server passes them on to the kubelet of the pod's node.
+"""Logs, exec, attach and port-forward of a pod: the API server passes them on to the kubelet of the pod's node.
 
 Called by the application once the caller is known and allowed: `answer` for a request, `answer_socket` for a WebSocket.
-SPDY, which kubectl falls back to, is not offered; attach is not either. Source: Kubernetes
-`pkg/registry/core/pod/strategy.go` (LogLocation, ExecLocation) and KEP-4006.
+SPDY comes here as a WebSocket, too (`spdy_upgrade`). Source: Kubernetes `pkg/registry/core/pod/strategy.go`
+(LogLocation, ExecLocation, AttachLocation) and KEP-4006.
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ from .request import Receive, Response, Scope, Send
 from .resource import JsonObject
 
 # By subresource. Port-forward is a SPDY connection inside the WebSocket, which only kubectl and the kubelet look into.
+_COMMAND_PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 _PROTOCOLS = {
-    "exec": ("v5.channel.k8s.io", "v4.channel.k8s.io"),
+    "exec": _COMMAND_PROTOCOLS,
+    "attach": _COMMAND_PROTOCOLS,
     "portforward": ("SPDY/3.1+portforward.k8s.io",),
 }
 _KUBELET_PORT = 10250
@@ -36,7 +38,7 @@ _MAX_MESSAGE = 4 << 20
 _LOG_PARAMETERS = frozenset(
     {"follow", "previous", "sinceSeconds", "sinceTime", "tailLines", "limitBytes", "timestamps"}
 )
-_EXEC_PARAMETERS = {"stdin": "input", "stdout": "output", "stderr": "error", "tty": "tty"}
+_STREAM_PARAMETERS = {"stdin": "input", "stdout": "output", "stderr": "error", "tty": "tty"}
 
 QueryList = list[tuple[str, str]]
 
@@ -85,12 +87,12 @@ async def answer(
 ) -> Response:
     """The answer to `GET pods/NAME/log`; `node` is the pod's Node, None if it has none.
 
-    Raises `ApiStatus`, always so for exec, which needs a WebSocket.
+    Raises `ApiStatus`, always so for the others, which need a WebSocket.
     """
     match subresource:
         case "log":
             return await _open_log(pod, node, query, access)
-        case "exec" | "portforward":
+        case "exec" | "attach" | "portforward":
             raise await _refuse(pod, node, subresource, query, access)
     raise _not_offered(subresource)
 
@@ -145,7 +147,7 @@ async def _pieces(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, Non
 async def _refuse(
     pod: JsonObject, node: JsonObject | None, subresource: str, query: QueryList, access: KubeletAccess
 ) -> ApiStatus:
-    """The answer to an exec or port-forward that does not come as a WebSocket.
+    """The answer to an exec, attach or port-forward that does not come as a WebSocket.
 
     kubectl tries that way last, after a refused WebSocket, and shows only this answer: so it names the true reason.
     """
@@ -251,13 +253,15 @@ def _upgrade_url(
         return _url(access, node, "portForward", pod, "", [])
     values = dict(query)
     container = choose_container(pod, values.get("container", ""))
-    if not any(name == "command" for name, _ in query):
-        raise bad_request("you must specify at least one command for the container")
-    parameters = [("command", value) for name, value in query if name == "command"]
-    for name, kubelet_name in _EXEC_PARAMETERS.items():
+    parameters = []
+    if subresource == "exec":
+        parameters = [("command", value) for name, value in query if name == "command"]
+        if not parameters:
+            raise bad_request("you must specify at least one command for the container")
+    for name, kubelet_name in _STREAM_PARAMETERS.items():
         if values.get(name, "").lower() in ("1", "true"):
             parameters.append((kubelet_name, "1"))
-    return _url(access, node, "exec", pod, container, parameters)
+    return _url(access, node, subresource, pod, container, parameters)
 
 
 def _url(

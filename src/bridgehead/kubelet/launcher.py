@@ -138,6 +138,10 @@ def _container_spec(
         privileged=own.privileged,
         run_as_user=of_pod.run_as_user if own.run_as_user is None else own.run_as_user,
         run_as_group=of_pod.run_as_group if own.run_as_group is None else own.run_as_group,
+        termination_message_path=container.termination_message_path,
+        stdin=container.stdin,
+        stdin_once=container.stdin_once,
+        tty=container.tty,
     )
 
 

@@ -1,4 +1,4 @@
-"""The kubelet's own HTTPS server (port 10250): logs, exec, the pods it runs, health.
+"""The kubelet's own HTTPS server (port 10250): logs, exec, attach, port-forward, the pods it runs, health.
 
 Its client is the API server, which passes on what users ask (`apiserver.streams`). Callers show a certificate of the
 cluster's CA that names the API server or an administrator; only /healthz answers everybody. Source: kubelet's
@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import ssl
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from .errors import NotServed
 from .logs import parse_options, read_log
 from .pod_worker import PodWorker
 from .port_forward import PROTOCOL, PortForward
-from .runtimes.runtime import RuntimeFailure
+from .runtimes.runtime import ExecSession, RuntimeFailure
 
 ALLOWED_NAMES = frozenset({"kube-apiserver-kubelet-client"})
 ALLOWED_GROUPS = frozenset({"system:masters", "kubeadm:cluster-admins"})
@@ -70,6 +71,7 @@ class KubeletServer:
         application.router.add_get("/pods", self._pods)
         application.router.add_get("/containerLogs/{namespace}/{pod}/{container}", self._logs)
         application.router.add_get("/exec/{namespace}/{pod}/{container}", self._exec)
+        application.router.add_get("/attach/{namespace}/{pod}/{container}", self._attach)
         application.router.add_get("/portForward/{namespace}/{pod}", self._port_forward)
         runner = web.AppRunner(
             application, access_log=None, handle_signals=False, shutdown_timeout=1.0, handler_cancellation=True
@@ -119,34 +121,44 @@ class KubeletServer:
     async def _exec(self, request: web.Request) -> web.StreamResponse:
         query = request.query
         try:
-            worker, container = self._find(request)
-            run = worker.containers.runs.get(container.name)
-            if run is None or not run.is_running:
-                raise NotServed(400, f'container "{container.name}" in pod "{worker.pod.metadata.name}" is not running')
+            _, run_id = self._find_running(request)
             command = tuple(query.getall("command", []))
             if not command:
                 raise NotServed(400, "you must specify at least one command for the container")
-            if not _is_websocket(request):
-                raise NotServed(400, "unable to upgrade: exec is offered over WebSocket only, not over SPDY")
+            _require_websocket(request, "exec")
         except NotServed as error:
             return web.Response(status=error.status, text=str(error))
-        socket = web.WebSocketResponse(protocols=streams.PROTOCOLS, heartbeat=_PING_SECONDS, max_msg_size=4 << 20)
-        await socket.prepare(request)
         tty = query.get("tty") in ("1", "true")
+        stdin = _wants_input(request)
+
+        def open_session() -> Awaitable[ExecSession]:
+            return self._kubelet.runtime.open_exec(run_id, command, stdin=stdin, tty=tty, stderr=not tty)
+
+        return await _serve_session(request, open_session, streams.run_session)
+
+    async def _attach(self, request: web.Request) -> web.StreamResponse:
+        """The container's own streams. Input for a container that reads none is dropped, as container runtimes do."""
         try:
-            session = await self._kubelet.runtime.open_exec(
-                run.id,
-                command,
-                stdin=query.get("input", query.get("stdin")) in ("1", "true"),
-                tty=tty,
-                stderr=not tty,
-            )
-        except RuntimeFailure as error:
-            await socket.send_bytes(streams.STATUS_CHANNEL + streams.failure_status(str(error)))
-        else:
-            await streams.run_session(socket, session)
-        await socket.close()
-        return socket
+            container, run_id = self._find_running(request)
+            _require_websocket(request, "attach")
+        except NotServed as error:
+            return web.Response(status=error.status, text=str(error))
+        stdin = container.stdin and _wants_input(request)
+
+        def open_session() -> Awaitable[ExecSession]:
+            return self._kubelet.runtime.open_attach(run_id, stdin=stdin, stderr=not container.tty)
+
+        passes_end_on = container.stdin_once and not container.tty
+        run = functools.partial(streams.run_session, status=streams.detached_status, ends_with_input=not passes_end_on)
+        return await _serve_session(request, open_session, run)
+
+    def _find_running(self, request: web.Request) -> tuple[Container, str]:
+        """The container and the id of its present run. Raises `NotServed`."""
+        worker, container = self._find(request)
+        run = worker.containers.runs.get(container.name)
+        if run is None or not run.is_running:
+            raise NotServed(400, f'container "{container.name}" in pod "{worker.pod.metadata.name}" is not running')
+        return container, run.id
 
     async def _port_forward(self, request: web.Request) -> web.StreamResponse:
         match = request.match_info
@@ -163,6 +175,34 @@ class KubeletServer:
         await session.run()
         await socket.close()
         return socket
+
+
+async def _serve_session(
+    request: web.Request,
+    open_session: Callable[[], Awaitable[ExecSession]],
+    run: Callable[[web.WebSocketResponse, ExecSession], Awaitable[None]],
+) -> web.WebSocketResponse:
+    """Accept the WebSocket, open a session and `run` it."""
+    socket = web.WebSocketResponse(protocols=streams.PROTOCOLS, heartbeat=_PING_SECONDS, max_msg_size=4 << 20)
+    await socket.prepare(request)
+    try:
+        session = await open_session()
+    except RuntimeFailure as error:
+        await socket.send_bytes(streams.STATUS_CHANNEL + streams.failure_status(str(error)))
+    else:
+        await run(socket, session)
+    await socket.close()
+    return socket
+
+
+def _wants_input(request: web.Request) -> bool:
+    return request.query.get("input", request.query.get("stdin")) in ("1", "true")
+
+
+def _require_websocket(request: web.Request, what: str) -> None:
+    """Raises `NotServed`."""
+    if not _is_websocket(request):
+        raise NotServed(400, f"unable to upgrade: {what} is offered over WebSocket only, not over SPDY")
 
 
 def _is_websocket(request: web.Request) -> bool:

@@ -1,4 +1,4 @@
-"""One exec session over a WebSocket: Kubernetes' remote command protocol, version 4 and 5.
+"""One exec or attach session over a WebSocket: Kubernetes' remote command protocol, version 4 and 5.
 
 Called by the kubelet's server. The first byte of a message is its channel: 0 stdin, 1 stdout, 2 stderr, 3 the `Status`
 at the end, 4 the terminal's size, 255 (version 5 only) closes the channel that the second byte names. Source:
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+from collections.abc import Callable
 
 import msgspec
 from aiohttp import WSMsgType, web
@@ -46,26 +47,41 @@ def exit_status(exit_code: int) -> bytes:
     )
 
 
+def detached_status(_: int) -> bytes:
+    """The `Status` that ends an attach session: how the container ended is told by the pod's own status."""
+    return exit_status(0)
+
+
 def failure_status(message: str) -> bytes:
     """The `Status` for a command that could not be run at all."""
     status = {"metadata": {}, "status": "Failure", "message": message, "reason": "InternalError", "code": 500}
     return msgspec.json.encode(status)
 
 
-async def run_session(socket: web.WebSocketResponse, session: ExecSession) -> None:
-    """Carry bytes both ways until the command has ended or the client has left; the session is closed then."""
+async def run_session(
+    socket: web.WebSocketResponse,
+    session: ExecSession,
+    *,
+    status: Callable[[int], bytes] = exit_status,
+    ends_with_input: bool = False,
+) -> None:
+    """Carry bytes both ways until the command has ended or the client has left; the session is closed then.
+
+    `status` makes the last message from the exit code. With `ends_with_input` the end of the client's input is not
+    passed on: it ends the session.
+    """
     outputs = ((session.stdout_fd, _STDOUT), (session.stderr_fd, _STDERR))
     readers = [asyncio.create_task(_send_output(socket, fd, channel)) for fd, channel in outputs if fd is not None]
-    feeder = asyncio.create_task(_receive_input(socket, session))
+    feeder = asyncio.create_task(_receive_input(socket, session, stops_at_end=ends_with_input))
     ended = asyncio.create_task(session.wait())
     try:
         await asyncio.wait((feeder, ended), return_when=asyncio.FIRST_COMPLETED)
-        if not ended.done():
+        if not ended.done() and socket.closed:
             return  # the client has left
-        if readers:
+        if ended.done() and readers:
             await asyncio.wait(readers, timeout=_DRAIN_SECONDS)
         with contextlib.suppress(ConnectionError):
-            await socket.send_bytes(STATUS_CHANNEL + exit_status(ended.result()))
+            await socket.send_bytes(STATUS_CHANNEL + status(ended.result() if ended.done() else 0))
     finally:
         tasks = (*readers, feeder, ended)
         for task in tasks:
@@ -80,8 +96,8 @@ async def _send_output(socket: web.WebSocketResponse, fd: int, channel: bytes) -
             await socket.send_bytes(channel + data)
 
 
-async def _receive_input(socket: web.WebSocketResponse, session: ExecSession) -> None:
-    """Until the client leaves."""
+async def _receive_input(socket: web.WebSocketResponse, session: ExecSession, *, stops_at_end: bool) -> None:
+    """Until the client leaves or, if so wanted, ends its input."""
     stdin = session.stdin_fd
     async for message in socket:
         if message.type is WSMsgType.TEXT:
@@ -103,6 +119,8 @@ async def _receive_input(socket: web.WebSocketResponse, session: ExecSession) ->
                     size = msgspec.json.decode(data[1:], type=TerminalSize)
                     session.resize(size.width, size.height)
             case 255 if data[1:] == b"\x00" and stdin is not None:
+                if stops_at_end:
+                    return
                 _end_input(session)
                 stdin = None
 

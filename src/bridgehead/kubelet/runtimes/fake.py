@@ -44,11 +44,15 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
 class FakeSession:
     """A command whose streams are real pipes: `argv` is "cat", or "fail" and an exit code.
 
-    `sizes` are the terminal sizes it was told, as (columns, rows).
+    `sizes` are the terminal sizes it was told, as (columns, rows). `input_ended` is called instead of ending the
+    command, which then lasts until `end`.
     """
 
-    def __init__(self, argv: tuple[str, ...], *, stdin: bool, stderr: bool) -> None:
+    def __init__(
+        self, argv: tuple[str, ...], *, stdin: bool, stderr: bool, input_ended: Callable[[], None] | None = None
+    ) -> None:
         self.argv = argv
+        self._input_ended = input_ended
         self.sizes: list[tuple[int, int]] = []
         self._inside: list[int] = []
         self._ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -59,9 +63,10 @@ class FakeSession:
         self.stderr_fd = self._pipe(writes=True) if stderr else None
         if argv[0] == "fail":
             os.write(self._inside[-1], b"failing\n")
-            self._end(int(argv[1]))
+            self.end(int(argv[1]))
         elif self._stdin is None:
-            self._end(0)
+            if input_ended is None:
+                self.end(0)
         else:
             asyncio.get_running_loop().add_reader(self._stdin, self._copy)
 
@@ -77,10 +82,16 @@ class FakeSession:
         data = os.read(self._stdin, 4096)
         if data:
             os.write(self._stdout, data)
+        elif self._input_ended is None:
+            self.end(0)
         else:
-            self._end(0)
+            asyncio.get_running_loop().remove_reader(self._stdin)
+            self._input_ended()
 
-    def _end(self, exit_code: int) -> None:
+    def end(self, exit_code: int) -> None:
+        """Fine if it has ended."""
+        if self._ended.done():
+            return
         if self._stdin is not None:
             asyncio.get_running_loop().remove_reader(self._stdin)
         for fd in self._inside:
@@ -95,8 +106,7 @@ class FakeSession:
         self.sizes.append((columns, rows))
 
     async def close(self) -> None:
-        if not self._ended.done():
-            self._end(128 + signals.SIGKILL)
+        self.end(128 + signals.SIGKILL)
         for fd in (self.stdin_fd, self.stdout_fd, self.stderr_fd):
             if fd is not None:
                 os.close(fd)
@@ -105,13 +115,14 @@ class FakeSession:
 
 class FakeRuntime:
     """`specs` are the containers started so far, oldest first; `signals` what they were sent, as (name, number);
-    `sessions` the commands opened in them."""
+    `sessions` the commands opened in them, and `attached` the sessions on their own streams, by container id."""
 
     def __init__(self, images: dict[str, Behaviour] | None = None) -> None:
         self.images = {"app:1": Behaviour()} if images is None else images
         self.specs: list[ContainerSpec] = []
         self.signals: list[tuple[str, int]] = []
         self.sessions: list[FakeSession] = []
+        self.attached: dict[str, list[FakeSession]] = {}
         self.sandboxes: dict[str, SandboxInfo] = {}
         self.containers: dict[str, ContainerInfo] = {}
         self._numbers = itertools.count(1)
@@ -192,8 +203,7 @@ class FakeRuntime:
         info = self.containers.get(container_id)
         if info is None or info.state != "running":
             raise RuntimeFailure(f"container {container_id} does not run")
-        spec = next(s for s in self.specs if (s.pod_uid, s.name, s.attempt) == (info.pod_uid, info.name, info.attempt))
-        return self.images[info.image.name].exec(spec, argv)
+        return self.images[info.image.name].exec(self._spec(info), argv)
 
     async def open_exec(
         self, container_id: str, argv: tuple[str, ...], *, stdin: bool, tty: bool, stderr: bool = True
@@ -204,6 +214,26 @@ class FakeRuntime:
         session = FakeSession(argv, stdin=stdin, stderr=stderr and not tty)
         self.sessions.append(session)
         return session
+
+    async def open_attach(self, container_id: str, *, stdin: bool, stderr: bool = True) -> ExecSession:
+        """A container gives back what it reads, as cat does."""
+        info = self.containers.get(container_id)
+        if info is None or info.state != "running":
+            raise RuntimeFailure("container is not running")
+        spec = self._spec(info)
+        if stdin and not spec.stdin:
+            raise RuntimeFailure("the container has no standard input to attach to")
+
+        def input_ended() -> None:
+            if spec.stdin_once:
+                self.finish(container_id, 0)
+
+        session = FakeSession(("cat",), stdin=stdin, stderr=stderr and not spec.tty, input_ended=input_ended)
+        self.attached.setdefault(container_id, []).append(session)
+        return session
+
+    def _spec(self, info: ContainerInfo) -> ContainerSpec:
+        return next(s for s in self.specs if (s.pod_uid, s.name, s.attempt) == (info.pod_uid, info.name, info.attempt))
 
     async def open_port(self, pod_uid: str, port: int) -> socket.socket:
         """The pod's loopback is our own."""
@@ -243,6 +273,8 @@ class FakeRuntime:
             message=message,
         )
         self.containers[container_id] = ended
+        for session in self.attached.pop(container_id, ()):
+            session.end(exit_code)
         for queue in self._listeners:
             queue.put_nowait(ended)
 

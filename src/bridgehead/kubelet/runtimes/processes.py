@@ -100,7 +100,7 @@ def open_terminal(status: socket.socket) -> int:
     slave becomes ours to control."""
     master = os.open("/dev/pts/ptmx", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
     fcntl.ioctl(master, _TIOCSPTLCK, struct.pack("i", 0))
-    slave = fcntl.ioctl(master, _TIOCGPTPEER, os.O_RDWR | os.O_NOCTTY)
+    slave = fcntl.ioctl(master, _TIOCGPTPEER, os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
     fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
     report(status, TERMINAL, descriptor=master)
     os.close(master)

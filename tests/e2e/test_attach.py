@@ -1,0 +1,151 @@
+"""kubectl attach and kubectl run -i: a container's own streams, with and without a terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import pty
+import re
+import select
+import struct
+import subprocess
+import termios
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from .conftest import Lab, Namespace, eventually
+from .test_pods import phase, pod
+
+
+class Terminal:
+    """kubectl on a terminal of our own. `screen` is what it showed so far."""
+
+    def __init__(self, process: subprocess.Popen[bytes], master: int) -> None:
+        self.process = process
+        self.screen = ""
+        self._master = master
+
+    def type(self, text: str) -> None:
+        os.write(self._master, text.encode())
+
+    def expect(self, pattern: str, within: float = 30) -> None:
+        deadline = time.monotonic() + within
+        while not re.search(pattern, self.screen):
+            if time.monotonic() > deadline or not self._read(deadline):
+                pytest.fail(f"{pattern!r} does not come: {self.screen!r}")
+
+    def end(self, within: float = 30) -> int:
+        """The exit code, once kubectl has ended."""
+        deadline = time.monotonic() + within
+        while time.monotonic() < deadline and self._read(deadline):
+            pass
+        return self.process.wait(max(0.1, deadline - time.monotonic()))
+
+    def _read(self, deadline: float) -> bool:
+        """False at the end of all output."""
+        ready, _, _ = select.select([self._master], [], [], max(0.0, deadline - time.monotonic()))
+        try:
+            data = os.read(self._master, 4096) if ready else b""
+        except OSError:  # EIO: the other side of the terminal is closed
+            data = b""
+        self.screen += data.decode(errors="replace")
+        return bool(data)
+
+
+@contextlib.contextmanager
+def terminal(ns: Namespace, *words: object) -> Iterator[Terminal]:
+    """kubectl on a terminal of 101 columns and 37 rows."""
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 37, 101, 0, 0))
+    argv = ["kubectl", "-n", ns.name, *map(str, words)]
+    try:
+        process = subprocess.Popen(
+            argv, stdin=slave, stdout=slave, stderr=slave, env=ns.lab.env, start_new_session=True
+        )
+    finally:
+        os.close(slave)
+    try:
+        yield Terminal(process, master)
+    finally:
+        process.kill()
+        process.wait()
+        os.close(master)
+
+
+def is_gone(ns: Namespace, name: str) -> bool:
+    return ns.try_kubectl("get", "pod", name).returncode != 0
+
+
+def test_a_shell_on_a_terminal(lab: Lab, ns: Namespace) -> None:
+    words = ("run", "probe", "-it", "--rm", "--image=busybox", "--restart=Never", "--", "sh")
+    with terminal(ns, *words) as shell:
+        shell.expect("press(ing)? enter")
+        # kubectl first tells a size that is wrong by one, so that full-screen programs draw anew.
+        shell.type("until stty size | grep '37 101'; do :; done; tty; echo typed $((40+2))\n")
+        shell.expect(r"\n37 101\s+/dev/pts/0\s+typed 42")
+        shell.type("exit 4\n")
+        assert shell.end() == 4, shell.screen
+    eventually(lambda: is_gone(ns, "probe"))
+
+
+def test_a_terminal_may_be_left_and_taken_again(lab: Lab, ns: Namespace) -> None:
+    with terminal(ns, "run", "stays", "-it", "--image=busybox", "--", "sh") as shell:
+        shell.expect("press(ing)? enter")
+        shell.type("mark=left$((40+2)); echo $mark\n")
+        shell.expect("left42")
+    # kubectl was killed; the shell goes on and remembers.
+    with terminal(ns, "attach", "-it", "stays") as shell:
+        shell.type("echo again $mark\n")
+        shell.expect("again left42")
+        shell.type("exit\n")
+        assert shell.end() == 0, shell.screen
+        assert "Session ended, resume using 'kubectl attach stays" in shell.screen
+    eventually(lambda: ns.get("pod", "stays")["status"]["containerStatuses"][0]["restartCount"] == 1)
+    assert "again left42" in ns.kubectl("logs", "stays", "--previous")
+
+
+def test_input_from_a_pipe(lab: Lab, ns: Namespace) -> None:
+    words = ("run", "probe", "-i", "--restart=Never", "--image=busybox", "--")
+    assert ns.kubectl(*words, "sh", "-c", "cat; echo end", stdin="one\ntwo\n") == "one\ntwo\nend\n"
+    eventually(lambda: phase(ns, "probe") == "Succeeded")
+    assert ns.kubectl("logs", "probe") == "one\ntwo\nend\n"
+    ns.kubectl("delete", "pod", "probe")
+
+    failed = ns.try_kubectl(*words[:2], "--rm", *words[2:], "sh", "-c", "cat >&2; exit 3", stdin="words\n")
+    assert failed.returncode == 3, failed.stderr
+    assert "words\n" in failed.stderr
+    assert 'pod "probe" deleted' in failed.stdout
+    eventually(lambda: is_gone(ns, "probe"))
+
+
+def test_attach_shows_output_and_leaves_the_container_alone(lab: Lab, ns: Namespace) -> None:
+    ns.apply(pod("talks", "sh", "-c", "while read line; do echo got $line; done", container={"stdin": True}))
+    ns.kubectl("wait", "--for=condition=Ready", "pod/talks", "--timeout=60s")
+    for word in ("first", "second"):
+        ns.kubectl("attach", "-i", "talks", stdin=f"{word}\n")  # its input ends, the container's does not
+        eventually(lambda word=word: f"got {word}\n" in ns.kubectl("logs", "talks"))
+    status = ns.get("pod", "talks")["status"]["containerStatuses"][0]
+    assert (status["ready"], status["restartCount"]) == (True, 0)
+
+
+def test_attach_to_what_has_ended(lab: Lab, ns: Namespace) -> None:
+    ns.apply(pod("once", "true", restartPolicy="Never"))
+    eventually(lambda: phase(ns, "once") == "Succeeded")
+    refused = ns.try_kubectl("attach", "once")
+    assert refused.returncode != 0
+    assert "cannot attach a container in a completed pod; current phase is Succeeded" in refused.stderr
+
+
+def test_the_last_words_at_a_place_of_their_own(lab: Lab, ns: Namespace) -> None:
+    ns.apply(
+        pod(
+            "words", "sh", "-c", "echo farewell > /tmp/words; exit 1",
+            restartPolicy="Never", container={"terminationMessagePath": "/tmp/words"},
+        )
+    )  # fmt: skip
+    eventually(lambda: phase(ns, "words") == "Failed")
+    terminated = ns.get("pod", "words")["status"]["containerStatuses"][0]["state"]["terminated"]
+    assert terminated["message"] == "farewell\n"
