@@ -118,7 +118,7 @@ seeds = st.integers(0, 2**32)
 
 
 @pytest.mark.parametrize("name", TABLE)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(seed=seeds)
 def test_everything_can_be_printed_and_selected(name, seed):
     resource = TABLE[name]
@@ -132,7 +132,7 @@ def test_everything_can_be_printed_and_selected(name, seed):
 
 
 @pytest.mark.parametrize("name", TABLE)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(seed=seeds)
 def test_defaults_are_filled_in_once(name, seed):
     resource = TABLE[name]
@@ -144,7 +144,7 @@ def test_defaults_are_filled_in_once(name, seed):
 
 
 @pytest.mark.parametrize("name", TABLE)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(seed=seeds, other=seeds)
 def test_everything_is_judged(name, seed, other):
     resource = TABLE[name]
@@ -167,7 +167,7 @@ def test_everything_is_judged(name, seed, other):
 
 
 @pytest.mark.parametrize("name", SOUND)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(seed=seeds, other=seeds)
 def test_what_is_nearly_sound_is_judged(name, seed, other):
     """Random objects are refused early; these get further, and many are accepted."""
@@ -201,7 +201,7 @@ SERVICE_SPECS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(before=SERVICE_SPECS, after=SERVICE_SPECS)
 def test_a_service_that_is_stored_is_valid_and_complete(before, after):
     """Create, then replace: what comes out of a write that was accepted is accepted again, unchanged."""

@@ -190,7 +190,7 @@ def test_one_address_has_one_claim_however_it_is_written(dual):
     assert "already allocated" in refused[0]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     st.lists(
         st.tuples(

@@ -148,6 +148,6 @@ class SqliteMachine(Machine):
 
 
 TestMemory = pytest.mark.slow(Machine.TestCase)
-TestMemory.settings = settings(max_examples=60, stateful_step_count=20, deadline=None)
+TestMemory.settings = settings(max_examples=60, stateful_step_count=20)
 TestSqlite = pytest.mark.slow(SqliteMachine.TestCase)
-TestSqlite.settings = settings(max_examples=25, stateful_step_count=15, deadline=None)
+TestSqlite.settings = settings(max_examples=25, stateful_step_count=15)
