@@ -242,7 +242,7 @@ def _parts(api: _Api) -> tuple[DnsAgent, Responder]:
 async def _serve(port: int, *, shared: bool) -> None:
     agent, responder = _parts(_Api())
 
-    async def nobody(question: Open) -> bytes:
+    async def nobody(question: Open, client: str) -> bytes:
         return responder.refuse(question)
 
     server = DnsServer(responder, nobody)

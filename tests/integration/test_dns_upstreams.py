@@ -22,6 +22,7 @@ from .dns_world import FakeUpstream, ask, data_of, dns, says
 pytestmark = pytest.mark.integration
 
 EXAMPLE = "www.example.com. 60 A 192.0.2.1"
+CLIENT = "10.244.1.2"
 SOA = "example.com. 300 SOA ns.example.com. root.example.com. 1 2 3 4 30"
 
 
@@ -34,12 +35,12 @@ class World:
         servers = [upstream.server for upstream in upstreams]
         self.forwarder = Forwarder(servers, lambda: self.now, shuffle=lambda servers: None, attempt_seconds=0.2)
         self.cache = Cache(lambda: self.now, **cache)
-        self.resolver = Resolver(self.responder, self.forwarder, self.cache)
+        self.resolver = Resolver(self.responder, {b"\0": self.forwarder}, self.cache)
 
     async def ask(self, name: str, kind: str = "A", **options) -> dnslib.DNSRecord:
         question = self.responder.respond_untrusted(packet(name, kind, **options))
         assert isinstance(question, Open)
-        return dnslib.DNSRecord.parse(await self.resolver.resolve(question))
+        return dnslib.DNSRecord.parse(await self.resolver.resolve(question, CLIENT))
 
 
 def rcode(reply: dnslib.DNSRecord) -> str:
@@ -110,7 +111,7 @@ async def test_a_cut_answer_is_fetched_over_tcp():
         world = World(upstream)
         assert (await world.ask("www.example.com")).header.tc == 1
         question = world.responder.respond_untrusted(packet("www.example.com"), is_udp=False)
-        assert len(dnslib.DNSRecord.parse(await world.resolver.resolve(question)).rr) == 200
+        assert len(dnslib.DNSRecord.parse(await world.resolver.resolve(question, CLIENT)).rr) == 200
         assert len(upstream.asked) == 2  # UDP, TCP; then from the cache
 
 
@@ -205,3 +206,52 @@ async def test_a_flood_of_outside_names_is_bounded_and_leaves_the_cluster_names_
             await world.ask(f"name-{n}.example.com")
         assert len(world.cache) <= 50
         assert world.cache.size <= 20_000
+
+
+async def test_autopath_walks_the_search_list_of_a_pod_and_of_nobody_else():
+    def answer(query: dnslib.DNSRecord, over_tcp: bool) -> list[bytes]:
+        if str(query.q.qname) != "www.example.com.":
+            return says(rcode="NXDOMAIN", authority=(SOA,))(query, over_tcp)
+        return says(*([EXAMPLE] if query.q.qtype == dnslib.QTYPE.A else []))(query, over_tcp)
+
+    zone = build_zone(read_objects(ALIASES))
+    first = "www.example.com.default.svc.cluster.local"
+    async with FakeUpstream(answer) as upstream:
+        world = World(upstream, zone=zone)
+        world.responder.has_autopath = True
+        pods = {CLIENT: "default", "10.244.1.3": "other"}
+        search = (b"\3lan\0",)
+        world.resolver = Resolver(
+            world.responder, {b"\0": world.forwarder}, world.cache, namespace_of=pods.get, search=search
+        )
+        reply = await world.ask(first)
+        assert [str(rr.rdata) for rr in reply.rr] == ["www.example.com.", "192.0.2.1"]
+        assert (str(reply.rr[0].rname), reply.rr[0].ttl) == (f"{first}.", 60)
+        assert upstream.asked == ["www.example.com.lan. A", "www.example.com. A"]
+        v6 = await world.ask(first, "AAAA")
+        assert (rcode(v6), [str(rr.rdata) for rr in v6.rr]) == ("NOERROR", ["www.example.com."])
+        found = await world.ask("web.default.default.svc.cluster.local")  # web.default, a pod's short way to say it
+        assert [str(rr.rdata) for rr in found.rr] == ["web.default.svc.cluster.local.", "10.96.0.9"]
+        aliased = await world.ask("ext.default.default.svc.cluster.local")
+        assert [str(rr.rdata) for rr in aliased.rr][-1] == "192.0.2.1"
+        missing = await world.ask("nix.default.svc.cluster.local")
+        assert (rcode(missing), missing.header.aa, len(missing.auth)) == ("NXDOMAIN", 1, 1)
+        question = world.responder.respond_untrusted(packet(first))
+        for stranger in ("10.244.1.3", "10.244.9.9"):
+            assert rcode(dnslib.DNSRecord.parse(await world.resolver.resolve(question, stranger))) == "NXDOMAIN"
+        plain = world.responder.respond_untrusted(packet(first, "SRV"))
+        assert isinstance(plain, bytes)
+
+
+async def test_stub_domains_have_their_own_upstreams():
+    async with FakeUpstream(says(EXAMPLE)) as general, FakeUpstream(says("x.corp.example. 60 A 192.0.2.9")) as corp:
+        world = World(general)
+        stub = Forwarder([corp.server], lambda: world.now)
+        world.resolver = Resolver(world.responder, {b"\0": world.forwarder, b"\4corp\7example\0": stub}, world.cache)
+        for name in ("x.corp.example", "corp.example", "www.example.com", "xcorp.example"):
+            await world.ask(name)
+        assert corp.asked == ["x.corp.example. A", "corp.example. A"]
+        assert general.asked == ["www.example.com. A", "xcorp.example. A"]
+        only = Resolver(world.responder, {b"\4corp\7example\0": stub}, Cache(lambda: 0.0))
+        question = world.responder.respond_untrusted(packet("www.example.com"))
+        assert rcode(dnslib.DNSRecord.parse(await only.resolve(question, CLIENT))) == "REFUSED"

@@ -126,7 +126,7 @@ def test_what_is_left_to_others():
     ):
         question = responder.respond_untrusted(packet(name))
         assert isinstance(question, Open)
-        assert (question.alias is not None, question.limit) == (has_alias, 512)
+        assert (question.known is not None, question.limit) == (has_alias, 512)
 
 
 def test_a_zone_that_is_not_complete_says_nothing_of_its_names():

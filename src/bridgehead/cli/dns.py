@@ -23,7 +23,7 @@ from bridgehead.dns.config import DnsConfig, check, parse_address
 from bridgehead.dns.errors import DnsError
 from bridgehead.dns.process import dump, run
 from bridgehead.dns.supervisor import supervise
-from bridgehead.dns.upstream import parse_server
+from bridgehead.dns.upstream import Server, parse_server
 from bridgehead.dns.zone import ZoneSettings
 
 log = logging.getLogger("bridgehead.dns")
@@ -42,6 +42,12 @@ def command(
     ] = [],  # noqa: B006
     no_upstream: Annotated[bool, typer.Option("--no-upstream", help="Refuse other names.")] = False,
     resolv_conf: Annotated[Path, typer.Option(help="Where upstreams are named.")] = Path("/etc/resolv.conf"),
+    stub_domain: Annotated[
+        list[str], typer.Option(help="DOMAIN=ADDRESS[,ADDRESS...]: whom to ask about these names; may be repeated.")
+    ] = [],  # noqa: B006
+    autopath: Annotated[
+        bool, typer.Option("--autopath", help="Walk a pod's search list for it, in one query. Follows all pods.")
+    ] = False,
     cache: Annotated[int, typer.Option(help="How many answers of upstreams to keep at most.")] = 10_000,
     cache_seconds: Annotated[int, typer.Option(help="And how long at most.")] = 3600,
     serve_stale: Annotated[int, typer.Option(help="Seconds to use them longer while no upstream answers.")] = 0,
@@ -60,6 +66,8 @@ def command(
             listen=tuple(parse_address("--listen", text, 53) for text in listen),
             upstreams=() if no_upstream else tuple(parse_server(text) for text in upstream) or None,
             resolv_conf=str(resolv_conf),
+            stub_domains=tuple(_stub_domain(text) for text in stub_domain),
+            autopath=autopath,
             cache_entries=cache,
             cache_seconds=cache_seconds,
             serve_stale_seconds=serve_stale,
@@ -85,6 +93,11 @@ def command(
     if failure is not None:
         sys.stderr.write(f"bridgehead dns: {failure}\n")
         raise SystemExit(1)
+
+
+def _stub_domain(text: str) -> tuple[str, tuple[Server, ...]]:
+    domain, _, addresses = text.partition("=")
+    return domain.rstrip(".").lower(), tuple(parse_server(address) for address in addresses.split(","))
 
 
 async def _work(config: DnsConfig, client_config: ClientConfig, number: int) -> None:

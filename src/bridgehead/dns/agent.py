@@ -29,7 +29,10 @@ _SERVICES_AT_ONCE = 50  # compiled before queries get their turn
 
 
 class DnsAgent:
-    """One zone's feeder. `name_server` is the Service under which clients reach us. `run` works until cancelled."""
+    """One zone's feeder. `name_server` is the Service under which clients reach us. `run` works until cancelled.
+
+    `follow_pods` keeps all pods at hand even if their names are not verified, for `namespace_of`.
+    """
 
     def __init__(
         self,
@@ -38,6 +41,7 @@ class DnsAgent:
         metrics: DnsMetrics,
         *,
         name_server: ObjectKey = ObjectKey("kube-system", "kube-dns"),  # noqa: B008 - a constant
+        follow_pods: bool = False,
         now: Callable[[], float] = time.time,
     ) -> None:
         self.zone = zone
@@ -51,7 +55,9 @@ class DnsAgent:
             indexes={"service": lambda s: (f"{s.metadata.namespace}/{s.service_name}",) if s.service_name else ()},
         )
         self._namespaces: Informer[Namespace] = Informer(client, NAMESPACES)
-        self._pods: Informer[Pod] | None = Informer(client, PODS) if zone.settings.pods == "verified" else None
+        self._pods: Informer[Pod] | None = None
+        if follow_pods or zone.settings.pods == "verified":
+            self._pods = Informer(client, PODS, indexes={"address": _own_addresses})
         self._dirty: set[ObjectKey] = set()
         self._triggers: list[float] = []
         self._wake = asyncio.Event()
@@ -63,7 +69,7 @@ class DnsAgent:
         self._services.on_change(self._service_changed)
         self._slices.on_change(self._slice_changed)
         self._namespaces.on_change(self._namespace_changed)
-        if self._pods is not None:
+        if self._pods is not None and self.zone.settings.pods == "verified":
             self._pods.on_change(self._pod_changed)
         async with asyncio.TaskGroup() as tasks:
             for informer in self._informers():
@@ -73,6 +79,11 @@ class DnsAgent:
     async def wait_synced(self) -> None:
         """Wait until everything that was there at the start is in the zone."""
         await self._synced.wait()
+
+    def namespace_of(self, address: str) -> str | None:
+        """Of the pod that has this address for itself."""
+        pods = self._pods.by_index("address", address) if self._pods is not None else []
+        return next((pod.metadata.namespace for pod in pods if not pod.is_finished), None)
 
     def _informers(self) -> Iterable[Informer[Service] | Informer[EndpointSlice] | Informer[Namespace] | Informer[Pod]]:
         yield from (self._services, self._slices, self._namespaces)
@@ -165,3 +176,8 @@ class DnsAgent:
             log.warning("Service %s: %s", key, "; ".join(records.problems))
         self._told[key] = records.problems
         return changed
+
+
+def _own_addresses(pod: Pod) -> Iterable[str]:
+    """Not those of the node: several pods have them, and none has the cluster's search list by right."""
+    return () if pod.spec.host_network else (entry.ip for entry in pod.status.pod_ips if entry.ip)

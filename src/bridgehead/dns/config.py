@@ -16,13 +16,15 @@ Address = tuple[str, int]
 class DnsConfig:
     """`upstreams` None: those of `resolv_conf`; (): none, so that outside names are refused.
 
-    An address that is None is not served.
+    `stub_domains` have upstreams of their own. An address that is None is not served.
     """
 
     zone: ZoneSettings = field(default_factory=ZoneSettings)
     listen: tuple[Address, ...] = (("0.0.0.0", 53),)
     upstreams: tuple[Server, ...] | None = None
     resolv_conf: str = "/etc/resolv.conf"
+    stub_domains: tuple[tuple[str, tuple[Server, ...]], ...] = ()
+    autopath: bool = False
     cache_entries: int = 10_000
     cache_seconds: int = 3600
     serve_stale_seconds: int = 0
@@ -56,5 +58,10 @@ def check(config: DnsConfig) -> None:
         raise ConfigInvalid(f"pods {zone.pods!r}: one of {', '.join(POD_MODES)}")
     if not 0 <= zone.ttl <= 3600:
         raise ConfigInvalid(f"ttl {zone.ttl}: 0 to 3600 seconds")
+    for domain, _ in config.stub_domains:
+        if not is_name(domain):
+            raise ConfigInvalid(f"stub domain {domain!r} is not a domain name")
+        if f".{domain}".endswith(f".{zone.domain}"):
+            raise ConfigInvalid(f"stub domain {domain!r} is in the cluster's own domain {zone.domain!r}")
     if config.processes < 1:
         raise ConfigInvalid("processes: at least 1")

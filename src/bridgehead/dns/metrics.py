@@ -14,6 +14,7 @@ from . import wire
 from .cache import Cache
 from .responder import Responder
 from .server import DnsServer
+from .upstream import Forwarder
 
 _PROGRAMMING_BUCKETS = tuple(0.001 * 2**n for n in range(20))
 
@@ -30,9 +31,11 @@ class DnsMetrics:
             registry=self.registry,
         )
 
-    def watch(self, zone: str, responder: Responder, servers: Iterable[DnsServer], cache: Cache) -> None:
+    def watch(
+        self, responder: Responder, servers: Iterable[DnsServer], cache: Cache, forwarders: Iterable[Forwarder]
+    ) -> None:
         """Show the numbers of these from now on."""
-        self.registry.register(_Numbers(zone, responder, tuple(servers), cache))
+        self.registry.register(_Numbers(responder, tuple(servers), cache, tuple(forwarders)))
 
     def exposition(self) -> bytes:
         """All of them in Prometheus' text format."""
@@ -40,8 +43,14 @@ class DnsMetrics:
 
 
 class _Numbers:
-    def __init__(self, zone: str, responder: Responder, servers: tuple[DnsServer, ...], cache: Cache) -> None:
-        self._zone = zone + "."
+    def __init__(
+        self,
+        responder: Responder,
+        servers: tuple[DnsServer, ...],
+        cache: Cache,
+        forwarders: tuple[Forwarder, ...],
+    ) -> None:
+        self._forwarders = forwarders
         self._responder = responder
         self._servers = servers
         self._cache = cache
@@ -69,6 +78,16 @@ class _Numbers:
         yield hits
         yield CounterMetricFamily("coredns_cache_misses", "The count of cache misses.", cache.misses)
         yield GaugeMetricFamily("coredns_cache_entries", "The number of elements in the cache.", len(cache))
+        asked = CounterMetricFamily("coredns_forward_requests", "Counter of requests made per upstream.", labels=["to"])
+        failed = CounterMetricFamily(
+            "bridgehead_dns_forward_failures", "Questions an upstream gave no sound answer to.", labels=["to"]
+        )
+        for forwarder in self._forwarders:
+            for server in forwarder.servers:
+                asked.add_metric([str(server)], forwarder.requests[server])
+                failed.add_metric([str(server)], forwarder.failures[server])
+        yield asked
+        yield failed
         yield CounterMetricFamily(
             "coredns_forward_max_concurrent_rejects",
             "Counter of the number of queries rejected because the concurrent queries were at maximum.",

@@ -6,23 +6,25 @@ import asyncio
 import logging
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
 from bridgehead.client import ApiClient
 
+from . import wire
 from .agent import DnsAgent
 from .cache import Cache
 from .config import Address, DnsConfig
 from .errors import ConfigInvalid
 from .metrics import DnsMetrics
+from .records import is_name
 from .resolver import Resolver
 from .responder import Responder
 from .server import DnsServer
 from .serving import Routes, health_routes, metrics_routes, ready_routes, serve
-from .upstream import Forwarder, Server, parse_resolv_conf
-from .zone import Zone, ZoneSettings
+from .upstream import Forwarder, Server, parse_resolv_conf, parse_search
+from .zone import Zone
 from .zone_file import zone_file
 
 log = logging.getLogger(__name__)
@@ -32,17 +34,20 @@ async def run(
     client: ApiClient, config: DnsConfig, number: int = 0, bound: Callable[[int], None] | None = None
 ) -> None:
     """Serve until cancelled. `number` counts processes; `bound` is told the port of each address. Raises DnsError."""
-    upstreams = choose_upstreams(config)
-    zone = Zone(_recursive(config, upstreams), serial=int(time.time()))
-    responder = Responder(zone, is_recursive=bool(upstreams))
+    forwarders = _forwarders(config)
+    settings = replace(config.zone, recursive=bool(forwarders))
+    zone = Zone(settings, serial=int(time.time()))
+    responder = Responder(zone, is_recursive=bool(forwarders), has_autopath=config.autopath)
     cache = Cache(
         time.monotonic,
         entries=config.cache_entries,
         longest=config.cache_seconds,
         stale=config.serve_stale_seconds,
     )
-    forwarder = Forwarder(upstreams, time.monotonic) if upstreams else None
-    resolver = Resolver(responder, forwarder, cache)
+    metrics = DnsMetrics()
+    agent = DnsAgent(client, zone, metrics, follow_pods=config.autopath)
+    search = _search_list(config) if config.autopath else ()
+    resolver = Resolver(responder, forwarders, cache, namespace_of=agent.namespace_of, search=search)
     servers = [DnsServer(responder, resolver.resolve) for _ in config.listen]
     shared = config.processes > 1
     try:
@@ -50,9 +55,7 @@ async def run(
             taken = server.bind(host or "0.0.0.0", port, shared=shared)
             if bound is not None:
                 bound(taken)
-        metrics = DnsMetrics()
-        metrics.watch(zone.settings.domain, responder, servers, cache)
-        agent = DnsAgent(client, zone, metrics)
+        metrics.watch(responder, servers, cache, forwarders.values())
         async with asyncio.TaskGroup() as tasks:
             for server in servers:
                 tasks.create_task(server.run())
@@ -90,9 +93,7 @@ async def dump(client: ApiClient, config: DnsConfig) -> str:
 def choose_upstreams(config: DnsConfig) -> tuple[Server, ...]:
     """Whom to ask: never ourselves. Raises ConfigInvalid when that was wished for."""
     if config.upstreams is not None:
-        for server in config.upstreams:
-            if _is_us(server, config):
-                raise ConfigInvalid(f"upstream {server} is this server itself: a question would go round for ever")
+        _refuse_ourselves(config.upstreams, config)
         return config.upstreams
     try:
         found = parse_resolv_conf(Path(config.resolv_conf).read_text())
@@ -109,6 +110,12 @@ def choose_upstreams(config: DnsConfig) -> tuple[Server, ...]:
     if not servers:
         log.warning("%s names no upstream: outside names are refused", config.resolv_conf)
     return tuple(servers)
+
+
+def _refuse_ourselves(servers: Iterable[Server], config: DnsConfig) -> None:
+    for server in servers:
+        if _is_us(server, config):
+            raise ConfigInvalid(f"upstream {server} is this server itself: a question would go round for ever")
 
 
 def _is_us(server: Server, config: DnsConfig) -> bool:
@@ -131,8 +138,23 @@ def _is_local(host: str) -> bool:
     return True
 
 
-def _recursive(config: DnsConfig, upstreams: tuple[Server, ...]) -> ZoneSettings:
-    return replace(config.zone, recursive=bool(upstreams))
+def _forwarders(config: DnsConfig) -> dict[bytes, Forwarder]:
+    """By domain in wire form."""
+    upstreams = choose_upstreams(config)
+    found = {b"\0": Forwarder(upstreams, time.monotonic)} if upstreams else {}
+    for domain, servers in config.stub_domains:
+        _refuse_ourselves(servers, config)
+        found[wire.encode_name(domain.lower())] = Forwarder(servers, time.monotonic)
+    return found
+
+
+def _search_list(config: DnsConfig) -> tuple[bytes, ...]:
+    """The node's own search domains, which stand behind the cluster's in a pod's resolv.conf."""
+    try:
+        domains = parse_search(Path(config.resolv_conf).read_text())
+    except OSError:
+        return ()
+    return tuple(wire.encode_name(domain) for domain in domains if is_name(domain))
 
 
 async def _get_ready(agent: DnsAgent, responder: Responder) -> None:

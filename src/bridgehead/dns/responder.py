@@ -19,24 +19,28 @@ _MOST_SHAPES = 64  # of OPT records that are remembered
 
 
 class Open(NamedTuple):
-    """A question that needs others: about an outside name, or one of ours that is an alias (then with that answer).
+    """A question that needs others. `limit` is the size in bytes of the largest reply.
 
-    `limit` is the size in bytes of the largest reply.
+    `known` is None for an outside name; for one of ours that is an alias, the alias; and where the search list of a pod
+    in `namespace` begins with a name that does not exist, that answer.
     """
 
     query: Query
     limit: int
-    alias: Answer | None
+    known: Answer | None
+    namespace: str = ""
 
 
 class Responder:
     """Answers from a zone. Until `is_ready` is set the zone is not complete, and its names get SERVFAIL.
 
-    `size` is the largest UDP reply we send; `is_recursive` whether outside names can be answered at all.
+    `size` is the largest UDP reply we send; `is_recursive` whether outside names can be answered at all;
+    `has_autopath` whether a pod's search list is walked for it.
     """
 
-    def __init__(self, zone: Zone, *, size: int = 1232, is_recursive: bool = True) -> None:
+    def __init__(self, zone: Zone, *, size: int = 1232, is_recursive: bool = True, has_autopath: bool = False) -> None:
         self.zone = zone
+        self.has_autopath = has_autopath
         self.size = size
         self.is_recursive = is_recursive
         self.is_ready = False
@@ -126,6 +130,10 @@ class Responder:
             return Open(query, limit, None) if self.is_recursive else self.error(query, wire.REFUSED)
         if query.type in (wire.TYPES["A"], wire.TYPES["AAAA"]) and self.zone.is_alias(query.name):
             return Open(query, limit, answer)
+        if self.has_autopath and answer.head[1] & 15 == wire.NXDOMAIN:
+            namespace = self.zone.namespace_of_search(query)
+            if namespace and query.type in (wire.TYPES["A"], wire.TYPES["AAAA"]):
+                return Open(query, limit, answer, namespace)
         return self.reply(query, answer, limit)
 
     def reply(self, query: Query, answer: Answer, limit: int) -> bytes:

@@ -21,7 +21,7 @@ _BATCH = 64  # packets answered before other tasks get their turn
 _LARGEST_QUERY = 4096  # what is longer is no query of this world, and is cut and refused
 _BUFFER_BYTES = 4 << 20
 
-Resolve = Callable[[Open], Awaitable[bytes]]
+Resolve = Callable[[Open, str], Awaitable[bytes]]  # the question, and who asks
 
 
 class Limits(NamedTuple):
@@ -125,7 +125,7 @@ class DnsServer:
 
         async def work() -> None:
             try:
-                self._send(udp, await self._resolve(question), client)
+                self._send(udp, await self._resolve(question, client[0]), client)
             finally:
                 self._open -= 1
 
@@ -152,7 +152,7 @@ class DnsServer:
                 self.tcp_requests += 1
                 reply = self._responder.respond_untrusted(data, is_udp=False)
                 if isinstance(reply, Open):
-                    reply = await self._resolve(reply)
+                    reply = await self._resolve(reply, writer.get_extra_info("peername")[0])
                 if reply is None:
                     break
                 async with asyncio.timeout(self._limits.idle_seconds):

@@ -64,6 +64,16 @@ def parse_resolv_conf(text: str) -> list[Server]:
     return servers
 
 
+def parse_search(text: str) -> list[str]:
+    """The search domains of a resolv.conf: its last `search` or `domain` line counts."""
+    found: list[str] = []
+    for line in text.splitlines():
+        words = line.split("#")[0].split(";")[0].split()
+        if words and words[0] in ("search", "domain"):
+            found = [word.rstrip(".").lower() for word in words[1:] if word != "."]
+    return found
+
+
 class Forwarder:
     """Asks `servers`, those first that answered last time. `shuffle` orders equals; `now` is monotonic, in seconds."""
 

@@ -54,6 +54,7 @@ class Zone:
         self.settings = settings
         self.table: dict[bytes, wire.Answer] = {}
         self.wire_domain = wire.encode_name(settings.domain)
+        self._services_domain = wire.encode_name(f"svc.{settings.domain}")
         self._pods_domain = wire.encode_name(f"pod.{settings.domain}")
         self._large: dict[ObjectKey | str, Mapping[str, RecordSets]] = {}
         self._owned: dict[ObjectKey | str, tuple[bytes, ...]] = {}
@@ -226,6 +227,14 @@ class Zone:
         if self.settings.pods == "insecure" and query.name.endswith(self._pods_domain):
             return self._insecure_pod(query)
         return self._negative(len(query.name), wire.NXDOMAIN)
+
+    def namespace_of_search(self, query: wire.Query) -> str:
+        """The namespace in a name x.<namespace>.svc.<zone>; "" for other names."""
+        depth = self._pods_domain_depth + 1
+        if len(query.labels) <= depth or not query.name.endswith(self._services_domain):
+            return ""
+        start, end = query.labels[-depth], query.labels[-depth + 1]
+        return query.name[start + 1 : end].decode("latin-1")
 
     def _insecure_pod(self, query: wire.Query) -> wire.Answer:
         """10-244-1-2.default.pod.<zone> is 10.244.1.2, whether or not there is such a pod."""
