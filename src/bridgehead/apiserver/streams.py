@@ -21,6 +21,7 @@ import msgspec
 from yarl import URL
 
 from .errors import ApiStatus, bad_request
+from .log_options import check_log_options
 from .request import Receive, Response, Scope, Send
 from .resource import JsonObject
 
@@ -122,6 +123,7 @@ def _not_offered(subresource: str) -> ApiStatus:
 
 
 async def _open_log(pod: JsonObject, node: JsonObject | None, query: QueryList, access: KubeletAccess) -> Response:
+    check_log_options(pod["metadata"]["name"], dict(query))
     container = choose_container(pod, dict(query).get("container", ""))
     if not pod.get("spec", {}).get("nodeName"):
         return Response(200, b"", "text/plain")
