@@ -1,0 +1,117 @@
+"""What an administrator's bad day does to a lab: parts killed and stopped, rules flushed, much made and deleted."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bridgehead.lab import registry
+from bridgehead.lab.plan import LabFiles
+
+from .conftest import Lab, Namespace, eventually
+from .test_bad_input import Api, config_maps, named
+from .test_lab import init_of
+
+
+def pid_of(lab: Lab, part: str) -> int:
+    return next(p.pid for p in registry.read_parts(LabFiles(lab.state_dir)) if p.name == part)
+
+
+def deployed(ns: Namespace, replicas: int) -> str:
+    """The address of a Service with so many pods."""
+    ns.kubectl("create", "deployment", "web", "--image=nginx", f"--replicas={replicas}")
+    ns.kubectl("expose", "deployment", "web", "--port=80")
+    ns.rolled_out("deployment/web")
+    ns.wait_endpoints("web", replicas)
+    return f"http://{ns.cluster_ip('web')}/"
+
+
+def test_services_work_while_parts_are_killed(lab: Lab, ns: Namespace) -> None:
+    """Pods and rules are the kernel's: neither API server, controllers nor kubelet have to be there for a request."""
+    url = deployed(ns, 3)
+    parts = ("apiserver", "controllers", "kubelet-node1")
+    pids = {part: pid_of(lab, part) for part in parts}
+    assert lab.inside("kill", "-9", *pids.values()).returncode == 0
+    script = f"for i in $(seq 100); do curl -sS --max-time 2 -o /dev/null {url} || exit 1; done"
+    answers = lab.inside("sh", "-c", script, node="node1")
+    assert answers.returncode == 0, answers.stderr
+    eventually(lambda: all(pid_of(lab, part) not in (0, pid) for part, pid in pids.items()))
+    eventually(lambda: ns.try_kubectl("scale", "deployment/web", "--replicas=4").returncode == 0)
+    ns.wait_endpoints("web", 4)
+    pods = ns.pods("app=web")
+    assert sum(s["restartCount"] for pod in pods for s in pod["status"]["containerStatuses"]) == 0
+    # What the API server remembered of old changes died with it: who asks for them must list again.
+    code, answer = Api(lab).call("GET", f"{config_maps(ns)}?watch=1&resourceVersion=1")
+    assert (code, answer["reason"]) == (410, "Expired")
+
+
+def test_flushed_rules_come_back(lab: Lab, ns: Namespace) -> None:
+    url = deployed(ns, 1)
+    assert lab.inside("nft", "flush", "ruleset", node="node2").returncode == 0
+    eventually(
+        lambda: lab.inside("curl", "-s", "--max-time", "1", "-o", "/dev/null", url, node="node2").returncode == 0
+    )
+
+
+def test_a_container_that_is_killed_starts_again(lab: Lab, ns: Namespace) -> None:
+    deployed(ns, 1)
+    ns.try_kubectl("exec", "deployment/web", "--", "sh", "-c", "kill -9 -1; kill 1")
+
+    def restarted() -> bool:
+        (status,) = ns.pods("app=web")[0]["status"]["containerStatuses"]
+        return status["restartCount"] >= 1 and status["ready"]
+
+    eventually(restarted)
+    ns.wait_endpoints("web", 1)
+
+
+def test_nothing_is_left_of_many_pods(lab: Lab, ns: Namespace) -> None:
+    """Interfaces, processes, directories of pods go with the pods; the namespace goes with all that is in it."""
+    ns.kubectl("create", "deployment", "web", "--image=nginx", "--replicas=12")
+    ns.rolled_out("deployment/web")
+    uids = [pod["metadata"]["uid"] for pod in ns.pods("app=web")]
+    assert len(uids) == 12
+    ns.lab.kubectl("delete", "namespace", ns.name, "--wait=true", "--timeout=60s")
+    assert ns.lab.kubectl("get", "namespace", ns.name).returncode == 1
+    root = lab.state_dir / "nodes"
+    eventually(lambda: not [path for uid in uids for path in root.glob(f"*/*/*{uid}*")], message="files are left")
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> Iterator[Lab]:
+    lab = Lab("robust", tmp_path / "state")
+    yield lab
+    lab.command("down", "--delete")
+
+
+def test_what_is_acknowledged_survives_a_kill(other: Lab) -> None:
+    """Writes until the lab's first process is killed in their midst; then fewer nodes than before."""
+    assert other.command("up", "--detach", "--nodes=2").returncode == 0
+    ns = Namespace(other, "default")
+    path, connection = config_maps(ns), Api(other).connect()
+    acknowledged = set()
+    init = init_of(other)
+    for number in range(300):
+        try:
+            name = f"c{number}"
+            connection.request("POST", path, named(metadata={"name": name}), {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            answer.read()
+        except OSError:
+            break
+        assert answer.status == 201
+        acknowledged.add(name)
+        if number == 150:
+            os.kill(init, signal.SIGKILL)
+    connection.close()
+    assert 150 < len(acknowledged) < 300
+
+    eventually(lambda: other.command("up", "--detach", "--nodes=1").returncode == 0)
+    stored = json.loads(ns.kubectl("get", "configmaps", "-o", "json"))["items"]
+    assert acknowledged <= {item["metadata"]["name"] for item in stored}
+    assert ns.kubectl("get", "nodes", "-o", "name").split() == ["node/node1"]
