@@ -115,9 +115,21 @@ async def test_the_zone_is_printed(tmp_path):
     assert lines[-1].endswith(f"IN PTR {WEB}.") or lines[-1].endswith("IN PTR kubernetes.default.svc.cluster.local.")
 
 
+async def test_a_corefile_is_taken_and_options_go_before_it(tmp_path):
+    corefile = tmp_path / "Corefile"
+    corefile.write_text(".:53 {\n kubernetes k8s.example {\n  ttl 30\n }\n}\n")
+    async with api_world() as world:
+        process = await run(kubeconfig(world, tmp_path), "--dump", f"--config={corefile}", "--ttl=7")
+        out, errors = await process.communicate()
+    assert process.returncode == 0, errors.decode()
+    assert "kubernetes.default.svc.k8s.example. 7 IN A 10.96.0.1" in out.decode()
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
+        (["--config=/nowhere/Corefile"], "/nowhere/Corefile: No such file or directory"),
+        (["--config=/dev/null"], "no server block has a `kubernetes`"),
         (["--kubeconfig=/nowhere/config"], "/nowhere/config: No such file or directory"),
         (["--upstream=example.com"], "upstream 'example.com' is not an address"),
         (["--upstream=1.1.1.1:x"], "'x' is not a port"),

@@ -11,8 +11,9 @@ import contextlib
 import logging
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -20,72 +21,96 @@ from bridgehead.cli import logs_setup
 from bridgehead.client import ApiClient, ClientConfig, load_config
 from bridgehead.client.errors import ConfigError
 from bridgehead.dns.config import DnsConfig, check, parse_address
-from bridgehead.dns.errors import DnsError
+from bridgehead.dns.corefile import read_corefile
+from bridgehead.dns.errors import ConfigInvalid, DnsError
 from bridgehead.dns.process import dump, run
 from bridgehead.dns.supervisor import supervise
 from bridgehead.dns.upstream import Server, parse_server
-from bridgehead.dns.zone import ZoneSettings
 
 log = logging.getLogger("bridgehead.dns")
 
 
 def command(
+    config: Annotated[Path | None, typer.Option(help="A Corefile; the options here go before it.")] = None,
     kubeconfig: Annotated[str, typer.Option(help="How to reach the API server.")] = "",
-    listen: Annotated[list[str], typer.Option(help="Where to answer, UDP and TCP; may be repeated.")] = ["0.0.0.0:53"],  # noqa: B006
-    cluster_domain: Annotated[str, typer.Option(help="The zone of the cluster.")] = "cluster.local",
+    listen: Annotated[
+        list[str] | None, typer.Option(help="Where to answer, UDP and TCP; may be repeated. [default: 0.0.0.0:53]")
+    ] = None,
+    cluster_domain: Annotated[
+        str | None, typer.Option(help="The zone of the cluster. [default: cluster.local]")
+    ] = None,
     pods: Annotated[
-        str, typer.Option(help="Names like 10-244-1-2.default.pod.cluster.local: disabled, insecure or verified.")
-    ] = "insecure",
-    ttl: Annotated[int, typer.Option(help="How long answers about the cluster may be kept, in seconds.")] = 5,
+        str | None,
+        typer.Option(
+            help="Names like 10-244-1-2.default.pod.cluster.local: disabled, insecure or verified. [default: insecure]"
+        ),
+    ] = None,
+    ttl: Annotated[
+        int | None, typer.Option(help="How long answers about the cluster may be kept, in seconds. [default: 5]")
+    ] = None,
     upstream: Annotated[
-        list[str], typer.Option(help="Whom to ask about other names; may be repeated. Default: those of --resolv-conf.")
-    ] = [],  # noqa: B006
+        list[str] | None,
+        typer.Option(help="Whom to ask about other names; may be repeated. Default: those of --resolv-conf."),
+    ] = None,
     no_upstream: Annotated[bool, typer.Option("--no-upstream", help="Refuse other names.")] = False,
-    resolv_conf: Annotated[Path, typer.Option(help="Where upstreams are named.")] = Path("/etc/resolv.conf"),
+    resolv_conf: Annotated[
+        str | None, typer.Option(help="Where upstreams are named. [default: /etc/resolv.conf]")
+    ] = None,
     stub_domain: Annotated[
-        list[str], typer.Option(help="DOMAIN=ADDRESS[,ADDRESS...]: whom to ask about these names; may be repeated.")
-    ] = [],  # noqa: B006
+        list[str] | None,
+        typer.Option(help="DOMAIN=ADDRESS[,ADDRESS...]: whom to ask about these names; may be repeated."),
+    ] = None,
     autopath: Annotated[
         bool, typer.Option("--autopath", help="Walk a pod's search list for it, in one query. Follows all pods.")
     ] = False,
-    cache: Annotated[int, typer.Option(help="How many answers of upstreams to keep at most.")] = 10_000,
-    cache_seconds: Annotated[int, typer.Option(help="And how long at most.")] = 3600,
-    serve_stale: Annotated[int, typer.Option(help="Seconds to use them longer while no upstream answers.")] = 0,
+    cache: Annotated[
+        int | None, typer.Option(help="How many answers of upstreams to keep at most. [default: 10000]")
+    ] = None,
+    cache_seconds: Annotated[int | None, typer.Option(help="And how long at most. [default: 3600]")] = None,
+    serve_stale: Annotated[
+        int | None, typer.Option(help="Seconds to use them longer while no upstream answers. [default: 0]")
+    ] = None,
     processes: Annotated[int, typer.Option(help="How many answer on the same ports.")] = 1,
-    health: Annotated[str, typer.Option(help="Where /health is; empty: nowhere.")] = ":8080",
-    ready: Annotated[str, typer.Option(help="Where /ready is; empty: nowhere.")] = ":8181",
-    metrics: Annotated[str, typer.Option(help="Where /metrics is; process n adds n to the port.")] = ":9153",
+    health: Annotated[str | None, typer.Option(help="Where /health is; empty: nowhere. [default: :8080]")] = None,
+    ready: Annotated[str | None, typer.Option(help="Where /ready is; empty: nowhere. [default: :8181]")] = None,
+    metrics: Annotated[
+        str | None,
+        typer.Option(help="Where /metrics is; process n adds n to the port; empty: nowhere. [default: :9153]"),
+    ] = None,
     print_zone: Annotated[bool, typer.Option("--dump", help="Print the zone as a zone file and end.")] = False,
     verbosity: Annotated[int, typer.Option("-v", "--v", help="1 tells more.")] = 0,
 ) -> None:
     logs_setup.configure(verbosity)
     failure: BaseException | None = None
     try:
-        config = DnsConfig(
-            zone=ZoneSettings(cluster_domain.rstrip(".").lower(), pods, ttl),
-            listen=tuple(parse_address("--listen", text, 53) for text in listen),
-            upstreams=() if no_upstream else tuple(parse_server(text) for text in upstream) or None,
-            resolv_conf=str(resolv_conf),
-            stub_domains=tuple(_stub_domain(text) for text in stub_domain),
-            autopath=autopath,
-            cache_entries=cache,
-            cache_seconds=cache_seconds,
-            serve_stale_seconds=serve_stale,
-            processes=processes,
-            health=parse_address("--health", health, 8080) if health else None,
-            ready=parse_address("--ready", ready, 8181) if ready else None,
-            metrics=parse_address("--metrics", metrics, 9153) if metrics else None,
-        )
-        check(config)
+        base = _read_config(config)
+        zone = {"domain": cluster_domain and cluster_domain.rstrip(".").lower(), "pods": pods, "ttl": ttl}
+        pages: dict[str, Any] = {
+            name: parse_address(f"--{name}", text, port) if text else None
+            for name, text, port in (("health", health, 8080), ("ready", ready, 8181), ("metrics", metrics, 9153))
+            if text is not None
+        }
+        given: dict[str, Any] = {
+            "zone": replace(base.zone, **_given(zone)),
+            "listen": tuple(parse_address("--listen", text, 53) for text in listen or ()) or None,
+            "upstreams": () if no_upstream else tuple(parse_server(text) for text in upstream or ()) or None,
+            "resolv_conf": resolv_conf,
+            "stub_domains": tuple(_stub_domain(text) for text in stub_domain or ()) or None,
+            "autopath": autopath or None,
+            "cache_entries": cache,
+            "cache_seconds": cache_seconds,
+            "serve_stale_seconds": serve_stale,
+            "processes": processes,
+        }
+        settings = replace(base, **_given(given), **pages)
+        check(settings)
         client_config = load_config(kubeconfig or None)
         if print_zone:
-            asyncio.run(_print_zone(config, client_config))
+            asyncio.run(_print_zone(settings, client_config))
         elif processes > 1:
-            raise SystemExit(
-                supervise(config.processes, lambda number: asyncio.run(_work(config, client_config, number)))
-            )
+            raise SystemExit(supervise(processes, lambda number: asyncio.run(_work(settings, client_config, number))))
         else:
-            asyncio.run(_work(config, client_config, 0))
+            asyncio.run(_work(settings, client_config, 0))
     except* (DnsError, ConfigError) as group:
         failure = group
     while isinstance(failure, BaseExceptionGroup):
@@ -93,6 +118,23 @@ def command(
     if failure is not None:
         sys.stderr.write(f"bridgehead dns: {failure}\n")
         raise SystemExit(1)
+
+
+def _given(options: dict[str, Any]) -> dict[str, Any]:
+    """Those that were given; the others leave the file's word, or the default."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _read_config(path: Path | None) -> DnsConfig:
+    if path is None:
+        return DnsConfig()
+    try:
+        reading = read_corefile(path.read_text(), DnsConfig())
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigInvalid(f"{path}: {error.strerror if isinstance(error, OSError) else 'not text'}") from error
+    for remark in reading.remarks:
+        log.info("%s: %s", path, remark)
+    return reading.config
 
 
 def _stub_domain(text: str) -> tuple[str, tuple[Server, ...]]:
