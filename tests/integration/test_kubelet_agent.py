@@ -362,6 +362,21 @@ async def test_host_network(world):
 
 
 @pytest.mark.slow
+async def test_a_host_port_is_said_not_to_be_opened(world):
+    await world.start_kubelet()
+    ports = [{"containerPort": 80, "hostPort": 8080}, {"containerPort": 53, "hostPort": 53, "protocol": "UDP"}]
+    container = {"name": "app", "image": "app:1", "ports": ports}
+    await world.create("mapped", containers=[container])
+    await world.until_event("mapped", "HostPortNotSupported", "hostPort 53, 8080 is not opened on the node")
+    await world.until("mapped", is_running)
+    await world.create("plain")
+    await world.create("hosted", hostNetwork=True, containers=[container | {"ports": [{"containerPort": 80}]}])
+    for name in ("plain", "hosted"):
+        await world.until(name, is_running)
+        await world.until_event(name, "Started")
+        assert "HostPortNotSupported" not in [event.reason for event in await world.events(name)]
+
+
 async def test_an_active_deadline_ends_a_pod(world):
     await world.start_kubelet()
     await world.create("web", activeDeadlineSeconds=1)

@@ -247,6 +247,12 @@ class PodWorker:
             message = "Pod sandbox changed, it will be killed and re-created."
             self._context.record("Normal", "SandboxChanged", message)
             self.containers.begin_sandbox([c.name for c in pod.spec.init_containers])
+        elif (ports := mapped_host_ports(pod)) and not pod.spec.host_network:
+            message = (
+                f"hostPort {', '.join(map(str, ports))} is not opened on the node: nothing here maps host ports to "
+                "pods. The pod's own ports work; use a Service of type NodePort, or hostNetwork"
+            )
+            self._context.record("Warning", "HostPortNotSupported", message)
         ip = None if pod.spec.host_network else self._parts.addresses.allocate(meta.uid)
         spec = SandboxSpec(
             pod_uid=meta.uid,
@@ -385,6 +391,12 @@ class PodWorker:
                 log.warning("pod %s: can't end yet: %s", self.pod.key, errors.exceptions[0])
             await asyncio.sleep(_RETRY_SECONDS[min(failures, len(_RETRY_SECONDS) - 1)])
             failures += 1
+
+
+def mapped_host_ports(pod: Pod) -> list[int]:
+    """The node's ports that are asked for, without repeats."""
+    ports = (port for container in pod.spec.init_containers + pod.spec.containers for port in container.ports)
+    return sorted({port.host_port for port in ports if port.host_port})
 
 
 def _readiness(status: PodStatus) -> tuple[str, ...]:
