@@ -6,8 +6,8 @@ Everything here is a function of values: no I/O, no clock.
 A module with a resource's name has its entry: names, columns, defaults, rules (`configuration` has three small ones).
 What would be too much there, or is shared, stands beside it: `pod_...` and the `..._validation` of a pod's parts, which
 `workloads` use for their templates too; `service_...`, in the order of a write: `service_transitions`,
-`service_families`, `service_allocation`, `service_validation`; `field`, `addresses`, `ports`, `keys` for rules about
-values; `columns` for cells; `warnings`.
+`service_families`, `service_allocation`, `service_validation`; `field`, `addresses`, `ports`, `keys`, `quantities` for
+rules about values; `columns` for cells; `warnings`.
 """
 
 from __future__ import annotations

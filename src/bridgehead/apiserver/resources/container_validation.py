@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
 
 from bridgehead.apiserver.resource import FieldError, JsonObject
 from bridgehead.objects.names import (
@@ -19,9 +18,10 @@ from bridgehead.objects.names import (
 )
 
 from . import field
-from .keys import amount_of, check_config_key, check_env_name, check_local_path
+from .keys import check_config_key, check_env_name, check_local_path
 from .ports import PROTOCOLS
 from .probe_validation import validate_handler, validate_probe
+from .quantities import amount_of, validate_quantity
 
 _PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 _MESSAGE_POLICIES = ("FallbackToLogsOnError", "File")
@@ -247,10 +247,3 @@ def _validate_resource_name(path: str, name: str) -> list[FieldError]:
             field.invalid(path, name, "must be a standard resource for containers"),
         ]
     return errors
-
-
-def validate_quantity(path: str, quantity: Any) -> list[FieldError]:
-    amount = amount_of(quantity)
-    if amount is None:
-        return [field.invalid(path, quantity, "must be a quantity")]
-    return [] if amount >= 0 else [field.invalid(path, quantity, "must be greater than or equal to 0")]

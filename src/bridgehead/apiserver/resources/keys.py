@@ -1,4 +1,4 @@
-"""Small texts with rules of their own: keys of ConfigMaps, names of variables, paths inside volumes, quantities.
+"""Small texts with rules of their own: keys of ConfigMaps, names of variables, paths inside volumes.
 
 Each `check_x` returns the reasons of refusal in the API's own words, as in `objects.names`.
 """
@@ -6,9 +6,6 @@ Each `check_x` returns the reasons of refusal in the API's own words, as in `obj
 from __future__ import annotations
 
 import re
-from decimal import Decimal
-
-from bridgehead.objects.quantities import parse_quantity
 
 _KEY = re.compile(r"[-._a-zA-Z0-9]+")
 
@@ -45,11 +42,3 @@ def check_local_path(path: str) -> list[str]:
     if ".." in path.split("/"):
         reasons.append("must not contain '..'")
     return reasons
-
-
-def amount_of(quantity: str | int | float) -> Decimal | None:
-    """The number a quantity stands for, or None when it is none."""
-    try:
-        return parse_quantity(quantity)
-    except (ValueError, ArithmeticError):
-        return None

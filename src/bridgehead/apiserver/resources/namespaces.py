@@ -44,6 +44,7 @@ RESOURCE = Resource(
     namespaced=False,
     short_names=("ns",),
     subresources=("status", "finalize"),
+    deletes_collections=False,
     strategy=NamespaceStrategy(),
     columns=(NAME, text_column("Status", "status", "phase"), AGE),
     selectable={"status.phase": selectable("status", "phase")},

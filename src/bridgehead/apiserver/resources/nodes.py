@@ -10,7 +10,7 @@ from bridgehead.objects.names import check_dns1123_subdomain, check_label_value,
 from . import field
 from .addresses import family_of, is_cidr
 from .columns import AGE, NAME, NONE, UNKNOWN, at, selectable, text_column
-from .container_validation import validate_quantity
+from .quantities import validate_quantity
 
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _ROLE_PREFIX = "node-role.kubernetes.io/"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from bridgehead.apiserver.resource import JsonObject
 
-from .keys import amount_of
 from .pod_defaults import containers_of
+from .quantities import amount_of
 
 _COMPUTE = ("cpu", "memory")
 

@@ -14,10 +14,10 @@ from bridgehead.objects.names import check_dns1123_label
 from . import field
 from .container_validation import (
     validate_field_ref,
-    validate_quantity,
     validate_resource_field_ref,
 )
 from .keys import check_local_path
+from .quantities import validate_quantity
 
 _HOST_PATH_TYPES = (
     "",
