@@ -57,7 +57,9 @@ class PodContainers:
     def set_run(self, name: str, run: Run) -> None:
         """A new run, or a new state of it. A run that has ended stays ended."""
         known = self.runs.get(name)
-        if known is not None and known.id == run.id and not known.is_running and known.reason != LOST:
+        # One that could not be started has no id, as the one before it may have none.
+        is_known = known is not None and (known.id, known.attempt) == (run.id, run.attempt)
+        if known is not None and is_known and not known.is_running and known.reason != LOST:
             return
         self.runs[name] = run
         self.attempts[name] = max(run.attempt, self.attempts.get(name, 0))
