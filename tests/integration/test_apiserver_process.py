@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 import socket
@@ -140,6 +141,15 @@ def test_nonsense_on_the_wire(server):
     assert server.read("/livez") == b"ok"
 
 
+def test_headers_without_end_are_refused(server):
+    with connect(server) as client:
+        client.sendall(b"GET /version HTTP/1.1\r\nHost: x\r\n")
+        with contextlib.suppress(OSError):  # it may be gone before all is sent
+            client.sendall(b"X: y\r\n" * 300_000)
+        assert client.recv(65536).startswith(b"HTTP/1.1 431 ")
+    assert server.read("/livez") == b"ok"
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -150,6 +160,8 @@ def test_nonsense_on_the_wire(server):
         (["--tls-cert-file=/nonexistent"], "/nonexistent"),
         (["--service-account-key-file=/nonexistent"], "/nonexistent"),
         (["--token-auth-file=/nonexistent"], "/nonexistent"),
+        (["--advertise-address=127.0.0.1:6443"], "no pod can reach 127.0.0.1"),
+        (["--advertise-address=banana:6443"], "'banana'"),
     ],
 )
 def test_what_can_not_work_is_said_in_one_line(tmp_path, options, words):

@@ -184,8 +184,10 @@ def internal_error() -> ApiStatus:
     return ApiStatus(500, "InternalError", "Internal error occurred: see the API server's log", {})
 
 
-def shutting_down() -> ApiStatus:
-    return ApiStatus(503, "ServiceUnavailable", "the server is shutting down", {"retryAfterSeconds": 1})
+def timed_out() -> ApiStatus:
+    """The client has not sent its request in time; what is still to come of it is not waited for."""
+    why = "Timeout: request did not complete within the allotted timeout"
+    return ApiStatus(504, "Timeout", why, {}, headers=((b"connection", b"close"),))
 
 
 def unavailable(why: str) -> ApiStatus:

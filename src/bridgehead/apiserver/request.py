@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -9,7 +10,7 @@ from typing import Any, Protocol
 import msgspec
 
 from .authentication import User
-from .errors import too_large
+from .errors import timed_out, too_large
 from .paths import Query, RequestInfo
 
 Scope = MutableMapping[str, Any]
@@ -17,6 +18,8 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 MAX_BODY = 3 * 1024 * 1024
+# As kube-apiserver's --request-timeout.
+_BODY_SECONDS = 60.0
 
 _encode = msgspec.json.Encoder().encode
 
@@ -38,10 +41,17 @@ class Request:
         return self.headers.get(name, b"").decode("latin-1")
 
     async def body(self) -> bytes:
-        """The whole body. Raises a 413 as soon as it is known to be too large."""
+        """The whole body. Raises a 413 as soon as it is known to be too large, and a 504 when it does not come."""
         length = self.headers.get(b"content-length")
         if length is not None and int(length) > MAX_BODY:
             raise too_large(MAX_BODY)
+        try:
+            async with asyncio.timeout(_BODY_SECONDS):
+                return await self._read_body()
+        except TimeoutError:
+            raise timed_out() from None
+
+    async def _read_body(self) -> bytes:
         message = await self.receive()
         if message["type"] == "http.disconnect":
             raise Disconnected

@@ -108,9 +108,13 @@ def _kubelet_tls(options: ServeOptions) -> KubeletTls | None:
 
 
 def _advertised(options: ServeOptions, listeners: list[socket.socket]) -> tuple[str, int] | None:
-    """None when the server listens only where no pod can reach it."""
+    """None when the server listens only where no pod can reach it. Raises ValueError."""
     if options.advertise:
-        return parse_address(options.advertise)
+        host, port = parse_address(options.advertise)
+        address = ip_address(host)
+        if address.is_loopback or address.is_unspecified:
+            raise ValueError(f"no pod can reach {host}: advertise an address of this machine's network")
+        return host, port
     for listener in listeners:
         host, port, *_ = listener.getsockname()
         if not ip_address(host).is_loopback and not ip_address(host).is_unspecified:

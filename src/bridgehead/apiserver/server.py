@@ -29,10 +29,25 @@ log = logging.getLogger(__name__)
 # Between two requests; kubectl and the informers keep their connections.
 _KEEP_ALIVE_SECONDS = 120
 _SHUTDOWN_SECONDS = 2
+# How long a client may take to say what it wants, and with how many bytes, as in Kubernetes (ReadHeaderTimeout) and Go
+# (DefaultMaxHeaderBytes). Both bound what somebody costs who has not yet said who he is.
+_HEADER_SECONDS = 32.0
+_MAX_HEADER_BYTES = 1024 * 1024
 
 
 class PeerProtocol(HttpToolsProtocol):
-    """Puts the client's user and the transport into the scope's `state`, for HTTP and WebSockets alike."""
+    """Puts the client's user and the transport into the scope's `state`, for HTTP and WebSockets alike.
+
+    A request whose headers do not come, or do not end, is refused.
+    """
+
+    header_seconds = _HEADER_SECONDS
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._awaits_headers = True
+        self._header_bytes = 0
+        self._header_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -43,6 +58,42 @@ class PeerProtocol(HttpToolsProtocol):
             transport.abort()
             return
         self.app_state = {**self.app_state, "peer": peer, "transport": transport}
+        self._header_timer = self.loop.call_later(self.header_seconds, self._refuse, b"408 Request Timeout")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_timer()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if not self._awaits_headers or self.transport.is_closing():
+            return
+        self._header_bytes += len(data)
+        if self._header_bytes > _MAX_HEADER_BYTES:
+            self._refuse(b"431 Request Header Fields Too Large")
+        elif self._header_timer is None:
+            self._header_timer = self.loop.call_later(self.header_seconds, self._refuse, b"408 Request Timeout")
+
+    def on_message_begin(self) -> None:
+        self._awaits_headers, self._header_bytes = True, 0
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        self._awaits_headers = False
+        self._stop_timer()
+        super().on_headers_complete()
+
+    def _stop_timer(self) -> None:
+        if self._header_timer is not None:
+            self._header_timer.cancel()
+            self._header_timer = None
+
+    def _refuse(self, status: bytes) -> None:
+        self._stop_timer()
+        # One that has sent nothing would take an answer for that to its first request.
+        if self._header_bytes and (self.cycle is None or self.cycle.response_complete):
+            self.transport.write(b"HTTP/1.1 %b\r\nconnection: close\r\ncontent-length: 0\r\n\r\n" % status)
+        self.transport.close()
 
     def _should_upgrade(self) -> bool:
         return super()._should_upgrade() or self._get_upgrade() == spdy_upgrade.UPGRADE
@@ -53,7 +104,7 @@ class PeerProtocol(HttpToolsProtocol):
             return
         self.connections.discard(self)
         path, _, query = self.url.partition(b"?")
-        scope = {**self.scope, "raw_path": path, "path": unquote(path.decode("ascii")), "query_string": query}
+        scope = {**self.scope, "raw_path": path, "path": unquote(path.decode("latin-1")), "query_string": query}
         spdy_upgrade.SpdyProtocol(self.app, scope, self.transport, self.tasks)
 
     def _unsupported_upgrade_warning(self) -> None:
@@ -91,7 +142,7 @@ class ApiServer(uvicorn.Server):
                 ssl_context_factory=None if context is None else lambda _config, _default: context,
             )
         )
-        logging.getLogger("uvicorn.error").addFilter(_is_no_denied_handshake)
+        logging.getLogger("uvicorn.error").addFilter(_is_news)
         self._on_stop = on_stop
         self._stop = asyncio.Event()
 
@@ -135,9 +186,16 @@ class ApiServer(uvicorn.Server):
                 loop.remove_signal_handler(number)
 
 
-def _is_no_denied_handshake(record: logging.LogRecord) -> bool:
-    """uvicorn takes a WebSocket that was answered with an HTTP response for one that was not answered."""
-    return record.msg != "ASGI callable returned without completing handshake."
+_KNOWN = (
+    # A WebSocket that was answered with an HTTP response; uvicorn takes it for one that was not answered.
+    "ASGI callable returned without completing handshake.",
+    # A watch whose client reads nothing; the application has said so when it dropped it.
+    "ASGI callable returned without completing response.",
+)
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    return record.msg not in _KNOWN
 
 
 def open_listeners(addresses: Sequence[str], descriptors: Sequence[int]) -> list[socket.socket]:

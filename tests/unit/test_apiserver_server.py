@@ -1,0 +1,48 @@
+"""The HTTP connection's own limits, on sockets that never leave this process."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, MutableMapping
+from typing import Any
+
+import pytest
+
+from bridgehead.apiserver.server import ApiServer, PeerProtocol
+
+
+async def answer_ok(scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
+    await send({"type": "http.response.body", "body": b""})
+
+
+@pytest.fixture
+async def port(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[int]:
+    monkeypatch.setattr(PeerProtocol, "header_seconds", 0.05)
+    server = ApiServer(answer_ok, None, lambda: None)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        serving = asyncio.create_task(server.serve([listener]))
+        yield listener.getsockname()[1]
+        server.stop()
+        await serving
+
+
+@pytest.mark.parametrize(
+    ("sent", "answer"),
+    [
+        (b"", b""),
+        (b"GET / HTTP/1.1\r\nHost: x\r\n", b"HTTP/1.1 408 Request Timeout"),
+        # A second request on the same connection has as long as the first, and no longer.
+        (b"GET / HTTP/1.1\r\nHost: x\r\n\r\nGET / HTTP/1.1\r\nHost: x\r\n", b"HTTP/1.1 200 OK"),
+    ],
+)
+async def test_a_client_that_does_not_finish_its_headers_is_sent_away(port: int, sent: bytes, answer: bytes) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(sent)
+    async with asyncio.timeout(10):
+        received = await reader.read()
+    assert received.partition(b"\r\n")[0] == answer
+    assert received.count(b" 408 ") == (b"GET" in sent)
+    writer.close()
+    await writer.wait_closed()
