@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator
 
 import pytest
@@ -99,6 +100,24 @@ async def test_bookmarks_tell_how_far_a_quiet_watch_has_seen(world, monkeypatch)
     while event["object"]["metadata"]["resourceVersion"] != str(world.store.revision):
         assert event["type"] == "BOOKMARK"
         event = await watch.next()
+    await watch.leave()
+
+
+async def test_a_watch_that_selects_nothing_hears_how_far_it_has_come(world, monkeypatch):
+    monkeypatch.setattr(watching, "BOOKMARK_SECONDS", 0.05)
+    since = world.store.revision
+    watch = await world.watch(f"{CONFIG_MAPS}?allowWatchBookmarks=true&labelSelector=x=1&resourceVersion={since}")
+
+    async def keep_writing() -> None:
+        for number in itertools.count():
+            await make(world, f"c{number}")
+            await asyncio.sleep(0.001)
+
+    writing = asyncio.create_task(keep_writing())
+    event = await watch.next()
+    writing.cancel()
+    assert event["type"] == "BOOKMARK"
+    assert int(event["object"]["metadata"]["resourceVersion"]) > since
     await watch.leave()
 
 

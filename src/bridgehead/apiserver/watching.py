@@ -180,6 +180,9 @@ class WatchStream:
     async def __aiter__(self) -> AsyncIterator[bytes]:
         loop = asyncio.get_running_loop()
         end = loop.time() + self._options.seconds
+        # Also a watch that selects nothing of all that happens has to hear how far it has come.
+        interval = BOOKMARK_SECONDS if self._options.bookmarks else self._options.seconds
+        bookmark_at = loop.time() + interval
         for start in range(0, len(self._initial), 500):
             piece = self._initial[start : start + 500]
             yield b"".join(self._line("ADDED", record.value) for record in piece)
@@ -190,22 +193,23 @@ class WatchStream:
             while True:
                 # What is stored by now has been read, or will be before this wait can time out.
                 settled = self._store.revision
-                interval = BOOKMARK_SECONDS if self._options.bookmarks else self._options.seconds
-                wake = min(end, loop.time() + interval)
                 try:
-                    async with asyncio.timeout_at(wake):
+                    async with asyncio.timeout_at(min(end, bookmark_at)):
                         changes = await anext(aiter(self._watch))
                 except TimeoutError:
-                    self._revision = settled
-                    if self._options.bookmarks:
-                        yield self._bookmark()
-                    if loop.time() >= end:
-                        return
-                    continue
-                self._revision = changes[-1].record.revision
-                lines = self._lines(changes)
-                if lines:
-                    yield lines
+                    self._revision = max(self._revision, settled)
+                else:
+                    self._revision = changes[-1].record.revision
+                    lines = self._lines(changes)
+                    if lines:
+                        yield lines
+                    if loop.time() < min(end, bookmark_at):
+                        continue
+                bookmark_at = loop.time() + interval
+                if self._options.bookmarks:
+                    yield self._bookmark()
+                if loop.time() >= end:
+                    return
         except StopAsyncIteration:
             return
         except Overflow:
