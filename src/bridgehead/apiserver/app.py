@@ -91,16 +91,17 @@ class Application:
         headers = dict(scope["headers"])
         query = parse_query(scope["query_string"])
         info = parse_request(scope["method"], scope["path"], query)
-        known = True
+        known = False
         warnings: Sequence[str] = ()
         try:
             user = impersonated(self._authenticate(scope, headers), scope["headers"], self._authorizer)
             self._authorizer.check(user, info)
+            known = True
             request = Request(info, scope["method"], query, headers, user, scope, receive)
             warnings = request.warnings
             response = await self._dispatch(request)
         except ApiStatus as status:
-            known = status.code not in (401, 403, 404, 405)
+            known = known and status.code not in (403, 404, 405)
             response = _refusal(status)
         except Disconnected:
             return
@@ -184,12 +185,13 @@ class Application:
             await send({"type": "http.response.start", "status": response.status, "headers": headers})
             await send({"type": "http.response.body", "body": response.body})
             return
-        await send({"type": "http.response.start", "status": response.status, "headers": headers})
         self._metrics.watches(1)
         try:
+            await send({"type": "http.response.start", "status": response.status, "headers": headers})
             await self._send_stream(response, receive, send, scope)
         finally:
             self._metrics.watches(-1)
+            await response.stream.aclose()
 
     async def _send_stream(self, response: Response, receive: Receive, send: Send, scope: Scope) -> None:
         """Send the pieces until the stream ends or the client leaves, or takes nothing for too long."""
@@ -225,7 +227,6 @@ class Application:
         finally:
             watcher.cancel()
             await pieces.aclose()
-            await stream.aclose()
 
 
 def wants_indented(query: Query, headers: Mapping[bytes, bytes]) -> bool:
