@@ -505,6 +505,13 @@ async def test_delete_collection_takes_what_is_selected(world):
     assert [item["metadata"]["name"] for item in (await world.get(CONFIG_MAPS))["items"]] == ["c"]
 
 
+@pytest.mark.parametrize("path", ["/api/v1/configmaps", "/api/v1/namespaces"])
+async def test_a_delete_takes_neither_all_namespaces_nor_what_is_in_all_of_them(world, path):
+    await world.create(CONFIG_MAPS, config_map("kept"))
+    assert (await world.call("DELETE", path)).status == 405
+    assert (await world.call("GET", f"{CONFIG_MAPS}/kept")).status == 200
+
+
 async def test_a_namespace_ends_when_it_is_finalized(world):
     await world.create("/api/v1/namespaces", {"metadata": {"name": "n"}})
     marked = (await world.call("DELETE", "/api/v1/namespaces/n")).json
@@ -586,6 +593,8 @@ async def test_scale(world):
 async def test_binding(world):
     await create_pod(world)
     body = {"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "node1"}}
+    assert (await world.call("POST", f"{PODS}/p/binding?dryRun=All", body)).status == 201
+    assert "nodeName" not in (await world.get(f"{PODS}/p"))["spec"]
     assert (await world.call("POST", f"{PODS}/p/binding", body)).status == 201
     pod = await world.get(f"{PODS}/p")
     assert pod["spec"]["nodeName"] == "node1"
@@ -622,6 +631,19 @@ async def test_a_pod_waits_a_moment_for_the_account_of_a_new_namespace(world):
     creating = asyncio.create_task(world.call("POST", "/api/v1/namespaces/n/pods", pod))
     await world.call("POST", "/api/v1/namespaces/n/serviceaccounts", {"metadata": {"name": "default"}})
     assert (await creating).status == 201
+
+
+async def test_a_namespace_may_end_while_a_pod_waits_for_its_account(world):
+    await world.create("/api/v1/namespaces", {"metadata": {"name": "n"}})
+    pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "nginx"}]}}
+    accounts = "/api/v1/namespaces/n/serviceaccounts"
+    async with asyncio.TaskGroup() as tasks:
+        creating = tasks.create_task(world.call("POST", "/api/v1/namespaces/n/pods", pod))
+        await asyncio.sleep(0)  # it has begun, and waits
+        # Made before the namespace ends, and noticed after.
+        await world.call("POST", accounts, {"metadata": {"name": "default"}})
+        await world.call("DELETE", "/api/v1/namespaces/n")
+    assert creating.result().status == 403
 
 
 async def test_events_are_forgotten_after_an_hour(world):
@@ -713,6 +735,10 @@ async def test_nodes_keep_to_themselves(world):
 async def test_unknown_paths_share_a_metric(world):
     for i in range(3):
         await world.call("GET", f"/api/v1/invented{i}")
+        refused = await world.call(
+            "GET", f"/apis/invented/v1/invented{i}", headers={"impersonate-group": "g"}, user=None
+        )
+        assert refused.status == 400
     text = (await world.call("GET", "/metrics", user=ADMIN)).body.decode()
     assert "invented" not in text
     assert 'verb="OTHER"' in text

@@ -70,6 +70,7 @@ class Admission:
         if "kubernetes.io/config.mirror" in metadata.get("annotations", {}):
             return
         record = await self._account(namespace, name)
+        self._check_namespace(resource, namespace, pod)  # once more: its account may have been waited for
         if record is None:
             why = f'error looking up service account {namespace}/{name}: serviceaccount "{name}" not found'
             raise forbidden(resource, metadata.get("name") or metadata.get("generateName", ""), why)

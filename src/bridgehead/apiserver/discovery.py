@@ -115,7 +115,7 @@ def _resource_list(group: str, version: str, table: Sequence[Resource]) -> JsonO
             "singularName": resource.singular,
             "namespaced": resource.namespaced,
             "kind": resource.kind,
-            "verbs": _VERBS,
+            "verbs": [verb for verb in _VERBS if verb != "deletecollection" or resource.deletes_collections],
         }
         if resource.short_names:
             entry["shortNames"] = list(resource.short_names)

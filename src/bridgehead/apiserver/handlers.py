@@ -70,7 +70,9 @@ class Handlers:
             raise method_not_allowed()
         if info.verb in ("update", "patch") and not info.name:
             raise method_not_allowed()
-        if resource.namespaced and not info.namespace and info.verb not in ("list", "watch", "deletecollection"):
+        if info.verb == "deletecollection" and not _may_delete_collection(resource, info.namespace):
+            raise method_not_allowed()
+        if resource.namespaced and not info.namespace and info.verb not in ("list", "watch"):
             raise not_found_path()
         accept = request.header(b"accept")
         if accept not in _PLAIN:
@@ -247,6 +249,11 @@ class Handlers:
 
 
 _NO_WARNINGS = Strategy.warnings
+
+
+def _may_delete_collection(resource: Resource, namespace: str) -> bool:
+    """Not across namespaces."""
+    return resource.deletes_collections and bool(namespace or not resource.namespaced)
 
 
 def _in_yaml(media: MediaType, response: Response) -> Response:

@@ -116,6 +116,8 @@ def list_page(store: Store, resource: Resource, info: RequestInfo, query: Query)
     namespace = info.namespace if resource.namespaced and info.namespace else None
     revision, after = store.revision, None
     if query.get("continue"):
+        if query.get("resourceVersion") not in (None, "", "0"):
+            raise bad_request("specifying resource version is not allowed when using continue")
         token = _read_token(query["continue"])
         if token.rv > revision:
             raise expired("The provided continue parameter is too old to display a consistent list result.")

@@ -240,7 +240,6 @@ def resource_paths(resource: Resource, name: str, body: Body) -> JsonObject:
         collection: {
             "get": operations.list(),
             "post": operations.write("post", "create", [JSON]),
-            "delete": operations.delete("deletecollection"),
             "parameters": scope,
         },
         item: {
@@ -251,6 +250,8 @@ def resource_paths(resource: Resource, name: str, body: Body) -> JsonObject:
             "parameters": named,
         },
     }
+    if resource.deletes_collections:
+        paths[collection]["delete"] = operations.delete("deletecollection")
     if resource.namespaced:
         paths[f"{root}/{resource.plural}"] = {"get": operations.list(), "parameters": []}
     if "status" in resource.subresources:

@@ -83,7 +83,7 @@ class Registry:
         metadata.initialize(obj, resource, namespace, self.clock())
         obj = {"kind": resource.kind, "apiVersion": resource.api_version} | obj
         for attempt in range(_ATTEMPTS):
-            # Only a retry needs what was asked for once more, so only then is it copied.
+            # A retry begins with what was asked for, not with what was chosen for the attempt before.
             candidate = _copied(obj)
             if base:
                 candidate["metadata"]["name"] = metadata.generate_name(base)

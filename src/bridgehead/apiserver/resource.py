@@ -104,6 +104,8 @@ class Resource:
     selectable: Mapping[str, Callable[[JsonObject], str]] = field(default_factory=dict)
     # What every answer about it warns of, such as that it is deprecated.
     warning: str = ""
+    # Whether everything of it may be deleted at once (in a namespace, if it is namespaced).
+    deletes_collections: bool = True
     # How a name is checked: returns reasons for refusal (`objects.names`).
     check_name: Callable[[str], list[str]] | None = None
 

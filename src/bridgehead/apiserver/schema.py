@@ -348,9 +348,6 @@ class Schema:
         """Raises KeyError for a kind the definitions do not have."""
         return self._named(self._kinds[group, version, kind])
 
-    def has_kind(self, group: str, version: str, kind: str) -> bool:
-        return (group, version, kind) in self._kinds
-
     def _named(self, name: str) -> Shape:
         shape = self._shapes.get(name)
         if shape is None:

@@ -119,7 +119,8 @@ class Subresources:
                 raise conflict(resource, info.name, why)
             return bind(pod, node, self._registry.clock())
 
-        await self._registry.update(resource, info.namespace, info.name, change, subresource=BINDING)
+        dry_run = is_dry_run(request.query)
+        await self._registry.update(resource, info.namespace, info.name, change, subresource=BINDING, dry_run=dry_run)
         return respond({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}, 201)
 
     async def _evict(self, request: Request, resource: Resource) -> Response:
@@ -131,7 +132,7 @@ class Subresources:
             grace_seconds=given.get("gracePeriodSeconds"),
             uid=preconditions.get("uid"),
             resource_version=preconditions.get("resourceVersion"),
-            dry_run=bool(given.get("dryRun")) or bool(request.query.get("dryRun")),
+            dry_run="All" in given.get("dryRun", ()) or is_dry_run(request.query),
         )
         await self._registry.delete(resource, info.namespace, info.name, options)
         return respond({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}, 201)
@@ -228,7 +229,12 @@ class Subresources:
             return {**old, "metadata": meta, "spec": spec}
 
         record: Record = await self._registry.update(
-            resource, info.namespace, info.name, change, subresource="finalize"
+            resource,
+            info.namespace,
+            info.name,
+            change,
+            subresource="finalize",
+            dry_run=is_dry_run(request.query),
         )
         return Response(200, record.value)
 
