@@ -84,6 +84,14 @@ class World:
         """What each of `times` connections got: "pod1 from 10.0.0.1", "refused" or "timeout"."""
         return self.ask("connect", where=where, address=address, port=port, times=times, udp=udp, source=source)
 
+    def converse(self, name: str, where: str, address: str, port: int) -> str:
+        """What a datagram of the client of that name is answered; it keeps its socket, so that its flow goes on."""
+        return self.ask("converse", name=name, where=where, address=address, port=port)
+
+    def flows(self, port: int) -> list[str]:
+        """What tells apart the UDP flows to a port that connection tracking knows."""
+        return self.ask("flows", port=port)
+
     def run(self, *command: str) -> str:
         """Run a command on the node; its output."""
         return self.ask("run", command=command)
@@ -221,6 +229,7 @@ class _Proxy:
 
     def __init__(self, namespaces: dict[str, int], mode: str) -> None:
         from bridgehead.proxy.changes import FrontendTable
+        from bridgehead.proxy.flows import FlowKeeper
         from bridgehead.proxy.frontends import NodeFacts
         from bridgehead.proxy.mode import Settings
 
@@ -229,6 +238,8 @@ class _Proxy:
         self._facts = NodeFacts(name="node1", families=(4, 6), cluster_cidrs=cidrs)
         self._settings = Settings((4, 6), cidrs, ("10.96.0.0/12", "fd00:96::/112"))
         self._table = FrontendTable()
+        self._flows = FlowKeeper()
+        self._clients: dict[str, socket.socket] = {}
         self._kernel: Any
         if mode == "nftables":
             from bridgehead.proxy import nftables
@@ -241,7 +252,15 @@ class _Proxy:
         self._mode: Mode = self._make_mode(self._kernel, self._settings)
 
     def put(self, service: dict[str, Any], slices: list[dict[str, Any]]) -> int:
-        return asyncio.run(self._mode.apply([self._compile(service, slices)]))
+        return asyncio.run(self._apply(self._compile(service, slices)))
+
+    async def _apply(self, update: Update) -> int:
+        touched = await self._mode.apply([update])
+        await self._clean()
+        return touched
+
+    async def _clean(self) -> None:
+        await self._flows.clean(self._table, self._facts.families, self._settings.service_cidrs)
 
     def load(self, service: dict[str, Any], slices: list[dict[str, Any]]) -> None:
         """Compile without applying; for `sync` to do."""
@@ -276,22 +295,36 @@ class _Proxy:
         from bridgehead.proxy.frontends import compile_service
 
         the_service = msgspec.convert(service, Service)
-        compiled = compile_service(the_service, msgspec.convert(slices, list[EndpointSlice]), self._facts)
-        return self._table.update(the_service.key, compiled)
+        the_slices = msgspec.convert(slices, list[EndpointSlice])
+        compiled = compile_service(the_service, the_slices, self._facts)
+        update = self._table.update(the_service.key, compiled)
+        self._flows.note(the_service.key, compiled, the_slices, update)
+        return update
 
     def delete(self, name: str) -> int:
         from bridgehead.objects.meta import ObjectKey
 
-        return asyncio.run(self._mode.apply([self._table.update(ObjectKey("default", name), None)]))
+        key = ObjectKey("default", name)
+        update = self._table.update(key, None)
+        self._flows.note(key, None, (), update)
+        return asyncio.run(self._apply(update))
 
     def sync(self) -> int:
-        return asyncio.run(self._mode.sync(self._table))
+        async def sync() -> int:
+            touched = await self._mode.sync(self._table)
+            await self._clean()
+            return touched
+
+        return asyncio.run(sync())
 
     def restart(self) -> None:
         """A new proxy that knows nothing of the old one."""
         from bridgehead.proxy.changes import FrontendTable
+        from bridgehead.proxy.flows import FlowKeeper
 
         self._table = FrontendTable()
+        self._flows.close()
+        self._flows = FlowKeeper()
         self._mode = self._make_mode(self._kernel, self._settings)
 
     def verify(self, thoroughly: bool) -> list[Any] | None:
@@ -302,6 +335,8 @@ class _Proxy:
         return asyncio.run(self._mode.remove())
 
     def reset(self) -> None:
+        while self._clients:
+            self._clients.popitem()[1].close()
         self.cleanup()
         self.restart()
         self.sync()
@@ -349,6 +384,27 @@ class _Proxy:
 
     def run(self, command: list[str]) -> str:
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+    def flows(self, port: int) -> list[str]:
+        from bridgehead.network.conntrack import Conntrack
+
+        with Conntrack() as conntrack:
+            return [flow.identity.hex() for family in (4, 6) for flow in conntrack.list_udp(family, "", port)]
+
+    def converse(self, name: str, where: str, address: str, port: int) -> str:
+        if name not in self._clients:
+            family = socket.AF_INET6 if ":" in address else socket.AF_INET
+            with _inside(self._namespaces, where):
+                self._clients[name] = socket.socket(family, socket.SOCK_DGRAM)
+            self._clients[name].settimeout(0.7)
+            self._clients[name].connect((address, port))
+        try:
+            self._clients[name].send(b"?")
+            return self._clients[name].recv(200).decode().partition(" ")[0]
+        except (ConnectionRefusedError, PermissionError):
+            return "refused"
+        except TimeoutError:
+            return "timeout"
 
     def connect(self, where: str, address: str, port: int, times: int, udp: bool, source: str) -> list[str]:
         return [self._connect(where, address, port, udp, source) for _ in range(times)]

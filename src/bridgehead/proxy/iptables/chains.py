@@ -37,7 +37,8 @@ FILTER_SERVICES = Chain("filter", "KUBE-SERVICES")
 EXTERNAL_SERVICES = Chain("filter", "KUBE-EXTERNAL-SERVICES")
 PROXY_FIREWALL = Chain("filter", "KUBE-PROXY-FIREWALL")
 FILTER_NODE_PORTS = Chain("filter", "KUBE-NODEPORTS")
-CLUSTER_IPS = Chain("filter", "KUBE-CLUSTER-IPS")  # the one that kube-proxy does not have
+CLUSTER_IPS = Chain("filter", "KUBE-CLUSTER-IPS")  # this and the next are not kube-proxy's
+REFUSE = Chain("filter", "KUBE-REFUSE")
 
 SHARED = (FILTER_SERVICES, EXTERNAL_SERVICES, PROXY_FIREWALL, SERVICES, NODE_PORTS)  # Services have lines in them
 
@@ -46,7 +47,7 @@ _is_one_of_ours = {
         r"KUBE-(?:(?:SVC|SVL|EXT|FW|SEP)-[A-Z2-7]{16}|SERVICES|NODEPORTS|MARK-MASQ|POSTROUTING|PROXY-CANARY)"
     ).fullmatch,
     "filter": re.compile(
-        r"KUBE-(?:SERVICES|EXTERNAL-SERVICES|NODEPORTS|FORWARD|FIREWALL|PROXY-FIREWALL|CLUSTER-IPS|PROXY-CANARY)"
+        r"KUBE-(?:SERVICES|EXTERNAL-SERVICES|NODEPORTS|FORWARD|FIREWALL|PROXY-FIREWALL|CLUSTER-IPS|REFUSE|PROXY-CANARY)"
     ).fullmatch,
     "mangle": re.compile(CANARY).fullmatch,
 }
@@ -88,7 +89,7 @@ def jumps() -> tuple[Jump, ...]:
         Jump("filter", "OUTPUT", "-j KUBE-FIREWALL"),
         *(
             jump("filter", chain, "KUBE-EXTERNAL-SERVICES", "kubernetes externally-visible service portals", new)
-            for chain in ("INPUT", "FORWARD")
+            for chain in ("INPUT", "FORWARD", "OUTPUT")  # OUTPUT is not kube-proxy's: there, the node itself waits
         ),
         jump("filter", "INPUT", "KUBE-NODEPORTS", "kubernetes health check service ports"),
         *(
@@ -125,6 +126,7 @@ def fixed_chains(family: Family) -> dict[Chain, Rules]:
             "-m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT",
         ),
         FILTER_NODE_PORTS: (),
+        REFUSE: (f"-p tcp -j {reject('tcp', family)}", f"-j {reject('', family)}"),
         Chain("nat", "KUBE-MARK-MASQ"): (f"-j MARK --set-xmark {mark}",),
         Chain("nat", "KUBE-POSTROUTING"): (
             f"-m mark ! --mark {mark} -j RETURN",
@@ -153,11 +155,16 @@ def closing_rules(chain: Chain, family: Family, settings: Settings) -> Rules:
     return tuple(f"-d {cidr} {last}" for cidr in of_family(settings.node_port_cidrs, family))
 
 
-def cluster_ip_rules(cluster_ips: Sequence[str], family: Family) -> Rules:
+def cluster_ip_rules(cluster_ips: Sequence[str]) -> Rules:
     """The whole of KUBE-CLUSTER-IPS: an undefined port of a used address is refused, the rest of the range dropped."""
-    kind = "icmp6" if family == 6 else "icmp"
-    refused = (f"-d {host(ip)} -j REJECT --reject-with {kind}-port-unreachable" for ip in cluster_ips)
-    return (*refused, "-j DROP")
+    return (*(f"-d {host(ip)} -j {REFUSE.name}" for ip in cluster_ips), "-j DROP")
+
+
+def reject(protocol: str, family: Family) -> str:
+    """The target that refuses. TCP clients may take an ICMP error for passing trouble; a reset is heard."""
+    if protocol == "tcp":
+        return "REJECT --reject-with tcp-reset"
+    return f"REJECT --reject-with {'icmp6' if family == 6 else 'icmp'}-port-unreachable"
 
 
 def host(address: str) -> str:

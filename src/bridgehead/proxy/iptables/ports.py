@@ -28,6 +28,7 @@ from .chains import (
     hash_of,
     host,
     of_family,
+    reject,
 )
 
 _is_harmless = re.compile(r"[A-Za-z0-9][A-Za-z0-9./:_-]{0,180}").fullmatch
@@ -129,8 +130,7 @@ class _Port:
         if frontend.when_empty is Verdict.DROP:
             target, words = "DROP", "has no local endpoints"
         else:
-            kind = "icmp6" if self._port.family == 6 else "icmp"
-            target, words = f"REJECT --reject-with {kind}-port-unreachable", "has no endpoints"
+            target, words = reject(self._port.protocol, self._port.family), "has no endpoints"
         self._shared.setdefault(chain, []).append(f"{_match(frontend, self._comment(words))} -j {target}")
 
     def _share(self, chain: Chain, match: str, target: Chain) -> None:

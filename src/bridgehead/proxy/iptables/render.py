@@ -228,7 +228,7 @@ class Renderer:
     def _rules_of(self, family: Family, chain: Chain) -> Rules:
         """The whole of a chain that all Services share."""
         if chain == CLUSTER_IPS:
-            return cluster_ip_rules(sorted(ip for ip in self._cluster_ips if family_of(ip) == family), family)
+            return cluster_ip_rules(sorted(ip for ip in self._cluster_ips if family_of(ip) == family))
         lines = [
             line
             for port in sorted(self._shared)

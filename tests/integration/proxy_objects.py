@@ -1,0 +1,46 @@
+"""Services and slices for the proxy's tests, of the pods of `proxy_world`, and who answered."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from .proxy_world import PORT, World, pod_ip
+
+WEB4, WEB6 = "10.96.0.10", "fd00:96::10"
+EXTERNAL = "203.0.113.7"
+PLACES = ("pod1", "node", "client")
+
+
+def service(name: str = "web", *, addresses: tuple[str, ...] = (WEB4,), **spec: Any) -> dict[str, Any]:
+    port = {"name": "http", "port": 80, "protocol": "UDP" if spec.pop("udp", False) else "TCP"}
+    if "nodePort" in spec:
+        port["nodePort"] = spec.pop("nodePort")
+    return {
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"clusterIP": addresses[0], "clusterIPs": addresses, "ports": [port], **spec},
+    }
+
+
+def slice_of(*pods: str, family: int = 4, node: str = "node1", udp: bool = False) -> dict[str, Any]:
+    return {
+        "metadata": {"name": f"web-{family}", "namespace": "default", "labels": {"kubernetes.io/service-name": "web"}},
+        "addressType": f"IPv{family}",
+        "ports": [{"name": "http", "protocol": "UDP" if udp else "TCP", "port": PORT}],
+        "endpoints": [
+            {"addresses": [pod_ip(pod, family)], "conditions": {"ready": True}, "nodeName": node} for pod in pods
+        ],
+    }
+
+
+def answered_by(answers: list[str]) -> Counter[str]:
+    return Counter(answer.partition(" ")[0] for answer in answers)
+
+
+def sticky(seconds: int = 10800, **spec: Any) -> dict[str, Any]:
+    config = {"clientIP": {"timeoutSeconds": seconds}}
+    return service(sessionAffinity="ClientIP", sessionAffinityConfig=config, **spec)
+
+
+def pods_of(world: World, where: str, address: str = WEB4, port: int = 80, times: int = 8) -> set[str]:
+    return set(answered_by(world.connect(where, address, port, times=times)))

@@ -1,0 +1,243 @@
+"""The contract of all proxy modes, by real traffic: who answered, from which source address, refused, how sticky."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from .proxy_objects import EXTERNAL, PLACES, WEB4, WEB6, answered_by, pods_of, service, slice_of, sticky
+from .proxy_world import MODES, NODE4, NODE6, PODS, World, pod_ip
+
+pytestmark = pytest.mark.integration
+
+
+def command_of(mode: str) -> str:
+    return "nft" if mode == "nftables" else f"{mode}-restore"
+
+
+@pytest.fixture(scope="module", params=MODES)
+def shared_world(request: pytest.FixtureRequest) -> Iterator[World]:
+    if shutil.which(command_of(request.param)) is None:
+        pytest.skip(f"{command_of(request.param)} is not installed")
+    with World(request.param) as world:
+        yield world
+
+
+@pytest.fixture
+def world(shared_world: World) -> World:
+    shared_world.reset()
+    return shared_world
+
+
+def test_a_variant_of_each_mode_is_here() -> None:
+    here = {mode.partition("-")[0] for mode in MODES if shutil.which(command_of(mode))}
+    assert here == {"nftables", "iptables"}, "scripts/system-packages installs them"
+
+
+@pytest.mark.parametrize("where", PLACES)
+@pytest.mark.parametrize(("family", "address"), [(4, WEB4), (6, WEB6)])
+def test_a_cluster_ip_reaches_every_pod_evenly(world: World, where: str, family: int, address: str) -> None:
+    world.put(service(addresses=(address,)), slice_of(*PODS, family=family))
+
+    answers = answered_by(world.connect(where, address, 80, times=300))
+
+    assert set(answers) == set(PODS)
+    assert min(answers.values()) > 60, "with 300 connections over three pods, 60 is five standard deviations away"
+
+
+def test_udp_is_translated(world: World) -> None:
+    world.put(service(udp=True), slice_of(*PODS, udp=True))
+
+    for where in PLACES:
+        assert set(answered_by(world.connect(where, WEB4, 80, times=40, udp=True))) == set(PODS)
+
+
+def test_a_pod_in_the_cluster_keeps_its_address_and_others_get_the_nodes(world: World) -> None:
+    world.put(service(), slice_of("pod2"))
+
+    assert world.connect("pod1", WEB4, 80) == [f"pod2 from {pod_ip('pod1')}"]
+    assert world.connect("client", WEB4, 80) == [f"pod2 from {NODE4}"]
+
+
+@pytest.mark.parametrize(("family", "address"), [(4, WEB4), (6, WEB6)])
+def test_a_pod_reaches_itself_through_its_service(world: World, family: int, address: str) -> None:
+    world.put(service(addresses=(address,)), slice_of("pod1", family=family))
+
+    assert answered_by(world.connect("pod1", address, 80, times=3)) == {"pod1": 3}
+
+
+def test_a_pod_reaches_itself_when_its_slice_names_no_node(world: World) -> None:
+    without_node = slice_of("pod1")
+    del without_node["endpoints"][0]["nodeName"]
+    world.put(service(), without_node)
+
+    assert answered_by(world.connect("pod1", WEB4, 80)) == {"pod1": 1}
+
+
+@pytest.mark.parametrize("where", PLACES)
+@pytest.mark.parametrize("address", [WEB4, WEB6])
+def test_what_nobody_serves_is_refused_at_once(world: World, where: str, address: str) -> None:
+    world.put(service(addresses=(WEB4, WEB6)))
+
+    assert world.connect(where, address, 80) == ["refused"], "no endpoints"
+    assert world.connect(where, address, 81) == ["refused"], "an undefined port"
+    assert world.connect(where, address, 81, udp=True) == ["refused"], "an undefined port of UDP"
+
+
+def test_a_cluster_ip_that_nobody_has_is_dropped(world: World) -> None:
+    assert world.connect("pod1", "10.96.0.11", 80) == ["timeout"]
+
+
+def test_node_ports_answer_on_every_address_but_loopback(world: World) -> None:
+    world.run("ip", "address", "replace", "192.0.2.1/32", "dev", "lo")
+    world.put(service(type="NodePort", nodePort=30080), slice_of("pod2"))
+
+    for address in (NODE4, "192.0.2.1"):
+        for where in PLACES:
+            assert answered_by(world.connect(where, address, 30080)) == {"pod2": 1}, (where, address)
+    world.run("ip", "address", "del", "192.0.2.1/32", "dev", "lo")
+    assert world.connect("client", NODE4, 30080) == [f"pod2 from {NODE4}"]
+    assert world.connect("node", "127.0.0.1", 30080) == ["refused"]
+    world.put(service(type="NodePort", nodePort=30080))
+    assert world.connect("client", NODE4, 30080) == ["refused"], "no endpoints any more"
+
+
+def test_node_ports_in_ipv6(world: World) -> None:
+    world.put(service(addresses=(WEB6,), type="NodePort", nodePort=30080), slice_of("pod2", family=6))
+
+    assert world.connect("client", NODE6, 30080) == [f"pod2 from {NODE6}"]
+    assert world.connect("node", "::1", 30080) == ["refused"]
+
+
+@pytest.mark.parametrize("where", PLACES)
+def test_external_ips_and_load_balancer_addresses_answer(world: World, where: str) -> None:
+    balanced = service(type="LoadBalancer", externalIPs=[EXTERNAL])
+    balanced["status"] = {"loadBalancer": {"ingress": [{"ip": "203.0.113.8"}]}}
+    world.put(balanced, slice_of(*PODS))
+
+    for address in (EXTERNAL, "203.0.113.8"):
+        assert set(answered_by(world.connect(where, address, 80, times=40))) == set(PODS)
+    world.put(balanced)
+    assert world.connect(where, EXTERNAL, 80) == ["refused"]
+
+
+def test_local_traffic_policy_keeps_the_clients_address_and_serves_insiders_cluster_wide(world: World) -> None:
+    spec = {"type": "NodePort", "nodePort": 30080, "externalTrafficPolicy": "Local"}
+    here, there = slice_of("pod2"), slice_of("pod3", node="node2")
+    there["metadata"]["name"] = "elsewhere"
+    world.put(service(**spec), here, there)
+
+    assert set(world.connect("client", NODE4, 30080, times=10)) == {"pod2 from 10.0.0.1"}
+    assert set(world.connect("pod1", NODE4, 30080, times=40)) == {
+        f"{pod} from {pod_ip('pod1')}" for pod in ("pod2", "pod3")
+    }
+    assert set(answered_by(world.connect("node", NODE4, 30080, times=40))) == {"pod2", "pod3"}
+    world.put(service(**spec), there)
+    assert world.connect("client", NODE4, 30080) == ["timeout"], "dropped: another node may serve it"
+    assert set(answered_by(world.connect("pod1", NODE4, 30080))) == {"pod3"}
+
+
+def test_source_ranges_admit_only_their_own(world: World) -> None:
+    balanced = service(type="LoadBalancer", loadBalancerSourceRanges=["10.0.0.0/30"])
+    balanced["status"] = {"loadBalancer": {"ingress": [{"ip": "203.0.113.8"}]}}
+    world.put(balanced, slice_of("pod2"))
+    assert set(answered_by(world.connect("client", "203.0.113.8", 80))) == {"pod2"}
+
+    balanced["spec"]["loadBalancerSourceRanges"] = ["192.0.2.0/24"]
+    world.put(balanced, slice_of("pod2"))
+    assert world.connect("client", "203.0.113.8", 80) == ["timeout"]
+
+
+@pytest.mark.parametrize(("family", "address"), [(4, WEB4), (6, WEB6)])
+def test_a_client_stays_with_its_pod(world: World, family: int, address: str) -> None:
+    world.put(sticky(addresses=(address,)), slice_of(*PODS, family=family))
+
+    for where in PLACES:
+        assert len(pods_of(world, where, address)) == 1
+
+
+def test_a_client_stays_with_its_pod_when_others_come_and_go_and_moves_when_it_goes(world: World) -> None:
+    world.put(sticky(), slice_of("pod1", "pod2"))
+    (chosen,) = pods_of(world, "client")
+    (other,) = {"pod1", "pod2"} - {chosen}
+
+    world.put(sticky(), slice_of(*PODS))
+    assert pods_of(world, "client") == {chosen}, "one more"
+    world.put(sticky(), slice_of(chosen, "pod3"))
+    assert pods_of(world, "client") == {chosen}, "one went"
+    world.put(sticky(), slice_of(other, "pod3"))
+    (successor,) = pods_of(world, "client")
+    assert successor != chosen
+    world.put(sticky(), slice_of(*PODS))
+    assert pods_of(world, "client") == {successor}, "back again, but forgotten"
+    assert world.ask("difference") == []
+
+
+def test_a_client_meets_the_same_pod_at_every_address_of_the_service(world: World) -> None:
+    world.put(sticky(type="NodePort", nodePort=30080, externalIPs=[EXTERNAL]), slice_of(*PODS))
+
+    (chosen,) = pods_of(world, "client", times=1)
+
+    assert pods_of(world, "client", EXTERNAL) == {chosen}
+    assert pods_of(world, "client", NODE4, 30080) == {chosen}
+
+
+def test_sticky_clients_are_spread_over_the_pods(world: World) -> None:
+    world.put(sticky(), slice_of(*PODS))
+    world.run("ip", "-n", "client", "route", "replace", "local", "10.0.0.96/27", "dev", "lo")
+
+    sources = [f"10.0.0.{number}" for number in range(96, 128)]
+    answers = [world.connect("client", WEB4, 80, times=2, source=source) for source in sources]
+
+    assert all(len(answered_by(some)) == 1 for some in answers)
+    assert answered_by([some[0] for some in answers]).keys() == set(PODS)
+
+
+def test_local_traffic_policy_may_be_sticky(world: World) -> None:
+    here, there = slice_of("pod1", "pod2"), slice_of("pod3", node="node2")
+    there["metadata"]["name"] = "elsewhere"
+    world.put(sticky(type="NodePort", nodePort=30080, externalTrafficPolicy="Local"), here, there)
+
+    (outsiders,) = pods_of(world, "client", NODE4, 30080)
+    assert outsiders != "pod3"
+    assert len(pods_of(world, "pod1", NODE4, 30080)) == 1
+    assert world.ask("difference") == []
+
+
+def test_udp_may_be_sticky(world: World) -> None:
+    world.put(sticky(udp=True), slice_of(*PODS, udp=True))
+
+    assert len(set(answered_by(world.connect("client", WEB4, 80, times=8, udp=True)))) == 1
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_kernel_equals_the_frontends_after_random_changes(world: World, seed: int) -> None:
+    chance = random.Random(seed)
+    for _ in range(30):
+        number = chance.randrange(6)
+        name = f"s{number}"
+        if chance.random() < 0.2:
+            world.ask("delete", name=name)
+            continue
+        addresses = (f"10.96.1.{number}", f"fd00:96::1:{number}")[: chance.randint(1, 2)]
+        spec: dict[str, Any] = {"type": chance.choice(["ClusterIP", "NodePort"])}
+        if spec["type"] == "NodePort":
+            spec |= {"nodePort": 30000 + number, "externalTrafficPolicy": chance.choice(["Cluster", "Local"])}
+        if chance.random() < 0.3:
+            spec["sessionAffinity"] = "ClientIP"
+        if chance.random() < 0.3:
+            spec["externalIPs"] = [chance.choice([EXTERNAL, "203.0.113.9"])]  # which several Services then claim
+        slices = []
+        for family in (4, 6):
+            part = slice_of(
+                *chance.sample(PODS, chance.randint(0, 3)), family=family, node=chance.choice(["node1", "x"])
+            )
+            slices.append(part)
+        world.put(service(name, addresses=addresses, **spec), *slices)
+
+    assert world.ask("difference") == []
+    assert world.ask("verify", thoroughly=True) is None
