@@ -14,7 +14,7 @@ from time import time
 from bridgehead.client import ApiClient, Done, EventRecorder, Outcome, Requeue, WorkQueue
 from bridgehead.client.discovery import ServedKind, discover
 from bridgehead.client.errors import ApiError, Conflict, NotFound
-from bridgehead.objects.core import Namespace
+from bridgehead.objects.core import Namespace, Pod
 from bridgehead.objects.kinds import NAMESPACES, PODS
 from bridgehead.objects.meta import Object, ObjectKey
 from bridgehead.objects.times import format_time
@@ -23,6 +23,7 @@ from .namespace_conditions import Remains, merge_conditions, plan_conditions
 from .shared import Informers
 
 FINALIZER = "kubernetes"
+_INDEX = "namespace"
 CHECK_SECONDS = 2.0  # for what is kept by finalizers; pods are followed
 
 
@@ -36,9 +37,10 @@ class NamespaceController:
         self._now = now
         self._namespaces = informers.get(NAMESPACES)
         self._pods = informers.get(PODS)
+        self._pods.add_index(_INDEX, lambda pod: (pod.metadata.namespace,))
         self._queue: WorkQueue[str] = WorkQueue("namespaces")
         self._namespaces.on_change(self._namespace_changed)
-        self._pods.on_change(self._object_changed)
+        self._pods.on_change(self._pod_changed)
 
     async def run(self) -> None:
         await self._namespaces.wait_synced()
@@ -48,9 +50,9 @@ class NamespaceController:
         if new is not None and new.metadata.deletion_timestamp is not None:
             self._queue.add(new.metadata.name)
 
-    def _object_changed(self, old: Object | None, new: Object | None) -> None:
+    def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         """The last pod that is gone may be what its namespace waited for."""
-        if old is not None and new is None:
+        if old is not None and new is None and not self._pods.by_index(_INDEX, old.metadata.namespace):
             namespace = self._namespaces.get(ObjectKey("", old.metadata.namespace))
             if namespace is not None and namespace.metadata.deletion_timestamp is not None:
                 self._queue.add(namespace.metadata.name)
