@@ -55,7 +55,7 @@ class Zone:
         self.table: dict[bytes, wire.Answer] = {}
         self.wire_domain = wire.encode_name(settings.domain)
         self._services_domain = wire.encode_name(f"svc.{settings.domain}")
-        self._pods_domain = wire.encode_name(f"pod.{settings.domain}")
+        self.wire_pods_domain = wire.encode_name(f"pod.{settings.domain}")
         self._large: dict[ObjectKey | str, Mapping[str, RecordSets]] = {}
         self._owned: dict[ObjectKey | str, tuple[bytes, ...]] = {}
         self._reverse: dict[str, dict[ObjectKey, tuple[str, ...]]] = {}
@@ -224,9 +224,9 @@ class Zone:
             return self.table[wire.question_key(query.name, wire.TYPES["CNAME"])]
         if known is not None:
             return self.nodata(len(query.name))
-        if self.settings.pods == "insecure" and query.name.endswith(self._pods_domain):
+        if self.settings.pods == "insecure" and query.name.endswith(self.wire_pods_domain):
             return self._insecure_pod(query)
-        return self._negative(len(query.name), wire.NXDOMAIN)
+        return self.no_such_name(len(query.name))
 
     def namespace_of_search(self, query: wire.Query) -> str:
         """The namespace in a name x.<namespace>.svc.<zone>; "" for other names."""
@@ -250,7 +250,7 @@ class Zone:
                         query.name, kind, sets, self.settings.ttl, {}, ra=self.settings.recursive
                     )
                 return self.nodata(len(query.name))
-        return self._negative(len(query.name), wire.NXDOMAIN)
+        return self.no_such_name(len(query.name))
 
     @property
     def _pods_domain_depth(self) -> int:
@@ -259,6 +259,10 @@ class Zone:
     def nodata(self, size: int) -> wire.Answer:
         """For every name of the zone whose wire form has this size: it exists, what was asked for does not."""
         return self._negative(size, wire.NOERROR)
+
+    def no_such_name(self, size: int) -> wire.Answer:
+        """For every name of that size which would be in the zone."""
+        return self._negative(size, wire.NXDOMAIN)
 
     def _negative(self, size: int, rcode: int) -> wire.Answer:
         """No such name, or no such type: the zone's SOA says so."""
