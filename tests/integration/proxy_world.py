@@ -335,6 +335,10 @@ class _Proxy:
         return asyncio.run(self._mode.remove())
 
     def reset(self) -> None:
+        from bridgehead.network.conntrack import Conntrack
+
+        with Conntrack() as conntrack:
+            conntrack.delete([flow for family in (4, 6) for flow in conntrack.list_udp(family)])
         while self._clients:
             self._clients.popitem()[1].close()
         self.cleanup()

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from typing import Any
 
 import msgspec
 import pytest
 
 from bridgehead.client import ListResult, WatchEvent
+from bridgehead.network.conntrack import Flow
 from bridgehead.objects.core import Node, Service
 from bridgehead.objects.kinds import ENDPOINT_SLICES, NODES, SERVICES, Kind
 from bridgehead.objects.meta import ObjectKey
@@ -20,6 +21,7 @@ from bridgehead.proxy.agent import ProxyAgent, plan_node
 from bridgehead.proxy.changes import FrontendTable, Update
 from bridgehead.proxy.config import ProxyConfig
 from bridgehead.proxy.errors import TransactionFailed
+from bridgehead.proxy.flows import FlowKeeper
 from bridgehead.proxy.frontends import Frontend, Problem, Reason
 from bridgehead.proxy.mode import Repair, Settings
 
@@ -133,8 +135,8 @@ def mode() -> ScriptedMode:
 
 
 @contextlib.asynccontextmanager
-async def running(api: ScriptedApi, mode: ScriptedMode) -> AsyncIterator[ProxyAgent]:
-    agent = ProxyAgent(api, mode, CONFIG, "node1")  # type: ignore[arg-type]
+async def running(api: ScriptedApi, mode: ScriptedMode, flows: FlowKeeper | None = None) -> AsyncIterator[ProxyAgent]:
+    agent = ProxyAgent(api, mode, CONFIG, "node1", flows=flows)  # type: ignore[arg-type]
     task = asyncio.create_task(agent.run())
     try:
         async with asyncio.timeout(5):
@@ -203,6 +205,46 @@ async def test_a_deleted_service_goes(api: ScriptedApi, mode: ScriptedMode) -> N
         assert [change.new for change in update.changes] == [None]
         assert update.old_cluster_ips == ("10.96.0.1",)
         assert update.new_cluster_ips == ()
+
+
+class ScriptedFlows:
+    """The kernel's UDP flows; each was made while the backend of its answerer was there."""
+
+    def __init__(self, mode: ScriptedMode, *flows: Flow) -> None:
+        self._mode = mode
+        self.flows = list(flows)
+        self.synced_before_delete: list[int] = []
+
+    def close(self) -> None:
+        return None
+
+    def list_udp(self, family: int, address: str = "", port: int = 0) -> list[Flow]:
+        return self.flows
+
+    def delete(self, flows: Iterable[Flow]) -> int:
+        gone = list(flows)
+        self.synced_before_delete.append(len(self._mode.synced) + len(self._mode.applied))
+        self.flows = [flow for flow in self.flows if flow not in gone]
+        return len(gone)
+
+
+async def test_flows_go_after_the_rules_that_made_them(api: ScriptedApi, mode: ScriptedMode) -> None:
+    flows = [Flow(("10.96.0.1", 53), (f"10.244.1.{n}", 53), True, b"") for n in (1, 2, 3)]
+    kernel = ScriptedFlows(mode, *flows)
+    udp = {"name": "dns", "port": 53, "protocol": "UDP"}
+
+    def endpoints(*addresses: str) -> dict[str, Any]:
+        return slice_of("dns", *addresses) | {"ports": [udp]}
+
+    api.put(SERVICES, service("dns", "10.96.0.1", ports=[udp]))
+    api.put(ENDPOINT_SLICES, endpoints("10.244.1.1", "10.244.1.2"))
+    async with running(api, mode, FlowKeeper(kernel)):
+        assert kernel.flows == flows[:2], "the third went while no proxy ran"
+
+        api.put(ENDPOINT_SLICES, endpoints("10.244.1.2"))
+        await eventually(lambda: kernel.flows == flows[1:2])
+
+    assert kernel.synced_before_delete == [1, 2]
 
 
 async def test_a_refused_change_leads_to_a_full_sync_at_once(api: ScriptedApi, mode: ScriptedMode) -> None:

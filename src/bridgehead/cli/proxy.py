@@ -24,6 +24,7 @@ from bridgehead.client.errors import ConfigError
 from bridgehead.proxy.agent import ProxyAgent
 from bridgehead.proxy.config import ProxyConfig, parse_cidrs, parse_config, parse_mode
 from bridgehead.proxy.errors import ConfigInvalid, ProxyError
+from bridgehead.proxy.flows import FlowKeeper
 from bridgehead.proxy.mode import Mode
 from bridgehead.proxy.modes import open_mode, remove_others
 from bridgehead.proxy.serving import health_routes, metrics_routes, serve
@@ -83,13 +84,14 @@ async def _run(config: ProxyConfig, service_cidrs: tuple[str, ...], dry_run: boo
         open_mode(config.mode, probe=not dry_run) as mode,
         ApiClient(client_config, user_agent="kube-proxy/bridgehead") as client,
     ):
-        agent = ProxyAgent(client, mode, config, config.hostname_override, service_cidrs=service_cidrs)
+        flows = FlowKeeper()
+        agent = ProxyAgent(client, mode, config, config.hostname_override, service_cidrs=service_cidrs, flows=flows)
         work = _print_rules(agent, mode) if dry_run else _work(agent, config)
         task = asyncio.ensure_future(work)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, task.cancel)
-        with contextlib.suppress(asyncio.CancelledError):
+        with contextlib.closing(flows), contextlib.suppress(asyncio.CancelledError):
             await task
 
 

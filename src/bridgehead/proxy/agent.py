@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from bridgehead.client import ApiClient, EventRecorder, Informer
@@ -23,6 +23,7 @@ from bridgehead.objects.times import parse_time
 from .changes import FrontendTable, Update
 from .config import ProxyConfig
 from .errors import TransactionFailed
+from .flows import FlowKeeper
 from .frontends import (
     HEADLESS_LABEL,
     PROXY_NAME_LABEL,
@@ -68,6 +69,7 @@ class ProxyAgent:
         service_cidrs: tuple[str, ...] = (),
         metrics: ProxyMetrics | None = None,
         health: ProxyHealth | None = None,
+        flows: FlowKeeper | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
         self.mode = mode
@@ -77,6 +79,7 @@ class ProxyAgent:
         self._config = config
         self._node_name = node_name
         self._service_cidrs = service_cidrs
+        self._flows = flows
         self._now = now
         self._recorder = EventRecorder(client, "kube-proxy", node_name)
         self._services: Informer[Service] = Informer(client, SERVICES, label_selector=SELECTOR)
@@ -188,6 +191,8 @@ class ProxyAgent:
             updates = await self._compile(dirty.services)
             try:
                 await self._program(updates)
+                if self._flows is not None:
+                    await self._flows.clean(self.table, self._facts.families, self._service_cidrs)
                 now = time.monotonic()
                 if now - verified >= VERIFY_SECONDS:
                     thoroughly = now - compared >= self._config.sync_period
@@ -231,6 +236,7 @@ class ProxyAgent:
     def _compile_one(self, key: ObjectKey) -> Update | None:
         service = self._services.get(key)
         compiled = None
+        slices: Sequence[EndpointSlice] = ()
         if service is not None:
             try:
                 slices = self._slices.by_index("service", f"{key.namespace}/{key.name}")
@@ -239,6 +245,8 @@ class ProxyAgent:
                 log.exception("Service %s: cannot be compiled and keeps what it had; this is a bug", key)
                 return None
         update = self.table.update(key, compiled)
+        if self._flows is not None:
+            self._flows.note(key, compiled, slices, update)
         self._report(key, compiled)
         for loser, problems in update.conflicts.items():
             self._warn(loser, problems)

@@ -56,6 +56,9 @@ class FrontendTable:
     def __iter__(self) -> Iterator[Frontend]:
         return iter(self._installed.values())
 
+    def get(self, key: FrontendKey) -> Frontend | None:
+        return self._installed.get(key)
+
     def services(self) -> Iterable[ObjectKey]:
         return self._services.keys()
 
