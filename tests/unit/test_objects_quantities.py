@@ -4,7 +4,7 @@ from decimal import Decimal
 
 import pytest
 
-from bridgehead.objects.quantities import milli_value, parse_quantity, whole_value
+from bridgehead.objects.quantities import canonical_quantity, milli_value, parse_quantity, whole_value
 
 
 @pytest.mark.parametrize(
@@ -43,3 +43,42 @@ def test_rounding_is_up() -> None:
     assert milli_value("0.0001") == 1
     assert milli_value("250m") == 250
     assert whole_value("1500m") == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "canonical"),
+    [
+        ("0", "0"),
+        ("0Gi", "0"),
+        ("-0", "0"),
+        ("1", "1"),
+        ("100m", "100m"),
+        ("1000m", "1"),
+        ("1500m", "1500m"),
+        ("0.5", "500m"),
+        ("0.05", "50m"),
+        (".5", "500m"),
+        ("1.25", "1250m"),
+        ("1000", "1k"),
+        ("100000", "100k"),
+        ("128974848", "128974848"),
+        ("1024Mi", "1Gi"),
+        ("1.5Gi", "1536Mi"),
+        ("0.5Ki", "512"),
+        ("1023", "1023"),
+        ("1024", "1024"),
+        ("24684092Ki", "24684092Ki"),
+        ("2000Ki", "2000Ki"),
+        ("1e3", "1e3"),
+        ("1E3", "1e3"),
+        ("12e2", "1200"),
+        ("1E", "1E"),
+        ("100E", "9223372036854775807"),
+        ("0.1n", "1n"),
+        ("-1500m", "-1500m"),
+        ("1u", "1u"),
+    ],
+)
+def test_canonical(text: str, canonical: str) -> None:
+    assert canonical_quantity(text) == canonical
+    assert canonical_quantity(canonical) == canonical

@@ -20,13 +20,14 @@ from typing import Any
 
 import msgspec
 
+from bridgehead.objects.quantities import canonical_quantity
+
 from .errors import SchemaMismatch
 from .resource import JsonObject
 
 VERSION = "v1.37.0-local"
 _INT_RANGES = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
-_QUANTITY = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+|[numkMGTPE]|[KMGTPE]i)?")
 
 # Where a value stands, as a chain from the inside out: (outer, step, kind of step).
 _Place = tuple[Any, Any, str] | None
@@ -212,22 +213,15 @@ class QuantityShape(Shape):
     zero = "0"
 
     def take(self, value: Any, place: _Place, unknown: list[str]) -> Any:
-        text = value if type(value) is str else _quantity_text(value)
-        if text is None or not _QUANTITY.fullmatch(text):
-            raise _Mismatch(
-                "",
-                text="quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
-            )
-        return text
-
-
-def _quantity_text(value: Any) -> str | None:
-    """Numbers become the strings they are read back as: 1 -> "1", 0.5 -> "500m"."""
-    if type(value) is int:
-        return str(value)
-    if type(value) is float:
-        return f"{int(value)}" if value.is_integer() else f"{round(value * 1000)}m"
-    return None
+        try:
+            if type(value) in (str, int, float):
+                return canonical_quantity(str(value))
+        except (ValueError, ArithmeticError):
+            pass
+        raise _Mismatch(
+            "",
+            text="quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
+        )
 
 
 class ListShape(Shape):

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
-from decimal import ROUND_CEILING, Decimal
+from decimal import ROUND_CEILING, ROUND_UP, Decimal
 
 _QUANTITY = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:([eE][+-]?\d+)|([numkMGTPE]|[KMGTPE]i)?)")
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+_BY_EXPONENT = {exponent: suffix for suffix, exponent in _DECIMAL.items()}
+_MOST = Decimal(2**63 - 1)
+_LEAST_PART = Decimal("1e-9")
 
 
 def parse_quantity(value: str | int | float) -> Decimal:
@@ -31,3 +34,35 @@ def milli_value(value: str | int | float) -> int:
 def whole_value(value: str | int | float) -> int:
     """A quantity in whole units, rounded up: bytes of memory, numbers of pods. Raises ValueError."""
     return int(parse_quantity(value).to_integral_value(ROUND_CEILING))
+
+
+def canonical_quantity(text: str) -> str:
+    """The spelling in which the API writes a quantity: `1024Mi` is `1Gi`, `0.5` is `500m`, `1000` is `1k`.
+
+    Binary quantities keep binary suffixes, exponents stay exponents; the number is capped and rounded away from zero as
+    Kubernetes does it. Raises ValueError when `text` isn't a quantity.
+    """
+    value = max(-_MOST, min(_MOST, parse_quantity(text))).quantize(_LEAST_PART, ROUND_UP)
+    if not value:
+        return "0"
+    if text.endswith("i"):
+        whole = int(value.to_integral_value(ROUND_UP))
+        if abs(whole) >= 1024:
+            return _binary(whole)
+        value = Decimal(whole)
+    has_exponent = text[-1].isdigit() and "e" in text.lower()
+    sign, digits, exponent = value.normalize().as_tuple()
+    number, power = int("".join(map(str, digits))), int(exponent)
+    shift = power % 3
+    number, power = number * 10**shift, power - shift
+    suffix = (f"e{power}" if power else "") if has_exponent else _BY_EXPONENT[power]
+    return f"{'-' if sign else ''}{number}{suffix}"
+
+
+def _binary(number: int) -> str:
+    suffix = ""
+    for name in _BINARY:
+        if number % 1024:
+            break
+        number, suffix = number // 1024, name
+    return f"{number}{suffix}"
