@@ -13,7 +13,7 @@ import pytest
 
 from bridgehead.client import ListResult, WatchEvent
 from bridgehead.network.conntrack import Flow
-from bridgehead.objects.core import Node, Service
+from bridgehead.objects.core import Event, Node, Service
 from bridgehead.objects.kinds import ENDPOINT_SLICES, NODES, SERVICES, Kind
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.proxy import agent as agent_module
@@ -29,12 +29,13 @@ CONFIG = ProxyConfig(cluster_cidrs=("10.244.0.0/16",))
 
 
 class ScriptedApi:
-    """Lists and watches what the test puts; everything else is swallowed (events)."""
+    """Lists and watches what the test puts, and keeps the events."""
 
     def __init__(self) -> None:
         self.objects: dict[str, dict[ObjectKey, Any]] = {kind.plural: {} for kind in (SERVICES, ENDPOINT_SLICES, NODES)}
         self._watches: dict[str, list[asyncio.Queue[WatchEvent[Any]]]] = {plural: [] for plural in self.objects}
         self._version = 0
+        self.events: list[Event] = []
 
     def put(self, kind: Kind[Any], document: dict[str, Any]) -> None:
         self._version += 1
@@ -68,8 +69,8 @@ class ScriptedApi:
         while True:
             yield await queue.get()
 
-    async def create(self, *_: Any, **__: Any) -> None:
-        return None
+    async def create(self, kind: Kind[Any], obj: Any, *_: Any, **__: Any) -> None:
+        self.events.append(obj)
 
 
 class ScriptedMode:
@@ -295,8 +296,15 @@ async def test_a_problem_is_told_once(api: ScriptedApi, mode: ScriptedMode, capl
                 api.put(SERVICES, service("odd", "10.96.0.1", **spec))
                 api.put(ENDPOINT_SLICES, slice_of("odd", f"10.244.1.{port}"))
                 await eventually(lambda port=port: len(mode.applied) == port)  # type: ignore[misc]
+            await eventually(lambda: len(api.events) == 3)
     assert caplog.text.count("nonsense") == 1
     assert caplog.text.count("NotSupported: sticky") == 1
+    told = {(e.involved_object.kind, e.involved_object.name, e.type, e.reason, e.message) for e in api.events}
+    assert told == {
+        ("Node", "node1", "Normal", "Starting", "Starting kube-proxy."),
+        ("Service", "odd", "Warning", "BadAddress", "externalIPs: 'nonsense'"),
+        ("Service", "odd", "Warning", "NotSupported", "sticky"),
+    }
 
 
 async def test_a_node_that_gets_another_family_is_written_anew(api: ScriptedApi, mode: ScriptedMode) -> None:

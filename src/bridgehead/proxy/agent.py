@@ -263,8 +263,11 @@ class ProxyAgent:
     def _warn(self, key: ObjectKey, problems: Iterable[Problem]) -> None:
         told = self._problems.get(key, frozenset())
         fresh = set(problems) - told
+        service = self._services.get(key)
         for problem in sorted(fresh, key=str):
             log.warning("Service %s: %s", key, problem)
+            if service is not None:
+                self._recorder.record(service, type="Warning", reason=problem.reason.value, message=problem.text)
         if fresh:
             self._problems[key] = told | fresh
 
