@@ -202,7 +202,7 @@ class _TableSizes:
     """The legacy variant counts nothing, but tells each table's number of rules and their sizes up to each hook."""
 
     _QUESTIONS = ((socket.AF_INET, socket.SOL_IP, 64), (socket.AF_INET6, 41, 64))  # IPT_SO_GET_INFO, IP6T_SO_GET_INFO
-    _TABLES = (b"nat", b"filter")
+    _TABLES = (b"nat", b"filter", b"mangle")
 
     def __init__(self) -> None:
         self._libc = ctypes.CDLL(None, use_errno=True)

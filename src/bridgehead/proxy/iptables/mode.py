@@ -168,11 +168,11 @@ async def _read(kernel: Kernel, families: Iterable[Family]) -> dict[Family, dict
 
 async def _remove(kernel: Kernel, settings: Settings) -> bool:
     transaction = Renderer(settings).removal(await _read(kernel, (4, 6)))
-    for family, text in transaction.texts().items():
-        try:
+    try:
+        for family, text in transaction.texts().items():
             await kernel.restore(family, text)
-        except TooBig:
-            for part_family, part in transaction.chunks(kernel.safe_lines):
-                if part_family == family:
-                    await kernel.restore(family, part)
+    except TooBig:
+        rest = Renderer(settings).removal(await _read(kernel, (4, 6)))  # some tables may be done
+        for family, text in rest.chunks(kernel.safe_lines):
+            await kernel.restore(family, text)
     return bool(transaction)
