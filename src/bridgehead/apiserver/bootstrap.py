@@ -1,15 +1,17 @@
 """What must be there before the first client: the first namespaces, and the Service by which pods reach the API.
 
-Run at every start; what is there already is kept, and the addresses of `kubernetes` are brought up to date (source:
+Run at every start and now and then after it, for `kubectl delete service --all` takes the Service, too. What is there
+already is kept, and the addresses of `kubernetes` are brought up to date (source:
 pkg/controlplane/controller/kubernetesservice, systemnamespaces).
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from ipaddress import ip_address
 
-from bridgehead.storage import Key
+from bridgehead.storage import Key, StoreBroken
 
 from .errors import ApiStatus
 from .registry import Registry
@@ -18,6 +20,7 @@ from .resource import JsonObject, Resource
 log = logging.getLogger(__name__)
 
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
+INTERVAL_SECONDS = 10.0
 _NAME = "kubernetes"
 
 
@@ -33,6 +36,18 @@ async def ensure_basics(registry: Registry, *, service_ip: str, advertise: tuple
     await _ensure(registry, ("", "v1", "endpoints"), "default", _endpoints(address, port), replace="subsets")
     slice_ = _endpoint_slice(address, port)
     await _ensure(registry, ("discovery.k8s.io", "v1", "endpointslices"), "default", slice_, replace="endpoints")
+
+
+async def keep_basics(
+    registry: Registry, *, service_ip: str, advertise: tuple[str, int] | None, interval: float = INTERVAL_SECONDS
+) -> None:
+    """`ensure_basics` every `interval` seconds, until cancelled."""
+    while True:
+        await asyncio.sleep(interval)
+        try:
+            await ensure_basics(registry, service_ip=service_ip, advertise=advertise)
+        except (ApiStatus, StoreBroken) as error:
+            log.warning("the Service %s can't be kept up: %s", _NAME, error)
 
 
 async def _ensure(

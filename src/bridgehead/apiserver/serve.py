@@ -18,7 +18,7 @@ import uvloop
 from bridgehead.storage import open_store
 
 from .authentication import read_token_file
-from .bootstrap import ensure_basics
+from .bootstrap import ensure_basics, keep_basics
 from .build import ApiSettings, build_api
 from .expiry import expire_events
 from .resources import build_table
@@ -64,19 +64,21 @@ async def _serve(options: ServeOptions) -> None:
     store = open_store(options.store)
     try:
         parts = build_api(table, store, ApiSettings(key, _kubelet_tls(options), users))
-        await ensure_basics(
-            parts.registry,
-            service_ip=str(ip_network(options.service_cidrs[0])[1]),
-            advertise=_advertised(options, listeners),
-        )
+        service_ip = str(ip_network(options.service_cidrs[0])[1])
+        advertise = _advertised(options, listeners)
+        await ensure_basics(parts.registry, service_ip=service_ip, advertise=advertise)
         server = ApiServer(parts.application, context, parts.watches.close)
         addresses = ", ".join(f"{host}:{port}" for host, port, *_ in (s.getsockname() for s in listeners))
         log.info("serving on %s, revision %d", addresses, store.revision)
         try:
             async with asyncio.TaskGroup() as tasks:
-                expiry = tasks.create_task(expire_events(parts.registry))
+                background = [
+                    tasks.create_task(expire_events(parts.registry)),
+                    tasks.create_task(keep_basics(parts.registry, service_ip=service_ip, advertise=advertise)),
+                ]
                 await server.serve(listeners)
-                expiry.cancel()
+                for task in background:
+                    task.cancel()
         finally:
             await parts.close()
         log.info("stopped")
