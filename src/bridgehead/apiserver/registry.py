@@ -209,7 +209,7 @@ class Registry:
         strategy = resource.strategy
         strategy.default(new)
         strategy.prepare_update(new, old, subresource)
-        errors = strategy.allocate(new, old, self._is_claimed_by_others(resource, old))
+        errors = strategy.allocate(new, old, self.store.is_claimed)
         errors += validate_metadata(new, resource)
         errors += validate_metadata_update(new, old, resource)
         errors += strategy.validate(new)
@@ -218,10 +218,6 @@ class Registry:
             raise invalid(resource.group, resource.kind, old["metadata"]["name"], errors)
         metadata.count_generation(new, old, resource)
         return new
-
-    def _is_claimed_by_others(self, resource: Resource, old: JsonObject) -> Callable[[str], bool]:
-        own = resource.strategy.claims(old)
-        return lambda claim: claim not in own and self.store.is_claimed(claim)
 
     def _check_url(self, resource: Resource, namespace: str, name: str, meta: JsonObject) -> None:
         given = meta.get("namespace")
