@@ -21,12 +21,12 @@ LOOPBACK = ("127.0.0.1", 0)
 
 
 @contextlib.asynccontextmanager
-async def dns(client: ApiClient, **options: Any) -> AsyncIterator[int]:
+async def dns(client: ApiClient, changes: Any = None, **options: Any) -> AsyncIterator[int]:
     """Its port, when it is ready."""
     pages = {"health": None, "ready": None, "metrics": None}
     config = DnsConfig(**{"listen": (LOOPBACK,), "upstreams": (), **pages, **options})
     ports: asyncio.Queue[int] = asyncio.Queue()
-    async with running(run(client, config, bound=ports.put_nowait)):
+    async with running(run(client, config, changes=changes, bound=ports.put_nowait)):
         async with asyncio.timeout(DEADLINE):
             port = await ports.get()
 

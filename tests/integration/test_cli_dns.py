@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 import signal
 import socket
 import sys
@@ -58,9 +59,14 @@ async def running(*arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
 
 
 def free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        probes = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [probe.getsockname()[1] for probe in probes]
+    """In a row, and below those that the kernel gives to clients, so that nobody takes them meanwhile."""
+    while True:
+        first = random.randrange(20_000, 29_000)
+        ports = list(range(first, first + count))
+        with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
+            for port in ports:
+                stack.enter_context(socket.create_server(("127.0.0.1", port)))
+            return ports
 
 
 @pytest.mark.parametrize("processes", [1, 2])

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+from dataclasses import replace
 
 import dnslib
 import pytest
 
 from bridgehead.client import ApiClient
+from bridgehead.dns.config import DnsConfig
+from bridgehead.dns.errors import ConfigInvalid
+from bridgehead.dns.process import follow_file
 from bridgehead.dns.server import DnsServer, Limits
+from bridgehead.dns.upstream import Server
+from bridgehead.dns.zone import ZoneSettings
 from bridgehead.objects.kinds import ENDPOINT_SLICES, SERVICES
 from tests.unit.dns_world import build_zone, read_objects, ready
 
@@ -137,3 +143,47 @@ async def _is(found, wanted) -> bool:
 
 def _reverse(address: str) -> str:
     return ".".join(reversed(address.split("."))) + ".in-addr.arpa"
+
+
+async def test_a_new_configuration_takes_over_without_a_lost_query():
+    configurations: asyncio.Queue[DnsConfig] = asyncio.Queue()
+
+    async def changes():
+        while True:
+            yield await configurations.get()
+
+    async with api_world() as world, ApiClient(world.config) as client:
+        await client.create(SERVICES, service("web"), "default")
+        async with dns(client, changes=changes()) as port:
+            base = DnsConfig(listen=(("127.0.0.1", 0),), upstreams=())
+            configurations.put_nowait(replace(base, zone=ZoneSettings(domain="x.cluster.local", ttl=33)))
+            new = "web.default.svc.x.cluster.local"
+            ttls: set[int] = set()
+
+            async def is_new() -> bool:
+                replies = [await ask(port, name) for name in (WEB, new)]
+                ttls.update(rr.ttl for reply in replies for rr in reply.rr)
+                assert sum(len(reply.rr) for reply in replies) >= 1
+                return len(replies[1].rr) == 1
+
+            await until(is_new)
+            assert ttls == {5, 33}
+            here = ("127.0.0.1", port)
+            configurations.put_nowait(replace(base, upstreams=(Server(*here),), listen=(here,)))  # asks itself
+            configurations.put_nowait(base)
+            await until(lambda: data_of(port, WEB))
+
+
+async def test_a_file_is_followed_and_what_is_not_sound_in_it_is_passed_over():
+    said = [DnsConfig(), ConfigInvalid("no"), DnsConfig(), DnsConfig(cache_entries=1), ConfigInvalid("no"), DnsConfig()]
+
+    def read() -> DnsConfig:
+        word = said.pop(0)
+        if isinstance(word, ConfigInvalid):
+            raise word
+        return word
+
+    following = follow_file(read, DnsConfig(), seconds=0)
+    assert (await anext(following)).cache_entries == 1
+    assert await anext(following) == DnsConfig()
+    await following.aclose()

@@ -11,6 +11,7 @@ import contextlib
 import logging
 import signal
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,7 +24,7 @@ from bridgehead.client.errors import ConfigError
 from bridgehead.dns.config import DnsConfig, check, parse_address
 from bridgehead.dns.corefile import read_corefile
 from bridgehead.dns.errors import ConfigInvalid, DnsError
-from bridgehead.dns.process import dump, run
+from bridgehead.dns.process import dump, follow_file, run
 from bridgehead.dns.supervisor import supervise
 from bridgehead.dns.upstream import Server, parse_server
 
@@ -83,7 +84,6 @@ def command(
     logs_setup.configure(verbosity)
     failure: BaseException | None = None
     try:
-        base = _read_config(config)
         zone = {"domain": cluster_domain and cluster_domain.rstrip(".").lower(), "pods": pods, "ttl": ttl}
         pages: dict[str, Any] = {
             name: parse_address(f"--{name}", text, port) if text else None
@@ -91,7 +91,6 @@ def command(
             if text is not None
         }
         given: dict[str, Any] = {
-            "zone": replace(base.zone, **_given(zone)),
             "listen": tuple(parse_address("--listen", text, 53) for text in listen or ()) or None,
             "upstreams": () if no_upstream else tuple(parse_server(text) for text in upstream or ()) or None,
             "resolv_conf": resolv_conf,
@@ -102,15 +101,25 @@ def command(
             "serve_stale_seconds": serve_stale,
             "processes": processes,
         }
-        settings = replace(base, **_given(given), **pages)
-        check(settings)
+
+        def read() -> DnsConfig:
+            base = _read_config(config)
+            merged = replace(base, zone=replace(base.zone, **_given(zone)), **_given(given), **pages)
+            check(merged)
+            return merged
+
+        settings = read()
         client_config = load_config(kubeconfig or None)
         if print_zone:
             asyncio.run(_print_zone(settings, client_config))
-        elif processes > 1:
-            raise SystemExit(supervise(processes, lambda number: asyncio.run(_work(settings, client_config, number))))
-        else:
-            asyncio.run(_work(settings, client_config, 0))
+            return
+
+        def work(number: int) -> None:
+            asyncio.run(_work(client_config, settings, number, read if config is not None else None))
+
+        if processes > 1:
+            raise SystemExit(supervise(processes, work))
+        work(0)
     except* (DnsError, ConfigError) as group:
         failure = group
     while isinstance(failure, BaseExceptionGroup):
@@ -133,7 +142,7 @@ def _read_config(path: Path | None) -> DnsConfig:
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigInvalid(f"{path}: {error.strerror if isinstance(error, OSError) else 'not text'}") from error
     for remark in reading.remarks:
-        log.info("%s: %s", path, remark)
+        log.debug("%s: %s", path, remark)
     return reading.config
 
 
@@ -142,9 +151,11 @@ def _stub_domain(text: str) -> tuple[str, tuple[Server, ...]]:
     return domain.rstrip(".").lower(), tuple(parse_server(address) for address in addresses.split(","))
 
 
-async def _work(config: DnsConfig, client_config: ClientConfig, number: int) -> None:
+async def _work(
+    client_config: ClientConfig, settings: DnsConfig, number: int, read: Callable[[], DnsConfig] | None
+) -> None:
     """Answer until SIGTERM or SIGINT."""
-    task = asyncio.ensure_future(_serve(config, client_config, number))
+    task = asyncio.ensure_future(_serve(client_config, settings, number, read))
     loop = asyncio.get_running_loop()
     for signal_number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signal_number, task.cancel)
@@ -152,9 +163,12 @@ async def _work(config: DnsConfig, client_config: ClientConfig, number: int) -> 
         await task
 
 
-async def _serve(config: DnsConfig, client_config: ClientConfig, number: int) -> None:
+async def _serve(
+    client_config: ClientConfig, settings: DnsConfig, number: int, read: Callable[[], DnsConfig] | None
+) -> None:
+    changes = follow_file(read, settings) if read is not None else None
     async with ApiClient(client_config, user_agent="bridgehead-dns") as client:
-        await run(client, config, number)
+        await run(client, settings, number, changes=changes)
 
 
 async def _print_zone(config: DnsConfig, client_config: ClientConfig) -> None:

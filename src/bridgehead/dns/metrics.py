@@ -5,7 +5,8 @@ What every query counts is a plain number in `responder.py` and `server.py`, rea
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -31,39 +32,41 @@ class DnsMetrics:
             registry=self.registry,
         )
 
-    def watch(
-        self, responder: Responder, servers: Iterable[DnsServer], cache: Cache, forwarders: Iterable[Forwarder]
-    ) -> None:
-        """Show the numbers of these from now on."""
-        self.registry.register(_Numbers(responder, tuple(servers), cache, tuple(forwarders)))
+    def watch(self, engine: Callable[[], Working], servers: Iterable[DnsServer]) -> None:
+        """Show the numbers of these from now on; `engine` says which one is at work."""
+        self.registry.register(_Numbers(engine, tuple(servers)))
 
     def exposition(self) -> bytes:
         """All of them in Prometheus' text format."""
         return generate_latest(self.registry)
 
 
+class Working(Protocol):
+    """What has numbers to show: `engine.Engine`."""
+
+    @property
+    def responder(self) -> Responder: ...
+    @property
+    def cache(self) -> Cache: ...
+    @property
+    def forwarders(self) -> tuple[Forwarder, ...]: ...
+
+
 class _Numbers:
-    def __init__(
-        self,
-        responder: Responder,
-        servers: tuple[DnsServer, ...],
-        cache: Cache,
-        forwarders: tuple[Forwarder, ...],
-    ) -> None:
-        self._forwarders = forwarders
-        self._responder = responder
+    def __init__(self, engine: Callable[[], Working], servers: tuple[DnsServer, ...]) -> None:
+        self._engine = engine
         self._servers = servers
-        self._cache = cache
 
     def collect(self) -> Iterable[Metric]:
-        responder, cache = self._responder, self._cache
+        engine = self._engine()
+        responder, cache, counts = engine.responder, engine.cache, engine.responder.counts
         types = CounterMetricFamily("coredns_dns_requests", "Counter of DNS requests made per type.", labels=["type"])
-        for number, count in enumerate(responder.queries):
+        for number, count in enumerate(counts.queries):
             if count:
                 types.add_metric([wire.TYPE_NAMES.get(number, "other")], count)
         yield types
         rcodes = CounterMetricFamily("coredns_dns_responses", "Counter of response status codes.", labels=["rcode"])
-        for number, count in enumerate(responder.rcodes):
+        for number, count in enumerate(counts.rcodes):
             if count:
                 rcodes.add_metric([wire.RCODE_NAMES[number] if number < 6 else str(number)], count)
         yield rcodes
@@ -71,7 +74,7 @@ class _Numbers:
         protocols.add_metric(["udp"], sum(server.udp_requests for server in self._servers))
         protocols.add_metric(["tcp"], sum(server.tcp_requests for server in self._servers))
         yield protocols
-        yield CounterMetricFamily("bridgehead_dns_malformed", "Messages that were no queries.", responder.malformed)
+        yield CounterMetricFamily("bridgehead_dns_malformed", "Messages that were no queries.", counts.malformed)
         hits = CounterMetricFamily("coredns_cache_hits", "The count of cache hits.", labels=["type"])
         hits.add_metric(["success"], cache.hits)
         hits.add_metric(["denial"], cache.negative_hits)
@@ -82,7 +85,7 @@ class _Numbers:
         failed = CounterMetricFamily(
             "bridgehead_dns_forward_failures", "Questions an upstream gave no sound answer to.", labels=["to"]
         )
-        for forwarder in self._forwarders:
+        for forwarder in engine.forwarders:
             for server in forwarder.servers:
                 asked.add_metric([str(server)], forwarder.requests[server])
                 failed.add_metric([str(server)], forwarder.failures[server])

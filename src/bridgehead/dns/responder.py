@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from . import wire
@@ -32,6 +33,15 @@ class Open(NamedTuple):
     namespace: str = ""
 
 
+@dataclass
+class Counts:
+    """What was asked and answered: queries by the low byte of their type, replies by code, and what was no query."""
+
+    queries: list[int] = field(default_factory=lambda: [0] * 256)
+    rcodes: list[int] = field(default_factory=lambda: [0] * 16)
+    malformed: int = 0
+
+
 class Responder:
     """Answers from a zone. Until `is_ready` is set the zone is not complete, and its names get SERVFAIL.
 
@@ -39,15 +49,21 @@ class Responder:
     `has_autopath` whether a pod's search list is walked for it.
     """
 
-    def __init__(self, zone: Zone, *, size: int = 1232, is_recursive: bool = True, has_autopath: bool = False) -> None:
+    def __init__(
+        self,
+        zone: Zone,
+        counts: Counts | None = None,
+        *,
+        size: int = 1232,
+        is_recursive: bool = True,
+        has_autopath: bool = False,
+    ) -> None:
         self.zone = zone
         self.has_autopath = has_autopath
         self.size = size
         self.is_recursive = is_recursive
         self.is_ready = False
-        self.queries = [0] * 256  # by the low byte of the type
-        self.rcodes = [0] * 16
-        self.malformed = 0
+        self.counts = counts or Counts()
         self._table: dict[bytes, Answer] = {}
         self._turn = 0
         self._shapes: dict[bytes, tuple[int, bytes]] = {}
@@ -67,8 +83,8 @@ class Responder:
         if answer is not None and is_udp:
             reply = self._quickly(data, end, answer)
             if reply is not None:
-                self.queries[data[end - 3]] += 1
-                self.rcodes[rcode] += 1
+                self.counts.queries[data[end - 3]] += 1
+                self.counts.rcodes[rcode] += 1
                 return reply
         return self._carefully_untrusted(data, is_udp)
 
@@ -136,9 +152,9 @@ class Responder:
         try:
             query = wire.parse_query_untrusted(data)
         except BadPacket:
-            self.malformed += 1
+            self.counts.malformed += 1
             return wire.format_error_untrusted(data)
-        self.queries[query.type & 255] += 1
+        self.counts.queries[query.type & 255] += 1
         limit = self.limit(query, is_udp)
         refused = self._refuse(query)
         if refused is not None:
@@ -163,11 +179,11 @@ class Responder:
     def reply(self, query: Query, answer: Answer, limit: int) -> bytes:
         """Assemble, cut to `limit`, and count."""
         self._turn += 1
-        self.rcodes[answer.head[1] & 15] += 1
+        self.counts.rcodes[answer.head[1] & 15] += 1
         return wire.assemble(query, answer, limit, self.size, self._turn)
 
     def error(self, query: Query, rcode: int) -> bytes:
-        self.rcodes[rcode & 15] += 1
+        self.counts.rcodes[rcode & 15] += 1
         return wire.error_reply(query, rcode, self.size, ra=self.is_recursive)
 
     def refuse(self, question: Open) -> bytes:

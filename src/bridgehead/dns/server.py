@@ -65,6 +65,11 @@ class DnsServer:
             self._udp.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_BYTES)
         return port
 
+    def use(self, responder: Responder, resolve: Resolve) -> None:
+        """Answer by these from the next message on."""
+        self._responder = responder
+        self._resolve = resolve
+
     def close(self) -> None:
         for bound in (self._udp, self._tcp):
             if bound is not None:
