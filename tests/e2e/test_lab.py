@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import socket
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -61,6 +62,34 @@ def test_exec_gives_the_exit_code(lab: Lab) -> None:
     assert "node1 to node3" in wrong.stderr
 
 
+def test_exec_has_the_clusters_kubeconfig(lab: Lab) -> None:
+    """The user's own names the host's loopback, which is not the lab's."""
+    nodes = lab.inside("kubectl", "get", "nodes", "-o", "name", node="node1")
+    assert nodes.stdout.split() == ["node/node1", "node/node2", "node/node3"], nodes.stderr
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 128 + signal.SIGTERM), (signal.SIGKILL, -signal.SIGKILL)]
+)
+def test_exec_takes_its_command_along(lab: Lab, number: int, code: int) -> None:
+    def sleepers() -> str:
+        return lab.inside("pgrep", "--full", "--runstates", "S", "^sleep 98765$").stdout
+
+    argv = [BRIDGEHEAD, "exec", "--name", lab.name, "--state-dir", lab.state_dir, "--", "sleep", "98765"]
+    with subprocess.Popen(argv) as inside:
+        try:
+            eventually(sleepers)
+            inside.send_signal(number)
+            assert inside.wait(30) == code
+        finally:
+            inside.kill()
+    eventually(lambda: not sleepers(), message="the command outlives `exec`")
+
+
+def test_exec_starts_programs_with_ordinary_signals(lab: Lab) -> None:
+    assert "Broken pipe" not in lab.inside("sh", "-c", "yes | head -n 1").stderr
+
+
 def test_no_way_out(lab: Lab) -> None:
     """The lab and its nodes see only what the lab made."""
     links = lab.inside("ip", "-o", "link").stdout.splitlines()
@@ -98,6 +127,27 @@ def test_two_labs_state_and_kill(lab: Lab, other: Lab) -> None:
     assert other.kubectl("rollout", "status", "deployment/web", "--timeout=60s").returncode == 0
     assert other.command("down", "--delete").returncode == 0
     assert not other.state_dir.exists()
+
+
+def test_interrupted_while_it_starts(other: Lab) -> None:
+    """There is no moment at which a lab runs that nobody can stop."""
+    files = LabFiles(other.state_dir)
+    argv = [BRIDGEHEAD, "up", "--name", other.name, "--state-dir", other.state_dir, "--nodes=1", "--detach"]
+    with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as up:
+        eventually(files.running.exists)
+        up.send_signal(signal.SIGINT)
+        assert up.wait(60) == 130
+    assert not registry.is_running(files)
+
+
+def test_a_lab_holds_no_pipe_of_its_caller(other: Lab) -> None:
+    """Whoever started `up` may wait for the end of it."""
+    reader, writer = os.pipe()
+    argv = [BRIDGEHEAD, "up", "--name", other.name, "--state-dir", other.state_dir, "--nodes=1", "--detach"]
+    subprocess.run(argv, check=True, capture_output=True, pass_fds=[writer], timeout=120)
+    os.close(writer)
+    with open(reader, "rb") as pipe:
+        assert pipe.read() == b""
 
 
 def pid_namespaces() -> set[str]:
