@@ -16,7 +16,7 @@ from bridgehead.apiserver.build import ApiSettings, build_api
 from bridgehead.apiserver.resources import build_table
 from bridgehead.apiserver.server import ApiServer, open_listeners
 from bridgehead.apiserver.tokens import SigningKey
-from bridgehead.client import ClientConfig
+from bridgehead.client import ClientConfig, Informer
 from bridgehead.storage.memory import MemoryStore
 
 DEADLINE = 20.0
@@ -92,3 +92,15 @@ async def until(what: Callable[[], Awaitable[Any]], deadline: float = DEADLINE) 
             if value:
                 return value
             await asyncio.sleep(0.01)
+
+
+async def until_seen(what: Callable[[], Any], *informers: Informer[Any]) -> Any:
+    """The first true value of `what()`, asked again whenever one of the informers hears of something."""
+    changed = asyncio.Event()
+    for informer in informers:
+        informer.on_change(lambda _old, _new: changed.set())
+    async with asyncio.timeout(DEADLINE):
+        while not (value := what()):
+            changed.clear()
+            await changed.wait()
+    return value

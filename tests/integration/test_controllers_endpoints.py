@@ -19,7 +19,7 @@ from bridgehead.objects.discovery import EndpointSlice
 from bridgehead.objects.kinds import ENDPOINT_SLICES, ENDPOINTS, EVENTS, NODES, PODS, SERVICE_ACCOUNTS, SERVICES
 from bridgehead.objects.meta import ObjectKey
 
-from .api_world import DEADLINE, ApiWorld, api_world, running
+from .api_world import ApiWorld, api_world, running, until_seen
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
@@ -43,14 +43,7 @@ class World:
 
     async def until(self, what: Callable[[], Any]) -> Any:
         """The first true value of `what()`, asked again whenever anything watched changes."""
-        changed = asyncio.Event()
-        for kind in (PODS, SERVICES, ENDPOINTS, ENDPOINT_SLICES, EVENTS):
-            self.informers.get(kind).on_change(lambda _old, _new: changed.set())
-        async with asyncio.timeout(DEADLINE):
-            while not (value := what()):
-                changed.clear()
-                await changed.wait()
-        return value
+        return await until_seen(what, *map(self.informers.get, (PODS, SERVICES, ENDPOINTS, ENDPOINT_SLICES, EVENTS)))
 
     @contextlib.asynccontextmanager
     async def controllers(self) -> AsyncIterator[None]:

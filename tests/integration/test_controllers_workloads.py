@@ -25,7 +25,7 @@ from bridgehead.objects.apps import DaemonSet, Deployment, ReplicaSet
 from bridgehead.objects.core import Pod
 from bridgehead.objects.kinds import DAEMON_SETS, DEPLOYMENTS, EVENTS, NODES, PODS, REPLICA_SETS, SERVICE_ACCOUNTS
 
-from .api_world import DEADLINE, api_world
+from .api_world import api_world, until_seen
 from .api_world import running as running_parts
 
 pytestmark = pytest.mark.integration
@@ -72,14 +72,8 @@ class Cluster:
 
     async def until(self, what: Callable[[], Any]) -> Any:
         """The first true value of `what()`, asked again whenever anything watched changes."""
-        changed = asyncio.Event()
-        for kind in (NODES, PODS, DEPLOYMENTS, REPLICA_SETS, DAEMON_SETS, EVENTS):
-            self.informers.get(kind).on_change(lambda _old, _new: changed.set())
-        async with asyncio.timeout(DEADLINE):
-            while not (value := what()):
-                changed.clear()
-                await changed.wait()
-        return value
+        watched = (NODES, PODS, DEPLOYMENTS, REPLICA_SETS, DAEMON_SETS, EVENTS)
+        return await until_seen(what, *map(self.informers.get, watched))
 
     def pods(self, **labels: str) -> list[Pod]:
         pods = self.informers.get(PODS).items()
