@@ -172,13 +172,14 @@ async def _read_entries(
         current.seek(starts[-1][1])
         rest = b""
         while True:
-            alive = is_running()  # asked before reading: what was written before the end is still read
+            # Asked before reading: what was written before the end or the rotation is still read.
+            alive, rotated = is_running(), options.follow and _is_rotated(path, current.fileno())
             while data := current.read(_CHUNK):
                 *whole, rest = (rest + data).split(b"\n")
                 yield whole
             if not options.follow:
                 break
-            if _is_rotated(path, current.fileno()):
+            if rotated:
                 current.close()
                 current, rest = path.open("rb"), b""
                 continue
