@@ -292,14 +292,73 @@ async def test_the_next_kubelet_carries_on(world):
     await world.until("gone", is_running)
     await world.stop_kubelet()
     await world.admin.delete(PODS, "gone", "default", grace_period_seconds=0)
+    assert len(list((world.root / "logs").iterdir())) == 2
     await world.start_kubelet()
     await world.wait_for(lambda: len(world.runtime.sandboxes) == 1)
+    await world.wait_for(lambda: len(list((world.root / "logs").iterdir())) == 1)
+    await world.wait_for(lambda: [p.name for p in (world.root / "pods").iterdir()] == [before.metadata.uid])
     await world.create("new")
     new = await world.until("new", is_running)
     after = await world.pod("web")
     assert after.status == before.status
     assert new.status.pod_ip not in (before.status.pod_ip, "")
     assert len(world.runtime.specs) == 3
+
+
+async def test_a_pod_that_ends_is_not_started_again_by_the_next_kubelet(world):
+    await world.start_kubelet()
+    await world.create("web", automountServiceAccountToken=False)  # no volume to wait for
+    await world.until("web", is_running)
+    await world.stop_kubelet()
+    [info] = world.runtime.containers.values()
+    world.runtime.finish(info.id, 7)
+    await world.admin.delete(PODS, "web", "default", grace_period_seconds=30)
+    await world.start_kubelet()
+    await world.until_gone("web")
+    assert [spec.attempt for spec in world.runtime.specs] == [0]
+
+
+async def test_a_sandbox_made_while_the_runtime_is_listed_is_not_lost(world, monkeypatch):
+    kubelet = await world.start_kubelet()
+    await world.until_event("node1", "NodeReady")
+    made, asked, listed = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    run_sandbox, list_containers = world.runtime.run_sandbox, world.runtime.list_containers
+
+    async def run_when_allowed(spec):
+        await made.wait()
+        return await run_sandbox(spec)
+
+    async def list_when_allowed():
+        asked.set()
+        await listed.wait()
+        return await list_containers()
+
+    monkeypatch.setattr(world.runtime, "run_sandbox", run_when_allowed)
+    monkeypatch.setattr(world.runtime, "list_containers", list_when_allowed)
+    await world.create("web")
+    await world.wait_for(lambda: kubelet.worker("default", "web") is not None)
+    telling = asyncio.create_task(kubelet._tell_workers())
+    await asked.wait()
+    made.set()
+    await world.until("web", is_running)
+    listed.set()
+    await telling
+    assert kubelet.worker("default", "web").sandbox is not None
+    assert kubelet.worker("default", "web").containers.running() == ["app"]
+
+
+async def test_a_volume_that_cannot_be_renewed_keeps_no_container_from_being_restarted(world):
+    await world.admin.create(
+        CONFIG_MAPS, {"metadata": {"name": "settings", "namespace": "default"}, "data": {"a": "1"}}
+    )
+    await world.start_kubelet()
+    await world.create("web", volumes=[{"name": "settings", "configMap": {"name": "settings"}}])
+    await world.until("web", is_running)
+    await world.admin.delete(CONFIG_MAPS, "settings", "default")
+    await world.until_event("web", "FailedMount")
+    [info] = world.runtime.containers.values()
+    world.runtime.finish(info.id, 7)
+    await world.until("web", lambda pod: is_running(pod) and pod.status.container_statuses[0].restart_count == 1)
 
 
 async def test_a_container_that_died_while_no_kubelet_ran(world):

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import shutil
 import signal
+from pathlib import Path
 
 from bridgehead.client import ApiClient, EventRecorder, Informer
 from bridgehead.objects.core import Pod
@@ -184,24 +185,27 @@ class Kubelet:
 
     async def _tell_workers(self) -> None:
         """Compare what the runtime has with what the workers believe."""
-        known = list(self._workers.items())
+        # A sandbox made while the runtime is asked may be missing from the answer; it is not lost for that.
+        known = [(uid, worker, worker.sandbox) for uid, worker in self._workers.items()]
         sandboxes = {s.pod_uid: s for s in await self.runtime.list_sandboxes()}
         containers: dict[str, list[ContainerInfo]] = {}
         for info in await self.runtime.list_containers():
             containers.setdefault(info.pod_uid, []).append(info)
-        for uid, worker in known:
-            worker.runtime_listed(sandboxes.get(uid), containers.get(uid, []))
+        for uid, worker, sandbox in known:
+            if worker.sandbox is sandbox:
+                worker.runtime_listed(sandboxes.get(uid), containers.get(uid, []))
 
     async def _remove_orphans(self) -> None:
         """Pods that were deleted while no kubelet ran: stop what is left of them."""
         orphans = [uid for uid in self._sandboxes if uid not in self._workers]
         for uid in orphans:
             self._tasks.create_task(self._remove_orphan(uid, self._found.get(uid, [])))
-        directory = self._settings.root / "pods"
-        if directory.is_dir():
-            for entry in directory.iterdir():
-                if entry.name not in self._workers and entry.name not in orphans:
-                    remove_pod_directory(entry)
+        for entry in _entries(self._settings.root / "pods"):
+            if entry.name not in self._workers and entry.name not in orphans:
+                await asyncio.to_thread(remove_pod_directory, entry)
+        for entry in _entries(self._settings.root / "logs"):
+            if entry.name.rpartition("_")[2] not in self._workers:
+                await asyncio.to_thread(shutil.rmtree, entry, ignore_errors=True)
 
     async def _wait_exited(self, ids: set[str], seconds: float) -> None:
         """Until none of these containers, which no worker follows, runs any more; at most `seconds`."""
@@ -226,6 +230,10 @@ class Kubelet:
             return
         if self._parts is not None:
             self._parts.addresses.release(uid)
-            self._parts.volumes.remove(uid)
+            await self._parts.volumes.remove(uid)
         self._found.pop(uid, None)
         self._sandboxes.pop(uid, None)
+
+
+def _entries(directory: Path) -> list[Path]:
+    return list(directory.iterdir()) if directory.is_dir() else []

@@ -9,8 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Coroutine
-from typing import Any, TypeVar
 
 from bridgehead.objects.core import Container, ContainerStatus, Probe
 
@@ -23,10 +21,9 @@ from .probes import ContainerProbes
 from .runtimes.runtime import RuntimeFailure
 from .status import Waiting
 from .termination import Deadline, Terminator
+from .uninterrupted import uninterrupted
 
 log = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 _POST_START_SECONDS = 3600.0  # a hook has no time limit of its own
 
@@ -159,15 +156,3 @@ class ContainerDriver:
                 wait = self._containers.crash_wait(name)
                 message = f"back-off {wait} restarting failed container={name} pod={where}"
                 self._containers.waiting[name] = Waiting("CrashLoopBackOff", message)
-
-
-async def uninterrupted(work: Coroutine[Any, Any, T]) -> T:
-    """Let the runtime finish what it was asked for, even when the pod begins to end meanwhile."""
-    task = asyncio.ensure_future(work)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait((task,))
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.debug("ended meanwhile: %s", error)
-        raise

@@ -15,12 +15,12 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from bridgehead.client.errors import ClientError, Conflict, NotFound
+from bridgehead.client.errors import ClientError, NotFound
 from bridgehead.objects.core import Pod, PodStatus
 from bridgehead.objects.kinds import PODS
 from bridgehead.objects.times import parse_time
 
-from .container_driver import ContainerDriver, uninterrupted
+from .container_driver import ContainerDriver
 from .containers import PodContainers
 from .errors import AddressesExhausted, VolumeNotReady
 from .hosts import host_name
@@ -32,12 +32,14 @@ from .runtimes.runtime import ContainerInfo, RuntimeFailure, SandboxInfo, Sandbo
 from .status import OWN_CONDITIONS, PodView, pod_status
 from .status_writer import PodStatusWriter
 from .termination import Deadline
+from .uninterrupted import uninterrupted
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
 _FORCED_GRACE_SECONDS = 1.0
+_VOLUME_RETRY_SECONDS = 10.0
 _RETRY_SECONDS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 
 
@@ -55,6 +57,7 @@ class PodWorker:
         self._verdict: tuple[str, str] | None = None
         self._deadline: Deadline | None = None
         self._volumes_stale = True
+        self._has_volumes = False
         self._volumes_due: float | None = None
         self._failures = 0
         self._tasks = asyncio.TaskGroup()
@@ -69,6 +72,11 @@ class PodWorker:
     def pod(self) -> Pod:
         """The pod as the API server had it last."""
         return self._context.pod
+
+    @property
+    def sandbox(self) -> SandboxInfo | None:
+        """The pod's namespaces, once they are made."""
+        return self._context.sandbox
 
     # --- What the agent tells ---------------------------------------------------------------------------
 
@@ -86,6 +94,7 @@ class PodWorker:
     def removed(self) -> None:
         """The pod is gone from the API server: forced, or finished by somebody else."""
         self._removed = True
+        self._writer.abandon()
         self._deleted.set()
         self._ending.set()
         if self._deadline is not None:
@@ -150,7 +159,7 @@ class PodWorker:
             raise result
 
     async def _live(self) -> None:
-        while not self.pod.is_finished:
+        while not (self.pod.is_finished or self._ending.is_set()):
             self._wake.clear()
             now = time.time()
             if self._is_past_deadline(now):
@@ -281,9 +290,14 @@ class PodWorker:
         self._volumes_stale = False
         try:
             self._context.volumes, self._volumes_due = await self._parts.volumes.prepare(self.pod)
-        except VolumeNotReady:
-            self._volumes_stale = True
-            raise
+            self._has_volumes = True
+        except VolumeNotReady as error:
+            if not self._has_volumes:
+                self._volumes_stale = True
+                raise
+            # What was set up once goes on as it is: an old token must not keep a container from being restarted.
+            self._report(error)
+            self._volumes_due = time.time() + _VOLUME_RETRY_SECONDS
 
     # --- Status -----------------------------------------------------------------------------------------
 
@@ -368,7 +382,7 @@ class PodWorker:
         await self._parts.runtime.remove_sandbox(uid)
         self._context.sandbox = None
         self._parts.addresses.release(uid)
-        self._parts.volumes.remove(uid)
+        await self._parts.volumes.remove(uid)
 
     async def _delete_object(self) -> None:
         """Tell the API server that nothing is left of the pod."""
@@ -377,8 +391,8 @@ class PodWorker:
         meta = self.pod.metadata
         try:
             await self._parts.client.delete(PODS, meta.name, meta.namespace, uid=meta.uid, grace_period_seconds=0)
-        except (NotFound, Conflict):
-            return  # gone, or another pod of that name by now
+        except NotFound:
+            return
 
     async def _persist(self, step: Any) -> None:
         """Do `step` again until it succeeds: an ending pod has nothing else to wait for."""

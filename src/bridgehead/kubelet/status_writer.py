@@ -10,7 +10,7 @@ import asyncio
 import logging
 
 from bridgehead.client import ApiClient
-from bridgehead.client.errors import ClientError, Conflict, NotFound
+from bridgehead.client.errors import ClientError, NotFound
 from bridgehead.objects.core import Pod, PodStatus
 from bridgehead.objects.kinds import PODS
 
@@ -58,6 +58,12 @@ class PodStatusWriter:
         if urgent:
             self._urgent.set()
 
+    def abandon(self) -> None:
+        """The pod is gone from the API server, or another one has its name: nobody is left to tell."""
+        self._gone = True
+        for event in (self._idle, self._changed, self._urgent):
+            event.set()
+
     async def flush(self) -> None:
         """Until the newest status is written, or the pod is known to be gone."""
         self._urgent.set()
@@ -79,7 +85,7 @@ class PodStatusWriter:
 
     async def _write(self) -> None:
         attempt = 0
-        while True:
+        while not self._gone:
             wanted = self._wanted
             patch = status_patch(self._written, wanted)
             if not patch:
@@ -89,12 +95,10 @@ class PodStatusWriter:
                 pod = await self._client.patch(
                     PODS, self._key.name, self._key.namespace, body, type="strategic", subresource="status"
                 )
-            except (NotFound, Conflict):
-                # Gone, or another pod of the same name: nobody is left to tell.
-                self._gone = True
-                self._idle.set()
-                return
+            except NotFound:
+                self.abandon()
             except ClientError as error:
+                # A conflict, too, may pass: if it is another pod of the same name, `abandon` is called soon.
                 if attempt in (0, len(_RETRY_SECONDS)):
                     log.warning("pod %s: status not written, trying again: %s", self._key, error)
                 await asyncio.sleep(_RETRY_SECONDS[min(attempt, len(_RETRY_SECONDS) - 1)])

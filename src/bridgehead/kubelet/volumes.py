@@ -33,6 +33,7 @@ from .fields import Addresses
 from .payloads import PayloadSources, has_payload, token_projections, volume_files
 from .references import ReferencedObjects
 from .tokens import Tokens
+from .uninterrupted import uninterrupted
 
 _NOSUID, _NODEV, _DETACH = 2, 4, 2  # mount(2), umount2(2)
 
@@ -68,7 +69,7 @@ class Volumes:
             for volume in pod.spec.volumes
             for projection in token_projections(volume)
         ]
-        paths = await asyncio.to_thread(self._prepare_all, pod) if pod.spec.volumes else {}
+        paths = await uninterrupted(asyncio.to_thread(self._prepare_all, pod)) if pod.spec.volumes else {}
         return paths, min(renewals, default=None)
 
     async def _fetch_token(self, volume: Volume, pod: Pod, projection: ServiceAccountTokenProjection) -> float:
@@ -112,10 +113,10 @@ class Volumes:
             allocatable=self._allocatable,
         )
 
-    def remove(self, pod_uid: str) -> None:
+    async def remove(self, pod_uid: str) -> None:
         """The pod is gone: remove its directory (never what a hostPath points to)."""
         self._tokens.forget(pod_uid)
-        remove_pod_directory(self.pod_directory(pod_uid))
+        await asyncio.to_thread(remove_pod_directory, self.pod_directory(pod_uid))
 
 
 def make_empty_dir(directory: Path, volume: EmptyDirVolume) -> None:
