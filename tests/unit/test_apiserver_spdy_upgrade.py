@@ -44,11 +44,11 @@ class Wire(asyncio.Transport):
         return head, spdy.Reader().feed_untrusted(rest)
 
 
-def connect(application, *versions):
+def connect(application, *versions, query=b""):
     wire = Wire()
     headers = [(b"x-stream-protocol-version", version) for version in versions]
     tasks = set()
-    protocol = SpdyProtocol(application, {"headers": headers, "path": "/exec"}, wire, tasks)
+    protocol = SpdyProtocol(application, {"headers": headers, "path": "/exec", "query_string": query}, wire, tasks)
     return wire, protocol, tasks
 
 
@@ -90,6 +90,28 @@ async def test_streams_are_channels():
         spdy.Data(1, b"", ends=True),
         spdy.Data(5, b"", ends=True),
     ]
+
+
+async def test_a_command_that_is_over_before_the_streams_are_open():
+    async def echo(scope, receive, send):
+        await receive()
+        await send({"type": "websocket.accept", "subprotocol": scope["subprotocols"][0]})
+        await send({"type": "websocket.send", "bytes": b"\x01out"})
+        await send({"type": "websocket.send", "bytes": b"\x02err"})
+        await send({"type": "websocket.close", "code": 1000})
+
+    wire, protocol, _ = connect(echo, b"v4.channel.k8s.io", query=b"stdout=true&stderr=true&command=echo")
+    writer = spdy.Writer()
+    for number, kind in ((1, "error"), (3, "stdout"), (5, "stderr")):
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert not wire.closed.is_set()
+        protocol.data_received(writer.open_stream(number, {"streamtype": kind}))
+    async with asyncio.timeout(5):
+        await wire.closed.wait()
+    data = [frame for frame in wire.frames()[1] if isinstance(frame, spdy.Data)]
+    assert data[:2] == [spdy.Data(3, b"out"), spdy.Data(5, b"err")]
+    assert {frame.stream for frame in data[2:] if frame.ends} == {1, 3, 5}
 
 
 async def test_port_forward_passes_untouched():

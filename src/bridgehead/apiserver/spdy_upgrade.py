@@ -9,6 +9,7 @@ connections over. Source: Kubernetes `apimachinery/pkg/util/httpstream/spdy` and
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import http
 import logging
 from collections.abc import Callable, Coroutine
@@ -16,6 +17,7 @@ from typing import Any
 
 from bridgehead.streaming import spdy
 
+from .paths import is_true, parse_query
 from .request import Scope
 
 log = logging.getLogger(__name__)
@@ -33,6 +35,7 @@ _VERSIONS = {
     b"portforward.k8s.io": "SPDY/3.1+portforward.k8s.io",
 }
 _QUEUED_MESSAGES = 64
+_OPEN_SECONDS = 10.0
 
 Application = Callable[[Scope, Any, Any], Coroutine[Any, Any, None]]
 
@@ -55,7 +58,8 @@ class SpdyProtocol(asyncio.Protocol):
         ]
         # The first that the client and we both know; its own spelling goes back to it.
         self._version = next((version for version in offered if version in _VERSIONS), b"")
-        self._streams = None if self._version == b"portforward.k8s.io" else _Streams()
+        self._streams = None if self._version == b"portforward.k8s.io" else _Streams(_expected_channels(scope))
+        self._opened = asyncio.Event()
         self._scope: Scope = {
             **scope,
             "type": "websocket",
@@ -90,6 +94,8 @@ class SpdyProtocol(asyncio.Protocol):
             return
         if answer:
             self._transport.write(answer)
+        if self._streams.are_open:
+            self._opened.set()
         for message in messages:
             self._queue(message)
 
@@ -100,6 +106,7 @@ class SpdyProtocol(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._writable.set()
+        self._opened.set()
         self._received.put_nowait({"type": "websocket.disconnect", "code": 1006})
 
     def pause_writing(self) -> None:
@@ -131,6 +138,10 @@ class SpdyProtocol(asyncio.Protocol):
                 if not self._status:
                     self._write_head(403, [(b"content-length", b"0"), (b"connection", b"close")])
                 elif self._streams is not None:
+                    # A quick command is over before a client on a slow machine has opened the streams for its output.
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(_OPEN_SECONDS):
+                            await self._opened.wait()
                     self._transport.write(self._streams.end())
         await self._writable.wait()
 
@@ -143,16 +154,31 @@ class SpdyProtocol(asyncio.Protocol):
         self._transport.write(b"\r\n".join(lines) + b"\r\n\r\n")
 
 
+def _expected_channels(scope: Scope) -> frozenset[int]:
+    """What the client will open: as its query says, and always the stream for errors."""
+    query = parse_query(scope.get("query_string", b""))
+    names = {"error"} | {name for name in ("stdin", "stdout", "stderr") if is_true(query, name)}
+    if is_true(query, "tty"):
+        names = names - {"stderr"} | {"resize"}
+    return frozenset(_CHANNELS[name] for name in names)
+
+
 class _Streams:
     """The client's SPDY streams as the channels of a WebSocket. No I/O."""
 
-    def __init__(self) -> None:
+    def __init__(self, expected: frozenset[int]) -> None:
+        self._expected = expected
         self._reader = spdy.Reader()
         self._writer = spdy.Writer()
         self._channels: dict[int, int] = {}  # by stream
         self._streams: dict[int, int] = {}  # by channel
         # What comes before the client has opened the stream for it.
         self._early: dict[int, bytes] = {}
+
+    @property
+    def are_open(self) -> bool:
+        """Whether the client has opened all streams that it asked for."""
+        return self._expected <= self._streams.keys()
 
     def take_untrusted(self, data: bytes) -> tuple[list[bytes], bytes]:
         """Messages for the application, and what to answer the client. Raises `spdy.BadFrame`."""
