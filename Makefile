@@ -22,7 +22,7 @@ down: .venv/.prepared
 	@.venv/bin/bridgehead down --name $(LAB)
 
 test: .venv/.prepared
-	@scripts/system-packages nft ip curl kubectl dig
+	@scripts/system-packages nft iptables-restore ip curl kubectl dig
 	@$(PYTHON) -m pytest
 
 unit: .venv/.prepared
@@ -35,7 +35,7 @@ check: .venv/.prepared
 	@$(PYTHON) -m pytest -q tests/unit/test_architecture.py
 
 bench: .venv/.prepared
-	@scripts/system-packages nft ip curl kubectl dnsperf
+	@scripts/system-packages nft iptables-restore ip curl kubectl dnsperf
 	@$(PYTHON) -m benchmarks
 
 format: .venv/.prepared

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -77,3 +79,97 @@ def test_cleanup_takes_our_tables_and_no_others() -> None:
 
     assert result.returncode == 0, result.stderr
     assert result.stdout.split() == ["table", "ip", "other"]
+
+
+needs_iptables = pytest.mark.skipif(shutil.which("iptables-nft") is None, reason="iptables is not installed")
+
+
+def python_in_namespace(program: str) -> str:
+    """Run an async program in namespaces of its own; what it printed."""
+    header = (
+        "import asyncio, subprocess\n"
+        "from bridgehead.proxy.changes import FrontendTable\n"
+        "from bridgehead.proxy.iptables.apply import find_variant\n"
+        "from bridgehead.proxy.modes import open_mode, remove_others\n"
+        "def sh(line): return subprocess.run(line, shell=True, check=True, stdout=subprocess.PIPE, text=True).stdout\n"
+        "async def main():\n"
+    )
+    body = "".join(f"    {line}\n" for line in textwrap.dedent(program).strip().splitlines())
+    script = 'mount -t tmpfs none /run && exec "$@"'  # the legacy variant's lock is there
+    command = (sys.executable, "-c", f"{header}{body}asyncio.run(main())")
+    result = run_in_namespace("unshare", "--mount", "sh", "-c", script, "sh", *command)
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+@needs_iptables
+@pytest.mark.parametrize(("old", "new"), [("nftables", "iptables"), ("iptables", "nftables")])
+def test_switching_modes_leaves_nothing_of_the_old_one(old: str, new: str) -> None:
+    printed = python_in_namespace(f"""
+        for name in ("{old}", "{new}"):
+            async with open_mode(name) as mode:
+                await mode.sync(FrontendTable())
+        print(await remove_others("{new}"))
+        print("bridgehead" in sh("nft list tables"), "KUBE-" in sh("iptables-save; ip6tables-save"))
+        print(await remove_others("{new}"))
+    """)
+
+    here = (new == "nftables", new == "iptables")
+    assert printed.splitlines() == [f"['{old}']", f"{here[0]} {here[1]}", "[]"]
+
+
+@needs_iptables
+def test_cleanup_takes_the_rules_of_every_mode() -> None:
+    printed = python_in_namespace(f"""
+        for name in ("nftables", "iptables"):
+            async with open_mode(name) as mode:
+                await mode.sync(FrontendTable())
+        subprocess.run({[*PROXY, "--cleanup"]!r}, check=True)
+        print("bridgehead" in sh("nft list tables"), "KUBE-" in sh("iptables-save; ip6tables-save"))
+    """)
+
+    assert printed == "False False\n"
+
+
+@pytest.mark.skipif(shutil.which("iptables-legacy") is None, reason="the legacy variant of iptables is not installed")
+def test_the_variant_is_the_one_the_node_uses() -> None:
+    printed = python_in_namespace("""
+        sh("iptables-legacy -t nat -A OUTPUT -j ACCEPT")
+        print(await find_variant())
+        for _ in range(2):
+            sh("ip6tables-nft -A OUTPUT -j ACCEPT")
+        print(await find_variant())
+        sh("iptables-legacy -t mangle -N KUBE-IPTABLES-HINT")
+        print(await find_variant())
+    """)
+
+    assert printed.split() == ["legacy", "nft", "legacy"]
+
+
+@needs_iptables
+def test_a_proxy_that_finds_another_variant_leaves_nothing_in_the_old_one() -> None:
+    printed = python_in_namespace("""
+        from bridgehead.proxy.iptables import IptablesMode, Kernel
+        from bridgehead.proxy.mode import Settings
+        for variant in ("legacy", "nft"):
+            await IptablesMode(Kernel(variant), Settings()).sync(FrontendTable())
+            print(*("KUBE-" in sh(f"iptables-{v}-save 2>/dev/null") for v in ("legacy", "nft")))
+    """)
+
+    assert printed.splitlines() == ["True False", "False True"]
+
+
+@needs_iptables
+def test_a_variant_that_is_no_longer_used_is_cleaned_too() -> None:
+    printed = python_in_namespace("""
+        sh("iptables-legacy -t mangle -N KUBE-IPTABLES-HINT")
+        async with open_mode("iptables") as mode:
+            await mode.sync(FrontendTable())
+        sh("iptables-legacy -t mangle -X KUBE-IPTABLES-HINT")
+        for _ in range(50):
+            sh("iptables-nft -A OUTPUT -j ACCEPT")
+        print(await find_variant(), "KUBE-" in sh("iptables-legacy-save"))
+        print(await remove_others("nftables"), "KUBE-" in sh("iptables-legacy-save; ip6tables-legacy-save"))
+    """)
+
+    assert printed.splitlines() == ["nft True", "['iptables'] False"]

@@ -7,6 +7,7 @@ microseconds as long as nobody else touches the tables.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Iterable, Sequence
 
@@ -40,6 +41,7 @@ class IptablesMode:
         self._lines_at_once = kernel.safe_lines
         self._unchecked = False
         self._rules = 0  # about how many there are
+        self._is_alone = False  # whether nothing of ours is in the other variant
 
     @property
     def settings(self) -> Settings:
@@ -83,6 +85,9 @@ class IptablesMode:
                 part.removed.clear()
             await self._send(transaction)
         self._unchecked = False
+        if not self._is_alone:
+            await self._remove_from_other_variants()
+            self._is_alone = True
         return transaction.size()
 
     async def verify(self, table: FrontendTable, *, thoroughly: bool) -> Repair | None:
@@ -109,16 +114,9 @@ class IptablesMode:
 
     async def remove(self) -> bool:
         """Take everything of ours out of the kernel, whichever variant it is in. False: there was nothing."""
-        removed = False
-        for variant in installed_variants():
-            kernel = self._kernel if variant == self._kernel.variant else Kernel(variant)
-            try:
-                removed |= await _remove(kernel, self.settings)
-            finally:
-                if kernel is not self._kernel:
-                    kernel.close()
         self._state = None
-        return removed
+        removed = await _remove(self._kernel, self.settings)
+        return await self._remove_from_other_variants() or removed
 
     def render(self, table: FrontendTable) -> str:
         """The whole ruleset as text for iptables-restore and ip6tables-restore, as for an empty kernel."""
@@ -126,6 +124,14 @@ class IptablesMode:
         return "".join(
             f"# {'ip6' if family == 6 else 'ip'}tables-restore --noflush\n{text}" for family, text in texts.items()
         )
+
+    async def _remove_from_other_variants(self) -> bool:
+        removed = False
+        for variant in installed_variants():
+            if variant != self._kernel.variant:
+                with contextlib.closing(Kernel(variant)) as kernel:
+                    removed |= await _remove(kernel, self.settings)
+        return removed
 
     async def _compare(self, table: FrontendTable) -> Transaction:
         """What has to be sent so that the kernel is as it should be."""

@@ -1,0 +1,66 @@
+"""Things of one kind have the same files and entry points: the directories of the proxy modes, compared."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from pathlib import Path
+
+import pytest
+
+import bridgehead.proxy
+from bridgehead.proxy.config import MODES
+from bridgehead.proxy.errors import ModeUnavailable
+from bridgehead.proxy.mode import Mode
+from bridgehead.proxy.modes import NAMES, open_mode
+
+ROOT = Path(bridgehead.proxy.__file__).parent
+FILES = {"README.md", "__init__.py", "apply.py", "chains.py", "mode.py", "readback.py", "render.py"}
+# What the agent needs of a mode, and what each mode needs of itself.
+OF_A_MODE = {name for name, _ in inspect.getmembers(Mode) if not name.startswith("_")}
+OF_A_RENDERER = {"change", "full", "chains"}
+OF_A_TRANSACTION = {"size", "chunks"}
+OF_A_KERNEL = {"close", "probe"}
+
+
+def public(cls: type) -> set[str]:
+    return {name for name in dir(cls) if not name.startswith("_")}
+
+
+def missing(name: str) -> list[str]:
+    """The files and entry points that the mode of that name lacks."""
+    found = {path.name for path in (ROOT / name).iterdir() if path.is_file()}
+    lacking = [f"{name}/{file}" for file in sorted(FILES - found)]
+    if lacking:
+        return lacking
+    render = importlib.import_module(f"bridgehead.proxy.{name}.render")
+    package = importlib.import_module(f"bridgehead.proxy.{name}")
+    for cls, wanted in (
+        (getattr(package, f"{name.capitalize()}Mode"), OF_A_MODE),
+        (render.Renderer, OF_A_RENDERER),
+        (render.Transaction, OF_A_TRANSACTION),
+        (package.Kernel, OF_A_KERNEL),
+    ):
+        lacking += [f"{name}: {cls.__name__}.{method}" for method in sorted(wanted - public(cls) - {"name"})]
+    return lacking
+
+
+def test_directories_of_modes_have_the_same_files_and_entry_points() -> None:
+    assert [hole for name in NAMES for hole in missing(name)] == []
+
+
+def test_a_hole_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.unit.test_proxy_modes.FILES", FILES | {"nonsense.py"})
+
+    assert missing("nftables") == ["nftables/nonsense.py"]
+
+
+def test_no_mode_is_forgotten() -> None:
+    directories = {path.parent.name for path in ROOT.glob("*/mode.py")}
+    assert directories == set(NAMES) == set(MODES) - {""}
+
+
+async def test_an_unknown_mode_is_refused() -> None:
+    with pytest.raises(ModeUnavailable, match="'ipvs' is unknown; iptables and nftables work"):
+        async with open_mode("ipvs"):
+            pass
