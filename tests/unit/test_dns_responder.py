@@ -117,6 +117,14 @@ def test_rd_and_ra():
     assert (dnslib.RCODE[refused.header.rcode], refused.header.aa, refused.header.ra) == ("REFUSED", 0, 0)
 
 
+def test_any_is_answered_with_as_little_as_may_be():
+    responder = responder_for(80)
+    for name in (NAME, WEB, "default.svc.cluster.local"):
+        reply = ask(responder, name, "ANY")
+        assert [(rr.rtype, rr.rdata.data) for rr in reply.rr] == [(wire.HINFO, b"\7RFC8482\0")]
+    assert dnslib.RCODE[ask(responder, f"nix.{NAME}", "ANY").header.rcode] == "NXDOMAIN"
+
+
 def test_what_is_left_to_others():
     responder = responder_for(1)
     for name, has_alias in (

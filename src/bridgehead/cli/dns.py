@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import resource
 import signal
 import sys
 from collections.abc import Callable
@@ -155,6 +156,8 @@ async def _work(
     client_config: ClientConfig, settings: DnsConfig, number: int, read: Callable[[], DnsConfig] | None
 ) -> None:
     """Answer until SIGTERM or SIGINT."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # each open question has a socket of its own
     task = asyncio.ensure_future(_serve(client_config, settings, number, read))
     loop = asyncio.get_running_loop()
     for signal_number in (signal.SIGTERM, signal.SIGINT):

@@ -387,6 +387,13 @@ def _compile_addresses(kind: str, records: Iterable[Data], ttl: int, *, ra: bool
     return Answer(head(NOERROR, len(rows), ra=ra), b"".join(rows), len(front) + size if len(rows) > 1 else 0)
 
 
+def minimal_any(ttl: int, *, ra: bool) -> Answer:
+    """Who asks for everything gets one record that says why not (RFC 8482): no amplifier here."""
+    data = b"\7RFC8482\0"
+    front = _POINTER_TO_QUESTION + HINFO.to_bytes(2, "big") + b"\0\1" + ttl.to_bytes(4, "big") + b"\0"
+    return Answer(head(NOERROR, 1, ra=ra), front + bytes((len(data),)) + data, 0)
+
+
 def _targets(records: Iterable[Data]) -> Iterable[str]:
     for data in records:
         if isinstance(data, Srv):

@@ -223,6 +223,8 @@ class Zone:
         if known is ALIAS:
             return self.table[wire.question_key(query.name, wire.TYPES["CNAME"])]
         if known is not None:
+            if query.type == wire.ANY:
+                return wire.minimal_any(self.settings.ttl, ra=self.settings.recursive)
             return self.nodata(len(query.name))
         if self.settings.pods == "insecure" and query.name.endswith(self.wire_pods_domain):
             return self._insecure_pod(query)
