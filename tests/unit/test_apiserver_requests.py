@@ -386,6 +386,13 @@ async def test_unknown_and_duplicate_fields(world):
     assert ignored.header("warning") == []
 
 
+async def test_a_gated_pod_says_since_when_it_waits(world):
+    made = await create_pod(world, "gated", schedulingGates=[{"name": "example.com/x"}])
+    (condition,) = made["status"]["conditions"]
+    assert (condition["type"], condition["reason"]) == ("PodScheduled", "SchedulingGated")
+    assert condition["lastTransitionTime"] == made["metadata"]["creationTimestamp"]
+
+
 async def test_whoever_still_uses_endpoints_is_warned(world):
     for path in ("/api/v1/namespaces/default/endpoints", "/api/v1/namespaces/default/endpoints/none"):
         answer = await world.call("GET", path)

@@ -35,7 +35,8 @@ class PodStrategy(Strategy):
         _tolerate_node_troubles(obj["spec"])
         obj["status"] = {"phase": "Pending", "qosClass": qos_class(obj["spec"])}
         if obj["spec"].get("schedulingGates"):
-            obj["status"]["conditions"] = [dict(_GATED)]
+            created = obj.get("metadata", {}).get("creationTimestamp")
+            obj["status"]["conditions"] = [{**_GATED, "lastTransitionTime": created} if created else dict(_GATED)]
 
     def prepare_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> None:
         if subresource == "status":
