@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-MODULES = ("dns", "lab", "nftables_sync", "storage")
+MODULES = ("dns", "lab", "proxy_sync", "storage")
 RESULTS = Path(__file__).with_name("results")
 
 

@@ -1,6 +1,6 @@
-"""The proxy's nftables mode at 10,000 Services x 10 endpoints: first sync, one endpoint changed, memory.
+"""The proxy's modes at up to 10,000 Services x 10 endpoints: first sync, one endpoint changed, memory.
 
-The measuring process runs in network namespaces of its own (`python -m benchmarks.nftables_sync worker`): as root with
+The measuring process runs in network namespaces of its own (`python -m benchmarks.proxy_sync worker`): as root with
 the privileges a proxy has on a node, as an ordinary user inside a user namespace.
 """
 
@@ -18,15 +18,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-SIZES = ((1_000, 10), (10_000, 10), (1, 5_000))
+SIZES = {
+    "nftables": ((1_000, 10), (10_000, 10), (1, 5_000)),
+    "iptables-nft": ((1_000, 10),),
+    "iptables-legacy": ((1_000, 10),),
+}
 CHANGES = 51
 
 
 def run() -> list[tuple[str, str]]:
     rows = []
-    for services, endpoints in SIZES:
-        shape = f"nftables, {services:,} Service{'s' * (services > 1)} x {endpoints:,} endpoints"
-        found = _measure(services, endpoints)
+    for mode, services, endpoints in ((mode, *size) for mode, sizes in SIZES.items() for size in sizes):
+        shape = f"{mode}, {services:,} Service{'s' * (services > 1)} x {endpoints:,} endpoints"
+        found = _measure(mode, services, endpoints)
         rows += [
             (f"{shape}: first sync", f"{found['first']:.2f} s (compiling {found['compile']:.2f} s)"),
             (f"{shape}: one endpoint changed until the kernel has it", f"{found['change'] * 1000:.2f} ms"),
@@ -35,11 +39,11 @@ def run() -> list[tuple[str, str]]:
     return rows
 
 
-def _measure(services: int, endpoints: int) -> dict[str, float]:
+def _measure(mode: str, services: int, endpoints: int) -> dict[str, float]:
     spaces = ["--net"] if os.geteuid() == 0 else ["--user", "--map-root-user", "--net"]
-    worker = [sys.executable, "-m", "benchmarks.nftables_sync", "worker", os.readlink("/proc/self/ns/net")]
+    worker = [sys.executable, "-m", "benchmarks.proxy_sync", "worker", os.readlink("/proc/self/ns/net")]
     result = subprocess.run(
-        ["unshare", *spaces, *worker, str(services), str(endpoints)],
+        ["unshare", *spaces, *worker, mode, str(services), str(endpoints)],
         check=True,
         stdout=subprocess.PIPE,
         cwd=Path(__file__).parents[1],
@@ -48,15 +52,14 @@ def _measure(services: int, endpoints: int) -> dict[str, float]:
     return measured
 
 
-def _worker(services: int, endpoints: int) -> dict[str, float]:
+def _worker(mode_name: str, services: int, endpoints: int) -> dict[str, float]:
     import msgspec
 
     from bridgehead.objects.core import Service
     from bridgehead.objects.discovery import EndpointSlice
     from bridgehead.proxy.changes import FrontendTable
     from bridgehead.proxy.frontends import NodeFacts, compile_service
-    from bridgehead.proxy.mode import Settings
-    from bridgehead.proxy.nftables import Kernel, NftablesMode
+    from bridgehead.proxy.mode import Mode, Settings
 
     cidrs = ("10.0.0.0/9",)
     facts = NodeFacts(name="node1", cluster_cidrs=cidrs)
@@ -67,8 +70,19 @@ def _worker(services: int, endpoints: int) -> dict[str, float]:
         )
         for service, slices in _objects(services, endpoints)
     ]
-    kernel = Kernel()
-    mode = NftablesMode(kernel, Settings((4,), cidrs, ("10.200.0.0/13",)))
+    node = Settings((4,), cidrs, ("10.200.0.0/13",))
+    kernel: Any
+    mode: Mode
+    if mode_name == "nftables":
+        from bridgehead.proxy import nftables
+
+        kernel = nftables.Kernel()
+        mode = nftables.NftablesMode(kernel, node)
+    else:
+        from bridgehead.proxy import iptables
+
+        kernel = iptables.Kernel(mode_name.removeprefix("iptables-"))
+        mode = iptables.IptablesMode(kernel, node)
     table = FrontendTable()
     gc.collect()
 
@@ -144,7 +158,7 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["worker"]:
         if os.readlink("/proc/self/ns/net") == sys.argv[2]:
             raise SystemExit("this is the network namespace of the machine; not touching it")
-        print(json.dumps(_worker(int(sys.argv[3]), int(sys.argv[4]))))
+        print(json.dumps(_worker(sys.argv[3], int(sys.argv[4]), int(sys.argv[5]))))
     else:
         for what, value in run():
             print(f"{what}: {value}")
