@@ -139,8 +139,9 @@ Try next:
 
 
 def _already_running(name: str, files: LabFiles, options: str) -> str:
+    config = registry.read_config(files)
     return (
-        f"the lab {name!r} is running already: KUBECONFIG={files.kubeconfig};"
+        f"the lab {(config.name if config else name)!r} is running already: KUBECONFIG={files.kubeconfig};"
         f" `{own_command()} down{options}` stops it, `up --name OTHER` starts another beside it"
     )
 
