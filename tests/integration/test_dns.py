@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import re
 import shutil
 from dataclasses import replace
 
@@ -13,6 +15,7 @@ from bridgehead.client import ApiClient
 from bridgehead.dns.config import DnsConfig
 from bridgehead.dns.errors import ConfigInvalid
 from bridgehead.dns.process import follow_file
+from bridgehead.dns.query_log import log_query
 from bridgehead.dns.server import DnsServer, Limits
 from bridgehead.dns.upstream import Server
 from bridgehead.dns.zone import ZoneSettings
@@ -117,6 +120,32 @@ async def test_a_tcp_connection_carries_many_messages_and_bad_ones_end_it():
             assert await one.read() + await two.read() == b""
         assert await data_of(port, WEB, tcp=True) == ["10.96.0.9"]
         assert server.tcp_requests == 17
+
+
+async def test_every_query_can_be_told_of(caplog):
+    responder = ready(build_zone(read_objects("{kind: Service, metadata: {name: web}, spec: {clusterIP: 10.96.0.9}}")))
+
+    async def resolve(question, client):
+        return responder.refuse(question)
+
+    server = DnsServer(responder, resolve, tell=log_query)
+    port = server.bind("127.0.0.1", 0)
+    caplog.set_level(logging.INFO, "bridgehead.dns.queries")
+    async with running(server.run()):
+        await ask(port, WEB)
+        await ask(port, "example.com")
+        await ask(port, "nix.cluster.local", "AAAA", tcp=True)
+        await send(port, bytes(12))
+        await until(lambda: asyncio.sleep(0, len(caplog.messages) == 4))
+    told = [re.sub(r"127.0.0.1:\d+ - (\d+ )?|\d+\.\d+s", "", line).strip() for line in caplog.messages]
+    assert sorted(told) == sorted(
+        [
+            f'"A IN {WEB}. udp 47 false 512" NOERROR qr,aa,rd,ra 63',
+            '"A IN example.com. udp 29 false 512" REFUSED qr,rd,ra 29',
+            '"AAAA IN nix.cluster.local. tcp 35 false 512" NXDOMAIN qr,aa,rd,ra 89',
+            '"udp 12: not one question" FORMERR qr 12',
+        ]
+    )
 
 
 async def test_rubbish_does_not_disturb_the_others():

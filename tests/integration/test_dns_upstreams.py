@@ -16,7 +16,7 @@ from bridgehead.dns.zone import Zone
 from bridgehead.objects.kinds import SERVICES
 from tests.unit.dns_world import build_zone, packet, read_objects, ready
 
-from .api_world import api_world
+from .api_world import api_world, until
 from .dns_world import FakeUpstream, ask, data_of, dns, says
 
 pytestmark = pytest.mark.integration
@@ -61,6 +61,22 @@ async def test_an_outside_name_is_asked_once_and_then_remembered_with_its_ttl_ru
         assert (await world.ask("www.example.com")).rr[0].ttl == 60
         assert len(upstream.asked) == 2
         assert (world.cache.hits, world.cache.misses) == (1, 2)
+
+
+async def test_a_popular_name_is_asked_again_before_its_time_is_over():
+    async with FakeUpstream(says(EXAMPLE)) as upstream:
+        world = World(upstream)
+        for passed in (0, 10, 10, 35):
+            world.now += passed
+            await world.ask("www.example.com")
+        await until(lambda: _true(len(upstream.asked) == 2))  # behind the back of whom had 5 seconds left
+        world.now += 20
+        assert (await world.ask("www.example.com")).rr[0].ttl == 40
+        assert len(upstream.asked) == 2
+
+
+async def _true(value: bool) -> bool:
+    return value
 
 
 async def test_a_no_is_remembered_as_long_as_its_soa_says():

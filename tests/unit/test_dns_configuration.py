@@ -77,7 +77,8 @@ corp.example:1053 example.org:1053 {
     assert config.stub_domains == (("corp.example", corp), ("example.org", corp), ("lan", (Server("192.168.0.1"),)))
     assert (config.autopath, config.cache_entries, config.serve_stale_seconds) == (True, 500, 7200)
     assert (config.health, config.ready, config.metrics) == (None, None, None)
-    assert len(remarks) == 2
+    assert config.log_queries
+    assert len(remarks) == 1
 
 
 @pytest.mark.parametrize(

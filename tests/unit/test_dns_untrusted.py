@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bridgehead.dns import query_log, wire
 from bridgehead.dns import responder as responder_module
-from bridgehead.dns import wire
 from bridgehead.dns.errors import BadPacket
 from bridgehead.dns.responder import Open
 
@@ -60,6 +60,9 @@ FEEDS = {
     wire.skip_name_untrusted: lambda data: wire.skip_name_untrusted(data, 12),
     wire._skip_record_untrusted: lambda data: wire._skip_record_untrusted(data, 12),
     wire._parse_edns_untrusted: lambda data: wire._parse_edns_untrusted(data.ljust(12, b"\0"), 12),
+    query_log.query_line_untrusted: lambda data: (
+        query_log.query_line_untrusted(("::1", 1), data, data[:4], "udp", 0.1) if len(data) > 3 else None
+    ),
     wire.format_error_untrusted: lambda data: wire.format_error_untrusted(data),
 }
 
@@ -80,7 +83,7 @@ def _adopt(data: bytes) -> None:
 def test_all_readers_of_untrusted_bytes_are_fed_here():
     there = {
         function
-        for module in (wire, responder_module)
+        for module in (wire, responder_module, query_log)
         for name, function in inspect.getmembers(module, inspect.isfunction)
         if name.endswith("_untrusted")
     }

@@ -72,6 +72,7 @@ def command(
     serve_stale: Annotated[
         int | None, typer.Option(help="Seconds to use them longer while no upstream answers. [default: 0]")
     ] = None,
+    log_queries: Annotated[bool, typer.Option("--log-queries", help="Log a line for each query.")] = False,
     processes: Annotated[int, typer.Option(help="How many answer on the same ports.")] = 1,
     health: Annotated[str | None, typer.Option(help="Where /health is; empty: nowhere. [default: :8080]")] = None,
     ready: Annotated[str | None, typer.Option(help="Where /ready is; empty: nowhere. [default: :8181]")] = None,
@@ -100,6 +101,7 @@ def command(
             "cache_entries": cache,
             "cache_seconds": cache_seconds,
             "serve_stale_seconds": serve_stale,
+            "log_queries": log_queries or None,
             "processes": processes,
         }
 

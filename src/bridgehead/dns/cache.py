@@ -7,18 +7,22 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from . import wire
 from .wire import Answer, Found
 
+_POPULAR = 3  # times asked within an answer's life
+_LAST_PART = 0.1
 _ENTRY_OVERHEAD = 400  # bytes that Python needs for an entry beside the body
 
 
-class _Entry(NamedTuple):
+@dataclass(slots=True)
+class _Entry:
     found: Found
     stored: float
     expires: float
+    asked: int = 0  # how often
 
 
 class Cache:
@@ -58,11 +62,20 @@ class Cache:
             self.misses += 1
             return None
         self._entries.move_to_end(key)
+        entry.asked += 1
         if entry.found.is_negative:
             self.negative_hits += 1
         else:
             self.hits += 1
         return wire.aged(entry.found, int(now - entry.stored))
+
+    def is_due(self, key: bytes) -> bool:
+        """Whether to ask again before it is too late: it is popular, and the last tenth of its time has begun."""
+        entry = self._entries.get(key)
+        if entry is None:
+            return False
+        is_late = self._now() > entry.expires - (entry.expires - entry.stored) * _LAST_PART
+        return is_late and entry.asked >= _POPULAR
 
     def get_stale(self, key: bytes) -> Answer | None:
         """Something better than nothing, when nobody answers: at most `stale` seconds too old, TTLs 0 (RFC 8767)."""

@@ -28,6 +28,7 @@ class DnsConfig:
     cache_entries: int = 10_000
     cache_seconds: int = 3600
     serve_stale_seconds: int = 0
+    log_queries: bool = False
     processes: int = 1
     health: Address | None = ("", 8080)
     ready: Address | None = ("", 8181)

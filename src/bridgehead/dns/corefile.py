@@ -19,7 +19,7 @@ from .upstream import Server, parse_server
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600}
 # Done anyway, or meant for what cannot happen here.
 _WITHOUT_EFFECT = {"errors", "loop", "loadbalance", "lameduck", "fallthrough", "max_concurrent", "prefer_udp"}
-_TUNING = {"policy", "expire", "max_fails", "health_check", "denial", "prefetch", "keepttl", "reload", "log"}
+_TUNING = {"policy", "expire", "max_fails", "health_check", "denial", "prefetch", "keepttl", "reload"}
 
 
 @dataclass(frozen=True)
@@ -184,6 +184,9 @@ class _Reader:
 
     def _read_prometheus(self, directive: Directive) -> None:
         self._set(metrics=_page(directive, 9153))
+
+    def _read_log(self, directive: Directive) -> None:
+        self._set(log_queries=True)
 
     def _read_autopath(self, directive: Directive) -> None:
         if _one(directive) != "@kubernetes":

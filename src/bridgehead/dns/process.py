@@ -14,6 +14,7 @@ from .config import Address, DnsConfig
 from .engine import Engine
 from .errors import ConfigInvalid
 from .metrics import DnsMetrics
+from .query_log import log_query
 from .responder import Counts
 from .server import DnsServer
 from .serving import Routes, health_routes, metrics_routes, ready_routes, serve
@@ -38,7 +39,8 @@ async def run(
     metrics = DnsMetrics()
     counts = Counts()
     engine = Engine(client, config, metrics, counts)
-    servers = [DnsServer(engine.responder, engine.resolver.resolve) for _ in config.listen]
+    tell = log_query if config.log_queries else None
+    servers = [DnsServer(engine.responder, engine.resolver.resolve, tell=tell) for _ in config.listen]
     shared = config.processes > 1
     try:
         for server, (host, port) in zip(servers, config.listen, strict=True):
@@ -117,6 +119,6 @@ async def dump(client: ApiClient, config: DnsConfig) -> str:
 
 def _warn_of_fixed(old: DnsConfig, new: DnsConfig) -> None:
     """What a process has taken at its start stays as it is until the next one."""
-    for field in ("listen", "health", "ready", "metrics"):
+    for field in ("listen", "health", "ready", "metrics", "log_queries"):
         if getattr(old, field) != getattr(new, field):
             log.warning("the new configuration's %s is not used before the next start", field)

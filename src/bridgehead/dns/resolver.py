@@ -72,12 +72,17 @@ class Resolver:
         key = query.key + bytes((do, cd))
         answer = self._cache.get(key)
         if answer is not None:
+            if self._cache.is_due(key):
+                self._start(key, query, do, cd)
             return answer
+        return await asyncio.shield(self._start(key, query, do, cd))
+
+    def _start(self, key: bytes, query: Query, do: bool, cd: bool) -> asyncio.Future[Answer]:
         flight = self._flights.get(key)
         if flight is None:
             flight = self._flights[key] = asyncio.ensure_future(self._fetch(key, query, do, cd))
             flight.add_done_callback(lambda done: self._landed(key, done))
-        return await asyncio.shield(flight)
+        return flight
 
     def _landed(self, key: bytes, flight: asyncio.Future[Answer]) -> None:
         del self._flights[key]

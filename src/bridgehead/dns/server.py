@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import logging
 import socket
+import time
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
@@ -24,6 +25,9 @@ _BUFFER_BYTES = 4 << 20
 Resolve = Callable[[Open, str], Awaitable[bytes]]  # the question, and who asks
 
 
+Tell = Callable[[tuple[str, int], bytes, bytes | None, str, float], None]
+
+
 class Limits(NamedTuple):
     """`open_questions` wait for others at one time; TCP connections and their seconds without a message."""
 
@@ -33,15 +37,24 @@ class Limits(NamedTuple):
 
 
 class DnsServer:
-    """One address's sockets. `run` serves until it is cancelled."""
+    """One address's sockets. `run` serves until it is cancelled. `tell` hears of every message and its reply."""
 
-    def __init__(self, responder: Responder, resolve: Resolve, limits: Limits = Limits()) -> None:  # noqa: B008
+    def __init__(
+        self,
+        responder: Responder,
+        resolve: Resolve,
+        limits: Limits = Limits(),  # noqa: B008 - frozen
+        *,
+        tell: Tell | None = None,
+    ) -> None:
+        self._tell = tell
         self._responder = responder
         self._resolve = resolve
         self._limits = limits
         self._udp: socket.socket | None = None
         self._tcp: socket.socket | None = None
         self._open = 0
+        self._begun = 0.0  # when the message in hand came, if somebody is told
         self._connections: set[asyncio.Task[None]] = set()
         self.udp_requests = 0
         self.tcp_requests = 0
@@ -99,7 +112,10 @@ class DnsServer:
     # --- UDP -------------------------------------------------------------------------------------------------
 
     def _read_batch(self, udp: socket.socket, tasks: asyncio.TaskGroup) -> None:
-        receive, send, respond = udp.recvfrom, udp.sendto, self._responder.respond_untrusted
+        receive, send = udp.recvfrom, udp.sendto
+        respond: Callable[[bytes], bytes | Open | None] = self._responder.respond_untrusted
+        if self._tell is not None:
+            respond = self._respond_and_remember
         for done in range(_BATCH):
             try:
                 data, client = receive(_LARGEST_QUERY)
@@ -116,11 +132,18 @@ class DnsServer:
                 except OSError as error:  # the client's business: it is gone, or nobody can reach its address
                     log.debug("a reply to %s could not be sent: %s", client[0], error)
             elif reply is not None:
-                self._ask_others(reply, udp, client, tasks)
+                self._ask_others(reply, data, udp, client, tasks)
+                continue
+            if self._tell is not None:
+                self._tell(client, data, reply, "udp", time.perf_counter() - self._begun)
         self.udp_requests += _BATCH
 
+    def _respond_and_remember(self, data: bytes) -> bytes | Open | None:
+        self._begun = time.perf_counter()
+        return self._responder.respond_untrusted(data)
+
     def _ask_others(
-        self, question: Open, udp: socket.socket, client: tuple[str, int], tasks: asyncio.TaskGroup
+        self, question: Open, data: bytes, udp: socket.socket, client: tuple[str, int], tasks: asyncio.TaskGroup
     ) -> None:
         if self._open >= self._limits.open_questions:
             self.overflows += 1
@@ -129,10 +152,14 @@ class DnsServer:
         self._open += 1
 
         async def work() -> None:
+            begun = time.perf_counter()
             try:
-                self._send(udp, await self._resolve(question, client[0]), client)
+                reply = await self._resolve(question, client[0])
             finally:
                 self._open -= 1
+            self._send(udp, reply, client)
+            if self._tell is not None:
+                self._tell(client, data, reply, "udp", time.perf_counter() - begun)
 
         tasks.create_task(work())
 
@@ -150,14 +177,18 @@ class DnsServer:
             writer.transport.abort()
             return
         self._connections.add(task)
+        client = writer.get_extra_info("peername")[:2]
         try:
             while True:
                 async with asyncio.timeout(self._limits.idle_seconds):
                     data = await reader.readexactly(int.from_bytes(await reader.readexactly(2), "big"))
                 self.tcp_requests += 1
+                begun = time.perf_counter()
                 reply = self._responder.respond_untrusted(data, is_udp=False)
                 if isinstance(reply, Open):
-                    reply = await self._resolve(reply, writer.get_extra_info("peername")[0])
+                    reply = await self._resolve(reply, client[0])
+                if self._tell is not None:
+                    self._tell(client, data, reply, "tcp", time.perf_counter() - begun)
                 if reply is None:
                     break
                 async with asyncio.timeout(self._limits.idle_seconds):

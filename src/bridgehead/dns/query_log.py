@@ -1,0 +1,42 @@
+"""One line for each query, as CoreDNS' `log` writes it. `server.py` calls this for every reply, when it is wished for.
+
+10.244.1.2:40712 - 4660 "A IN web.default.svc.cluster.local. udp 47 false 512" NOERROR qr,aa,rd,ra 63 0.000080s
+"""
+
+from __future__ import annotations
+
+import logging
+
+from . import wire
+from .errors import BadPacket
+
+log = logging.getLogger("bridgehead.dns.queries")
+
+_FLAGS = (("qr", 2, wire.QR), ("aa", 2, wire.AA), ("tc", 2, wire.TC), ("rd", 2, wire.RD), ("ra", 3, wire.RA))
+
+
+def log_query(client: tuple[str, int], data: bytes, reply: bytes | None, protocol: str, seconds: float) -> None:
+    """Tell of one message and what it got; None: no reply."""
+    log.info("%s", query_line_untrusted(client, data, reply, protocol, seconds))
+
+
+def query_line_untrusted(
+    client: tuple[str, int], data: bytes, reply: bytes | None, protocol: str, seconds: float
+) -> str:
+    """The line; `data` may be anything."""
+    who = f"[{client[0]}]:{client[1]}" if ":" in client[0] else f"{client[0]}:{client[1]}"
+    outcome = "- - 0"
+    if reply is not None:
+        rcode = reply[3] & 15
+        name = wire.RCODE_NAMES[rcode] if rcode < len(wire.RCODE_NAMES) else str(rcode)
+        outcome = f"{name} {','.join(flag for flag, at, bit in _FLAGS if reply[at] & bit)} {len(reply)}"
+    try:
+        query = wire.parse_query_untrusted(data)
+    except BadPacket as error:
+        return f'{who} - "{protocol} {len(data)}: {error}" {outcome} {seconds:.6f}s'
+    kind = wire.TYPE_NAMES.get(query.type, f"TYPE{query.type}")
+    class_ = "IN" if query.class_ == wire.IN else f"CLASS{query.class_}"
+    size = wire.UDP_SIZE if query.edns is None else query.edns.size
+    do = "true" if query.edns is not None and query.edns.do else "false"
+    asked = f"{kind} {class_} {wire.decode_name(query.name)}. {protocol} {len(data)} {do} {size}"
+    return f'{who} - {int.from_bytes(query.id, "big")} "{asked}" {outcome} {seconds:.6f}s'
