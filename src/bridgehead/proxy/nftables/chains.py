@@ -17,7 +17,6 @@ MASQUERADE = 0x4000  # mark: kube-proxy's default iptablesMasqueradeBit, which C
 REFUSE = 0x8000  # mark
 PROTOCOLS = ("tcp", "udp", "sctp")
 INSIDE = 65536  # the backends of `Frontend.inside` are numbered from here
-MAX_CLIENTS = 65535  # remembered for one backend; whoever comes when it is full is spread evenly each time
 
 
 class Chain(NamedTuple):
@@ -56,8 +55,12 @@ def containers(family: Family) -> dict[str, str]:
 
 
 def affinity_set(family: Family, name: str) -> str:
-    """The nft declaration of a set of clients. The kernel fills it and, after their timeouts, empties it."""
-    return f"set {name} {{ typeof {word(family)} saddr; size {MAX_CLIENTS}; flags dynamic,timeout; }}"
+    """The nft declaration of a set of clients. The kernel fills it and, after their timeouts, empties it.
+
+    It takes 65535 clients of itself; with that as a declared size the kernel would reserve 2 MB for each set at once.
+    Whoever comes when it is full is spread evenly each time.
+    """
+    return f"set {name} {{ typeof {word(family)} saddr; flags dynamic,timeout; }}"
 
 
 def fixed_chains(family: Family, settings: Settings) -> tuple[Chain, ...]:
