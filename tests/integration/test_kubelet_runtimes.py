@@ -544,6 +544,26 @@ async def test_attaching_to_a_container(world: World) -> None:
         await world.client.open_attach(deaf.id, stdin=True)
 
 
+async def test_who_is_attached_and_does_not_read_is_cut_off(world: World) -> None:
+    await world.pod("p")
+    container = await world.start("p", command=("sh", "-c", "head -c 4000000 /dev/zero; sleep 1000"))
+    session = await world.client.open_attach(container.id, stdin=False)
+    async with asyncio.timeout(DEADLINE):
+        assert await session.wait() == 0
+    await session.close()
+    other = await world.client.open_attach(container.id, stdin=False)
+    await other.close()
+    ended = await world.client.open_attach(container.id, stdin=False)
+    await world.client.signal_container(container.id, signal.SIGKILL)
+    async with asyncio.timeout(DEADLINE):
+        assert await ended.wait() == 137
+    await ended.close()
+    await world.client.list_containers()  # the answer comes after all that was told before
+    link = world.client._link
+    assert link is not None
+    assert link.sessions == {}
+
+
 async def test_attaching_to_a_terminal(world: World) -> None:
     await world.pod("p")
     container = await world.start("p", command=("sh",), stdin=True, tty=True)

@@ -331,7 +331,8 @@ class RemoteSession:
                     os.close(fd)
         if not self._ended.done():
             self._link.ask_nowait(messages.CloseExec(self._number))
-        self._link.sessions.pop(self._number, None)
+        # The runtime's word of the end is still to come: it finds the session and takes it out.
+        self._ended.add_done_callback(lambda _: self._link.sessions.pop(self._number, None))
 
 
 def _resolve(future: asyncio.Future[None]) -> None:

@@ -147,8 +147,9 @@ class Tap:
             return False
 
     def end(self) -> None:
-        """The other side has gone; the container runs on."""
-        self._container.detach(self)
+        """The listener has gone or is cut off; the container runs on. Fine if it has ended."""
+        if self._container.detach(self):
+            self.on_end(0)
 
     def close(self) -> None:
         for fd in (*self._writers.values(), *self._readers):
@@ -241,11 +242,13 @@ class Container(Listener):
         self._taps.append(tap)
         return tap, [*descriptors, *tap.take_readers()]
 
-    def detach(self, tap: Tap) -> None:
-        """Fine if it is not attached any more."""
-        if tap in self._taps:
-            self._taps.remove(tap)
-            tap.close()
+    def detach(self, tap: Tap) -> bool:
+        """False if it is not attached any more."""
+        if tap not in self._taps:
+            return False
+        self._taps.remove(tap)
+        tap.close()
+        return True
 
     @property
     def pid(self) -> int:
@@ -340,7 +343,7 @@ class Container(Listener):
                 self._log.write(cutter.feed(data, stamp))
             for tap in list(self._taps):
                 if not tap.write(data, cutter.stream):
-                    self.detach(tap)
+                    tap.end()
         return True
 
     def _close_stream(self, fd: int) -> None:

@@ -167,7 +167,8 @@ class Runtime(Protocol):
 
     async def open_attach(self, container_id: str, *, stdin: bool, stderr: bool = True) -> ExecSession:
         """A session on the container's own streams, from now on; it has a terminal if the container has one. `wait`
-        gives the container's exit code, `close` leaves the container alone. Raises `RuntimeFailure`."""
+        gives the container's exit code, or 0 for a session that ends before because its output is not read; `close`
+        leaves the container alone. Raises `RuntimeFailure`."""
         ...
 
     async def open_port(self, pod_uid: str, port: int) -> socket.socket:
