@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from bridgehead.client.errors import ApiError
+from bridgehead.kubelet.backoff import BackOff
 from bridgehead.kubelet.runtimes.fake import Behaviour
 from bridgehead.kubelet.runtimes.runtime import ExecResult
 from bridgehead.objects.kinds import CONFIG_MAPS, NODES, PODS, SERVICES
@@ -150,6 +151,22 @@ async def test_a_program_that_cannot_be_started(world):
     terminated = pod.status.container_statuses[0].state.terminated
     assert (terminated.reason, terminated.exit_code) == ("StartError", 128)
     assert "executable file not found" in terminated.message
+
+
+async def test_logs_of_two_runs_are_kept(world):
+    kubelet = await world.start_kubelet()
+    world.runtime.images["flaky:1"] = Behaviour()
+    await world.create("web", containers=[container("flaky:1")])
+    pod = await world.until("web", is_running)
+    directory = kubelet.settings.log_path(pod, "app", 0).parent
+    world.runtime.images["flaky:1"] = Behaviour(exits_with=1)
+    for name in ("0.log", "0.log.20261121-040000.000000001", "1.log"):
+        (directory / name).write_text("")
+    kubelet.worker("default", "web").containers._crashes = BackOff(initial=0.01, maximum=0.01)
+    [info] = world.runtime.containers.values()
+    world.runtime.finish(info.id, 1)
+    await world.until("web", lambda pod: pod.status.container_statuses[0].restart_count >= 2)
+    assert [path.name for path in directory.iterdir() if path.name.startswith("0.log")] == []
 
 
 async def test_environment_of_services_and_config_maps(world):

@@ -128,6 +128,7 @@ class PodContainers:
 
     def begin_sandbox(self, init_names: list[str]) -> None:
         """A new sandbox after an old one: init containers start over, their attempts go on counting."""
+        self.waiting.clear()
         for name in init_names:
             run = self.runs.pop(name, None)
             if run is not None:

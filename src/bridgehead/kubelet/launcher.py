@@ -122,7 +122,8 @@ def _container_spec(
     )
     log_path = parts.settings.log_path(pod, container.name, attempt)
     log_path.parent.mkdir(parents=True, exist_ok=True)
-    (log_path.parent / f"{attempt - 2}.log").unlink(missing_ok=True)  # this run and the last one are kept
+    for old in log_path.parent.glob(f"{attempt - 2}.log*"):  # this run and the last one are kept
+        old.unlink(missing_ok=True)
     own, of_pod = container.security_context or SecurityContext(), pod.spec.security_context or SecurityContext()
     return ContainerSpec(
         pod_uid=pod.metadata.uid,
