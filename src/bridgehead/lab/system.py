@@ -21,7 +21,7 @@ from bridgehead.objects.times import parse_time
 
 from . import registry
 from .errors import StartFailed
-from .plan import API_PORT, LAB_ADDRESS, POD_RANGE, SERVICE_RANGE, LabConfig, LabFiles, plan_nodes
+from .plan import API_PORT, LAB_ADDRESS, POD_RANGE, SERVICE_RANGE, LabConfig, LabFiles
 
 _LOOK_EVERY = 0.05
 _KINDS: dict[str, Kind[Any]] = {kind.name: kind for kind in (SERVICE_ACCOUNTS, CONFIG_MAPS, DAEMON_SETS)}
@@ -85,15 +85,10 @@ async def _install(client: ApiClient) -> None:
 
 
 async def _forget_nodes(client: ApiClient, config: LabConfig) -> None:
-    """Delete the Nodes of a run that had more of them: nobody else would, and their pods would wait for ever."""
-    planned = {node.name for node in plan_nodes(config.nodes)}
-    for node in (await client.list(NODES)).items:
-        if node.metadata.name not in planned:
-            await client.delete(NODES, node.metadata.name)
+    """Delete the Nodes of a run that had more of them: nobody else would, and their pods would wait for ever.
 
-
-async def _remove_former_nodes(client: ApiClient, config: LabConfig) -> None:
-    """A lab that had more nodes when it ran before: what was on them shall be made anew elsewhere."""
+    Only those of the lab's making: a Node that the user wrote stays.
+    """
     for node in (await client.list(NODES)).items:
         number = node.metadata.name.removeprefix("node")
         if number.isdecimal() and int(number) > config.nodes:

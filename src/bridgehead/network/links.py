@@ -1,8 +1,7 @@
-"""Links, addresses, routes and neighbours of one network namespace, over rtnetlink.
+"""Links, addresses and routes of one network namespace, over rtnetlink.
 
 A `Links` belongs to the namespace it was made in and stays there: its socket remembers it, whatever namespace the
-process enters later. Operations that find their result already there are fine. Everything raises OSError. A device
-may be given by its name or, sparing a question to the kernel, by its index.
+process enters later. Operations that find their result already there are fine. Everything raises OSError.
 """
 
 from __future__ import annotations
@@ -40,9 +39,7 @@ class Links:
         found = self._call("link_lookup", ifname=name)
         return int(found[0]) if found else None
 
-    def _index(self, name: str | int) -> int:
-        if isinstance(name, int):
-            return name
+    def _index(self, name: str) -> int:
         index = self.index(name)
         if index is None:
             raise OSError(errno.ENODEV, f"no link {name!r}")
@@ -55,34 +52,17 @@ class Links:
         return self._index(name)
 
     def add_veth(
-        self,
-        name: str,
-        *,
-        peer: str,
-        peer_namespace: int,
-        mac: str | None = None,
-        peer_mac: str | None = None,
-        mtu: int = 1500,
-        bridge: str | None = None,
+        self, name: str, *, peer: str, peer_namespace: int, mtu: int = 1500, bridge: str | None = None
     ) -> None:
         """Make a pair: `name` here (up), `peer` in the namespace of the file descriptor `peer_namespace` (down)."""
         theirs: dict[str, Any] = {"ifname": peer, "net_ns_fd": peer_namespace, "mtu": mtu}
-        if peer_mac:
-            theirs["address"] = peer_mac
-        ours: dict[str, Any] = {"address": mac} if mac else {}
-        if bridge:
-            ours["master"] = self._index(bridge)
+        ours: dict[str, Any] = {"master": self._index(bridge)} if bridge else {}
         self._call("link", "add", ifname=name, kind="veth", peer=theirs, mtu=mtu, state="up", **ours)
 
-    def set_up(self, name: str | int) -> None:
+    def set_up(self, name: str) -> None:
         self._call("link", "set", index=self._index(name), state="up")
 
-    def delete(self, name: str) -> None:
-        index = self.index(name)
-        if index is not None:
-            self._tolerate(errno.ENODEV, "link", "del", index=index)
-
-    def add_address(self, name: str | int, address: str) -> None:
+    def add_address(self, name: str, address: str) -> None:
         """`address` with its prefix length: `10.0.0.1/24`."""
         interface = ipaddress.ip_interface(address)
         self._tolerate(
@@ -94,35 +74,12 @@ class Links:
             prefixlen=interface.network.prefixlen,
         )
 
-    def add_route(
-        self, destination: str, *, via: str | None = None, device: str | int | None = None, onlink: bool = False
-    ) -> None:
+    def add_route(self, destination: str, *, via: str) -> None:
         """Add or replace. `destination` is a network, or "default"."""
-        route: dict[str, Any] = {"dst": destination}
+        route: dict[str, Any] = {"dst": destination, "gateway": via}
         if destination == "default":
-            route["family"] = socket.AF_INET6 if via and ":" in via else socket.AF_INET
-        if via:
-            route["gateway"] = via
-        else:
-            route["scope"] = 253  # link: the destination is on the device itself
-        if device is not None:
-            route["oif"] = self._index(device)
-        if onlink:
-            route["flags"] = 4  # RTNH_F_ONLINK
+            route["family"] = socket.AF_INET6 if ":" in via else socket.AF_INET
         self._call("route", "replace", **route)
-
-    def delete_route(self, destination: str, *, device: str | int | None = None) -> None:
-        """With `device`, only the route over it: another may have taken its place."""
-        route: dict[str, Any] = {"dst": destination}
-        if device is not None:
-            if isinstance(device, str) and self.index(device) is None:
-                return
-            route["oif"] = self._index(device)
-        self._tolerate(errno.ESRCH, "route", "del", **route)
-
-    def add_neighbour(self, address: str, mac: str, device: str | int) -> None:
-        """A permanent entry."""
-        self._call("neigh", "replace", dst=address, lladdr=mac, ifindex=self._index(device), state=0x80)
 
     def refuse_forwarding(self, device: str) -> None:
         """Answer what comes in on `device` for somebody else with "network unreachable" (IPv4)."""

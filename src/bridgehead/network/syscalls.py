@@ -10,7 +10,6 @@ import os
 
 # Without libc's header files the numbers are ours to know; they are the same on every architecture.
 CLONE_NEWNS = 0x00020000
-CLONE_NEWCGROUP = 0x02000000
 CLONE_NEWUTS = 0x04000000
 CLONE_NEWIPC = 0x08000000
 CLONE_NEWUSER = 0x10000000
@@ -21,12 +20,9 @@ MS_RDONLY = 1
 MS_NOSUID = 2
 MS_NODEV = 4
 MS_NOEXEC = 8
-MS_REMOUNT = 32
 MS_BIND = 4096
-MS_MOVE = 8192
 MS_REC = 16384
 MS_PRIVATE = 1 << 18
-MS_SLAVE = 1 << 19
 MNT_DETACH = 2
 
 _PR_SET_PDEATHSIG = 1
