@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridgehead.dns import query_log, wire
+from bridgehead.dns import foreign, query_log, wire
 from bridgehead.dns import responder as responder_module
 from bridgehead.dns.errors import BadPacket
 from bridgehead.dns.responder import Open
@@ -51,14 +51,14 @@ ANY_BYTES = st.one_of(st.binary(max_size=600), damaged(), damaged(REPLIES))
 
 FEEDS = {
     wire.parse_query_untrusted: lambda data: wire.parse_query_untrusted(data),
-    wire.parse_reply_untrusted: lambda data: wire.parse_reply_untrusted(data, _own_question(data)),
-    wire.adopt_reply_untrusted: lambda data: _adopt(data),
-    wire.plain_records_untrusted: lambda data: wire.plain_records_untrusted(
+    foreign.parse_reply_untrusted: lambda data: foreign.parse_reply_untrusted(data, _own_question(data)),
+    foreign.adopt_reply_untrusted: lambda data: _adopt(data),
+    foreign.plain_records_untrusted: lambda data: foreign.plain_records_untrusted(
         wire.Answer(data[2:12].ljust(10, b"\0"), data[12:], 0), QUESTION
     ),
-    wire.read_name_untrusted: lambda data: [wire.read_name_untrusted(data, at) for at in range(0, len(data), 5)],
+    foreign.read_name_untrusted: lambda data: [foreign.read_name_untrusted(data, at) for at in range(0, len(data), 5)],
     wire.skip_name_untrusted: lambda data: wire.skip_name_untrusted(data, 12),
-    wire._skip_record_untrusted: lambda data: wire._skip_record_untrusted(data, 12),
+    wire.skip_record_untrusted: lambda data: wire.skip_record_untrusted(data, 12),
     wire._parse_edns_untrusted: lambda data: wire._parse_edns_untrusted(data.ljust(12, b"\0"), 12),
     query_log.query_line_untrusted: lambda data: (
         query_log.query_line_untrusted(("::1", 1), data, data[:4], "udp", 0.1) if len(data) > 3 else None
@@ -75,15 +75,15 @@ def _own_question(data: bytes) -> bytes:
 
 def _adopt(data: bytes) -> None:
     question = _own_question(data)
-    found = wire.adopt_reply_untrusted(data, question)
-    wire.aged(found, 7)
-    wire.plain_records_untrusted(found.answer, question)
+    found = foreign.adopt_reply_untrusted(data, question)
+    foreign.aged(found, 7)
+    foreign.plain_records_untrusted(found.answer, question)
 
 
 def test_all_readers_of_untrusted_bytes_are_fed_here():
     there = {
         function
-        for module in (wire, responder_module, query_log)
+        for module in (wire, foreign, responder_module, query_log)
         for name, function in inspect.getmembers(module, inspect.isfunction)
         if name.endswith("_untrusted")
     }
@@ -114,4 +114,4 @@ def test_no_packet_breaks_the_responder(data, is_udp):
     assert len(reply) <= RESPONDER.limit(query, is_udp)
     if query.edns is None:
         assert len(reply) <= 512 or not is_udp
-    wire.parse_reply_untrusted(reply, query.question)
+    foreign.parse_reply_untrusted(reply, query.question)

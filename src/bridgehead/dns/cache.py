@@ -9,8 +9,9 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from . import wire
-from .wire import Answer, Found
+from . import foreign, wire
+from .foreign import Found
+from .wire import Answer
 
 _POPULAR = 3  # times asked within an answer's life
 _LAST_PART = 0.1
@@ -67,7 +68,7 @@ class Cache:
             self.negative_hits += 1
         else:
             self.hits += 1
-        return wire.aged(entry.found, int(now - entry.stored))
+        return foreign.aged(entry.found, int(now - entry.stored))
 
     def is_due(self, key: bytes) -> bool:
         """Whether to ask again before it is too late: it is popular, and the last tenth of its time has begun."""
@@ -82,7 +83,7 @@ class Cache:
         entry = self._entries.get(key)
         if entry is None or self._now() >= entry.expires + self._stale:
             return None
-        return wire.aged(entry.found, 1 << 31)
+        return foreign.aged(entry.found, 1 << 31)
 
     def put(self, key: bytes, found: Found) -> None:
         """Keep it, if it is a yes or a sound no, and lives at all."""

@@ -9,12 +9,13 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 
-from . import wire
+from . import foreign, wire
 from .cache import Cache
 from .errors import BadPacket, UpstreamFailed
+from .foreign import PlainRecord
 from .responder import Open, Responder
 from .upstream import Forwarder
-from .wire import Answer, PlainRecord, Query
+from .wire import Answer, Query
 
 log = logging.getLogger(__name__)
 
@@ -127,7 +128,7 @@ class Resolver:
                 except UpstreamFailed:
                     rcode = wire.SERVFAIL  # with the part of the chain that is known
                     break
-            records = wire.plain_records_untrusted(answer, step.question)
+            records = foreign.plain_records_untrusted(answer, step.question)
             chain += records
             rcode = answer.head[1] & 15
             if not records or records[-1].type != wire.TYPES["CNAME"]:
@@ -135,7 +136,7 @@ class Resolver:
             step = _question(query, records[-1].data)
             if not is_ours and not self._zone.is_ours(step):
                 break  # the upstream has followed its aliases as far as they lead
-        return wire.compile_chain(query.name, chain, rcode, ra=self._responder.is_recursive)
+        return foreign.compile_chain(query.name, chain, rcode, ra=self._responder.is_recursive)
 
     async def _walk(self, question: Open, known: Answer, client: str) -> Answer:
         """What a pod would find at the end of its search list, in one query instead of four or five.
@@ -155,10 +156,12 @@ class Resolver:
             elif self._zone.is_alias(step.name):
                 answer = await self._follow(step)
             if answer.head[1] & 15 == wire.NOERROR:
-                records = wire.plain_records_untrusted(answer, step.question)
+                records = foreign.plain_records_untrusted(answer, step.question)
                 ttl = min((record.ttl for record in records), default=0)
-                alias = wire.PlainRecord(query.name, wire.TYPES["CNAME"], ttl, step.name)
-                return wire.compile_chain(query.name, [alias, *records], wire.NOERROR, ra=self._responder.is_recursive)
+                alias = foreign.PlainRecord(query.name, wire.TYPES["CNAME"], ttl, step.name)
+                return foreign.compile_chain(
+                    query.name, [alias, *records], wire.NOERROR, ra=self._responder.is_recursive
+                )
         return known
 
 

@@ -14,9 +14,9 @@ import socket
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from . import wire
+from . import foreign, wire
 from .errors import BadPacket, ConfigInvalid, UpstreamFailed
-from .wire import Found
+from .foreign import Found
 
 log = logging.getLogger(__name__)
 
@@ -118,7 +118,7 @@ class Forwarder:
     async def _try(self, server: Server, question: bytes, *, do: bool, cd: bool) -> Found | None:
         self.requests[server] += 1
         id_ = secrets.token_bytes(2)
-        query = wire.forwarded_query(id_, question, OUR_SIZE, do=do, cd=cd)
+        query = foreign.forwarded_query(id_, question, OUR_SIZE, do=do, cd=cd)
         try:
             async with asyncio.timeout(self._attempt_seconds):
                 data = await _exchange_udp(server, query, question)
@@ -126,7 +126,7 @@ class Forwarder:
                     data = await _exchange_tcp(server, query)
                     if data[:2] != id_:
                         raise BadPacket("a reply with another id")
-                found = wire.adopt_reply_untrusted(data, question)
+                found = foreign.adopt_reply_untrusted(data, question)
         except (OSError, TimeoutError, BadPacket, asyncio.IncompleteReadError) as error:
             self._failed(server, error)
             return None
@@ -154,7 +154,7 @@ async def _exchange_udp(server: Server, query: bytes, question: bytes) -> bytes:
                 continue
             try:
                 if not data[2:3] or not data[2] & wire.TC:
-                    wire.parse_reply_untrusted(data, question)
+                    foreign.parse_reply_untrusted(data, question)
             except BadPacket:
                 continue
             return data

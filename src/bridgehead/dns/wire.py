@@ -1,7 +1,7 @@
 """DNS messages as bytes: questions read, finished answers built, answers cut to size.
 
 Pure (RFC 1035, 2181, 2782, 3596, 6891). `zone.py` compiles record sets here, `responder.py` reads queries and assembles
-replies, `upstream.py` checks what came from outside. Functions whose names end in `_untrusted` take bytes from the
+replies; what upstreams say is `foreign.py`'s. Functions whose names end in `_untrusted` take bytes from the
 network and raise only BadPacket.
 
 A finished answer is kept without the id and the question, which are copied from the query, so that a client sees its
@@ -175,7 +175,7 @@ def _parse_edns_untrusted(data: bytes, at: int) -> Edns | None:
     counts = [int.from_bytes(data[offset : offset + 2], "big") for offset in (6, 8, 10)]
     found: Edns | None = None
     for number in range(sum(counts)):
-        start, kind, class_, length_at = _skip_record_untrusted(data, at)
+        start, kind, class_, length_at = skip_record_untrusted(data, at)
         at = length_at + 2 + int.from_bytes(data[length_at : length_at + 2], "big")
         if kind == OPT and number >= counts[0] + counts[1]:
             if found is not None or start != 1:
@@ -186,7 +186,7 @@ def _parse_edns_untrusted(data: bytes, at: int) -> Edns | None:
     return found
 
 
-def _skip_record_untrusted(data: bytes, at: int) -> tuple[int, int, int, int]:
+def skip_record_untrusted(data: bytes, at: int) -> tuple[int, int, int, int]:
     """(size of the owner name, type, class, offset of the data's length) of the record at `at`, which is whole."""
     end = skip_name_untrusted(data, at)
     length_at = end + 8
@@ -218,60 +218,6 @@ def skip_name_untrusted(data: bytes, at: int) -> int:
     return at + 1
 
 
-# --- Replies from elsewhere ------------------------------------------------------------------------------------
-
-
-class RecordAt(NamedTuple):
-    """Where a record of a message is: its owner's offset, offset of its TTL, of its data and of its end."""
-
-    section: int  # 0 answer, 1 authority, 2 additional
-    type: int
-    start: int
-    ttl_at: int
-    data_at: int
-    end: int
-
-
-def parse_reply_untrusted(data: bytes, question: bytes) -> list[RecordAt]:
-    """The records of a reply to exactly this question. Raises BadPacket when it is no sound reply to it."""
-    if len(data) < HEADER_SIZE + len(question) or not data[2] & QR or data[4:6] != b"\0\1":
-        raise BadPacket("not a reply to one question")
-    if data[HEADER_SIZE : HEADER_SIZE + len(question)].lower() != question.lower():
-        raise BadPacket("a reply to another question")
-    at = HEADER_SIZE + len(question)
-    records = []
-    for section, offset in enumerate((6, 8, 10)):
-        for _ in range(int.from_bytes(data[offset : offset + 2], "big")):
-            _, kind, _, length_at = _skip_record_untrusted(data, at)
-            end = length_at + 2 + int.from_bytes(data[length_at : length_at + 2], "big")
-            records.append(RecordAt(section, kind, at, length_at - 4, length_at + 2, end))
-            at = end
-    return records
-
-
-def read_name_untrusted(data: bytes, at: int) -> bytes:
-    """The lower-case uncompressed wire form of the name at `at`, pointers followed (backwards only, so they end)."""
-    labels = []
-    limit = at
-    size = 1
-    try:
-        while length := data[at]:
-            if length >= 0xC0:
-                target = (length & 0x3F) << 8 | data[at + 1]
-                if target >= limit:
-                    raise BadPacket("a pointer that does not point backwards")
-                at = limit = target
-                continue
-            size += 1 + length
-            if length > 63 or size > 255 or at + 1 + length > len(data):
-                raise BadPacket("a name that is too long or ends in the middle")
-            labels.append(data[at : at + 1 + length])
-            at += 1 + length
-    except IndexError:
-        raise BadPacket("a name ends in the middle") from None
-    return b"".join(labels).lower() + b"\0"
-
-
 # --- Finished answers ------------------------------------------------------------------------------------------
 
 
@@ -292,14 +238,15 @@ class Writer:
         self._write_data(kind, data)
         self.body[start - 2 : start] = (len(self.body) - start).to_bytes(2, "big")
 
-    def add_plain(self, record: PlainRecord) -> None:
-        self._write_name(record.owner)
-        self.body += record.type.to_bytes(2, "big") + b"\0\1" + record.ttl.to_bytes(4, "big") + b"\0\0"
+    def add_plain(self, owner: bytes, type: int, ttl: int, data: bytes) -> None:
+        """A record that is in wire form already; of a CNAME the target, uncompressed."""
+        self._write_name(owner)
+        self.body += type.to_bytes(2, "big") + b"\0\1" + ttl.to_bytes(4, "big") + b"\0\0"
         start = len(self.body)
-        if record.type == TYPES["CNAME"]:
-            self._write_name(record.data)
+        if type == TYPES["CNAME"]:
+            self._write_name(data)
         else:
-            self.body += record.data
+            self.body += data
         self.body[start - 2 : start] = (len(self.body) - start).to_bytes(2, "big")
 
     def _write_data(self, kind: str, data: Data) -> None:
@@ -446,7 +393,7 @@ def _cut(front: bytes, body: bytes, room: int, base: int) -> tuple[bytes, bytes]
     at = 0
     for section, count in enumerate(counts):
         for _ in range(count):
-            _, _, _, length_at = _skip_record_untrusted(body, at)
+            _, _, _, length_at = skip_record_untrusted(body, at)
             end = length_at + 2 + int.from_bytes(body[length_at : length_at + 2], "big")
             if end > room:
                 break
@@ -473,100 +420,3 @@ def format_error_untrusted(data: bytes) -> bytes | None:
     if len(data) < HEADER_SIZE or data[2] & QR:
         return None
     return data[:2] + bytes((QR | data[2] & 0x79, FORMERR)) + bytes(8)
-
-
-# --- Answers that come from elsewhere --------------------------------------------------------------------------
-
-
-class Found(NamedTuple):
-    """An upstream's answer as one of ours, where its TTLs are in the body, and how long it may be kept (seconds)."""
-
-    answer: Answer
-    ttl_offsets: tuple[int, ...]
-    ttl: int
-
-    @property
-    def rcode(self) -> int:
-        return self.answer.head[1] & 15
-
-    @property
-    def is_negative(self) -> bool:
-        return self.answer.head[4:6] == b"\0\0"
-
-
-def adopt_reply_untrusted(data: bytes, question: bytes) -> Found:
-    """A reply to `question` without its OPT record, ready for any client that asks the same. Raises BadPacket.
-
-    What stands behind an OPT record is left out with it: others point backwards only, so nothing else changes.
-    """
-    base = HEADER_SIZE + len(question)
-    counts = [0, 0, 0]
-    offsets = []
-    ttls = []
-    end = base
-    for record in parse_reply_untrusted(data, question):
-        if record.section == 2 and record.type == OPT:
-            break
-        counts[record.section] += 1
-        end = record.end
-        offsets.append(record.ttl_at - base)
-        ttl = int.from_bytes(data[record.ttl_at : record.ttl_at + 4], "big")
-        if record.section == 1 and record.type == TYPES["SOA"]:  # RFC 2308: how long a "no" is good
-            ttl = min(ttl, int.from_bytes(data[record.end - 4 : record.end], "big"))
-        if record.section < 2:
-            ttls.append(0 if ttl >= 1 << 31 else ttl)
-    front = head(data[3] & 15, *counts, aa=False)
-    return Found(Answer(front, data[base:end], 0), tuple(offsets), min(ttls, default=0))
-
-
-def aged(found: Found, seconds: int) -> Answer:
-    """The answer as it is to be given that many seconds later."""
-    body = bytearray(found.answer.body)
-    for at in found.ttl_offsets:
-        ttl = int.from_bytes(body[at : at + 4], "big")
-        body[at : at + 4] = max(0, ttl - seconds).to_bytes(4, "big")
-    return found.answer._replace(body=bytes(body))
-
-
-class PlainRecord(NamedTuple):
-    """A record without compression; `data` of a CNAME is its target in wire form."""
-
-    owner: bytes
-    type: int
-    ttl: int
-    data: bytes
-
-
-_CHASED = (TYPES["A"], TYPES["AAAA"], TYPES["CNAME"])
-
-
-def plain_records_untrusted(answer: Answer, question: bytes) -> list[PlainRecord]:
-    """The addresses and aliases in an answer's first section. Raises BadPacket."""
-    message = bytes(HEADER_SIZE) + question + answer.body
-    at = HEADER_SIZE + len(question)
-    records = []
-    for _ in range(int.from_bytes(answer.head[4:6], "big")):
-        _, kind, _, length_at = _skip_record_untrusted(message, at)
-        end = length_at + 2 + int.from_bytes(message[length_at : length_at + 2], "big")
-        if kind in _CHASED:
-            is_alias = kind == TYPES["CNAME"]
-            data = read_name_untrusted(message, length_at + 2) if is_alias else message[length_at + 2 : end]
-            ttl = int.from_bytes(message[length_at - 4 : length_at], "big")
-            records.append(PlainRecord(read_name_untrusted(message, at), kind, ttl, data))
-        at = end
-    return records
-
-
-def compile_chain(name: bytes, records: Iterable[PlainRecord], rcode: int, *, ra: bool) -> Answer:
-    """An authoritative answer that begins with an alias of ours and ends with what others said of its target."""
-    writer = Writer(name)
-    count = 0
-    for record in records:
-        writer.add_plain(record)
-        count += 1
-    return Answer(head(rcode, count, ra=ra), bytes(writer.body), 0)
-
-
-def forwarded_query(id_: bytes, question: bytes, size: int, *, do: bool, cd: bool) -> bytes:
-    """What we ask an upstream: recursion desired, and our EDNS."""
-    return id_ + bytes((RD, CD if cd else 0)) + b"\0\1\0\0\0\0\0\1" + question + opt_record(size, do=do)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterable, Iterator
 
-from . import wire
+from . import foreign, wire
 from .zone import Zone
 
 
@@ -29,7 +29,7 @@ def answer_lines(question: bytes, answer: wire.Answer) -> Iterable[str]:
     """The records in the first section of an answer to that question."""
     message = bytes(wire.HEADER_SIZE) + question + answer.body
     reply = bytes((0, 0, wire.QR)) + bytes(1) + b"\0\1" + answer.head[4:10] + question + answer.body
-    for record in wire.parse_reply_untrusted(reply, question):
+    for record in foreign.parse_reply_untrusted(reply, question):
         if record.section == 0:
             ttl = int.from_bytes(message[record.ttl_at : record.ttl_at + 4], "big")
             owner = _name(message, record.start)
@@ -37,7 +37,7 @@ def answer_lines(question: bytes, answer: wire.Answer) -> Iterable[str]:
             yield f"{owner} {ttl} IN {kind} {_data(message, record, kind)}"
 
 
-def _data(message: bytes, record: wire.RecordAt, kind: str) -> str:
+def _data(message: bytes, record: foreign.RecordAt, kind: str) -> str:
     at = record.data_at
     data = message[at : record.end]
     match kind:
@@ -58,7 +58,7 @@ def _data(message: bytes, record: wire.RecordAt, kind: str) -> str:
 
 
 def _name(message: bytes, at: int) -> str:
-    return wire.decode_name(wire.read_name_untrusted(message, at)) + "."
+    return wire.decode_name(foreign.read_name_untrusted(message, at)) + "."
 
 
 def _order(line: str, domain: str) -> tuple[bool, list[str], str]:

@@ -1,0 +1,170 @@
+"""Messages from upstreams as bytes: checked, taken apart, and made into answers of ours.
+
+Pure. `upstream.py`, `resolver.py` and `zone_file.py` call this. Functions whose names end in `_untrusted` raise only
+BadPacket; names are read by following pointers backwards only, so that no loop can hold us.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from .errors import BadPacket
+from .wire import (
+    CD,
+    HEADER_SIZE,
+    OPT,
+    QR,
+    RD,
+    TYPES,
+    Answer,
+    Writer,
+    head,
+    opt_record,
+    skip_record_untrusted,
+)
+
+
+class RecordAt(NamedTuple):
+    """Where a record of a message is: its owner's offset, offset of its TTL, of its data and of its end."""
+
+    section: int  # 0 answer, 1 authority, 2 additional
+    type: int
+    start: int
+    ttl_at: int
+    data_at: int
+    end: int
+
+
+def parse_reply_untrusted(data: bytes, question: bytes) -> list[RecordAt]:
+    """The records of a reply to exactly this question. Raises BadPacket when it is no sound reply to it."""
+    if len(data) < HEADER_SIZE + len(question) or not data[2] & QR or data[4:6] != b"\0\1":
+        raise BadPacket("not a reply to one question")
+    if data[HEADER_SIZE : HEADER_SIZE + len(question)].lower() != question.lower():
+        raise BadPacket("a reply to another question")
+    at = HEADER_SIZE + len(question)
+    records = []
+    for section, offset in enumerate((6, 8, 10)):
+        for _ in range(int.from_bytes(data[offset : offset + 2], "big")):
+            _, kind, _, length_at = skip_record_untrusted(data, at)
+            end = length_at + 2 + int.from_bytes(data[length_at : length_at + 2], "big")
+            records.append(RecordAt(section, kind, at, length_at - 4, length_at + 2, end))
+            at = end
+    return records
+
+
+def read_name_untrusted(data: bytes, at: int) -> bytes:
+    """The lower-case uncompressed wire form of the name at `at`, pointers followed (backwards only, so they end)."""
+    labels = []
+    limit = at
+    size = 1
+    try:
+        while length := data[at]:
+            if length >= 0xC0:
+                target = (length & 0x3F) << 8 | data[at + 1]
+                if target >= limit:
+                    raise BadPacket("a pointer that does not point backwards")
+                at = limit = target
+                continue
+            size += 1 + length
+            if length > 63 or size > 255 or at + 1 + length > len(data):
+                raise BadPacket("a name that is too long or ends in the middle")
+            labels.append(data[at : at + 1 + length])
+            at += 1 + length
+    except IndexError:
+        raise BadPacket("a name ends in the middle") from None
+    return b"".join(labels).lower() + b"\0"
+
+
+class Found(NamedTuple):
+    """An upstream's answer as one of ours, where its TTLs are in the body, and how long it may be kept (seconds)."""
+
+    answer: Answer
+    ttl_offsets: tuple[int, ...]
+    ttl: int
+
+    @property
+    def rcode(self) -> int:
+        return self.answer.head[1] & 15
+
+    @property
+    def is_negative(self) -> bool:
+        return self.answer.head[4:6] == b"\0\0"
+
+
+def adopt_reply_untrusted(data: bytes, question: bytes) -> Found:
+    """A reply to `question` without its OPT record, ready for any client that asks the same. Raises BadPacket.
+
+    What stands behind an OPT record is left out with it: others point backwards only, so nothing else changes.
+    """
+    base = HEADER_SIZE + len(question)
+    counts = [0, 0, 0]
+    offsets = []
+    ttls = []
+    end = base
+    for record in parse_reply_untrusted(data, question):
+        if record.section == 2 and record.type == OPT:
+            break
+        counts[record.section] += 1
+        end = record.end
+        offsets.append(record.ttl_at - base)
+        ttl = int.from_bytes(data[record.ttl_at : record.ttl_at + 4], "big")
+        if record.section == 1 and record.type == TYPES["SOA"]:  # RFC 2308: how long a "no" is good
+            ttl = min(ttl, int.from_bytes(data[record.end - 4 : record.end], "big"))
+        if record.section < 2:
+            ttls.append(0 if ttl >= 1 << 31 else ttl)
+    front = head(data[3] & 15, *counts, aa=False)
+    return Found(Answer(front, data[base:end], 0), tuple(offsets), min(ttls, default=0))
+
+
+def aged(found: Found, seconds: int) -> Answer:
+    """The answer as it is to be given that many seconds later."""
+    body = bytearray(found.answer.body)
+    for at in found.ttl_offsets:
+        ttl = int.from_bytes(body[at : at + 4], "big")
+        body[at : at + 4] = max(0, ttl - seconds).to_bytes(4, "big")
+    return found.answer._replace(body=bytes(body))
+
+
+class PlainRecord(NamedTuple):
+    """A record without compression; `data` of a CNAME is its target in wire form."""
+
+    owner: bytes
+    type: int
+    ttl: int
+    data: bytes
+
+
+_CHASED = (TYPES["A"], TYPES["AAAA"], TYPES["CNAME"])
+
+
+def plain_records_untrusted(answer: Answer, question: bytes) -> list[PlainRecord]:
+    """The addresses and aliases in an answer's first section. Raises BadPacket."""
+    message = bytes(HEADER_SIZE) + question + answer.body
+    at = HEADER_SIZE + len(question)
+    records = []
+    for _ in range(int.from_bytes(answer.head[4:6], "big")):
+        _, kind, _, length_at = skip_record_untrusted(message, at)
+        end = length_at + 2 + int.from_bytes(message[length_at : length_at + 2], "big")
+        if kind in _CHASED:
+            is_alias = kind == TYPES["CNAME"]
+            data = read_name_untrusted(message, length_at + 2) if is_alias else message[length_at + 2 : end]
+            ttl = int.from_bytes(message[length_at - 4 : length_at], "big")
+            records.append(PlainRecord(read_name_untrusted(message, at), kind, ttl, data))
+        at = end
+    return records
+
+
+def compile_chain(name: bytes, records: Iterable[PlainRecord], rcode: int, *, ra: bool) -> Answer:
+    """An authoritative answer that begins with an alias of ours and ends with what others said of its target."""
+    writer = Writer(name)
+    count = 0
+    for record in records:
+        writer.add_plain(*record)
+        count += 1
+    return Answer(head(rcode, count, ra=ra), bytes(writer.body), 0)
+
+
+def forwarded_query(id_: bytes, question: bytes, size: int, *, do: bool, cd: bool) -> bytes:
+    """What we ask an upstream: recursion desired, and our EDNS."""
+    return id_ + bytes((RD, CD if cd else 0)) + b"\0\1\0\0\0\0\0\1" + question + opt_record(size, do=do)
