@@ -82,8 +82,7 @@ class Transaction:
             for table in TABLES:
                 part = self.parts.get((family, table))
                 if part:
-                    heads = [f":{name} - [0:0]" for name in (*part.written, *part.removed)]
-                    tables.append(_text(table, (*heads, *_rules(part), *part.lines, *_deletions(part))))
+                    tables.append(_text(table, (*_heads(part), *_rules(part), *part.lines, *_deletions(part))))
             if tables:
                 found[family] = "".join(tables)
         return found
@@ -95,10 +94,8 @@ class Transaction:
                 part = self.parts.get((family, table))
                 if not part:
                     continue
-                # A chain that is referred to has to be there, empty or not, and one that goes must be empty.
-                heads = [f":{name} - [0:0]" for name in (*part.removed, *sorted(part.written, key=_depth))]
                 rules = _rules(Part({name: part.written[name] for name in sorted(part.written, key=_depth)}))
-                lines = [*heads, *rules, *part.lines, *_deletions(part)]
+                lines = [*_heads(part), *rules, *part.lines, *_deletions(part)]
                 for start in range(0, len(lines), limit):
                     yield family, _text(table, lines[start : start + limit])
 
@@ -284,6 +281,14 @@ def _depth(chain: str) -> int:
 
 
 _DEPTHS = ("KUBE-MARK-MASQ", "KUBE-SEP-", "KUBE-SV", "KUBE-EXT-", "KUBE-FW-")
+
+
+def _heads(part: Part) -> Iterator[str]:
+    """Makes or empties every chain, since what is referred to has to be there, and what goes has to be empty.
+
+    In the order of names: iptables-nft-restore keeps a sorted list, and takes seconds for 10,000 in any other order.
+    """
+    return (f":{name} - [0:0]" for name in sorted((*part.written, *part.removed)))
 
 
 def _rules(part: Part) -> Iterator[str]:
