@@ -119,7 +119,10 @@ def test_labs_by_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     assert registry.list_labs() == {}
     for name in ("b", "a"):
-        os.close(registry.lock(registry.find_files(name, None)))
+        files = registry.find_files(name, None)
+        os.close(registry.lock(files))
+        files.config.touch()
+    os.close(registry.lock(registry.find_files("failed", None)))
     (tmp_path / "bridgehead" / "stray").mkdir()
     assert list(registry.list_labs()) == ["a", "b"]
 

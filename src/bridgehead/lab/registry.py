@@ -127,11 +127,11 @@ def read_parts(files: LabFiles) -> list[PartStatus]:
 
 
 def list_labs() -> dict[str, LabFiles]:
-    """Labs with state in the default place, by name."""
+    """Labs with state in the default place, by name. One that failed before it began has left a lock and no state."""
     home = state_home()
     if not home.is_dir():
         return {}
-    return {path.name: LabFiles(path) for path in sorted(home.iterdir()) if (path / "lock").exists()}
+    return {path.name: files for path in sorted(home.iterdir()) if (files := LabFiles(path)).config.exists()}
 
 
 def stop(files: LabFiles, *, bound: float = 15.0) -> None:
