@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import random
 import signal
 import socket
@@ -103,6 +104,24 @@ async def test_it_answers_until_it_is_told_to_stop(tmp_path, processes):
             ]
             assert sum(counted) >= 12
             assert 'coredns_dns_responses_total{rcode="REFUSED"} 1.0' in lines
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+async def test_when_one_process_ends_all_do_so_that_somebody_starts_them_again(tmp_path, victim):
+    (port,) = free_ports(1)
+    async with api_world() as world:
+        options = (kubeconfig(world, tmp_path), f"--listen=127.0.0.1:{port}", "--processes=2", "--no-upstream")
+        process = await run(*options, "--health=", "--ready=", "--metrics=")
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+
+        async def both() -> list[str]:
+            found = children.read_text().split()  # noqa: ASYNC240 - it is in /proc
+            return found if len(found) == 2 else []
+
+        os.kill(int((await until(both))[victim]), signal.SIGKILL)
+        _, errors = await process.communicate()
+    assert process.returncode == 1
+    assert b"ended with status 9" in errors
 
 
 async def test_the_zone_is_printed(tmp_path):

@@ -7,6 +7,7 @@ cut; what does not answer the question, comes from elsewhere, or is no sound mes
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import random
 import secrets
@@ -128,6 +129,8 @@ class Forwarder:
                         raise BadPacket("a reply with another id")
                 found = foreign.adopt_reply_untrusted(data, question)
         except (OSError, TimeoutError, BadPacket, asyncio.IncompleteReadError) as error:
+            if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+                raise UpstreamFailed("no more sockets") from error  # not this server's fault
             self._failed(server, error)
             return None
         if self._resting.pop(server, None) is not None:
