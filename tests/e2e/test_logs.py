@@ -1,0 +1,72 @@
+"""kubectl logs of one container and of many."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from .conftest import Lab, Namespace
+
+# Two containers that say three lines and go on, after an init container that says one.
+TALKERS = {
+    "apiVersion": "apps/v1",
+    "kind": "Deployment",
+    "metadata": {"name": "talkers"},
+    "spec": {
+        "replicas": 2,
+        "selector": {"matchLabels": {"app": "talkers"}},
+        "template": {
+            "metadata": {"labels": {"app": "talkers"}},
+            "spec": {
+                "terminationGracePeriodSeconds": 1,
+                "initContainers": [{"name": "first", "image": "busybox", "command": ["echo", "prepared"]}],
+                "containers": [
+                    {
+                        "name": name,
+                        "image": "busybox",
+                        "command": ["sh", "-c", f"for i in 1 2 3; do echo {name} $i; done; exec sleep 1000"],
+                        # Ready means: everything is said.
+                        "readinessProbe": {"exec": {"command": ["pidof", "sleep"]}, "periodSeconds": 1},
+                    }
+                    for name in ("one", "two")
+                ],
+            },
+        },
+    },
+}
+
+
+def test_logs_of_several_pods(lab: Lab, ns: Namespace) -> None:
+    ns.apply(json.dumps(TALKERS))
+    ns.rolled_out("deployment/talkers")
+    pods = sorted(pod["metadata"]["name"] for pod in ns.pods("app=talkers"))
+    said = (("first", "prepared"), ("one", "one 2"), ("one", "one 3"), ("two", "two 2"), ("two", "two 3"))
+    wanted = {f"[pod/{pod}/{container}] {line}" for pod in pods for container, line in said}
+    shown = ns.kubectl("logs", "-l", "app=talkers", "--all-containers", "--prefix", "--tail=2")
+    assert set(shown.splitlines()) == wanted
+    assert len(shown.splitlines()) == len(wanted)
+
+    # What is followed ends with its containers.
+    ns.kubectl("delete", "deployment", "talkers", "--wait=false")
+    words = ("logs", "-f", "-l", "app=talkers", "-c", "one", "--prefix", "--tail=1")
+    followed = ns.try_kubectl(*words)
+    assert followed.returncode == 0, followed.stderr
+    assert set(followed.stdout.splitlines()) <= {f"[pod/{pod}/one] one 3" for pod in pods}
+
+
+def test_a_part_of_a_log(lab: Lab, ns: Namespace) -> None:
+    ns.apply(json.dumps(TALKERS | {"spec": TALKERS["spec"] | {"replicas": 1}}))
+    ns.rolled_out("deployment/talkers")
+    logs = ("logs", "deployment/talkers", "-c", "one")
+    assert ns.kubectl(*logs) == "one 1\none 2\none 3\n"
+    assert ns.kubectl(*logs, "--limit-bytes=8") == "one 1\non"
+    assert ns.kubectl(*logs, "--since=1h") == "one 1\none 2\none 3\n"
+    assert ns.kubectl(*logs, "--since-time=2100-01-01T00:00:00Z") == ""
+    stamped = ns.kubectl(*logs, "--timestamps", "--tail=1")
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z one 3\n", stamped)
+    assert "Defaulted container" in ns.try_kubectl("logs", "deployment/talkers").stderr
+    [pod] = ns.pods("app=talkers")
+    refused = ns.try_kubectl(
+        "get", "--raw", f"/api/v1/namespaces/{ns.name}/pods/{pod['metadata']['name']}/log?tailLines=-5"
+    )
+    assert "tailLines: Invalid value: -5: must be greater than or equal to 0" in refused.stderr
