@@ -50,26 +50,30 @@ class Settings:
 # Names are those of kube-controller-manager's `--controllers`. The garbage collector comes last: of kinds that
 # somebody else follows it shares the copy, of all others it keeps no more than the metadata.
 CONTROLLERS: dict[str, Entry] = {
-    "scheduler": Entry("scheduler", "Scheduler", "default-scheduler"),
-    "deployment-controller": Entry("deployments", "DeploymentController", "deployment-controller"),
-    "replicaset-controller": Entry("replicasets", "ReplicaSetController", "replicaset-controller"),
-    "daemonset-controller": Entry("daemonsets", "DaemonSetController", "daemonset-controller"),
-    "endpoints-controller": Entry("endpoints", "EndpointsController", "endpoint-controller"),
+    "scheduler": Entry("scheduling.scheduler", "Scheduler", "default-scheduler"),
+    "deployment-controller": Entry("workloads.deployments", "DeploymentController", "deployment-controller"),
+    "replicaset-controller": Entry("workloads.replicasets", "ReplicaSetController", "replicaset-controller"),
+    "daemonset-controller": Entry("workloads.daemonsets", "DaemonSetController", "daemonset-controller"),
+    "endpoints-controller": Entry("endpoints.endpoints", "EndpointsController", "endpoint-controller"),
     "endpointslice-controller": Entry(
-        "endpointslices", "EndpointSliceController", "endpoint-slice-controller", ("max_endpoints_per_slice",)
+        "endpoints.endpointslices", "EndpointSliceController", "endpoint-slice-controller", ("max_endpoints_per_slice",)
     ),
     "endpointslice-mirroring-controller": Entry(
-        "mirroring", "EndpointSliceMirroringController", "endpoint-slice-mirroring-controller"
+        "endpoints.mirroring", "EndpointSliceMirroringController", "endpoint-slice-mirroring-controller"
     ),
     "node-lifecycle-controller": Entry(
-        "nodes", "NodeLifecycleController", "node-controller", ("node_monitor_grace_period",)
+        "nodes.nodes", "NodeLifecycleController", "node-controller", ("node_monitor_grace_period",)
     ),
-    "taint-eviction-controller": Entry("taint_eviction", "TaintEvictionController", "taint-eviction-controller"),
-    "pod-garbage-collector-controller": Entry("pod_garbage", "PodGarbageCollector", "pod-garbage-collector"),
-    "serviceaccount-controller": Entry("serviceaccounts", "ServiceAccountController", "serviceaccount-controller"),
-    "root-ca-certificate-publisher-controller": Entry("root_ca", "RootCAPublisher", "root-ca-publisher", ("root_ca",)),
-    "namespace-controller": Entry("namespaces", "NamespaceController", "namespace-controller"),
-    "garbage-collector-controller": Entry("garbage", "GarbageCollector", "garbage-collector-controller"),
+    "taint-eviction-controller": Entry("nodes.taint_eviction", "TaintEvictionController", "taint-eviction-controller"),
+    "pod-garbage-collector-controller": Entry("nodes.pod_garbage", "PodGarbageCollector", "pod-garbage-collector"),
+    "serviceaccount-controller": Entry(
+        "namespaces.serviceaccounts", "ServiceAccountController", "serviceaccount-controller"
+    ),
+    "root-ca-certificate-publisher-controller": Entry(
+        "namespaces.root_ca", "RootCAPublisher", "root-ca-publisher", ("root_ca",)
+    ),
+    "namespace-controller": Entry("namespaces.namespaces", "NamespaceController", "namespace-controller"),
+    "garbage-collector-controller": Entry("namespaces.garbage", "GarbageCollector", "garbage-collector-controller"),
 }
 
 

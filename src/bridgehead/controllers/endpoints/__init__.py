@@ -1,0 +1,6 @@
+"""Who answers for a Service.
+
+`endpoints` (decided by `subsets`), `endpointslices` and `mirroring` (`slice_plan`, `slice_cache`, `slice_writer`).
+`service_pods` and `memberships` know whose pods have changed, `endpoint_pods` what a pod contributes, `pace` and
+`trigger_times` when to write.
+"""

@@ -1,0 +1,94 @@
+"""The pods behind each Service, and word of every change that may matter to its endpoints.
+
+Shared by the endpoints and the endpoint slice controller (`informers.derived(ServicePods)`). What doesn't matter to
+endpoints is not passed on: a pod without an address, a container's restart count, a Service's status.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from bridgehead.objects.core import Pod, Service
+from bridgehead.objects.kinds import PODS, SERVICES
+from bridgehead.objects.meta import ObjectKey
+
+from ..shared import Informers
+from .endpoint_pods import may_receive, pod_ips, wants_endpoints
+from .memberships import Memberships
+
+# (service, urgent): a change is urgent unless all it does is add endpoints.
+Listener = Callable[[ObjectKey, bool], None]
+
+
+class ServicePods:
+    """Follows the informers of pods and Services."""
+
+    def __init__(self, informers: Informers) -> None:
+        self._memberships = Memberships()
+        self._listeners: list[Listener] = []
+        self._pods = informers.get(PODS)
+        informers.get(SERVICES).on_change(self._service_changed)
+        self._pods.on_change(self._pod_changed)
+
+    def on_change(self, listener: Listener) -> None:
+        """Call `listener(service, urgent)` when the Service, or what its pods contribute, has changed.
+
+        What is urgent takes a ready endpoint away, or comes from the Service itself; a pod that becomes ready may wait
+        a moment for others.
+        """
+        self._listeners.append(listener)
+
+    def of(self, service: ObjectKey) -> list[Pod]:
+        """The pods that the Service selects, by name."""
+        found = (self._pods.get(key) for key in sorted(self._memberships.pods_of(service)))
+        return [pod for pod in found if pod is not None]
+
+    def services_of(self, pod: ObjectKey) -> Iterable[ObjectKey]:
+        return self._memberships.services_of(pod)
+
+    def _service_changed(self, old: Service | None, new: Service | None) -> None:
+        service = new or old
+        if service is None:
+            return
+        self._memberships.set_service(
+            service.key, new.spec.selector if new is not None and wants_endpoints(new) else {}
+        )
+        if old is None or new is None or _wish(old) != _wish(new):
+            self._tell((service.key,), urgent=True)
+
+    def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        pod = new or old
+        if pod is None:
+            return
+        before = frozenset(self._memberships.services_of(pod.key))
+        if old is None or new is None or old.metadata.labels != new.metadata.labels:
+            self._memberships.set_pod(pod.key, new.metadata.labels if new is not None else None)
+        after = self._memberships.services_of(pod.key)
+        contributed, contributes = _contribution(old), _contribution(new)
+        if contributed != contributes:
+            self._tell(before | after, urgent=_serves(old))
+        elif contributes is not None:
+            self._tell(before ^ after, urgent=_serves(old))
+
+    def _tell(self, services: Iterable[ObjectKey], urgent: bool) -> None:
+        for service in services:
+            for listener in self._listeners:
+                listener(service, urgent)
+
+
+def _wish(service: Service) -> object:
+    """All of a Service that its endpoints depend on."""
+    meta = service.metadata
+    return service.spec, meta.labels, meta.uid, meta.deletion_timestamp
+
+
+def _contribution(pod: Pod | None) -> object:
+    """All of a pod, labels aside, that endpoints depend on; None for a pod that is no endpoint in any case."""
+    if pod is None or not may_receive(pod, include_terminating=True):
+        return None
+    spec = pod.spec
+    return tuple(pod_ips(pod)), pod.is_ready, pod.is_terminating, spec.node_name, spec.hostname, spec.subdomain
+
+
+def _serves(pod: Pod | None) -> bool:
+    return pod is not None and pod.is_ready and not pod.is_terminating

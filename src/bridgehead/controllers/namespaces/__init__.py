@@ -1,0 +1,3 @@
+"""What namespaces and owners hold: `namespaces` (`namespace_conditions`), `serviceaccounts`, `root_ca`, `garbage`
+(`ownership`).
+"""

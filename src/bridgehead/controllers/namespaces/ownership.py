@@ -1,0 +1,117 @@
+"""Who owns whom, among all objects of a cluster: the garbage collector's picture of it. Pure.
+
+Source: Kubernetes "Garbage Collection" and "Owners and Dependents"; `pkg/controller/garbagecollector`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from bridgehead.objects.kinds import Kind
+from bridgehead.objects.meta import Object, ObjectKey, ObjectMeta, OwnerReference
+
+FOREGROUND_FINALIZER = "foregroundDeletion"
+ORPHAN_FINALIZER = "orphan"
+
+
+@dataclass(frozen=True)
+class Item:
+    """An object as the garbage collector sees it: its place and its metadata's part in ownership."""
+
+    kind: Kind[Any]
+    key: ObjectKey
+    uid: str
+    owners: tuple[OwnerReference, ...] = ()
+    is_deleting: bool = False
+    waits_for_dependents: bool = False  # being deleted in the foreground
+    orphans_dependents: bool = False  # being deleted, and its dependents are to stay
+
+    @classmethod
+    def from_object(cls, kind: Kind[Any], obj: Object) -> Item:
+        meta: ObjectMeta = obj.metadata
+        is_deleting = meta.deletion_timestamp is not None
+        return cls(
+            kind,
+            obj.key,
+            meta.uid,
+            meta.owner_references,
+            is_deleting,
+            is_deleting and FOREGROUND_FINALIZER in meta.finalizers,
+            is_deleting and ORPHAN_FINALIZER in meta.finalizers,
+        )
+
+    def is_blocked_by(self, owner_uid: str) -> bool:
+        """Whether this object keeps that owner from going (in the foreground) before it."""
+        return any(owner.uid == owner_uid and owner.block_owner_deletion for owner in self.owners)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What is left of an object's owners: they are there, they are gone, or they wait for their dependents to go."""
+
+    solid: tuple[OwnerReference, ...] = ()
+    dangling: tuple[OwnerReference, ...] = ()
+    waiting: tuple[OwnerReference, ...] = ()
+
+    def having(self, reference: OwnerReference, owner: Item | None) -> Verdict:
+        """This, and what is known of one more owner; None is one that is gone."""
+        if owner is None:
+            return replace(self, dangling=(*self.dangling, reference))
+        if owner.waits_for_dependents:
+            return replace(self, waiting=(*self.waiting, reference))
+        return replace(self, solid=(*self.solid, reference))
+
+
+class Ownership:
+    """Items by uid, and the dependents of every uid that is named as an owner."""
+
+    def __init__(self) -> None:
+        self._items: dict[str, Item] = {}
+        self._dependents: dict[str, set[str]] = {}
+
+    def get(self, uid: str) -> Item | None:
+        return self._items.get(uid)
+
+    def dependents(self, uid: str) -> list[Item]:
+        return [self._items[dependent] for dependent in sorted(self._dependents.get(uid, ()))]
+
+    def change(self, old: Item | None, new: Item | None) -> set[str]:
+        """Take over a change; the result is the uids that have to be looked at because of it."""
+        if new is None:
+            return self._remove(old) if old is not None else set()
+        before = self._items.get(new.uid)
+        self._items[new.uid] = new
+        owners_before = {owner.uid for owner in before.owners} if before is not None else set()
+        owners = {owner.uid for owner in new.owners}
+        for uid in owners - owners_before:
+            self._dependents.setdefault(uid, set()).add(new.uid)
+        for uid in owners_before - owners:
+            self._forget(uid, new.uid)
+        look_at: set[str] = set()
+        if any(uid not in self._items or self._items[uid].waits_for_dependents for uid in owners):
+            look_at.add(new.uid)
+        look_at |= self._waiting(owners_before | owners)
+        if new.waits_for_dependents and not (before is not None and before.waits_for_dependents):
+            look_at |= {new.uid, *self._dependents.get(new.uid, ())}
+        if new.orphans_dependents:
+            look_at.add(new.uid)
+        return look_at
+
+    def _remove(self, old: Item) -> set[str]:
+        item = self._items.pop(old.uid, old)
+        owners = [owner.uid for owner in item.owners]
+        for uid in owners:
+            self._forget(uid, item.uid)
+        return set(self._dependents.get(item.uid, ())) | self._waiting(owners)
+
+    def _waiting(self, uids: Iterable[str]) -> set[str]:
+        return {uid for uid in uids if (item := self._items.get(uid)) is not None and item.waits_for_dependents}
+
+    def _forget(self, owner: str, dependent: str) -> None:
+        dependents = self._dependents.get(owner)
+        if dependents is not None:
+            dependents.discard(dependent)
+            if not dependents:
+                del self._dependents[owner]

@@ -1,0 +1,106 @@
+"""What a node's heartbeats and conditions mean: the conditions of a silent node, and the taints of an ill one. Pure.
+
+Source: `pkg/controller/nodelifecycle`; reasons, messages and taint keys are Kubernetes' own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from bridgehead.objects.core import Node, Taint
+from bridgehead.objects.meta import Condition
+
+from ..conditions import find_condition
+
+NOT_READY = "node.kubernetes.io/not-ready"
+UNREACHABLE = "node.kubernetes.io/unreachable"
+UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
+# The conditions a kubelet keeps up, which are unknown when it is silent.
+KUBELET_CONDITIONS = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
+_PRESSURE_TAINTS = {
+    "MemoryPressure": "node.kubernetes.io/memory-pressure",
+    "DiskPressure": "node.kubernetes.io/disk-pressure",
+    "PIDPressure": "node.kubernetes.io/pid-pressure",
+    "NetworkUnavailable": "node.kubernetes.io/network-unavailable",
+}
+_MANAGED = frozenset({NOT_READY, UNREACHABLE, UNSCHEDULABLE, *_PRESSURE_TAINTS.values()})
+
+
+@dataclass(frozen=True)
+class Heartbeat:
+    """What moves while a node's kubelet lives; `seen_at` is when, by our clock, it last moved."""
+
+    renew_time: str | None
+    ready_heartbeat: str | None
+    seen_at: float
+
+
+def next_heartbeat(last: Heartbeat | None, renew_time: str | None, node: Node, now: float) -> Heartbeat:
+    """`last` if nothing moved since. Node's and our clock are never compared."""
+    ready = find_condition(node.status.conditions, "Ready")
+    ready_heartbeat = ready.last_heartbeat_time if ready is not None and ready.status != "Unknown" else None
+    if last is not None:
+        if ready_heartbeat is None:
+            ready_heartbeat = last.ready_heartbeat  # our own verdict is no sign of life
+        if (renew_time, ready_heartbeat) == (last.renew_time, last.ready_heartbeat):
+            return last
+    return Heartbeat(renew_time, ready_heartbeat, now)
+
+
+def plan_unknown_conditions(node: Node, now: str) -> list[dict[str, Any]]:
+    """The conditions to change of a node that has been silent for too long; none when that is done already."""
+    changed = []
+    for name in KUBELET_CONDITIONS:
+        current = find_condition(node.status.conditions, name)
+        if current is None:
+            condition = Condition(
+                type=name,
+                status="Unknown",
+                reason="NodeStatusNeverUpdated",
+                message="Kubelet never posted node status.",
+                last_heartbeat_time=node.metadata.creation_timestamp,
+                last_transition_time=now,
+            )
+        elif current.status != "Unknown":
+            condition = msgspec.structs.replace(
+                current,
+                status="Unknown",
+                reason="NodeStatusUnknown",
+                message="Kubelet stopped posting node status.",
+                last_transition_time=now,
+            )
+        else:
+            continue
+        changed.append(msgspec.to_builtins(condition))
+    return changed
+
+
+def plan_taints(node: Node, now: str) -> tuple[Taint, ...] | None:
+    """All taints the node should have, those of others untouched; None when it has them.
+
+    Not ready and unreachable nodes also get NoExecute, which makes pods leave after what they tolerate.
+    """
+    wanted: dict[tuple[str, str], None] = {}
+    ready = find_condition(node.status.conditions, "Ready")
+    if ready is None or ready.status == "False":
+        wanted[NOT_READY, "NoSchedule"] = None
+    elif ready.status == "Unknown":
+        wanted[UNREACHABLE, "NoSchedule"] = None
+    for name, key in _PRESSURE_TAINTS.items():
+        condition = find_condition(node.status.conditions, name)
+        if condition is not None and condition.status == "True":
+            wanted[key, "NoSchedule"] = None
+    if node.spec.unschedulable:
+        wanted[UNSCHEDULABLE, "NoSchedule"] = None
+    if ready is not None and ready.status == "False":
+        wanted[NOT_READY, "NoExecute"] = None
+    elif ready is not None and ready.status == "Unknown":
+        wanted[UNREACHABLE, "NoExecute"] = None
+    kept = tuple(t for t in node.spec.taints if t.key not in _MANAGED or (t.key, t.effect) in wanted)
+    there = {(taint.key, taint.effect) for taint in kept}
+    missing = tuple(Taint(key=k, effect=e, time_added=now) for k, e in wanted if (k, e) not in there)
+    taints = kept + missing
+    return None if taints == node.spec.taints else taints

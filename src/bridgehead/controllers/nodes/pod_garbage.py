@@ -1,0 +1,106 @@
+"""Pods that nobody will ever stop are removed: those of nodes that are no more, and deleted ones that never ran.
+
+Source: kube-controller-manager's pod-garbage-collector-controller (`pkg/controller/podgc`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import time
+
+from bridgehead.client import ApiClient, Done, EventRecorder, Outcome, Requeue, WorkQueue
+from bridgehead.client.errors import Conflict, NotFound
+from bridgehead.objects.core import Node, Pod
+from bridgehead.objects.kinds import NODES, PODS
+from bridgehead.objects.meta import ObjectKey
+from bridgehead.objects.times import format_time
+
+from ..shared import PODS_BY_NODE, Informers, node_of_pod
+
+QUARANTINE_SECONDS = 40.0  # a node that was deleted may register again
+
+
+class PodGarbageCollector:
+    """Runs until cancelled. Its keys are pods."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        informers: Informers,
+        recorder: EventRecorder,
+        *,
+        quarantine_seconds: float = QUARANTINE_SECONDS,
+        now: Callable[[], float] = time,
+    ) -> None:
+        self._client = client
+        self._quarantine_seconds = quarantine_seconds
+        self._now = now
+        self._missing_since: dict[str, float] = {}
+        self._nodes = informers.get(NODES)
+        self._pods = informers.get(PODS)
+        self._pods.add_index(PODS_BY_NODE, node_of_pod)
+        self._queue: WorkQueue[ObjectKey] = WorkQueue("pod garbage")
+        self._nodes.on_change(self._node_changed)
+        self._pods.on_change(self._pod_changed)
+
+    async def run(self) -> None:
+        await self._nodes.wait_synced()
+        await self._pods.wait_synced()
+        await self._queue.run(self.reconcile)
+
+    def _node_changed(self, old: Node | None, new: Node | None) -> None:
+        if new is not None:
+            self._missing_since.pop(new.metadata.name, None)
+        elif old is not None:
+            for pod in self._pods.by_index(PODS_BY_NODE, old.metadata.name):
+                self._queue.add(pod.key)
+
+    def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        if new is None:
+            return
+        node = new.spec.node_name
+        is_without_node = bool(node) and self._nodes.get(ObjectKey("", node)) is None
+        if is_without_node or (new.is_terminating and not node):
+            self._queue.add(new.key)
+
+    async def reconcile(self, key: ObjectKey) -> Outcome:
+        """Remove the pod if nobody is there who could. Raises ClientError."""
+        pod = self._pods.get(key)
+        if pod is None:
+            return Done()
+        node = pod.spec.node_name
+        if not node:
+            if pod.is_terminating:
+                await self._remove(pod)
+            return Done()
+        if self._nodes.get(ObjectKey("", node)) is not None:
+            return Done()
+        now = self._now()
+        left = self._missing_since.setdefault(node, now) + self._quarantine_seconds - now
+        if left > 0:
+            return Requeue(left)
+        try:
+            await self._client.get(NODES, node)
+        except NotFound:
+            await self._remove(pod, "PodGC: node no longer exists")
+        return Done()
+
+    async def _remove(self, pod: Pod, why: str = "") -> None:
+        name, namespace = pod.metadata.name, pod.metadata.namespace
+        try:
+            if why and not pod.is_finished:
+                condition = {
+                    "type": "DisruptionTarget",
+                    "status": "True",
+                    "reason": "DeletionByPodGC",
+                    "message": why,
+                    "lastTransitionTime": format_time(self._now()),
+                }
+                patch = {
+                    "metadata": {"uid": pod.metadata.uid},
+                    "status": {"phase": "Failed", "conditions": [condition]},
+                }
+                await self._client.patch(PODS, name, namespace, patch, type="strategic", subresource="status")
+            await self._client.delete(PODS, name, namespace, uid=pod.metadata.uid, grace_period_seconds=0)
+        except (NotFound, Conflict):
+            pass  # it is gone, or another one of its name is there

@@ -1,0 +1,93 @@
+"""Pods leave nodes that have a NoExecute taint, as soon as they don't tolerate it any longer.
+
+An unreachable node gets such a taint; the API server gives every pod a toleration of 300 seconds for it.
+Source: kube-controller-manager's taint-eviction-controller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import time
+
+from bridgehead.client import ApiClient, Done, EventRecorder, Outcome, Requeue, WorkQueue
+from bridgehead.client.errors import Conflict, NotFound
+from bridgehead.objects.core import Node, Pod
+from bridgehead.objects.kinds import NODES, PODS
+from bridgehead.objects.meta import ObjectKey
+from bridgehead.objects.times import format_time
+
+from ..shared import PODS_BY_NODE, Informers, node_of_pod
+from .tolerance import NEVER, NO_EXECUTE, eviction_time
+
+
+class TaintEvictionController:
+    """Runs until cancelled. Its keys are pods."""
+
+    def __init__(
+        self, client: ApiClient, informers: Informers, recorder: EventRecorder, *, now: Callable[[], float] = time
+    ) -> None:
+        self._client = client
+        self._recorder = recorder
+        self._now = now
+        self._nodes = informers.get(NODES)
+        self._pods = informers.get(PODS)
+        self._pods.add_index(PODS_BY_NODE, node_of_pod)
+        self._queue: WorkQueue[ObjectKey] = WorkQueue("taint eviction")
+        self._nodes.on_change(self._node_changed)
+        self._pods.on_change(self._pod_changed)
+
+    async def run(self) -> None:
+        await self._nodes.wait_synced()
+        await self._pods.wait_synced()
+        await self._queue.run(self.reconcile)
+
+    def _node_changed(self, old: Node | None, new: Node | None) -> None:
+        if new is not None and _is_tainted(new) and (old is None or old.spec.taints != new.spec.taints):
+            for pod in self._pods.by_index(PODS_BY_NODE, new.metadata.name):
+                self._queue.add(pod.key)
+
+    def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        if new is not None and new.spec.node_name and (old is None or not old.spec.node_name):
+            node = self._nodes.get(ObjectKey("", new.spec.node_name))
+            if node is not None and _is_tainted(node):
+                self._queue.add(new.key)
+
+    async def reconcile(self, key: ObjectKey) -> Outcome:
+        """Delete the pod if its time has come. Raises ClientError."""
+        pod = self._pods.get(key)
+        if pod is None or pod.is_terminating:
+            return Done()
+        node = self._nodes.get(ObjectKey("", pod.spec.node_name))
+        if node is None:
+            return Done()
+        now = self._now()
+        due = eviction_time(node.spec.taints, pod.spec.tolerations, now)
+        if due == NEVER:
+            return Done()
+        if due > now:
+            return Requeue(due - now)
+        await self._evict(pod, now)
+        return Done()
+
+    async def _evict(self, pod: Pod, now: float) -> None:
+        name, namespace = pod.metadata.name, pod.metadata.namespace
+        self._recorder.record(
+            pod, type="Normal", reason="TaintManagerEviction", message=f"Marking for deletion Pod {pod.key}"
+        )
+        condition = {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": "DeletionByTaintManager",
+            "message": "Taint manager: deleting due to NoExecute taint",
+            "lastTransitionTime": format_time(now),
+        }
+        patch = {"metadata": {"uid": pod.metadata.uid}, "status": {"conditions": [condition]}}
+        try:
+            await self._client.patch(PODS, name, namespace, patch, type="strategic", subresource="status")
+            await self._client.delete(PODS, name, namespace, uid=pod.metadata.uid)
+        except (NotFound, Conflict):
+            pass  # it is gone, or another one of its name is there
+
+
+def _is_tainted(node: Node) -> bool:
+    return any(taint.effect == NO_EXECUTE for taint in node.spec.taints)

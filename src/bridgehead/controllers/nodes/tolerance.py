@@ -1,0 +1,35 @@
+"""When a pod has to leave a node because of its NoExecute taints. Pure.
+
+Source: Kubernetes "Taints and Tolerations"; `pkg/controller/tainteviction`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bridgehead.objects.core import Taint, Toleration
+from bridgehead.objects.times import parse_time
+
+from ..scheduling.node_fit import tolerates
+
+NEVER = float("inf")
+NO_EXECUTE = "NoExecute"
+
+
+def eviction_time(taints: Sequence[Taint], tolerations: Sequence[Toleration], now: float) -> float:
+    """Seconds since the epoch at which the pod has to leave: `now` at the latest it may stay no more, NEVER if it may.
+
+    A taint without `timeAdded` counts from `now`.
+    """
+    due = NEVER
+    for taint in taints:
+        if taint.effect != NO_EXECUTE:
+            continue
+        matching = [toleration for toleration in tolerations if tolerates(toleration, taint)]
+        if not matching:
+            return now
+        seconds = [float(t.toleration_seconds) for t in matching if t.toleration_seconds is not None]
+        if seconds:
+            since = parse_time(taint.time_added) if taint.time_added else now
+            due = min(due, since + max(0.0, min(seconds)))
+    return due

@@ -1,0 +1,162 @@
+"""`podAffinity` and `podAntiAffinity`: pods that want to be, or must not be, near certain other pods. Pure.
+
+Called by `placement`. Source: Kubernetes "Inter-pod affinity and anti-affinity", its InterPodAffinity plugin (v1.36).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from bridgehead.objects.core import Node, Pod
+from bridgehead.objects.meta import LabelSelector
+from bridgehead.objects.selectors import Selector, compile_selector
+
+from .cluster_state import NodeState
+from .topology_spread import pod_selector
+
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+NamespaceLabels = Mapping[str, Mapping[str, str]]
+
+
+@dataclass(frozen=True)
+class _Term:
+    key: str
+    selector: Selector
+    namespaces: frozenset[str]
+    namespace_selector: Selector
+    labels: NamespaceLabels
+    weight: int = 0
+
+    def matches(self, pod: Pod) -> bool:
+        return self._has_namespace(pod.metadata.namespace) and self.selector.matches(pod.metadata.labels)
+
+    def _has_namespace(self, namespace: str) -> bool:
+        return namespace in self.namespaces or self.namespace_selector.matches(self.labels.get(namespace, {}))
+
+
+class _Terms:
+    """Reads the terms of pods; `labels` are those of the namespaces."""
+
+    def __init__(self, labels: NamespaceLabels) -> None:
+        self._labels = labels
+
+    def required(self, pod: Pod, which: str) -> list[_Term]:
+        return [self._parse(term, pod) for term in _group(pod, which, _REQUIRED)]
+
+    def preferred(self, pod: Pod, which: str, sign: int) -> list[_Term]:
+        return [
+            self._parse(term.get("podAffinityTerm") or {}, pod, sign * int(term.get("weight", 0)))
+            for term in _group(pod, which, _PREFERRED)
+        ]
+
+    def _parse(self, term: Mapping[str, Any], pod: Pod, weight: int = 0) -> _Term:
+        namespaces = frozenset(map(str, term.get("namespaces") or ()))
+        selector = term.get("namespaceSelector")
+        if not namespaces and selector is None:
+            namespaces = frozenset([pod.metadata.namespace])
+        return _Term(
+            key=str(term.get("topologyKey", "")),
+            selector=pod_selector(term.get("labelSelector"), tuple(term.get("matchLabelKeys") or ()), pod),
+            namespaces=namespaces,
+            namespace_selector=compile_selector(None if selector is None else msgspec.convert(selector, LabelSelector)),
+            labels=self._labels,
+            weight=weight,
+        )
+
+
+def _group(pod: Pod, which: str, strength: str) -> Iterable[Mapping[str, Any]]:
+    return ((pod.spec.affinity or {}).get(which) or {}).get(strength) or ()
+
+
+Domain = tuple[str, str]  # topology key, value
+
+
+class AffinityIndex:
+    """One pod's terms, and those of the pods already placed that concern it, counted by domain."""
+
+    def __init__(self, pod: Pod, nodes: Mapping[str, NodeState], namespaces: NamespaceLabels) -> None:
+        terms = self._terms = _Terms(namespaces)
+        self._affinity = terms.required(pod, "podAffinity")
+        self._anti = terms.required(pod, "podAntiAffinity")
+        self._preferred = [*terms.preferred(pod, "podAffinity", 1), *terms.preferred(pod, "podAntiAffinity", -1)]
+        self._near: list[Counter[Domain]] = [Counter() for _ in self._affinity]
+        self._away: list[Counter[Domain]] = [Counter() for _ in self._anti]
+        self._wanted: Counter[Domain] = Counter()
+        self._forbidden: set[Domain] = set()
+        self._matches_itself = all(term.matches(pod) for term in self._affinity)
+        own = bool(self._affinity or self._anti or self._preferred)
+        for state in nodes.values():
+            if state.node is None:
+                continue
+            for other in state.repelling.values():
+                self._note_existing(pod, other.pod, state.node)
+            if own:
+                for other in state.pods.values():
+                    self._note_own(other.pod, state.node)
+
+    @property
+    def has_preferences(self) -> bool:
+        return bool(self._preferred)
+
+    def _note_existing(self, pod: Pod, other: Pod, node: Node) -> None:
+        for term in self._terms.required(other, "podAntiAffinity"):
+            if term.matches(pod) and term.key in node.metadata.labels:
+                self._forbidden.add((term.key, node.metadata.labels[term.key]))
+
+    def _note_own(self, other: Pod, node: Node) -> None:
+        labels = node.metadata.labels
+        # Affinity needs one pod that fits all terms at once; anti-affinity forbids a pod that fits any.
+        if self._affinity and all(term.matches(other) for term in self._affinity):
+            for term, counts in zip(self._affinity, self._near, strict=True):
+                if term.key in labels:
+                    counts[term.key, labels[term.key]] += 1
+        for term, counts in zip(self._anti, self._away, strict=True):
+            if term.key in labels and term.matches(other):
+                counts[term.key, labels[term.key]] += 1
+        for term in self._preferred:
+            if term.key in labels and term.matches(other):
+                self._wanted[term.key, labels[term.key]] += term.weight
+
+    def affinity_holds(self, node: Node) -> bool:
+        """Whether every required affinity term has its pod near `node`."""
+        if not self._affinity:
+            return True
+        domains = [_domain(term, node) for term in self._affinity]
+        if None in domains:
+            return False
+        if all(counts[domain] for domain, counts in zip(_known(domains), self._near, strict=True)):
+            return True
+        # The first pod of a group that wants to be together has nobody to join yet.
+        return self._matches_itself and not any(self._near)
+
+    def anti_affinity_holds(self, node: Node) -> bool:
+        """Whether no required anti-affinity term of the pod has its pod near `node`."""
+        return not any(
+            domain is not None and counts[domain]
+            for domain, counts in zip((_domain(term, node) for term in self._anti), self._away, strict=True)
+        )
+
+    def existing_agree(self, node: Node) -> bool:
+        """Whether no pod near `node` refuses this one by its own anti-affinity."""
+        return not any(item in self._forbidden for item in node.metadata.labels.items())
+
+    def preference(self, node: Node) -> int:
+        """The weights of the preferred terms that pods near `node` fulfil; anti-affinity counts against it."""
+        return sum(self._wanted[item] for item in node.metadata.labels.items())
+
+
+def _domain(term: _Term, node: Node) -> Domain | None:
+    value = node.metadata.labels.get(term.key)
+    return None if value is None else (term.key, value)
+
+
+def _known(domains: Iterable[Domain | None]) -> list[Domain]:
+    return [domain for domain in domains if domain is not None]

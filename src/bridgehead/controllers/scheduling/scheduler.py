@@ -1,0 +1,224 @@
+"""The scheduler: gives every pod without a node one, by binding it.
+
+Started by `manager`; watches Nodes, Pods and Namespaces. `cluster_state` keeps the sums, `placement` decides. Decisions
+are made one after the other and count at once, bindings travel at the same time: a hundred new pods cost a hundred
+short decisions and one round trip or two. A pod that fits nowhere waits until a node or a pod has changed, and for its
+back-off at least.
+Source: Kubernetes "Kubernetes Scheduler", `pkg/scheduler` (v1.36).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from bridgehead.client import ApiClient, EventRecorder, WorkQueue
+from bridgehead.client.errors import ClientError, Conflict, NotFound
+from bridgehead.client.workqueue import Done, Outcome, Requeue, Retry
+from bridgehead.objects.core import Namespace, Node, Pod
+from bridgehead.objects.kinds import NAMESPACES, NODES, PODS
+from bridgehead.objects.meta import ObjectKey
+from bridgehead.objects.times import format_time
+
+from ..shared import Informers
+from .cluster_state import ClusterState, PodFacts
+from .placement import place
+
+SCHEDULER_NAME: Final = "default-scheduler"
+# How many bindings may be under way at once.
+WORKERS: Final = 64
+# Back-off of a pod that fits nowhere, in seconds: doubles from the first to the last.
+FIRST_BACKOFF: Final = 1.0
+LONGEST_BACKOFF: Final = 10.0
+# A pod that fits nowhere is looked at again after this many seconds even if nothing seems to have changed.
+LONGEST_WAIT: Final = 300.0
+
+
+@dataclass
+class _Attempts:
+    """How often, and when last, a pod was found to fit nowhere."""
+
+    count: int
+    last: float
+
+    @property
+    def backoff(self) -> float:
+        return min(LONGEST_BACKOFF, FIRST_BACKOFF * 2.0 ** min(self.count - 1, 16))
+
+
+class Scheduler:
+    """Runs until cancelled. `clock` gives seconds since the epoch."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        informers: Informers,
+        recorder: EventRecorder,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._client = client
+        self._recorder = recorder
+        self._clock = clock
+        self._nodes = informers.get(NODES)
+        self._pods = informers.get(PODS)
+        self._state = ClusterState()
+        self._assumed: set[str] = set()  # uids that count on a node though the informer shows them without one
+        self._unschedulable: dict[ObjectKey, _Attempts] = {}
+        self._queue: WorkQueue[ObjectKey] = WorkQueue("scheduler")
+        self._namespaces: dict[str, dict[str, str]] = {}  # labels by name
+        self._namespaces_informer = informers.get(NAMESPACES)
+        self._namespaces_informer.on_change(self._namespace_changed)
+        self._nodes.on_change(self._node_changed)
+        self._pods.on_change(self._pod_changed)
+
+    async def run(self) -> None:
+        for informer in (self._namespaces_informer, self._nodes, self._pods):
+            await informer.wait_synced()
+        await self._queue.run(self.reconcile, workers=WORKERS)
+
+    # --- What it hears -----------------------------------------------------------------------------------
+
+    def _node_changed(self, old: Node | None, new: Node | None) -> None:
+        if new is None:
+            if old is not None:
+                self._state.remove_node(old.metadata.name)
+            return
+        if old is not None and _is_same_for_pods(old, new):
+            return
+        self._state.set_node(new)
+        self._wake_unschedulable()
+
+    def _namespace_changed(self, old: Namespace | None, new: Namespace | None) -> None:
+        if new is not None:
+            self._namespaces[new.metadata.name] = new.metadata.labels
+        elif old is not None:
+            self._namespaces.pop(old.metadata.name, None)
+        if old is not None and new is not None and old.metadata.labels != new.metadata.labels:
+            self._wake_unschedulable()
+
+    def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
+            self._forget(old)
+        if new is None:
+            return
+        if new.is_finished:
+            self._forget(new)
+        elif new.spec.node_name:
+            uid = new.metadata.uid
+            self._assumed.discard(uid)
+            self._unschedulable.pop(new.key, None)
+            if self._state.node_of(uid) != new.spec.node_name or old is None or _is_other_for_pods(old, new):
+                self._state.place(PodFacts.of(new), new.spec.node_name)
+                if old is not None and old.spec.node_name and _is_other_for_pods(old, new):
+                    self._wake_unschedulable()
+        elif _is_mine(new) and (old is None or old.metadata.uid != new.metadata.uid or old.spec != new.spec):
+            self._unschedulable.pop(new.key, None)
+            self._queue.add(new.key)
+
+    def _forget(self, pod: Pod) -> None:
+        self._unschedulable.pop(pod.key, None)
+        self._assumed.discard(pod.metadata.uid)
+        if self._state.node_of(pod.metadata.uid):
+            self._state.remove(pod.metadata.uid)
+            self._wake_unschedulable()
+
+    def _wake_unschedulable(self) -> None:
+        now = self._clock()
+        for key, attempts in self._unschedulable.items():
+            self._queue.add_after(key, attempts.last + attempts.backoff - now)
+
+    # --- What it does ------------------------------------------------------------------------------------
+
+    async def reconcile(self, key: ObjectKey) -> Outcome:
+        """Find a node for one pod and bind it. Raises ClientError."""
+        pod = self._pods.get(key)
+        if pod is None or pod.spec.node_name or not _is_mine(pod) or pod.metadata.uid in self._assumed:
+            return Done()
+        attempts = self._unschedulable.get(key)
+        if attempts is not None and (wait := attempts.last + attempts.backoff - self._clock()) > 0:
+            return Requeue(wait)
+        facts = PodFacts.of(pod)
+        placement = place(facts, self._state.nodes(), self._namespaces)
+        if placement.node_name:
+            # From here to the binding's answer the pod counts on its node: nothing was awaited since the decision.
+            self._state.place(facts, placement.node_name)
+            self._assumed.add(pod.metadata.uid)
+            return await self._bind(pod, placement.node_name)
+        self._unschedulable[key] = _Attempts(attempts.count + 1 if attempts else 1, self._clock())
+        self._recorder.record(pod, type="Warning", reason="FailedScheduling", message=placement.message)
+        await self._say_unschedulable(pod, placement.message)
+        return Requeue(LONGEST_WAIT)
+
+    async def _bind(self, pod: Pod, node_name: str) -> Outcome:
+        metadata = pod.metadata
+        binding = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": metadata.name, "namespace": metadata.namespace, "uid": metadata.uid},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node_name},
+        }
+        path = PODS.path(metadata.namespace, metadata.name, "binding")
+        try:
+            await self._client.request("POST", path, json=binding)
+        except NotFound:
+            self._forget(pod)
+            return Done()
+        except ClientError as error:
+            # The informer may have told meanwhile that somebody bound it, here or elsewhere; then that stands.
+            if metadata.uid in self._assumed:
+                self._assumed.discard(metadata.uid)
+                self._state.remove(metadata.uid)
+            if not isinstance(error, Conflict):
+                self._recorder.record(
+                    pod, type="Warning", reason="FailedScheduling", message=f"binding rejected: {error}"
+                )
+            return Retry(str(error))
+        message = f"Successfully assigned {pod.key} to {node_name}"
+        self._recorder.record(pod, type="Normal", reason="Scheduled", message=message)
+        return Done()
+
+    async def _say_unschedulable(self, pod: Pod, message: str) -> None:
+        """Set the condition PodScheduled to False, unless it says so already."""
+        current = next((c for c in pod.status.conditions if c.type == "PodScheduled"), None)
+        if current is not None and (current.status, current.message) == ("False", message):
+            return
+        condition: dict[str, Any] = {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "Unschedulable",
+            "message": message,
+        }
+        if current is None or current.status != "False":
+            condition["lastTransitionTime"] = format_time(self._clock())
+        patch = {"metadata": {"uid": pod.metadata.uid}, "status": {"conditions": [condition]}}
+        try:
+            await self._client.patch(
+                PODS, pod.metadata.name, pod.metadata.namespace, patch, type="strategic", subresource="status"
+            )
+        except (NotFound, Conflict):
+            return  # gone, or bound or replaced meanwhile: the informer will tell
+
+
+def _is_mine(pod: Pod) -> bool:
+    """Whether this scheduler is to place `pod`: one with gates waits until somebody has removed them all."""
+    if pod.spec.scheduling_gates or pod.is_terminating or pod.is_finished:
+        return False
+    return pod.spec.scheduler_name in (SCHEDULER_NAME, "")
+
+
+def _is_same_for_pods(old: Node, new: Node) -> bool:
+    """Whether nothing changed that decides about pods: a heartbeat doesn't."""
+    return (
+        old.metadata.labels == new.metadata.labels
+        and old.spec == new.spec
+        and old.status.allocatable == new.status.allocatable
+    )
+
+
+def _is_other_for_pods(old: Pod, new: Pod) -> bool:
+    """Whether a pod on a node changed in what other pods' placement looks at."""
+    return (
+        old.metadata.labels != new.metadata.labels or old.spec != new.spec or old.is_terminating != new.is_terminating
+    )

@@ -1,0 +1,42 @@
+"""When a pod counts as active, ready and available. Pure; `now` is an argument.
+
+Source: Kubernetes `pkg/api/v1/pod` and `pkg/controller/controller_utils.go`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from bridgehead.objects.core import Pod
+from bridgehead.objects.times import parse_time
+
+
+def is_active(pod: Pod) -> bool:
+    """Whether `pod` counts as a replica: it neither has ended nor is about to."""
+    return not pod.is_finished and not pod.is_terminating
+
+
+def ready_since(pod: Pod) -> float | None:
+    """When `pod` last became ready, in seconds since the epoch; None when it is not."""
+    for condition in pod.status.conditions:
+        if condition.type == "Ready" and condition.status == "True":
+            return parse_time(condition.last_transition_time) if condition.last_transition_time else 0.0
+    return None
+
+
+def available_in(pod: Pod, min_ready_seconds: int, now: float) -> float | None:
+    """Seconds until `pod` is available if it stays ready: 0 when it is now, None when it isn't ready."""
+    since = ready_since(pod)
+    if since is None:
+        return None
+    return max(0.0, since + min_ready_seconds - now) if min_ready_seconds else 0.0
+
+
+def is_available(pod: Pod, min_ready_seconds: int, now: float) -> bool:
+    return available_in(pod, min_ready_seconds, now) == 0.0
+
+
+def next_availability(pods: Iterable[Pod], min_ready_seconds: int, now: float) -> float | None:
+    """Seconds until the next of `pods` becomes available by waiting alone; None when waiting changes nothing."""
+    waits = (available_in(pod, min_ready_seconds, now) for pod in pods)
+    return min((wait for wait in waits if wait), default=None)

@@ -1,0 +1,292 @@
+"""Which nodes get a DaemonSet's pod, and which pods make room. Pure: observed -> `DaemonPlan`; called by `daemonsets`.
+
+A pod is created with a node affinity for its node's name and is bound by the scheduler, so that scheduling rules and
+resources are looked at in one place. Source: Kubernetes `pkg/controller/daemon` (v1.36).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from bridgehead.objects.apps import DaemonSet, DaemonSetStatus
+from bridgehead.objects.core import Node, Pod, PodSpec, Toleration
+from bridgehead.objects.meta import PodTemplate
+
+from ..scheduling.node_fit import matches_node_affinity, required_node_names, untolerated
+from .availability import is_available
+from .rollout import scaled_value
+
+HASH_LABEL = "controller-revision-hash"
+GENERATION_LABEL = "pod-template-generation"
+GENERATION_ANNOTATION = "deprecated.daemonset.template.generation"
+
+# What a daemon puts up with unasked: it is often what repairs the very trouble (a network, a disk).
+_TOLERATIONS = (
+    ("node.kubernetes.io/not-ready", "NoExecute"),
+    ("node.kubernetes.io/unreachable", "NoExecute"),
+    ("node.kubernetes.io/disk-pressure", "NoSchedule"),
+    ("node.kubernetes.io/memory-pressure", "NoSchedule"),
+    ("node.kubernetes.io/pid-pressure", "NoSchedule"),
+    ("node.kubernetes.io/unschedulable", "NoSchedule"),
+)
+_HOST_NETWORK_TOLERATION = ("node.kubernetes.io/network-unavailable", "NoSchedule")
+
+PodsByNode = Mapping[str, Sequence[Pod]]
+
+
+@dataclass(frozen=True)
+class DaemonPlan:
+    """Pods to create, by node name, and pods to delete. `failed` and `succeeded` are among those to delete."""
+
+    create_on: tuple[str, ...] = ()
+    delete: tuple[Pod, ...] = ()
+    failed: tuple[Pod, ...] = field(default=())
+    succeeded: tuple[Pod, ...] = field(default=())
+
+
+# --- Pods of a DaemonSet ---------------------------------------------------------------------------------
+
+
+def daemon_template(daemon_set: DaemonSet, hash: str) -> PodTemplate:
+    """The template with the label of its revision and the tolerations every daemon has, for no node yet."""
+    template = daemon_set.spec.template
+    labels = {**template.metadata.labels, HASH_LABEL: hash}
+    generation = daemon_set.metadata.annotations.get(GENERATION_ANNOTATION, "")
+    if generation.isdigit():
+        labels[GENERATION_LABEL] = generation
+    wanted = (*_TOLERATIONS, _HOST_NETWORK_TOLERATION) if template.spec.get("hostNetwork") else _TOLERATIONS
+    tolerations: list[dict[str, Any]] = list(template.spec.get("tolerations") or ())
+    for key, effect in wanted:
+        toleration = {"key": key, "operator": "Exists", "effect": effect}
+        if toleration not in tolerations:
+            tolerations.append(toleration)
+    return msgspec.structs.replace(
+        template,
+        metadata=msgspec.structs.replace(template.metadata, labels=labels),
+        spec={**template.spec, "tolerations": tolerations},
+    )
+
+
+def template_for_node(template: PodTemplate, node_name: str) -> PodTemplate:
+    """`template` bound to be scheduled to one node only; what else its required affinity says was checked already."""
+    only = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node_name]}]}
+    affinity = dict(template.spec.get("affinity") or {})
+    node_affinity = dict(affinity.get("nodeAffinity") or {})
+    node_affinity["requiredDuringSchedulingIgnoredDuringExecution"] = {"nodeSelectorTerms": [only]}
+    affinity["nodeAffinity"] = node_affinity
+    return msgspec.structs.replace(template, spec={**template.spec, "affinity": affinity})
+
+
+def target_node(pod: Pod) -> str:
+    """The node a daemon pod is on, or will be scheduled to; "" when it says neither."""
+    if pod.spec.node_name:
+        return pod.spec.node_name
+    names = required_node_names(pod.spec) or ()
+    return next(iter(names)) if len(names) == 1 else ""
+
+
+def pods_by_node(pods: Iterable[Pod]) -> dict[str, list[Pod]]:
+    """Pods under the node they are meant for; within a node those on it before those waiting, then oldest first.
+
+    One that is meant for no node, an adopted one that waits for any, is left alone.
+    """
+    nodes: dict[str, list[Pod]] = {}
+    for pod in sorted(pods, key=_by_age):
+        # One that has ended and is being removed is nobody's business any more, but a finalizer may keep it for long.
+        if (name := target_node(pod)) and not (pod.is_finished and pod.is_terminating):
+            nodes.setdefault(name, []).append(pod)
+    return nodes
+
+
+def _by_age(pod: Pod) -> tuple[bool, str, str]:
+    return not pod.spec.node_name, pod.metadata.creation_timestamp or "", pod.metadata.name
+
+
+def is_updated(pod: Pod, hash: str) -> bool:
+    return pod.metadata.labels.get(HASH_LABEL) == hash
+
+
+# --- Nodes -----------------------------------------------------------------------------------------------
+
+
+class Eligibility:
+    """Which nodes a DaemonSet wants. Made once for a template, since decoding it is the dear part."""
+
+    def __init__(self, template: PodTemplate) -> None:
+        self._spec = msgspec.convert(template.spec, PodSpec)
+        self._tolerations: tuple[Toleration, ...] = self._spec.tolerations
+
+    def of(self, node: Node) -> tuple[bool, bool]:
+        """(should run a pod, should keep one it has): a taint NoSchedule keeps new ones away only."""
+        if self._spec.node_name not in ("", node.metadata.name) or not matches_node_affinity(self._spec, node):
+            return False, False
+        if not untolerated(node.spec.taints, self._tolerations, ("NoSchedule", "NoExecute")):
+            return True, True
+        return False, not untolerated(node.spec.taints, self._tolerations, ("NoExecute",))
+
+
+# --- Plans -----------------------------------------------------------------------------------------------
+
+
+def limits(daemon_set: DaemonSet, desired: int) -> tuple[int, int]:
+    """(max surge, max unavailable) as numbers of nodes; both round up, and one unavailable is the default."""
+    rolling = daemon_set.spec.update_strategy.rolling_update
+    if daemon_set.spec.update_strategy.type != "RollingUpdate":
+        return 0, 0
+    surge = scaled_value(rolling.max_surge if rolling else None, desired, round_up=True, default=0)
+    unavailable = scaled_value(rolling.max_unavailable if rolling else None, desired, round_up=True, default=1)
+    return surge, unavailable if surge or unavailable else 1
+
+
+def _allows_surge(daemon_set: DaemonSet) -> bool:
+    return limits(daemon_set, 1)[0] > 0
+
+
+def plan_nodes(
+    daemon_set: DaemonSet, hash: str, nodes: Iterable[Node], eligibility: Eligibility, placed: PodsByNode, now: float
+) -> DaemonPlan:
+    """One pod on every node that should have one, none elsewhere; ended pods are replaced."""
+    create: list[str] = []
+    delete: list[Pod] = []
+    failed: list[Pod] = []
+    succeeded: list[Pod] = []
+    known = set()
+    for node in nodes:
+        name = node.metadata.name
+        known.add(name)
+        should_run, should_continue = eligibility.of(node)
+        present = placed.get(name, ())
+        if should_run and not present:
+            create.append(name)
+        elif not should_continue:
+            delete.extend(pod for pod in present if not pod.is_terminating)
+        else:
+            staying = [pod for pod in present if not pod.is_terminating]
+            failed.extend(pod for pod in staying if pod.status.phase == "Failed")
+            succeeded.extend(pod for pod in staying if pod.status.phase == "Succeeded")
+            delete.extend(pod for pod in staying if pod.is_finished)
+            running = [pod for pod in staying if not pod.is_finished]
+            delete.extend(_superfluous(daemon_set, hash, running, now))
+    # A pod still waiting for a node that is gone will never be scheduled, and nobody else removes it.
+    for name, pods in placed.items():
+        if name not in known:
+            delete.extend(pod for pod in pods if not pod.spec.node_name and not pod.is_terminating)
+    return DaemonPlan(tuple(create), tuple(delete), tuple(failed), tuple(succeeded))
+
+
+def _superfluous(daemon_set: DaemonSet, hash: str, running: Sequence[Pod], now: float) -> list[Pod]:
+    """Pods beyond the one that a node should have, or beyond an old and a new one while surging."""
+    if not _allows_surge(daemon_set):
+        return list(running[1:])
+    news = [pod for pod in running if is_updated(pod, hash)]
+    olds = [pod for pod in running if not is_updated(pod, hash)]
+    surplus = [*news[1:], *olds[1:]]
+    if news and olds and (not olds[0].is_ready or is_available(news[0], daemon_set.spec.min_ready_seconds, now)):
+        surplus.append(olds[0])
+    return surplus
+
+
+def plan_update(
+    daemon_set: DaemonSet, hash: str, nodes: Iterable[Node], eligibility: Eligibility, placed: PodsByNode, now: float
+) -> DaemonPlan:
+    """The next step of a rolling update: old pods to delete or, when surging, nodes that get a second pod."""
+    wanted = [node.metadata.name for node in nodes if eligibility.of(node)[0]]
+    surge, unavailable = limits(daemon_set, len(wanted))
+    seconds = daemon_set.spec.min_ready_seconds
+    if surge:
+        return _plan_surge(wanted, hash, placed, surge, seconds, now)
+    # A pod on a node that should not have one is deleted by `plan_nodes`, but until then its node counts too.
+    names = [*wanted, *sorted(set(placed) - set(wanted))]
+    replace: list[Pod] = []
+    candidates: list[Pod] = []
+    missing = 0
+    for name in names:
+        pair = _new_and_old(placed.get(name, ()), hash)
+        new, old = pair if pair else (None, None)
+        if (new is None) == (old is None):
+            missing += 1  # none, both, or too many: `plan_nodes` will see to it
+        elif new is not None:
+            missing += not is_available(new, seconds, now)
+        elif old is not None and not is_available(old, seconds, now):
+            replace.append(old)
+            missing += 1
+        elif old is not None:
+            candidates.append(old)
+    room = max(0, unavailable - missing)
+    return DaemonPlan(delete=(*replace, *candidates[:room]))
+
+
+def _plan_surge(
+    names: Iterable[str], hash: str, placed: PodsByNode, max_surge: int, seconds: int, now: float
+) -> DaemonPlan:
+    urgent: list[str] = []
+    candidates: list[str] = []
+    delete: list[Pod] = []
+    surging = 0
+    for name in names:
+        pair = _new_and_old(placed.get(name, ()), hash)
+        if pair is None:
+            surging += 1
+            continue
+        new, old = pair
+        if old is None:
+            continue
+        if new is None:
+            (candidates if is_available(old, seconds, now) else urgent).append(name)
+        elif not is_available(old, seconds, now) or is_available(new, seconds, now):
+            delete.append(old)
+        else:
+            surging += 1
+    room = max(0, max_surge - surging)
+    return DaemonPlan(create_on=(*urgent, *candidates[:room]), delete=tuple(delete))
+
+
+def _new_and_old(pods: Sequence[Pod], hash: str) -> tuple[Pod | None, Pod | None] | None:
+    """The one updated and the one old pod of a node; None when there is more than one of either."""
+    staying = [pod for pod in pods if not pod.is_terminating]
+    news = [pod for pod in staying if is_updated(pod, hash)]
+    olds = [pod for pod in staying if not is_updated(pod, hash)]
+    if len(news) > 1 or len(olds) > 1:
+        return None
+    return next(iter(news), None), next(iter(olds), None)
+
+
+def compute_status(
+    daemon_set: DaemonSet,
+    hash: str,
+    nodes: Iterable[Node],
+    eligibility: Eligibility,
+    placed: PodsByNode,
+    now: float,
+    *,
+    observed: bool,
+) -> DaemonSetStatus:
+    """The status. `observed` is False while the current generation hasn't been acted on yet."""
+    desired = current = misscheduled = ready = updated = available = 0
+    for node in nodes:
+        pods = placed.get(node.metadata.name, ())
+        if not eligibility.of(node)[0]:
+            misscheduled += bool(pods)
+            continue
+        desired += 1
+        if not pods:
+            continue
+        current += 1
+        pod = pods[0]
+        ready += pod.is_ready
+        available += is_available(pod, daemon_set.spec.min_ready_seconds, now)
+        updated += is_updated(pod, hash)
+    return DaemonSetStatus(
+        observed_generation=daemon_set.metadata.generation if observed else daemon_set.status.observed_generation,
+        desired_number_scheduled=desired,
+        current_number_scheduled=current,
+        number_misscheduled=misscheduled,
+        number_ready=ready,
+        updated_number_scheduled=updated,
+        number_available=available,
+        number_unavailable=desired - available,
+    )

@@ -1,0 +1,133 @@
+"""Creates and deletes a controller's pods, and says so in Events.
+
+Called by the ReplicaSet and DaemonSet controllers. Source: Kubernetes `pkg/controller/controller_utils.go`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from bridgehead.client import ApiClient, EventRecorder
+from bridgehead.client.errors import ApiError, ClientError, Conflict, NotFound
+from bridgehead.objects.core import Pod
+from bridgehead.objects.kinds import PODS, Kind
+from bridgehead.objects.meta import Object, PodTemplate
+
+from ..claims import controller_reference
+
+Owner = TypeVar("Owner", bound=Object)
+
+# More pods than this are not created or deleted in one go.
+BURST = 500
+
+
+def pod_from_template(kind: Kind[Owner], owner: Owner, template: PodTemplate) -> dict[str, Any]:
+    """The pod that `owner` creates: named after it, labelled as its template says, and managed by it."""
+    metadata: dict[str, Any] = {
+        "generateName": f"{owner.metadata.name}-",
+        "namespace": owner.metadata.namespace,
+        "ownerReferences": [msgspec.to_builtins(controller_reference(kind, owner))],
+    }
+    if template.metadata.labels:
+        metadata["labels"] = template.metadata.labels
+    if template.metadata.annotations:
+        metadata["annotations"] = template.metadata.annotations
+    if template.metadata.finalizers:
+        metadata["finalizers"] = list(template.metadata.finalizers)
+    return {"metadata": metadata, "spec": template.spec}
+
+
+def is_namespace_terminating(error: ClientError) -> bool:
+    """Whether a creation was refused since its namespace is being deleted: nothing to report, nothing to retry."""
+    if not isinstance(error, ApiError):
+        return False
+    causes = error.details.get("causes") or ()
+    return any(cause.get("reason") == "NamespaceTerminating" for cause in causes)
+
+
+async def slow_start(count: int, create: Callable[[int], Awaitable[None]]) -> tuple[int, ClientError | None]:
+    """Call `create(0)` .. `create(count - 1)` in batches of 1, 2, 4 ..., the calls of a batch at the same time.
+
+    Stops after a batch in which one failed, so that many pods that would all be refused (a quota, a bad template) cost
+    one request. Returns how many calls succeeded and the first error.
+    """
+    done = successes = 0
+    size = min(1, count)
+    while size:
+        results = await asyncio.gather(*(create(index) for index in range(done, done + size)), return_exceptions=True)
+        errors = [result for result in results if isinstance(result, BaseException)]
+        successes += size - len(errors)
+        for error in errors:
+            if not isinstance(error, ClientError):
+                raise error
+            return successes, error
+        done += size
+        size = min(2 * size, count - done)
+    return successes, None
+
+
+class PodControl(Generic[Owner]):
+    """Pods of owners of one kind."""
+
+    def __init__(self, client: ApiClient, recorder: EventRecorder, kind: Kind[Owner]) -> None:
+        self._client = client
+        self._recorder = recorder
+        self._kind = kind
+
+    async def create(self, owner: Owner, template: PodTemplate) -> Pod:
+        """Raises ClientError, after an Event has said so."""
+        body = pod_from_template(self._kind, owner, template)
+        try:
+            pod = await self._client.create(PODS, body, owner.metadata.namespace)
+        except ClientError as error:
+            if not is_namespace_terminating(error):
+                self._recorder.record(owner, type="Warning", reason="FailedCreate", message=f"Error creating: {error}")
+            raise
+        self._recorder.record(
+            owner, type="Normal", reason="SuccessfulCreate", message=f"Created pod: {pod.metadata.name}"
+        )
+        return pod
+
+    async def delete(self, owner: Owner, pod: Pod) -> bool:
+        """Whether there was something to delete. Raises ClientError, after an Event has said so."""
+        try:
+            await self._client.delete(PODS, pod.metadata.name, pod.metadata.namespace, uid=pod.metadata.uid)
+        except (NotFound, Conflict):
+            return False  # gone, or another pod has its name
+        except ClientError as error:
+            self._recorder.record(owner, type="Warning", reason="FailedDelete", message=f"Error deleting: {error}")
+            raise
+        self._recorder.record(
+            owner, type="Normal", reason="SuccessfulDelete", message=f"Deleted pod: {pod.metadata.name}"
+        )
+        return True
+
+    async def delete_all(
+        self, owner: Owner, pods: Sequence[Pod], not_deleted: Callable[[Pod], None]
+    ) -> ClientError | None:
+        """Delete all `pods` at the same time; `not_deleted` hears of those that failed or were gone already.
+
+        Returns the first error.
+        """
+
+        async def delete(pod: Pod) -> None:
+            try:
+                deleted = await self.delete(owner, pod)
+            except ClientError:
+                not_deleted(pod)
+                raise
+            if not deleted:
+                not_deleted(pod)
+
+        results = await asyncio.gather(*map(delete, pods), return_exceptions=True)
+        failure = None
+        for result in results:
+            if isinstance(result, ClientError):
+                failure = failure or result
+            elif isinstance(result, BaseException):
+                raise result
+        return failure

@@ -1,0 +1,163 @@
+"""The ReplicaSet controller: as many pods of a template as it says, no more while a stale informer hides some.
+
+Started by `manager`; watches ReplicaSets and Pods. Source: Kubernetes "ReplicaSet", `pkg/controller/replicaset`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from bridgehead.client import ApiClient, EventRecorder, WorkQueue
+from bridgehead.client.errors import ClientError
+from bridgehead.client.workqueue import Done, Outcome, Requeue, Retry
+from bridgehead.objects.apps import ReplicaSet, ReplicaSetStatus
+from bridgehead.objects.core import Pod
+from bridgehead.objects.kinds import PODS, REPLICA_SETS
+from bridgehead.objects.meta import Condition, ObjectKey
+from bridgehead.objects.selectors import compile_selector
+from bridgehead.objects.times import format_time
+
+from ..claims import Claimer, adopters
+from ..conditions import status_patch, with_condition, without_condition
+from ..latest import Latest
+from ..shared import Informers
+from .availability import is_active, is_available, next_availability
+from .expectations import EXPIRY, Expectations, note_pod_change
+from .owned import OwnedIndex
+from .pod_control import BURST, PodControl, is_namespace_terminating, slow_start
+from .ranking import choose_victims
+
+WORKERS: Final = 8
+REPLICA_FAILURE: Final = "ReplicaFailure"
+
+
+def compute_status(
+    replica_set: ReplicaSet, pods: Sequence[Pod], failure: ClientError | None, shrinking: bool, now: float
+) -> ReplicaSetStatus:
+    """The status for its active `pods`; `failure` is what creating (or, `shrinking`, deleting) pods met with."""
+    template_labels = replica_set.spec.template.metadata.labels.items()
+    conditions = replica_set.status.conditions
+    if failure is None:
+        conditions = without_condition(conditions, REPLICA_FAILURE)
+    else:
+        wanted = Condition(
+            type=REPLICA_FAILURE,
+            status="True",
+            reason="FailedDelete" if shrinking else "FailedCreate",
+            message=str(failure),
+            last_transition_time=format_time(now),
+        )
+        conditions = with_condition(conditions, wanted)
+    return ReplicaSetStatus(
+        observed_generation=replica_set.metadata.generation,
+        replicas=len(pods),
+        fully_labeled_replicas=sum(template_labels <= pod.metadata.labels.items() for pod in pods),
+        ready_replicas=sum(pod.is_ready for pod in pods),
+        available_replicas=sum(is_available(pod, replica_set.spec.min_ready_seconds, now) for pod in pods),
+        conditions=conditions,
+    )
+
+
+class ReplicaSetController:
+    """Runs until cancelled. `clock` gives seconds since the epoch."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        informers: Informers,
+        recorder: EventRecorder,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._client = client
+        self._clock = clock
+        self._replica_sets = informers.get(REPLICA_SETS)
+        self._pods = informers.get(PODS)
+        self._control = PodControl(client, recorder, REPLICA_SETS)
+        self._claimer = Claimer(client, REPLICA_SETS, PODS)
+        self._expectations = Expectations(clock)
+        self._queue: WorkQueue[ObjectKey] = WorkQueue("replicasets")
+        self._owned = OwnedIndex(self._pods)
+        self._siblings = OwnedIndex(self._replica_sets)
+        self._latest = Latest(self._replica_sets)
+        self._replica_sets.on_change(self._replica_set_changed)
+        self._pods.on_change(self._pod_changed)
+
+    async def run(self) -> None:
+        await self._replica_sets.wait_synced()
+        await self._pods.wait_synced()
+        await self._queue.run(self.reconcile, workers=WORKERS)
+
+    # --- What wakes it up --------------------------------------------------------------------------------
+
+    def _replica_set_changed(self, old: ReplicaSet | None, new: ReplicaSet | None) -> None:
+        if new is None and old is not None:
+            # A successor of the same name must not wait for what was expected of this one.
+            self._expectations.forget(old.key)
+        if (changed := new or old) is not None:
+            self._queue.add(changed.key)
+
+    def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        for owner in note_pod_change(self._expectations, REPLICA_SETS, old, new):
+            self._queue.add(owner)
+        for adopter in adopters(self._replica_sets.items(), old, new):
+            self._queue.add(adopter)
+
+    # --- What it does ------------------------------------------------------------------------------------
+
+    async def reconcile(self, key: ObjectKey) -> Outcome:
+        """Bring one replica set's pods to what it says, and its status to what they are. Raises ClientError."""
+        replica_set = self._latest.get(key)
+        if replica_set is None:
+            self._expectations.forget(key)
+            return Done()
+        may_act = self._expectations.met(key)
+        candidates = filter(is_active, self._owned.candidates(replica_set))
+        pods = await self._claimer.claim(replica_set, compile_selector(replica_set.spec.selector), candidates)
+        surplus = len(pods) - replica_set.spec.replicas
+        failure: ClientError | None = None
+        if may_act and surplus and replica_set.metadata.deletion_timestamp is None:
+            failure = await (
+                self._shrink(replica_set, pods, surplus) if surplus > 0 else self._grow(replica_set, -surplus)
+            )
+        await self._write_status(replica_set, compute_status(replica_set, pods, failure, surplus > 0, self._clock()))
+        if failure is not None:
+            return Retry(str(failure))
+        if not may_act:
+            return Requeue(EXPIRY)
+        wait = next_availability(pods, replica_set.spec.min_ready_seconds, self._clock())
+        return Done() if wait is None else Requeue(wait)
+
+    async def _grow(self, replica_set: ReplicaSet, missing: int) -> ClientError | None:
+        count = min(missing, BURST)
+        self._expectations.expect(replica_set.key, creations=count)
+
+        async def create(_index: int) -> None:
+            await self._control.create(replica_set, replica_set.spec.template)
+
+        successes, failure = await slow_start(count, create)
+        self._expectations.created(replica_set.key, count - successes)
+        return None if failure is not None and is_namespace_terminating(failure) else failure
+
+    async def _shrink(self, replica_set: ReplicaSet, pods: Sequence[Pod], surplus: int) -> ClientError | None:
+        victims = choose_victims(pods, self._related(replica_set), min(surplus, BURST), self._clock())
+        self._expectations.expect(replica_set.key, deletions=[pod.metadata.uid for pod in victims])
+        return await self._control.delete_all(
+            replica_set, victims, lambda pod: self._expectations.deleted(replica_set.key, pod.metadata.uid)
+        )
+
+    def _related(self, replica_set: ReplicaSet) -> list[Pod]:
+        """The pods of all replica sets that have the same owner, this one's included."""
+        owner = replica_set.metadata.controller
+        family = self._siblings.of(owner.uid) if owner else [replica_set]
+        return [pod for sibling in family for pod in self._owned.of(sibling.metadata.uid)]
+
+    async def _write_status(self, replica_set: ReplicaSet, wanted: ReplicaSetStatus) -> None:
+        patch = status_patch(replica_set.status, wanted, always=("replicas",))
+        if patch is not None:
+            metadata = replica_set.metadata
+            written = await self._client.patch(
+                REPLICA_SETS, metadata.name, metadata.namespace, {"status": patch}, subresource="status"
+            )
+            self._latest.remember(written)
