@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from bridgehead.client import ApiClient, EventRecorder
-from bridgehead.controllers.endpoints import EndpointsController
-from bridgehead.controllers.endpointslices import EndpointSliceController
-from bridgehead.controllers.mirroring import EndpointSliceMirroringController
+from bridgehead.controllers.endpoints.endpoints import EndpointsController
+from bridgehead.controllers.endpoints.endpointslices import EndpointSliceController
+from bridgehead.controllers.endpoints.mirroring import EndpointSliceMirroringController
 from bridgehead.controllers.shared import Informers
 from bridgehead.objects.core import Endpoints
 from bridgehead.objects.discovery import EndpointSlice

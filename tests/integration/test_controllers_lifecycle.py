@@ -11,8 +11,8 @@ import pytest
 from bridgehead.client import ApiClient, EventRecorder, Requeue
 from bridgehead.client.errors import NotFound, Unreachable
 from bridgehead.controllers.manager import CONTROLLERS, Entry, Manager, Settings
-from bridgehead.controllers.nodes import NodeLifecycleController
-from bridgehead.controllers.pod_garbage import PodGarbageCollector
+from bridgehead.controllers.nodes.nodes import NodeLifecycleController
+from bridgehead.controllers.nodes.pod_garbage import PodGarbageCollector
 from bridgehead.controllers.shared import Informers
 from bridgehead.objects.kinds import (
     CONFIG_MAPS,

@@ -16,11 +16,11 @@ import pytest
 
 from bridgehead.client import ApiClient, Done, EventRecorder
 from bridgehead.client.errors import NotFound
-from bridgehead.controllers.daemonsets import DaemonSetController
-from bridgehead.controllers.deployments import DeploymentController
-from bridgehead.controllers.replicasets import ReplicaSetController
-from bridgehead.controllers.scheduler import Scheduler
+from bridgehead.controllers.scheduling.scheduler import Scheduler
 from bridgehead.controllers.shared import Informers
+from bridgehead.controllers.workloads.daemonsets import DaemonSetController
+from bridgehead.controllers.workloads.deployments import DeploymentController
+from bridgehead.controllers.workloads.replicasets import ReplicaSetController
 from bridgehead.objects.apps import DaemonSet, Deployment, ReplicaSet
 from bridgehead.objects.core import Pod
 from bridgehead.objects.kinds import DAEMON_SETS, DEPLOYMENTS, EVENTS, NODES, PODS, REPLICA_SETS, SERVICE_ACCOUNTS

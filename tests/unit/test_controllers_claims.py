@@ -9,8 +9,8 @@ import pytest
 
 from bridgehead.client.errors import ApiError, ClientError, Forbidden, Unreachable
 from bridgehead.controllers.claims import adopters, sort_claims
-from bridgehead.controllers.daemonsets import FIRST_BACKOFF, LONGEST_BACKOFF, FailedPods
-from bridgehead.controllers.pod_control import is_namespace_terminating, pod_from_template, slow_start
+from bridgehead.controllers.workloads.daemonsets import FIRST_BACKOFF, LONGEST_BACKOFF, FailedPods
+from bridgehead.controllers.workloads.pod_control import is_namespace_terminating, pod_from_template, slow_start
 from bridgehead.objects.apps import ReplicaSet, ReplicaSetSpec
 from bridgehead.objects.core import Pod, PodSpec
 from bridgehead.objects.kinds import REPLICA_SETS

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridgehead.controllers.daemon_plan import (
+from bridgehead.controllers.workloads.daemon_plan import (
     GENERATION_ANNOTATION,
     HASH_LABEL,
     DaemonPlan,

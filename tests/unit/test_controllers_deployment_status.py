@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from bridgehead.controllers.conditions import find_condition, status_patch, with_condition
-from bridgehead.controllers.deployment_status import (
+from bridgehead.controllers.workloads.deployment_status import (
     compute_status,
     condition,
     deadline_in,

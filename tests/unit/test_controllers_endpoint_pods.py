@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from bridgehead.controllers.endpoint_pods import families_of, host_name, may_receive, pod_ips, resolve_port
-from bridgehead.controllers.trigger_times import TriggerTimes
+from bridgehead.controllers.endpoints.endpoint_pods import families_of, host_name, may_receive, pod_ips, resolve_port
+from bridgehead.controllers.endpoints.trigger_times import TriggerTimes
 from bridgehead.objects.core import ContainerPort, Pod, PodStatus, ServicePort
 
 from .endpoint_objects import CREATED, pod, service

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bridgehead.controllers.endpointslices import orphaned_slices, slice_labels, wanted_endpoints
-from bridgehead.controllers.slice_plan import Group
+from bridgehead.controllers.endpoints.endpointslices import orphaned_slices, slice_labels, wanted_endpoints
+from bridgehead.controllers.endpoints.slice_plan import Group
 from bridgehead.objects.core import ContainerPort, Pod, Service, ServicePort
 from bridgehead.objects.discovery import Endpoint, EndpointConditions, EndpointHints, EndpointSlice, ForZone, SlicePort
 from bridgehead.objects.meta import ObjectMeta, ObjectReference, OwnerReference

@@ -2,7 +2,7 @@
 
 import random
 
-from bridgehead.controllers.expectations import EXPIRY, Expectations, note_pod_change
+from bridgehead.controllers.workloads.expectations import EXPIRY, Expectations, note_pod_change
 from bridgehead.objects.core import Pod
 from bridgehead.objects.kinds import DAEMON_SETS, REPLICA_SETS
 from bridgehead.objects.meta import ObjectKey, ObjectMeta, OwnerReference

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridgehead.controllers.hashes import fnv1a_32, safe_encode, template_hash
+from bridgehead.controllers.workloads.hashes import fnv1a_32, safe_encode, template_hash
 from bridgehead.objects.meta import ObjectMeta, PodTemplate
 
 

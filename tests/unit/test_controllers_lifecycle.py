@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridgehead.controllers.manager import CONTROLLERS, select_controllers
-from bridgehead.controllers.namespace_conditions import Remains, merge_conditions, plan_conditions
-from bridgehead.controllers.node_health import (
+from bridgehead.controllers.namespaces.namespace_conditions import Remains, merge_conditions, plan_conditions
+from bridgehead.controllers.namespaces.ownership import Item, Ownership
+from bridgehead.controllers.nodes.node_health import (
     NOT_READY,
     UNREACHABLE,
     UNSCHEDULABLE,
@@ -18,8 +19,7 @@ from bridgehead.controllers.node_health import (
     plan_taints,
     plan_unknown_conditions,
 )
-from bridgehead.controllers.ownership import Item, Ownership
-from bridgehead.controllers.tolerance import NEVER, eviction_time
+from bridgehead.controllers.nodes.tolerance import NEVER, eviction_time
 from bridgehead.objects.core import Node, NodeSpec, NodeStatus, Taint, Toleration
 from bridgehead.objects.kinds import PODS
 from bridgehead.objects.meta import Condition, ObjectKey, ObjectMeta, OwnerReference

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bridgehead.controllers.mirroring import is_mirrored, mirror_subsets, mirror_template
-from bridgehead.controllers.slice_plan import Group
+from bridgehead.controllers.endpoints.mirroring import is_mirrored, mirror_subsets, mirror_template
+from bridgehead.controllers.endpoints.slice_plan import Group
 from bridgehead.objects.core import EndpointAddress, EndpointPort, Endpoints, EndpointSubset
 from bridgehead.objects.discovery import Endpoint, EndpointConditions, SlicePort
 from bridgehead.objects.meta import ObjectMeta, ObjectReference

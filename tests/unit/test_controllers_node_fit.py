@@ -2,7 +2,7 @@
 
 import pytest
 
-from bridgehead.controllers.node_fit import (
+from bridgehead.controllers.scheduling.node_fit import (
     matches_node_affinity,
     matches_term,
     preference,

@@ -6,7 +6,7 @@ import pytest
 
 from bridgehead.client.store import ObjectStore
 from bridgehead.controllers.latest import Latest
-from bridgehead.controllers.owned import OwnedIndex
+from bridgehead.controllers.workloads.owned import OwnedIndex
 from bridgehead.objects.apps import ReplicaSet
 from bridgehead.objects.core import Pod
 from bridgehead.objects.meta import ObjectKey, ObjectMeta, OwnerReference

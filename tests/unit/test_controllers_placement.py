@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridgehead.controllers.cluster_state import ClusterState, PodFacts, host_ports, pod_requests
-from bridgehead.controllers.placement import Refusal, place
+from bridgehead.controllers.scheduling.cluster_state import ClusterState, PodFacts, host_ports, pod_requests
+from bridgehead.controllers.scheduling.placement import Refusal, place
 from bridgehead.objects.core import Node, Pod
 
 HOST = "kubernetes.io/hostname"

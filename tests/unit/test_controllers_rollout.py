@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bridgehead.controllers.rollout import (
+from bridgehead.controllers.workloads.rollout import (
     DESIRED_REPLICAS,
     LAST_APPLIED,
     MAX_REPLICAS,

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from bridgehead.controllers.service_pods import ServicePods
+from bridgehead.controllers.endpoints.service_pods import ServicePods
 from bridgehead.controllers.shared import Informers
 from bridgehead.objects.core import ContainerStatus, LoadBalancerIngress, LoadBalancerStatus, ServiceStatus
 from bridgehead.objects.kinds import PODS, SERVICES, Kind

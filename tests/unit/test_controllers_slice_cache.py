@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from bridgehead.client import Informer
-from bridgehead.controllers.slice_cache import SliceCache
+from bridgehead.controllers.endpoints.slice_cache import SliceCache
 from bridgehead.objects.discovery import MANAGED_BY_LABEL, SERVICE_NAME_LABEL, EndpointSlice
 from bridgehead.objects.kinds import ENDPOINT_SLICES
 from bridgehead.objects.meta import ObjectKey, ObjectMeta

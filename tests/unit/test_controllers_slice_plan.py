@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridgehead.controllers.endpoint_pods import TRIGGER_TIME_ANNOTATION
-from bridgehead.controllers.slice_plan import (
+from bridgehead.controllers.endpoints.endpoint_pods import TRIGGER_TIME_ANNOTATION
+from bridgehead.controllers.endpoints.slice_plan import (
     Group,
     SlicePlan,
     Template,

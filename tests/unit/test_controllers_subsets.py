@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridgehead.controllers.subsets import repack_subsets, truncate_subsets
+from bridgehead.controllers.endpoints.subsets import repack_subsets, truncate_subsets
 from bridgehead.objects.core import EndpointAddress, EndpointPort, EndpointSubset
 from bridgehead.objects.meta import ObjectReference
 
