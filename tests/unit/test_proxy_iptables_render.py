@@ -357,3 +357,35 @@ def test_changes_end_where_a_fresh_start_would(history: list[list[tuple[ObjectKe
     fresh.restore(Renderer(SETTINGS).full(table, table.cluster_ips(), {}).texts()[4])
     assert kernel.tables["nat"] == fresh.tables["nat"]
     assert kernel.tables["filter"] == fresh.tables["filter"]
+
+
+anything = st.builds(
+    Frontend,
+    key=st.builds(
+        FrontendKey,
+        st.sampled_from(["10.96.0.1", "0.0.0.0", "203.0.113.7"]),
+        st.sampled_from(["tcp", "udp", "sctp"]),
+        st.integers(1, 65535),
+    ),
+    owner=st.text(max_size=20) | st.just("default/web:http"),
+    backends=some_backends,
+    inside=st.none() | some_backends,
+    when_empty=st.sampled_from(Verdict),
+    source_nat=st.sampled_from(SourceNat),
+    affinity_seconds=st.none() | st.integers(1, 86400),
+    source_ranges=st.none() | st.just(()) | st.just(("192.0.2.0/24",)),
+    published_as=st.sampled_from(Publication),
+    is_local=st.booleans(),
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(anything, max_size=5))
+def test_whatever_a_frontend_says_iptables_takes_it_and_reads_it_back(frontends: list[Frontend]) -> None:
+    by_key = {frontend.key: frontend for frontend in frontends}.values()
+    kernel = FakeIptables()
+
+    kernel.restore(Renderer(SETTINGS).full(by_key, (), {}).texts()[4])
+
+    assert parse_listing(kernel.save().encode()) == kernel.tables
+    assert not Renderer(SETTINGS).full(by_key, (), {4: kernel.tables})

@@ -48,7 +48,7 @@ class Kernel:
         self._watch.close()
 
     async def probe(self) -> None:
-        """Find out whether this process may change anything, by a transaction that changes nothing."""
+        """Find out whether this process may change anything, by making an empty chain that is to be there anyway."""
         await self.restore(4, "*nat\n:KUBE-PROXY-CANARY - [0:0]\nCOMMIT\n")
 
     def state(self) -> State:

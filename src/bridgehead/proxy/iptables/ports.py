@@ -168,14 +168,13 @@ class _Port:
         self._own[self._chain["FW"]] = rules
 
     def _balancing(self) -> None:
-        """Filled once for each policy in use, whichever Frontend tells its backends first."""
+        """Filled once for each policy in use, by the first Frontend that tells its backends."""
         pools: dict[Chain, tuple[Backend, ...]] = {}
         affinity: int | None = None
         for frontend in (*self._internal, *self._external):
             affinity = affinity or frontend.affinity_seconds
-            pools.setdefault(self._policy(frontend), frontend.backends)
-            if frontend.inside is not None:
-                pools.setdefault(self._chain["SVC"], frontend.inside)
+            for chain, backends in ((self._policy(frontend), frontend.backends), (self._chain["SVC"], frontend.inside)):
+                pools[chain] = pools.get(chain) or backends or ()
         for chain, backends in pools.items():
             if not backends:
                 continue
