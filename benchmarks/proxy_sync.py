@@ -40,10 +40,10 @@ def run() -> list[tuple[str, str]]:
 
 
 def _measure(mode: str, services: int, endpoints: int) -> dict[str, float]:
-    spaces = ["--net"] if os.geteuid() == 0 else ["--user", "--map-root-user", "--net"]
+    become_root = [] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user"]
     worker = [sys.executable, "-m", "benchmarks.proxy_sync", "worker", os.readlink("/proc/self/ns/net")]
     result = subprocess.run(
-        ["unshare", *spaces, *worker, mode, str(services), str(endpoints)],
+        [*become_root, "unshare", "--net", *worker, mode, str(services), str(endpoints)],
         check=True,
         stdout=subprocess.PIPE,
         cwd=Path(__file__).parents[1],

@@ -40,9 +40,12 @@ class World:
     def __init__(self, mode: str = "nftables") -> None:
         self.mode = mode
         source = Path(__file__).resolve().parents[2] / "src"
+        # The network namespace comes after the mapping: its files in /proc/net get their owner when it is made, and
+        # iptables-legacy must be able to read them.
         self._worker = subprocess.Popen(
-            ["unshare", "--user", "--map-root-user", "--net", "--mount", "--kill-child", "--fork", sys.executable,
-             __file__, os.readlink("/proc/self/ns/net"), mode],
+            ["unshare", "--user", "--map-root-user",
+             "unshare", "--net", "--mount", "--kill-child", "--fork",
+             sys.executable, __file__, os.readlink("/proc/self/ns/net"), mode],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": str(source)},
         )  # fmt: skip
         answer = self._read()

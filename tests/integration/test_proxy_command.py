@@ -30,11 +30,15 @@ def kubeconfig(tmp_path: Path) -> str:
     return str(path)
 
 
+# The network namespace comes after the mapping, so that its files in /proc/net belong to this root.
+ROOT_OF_A_NAMESPACE = ["unshare", "--user", "--map-root-user", "unshare", "--net"]
+
+
 def run_in_namespace(*command: str, root: bool = True) -> subprocess.CompletedProcess[str]:
     source = Path(__file__).resolve().parents[2] / "src"
     environment = {k: v for k, v in os.environ.items() if not k.startswith("KUBERNETES_")}
     return subprocess.run(
-        ["unshare", "--user", "--net", *(["--map-root-user"] if root else []), *command],
+        [*(ROOT_OF_A_NAMESPACE if root else ["unshare", "--user", "--net"]), *command],
         capture_output=True,
         text=True,
         timeout=30,
