@@ -19,21 +19,22 @@ import msgspec
 from bridgehead import GIT_VERSION, KUBERNETES_VERSION, architecture
 from bridgehead.storage import StoreBroken
 
-from . import streams
-from .authentication import Authenticator, InvalidCredentials, User
-from .authorization import Authorizer
-from .discovery import Discovery
+from .access.authentication import Authenticator
+from .access.authorization import Authorizer
+from .access.impersonation import impersonated
 from .errors import ApiStatus, bad_request, internal_error, method_not_allowed, not_found_path, unauthorized
-from .handlers import Handlers
-from .health import Health
-from .impersonation import impersonated
-from .metrics import Metrics
-from .negotiation import JSON
-from .openapi import OpenApi
-from .paths import Query, RequestInfo, is_true, parse_query, parse_request
-from .pod_streams import PodStreams
-from .request import Disconnected, Receive, Request, Response, Scope, Send
-from .reviews import Reviews
+from .handlers.discovery import Discovery
+from .handlers.health import Health
+from .handlers.metrics import Metrics
+from .handlers.objects import Handlers
+from .handlers.openapi import OpenApi
+from .handlers.reviews import Reviews
+from .http.negotiation import JSON
+from .http.paths import Query, RequestInfo, is_true, parse_query, parse_request
+from .http.request import Disconnected, Receive, Request, Response, Scope, Send
+from .http.user import InvalidCredentials, User
+from .streams.kubelet import deny
+from .streams.pods import PodStreams
 
 log = logging.getLogger(__name__)
 
@@ -128,12 +129,12 @@ class Application:
             self._authorizer.check(user, info)
             await self._pod_streams.answer_socket(info, scope, receive, send)
         except ApiStatus as status:
-            await streams.deny(scope, send, status)
+            await deny(scope, send, status)
 
     def _authenticate(self, scope: Scope, headers: dict[bytes, bytes]) -> User:
         """Raises a 401."""
         try:
-            # `server.PeerProtocol` has put there whom the connection's certificate names.
+            # `http.server.PeerProtocol` has put there whom the connection's certificate names.
             peer = scope.get("state", {}).get("peer")
             return self._authenticator.authenticate(headers.get(b"authorization", b"").decode("latin-1"), peer)
         except InvalidCredentials as error:

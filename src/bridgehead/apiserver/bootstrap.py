@@ -14,7 +14,7 @@ from ipaddress import ip_address
 from bridgehead.storage import Key, StoreBroken
 
 from .errors import ApiStatus
-from .registry import Registry
+from .registry.registry import Registry
 from .resource import JsonObject, Resource
 
 log = logging.getLogger(__name__)

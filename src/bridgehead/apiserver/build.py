@@ -8,25 +8,26 @@ from dataclasses import dataclass, field
 
 from bridgehead.storage import Store
 
+from .access.authentication import Authenticator
+from .access.authorization import POLICY, Authorizer
+from .access.node_authorizer import NodeAuthorizer
+from .access.tokens import SigningKey, TokenAuthority
 from .app import Application
-from .authentication import Authenticator, User
-from .authorization import POLICY, Authorizer
-from .discovery import Discovery
-from .handlers import Handlers
-from .health import Health
-from .metrics import Metrics
-from .node_authorizer import NodeAuthorizer
-from .openapi import OpenApi
-from .pod_streams import PodStreams
-from .protobuf import plain_scalars
-from .registry import Registry
+from .bodies.protobuf import plain_scalars
+from .bodies.schema import Schema, load_definitions
+from .handlers.discovery import Discovery
+from .handlers.health import Health
+from .handlers.metrics import Metrics
+from .handlers.objects import Handlers
+from .handlers.openapi import OpenApi
+from .handlers.reviews import Reviews
+from .handlers.subresources import Subresources
+from .http.user import User
+from .registry.registry import Registry
+from .registry.watching import OpenWatches
 from .resource import Resource
-from .reviews import Reviews
-from .schema import Schema, load_definitions
-from .streams import KubeletAccess, KubeletTls
-from .subresources import Subresources
-from .tokens import SigningKey, TokenAuthority
-from .watching import OpenWatches
+from .streams.kubelet import KubeletAccess, KubeletTls
+from .streams.pods import PodStreams
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """ApiStatus            any answer that is a `Status` with status Failure; the functions below make them
-SchemaMismatch       a body does not fit the schema (`schema`); the handlers wrap it into a 400 or 422
-PatchRefused         a patch can't be applied (`patch`); likewise
+SchemaMismatch       a body does not fit the schema (`bodies.schema`); the handlers wrap it into a 400 or 422
+PatchRefused         a patch can't be applied (`bodies.patch`); likewise
 
 The functions are named as in Kubernetes' `apimachinery/pkg/api/errors` and answer with its words
 (source: api/errors/errors.go, API conventions "Response Status Kind").

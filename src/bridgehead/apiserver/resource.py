@@ -1,7 +1,7 @@
 """The entry of one resource in the API server's table, and the hooks that make a resource special.
 
-Adding a resource is adding a `Resource` to `resources.TABLE`. A plain one needs nothing but its names and columns;
-defaults, rules and allocation of a special one are a `Strategy` in a module of its own under `resources/`.
+Adding a resource is adding a `Resource` to `resources.build_table`. A plain one needs nothing but its names and
+columns; defaults, rules and allocation of a special one are a `Strategy` in a module of its own under `resources/`.
 Hooks see objects as decoded JSON whose fields and types already agree with the schema, nulls removed.
 """
 

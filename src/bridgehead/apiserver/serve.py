@@ -17,14 +17,14 @@ import uvloop
 
 from bridgehead.storage import open_store
 
-from .authentication import read_token_file
+from .access.authentication import read_token_file
+from .access.tokens import SigningKey
 from .bootstrap import ensure_basics, keep_basics
 from .build import ApiSettings, build_api
-from .expiry import expire_events
+from .http.server import ApiServer, open_listeners, parse_address, server_context
+from .registry.expiry import expire_events
 from .resources import build_table
-from .server import ApiServer, open_listeners, parse_address, server_context
-from .streams import KubeletTls
-from .tokens import SigningKey
+from .streams.kubelet import KubeletTls
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +58,10 @@ async def _serve(options: ServeOptions) -> None:
     context = _context(options)
     key = SigningKey.read(options.signing_key)
     users = read_token_file(options.token_file) if options.token_file else {}
-    table = build_table(service_cidrs=options.service_cidrs, node_port_range=options.node_ports)
+    try:
+        table = build_table(service_cidrs=options.service_cidrs, node_port_range=options.node_ports)
+    except ValueError as error:
+        raise ValueError(f"--service-cluster-ip-range: {error}") from error
     # The socket is open before the store is read, so that clients of a restarting server wait instead of failing.
     listeners = open_listeners(options.listen, options.listen_fds)
     store = open_store(options.store)
@@ -68,7 +71,8 @@ async def _serve(options: ServeOptions) -> None:
         advertise = _advertised(options, listeners)
         await ensure_basics(parts.registry, service_ip=service_ip, advertise=advertise)
         server = ApiServer(parts.application, context, parts.watches.close)
-        addresses = ", ".join(f"{host}:{port}" for host, port, *_ in (s.getsockname() for s in listeners))
+        names = (s.getsockname() for s in listeners)
+        addresses = ", ".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port, *_ in names)
         log.info("serving on %s, revision %d", addresses, store.revision)
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -95,8 +99,9 @@ def _context(options: ServeOptions) -> ssl.SSLContext:
     try:
         return server_context(options.tls_certificate, options.tls_key, options.client_ca)
     except ssl.SSLError as error:
-        files = f"{options.tls_certificate}, {options.tls_key}, {options.client_ca}"
-        raise ValueError(f"can't use the certificates ({files}): {error}") from error
+        files = ", ".join(str(path) for path in (options.tls_certificate, options.tls_key, options.client_ca) if path)
+        why = f"not PEM, or not the certificate's key ({error.reason or error})"
+        raise ValueError(f"can't use the certificates ({files}): {why}") from error
 
 
 def _kubelet_tls(options: ServeOptions) -> KubeletTls | None:
@@ -116,9 +121,16 @@ def _advertised(options: ServeOptions, listeners: list[socket.socket]) -> tuple[
         address = ip_address(host)
         if address.is_loopback or address.is_unspecified:
             raise ValueError(f"no pod can reach {host}: advertise an address of this machine's network")
+        if address.version != ip_network(options.service_cidrs[0]).version:
+            # The Service `kubernetes` has an address of the first range, and this one behind it.
+            raise ValueError(
+                f'service IP family "{options.service_cidrs[0]}" must match public address family "{host}"'
+            )
         return host, port
     for listener in listeners:
         host, port, *_ = listener.getsockname()
-        if not ip_address(host).is_loopback and not ip_address(host).is_unspecified:
+        address = ip_address(host)
+        is_of_family = address.version == ip_network(options.service_cidrs[0]).version
+        if is_of_family and not address.is_loopback and not address.is_unspecified:
             return host, port
     return None

@@ -26,6 +26,7 @@ T = TypeVar("T", bound=Object)
 class ListMeta(msgspec.Struct, frozen=True, rename="camel"):
     resource_version: str = ""
     continue_: str = msgspec.field(default="", name="continue")
+    remaining_item_count: int = 0
 
 
 class ListResult(msgspec.Struct, Generic[T], frozen=True):
@@ -88,7 +89,7 @@ class Codec(Generic[T]):
 
     def encode(self, obj: T | Mapping[str, Any]) -> bytes:
         """JSON with apiVersion and kind, which structs leave to their Kind."""
-        if isinstance(obj, Mapping):
+        if not isinstance(obj, msgspec.Struct):
             return msgspec.json.encode({"apiVersion": self._kind.api_version, "kind": self._kind.name, **obj})
         body = msgspec.json.encode(obj)
         head = f'{{"apiVersion":"{self._kind.api_version}","kind":"{self._kind.name}"'.encode()

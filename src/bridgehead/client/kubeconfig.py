@@ -111,7 +111,9 @@ def _read_yaml(path: Path) -> dict[str, Any]:
     import yaml  # only here, so that parts inside a cluster never load it
 
     try:
-        document = yaml.safe_load(_read_bytes(path))
+        # libyaml, where PyYAML has it, needs a tenth of the time and touches less memory.
+        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+        document = yaml.load(_read_bytes(path), Loader=loader)
     except yaml.YAMLError as error:
         raise ConfigError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
     if not isinstance(document, dict) or document.get("kind", "Config") != "Config":

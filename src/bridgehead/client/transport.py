@@ -14,6 +14,7 @@ import socket
 import ssl
 import tempfile
 import time
+from asyncio import sslproto
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -37,6 +38,10 @@ LONGEST_RETRY_AFTER = 30.0
 CONCURRENT_REQUESTS = 64  # watches not counted
 TOKEN_SECONDS = 60.0  # how long a token file's content is trusted; kubelets renew tokens long before they expire
 _IDEMPOTENT = frozenset({"GET", "PUT", "DELETE"})
+
+# asyncio fills a buffer of this size with zeros for each TLS connection and keeps it, a watch's for good. Of its own
+# 256 KiB it never uses more than one read of the socket brings.
+sslproto.SSLProtocol.max_size = 64 * 1024
 
 
 class Transport:

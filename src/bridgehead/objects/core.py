@@ -6,6 +6,12 @@ from typing import Any
 
 from .meta import Condition, Object, ObjectReference, Part
 
+
+def ip_family(ip: str) -> str:
+    """`IPv4` or `IPv6`: a Service's word for the family of an address, and an EndpointSlice's for its address type."""
+    return "IPv6" if ":" in ip else "IPv4"
+
+
 # --- Service ---------------------------------------------------------------------------------------------
 
 
@@ -71,9 +77,22 @@ class ServiceStatus(Part, frozen=True, kw_only=True):
     conditions: tuple[Condition, ...] = ()
 
 
+PROXY_NAME_LABEL = "service.kubernetes.io/service-proxy-name"  # of a Service that is left to another proxy
+
+
 class Service(Object, frozen=True, kw_only=True):
     spec: ServiceSpec = ServiceSpec()
     status: ServiceStatus = ServiceStatus()
+
+    @property
+    def is_proxied(self) -> bool:
+        """Whether the service proxy serves it: it has a cluster IP, is no ExternalName, and names no other proxy."""
+        address = self.spec.cluster_ips[0] if self.spec.cluster_ips else self.spec.cluster_ip
+        return (
+            address not in ("", "None")
+            and self.spec.type != "ExternalName"
+            and PROXY_NAME_LABEL not in self.metadata.labels
+        )
 
 
 # --- Endpoints -------------------------------------------------------------------------------------------

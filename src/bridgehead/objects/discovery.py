@@ -6,6 +6,8 @@ from .meta import Object, ObjectReference, Part
 
 SERVICE_NAME_LABEL = "kubernetes.io/service-name"
 MANAGED_BY_LABEL = "endpointslice.kubernetes.io/managed-by"
+HEADLESS_LABEL = "service.kubernetes.io/headless"  # on the slices of a Service without an address
+TRIGGER_TIME_ANNOTATION = "endpoints.kubernetes.io/last-change-trigger-time"  # when what led to a change happened
 
 
 class EndpointConditions(Part, frozen=True, kw_only=True):
@@ -51,3 +53,8 @@ class EndpointSlice(Object, frozen=True, kw_only=True):
     def service_name(self) -> str:
         """The Service this slice belongs to, or "" when it belongs to none."""
         return self.metadata.labels.get(SERVICE_NAME_LABEL, "")
+
+
+def index_by_service(slice_: EndpointSlice) -> tuple[str, ...]:
+    """The index of an informer's slices by their Services: `namespace/name`, nothing for a slice without one."""
+    return (f"{slice_.metadata.namespace}/{slice_.service_name}",) if slice_.service_name else ()

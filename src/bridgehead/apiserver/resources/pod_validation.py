@@ -37,7 +37,7 @@ _CHANGEABLE = (
     "`spec.tolerations` (only additions to existing tolerations)",
     "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)",
 )
-_MOST_NAMESERVERS, _MOST_SEARCHES = 3, 32
+_MOST_NAMESERVERS, _MOST_SEARCHES, _MOST_SEARCH_CHARACTERS = 3, 32, 2048
 
 
 def validate_template(path: str, template: JsonObject) -> list[FieldError]:
@@ -174,6 +174,9 @@ def _validate_dns(path: str, spec: JsonObject) -> list[FieldError]:
         errors.extend(field.invalid_for(f"{item}.nameservers[{index}]", server, check_ip(server)))
     if len(searches) > _MOST_SEARCHES:
         detail = f"must not have more than {_MOST_SEARCHES} search paths"
+        errors.append(field.invalid(f"{item}.searches", list(searches), detail))
+    if len(" ".join(searches)) > _MOST_SEARCH_CHARACTERS:
+        detail = f"must not have more than {_MOST_SEARCH_CHARACTERS} characters (including spaces) in the search list"
         errors.append(field.invalid(f"{item}.searches", list(searches), detail))
     for index, search in enumerate(searches):
         # "." alone ends the search; names may begin with underscores, as SRV records do.

@@ -1,0 +1,54 @@
+"""Who makes a request: a client certificate, a bearer token, or nobody.
+
+Tokens are those of a static file (Kubernetes' CSV: token, user, uid, "group1,group2") or service account tokens that
+this server signed (`tokens`). A request with credentials that are not good is refused; one without any is
+`system:anonymous` (source: Kubernetes "Authenticating").
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from bridgehead.apiserver.http.user import ANONYMOUS, AUTHENTICATED, InvalidCredentials, User
+
+
+def read_token_file(path: Path) -> dict[str, User]:
+    """Users by token. Raises ValueError, with the line, for a file that is not as it should be; OSError."""
+    users: dict[str, User] = {}
+    with path.open(newline="") as file:
+        for number, row in enumerate(csv.reader(file), start=1):
+            if not row or row[0].lstrip().startswith("#"):
+                continue
+            if len(row) < 3 or not row[0]:
+                raise ValueError(f"{path}: line {number}: expected at least 3 columns: token, user name, user uid")
+            groups = tuple(group.strip() for group in row[3].split(",") if group.strip()) if len(row) > 3 else ()
+            users[row[0]] = User(row[1], (*groups, AUTHENTICATED), row[2])
+    return users
+
+
+class Authenticator:
+    """`verify_token` is asked about tokens that are in no file; it returns None for one that is not its own."""
+
+    def __init__(self, tokens: Mapping[str, User], verify_token: Callable[[str], User | None]) -> None:
+        self._tokens = tokens
+        self._verify_token = verify_token
+
+    def authenticate(self, authorization: str, peer: User | None) -> User:
+        """`authorization` is the header's value, `peer` whom the connection's certificate names.
+
+        Raises `InvalidCredentials`.
+        """
+        if peer is not None:
+            return peer
+        if not authorization:
+            return ANONYMOUS
+        scheme, _, token = authorization.partition(" ")
+        token = token.strip()
+        if scheme.lower() != "bearer" or not token:
+            return ANONYMOUS
+        user = self._tokens.get(token) or self._verify_token(token)
+        if user is None:
+            raise InvalidCredentials("unknown bearer token")
+        return user

@@ -1,0 +1,155 @@
+"""Whether a user may do it (pure but for the pods a node asks about).
+
+`system:masters` may do everything and anonymous may read the health of the server. Everybody else is measured by the
+built-in policy below, written in RBAC's vocabulary. A node's own rights depend on which objects its pods use: those are
+in `node_authorizer` (source: Kubernetes "Using RBAC Authorization", bootstrappolicy/policy.go).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from bridgehead.apiserver.errors import ApiStatus, qualified
+from bridgehead.apiserver.http.paths import RequestInfo
+from bridgehead.apiserver.http.user import AUTHENTICATED, UNAUTHENTICATED, User
+
+MASTERS = "system:masters"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A PolicyRule. "*" stands for all; a resource may be `pods/status`, a URL may end in `*`.
+
+    `namespace` "" applies everywhere, else only there, as a RoleBinding would.
+    """
+
+    verbs: tuple[str, ...]
+    groups: tuple[str, ...] = ("",)
+    resources: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    urls: tuple[str, ...] = ()
+    namespace: str = ""
+
+    def allows(self, request: RequestInfo) -> bool:
+        if not _holds(self.verbs, request.verb):
+            return False
+        if not request.is_resource:
+            return any(
+                url == request.path or (url.endswith("*") and request.path.startswith(url[:-1])) for url in self.urls
+            )
+        resource = f"{request.resource}/{request.subresource}" if request.subresource else request.resource
+        return (
+            _holds(self.groups, request.group)
+            and _holds(self.resources, resource)
+            and (not self.names or request.name in self.names)
+            and (not self.namespace or self.namespace == request.namespace)
+        )
+
+
+def _holds(values: tuple[str, ...], wanted: str) -> bool:
+    return "*" in values or wanted in values
+
+
+_READ = ("get", "list", "watch")
+_CHANGE = ("create", "update", "patch", "delete")
+
+HEALTH = Rule(
+    ("get", "head"),
+    urls=("/healthz", "/healthz/*", "/livez", "/livez/*", "/readyz", "/readyz/*", "/version", "/version/"),
+)
+DISCOVERY = Rule(("get", "head"), urls=("/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*"))
+_REVIEWS = (
+    Rule(
+        ("create",),
+        ("authorization.k8s.io",),
+        ("selfsubjectaccessreviews", "selfsubjectrulesreviews"),
+    ),
+    Rule(("create",), ("authentication.k8s.io",), ("selfsubjectreviews",)),
+)
+_EVENTS = Rule(("create", "update", "patch"), ("", "events.k8s.io"), ("events",))
+_LEASES = Rule((*_READ, *_CHANGE), ("coordination.k8s.io",), ("leases",))
+
+_CONTROLLER_MANAGER = (
+    Rule(("*",), ("*",), ("*",)),
+    Rule(("get",), urls=("*",)),
+)
+_SCHEDULER = (
+    Rule(_READ, ("*",), ("*",)),
+    Rule(("create",), ("",), ("bindings", "pods/binding")),
+    Rule(("patch", "update"), ("",), ("pods/status",)),
+    Rule(("delete",), ("",), ("pods",)),
+    _EVENTS,
+    _LEASES,
+)
+_PROXY = (
+    Rule(_READ, ("",), ("services", "endpoints", "nodes")),
+    Rule(_READ, ("discovery.k8s.io",), ("endpointslices",)),
+    _EVENTS,
+    # In which they make known how far their kernels are; not in system:node-proxier.
+    Rule(("create", "patch"), ("coordination.k8s.io",), ("leases",), namespace="kube-system"),
+)
+# As ClusterRole system:coredns.
+_DNS = (
+    Rule(_READ, ("",), ("services", "endpoints", "namespaces", "pods")),
+    Rule(_READ, ("discovery.k8s.io",), ("endpointslices",)),
+)
+
+# Subject (a user, or a group with the prefix "group:") -> its rules.
+POLICY: dict[str, tuple[Rule, ...]] = {
+    f"group:{UNAUTHENTICATED}": (HEALTH,),
+    f"group:{AUTHENTICATED}": (HEALTH, DISCOVERY, *_REVIEWS),
+    f"group:{MASTERS}": (Rule(("*",), ("*",), ("*",)), Rule(("*",), urls=("*",))),
+    "system:kube-controller-manager": _CONTROLLER_MANAGER,
+    "system:kube-scheduler": _SCHEDULER,
+    "system:kube-proxy": _PROXY,
+    "system:serviceaccount:kube-system:kube-proxy": _PROXY,
+    "system:serviceaccount:kube-system:bridgehead-dns": _DNS,
+}
+
+NodeAuthorizer = Callable[[User, RequestInfo], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Authorizer:
+    """`node` decides for nodes what the policy leaves open."""
+
+    policy: dict[str, tuple[Rule, ...]]
+    node: NodeAuthorizer
+
+    def is_allowed(self, user: User, request: RequestInfo) -> bool:
+        if MASTERS in user.groups:
+            return True
+        return any(rule.allows(request) for rule in self.rules_of(user)) or self.node(user, request)
+
+    def rules_of(self, user: User) -> Sequence[Rule]:
+        rules = list(self.policy.get(user.name, ()))
+        for group in user.groups:
+            rules += self.policy.get(f"group:{group}", ())
+        return rules
+
+    def check(self, user: User, request: RequestInfo) -> None:
+        """Raises a 403."""
+        if not self.is_allowed(user, request):
+            raise refusal(user, request)
+
+
+def refusal(user: User, request: RequestInfo) -> ApiStatus:
+    if not request.is_resource:
+        message = f'forbidden: User "{user.name}" cannot {request.verb} path "{request.path}"'
+        return ApiStatus(403, "Forbidden", message, {})
+    resource = f"{request.resource}/{request.subresource}" if request.subresource else request.resource
+    where = f'in the namespace "{request.namespace}"' if request.namespace else "at the cluster scope"
+    subject = qualified(request.resource, request.group)
+    if request.name:
+        subject += f' "{request.name}"'
+    message = (
+        f'{subject} is forbidden: User "{user.name}" cannot {request.verb} resource "{resource}" '
+        f'in API group "{request.group}" {where}'
+    )
+    details = {"kind": request.resource}
+    if request.group:
+        details["group"] = request.group
+    if request.name:
+        details["name"] = request.name
+    return ApiStatus(403, "Forbidden", message, details)

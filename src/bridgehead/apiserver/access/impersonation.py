@@ -1,0 +1,59 @@
+"""Acting as somebody else: `kubectl --as`.
+
+Whoever asks for it must be allowed to `impersonate` each user and group that is named (source: Kubernetes "User
+impersonation").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from urllib.parse import unquote
+
+from bridgehead.apiserver.errors import bad_request
+from bridgehead.apiserver.http.paths import RequestInfo
+from bridgehead.apiserver.http.user import AUTHENTICATED, UNAUTHENTICATED, User
+
+from .authorization import Authorizer
+from .tokens import PREFIX
+
+_EXTRA = b"impersonate-extra-"
+
+
+def impersonated(user: User, headers: Iterable[tuple[bytes, bytes]], authorizer: Authorizer) -> User:
+    """Whom `user` wants to be: itself when no header asks for more. Raises a 400 or a 403."""
+    name, uid, groups = "", "", []
+    extra: dict[str, list[str]] = {}
+    for header, raw in headers:
+        if not header.startswith(b"impersonate-"):
+            continue
+        value = raw.decode("latin-1")
+        if header == b"impersonate-user":
+            name = value
+        elif header == b"impersonate-uid":
+            uid = value
+        elif header == b"impersonate-group":
+            groups.append(value)
+        elif header.startswith(_EXTRA):
+            extra.setdefault(unquote(header[len(_EXTRA) :].decode("latin-1")), []).append(value)
+    if not name:
+        if groups or uid or extra:
+            raise bad_request("requested uid, groups or extra without impersonating a user")
+        return user
+    namespace, account = _service_account(name)
+    _check(authorizer, user, "serviceaccounts" if account else "users", namespace, account or name)
+    for group in groups:
+        _check(authorizer, user, "groups", "", group)
+    if account and not groups:
+        groups = ["system:serviceaccounts", f"system:serviceaccounts:{namespace}"]
+    if UNAUTHENTICATED not in groups and AUTHENTICATED not in groups:
+        groups.append(UNAUTHENTICATED if name == "system:anonymous" else AUTHENTICATED)
+    return User(name, tuple(groups), uid, {key: tuple(values) for key, values in extra.items()})
+
+
+def _service_account(name: str) -> tuple[str, str]:
+    namespace, colon, account = name.removeprefix(PREFIX).partition(":")
+    return (namespace, account) if name.startswith(PREFIX) and colon else ("", "")
+
+
+def _check(authorizer: Authorizer, user: User, resource: str, namespace: str, name: str) -> None:
+    authorizer.check(user, RequestInfo("", "impersonate", True, "", "v1", namespace, resource, name))

@@ -1,0 +1,153 @@
+"""Service account tokens: signed here, checked here, stored nowhere.
+
+A token is a JWT (RS256) that names a service account and may be bound to a pod; it is good as long as its time has not
+run out and both still exist with the same uid (source: KEP-1205 "Bound Service Account Tokens",
+pkg/serviceaccount/claims.go).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import jwt
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+
+from bridgehead.apiserver.bodies.serialization import stored_metadata
+from bridgehead.apiserver.http.user import AUTHENTICATED, InvalidCredentials, User
+from bridgehead.storage import Key, Store
+
+ISSUER = "https://kubernetes.default.svc.cluster.local"
+PREFIX = "system:serviceaccount:"
+_CACHED_TOKENS = 4096
+
+
+class SigningKey:
+    """The RSA key that makes tokens. `id` names it in the tokens' header."""
+
+    def __init__(self, private_key: RSAPrivateKey) -> None:
+        self.private = private_key
+        self.public = private_key.public_key()
+        der = self.public.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+        self.id = hashlib.sha256(der).hexdigest()[:43]
+
+    @classmethod
+    def read(cls, path: Path) -> SigningKey:
+        """Raises OSError, and ValueError when the file holds no RSA private key in PEM."""
+        text = path.read_bytes()
+        try:
+            key = serialization.load_pem_private_key(text, password=None)
+        except (ValueError, TypeError, UnsupportedAlgorithm) as error:  # a TypeError is a key with a password
+            raise ValueError(f"{path}: not an RSA private key without a password (PEM)") from error
+        if not isinstance(key, RSAPrivateKey):
+            raise ValueError(f"{path}: not an RSA private key")
+        return cls(key)
+
+
+class TokenAuthority:
+    """Makes and checks tokens. `issuer` is also the audience a token has when none is asked for."""
+
+    issuer = ISSUER
+
+    def __init__(self, key: SigningKey, store: Store, clock: Callable[[], float]) -> None:
+        self._key = key
+        self._store = store
+        self._clock = clock
+        # Checking a signature takes 50 µs, and clients send the same token with every request.
+        self._verified: OrderedDict[str, dict[str, Any]] = OrderedDict()
+
+    def issue(
+        self,
+        namespace: str,
+        name: str,
+        uid: str,
+        *,
+        audiences: Sequence[str],
+        seconds: int,
+        pod: tuple[str, str] | None = None,
+        node: tuple[str, str] | None = None,
+    ) -> tuple[str, float]:
+        """A token and when it ends (seconds since the epoch). `pod` and `node` are (name, uid)."""
+        now = self._clock()
+        private: dict[str, Any] = {"namespace": namespace, "serviceaccount": {"name": name, "uid": uid}}
+        if pod is not None:
+            private["pod"] = {"name": pod[0], "uid": pod[1]}
+        if node is not None:
+            private["node"] = {"name": node[0], "uid": node[1]}
+        claims: dict[str, Any] = {
+            "aud": list(audiences) or [ISSUER],
+            "exp": int(now) + seconds,
+            "iat": int(now),
+            "iss": ISSUER,
+            "jti": str(uuid.uuid4()),
+            "kubernetes.io": private,
+            "nbf": int(now),
+            "sub": f"{PREFIX}{namespace}:{name}",
+        }
+        token = jwt.encode(claims, self._key.private, algorithm="RS256", headers={"kid": self._key.id})
+        return token, float(claims["exp"])
+
+    def verify(self, token: str) -> User | None:
+        """The service account's user; None when the token is not one of ours. Raises `InvalidCredentials`."""
+        claims = self._verified.get(token)
+        if claims is None:
+            claims = self._decode(token)
+            if claims is None:
+                return None
+            self._verified[token] = claims
+            if len(self._verified) > _CACHED_TOKENS:
+                self._verified.popitem(last=False)
+        if not claims["nbf"] <= self._clock() < claims["exp"]:
+            self._verified.pop(token, None)
+            raise InvalidCredentials("the service account token has expired")
+        return self._user(claims)
+
+    def _decode(self, token: str) -> dict[str, Any] | None:
+        if token.count(".") != 2:
+            return None
+        try:
+            claims: dict[str, Any] = jwt.decode(
+                token,
+                self._key.public,
+                algorithms=["RS256"],
+                audience=ISSUER,
+                issuer=ISSUER,
+                # Times are checked with our own clock, on every request.
+                options={
+                    "verify_exp": False,
+                    "verify_nbf": False,
+                    "verify_iat": False,
+                    "require": ["exp", "nbf", "sub", "kubernetes.io"],
+                },
+            )
+        except jwt.PyJWTError as error:
+            raise InvalidCredentials(f"service account token: {error}") from error
+        return claims
+
+    def _user(self, claims: dict[str, Any]) -> User:
+        private = claims["kubernetes.io"]
+        namespace, account = private["namespace"], private["serviceaccount"]
+        self._check_exists("serviceaccounts", namespace, account)
+        extra = {"authentication.kubernetes.io/credential-id": (f"JTI={claims['jti']}",)}
+        pod = private.get("pod")
+        if pod is not None:
+            self._check_exists("pods", namespace, pod)
+            extra["authentication.kubernetes.io/pod-name"] = (pod["name"],)
+            extra["authentication.kubernetes.io/pod-uid"] = (pod["uid"],)
+        node = private.get("node")
+        if node is not None:
+            extra["authentication.kubernetes.io/node-name"] = (node["name"],)
+            extra["authentication.kubernetes.io/node-uid"] = (node["uid"],)
+        groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", AUTHENTICATED)
+        return User(claims["sub"], groups, account["uid"], extra)
+
+    def _check_exists(self, resource: str, namespace: str, wanted: dict[str, str]) -> None:
+        record = self._store.get(Key(resource, namespace, wanted["name"]))
+        if record is None or stored_metadata(record.value).uid != wanted["uid"]:
+            raise InvalidCredentials(f"{resource} {namespace}/{wanted['name']} has been deleted")

@@ -1,0 +1,152 @@
+"""From a request's body to an object of the resource it was sent to.
+
+Kind and version must be the resource's own or be left out; fields are checked against the schema, and what the
+`fieldValidation` parameter says happens to unknown and duplicate ones: Strict refuses, Warn (the default) answers with
+warnings, Ignore drops (source: apiserver/pkg/endpoints/handlers/create.go, KEP-2885).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from bridgehead.apiserver.errors import ApiStatus, SchemaMismatch, bad_request, invalid
+from bridgehead.apiserver.http.negotiation import JSON, PROTOBUF, YAML, media_type_of
+from bridgehead.apiserver.http.paths import Query
+from bridgehead.apiserver.resource import FieldError, JsonObject, Resource
+
+from .protobuf import BadPacket, decode_envelope_untrusted, decode_message_untrusted
+from .schema import Shape, conform
+from .serialization import decode_body, unreadable
+
+STRICT, WARN, IGNORE = "Strict", "Warn", "Ignore"
+
+
+def validation_of(query: Query) -> str:
+    """Raises a 422 for another value."""
+    value = query.get("fieldValidation") or WARN
+    if value not in (STRICT, WARN, IGNORE):
+        error = FieldError(
+            "FieldValueNotSupported",
+            "fieldValidation",
+            f'Unsupported value: "{value}": supported values: "Ignore", "Strict", "Warn"',
+        )
+        raise invalid("meta.k8s.io", "CreateOptions", "", [error])
+    return value
+
+
+def decode_object(
+    body: bytes, content_type: str, resource: Resource, shape: Shape, validation: str, warnings: list[str]
+) -> JsonObject:
+    """The object without nulls and unknown fields. Raises a 400 or a 415; appends to `warnings`."""
+    return decode_kind(body, content_type, resource.group, resource.version, resource.kind, shape, validation, warnings)
+
+
+def decode_kind(
+    body: bytes,
+    content_type: str,
+    group: str,
+    version: str,
+    kind: str,
+    shape: Shape,
+    validation: str,
+    warnings: list[str],
+) -> JsonObject:
+    """`decode_object` for a kind that is no resource, such as a Scale."""
+    value = decode_value(body, content_type, shape)
+    if not isinstance(value, dict):
+        raise unreadable(body, f"(must be of type {kind}): the body is no object")
+    api_version = f"{group}/{version}" if group else version
+    given_kind, given_version = value.get("kind") or kind, value.get("apiVersion") or api_version
+    if not isinstance(given_kind, str) or not isinstance(given_version, str):
+        raise unreadable(body, "couldn't get version/kind; kind and apiVersion must be strings")
+    _check_kind(given_kind, given_version, kind, api_version)
+    try:
+        obj, unknown = conform(value, shape)
+    except SchemaMismatch as mismatch:
+        raise _unfit(given_kind, given_version, kind, str(mismatch)) from None
+    # First, where readers of JSON expect them.
+    obj = {"kind": kind, "apiVersion": api_version} | {k: v for k, v in obj.items() if k not in ("kind", "apiVersion")}
+    if validation != IGNORE:
+        problems = [f'unknown field "{path}"' for path in unknown]
+        if media_type_of(content_type) in ("", JSON):
+            problems = [f'duplicate field "{path}"' for path in duplicate_fields(body)] + problems
+        if problems and validation == STRICT:
+            raise _unfit(given_kind, given_version, kind, f"strict decoding error: {', '.join(problems)}")
+        warnings += problems
+    return obj
+
+
+def decode_value(body: bytes, content_type: str, shape: Shape) -> Any:
+    """What was sent, in whichever encoding, not yet checked. Raises a 400 or a 415."""
+    if media_type_of(content_type) != PROTOBUF:
+        return decode_body(body, content_type, (JSON, YAML, PROTOBUF))
+    try:
+        version, kind, message = decode_envelope_untrusted(body)
+        return {"apiVersion": version, "kind": kind} | decode_message_untrusted(message, shape)
+    except BadPacket as error:
+        raise unreadable(body, str(error)) from None
+
+
+def _check_kind(given_kind: str, given_version: str, kind: str, api_version: str) -> None:
+    if given_version != api_version:
+        raise bad_request(
+            f"the API version in the data ({given_version}) does not match the expected API version ({api_version})"
+        )
+    if given_kind != kind:
+        why = f'no kind "{given_kind}" is registered for the resource; it is served as {kind}'
+        raise _unfit(given_kind, given_version, kind, why)
+
+
+def _unfit(given_kind: str, given_version: str, kind: str, why: str) -> ApiStatus:
+    version = given_version.rpartition("/")[2]
+    return bad_request(f'{given_kind} in version "{version}" cannot be handled as a {kind}: {why}')
+
+
+class _Pairs(dict[str, Any]):
+    """An object that remembers which of its keys came twice."""
+
+    __slots__ = ("twice",)
+
+    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+        super().__init__(pairs)
+        self.twice: list[str] = []
+        if len(self) < len(pairs):
+            seen: set[str] = set()
+            self.twice = [key for key, _ in pairs if key in seen or seen.add(key)]  # type: ignore[func-returns-value]
+
+
+def duplicate_fields(body: bytes) -> list[str]:
+    """Paths of fields that a JSON object has twice; the last one counts. Raises a 400 for what is nested too deeply."""
+    try:
+        return _duplicate_fields(body)
+    except RecursionError:
+        raise bad_request("json: exceeded max depth") from None
+
+
+def _duplicate_fields(body: bytes) -> list[str]:
+    found = False
+
+    def pairs_hook(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        nonlocal found
+        value = dict(pairs)
+        if len(value) != len(pairs):
+            found = True
+        return value
+
+    json.loads(body, object_pairs_hook=pairs_hook)
+    if not found:
+        return []
+    paths: list[str] = []
+    _collect_duplicates(json.loads(body, object_pairs_hook=_Pairs), "", paths)
+    return paths
+
+
+def _collect_duplicates(value: Any, path: str, paths: list[str]) -> None:
+    if isinstance(value, _Pairs):
+        paths += [f"{path}.{key}" if path else key for key in dict.fromkeys(value.twice)]
+        for key, child in value.items():
+            _collect_duplicates(child, f"{path}.{key}" if path else key, paths)
+    elif isinstance(value, list):
+        for index, child in enumerate(value):
+            _collect_duplicates(child, f"{path}[{index}]", paths)

@@ -1,0 +1,294 @@
+"""The three ways to change part of an object (pure).
+
+JSON patch is RFC 6902 with JSON pointers (RFC 6901), JSON merge patch is RFC 7386, and strategic merge patch is
+Kubernetes' own: lists that the schema gives a merge key are merged by it, and directives (`$patch`, `$retainKeys`,
+`$setElementOrder/x`, `$deleteFromPrimitiveList/x`) say what a merge can't (source: community/contributors/devel/
+sig-api-machinery/strategic-merge-patch.md, apimachinery/pkg/util/strategicpatch). No function changes its arguments.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from bridgehead.apiserver.errors import PatchRefused
+from bridgehead.apiserver.resource import JsonObject
+
+from .schema import ListShape, Shape
+
+JSON_PATCH = "application/json-patch+json"
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
+PATCH_TYPES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH)
+
+MAX_JSON_PATCH_OPERATIONS = 10_000
+
+_PATCH = "$patch"
+_RETAIN_KEYS = "$retainKeys"
+_ORDER = "$setElementOrder/"
+_DELETE_PRIMITIVES = "$deleteFromPrimitiveList/"
+
+
+def apply_patch(kind: str, original: JsonObject, patch: Any, shape: Shape) -> JsonObject:
+    """`original` as changed by `patch`, of the media type `kind`. Raises `PatchRefused`."""
+    if kind == JSON_PATCH:
+        changed = apply_json_patch(original, patch)
+        if not isinstance(changed, dict):
+            raise PatchRefused(422, "the patch replaces the object by something that is no object")
+        return changed
+    if not isinstance(patch, dict):
+        raise PatchRefused(400, "the patch is not a JSON object")
+    if kind == MERGE_PATCH:
+        merged: JsonObject = apply_merge_patch(original, patch)
+        return merged
+    return apply_strategic_patch(original, patch, shape)
+
+
+# --- JSON merge patch ----------------------------------------------------------------------------------------
+
+
+def apply_merge_patch(original: Any, patch: Any) -> Any:
+    if not isinstance(patch, dict):
+        return patch
+    merged = dict(original) if isinstance(original, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            merged.pop(key, None)
+        else:
+            merged[key] = apply_merge_patch(merged.get(key), value)
+    return merged
+
+
+# --- JSON patch ----------------------------------------------------------------------------------------------
+
+
+def apply_json_patch(original: Any, operations: Any) -> Any:
+    if not isinstance(operations, list) or not all(isinstance(operation, dict) for operation in operations):
+        raise PatchRefused(400, "json: cannot unmarshal the patch into a list of operations")
+    if len(operations) > MAX_JSON_PATCH_OPERATIONS:
+        raise PatchRefused(
+            413,
+            f"The allowed maximum operations in a JSON patch is {MAX_JSON_PATCH_OPERATIONS}, got {len(operations)}",
+        )
+    document = copy.deepcopy(original)
+    for operation in operations:
+        document = _apply_operation(document, operation)
+    return document
+
+
+def _apply_operation(document: Any, operation: JsonObject) -> Any:
+    op, path = operation.get("op"), _pointer(operation, "path")
+    match op:
+        case "add":
+            return _add(document, path, _value(operation))
+        case "remove":
+            return _remove(document, path)[0]
+        case "replace":
+            value = _value(operation)
+            if not path:
+                return value
+            _find(document, path)
+            return _add(_remove(document, path)[0], path, value)
+        case "move":
+            source = _pointer(operation, "from")
+            if path[: len(source)] == source and path != source:
+                raise PatchRefused(422, "move operation: a value can't be moved into one of its own children")
+            document, value = _remove(document, source)
+            return _add(document, path, value)
+        case "copy":
+            return _add(document, path, copy.deepcopy(_find(document, _pointer(operation, "from"))))
+        case "test":
+            if not _same(_find(document, path), operation.get("value")):
+                raise PatchRefused(422, f"testing value {operation['path']} failed: test failed")
+            return document
+    raise PatchRefused(422, f"unexpected kind: {op}")
+
+
+def _value(operation: JsonObject) -> Any:
+    if "value" not in operation:
+        raise PatchRefused(422, f"{operation['op']} operation at {operation['path']}: the value is missing")
+    return copy.deepcopy(operation["value"])
+
+
+def _pointer(operation: JsonObject, key: str) -> list[str]:
+    text = operation.get(key)
+    if not isinstance(text, str) or (text and not text.startswith("/")):
+        raise PatchRefused(422, f"{operation.get('op')} operation: {key!r} is not a JSON pointer: {text!r}")
+    return [step.replace("~1", "/").replace("~0", "~") for step in text.split("/")[1:]]
+
+
+def _missing(path: Sequence[str]) -> PatchRefused:
+    return PatchRefused(422, f"doc is missing path: /{'/'.join(path)}: missing value")
+
+
+def _index(step: str, length: int, path: Sequence[str]) -> int:
+    if not step.isascii() or not step.isdigit() or (len(step) > 1 and step[0] == "0") or int(step) > length:
+        raise PatchRefused(422, f"unable to access invalid index {step!r} of /{'/'.join(path)}")
+    return int(step)
+
+
+def _find(document: Any, path: Sequence[str]) -> Any:
+    for step in path:
+        if isinstance(document, dict) and step in document:
+            document = document[step]
+        elif isinstance(document, list) and _index(step, len(document) - 1, path) >= 0:
+            document = document[int(step)]
+        else:
+            raise _missing(path)
+    return document
+
+
+def _add(document: Any, path: list[str], value: Any) -> Any:
+    if not path:
+        return value
+    parent, last = _find(document, path[:-1]), path[-1]
+    if isinstance(parent, dict):
+        parent[last] = value
+    elif isinstance(parent, list):
+        parent.insert(len(parent) if last == "-" else _index(last, len(parent), path), value)
+    else:
+        raise _missing(path)
+    return document
+
+
+def _remove(document: Any, path: list[str]) -> tuple[Any, Any]:
+    """The document without the value, and the value."""
+    value = _find(document, path)
+    if not path:
+        return None, value
+    parent = _find(document, path[:-1])
+    del parent[int(path[-1]) if isinstance(parent, list) else path[-1]]
+    return document, value
+
+
+def _same(one: Any, other: Any) -> bool:
+    """JSON equality: unlike Python's, `true` is not 1."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_same(value, other[key]) for key, value in one.items())
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_same, one, other))
+    return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
+
+
+# --- strategic merge patch -----------------------------------------------------------------------------------
+
+
+def apply_strategic_patch(original: JsonObject, patch: JsonObject, shape: Shape) -> JsonObject:
+    return _merge_map(original, patch, shape)
+
+
+def _merge_map(original: JsonObject, patch: JsonObject, shape: Shape) -> JsonObject:
+    if _PATCH in patch:
+        directive = patch[_PATCH]
+        if directive == "replace":
+            return {key: copy.deepcopy(value) for key, value in patch.items() if key != _PATCH}
+        if directive == "delete":
+            return {}
+        raise PatchRefused(400, f"Unknown patch type found: {directive}")
+    merged = _retain_keys(original, patch)
+    for key, value in patch.items():
+        if key == _RETAIN_KEYS or key.startswith((_ORDER, _DELETE_PRIMITIVES)):
+            continue
+        if value is None:
+            merged.pop(key, None)
+            continue
+        child = shape.child(key)
+        present = merged.get(key)
+        if isinstance(value, dict):
+            merged[key] = _merge_map(present if isinstance(present, dict) else {}, value, child)
+        elif isinstance(value, list) and isinstance(child, ListShape) and child.merges:
+            merged[key] = _merge_list(present if isinstance(present, list) else [], value, child)
+        else:
+            merged[key] = copy.deepcopy(value)
+    for key, value in patch.items():
+        if key.startswith(_DELETE_PRIMITIVES):
+            field = key.removeprefix(_DELETE_PRIMITIVES)
+            if field in merged:
+                unwanted = _list(key, value)
+                merged[field] = [item for item in merged[field] if item not in unwanted]
+    for key, value in patch.items():
+        if key.startswith(_ORDER):
+            field = key.removeprefix(_ORDER)
+            if isinstance(merged.get(field), list):
+                before = original.get(field)
+                merged[field] = _in_order(
+                    merged[field], _list(key, value), before if isinstance(before, list) else [], shape.child(field)
+                )
+    return merged
+
+
+def _list(key: str, value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise PatchRefused(400, f"{key}: expected a list")
+    return value
+
+
+def _retain_keys(original: JsonObject, patch: JsonObject) -> JsonObject:
+    if _RETAIN_KEYS not in patch:
+        return dict(original)
+    retained = _list(_RETAIN_KEYS, patch[_RETAIN_KEYS])
+    for key, value in patch.items():
+        if value is not None and not key.startswith("$") and key not in retained:
+            raise PatchRefused(422, f"{_RETAIN_KEYS} list doesn't contain the patch's key {key}")
+    return {key: value for key, value in original.items() if key in retained}
+
+
+def _merge_list(original: list[Any], patch: list[Any], shape: ListShape) -> list[Any]:
+    if not shape.merge_key:
+        return original + [item for i, item in enumerate(patch) if item not in original and item not in patch[:i]]
+    for item in patch:
+        if not isinstance(item, dict):
+            raise PatchRefused(400, f"a list that is merged by {shape.merge_key!r} has an element that is no object")
+    if any(item.get(_PATCH) == "replace" for item in patch):
+        return [copy.deepcopy(item) for item in patch if _PATCH not in item]
+    key_of = _key_of(shape)
+    deleted = {key_of(item) for item in patch if item.get(_PATCH) == "delete"}
+    merged = [item for item in original if key_of(item) not in deleted]
+    places = {key_of(item): place for place, item in enumerate(merged)}
+    for item in patch:
+        directive = item.get(_PATCH)
+        if directive == "delete":
+            continue
+        if directive is not None:
+            raise PatchRefused(400, f"Unknown patch type found: {directive}")
+        place = places.get(key_of(item))
+        if place is None:
+            places[key_of(item)] = len(merged)
+            merged.append(_merge_map({}, item, shape.items))
+        else:
+            merged[place] = _merge_map(merged[place], item, shape.items)
+    return merged
+
+
+def _key_of(shape: Shape) -> Callable[[Any], str]:
+    """What identifies an element. Values are compared as text, so that a port 80 and "80" are one, as in Kubernetes."""
+    merge_key = shape.merge_key if isinstance(shape, ListShape) else ""
+
+    def key_of(item: Any) -> str:
+        if not merge_key:
+            return repr(item)
+        if not isinstance(item, dict) or merge_key not in item:
+            raise PatchRefused(400, f"map: {item} does not contain declared merge key: {merge_key}")
+        return str(item[merge_key])
+
+    return key_of
+
+
+def _in_order(merged: list[Any], wanted: list[Any], before: list[Any], shape: Shape) -> list[Any]:
+    """`merged` with the elements that the patch knows of in the order it `wanted`.
+
+    Elements only the server knows keep their order among themselves; where the two meet, the order `before` decides
+    (`normalizeElementOrder` and `mergeSortedSlice` in apimachinery).
+    """
+    key_of = _key_of(shape)
+    rank = {key_of(item): place for place, item in enumerate(wanted)}
+    known = sorted((item for item in merged if key_of(item) in rank), key=lambda item: rank[key_of(item)])
+    others = [item for item in merged if key_of(item) not in rank]
+    place_before = {key_of(item): place for place, item in enumerate(before)}
+    ordered: list[Any] = []
+    while known and others:
+        theirs, ours = place_before.get(key_of(others[0])), place_before.get(key_of(known[0]))
+        take_other = theirs is not None and ours is not None and theirs < ours
+        ordered.append(others.pop(0) if take_other else known.pop(0))
+    return ordered + known + others

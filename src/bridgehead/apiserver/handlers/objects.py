@@ -1,0 +1,264 @@
+"""From a request for a resource to its answer: decode, ask the registry, render as the client wants it.
+
+`app` calls `handle` once the request is authenticated and authorized. What is special to one subresource is in
+`subresources`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from bridgehead.apiserver.access.node_restriction import check_node_create
+from bridgehead.apiserver.bodies.decoding import decode_object, validation_of
+from bridgehead.apiserver.bodies.patching import patch_change
+from bridgehead.apiserver.bodies.serialization import encode_yaml, stored_metadata
+from bridgehead.apiserver.errors import ApiStatus, conflict, method_not_allowed, not_found_path, success
+from bridgehead.apiserver.http.negotiation import JSON, YAML, MediaType, choose
+from bridgehead.apiserver.http.paths import Query
+from bridgehead.apiserver.http.request import Request, Response, respond
+from bridgehead.apiserver.registry import lists
+from bridgehead.apiserver.registry.registry import Registry
+from bridgehead.apiserver.registry.watching import OpenWatches, Render, WatchStream, parse_watch_options
+from bridgehead.apiserver.resource import JsonObject, Resource, Strategy
+from bridgehead.storage import Record
+
+from . import tables
+from .options import is_dry_run, parse_delete_options
+from .subresources import Subresources
+
+# Kinds whose delete answers with the object rather than with a Status.
+_RETURNS_DELETED = frozenset({"pods", "services", "serviceaccounts", "namespaces"})
+# Kinds that an update of a name that does not exist creates.
+_CREATED_BY_UPDATE = frozenset({"endpoints", "events", "leases.coordination.k8s.io"})
+
+# What nearly all clients of ours accept.
+_PLAIN = ("", "*/*", JSON)
+
+Handler = Callable[[Request, Resource], Awaitable[Response]]
+
+
+class Handlers:
+    def __init__(self, registry: Registry, subresources: Subresources, watches: OpenWatches) -> None:
+        self._registry = registry
+        self._watches = watches
+        self._subresources = subresources
+        self._verbs: dict[str, Handler] = {
+            "get": self._get,
+            "list": self._list,
+            "watch": self._watch,
+            "create": self._create,
+            "update": self._update,
+            "patch": self._patch,
+            "delete": self._delete,
+            "deletecollection": self._delete_collection,
+        }
+
+    async def handle(self, request: Request) -> Response:
+        info = request.info
+        resource = self._registry.find(info.group, info.version, info.resource)
+        if resource is None or (info.subresource and info.subresource not in resource.subresources):
+            raise not_found_path()
+        if resource.warning:
+            request.warnings.append(resource.warning)
+        if info.subresource and info.subresource != "status":
+            response = await self._subresources.handle(request, resource)
+            return self._shaped(request, resource, response)
+        handler = self._verbs.get(info.verb)
+        if handler is None or (info.subresource and info.verb not in ("get", "update", "patch")):
+            raise method_not_allowed()
+        if info.verb == "create" and (info.name or (resource.namespaced and not info.namespace)):
+            raise method_not_allowed()
+        if info.verb in ("update", "patch") and not info.name:
+            raise method_not_allowed()
+        if info.verb == "deletecollection" and not _may_delete_collection(resource, info.namespace):
+            raise method_not_allowed()
+        if resource.namespaced and not info.namespace and info.verb not in ("list", "watch"):
+            raise not_found_path()
+        accept = request.header(b"accept")
+        if accept not in _PLAIN:
+            choose(accept)  # an answer that can't be given is refused before anything is done
+        return await handler(request, resource)
+
+    # --- reading
+
+    async def _get(self, request: Request, resource: Resource) -> Response:
+        record = self._registry.get(resource, request.info.namespace, request.info.name)
+        return self._one(request, resource, record)
+
+    async def _list(self, request: Request, resource: Resource) -> Response:
+        media = choose(request.header(b"accept"))
+        page = lists.list_page(self._registry.store, resource, request.info, request.query)
+        return _in_yaml(media, Response(200, self._render_page(request.query, resource, page, media)))
+
+    def _render_page(self, query: Query, resource: Resource, page: lists.Page, media: MediaType) -> bytes:
+        if not media.form:
+            return lists.render_list(resource.kind, resource.api_version, page)
+        meta: JsonObject = {"resourceVersion": str(page.revision)}
+        if page.token:
+            meta["continue"] = page.token
+        if page.remaining is not None:
+            meta["remainingItemCount"] = page.remaining
+        values = (record.value for record in page.records)
+        if media.form == "Table":
+            return tables.render_table(
+                resource,
+                values,
+                meta,
+                version=media.version,
+                include=tables.included(query),
+                now=self._registry.clock(),
+            )
+        return tables.render_partial_list(values, meta, media.version)
+
+    async def _watch(self, request: Request, resource: Resource) -> Response:
+        media = choose(request.header(b"accept"))
+        options = parse_watch_options(resource, request.query)
+        render = self._watch_render(request.query, resource, media)
+        stream = WatchStream(self._registry.store, resource, request.info, options, self._watches, render)
+        return Response(200, stream=stream, drops_slow=True)
+
+    def _watch_render(self, query: Query, resource: Resource, media: MediaType) -> Render | None:
+        if not media.form:
+            return None
+        if media.form != "Table":
+            return lambda value: tables.render_partial(value, media.version)
+        include, first = tables.included(query), True
+
+        def render(value: bytes) -> bytes:
+            nonlocal first
+            with_columns, first = first, False
+            meta = {"resourceVersion": stored_metadata(value).resource_version}
+            return tables.render_table(
+                resource,
+                (value,),
+                meta,
+                version=media.version,
+                include=include,
+                now=self._registry.clock(),
+                with_columns=with_columns,
+            )
+
+        return render
+
+    # --- writing
+
+    async def _create(self, request: Request, resource: Resource) -> Response:
+        obj = await self._decode(request, resource)
+        check_node_create(request.user, resource, obj)
+        record = await self._registry.create(resource, request.info.namespace, obj, dry_run=is_dry_run(request.query))
+        self._warn(request, resource, record)
+        return self._one(request, resource, record, 201)
+
+    async def _update(self, request: Request, resource: Resource) -> Response:
+        info = request.info
+        obj = await self._decode(request, resource)
+        check_node_create(request.user, resource, obj)
+        dry_run = is_dry_run(request.query)
+        status = 200
+        key = self._registry.key(resource, info.namespace, info.name)
+        missing = self._registry.store.get(key) is None
+        if missing and resource.id in _CREATED_BY_UPDATE and not info.subresource:
+            if obj.get("metadata", {}).get("resourceVersion"):
+                raise conflict(resource, info.name)
+            obj.setdefault("metadata", {}).setdefault("name", info.name)
+            record = await self._registry.create(resource, info.namespace, obj, dry_run=dry_run)
+            status = 201
+        else:
+            record = await self._registry.update(
+                resource, info.namespace, info.name, lambda _: obj, subresource=info.subresource, dry_run=dry_run
+            )
+        self._warn(request, resource, record)
+        return self._one(request, resource, record, status)
+
+    async def _patch(self, request: Request, resource: Resource) -> Response:
+        info = request.info
+        body = await request.body()
+        change = patch_change(request, body, resource.kind, self._registry.shape(resource))
+        record = await self._registry.update(
+            resource,
+            info.namespace,
+            info.name,
+            change,
+            subresource=info.subresource,
+            dry_run=is_dry_run(request.query),
+        )
+        self._warn(request, resource, record)
+        return self._one(request, resource, record)
+
+    async def _delete(self, request: Request, resource: Resource) -> Response:
+        info = request.info
+        options = parse_delete_options(await request.body(), request, self._registry.delete_options)
+        deleted = await self._registry.delete(resource, info.namespace, info.name, options)
+        if not deleted.gone or resource.id in _RETURNS_DELETED:
+            return self._one(request, resource, deleted.record)
+        details = {"name": info.name, "kind": resource.plural, "uid": stored_metadata(deleted.record.value).uid}
+        if resource.group:
+            details["group"] = resource.group
+        return _in_yaml(choose(request.header(b"accept"), tables=False), respond(success(details)))
+
+    async def _delete_collection(self, request: Request, resource: Resource) -> Response:
+        options = parse_delete_options(await request.body(), request, self._registry.delete_options)
+        query = {key: value for key, value in request.query.items() if key not in ("limit", "continue")}
+        page = lists.list_page(self._registry.store, resource, request.info, query)
+        for record in page.records:
+            try:
+                await self._registry.delete(resource, record.key.namespace, record.key.name, options)
+            except ApiStatus as error:
+                if error.code != 404:
+                    raise
+        return Response(200, lists.render_list(resource.kind, resource.api_version, page))
+
+    # --- helpers
+
+    async def _decode(self, request: Request, resource: Resource) -> JsonObject:
+        body = await request.body()
+        return decode_object(
+            body,
+            request.header(b"content-type"),
+            resource,
+            self._registry.shape(resource),
+            validation_of(request.query),
+            request.warnings,
+        )
+
+    def _warn(self, request: Request, resource: Resource, record: Record) -> None:
+        if type(resource.strategy).warnings is not _NO_WARNINGS:
+            request.warnings += resource.strategy.warnings(msgspec.json.decode(record.value))
+
+    def _one(self, request: Request, resource: Resource, record: Record, status: int = 200) -> Response:
+        return self._shaped(request, resource, Response(status, record.value))
+
+    def _shaped(self, request: Request, resource: Resource, response: Response) -> Response:
+        """One object in the form the client asked for."""
+        accept = request.header(b"accept")
+        if accept in _PLAIN or response.content_type != JSON:
+            return response
+        media = choose(accept)
+        if media.form == "Table":
+            response.body = tables.render_table(
+                resource,
+                (response.body,),
+                {"resourceVersion": stored_metadata(response.body).resource_version},
+                version=media.version,
+                include=tables.included(request.query),
+                now=self._registry.clock(),
+            )
+        elif media.form:
+            response.body = tables.render_partial(response.body, media.version)
+        return _in_yaml(media, response)
+
+
+_NO_WARNINGS = Strategy.warnings
+
+
+def _may_delete_collection(resource: Resource, namespace: str) -> bool:
+    """Not across namespaces."""
+    return resource.deletes_collections and bool(namespace or not resource.namespaced)
+
+
+def _in_yaml(media: MediaType, response: Response) -> Response:
+    if media.type == YAML:
+        response.body, response.content_type = encode_yaml(response.body), YAML
+    return response

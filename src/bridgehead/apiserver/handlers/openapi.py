@@ -1,0 +1,308 @@
+"""/openapi/v3 and /openapi/v2: what `kubectl explain` prints and how kubectl learns what this server validates.
+
+A document is built from the definitions when it is first asked for and kept compressed. Nothing else in the server
+reads it (source: Kubernetes "The Kubernetes API: OpenAPI V3", KEP-2896).
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from bridgehead import KUBERNETES_VERSION
+from bridgehead.apiserver.bodies.patch import PATCH_TYPES
+from bridgehead.apiserver.bodies.schema import VERSION as SCHEMA_VERSION
+from bridgehead.apiserver.bodies.schema import load_definitions
+from bridgehead.apiserver.errors import not_found_path
+from bridgehead.apiserver.http.negotiation import JSON, choose
+from bridgehead.apiserver.http.request import Request, Response
+from bridgehead.apiserver.resource import JsonObject, Resource
+
+_META = "io.k8s.apimachinery.pkg.apis.meta.v1."
+_INFO = {"title": "Kubernetes", "version": KUBERNETES_VERSION}
+# A document's address has its hash, so the answer to it never changes.
+_IMMUTABLE = ((b"cache-control", b"public, immutable"), (b"expires", b"Thu, 31 Dec 2099 23:59:59 GMT"))
+
+# kubectl asks for version 2 in protobuf when version 3 does not know a kind, and goes on to say so when version 2 does
+# not either. This is a document (gnostic's openapi_v2.Document) of nothing but its version and title.
+_PROTOBUF_2 = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+_TITLE_2 = b"\x0a\x0aKubernetes\x12%c%b" % (len(KUBERNETES_VERSION), KUBERNETES_VERSION.encode())
+_EMPTY_2 = b"\x0a\x032.0\x12%c%b" % (len(_TITLE_2), _TITLE_2)
+
+_WRITE_PARAMETERS = (
+    ("dryRun", "string", "When present, indicates that modifications should not be persisted."),
+    ("fieldManager", "string", "A name associated with the actor or entity that is making these changes."),
+    (
+        "fieldValidation",
+        "string",
+        "Instructs the server on how to handle objects in the request containing unknown or duplicate fields.",
+    ),
+)
+_LIST_PARAMETERS = (
+    ("allowWatchBookmarks", "boolean", "Requests watch events with type BOOKMARK."),
+    ("continue", "string", "Continue a list where its last page ended."),
+    ("fieldSelector", "string", "Restrict the list of returned objects by their fields."),
+    ("labelSelector", "string", "Restrict the list of returned objects by their labels."),
+    ("limit", "integer", "The maximum number of responses to return for a list call."),
+    ("resourceVersion", "string", "Which resource versions a request may be served from."),
+    ("resourceVersionMatch", "string", "How resourceVersion is applied to list calls."),
+    ("sendInitialEvents", "boolean", "Begin a watch with what is there."),
+    ("timeoutSeconds", "integer", "Timeout for the list or watch call."),
+    ("watch", "boolean", "Watch for changes and return them as a stream of notifications."),
+)
+_DELETE_PARAMETERS = (
+    _WRITE_PARAMETERS[0],
+    ("gracePeriodSeconds", "integer", "The duration in seconds before the object should be deleted."),
+    ("propagationPolicy", "string", "Whether and how garbage collection will be performed."),
+)
+
+
+class OpenApi:
+    """`load` gives the definitions; they are read again for each document, since each is built once."""
+
+    def __init__(self, table: Sequence[Resource], load: Callable[[], dict[str, JsonObject]] = load_definitions) -> None:
+        self._table = table
+        self._load = load
+        self._group_versions = {
+            (f"apis/{r.group}/{r.version}" if r.group else f"api/{r.version}"): (r.group, r.version) for r in table
+        }
+        names = ",".join(sorted(resource.id for resource in table))
+        self._hash = hashlib.sha256(f"{SCHEMA_VERSION} {names}".encode()).hexdigest().upper()
+        self._built: dict[str, bytes] = {}
+
+    def handle(self, path: str, request: Request) -> Response:
+        """Raises a 404 or a 406."""
+        accept = request.header(b"accept")
+        if path == "/openapi/v2" and _PROTOBUF_2 in accept and "application/json" not in accept:
+            return Response(200, _EMPTY_2, _PROTOBUF_2.replace("@", "."))  # "@" is no part of a media type
+        choose(accept, tables=False)
+        if path == "/openapi/v3":
+            return Response(200, self._index())
+        if path == "/openapi/v2":
+            return self._compressed(path, request, self._version_2)
+        gv = path.removeprefix("/openapi/v3/")
+        if gv not in self._group_versions:
+            raise not_found_path()
+        response = self._compressed(path, request, lambda: self._version_3(*self._group_versions[gv]))
+        if request.query.get("hash") == self._hash:
+            response.headers += _IMMUTABLE
+        return response
+
+    def _index(self) -> bytes:
+        paths = {
+            gv: {"serverRelativeURL": f"/openapi/v3/{gv}?hash={self._hash}"} for gv in sorted(self._group_versions)
+        }
+        return msgspec.json.encode({"paths": paths})
+
+    def _compressed(self, path: str, request: Request, build: Callable[[], JsonObject]) -> Response:
+        body = self._built.get(path)
+        if body is None:
+            body = self._built[path] = gzip.compress(msgspec.json.encode(build()), compresslevel=5, mtime=0)
+        headers: tuple[tuple[bytes, bytes], ...] = ((b"etag", f'"{self._hash}"'.encode()), (b"vary", b"Accept"))
+        if request.header(b"if-none-match") == f'"{self._hash}"':
+            return Response(304, b"", JSON, headers)
+        if "gzip" in request.header(b"accept-encoding"):
+            return Response(200, body, JSON, (*headers, (b"content-encoding", b"gzip")))
+        return Response(200, gzip.decompress(body), JSON, headers)
+
+    def _version_3(self, group: str, version: str) -> JsonObject:
+        definitions = self._load()
+        kinds = _kinds(definitions)
+        resources = [r for r in self._table if (r.group, r.version) == (group, version)]
+        paths: JsonObject = {}
+        roots = {f"{_META}Status", f"{_META}DeleteOptions", f"{_META}Patch"}
+        for resource in resources:
+            name = kinds[resource.group, resource.version, resource.kind]
+            roots |= {name, f"{name}List"}
+            paths |= resource_paths(resource, name, _body_3)
+        return {
+            "openapi": "3.0.0",
+            "info": _INFO,
+            "paths": paths,
+            "components": {
+                "schemas": {name: schema_3(definitions[name]) for name in sorted(closure(definitions, roots))}
+            },
+        }
+
+    def _version_2(self) -> JsonObject:
+        definitions = self._load()
+        kinds = _kinds(definitions)
+        paths: JsonObject = {}
+        roots = {f"{_META}Status", f"{_META}DeleteOptions", f"{_META}Patch"}
+        for resource in self._table:
+            name = kinds[resource.group, resource.version, resource.kind]
+            roots |= {name, f"{name}List"}
+            paths |= resource_paths(resource, name, _body_2)
+        names = sorted(closure(definitions, roots))
+        return {
+            "swagger": "2.0",
+            "info": _INFO,
+            "paths": paths,
+            "definitions": {name: schema_2(definitions[name]) for name in names},
+        }
+
+
+def _kinds(definitions: dict[str, JsonObject]) -> dict[tuple[str, str, str], str]:
+    return {
+        (gvk["group"], gvk["version"], gvk["kind"]): name
+        for name, definition in definitions.items()
+        for gvk in definition.get("x-kubernetes-group-version-kind", ())
+    }
+
+
+def closure(definitions: dict[str, JsonObject], roots: Iterable[str]) -> set[str]:
+    """Names of the roots and of everything they refer to."""
+    found: set[str] = set()
+    waiting = [name for name in roots if name in definitions]
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting += _references(definitions[name])
+    return found
+
+
+def _references(schema: Any) -> list[str]:
+    if isinstance(schema, dict):
+        found = [
+            value.removeprefix("#/$defs/") for key, value in schema.items() if key == "$ref" and isinstance(value, str)
+        ]
+        return found + [name for value in schema.values() for name in _references(value)]
+    if isinstance(schema, list):
+        return [name for value in schema for name in _references(value)]
+    return []
+
+
+def schema_3(schema: JsonObject) -> JsonObject:
+    """A definition in OpenAPI 3.0: no null types, and a reference has no neighbours."""
+    return _converted(schema, "#/components/schemas/", wrap=True)
+
+
+def schema_2(schema: JsonObject) -> JsonObject:
+    return _converted(schema, "#/definitions/", wrap=False)
+
+
+def _converted(schema: JsonObject, prefix: str, *, wrap: bool) -> JsonObject:
+    result: JsonObject = {}
+    for key, value in schema.items():
+        match key:
+            case "$ref":
+                result["$ref"] = prefix + value.removeprefix("#/$defs/")
+            case "type":
+                result["type"] = value[0] if isinstance(value, list) else value
+            case "properties":
+                result["properties"] = {name: _converted(field, prefix, wrap=wrap) for name, field in value.items()}
+            case "items" | "additionalProperties" if isinstance(value, dict):
+                result[key] = _converted(value, prefix, wrap=wrap)
+            case "oneOf":
+                if wrap:
+                    result["oneOf"] = [_converted(choice, prefix, wrap=wrap) for choice in value]
+                else:
+                    # Version 2 has no alternatives; Kubernetes writes such types as strings.
+                    result["type"] = "string"
+                    result["format"] = "int-or-string"
+            case "enum" if "properties" not in schema and schema.get("type") == ["string", "null"]:
+                # The definitions pin apiVersion and kind to their values; Kubernetes' own documents do not.
+                pass
+            case _:
+                result[key] = value
+    if wrap and "$ref" in result and len(result) > 1:
+        result["allOf"] = [{"$ref": result.pop("$ref")}]
+    return result
+
+
+# A body or an answer of a schema: (definition's name, media types) -> OpenAPI.
+Body = Callable[[str, Sequence[str]], JsonObject]
+
+
+def _body_3(name: str, types: Sequence[str]) -> JsonObject:
+    return {"content": {media: {"schema": {"$ref": f"#/components/schemas/{name}"}} for media in types}}
+
+
+def _body_2(name: str, types: Sequence[str]) -> JsonObject:
+    return {"schema": {"$ref": f"#/definitions/{name}"}}
+
+
+def resource_paths(resource: Resource, name: str, body: Body) -> JsonObject:
+    """The paths of a resource: what may be sent there, with which parameters."""
+    root = f"/apis/{resource.group}/{resource.version}" if resource.group else f"/api/{resource.version}"
+    where = f"{root}/namespaces/{{namespace}}" if resource.namespaced else root
+    collection, item = f"{where}/{resource.plural}", f"{where}/{resource.plural}/{{name}}"
+    operations = _Operations(resource, name, body)
+    scope = [_path_parameter("namespace")] if resource.namespaced else []
+    named = [_path_parameter("name"), *scope]
+    paths: JsonObject = {
+        collection: {
+            "get": operations.list(),
+            "post": operations.write("post", "create", [JSON]),
+            "parameters": scope,
+        },
+        item: {
+            "get": operations.get(),
+            "put": operations.write("put", "update", [JSON]),
+            "patch": operations.write("patch", "patch", PATCH_TYPES),
+            "delete": operations.delete("delete"),
+            "parameters": named,
+        },
+    }
+    if resource.deletes_collections:
+        paths[collection]["delete"] = operations.delete("deletecollection")
+    if resource.namespaced:
+        paths[f"{root}/{resource.plural}"] = {"get": operations.list(), "parameters": []}
+    if "status" in resource.subresources:
+        paths[f"{item}/status"] = {
+            "get": operations.get(),
+            "put": operations.write("put", "update", [JSON]),
+            "patch": operations.write("patch", "patch", PATCH_TYPES),
+            "parameters": named,
+        }
+    return paths
+
+
+class _Operations:
+    def __init__(self, resource: Resource, name: str, body: Body) -> None:
+        self._resource = resource
+        self._name = name
+        self._body = body
+        self._is_3 = "content" in body(name, [JSON])
+        self._gvk = {"group": resource.group, "version": resource.version, "kind": resource.kind}
+
+    def list(self) -> JsonObject:
+        return self._operation("list", _LIST_PARAMETERS, f"{self._name}List")
+
+    def get(self) -> JsonObject:
+        return self._operation("get", (), self._name)
+
+    def delete(self, action: str) -> JsonObject:
+        return self._operation(action, _DELETE_PARAMETERS, f"{_META}Status")
+
+    def write(self, method: str, action: str, types: Sequence[str]) -> JsonObject:
+        operation = self._operation(action, _WRITE_PARAMETERS, self._name)
+        sent = f"{_META}Patch" if method == "patch" else self._name
+        if self._is_3:
+            operation["requestBody"] = self._body(sent, types) | {"required": True}
+        else:
+            operation["consumes"] = list(types)
+            operation["parameters"].append({"name": "body", "in": "body", "required": True, **self._body(sent, types)})
+        return operation
+
+    def _operation(self, action: str, parameters: Sequence[tuple[str, str, str]], answer: str) -> JsonObject:
+        return {
+            "description": f"{action} {self._resource.kind}",
+            "parameters": [self._parameter(*parameter) for parameter in parameters],
+            "responses": {"200": {"description": "OK", **self._body(answer, [JSON])}},
+            "x-kubernetes-action": action,
+            "x-kubernetes-group-version-kind": self._gvk,
+        }
+
+    def _parameter(self, name: str, type: str, description: str) -> JsonObject:
+        parameter: JsonObject = {"name": name, "in": "query", "description": description}
+        return parameter | ({"schema": {"type": type, "uniqueItems": True}} if self._is_3 else {"type": type})
+
+
+def _path_parameter(name: str) -> JsonObject:
+    return {"name": name, "in": "path", "required": True, "schema": {"type": "string", "uniqueItems": True}}

@@ -1,0 +1,126 @@
+"""Questions about the caller: who am I, may I, what may I (`kubectl auth whoami`, `can-i`, `can-i --list`).
+
+Each is a POST of an object that is answered with its status and stored nowhere (source: authentication.k8s.io/v1,
+authorization.k8s.io/v1).
+"""
+
+from __future__ import annotations
+
+from bridgehead.apiserver.access.authorization import Authorizer, Rule
+from bridgehead.apiserver.access.tokens import TokenAuthority
+from bridgehead.apiserver.bodies.decoding import decode_kind, validation_of
+from bridgehead.apiserver.bodies.schema import Schema, Shape
+from bridgehead.apiserver.errors import method_not_allowed
+from bridgehead.apiserver.http.paths import RequestInfo
+from bridgehead.apiserver.http.request import Request, Response, respond
+from bridgehead.apiserver.http.user import InvalidCredentials, User
+from bridgehead.apiserver.resource import JsonObject
+
+from .discovery import REVIEWS
+
+_KINDS = {(group, plural): kind for group, _, plural, kind, _ in REVIEWS}
+
+
+class Reviews:
+    def __init__(self, authorizer: Authorizer, tokens: TokenAuthority, schema: Schema) -> None:
+        self._authorizer = authorizer
+        self._tokens = tokens
+        self._shapes: dict[str, Shape] = {
+            kind: schema.of_kind(group, version, kind) for group, version, _, kind, _ in REVIEWS
+        }
+
+    def serves(self, info: RequestInfo) -> bool:
+        return info.version == "v1" and (info.group, info.resource) in _KINDS
+
+    async def handle(self, request: Request) -> Response:
+        info = request.info
+        if info.verb != "create" or info.name:
+            raise method_not_allowed()
+        kind = _KINDS[info.group, info.resource]
+        review = decode_kind(
+            await request.body(),
+            request.header(b"content-type"),
+            info.group,
+            info.version,
+            kind,
+            self._shapes[kind],
+            validation_of(request.query),
+            request.warnings,
+        )
+        review.setdefault("metadata", {})
+        review["status"] = self._answer(kind, review.get("spec", {}), request.user)
+        return respond(review, 201)
+
+    def _answer(self, kind: str, spec: JsonObject, user: User) -> JsonObject:
+        match kind:
+            case "SelfSubjectReview":
+                return {"userInfo": _user_info(user)}
+            case "SelfSubjectAccessReview":
+                return self._access(user, spec)
+            case "SelfSubjectRulesReview":
+                return self._rules(user, spec.get("namespace", ""))
+            case "TokenReview":
+                return self._token(spec.get("token", ""))
+        groups = tuple(spec.get("groups", ()))
+        return self._access(User(spec.get("user", ""), groups), spec)
+
+    def _access(self, user: User, spec: JsonObject) -> JsonObject:
+        if "resourceAttributes" in spec:
+            wanted = spec["resourceAttributes"]
+            request = RequestInfo(
+                path="",
+                verb=wanted.get("verb", ""),
+                is_resource=True,
+                group=wanted.get("group", ""),
+                version=wanted.get("version", ""),
+                namespace=wanted.get("namespace", ""),
+                resource=wanted.get("resource", ""),
+                name=wanted.get("name", ""),
+                subresource=wanted.get("subresource", ""),
+            )
+        else:
+            wanted = spec.get("nonResourceAttributes", {})
+            request = RequestInfo(path=wanted.get("path", ""), verb=wanted.get("verb", ""))
+        return {"allowed": self._authorizer.is_allowed(user, request)}
+
+    def _rules(self, user: User, namespace: str) -> JsonObject:
+        rules = [rule for rule in self._authorizer.rules_of(user) if rule.namespace in ("", namespace)]
+        return {
+            "resourceRules": [_resource_rule(rule) for rule in rules if rule.resources],
+            "nonResourceRules": [
+                {"verbs": list(rule.verbs), "nonResourceURLs": list(rule.urls)} for rule in rules if rule.urls
+            ],
+            "incomplete": False,
+        }
+
+    def _token(self, token: str) -> JsonObject:
+        try:
+            user = self._tokens.verify(token)
+        except InvalidCredentials as error:
+            return {"authenticated": False, "error": str(error), "user": {}}
+        if user is None:
+            return {"authenticated": False, "user": {}}
+        return {"authenticated": True, "user": _user_info(user), "audiences": [self._tokens.issuer]}
+
+
+def _resource_rule(rule: Rule) -> JsonObject:
+    entry: JsonObject = {
+        "verbs": list(rule.verbs),
+        "apiGroups": list(rule.groups),
+        "resources": list(rule.resources),
+    }
+    if rule.names:
+        entry["resourceNames"] = list(rule.names)
+    return entry
+
+
+def _user_info(user: User) -> JsonObject:
+    info: JsonObject = {"username": user.name}
+    if user.uid:
+        info["uid"] = user.uid
+    groups = list(user.groups)
+    if groups:
+        info["groups"] = groups
+    if user.extra:
+        info["extra"] = {key: list(values) for key, values in user.extra.items()}
+    return info

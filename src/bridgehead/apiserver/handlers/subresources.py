@@ -1,0 +1,279 @@
+"""The subresources that are more than a view of the object: scale, binding, eviction, token, finalize.
+
+Source: Kubernetes API reference; pkg/registry/core/pod/storage, pkg/registry/apps/*/storage,
+pkg/registry/core/serviceaccount/storage/token.go.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from bridgehead.apiserver.access.node_restriction import check_node_token
+from bridgehead.apiserver.access.tokens import TokenAuthority
+from bridgehead.apiserver.bodies.decoding import decode_kind, validation_of
+from bridgehead.apiserver.bodies.patching import patch_change
+from bridgehead.apiserver.bodies.schema import Schema
+from bridgehead.apiserver.errors import bad_request, conflict, invalid, method_not_allowed, unavailable
+from bridgehead.apiserver.http.request import Request, Response, respond
+from bridgehead.apiserver.registry.deletion import DeleteOptions
+from bridgehead.apiserver.registry.registry import BINDING, Registry
+from bridgehead.apiserver.resource import FieldError, JsonObject, Resource
+from bridgehead.apiserver.resources.metadata import selector_text
+from bridgehead.objects.times import format_time
+from bridgehead.storage import Record
+
+from .options import is_dry_run
+
+_MIN_TOKEN_SECONDS, _DEFAULT_TOKEN_SECONDS, _MAX_TOKEN_SECONDS = 600, 3600, 2**32
+
+
+class Subresources:
+    """`schema` gives the shapes of bodies that are no resource's own."""
+
+    def __init__(self, registry: Registry, tokens: TokenAuthority, schema: Schema) -> None:
+        self._registry = registry
+        self._tokens = tokens
+        self._scale = schema.of_kind("autoscaling", "v1", "Scale")
+        self._binding = schema.of_kind("", "v1", "Binding")
+        self._eviction = schema.of_kind("policy", "v1", "Eviction")
+        self._token = schema.of_kind("authentication.k8s.io", "v1", "TokenRequest")
+
+    async def handle(self, request: Request, resource: Resource) -> Response:
+        match request.info.subresource, request.info.verb:
+            case "scale", "get":
+                record = self._registry.get(resource, request.info.namespace, request.info.name)
+                return respond(scale_of(msgspec.json.decode(record.value)))
+            case "scale", "update" | "patch":
+                return await self._put_scale(request, resource)
+            case "binding", "create":
+                return await self._bind(request, resource)
+            case "eviction", "create":
+                return await self._evict(request, resource)
+            case "token", "create":
+                return await self._issue_token(request, resource)
+            case "finalize", "update":
+                return await self._finalize(request, resource)
+        raise method_not_allowed()
+
+    async def _put_scale(self, request: Request, resource: Resource) -> Response:
+        info = request.info
+        body = await request.body()
+        if info.verb == "patch":
+            change_scale = patch_change(request, body, "Scale", self._scale)
+        else:
+            wanted = decode_kind(
+                body,
+                request.header(b"content-type"),
+                "autoscaling",
+                "v1",
+                "Scale",
+                self._scale,
+                validation_of(request.query),
+                request.warnings,
+            )
+
+            def change_scale(_: JsonObject) -> JsonObject:
+                return wanted
+
+        def change(old: JsonObject) -> JsonObject:
+            scale = change_scale(scale_of(old))
+            replicas = scale.get("spec", {}).get("replicas", 0)
+            if replicas < 0:
+                why = f"Invalid value: {replicas}: must be greater than or equal to 0"
+                raise invalid(
+                    "autoscaling", "Scale", info.name, [FieldError("FieldValueInvalid", "spec.replicas", why)]
+                )
+            meta = {**old["metadata"]}
+            if scale.get("metadata", {}).get("resourceVersion"):
+                meta["resourceVersion"] = scale["metadata"]["resourceVersion"]
+            return {**old, "metadata": meta, "spec": {**old.get("spec", {}), "replicas": replicas}}
+
+        record = await self._registry.update(
+            resource, info.namespace, info.name, change, dry_run=is_dry_run(request.query)
+        )
+        return respond(scale_of(msgspec.json.decode(record.value)))
+
+    async def _bind(self, request: Request, resource: Resource) -> Response:
+        info = request.info
+        binding = await self._decode(request, "", "Binding", self._binding)
+        target = binding.get("target", {})
+        node = target.get("name", "")
+        if target.get("kind") not in (None, "", "Node"):
+            why = f'Unsupported value: "{target["kind"]}": supported values: "Node", "<empty>"'
+            raise invalid("", "Binding", info.name, [FieldError("FieldValueNotSupported", "target.kind", why)])
+        if not node:
+            raise invalid("", "Binding", info.name, [FieldError("FieldValueRequired", "target.name", "Required value")])
+        wanted_uid = binding.get("metadata", {}).get("uid")
+
+        def change(pod: JsonObject) -> JsonObject:
+            meta, spec = pod["metadata"], pod.get("spec", {})
+            if wanted_uid and wanted_uid != meta["uid"]:
+                why = f"Precondition failed: UID in precondition: {wanted_uid}, UID in object meta: {meta['uid']}"
+                raise conflict(resource, info.name, why)
+            if "deletionTimestamp" in meta:
+                raise conflict(resource, info.name, f"pod {info.name} is being deleted, cannot be assigned to a host")
+            if spec.get("nodeName"):
+                why = f'pod {info.name} is already assigned to node "{spec["nodeName"]}"'
+                raise conflict(resource, info.name, why)
+            return bind(pod, node, self._registry.clock())
+
+        dry_run = is_dry_run(request.query)
+        await self._registry.update(resource, info.namespace, info.name, change, subresource=BINDING, dry_run=dry_run)
+        return respond({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}, 201)
+
+    async def _evict(self, request: Request, resource: Resource) -> Response:
+        info = request.info
+        eviction = await self._decode(request, "policy", "Eviction", self._eviction)
+        given = eviction.get("deleteOptions", {})
+        preconditions = given.get("preconditions", {})
+        options = DeleteOptions(
+            grace_seconds=given.get("gracePeriodSeconds"),
+            uid=preconditions.get("uid"),
+            resource_version=preconditions.get("resourceVersion"),
+            dry_run="All" in given.get("dryRun", ()) or is_dry_run(request.query),
+        )
+        await self._registry.delete(resource, info.namespace, info.name, options)
+        return respond({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}, 201)
+
+    async def _issue_token(self, request: Request, resource: Resource) -> Response:
+        info = request.info
+        asked = await self._decode(request, "authentication.k8s.io", "TokenRequest", self._token)
+        account = self._registry.get(resource, info.namespace, info.name)
+        spec = asked.setdefault("spec", {})
+        seconds = spec.setdefault("expirationSeconds", _DEFAULT_TOKEN_SECONDS)
+        if not _MIN_TOKEN_SECONDS <= seconds <= _MAX_TOKEN_SECONDS:
+            bound = (
+                "may not specify a duration less than 10 minutes"
+                if seconds < _MIN_TOKEN_SECONDS
+                else f"may not specify a duration larger than {_MAX_TOKEN_SECONDS} seconds"
+            )
+            why = f"Invalid value: {seconds}: {bound}"
+            error = FieldError("FieldValueInvalid", "spec.expirationSeconds", why)
+            raise invalid("authentication.k8s.io", "TokenRequest", "", [error])
+        pod, node = self._bound_to(info.namespace, info.name, spec.get("boundObjectRef"))
+        check_node_token(request.user, resource, info.name, pod, node[0] if node else "")
+        uid = msgspec.json.decode(account.value)["metadata"]["uid"]
+        token, until = self._tokens.issue(
+            info.namespace,
+            info.name,
+            uid,
+            audiences=spec.get("audiences", ()),
+            seconds=seconds,
+            pod=pod,
+            node=node,
+        )
+        spec.setdefault("audiences", [self._tokens.issuer])
+        asked["metadata"] = {
+            "name": info.name,
+            "namespace": info.namespace,
+            "creationTimestamp": format_time(self._registry.clock()),
+        }
+        asked["status"] = {"token": token, "expirationTimestamp": format_time(until)}
+        return respond(asked, 201)
+
+    def _bound_to(
+        self, namespace: str, account: str, reference: JsonObject | None
+    ) -> tuple[tuple[str, str] | None, tuple[str, str] | None]:
+        """(name, uid) of the pod that the token is bound to, and of its node. Raises a 400, 404 or 409."""
+        if not reference:
+            return None, None
+        if reference.get("kind") != "Pod":
+            raise bad_request(f"cannot bind token to object of type {reference.get('kind')!r}: only Pod is supported")
+        pods = self._registry.find("", "v1", "pods")
+        if pods is None:
+            raise unavailable("this server has no pods to bind a token to")
+        name = reference.get("name", "")
+        pod = msgspec.json.decode(self._registry.get(pods, namespace, name).value)
+        uid, spec = pod["metadata"]["uid"], pod.get("spec", {})
+        if reference.get("uid") and reference["uid"] != uid:
+            why = f"the UID in the bound object reference ({reference['uid']}) does not match the UID in record"
+            raise conflict(pods, name, why)
+        if spec.get("serviceAccountName", "default") != account:
+            raise bad_request(
+                f"cannot bind token for serviceaccount {account!r} to pod running with different serviceaccount name."
+            )
+        node = self._node_of(spec.get("nodeName", ""))
+        return (name, uid), node
+
+    def _node_of(self, name: str) -> tuple[str, str] | None:
+        nodes = self._registry.find("", "v1", "nodes")
+        if not name or nodes is None:
+            return None
+        record = self._registry.store.get(self._registry.key(nodes, "", name))
+        return None if record is None else (name, msgspec.json.decode(record.value)["metadata"]["uid"])
+
+    async def _finalize(self, request: Request, resource: Resource) -> Response:
+        info = request.info
+        body = await request.body()
+        wanted = decode_kind(
+            body,
+            request.header(b"content-type"),
+            resource.group,
+            resource.version,
+            resource.kind,
+            self._registry.shape(resource),
+            validation_of(request.query),
+            request.warnings,
+        )
+        finalizers: list[Any] = wanted.get("spec", {}).get("finalizers", [])
+
+        def change(old: JsonObject) -> JsonObject:
+            spec = {key: value for key, value in old.get("spec", {}).items() if key != "finalizers"}
+            if finalizers:
+                spec["finalizers"] = finalizers
+            meta = {**old["metadata"]}
+            if wanted.get("metadata", {}).get("resourceVersion"):
+                meta["resourceVersion"] = wanted["metadata"]["resourceVersion"]
+            return {**old, "metadata": meta, "spec": spec}
+
+        record: Record = await self._registry.update(
+            resource,
+            info.namespace,
+            info.name,
+            change,
+            subresource="finalize",
+            dry_run=is_dry_run(request.query),
+        )
+        return Response(200, record.value)
+
+    async def _decode(self, request: Request, group: str, kind: str, shape: Any) -> JsonObject:
+        return decode_kind(
+            await request.body(),
+            request.header(b"content-type"),
+            group,
+            "v1",
+            kind,
+            shape,
+            validation_of(request.query),
+            request.warnings,
+        )
+
+
+def bind(pod: JsonObject, node: str, now: float) -> JsonObject:
+    """The pod as assigned to `node`."""
+    status = pod.get("status", {})
+    conditions = [c for c in status.get("conditions", ()) if c.get("type") != "PodScheduled"]
+    scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": format_time(now)}
+    return {
+        **pod,
+        "spec": {**pod.get("spec", {}), "nodeName": node},
+        "status": {**status, "conditions": [*conditions, scheduled]},
+    }
+
+
+def scale_of(obj: JsonObject) -> JsonObject:
+    """The autoscaling/v1 view of a Deployment or a ReplicaSet."""
+    meta = obj["metadata"]
+    kept = {
+        key: meta[key] for key in ("name", "namespace", "uid", "resourceVersion", "creationTimestamp") if key in meta
+    }
+    spec, status = obj.get("spec", {}), obj.get("status", {})
+    return {
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": kept,
+        "spec": {"replicas": spec.get("replicas", 0)},
+        "status": {"replicas": status.get("replicas", 0), "selector": selector_text(spec.get("selector", {}))},
+    }

@@ -1,0 +1,87 @@
+"""Objects as rows: `as=Table`, which is what `kubectl get` prints, and `as=PartialObjectMetadata` (pure).
+
+Source: Kubernetes API concepts "Receiving resources as Tables"; meta.k8s.io/v1 Table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from bridgehead.apiserver.errors import bad_request
+from bridgehead.apiserver.http.paths import Query
+from bridgehead.apiserver.resource import JsonObject, Resource
+
+INCLUDE = ("Metadata", "Object", "None")
+
+
+def included(query: Query) -> str:
+    """What of each object a row carries. Raises a 400."""
+    value = query.get("includeObject") or "Metadata"
+    if value not in INCLUDE:
+        raise bad_request(f'unrecognized includeObject value: "{value}"')
+    return value
+
+
+def column_definitions(resource: Resource) -> list[JsonObject]:
+    return [
+        {
+            "name": column.name,
+            "type": column.type,
+            "format": column.format,
+            "description": column.description,
+            "priority": column.priority,
+        }
+        for column in resource.columns
+    ]
+
+
+def render_table(
+    resource: Resource,
+    values: Iterable[bytes],
+    meta: JsonObject,
+    *,
+    version: str,
+    include: str,
+    now: float,
+    with_columns: bool = True,
+) -> bytes:
+    """`values` are stored objects; `meta` is the list's metadata. A watch has the columns in its first event only."""
+    table = {
+        "kind": "Table",
+        "apiVersion": f"meta.k8s.io/{version}",
+        "metadata": meta,
+        "columnDefinitions": column_definitions(resource) if with_columns else None,
+        "rows": [_row(resource, value, version, include, now) for value in values],
+    }
+    return msgspec.json.encode(table)
+
+
+def _row(resource: Resource, value: bytes, version: str, include: str, now: float) -> JsonObject:
+    obj: JsonObject = msgspec.json.decode(value)
+    row: JsonObject = {"cells": [column.cell(obj, now) for column in resource.columns]}
+    if include == "Object":
+        row["object"] = msgspec.Raw(value)
+    elif include == "Metadata":
+        row["object"] = _partial(obj, version)
+    return row
+
+
+def _partial(obj: JsonObject, version: str) -> JsonObject:
+    return {"kind": "PartialObjectMetadata", "apiVersion": f"meta.k8s.io/{version}", "metadata": obj["metadata"]}
+
+
+def render_partial(value: bytes, version: str) -> bytes:
+    return msgspec.json.encode(_partial(msgspec.json.decode(value), version))
+
+
+def render_partial_list(values: Iterable[bytes], meta: JsonObject, version: str) -> bytes:
+    whole: dict[str, Any] = {
+        "kind": "PartialObjectMetadataList",
+        "apiVersion": f"meta.k8s.io/{version}",
+        "metadata": meta,
+        "items": [_partial(msgspec.json.decode(value), version) for value in values],
+    }
+    return msgspec.json.encode(whole)

@@ -1,0 +1,103 @@
+"""One HTTP request and its answer, as the handlers see them; ASGI stays in `app`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import msgspec
+
+from bridgehead.apiserver.errors import timed_out, too_large
+
+from .paths import Query, RequestInfo
+from .user import User
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+MAX_BODY = 3 * 1024 * 1024
+# As kube-apiserver's --request-timeout.
+_BODY_SECONDS = 60.0
+
+_encode = msgspec.json.Encoder().encode
+
+
+@dataclass(slots=True)
+class Request:
+    """`headers` are in lower case, the last of several wins."""
+
+    info: RequestInfo
+    method: str
+    query: Query
+    headers: Mapping[bytes, bytes]
+    user: User
+    scope: Scope
+    receive: Receive
+    warnings: list[str] = field(default_factory=list)
+
+    def header(self, name: bytes) -> str:
+        return self.headers.get(name, b"").decode("latin-1")
+
+    async def body(self) -> bytes:
+        """The whole body. Raises a 413 as soon as it is known to be too large, and a 504 when it does not come."""
+        length = self.headers.get(b"content-length")
+        if length is not None and int(length) > MAX_BODY:
+            raise too_large(MAX_BODY)
+        try:
+            async with asyncio.timeout(_BODY_SECONDS):
+                return await self._read_body()
+        except TimeoutError:
+            raise timed_out() from None
+
+    async def _read_body(self) -> bytes:
+        message = await self.receive()
+        if message["type"] == "http.disconnect":
+            raise Disconnected
+        if not message.get("more_body"):
+            whole: bytes = message.get("body", b"")
+            if len(whole) > MAX_BODY:
+                raise too_large(MAX_BODY)
+            return whole
+        pieces = bytearray(message.get("body", b""))
+        while message.get("more_body"):
+            message = await self.receive()
+            if message["type"] == "http.disconnect":
+                raise Disconnected
+            pieces += message.get("body", b"")
+            if len(pieces) > MAX_BODY:
+                raise too_large(MAX_BODY)
+        return bytes(pieces)
+
+
+class Disconnected(Exception):
+    """The client left while its request was being read; there is nobody to answer."""
+
+
+class Stream(Protocol):
+    """A body that comes in pieces. `aclose` is called in any case, also when nothing has been read."""
+
+    def __aiter__(self) -> AsyncIterator[bytes]: ...
+
+    async def aclose(self) -> None: ...
+
+
+@dataclass(slots=True)
+class Response:
+    """`body` is sent as it is; with `stream` the pieces follow, each written at once, and then it is closed.
+
+    `drops_slow` ends a stream whose client takes nothing for long: right for a watch, wrong for a log somebody pages.
+    """
+
+    status: int = 200
+    body: bytes = b""
+    content_type: str = "application/json"
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+    stream: Stream | None = None
+    drops_slow: bool = False
+
+
+def respond(value: Any, status: int = 200) -> Response:
+    return Response(status, _encode(value))

@@ -1,0 +1,113 @@
+"""What deleting an object means for it (pure).
+
+Most objects go at once. Finalizers keep an object, marked with `deletionTimestamp`, until whoever set them is done;
+a pod that runs on a node is marked and left to its kubelet; a namespace waits for its controller
+(source: apiserver/pkg/registry/rest/delete.go, registry/generic/registry/store.go, core/pod/strategy.go).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bridgehead.apiserver.resource import JsonObject, Resource
+from bridgehead.objects.times import format_time, parse_time
+
+ORPHAN, FOREGROUND, BACKGROUND = "Orphan", "Foreground", "Background"
+_POLICY_FINALIZERS = {ORPHAN: "orphan", FOREGROUND: "foregroundDeletion"}
+_DEFAULT_GRACE_SECONDS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteOptions:
+    """`policy` is "" when the client leaves it to the server."""
+
+    grace_seconds: int | None = None
+    uid: str | None = None
+    resource_version: str | None = None
+    policy: str = ""
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Remove:
+    """Take it out of the store."""
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """Store `obj` instead. `obj` is None when nothing changes."""
+
+    obj: JsonObject | None
+
+
+def plan_delete(resource: Resource, obj: JsonObject, options: DeleteOptions, now: float) -> Remove | Keep:
+    """`obj` is not changed."""
+    metadata = dict(obj["metadata"])
+    marked = {**obj, "metadata": metadata}
+    _set_policy_finalizer(metadata, options.policy)
+    grace = _grace_seconds(resource, obj, options)
+    deleting_since = metadata.get("deletionTimestamp")
+    if deleting_since is None:
+        if grace == 0 and not _is_held(marked):
+            return Remove()
+        metadata["deletionTimestamp"] = format_time(now + grace)
+        metadata["deletionGracePeriodSeconds"] = grace
+        if metadata.get("generation"):
+            metadata["generation"] += 1
+        if resource.id == "namespaces":
+            marked["status"] = {**obj.get("status", {}), "phase": "Terminating"}
+        return Keep(marked)
+    return _plan_second_delete(obj, marked, grace, options)
+
+
+def _plan_second_delete(obj: JsonObject, marked: JsonObject, grace: int, options: DeleteOptions) -> Remove | Keep:
+    """A second delete may only make the grace period shorter."""
+    metadata = marked["metadata"]
+    granted = metadata.get("deletionGracePeriodSeconds") or 0
+    if granted == 0 or (options.grace_seconds is not None and grace == 0):
+        if not _is_held(marked):
+            return Remove()
+        metadata["deletionGracePeriodSeconds"] = 0
+    elif options.grace_seconds is not None and grace < granted:
+        begun = parse_time(metadata["deletionTimestamp"]) - granted
+        metadata["deletionTimestamp"] = format_time(begun + grace)
+        metadata["deletionGracePeriodSeconds"] = grace
+    return Keep(marked if marked != obj else None)
+
+
+def is_finished(resource: Resource, obj: JsonObject) -> bool:
+    """Whether an object that is being deleted has nothing left to wait for, so that this update removes it."""
+    metadata = obj["metadata"]
+    if "deletionTimestamp" not in metadata or _is_held(obj):
+        return False
+    return not metadata.get("deletionGracePeriodSeconds")
+
+
+def _is_held(obj: JsonObject) -> bool:
+    if obj["metadata"].get("finalizers"):
+        return True
+    return obj.get("kind") == "Namespace" and bool(obj.get("spec", {}).get("finalizers"))
+
+
+def _set_policy_finalizer(metadata: JsonObject, policy: str) -> None:
+    if not policy:
+        return
+    wanted = _POLICY_FINALIZERS.get(policy)
+    finalizers = [f for f in metadata.get("finalizers", ()) if f not in _POLICY_FINALIZERS.values() or f == wanted]
+    if wanted and wanted not in finalizers:
+        finalizers.append(wanted)
+    metadata["finalizers"] = finalizers
+    if not finalizers:
+        del metadata["finalizers"]
+
+
+def _grace_seconds(resource: Resource, obj: JsonObject, options: DeleteOptions) -> int:
+    if resource.id != "pods":
+        return 0
+    spec = obj.get("spec", {})
+    if not spec.get("nodeName") or obj.get("status", {}).get("phase") in ("Succeeded", "Failed"):
+        return 0
+    grace = options.grace_seconds
+    if grace is None:
+        grace = spec.get("terminationGracePeriodSeconds", _DEFAULT_GRACE_SECONDS)
+    return 1 if grace < 0 else int(grace)

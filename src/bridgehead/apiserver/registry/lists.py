@@ -1,0 +1,187 @@
+"""Lists: which records a request selects, page by page (pure but for reading the store).
+
+A `continue` token names the revision of the first page and the last object of the page before. Later pages are read
+from what is there now, and are labelled with the first page's revision: a client that goes on watching from there sees
+every change since (source: Kubernetes API concepts "Retrieving large results sets in chunks").
+"""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+
+import msgspec
+
+from bridgehead.apiserver.errors import bad_request, expired, invalid, too_large_resource_version
+from bridgehead.apiserver.http.paths import Query, RequestInfo, is_true
+from bridgehead.apiserver.resource import FieldError, Resource
+from bridgehead.objects.selectors import EVERYTHING, Selector, parse_field_selector, parse_label_selector
+from bridgehead.storage import Facts, Record, Store
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Both selectors of a request, parsed."""
+
+    labels: Selector = EVERYTHING
+    fields: Selector = EVERYTHING
+
+    @property
+    def is_everything(self) -> bool:
+        return not self.labels.requirements and not self.fields.requirements
+
+    def matches(self, facts: Facts) -> bool:
+        return self.labels.matches(facts.labels) and self.fields.matches(facts.fields)
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    records: list[Record]
+    revision: int
+    token: str = ""
+    remaining: int | None = None
+
+
+class _Token(msgspec.Struct):
+    rv: int
+    namespace: str
+    name: str
+
+
+def parse_selection(resource: Resource, query: Query) -> Selection:
+    """Raises a 400 for a selector that can't be parsed or names a field that can't be selected by."""
+    label_text, field_text = query.get("labelSelector", ""), query.get("fieldSelector", "")
+    if not label_text and not field_text:
+        return Selection()
+    try:
+        labels = parse_label_selector(label_text) if label_text else EVERYTHING
+    except ValueError as error:
+        raise bad_request(f"{error}") from None
+    try:
+        fields = parse_field_selector(field_text) if field_text else EVERYTHING
+    except ValueError as error:
+        raise bad_request(f"{error}") from None
+    known = {"metadata.name", *resource.selectable}
+    if resource.namespaced:
+        known.add("metadata.namespace")
+    for requirement in fields.requirements:
+        if requirement.key not in known:
+            raise bad_request(f"field label not supported: {requirement.key}")
+    return Selection(labels, fields)
+
+
+def check_list_options(query: Query) -> None:
+    """Raises a 422 for options that do not go together (ValidateListOptions)."""
+    match, version = query.get("resourceVersionMatch", ""), query.get("resourceVersion", "")
+    error = None
+    if "sendInitialEvents" in query:
+        error = FieldError(
+            "FieldValueForbidden", "sendInitialEvents", "Forbidden: sendInitialEvents is forbidden for list"
+        )
+    elif match and not version:
+        why = "Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided"
+        error = FieldError("FieldValueForbidden", "resourceVersionMatch", why)
+    elif match and query.get("continue"):
+        why = "Forbidden: resourceVersionMatch is forbidden when continue is provided"
+        error = FieldError("FieldValueForbidden", "resourceVersionMatch", why)
+    elif match and match not in ("Exact", "NotOlderThan"):
+        why = f'Unsupported value: "{match}": supported values: "Exact", "NotOlderThan"'
+        error = FieldError("FieldValueNotSupported", "resourceVersionMatch", why)
+    elif match == "Exact" and version == "0":
+        why = 'Forbidden: resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
+        error = FieldError("FieldValueForbidden", "resourceVersionMatch", why)
+    if error is not None:
+        raise invalid("meta.k8s.io", "ListOptions", "", [error])
+
+
+def parse_resource_version(query: Query) -> int | None:
+    """None when it is not given. Raises a 400."""
+    text = query.get("resourceVersion", "")
+    if not text:
+        return None
+    if not text.isascii() or not text.isdigit():
+        raise bad_request(f"Invalid value: {text!r}: the resourceVersion is not a number")
+    return int(text)
+
+
+def list_page(store: Store, resource: Resource, info: RequestInfo, query: Query) -> Page:
+    """Raises a 400, a 410 for a token that is no longer good, a 422 or a 504."""
+    check_list_options(query)
+    selection = parse_selection(resource, query)
+    limit = _limit(query)
+    namespace = info.namespace if resource.namespaced and info.namespace else None
+    revision, after = store.revision, None
+    if query.get("continue"):
+        if query.get("resourceVersion") not in (None, "", "0"):
+            raise bad_request("specifying resource version is not allowed when using continue")
+        token = _read_token(query["continue"])
+        if token.rv > revision:
+            raise expired("The provided continue parameter is too old to display a consistent list result.")
+        revision, after = token.rv, (token.namespace, token.name)
+    else:
+        _check_version(query, revision)
+    if limit == 0 and selection.is_everything:
+        return Page(store.list(resource.id, namespace, after=after), revision)
+    if selection.is_everything:
+        records = store.list(resource.id, namespace, limit=limit + 1, after=after)
+        remaining = None
+        if len(records) > limit:
+            remaining = len(store.list(resource.id, namespace, after=_place(records[limit - 1])))
+    else:
+        records = [r for r in store.list(resource.id, namespace, after=after) if selection.matches(r.facts)]
+        remaining = None  # not known with a selector, as in Kubernetes
+    if limit == 0 or len(records) <= limit:
+        return Page(records, revision)
+    records = records[:limit]
+    return Page(records, revision, _write_token(revision, records[-1]), remaining)
+
+
+def _limit(query: Query) -> int:
+    text = query.get("limit", "") or "0"
+    try:
+        return max(0, int(text))
+    except ValueError:
+        raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from None
+
+
+def _check_version(query: Query, current: int) -> None:
+    wanted = parse_resource_version(query)
+    if wanted is None or wanted == 0:
+        return
+    if wanted > current:
+        raise too_large_resource_version(wanted, current)
+    if query.get("resourceVersionMatch") == "Exact" and wanted != current:
+        raise expired(f"The provided resource version is too old: {wanted} ({current})")
+
+
+def _place(record: Record) -> tuple[str, str]:
+    return record.key.namespace, record.key.name
+
+
+def _write_token(revision: int, last: Record) -> str:
+    token = msgspec.json.encode(_Token(revision, *_place(last)))
+    return base64.urlsafe_b64encode(token).decode().rstrip("=")
+
+
+def _read_token(text: str) -> _Token:
+    try:
+        raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+        return msgspec.json.decode(raw, type=_Token)
+    except (ValueError, msgspec.DecodeError):
+        raise bad_request("continue key is not valid: encountered invalid data") from None
+
+
+def wants_watch_bookmarks(query: Query) -> bool:
+    return is_true(query, "allowWatchBookmarks")
+
+
+def render_list(kind: str, api_version: str, page: Page) -> bytes:
+    """The list as the stored objects' own bytes, joined."""
+    meta = {"resourceVersion": str(page.revision)}
+    if page.token:
+        meta["continue"] = page.token
+    head: dict[str, object] = {"kind": f"{kind}List", "apiVersion": api_version, "metadata": meta}
+    if page.remaining is not None:
+        head["metadata"] = {**meta, "remainingItemCount": page.remaining}
+    opening = msgspec.json.encode(head)[:-1] + b',"items":['
+    return b"".join((opening, b",".join([record.value for record in page.records]), b"]}"))

@@ -1,0 +1,239 @@
+"""Watches: a store's changes as a stream of events for one client.
+
+Where a watch begins follows Kubernetes: without a resourceVersion, or with "0", what is there is told first as ADDED
+events; with one, everything after it; one that the history no longer reaches gets a 410 and the client lists again.
+`sendInitialEvents` asks for the first explicitly and is closed by a bookmark with the annotation
+`k8s.io/initial-events-end` (source: Kubernetes API concepts "Efficient detection of changes", KEP-3157).
+Objects that a change moves into or out of the selection appear as ADDED or DELETED.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable, Iterable
+from dataclasses import dataclass
+
+import msgspec
+
+from bridgehead.apiserver.errors import ApiStatus, bad_request, expired, invalid
+from bridgehead.apiserver.http.paths import Query, RequestInfo, is_true
+from bridgehead.apiserver.resource import FieldError, Resource
+from bridgehead.storage import Change, Overflow, Record, Store, TooOld, Watch
+
+from .lists import Selection, parse_resource_version, parse_selection, wants_watch_bookmarks
+
+BOOKMARK_SECONDS = 60.0
+# As in Kubernetes, watches without a bound end at different times, so that clients do not all come back at once.
+_DEFAULT_SECONDS = (1800.0, 3600.0)
+_END_ANNOTATION = "k8s.io/initial-events-end"
+
+# Turns a stored object into what this client wants to see; None is the object itself.
+Render = Callable[[bytes], bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class WatchOptions:
+    """`since` is None to begin with what is there; `marks_end` asks for the bookmark behind that."""
+
+    since: int | None
+    initial: bool
+    marks_end: bool
+    bookmarks: bool
+    seconds: float
+    selection: Selection
+
+
+def parse_watch_options(resource: Resource, query: Query) -> WatchOptions:
+    """Raises a 400 or a 422."""
+    _check_options(query)
+    version = parse_resource_version(query)
+    bookmarks = wants_watch_bookmarks(query)
+    seconds = random.uniform(*_DEFAULT_SECONDS)
+    if query.get("timeoutSeconds"):
+        try:
+            seconds = float(int(query["timeoutSeconds"])) or seconds
+        except ValueError:
+            text = query["timeoutSeconds"]
+            raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from None
+    asked = query.get("sendInitialEvents")
+    initial = is_true(query, "sendInitialEvents") if asked is not None else not version
+    return WatchOptions(
+        since=version or None,
+        initial=initial,
+        marks_end=asked is not None and initial and bookmarks,
+        bookmarks=bookmarks,
+        seconds=seconds,
+        selection=parse_selection(resource, query),
+    )
+
+
+def _check_options(query: Query) -> None:
+    match = query.get("resourceVersionMatch", "")
+    error = None
+    if "sendInitialEvents" in query and match != "NotOlderThan":
+        why = "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+        error = FieldError("FieldValueForbidden", "resourceVersionMatch", why)
+    elif match and "sendInitialEvents" not in query:
+        why = "Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+        error = FieldError("FieldValueForbidden", "resourceVersionMatch", why)
+    if error is not None:
+        raise invalid("meta.k8s.io", "ListOptions", "", [error])
+
+
+def event_line(type: str, body: bytes) -> bytes:
+    return b'{"type":"%b","object":%b}\n' % (type.encode(), body)
+
+
+def select_change(change: Change, selection: Selection) -> tuple[str, bytes] | None:
+    """The event's type and object for a client with this selection; None when it is none of its business."""
+    record, previous = change.record, change.previous
+    if selection.is_everything:
+        return change.type, record.value
+    is_in = change.type != "DELETED" and selection.matches(record.facts)
+    was_in = previous is not None and selection.matches(previous.facts)
+    if is_in:
+        return ("MODIFIED" if was_in else "ADDED"), record.value
+    if not was_in:
+        return None
+    if change.type == "DELETED" or previous is None:
+        return "DELETED", record.value
+    return "DELETED", _with_revision(previous.value, record.revision)
+
+
+def _with_revision(value: bytes, revision: int) -> bytes:
+    """An object that left the selection is told as it was, with the revision at which it left."""
+    obj = msgspec.json.decode(value)
+    obj["metadata"]["resourceVersion"] = str(revision)
+    return msgspec.json.encode(obj)
+
+
+class OpenWatches:
+    """The watches of this server, so that a shutdown can end them."""
+
+    def __init__(self) -> None:
+        self._open: set[Watch] = set()
+        self._closed = False
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def add(self, watch: Watch) -> None:
+        self._open.add(watch)
+        if self._closed:
+            watch.close()
+
+    def discard(self, watch: Watch) -> None:
+        self._open.discard(watch)
+        watch.close()
+
+    @property
+    def closed(self) -> bool:
+        """Whether the server is being shut down."""
+        return self._closed
+
+    def close(self) -> None:
+        self._closed = True
+        for watch in tuple(self._open):
+            watch.close()
+
+
+class WatchStream:
+    """One client's watch: opened at once, so that a refusal is an ordinary answer, then read as pieces of the body."""
+
+    def __init__(
+        self,
+        store: Store,
+        resource: Resource,
+        info: RequestInfo,
+        options: WatchOptions,
+        watches: OpenWatches,
+        render: Render | None,
+    ) -> None:
+        """Raises a 410."""
+        self._store = store
+        self._resource = resource
+        self._options = options
+        self._watches = watches
+        self._render = render
+        namespace = info.namespace if resource.namespaced and info.namespace else None
+        self._initial: list[Record] = []
+        revision = store.revision
+        if options.since is not None and options.since > revision:
+            raise expired(f"Too large resource version: {options.since}, current: {revision}")
+        if options.initial:
+            records = store.list(resource.id, namespace)
+            self._initial = [r for r in records if options.selection.matches(r.facts)]
+            since = revision
+        else:
+            since = revision if options.since is None else options.since
+        try:
+            self._watch = store.watch(resource.id, namespace, since=since)
+        except TooOld:
+            raise expired(f"too old resource version: {since} ({revision})") from None
+        self._revision = since
+        watches.add(self._watch)
+
+    async def aclose(self) -> None:
+        self._watches.discard(self._watch)
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        loop = asyncio.get_running_loop()
+        end = loop.time() + self._options.seconds
+        # Also a watch that selects nothing of all that happens has to hear how far it has come.
+        interval = BOOKMARK_SECONDS if self._options.bookmarks else self._options.seconds
+        bookmark_at = loop.time() + interval
+        for start in range(0, len(self._initial), 500):
+            piece = self._initial[start : start + 500]
+            yield b"".join(self._line("ADDED", record.value) for record in piece)
+        self._initial = []
+        if self._options.marks_end:
+            yield self._bookmark(at_end=True)
+        try:
+            while True:
+                # What is stored by now has been read, or will be before this wait can time out.
+                settled = self._store.revision
+                try:
+                    async with asyncio.timeout_at(min(end, bookmark_at)):
+                        changes = await anext(aiter(self._watch))
+                except TimeoutError:
+                    self._revision = max(self._revision, settled)
+                else:
+                    self._revision = changes[-1].record.revision
+                    lines = self._lines(changes)
+                    if lines:
+                        yield lines
+                    if loop.time() < min(end, bookmark_at):
+                        continue
+                bookmark_at = loop.time() + interval
+                if self._options.bookmarks:
+                    yield self._bookmark()
+                if loop.time() >= end:
+                    return
+        except StopAsyncIteration:
+            return
+        except Overflow:
+            gone = expired("the watch was too slow to keep up with the changes; list again")
+            yield error_line(gone)
+
+    def _lines(self, changes: Iterable[Change]) -> bytes:
+        selection = self._options.selection
+        if selection.is_everything and self._render is None:
+            return b"".join([event_line(change.type, change.record.value) for change in changes])
+        events = (select_change(change, selection) for change in changes)
+        return b"".join([self._line(*event) for event in events if event is not None])
+
+    def _line(self, type: str, value: bytes) -> bytes:
+        return event_line(type, value if self._render is None else self._render(value))
+
+    def _bookmark(self, *, at_end: bool = False) -> bytes:
+        meta: dict[str, object] = {"resourceVersion": str(self._revision), "creationTimestamp": None}
+        if at_end:
+            meta["annotations"] = {_END_ANNOTATION: "true"}
+        obj = {"kind": self._resource.kind, "apiVersion": self._resource.api_version, "metadata": meta}
+        value = msgspec.json.encode(obj)
+        return event_line("BOOKMARK", value)
+
+
+def error_line(status: ApiStatus) -> bytes:
+    return event_line("ERROR", msgspec.json.encode(status.to_object()))

@@ -1,0 +1,311 @@
+"""Logs, exec, attach and port-forward of a pod: the API server passes them on to the kubelet of the pod's node.
+
+Called by `pods` once the caller is known and allowed: `answer` for a request, `answer_socket` for a WebSocket.
+SPDY comes here as a WebSocket, too (`http.spdy_upgrade`). Source: Kubernetes `pkg/registry/core/pod/strategy.go`
+(LogLocation, ExecLocation, AttachLocation) and KEP-4006.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, quote, urlencode
+
+import aiohttp
+import msgspec
+from yarl import URL
+
+from bridgehead.apiserver.errors import ApiStatus, bad_request
+from bridgehead.apiserver.http.request import Receive, Response, Scope, Send
+from bridgehead.apiserver.resource import JsonObject
+
+from .log_options import check_log_options
+
+# By subresource. Port-forward is a SPDY connection inside the WebSocket, which only kubectl and the kubelet look into.
+_COMMAND_PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
+_PROTOCOLS = {
+    "exec": _COMMAND_PROTOCOLS,
+    "attach": _COMMAND_PROTOCOLS,
+    "portforward": ("SPDY/3.1+portforward.k8s.io",),
+}
+_KUBELET_PORT = 10250
+_CONNECT_SECONDS = 10.0
+_MAX_MESSAGE = 4 << 20
+_LOG_PARAMETERS = frozenset(
+    {"follow", "previous", "sinceSeconds", "sinceTime", "tailLines", "limitBytes", "timestamps"}
+)
+_STREAM_PARAMETERS = {"stdin": "input", "stdout": "output", "stderr": "error", "tty": "tty"}
+
+QueryList = list[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class KubeletTls:
+    """The certificate shown to kubelets, and the CA of theirs (PEM files)."""
+
+    certificate: Path
+    key: Path
+    authority: Path
+
+
+class KubeletAccess:
+    """Connections to kubelets. Without `tls` they are asked over plain HTTP. `close` it in the end."""
+
+    def __init__(self, tls: KubeletTls | None) -> None:
+        """Raises OSError and ssl.SSLError for files that can't be used."""
+        self.scheme = "https" if tls is not None else "http"
+        self._context: ssl.SSLContext | None = None
+        self._session: aiohttp.ClientSession | None = None
+        if tls is not None:
+            self._context = ssl.create_default_context(cafile=str(tls.authority))
+            self._context.load_cert_chain(tls.certificate, tls.key)
+
+    def session(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            connector = aiohttp.TCPConnector(ssl=self._context if self._context is not None else True, limit=0)
+            timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS)
+            self._session = aiohttp.ClientSession(connector=connector, timeout=timeout, auto_decompress=False)
+        return self._session
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+
+def parse_query_list(query_string: bytes) -> QueryList:
+    """The query with repeated names (`command`) kept."""
+    return parse_qsl(query_string.decode("latin-1"), keep_blank_values=True)
+
+
+async def answer(
+    pod: JsonObject, node: JsonObject | None, subresource: str, query: QueryList, access: KubeletAccess
+) -> Response:
+    """The answer to `GET pods/NAME/log`; `node` is the pod's Node, None if it has none.
+
+    Raises `ApiStatus`, always so for the others, which need a WebSocket.
+    """
+    match subresource:
+        case "log":
+            return await _open_log(pod, node, query, access)
+        case "exec" | "attach" | "portforward":
+            raise await _refuse(pod, node, subresource, query, access)
+    raise _not_offered(subresource)
+
+
+async def answer_socket(
+    scope: Scope,
+    receive: Receive,
+    send: Send,
+    pod: JsonObject,
+    node: JsonObject | None,
+    subresource: str,
+    query: QueryList,
+    access: KubeletAccess,
+) -> None:
+    """Answer a WebSocket to its end; what is refused is answered with a `Status`."""
+    try:
+        if subresource not in _PROTOCOLS:
+            raise _not_offered(subresource)
+        url = _upgrade_url(pod, node, subresource, query, access)
+        await _proxy(scope, receive, send, url, _PROTOCOLS[subresource], access)
+    except ApiStatus as status:
+        await deny(scope, send, status)
+
+
+def _not_offered(subresource: str) -> ApiStatus:
+    return bad_request(f"pods/{subresource} is not offered by this API server")
+
+
+async def _open_log(pod: JsonObject, node: JsonObject | None, query: QueryList, access: KubeletAccess) -> Response:
+    check_log_options(pod["metadata"]["name"], dict(query))
+    container = choose_container(pod, dict(query).get("container", ""))
+    if not pod.get("spec", {}).get("nodeName"):
+        return Response(200, b"", "text/plain")
+    parameters = [(name, value) for name, value in query if name in _LOG_PARAMETERS]
+    url = _url(access, node, "containerLogs", pod, container, parameters)
+    try:
+        response = await access.session().get(URL(url, encoded=True))
+    except (aiohttp.ClientError, OSError, TimeoutError) as error:
+        raise _unreachable(url, error) from error
+    if response.status != 200:
+        async with response:
+            raise _refused(response.status, await response.text())
+    return Response(200, b"", "text/plain", stream=_pieces(response))
+
+
+async def _pieces(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:
+    async with response:
+        with contextlib.suppress(aiohttp.ClientError):  # the kubelet went away: what came so far is the log
+            async for piece in response.content.iter_any():
+                yield piece
+
+
+async def _refuse(
+    pod: JsonObject, node: JsonObject | None, subresource: str, query: QueryList, access: KubeletAccess
+) -> ApiStatus:
+    """The answer to an exec, attach or port-forward that does not come as a WebSocket.
+
+    kubectl tries that way last, after a refused WebSocket, and shows only this answer: so it names the true reason.
+    """
+    try:
+        return await _why_refused(_upgrade_url(pod, node, subresource, query, access), access)
+    except ApiStatus as status:
+        return status
+
+
+async def _proxy(
+    scope: Scope, receive: Receive, send: Send, url: str, protocols: tuple[str, ...], access: KubeletAccess
+) -> None:
+    """Join the client's WebSocket to one to the kubelet. Raises `ApiStatus` while it is not accepted."""
+    await receive()  # websocket.connect
+    offered = [name for name in scope.get("subprotocols", ()) if name in protocols]
+    if not offered:
+        raise bad_request(f"unable to upgrade: the subprotocols offered here are {', '.join(protocols)}")
+    try:
+        kubelet = await access.session().ws_connect(
+            URL(url, encoded=True), protocols=offered, max_msg_size=_MAX_MESSAGE, autoclose=True, compress=0
+        )
+    except aiohttp.WSServerHandshakeError:
+        raise await _why_refused(url, access) from None
+    except (aiohttp.ClientError, OSError, TimeoutError) as error:
+        raise _unreachable(url, error) from error
+    async with contextlib.AsyncExitStack() as stack:
+        stack.push_async_callback(kubelet.close)
+        await send({"type": "websocket.accept", "subprotocol": kubelet.protocol})
+        upward = asyncio.create_task(_to_kubelet(receive, kubelet))
+        downward = asyncio.create_task(_to_client(kubelet, send))
+        try:
+            await asyncio.wait((upward, downward), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            upward.cancel()
+            downward.cancel()
+            await asyncio.gather(upward, downward, return_exceptions=True)
+
+
+async def _to_kubelet(receive: Receive, kubelet: aiohttp.ClientWebSocketResponse) -> None:
+    while True:
+        message = await receive()
+        if message["type"] == "websocket.disconnect":
+            return
+        data = message.get("bytes")
+        if data is None:
+            data = (message.get("text") or "").encode()
+        await kubelet.send_bytes(data)
+
+
+async def _to_client(kubelet: aiohttp.ClientWebSocketResponse, send: Send) -> None:
+    async for message in kubelet:
+        if isinstance(message.data, bytes):
+            await send({"type": "websocket.send", "bytes": message.data})
+    await send({"type": "websocket.close", "code": 1000})
+
+
+async def deny(scope: Scope, send: Send, status: ApiStatus) -> None:
+    """Answer a WebSocket's handshake with a `Status` instead of accepting it."""
+    if "websocket.http.response" not in (scope.get("extensions") or {}):
+        await send({"type": "websocket.close", "code": 1008, "reason": status.message[:120]})
+        return
+    body = msgspec.json.encode(status.to_object())
+    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+    await send({"type": "websocket.http.response.start", "status": status.code, "headers": headers})
+    await send({"type": "websocket.http.response.body", "body": body})
+
+
+# --- Where it goes, and why it may not -----------------------------------------------------------------------
+
+
+def choose_container(pod: JsonObject, wanted: str) -> str:
+    """The container that is meant. Raises a 400 in Kubernetes' words."""
+    name, spec = pod["metadata"]["name"], pod.get("spec", {})
+    own = [container["name"] for container in spec.get("containers", ())]
+    init = [container["name"] for container in spec.get("initContainers", ())]
+    if wanted:
+        if wanted not in own + init:
+            raise bad_request(f"container {wanted} is not valid for pod {name}")
+        return wanted
+    if len(own) == 1 and not init:
+        return str(own[0])
+    text = f"a container name must be specified for pod {name}, choose one of: [{' '.join(own)}]"
+    if init:
+        text += f" or one of the init containers: [{' '.join(init)}]"
+    raise bad_request(text)
+
+
+def kubelet_address(node: JsonObject) -> tuple[str, int]:
+    """Where the node's kubelet listens. Raises a 500 for a node without an address."""
+    status = node.get("status", {})
+    address = next((a["address"] for a in status.get("addresses", ()) if a.get("type") == "InternalIP"), None)
+    if address is None:
+        name = node["metadata"]["name"]
+        raise ApiStatus(500, "InternalError", f"no preferred addresses found; node {name} has no InternalIP", {})
+    port = status.get("daemonEndpoints", {}).get("kubeletEndpoint", {}).get("Port", _KUBELET_PORT)
+    return address, int(port)
+
+
+def _upgrade_url(
+    pod: JsonObject, node: JsonObject | None, subresource: str, query: QueryList, access: KubeletAccess
+) -> str:
+    if subresource == "portforward":
+        return _url(access, node, "portForward", pod, "", [])
+    values = dict(query)
+    container = choose_container(pod, values.get("container", ""))
+    parameters = []
+    if subresource == "exec":
+        parameters = [("command", value) for name, value in query if name == "command"]
+        if not parameters:
+            raise bad_request("you must specify at least one command for the container")
+    for name, kubelet_name in _STREAM_PARAMETERS.items():
+        if values.get(name, "").lower() in ("1", "true"):
+            parameters.append((kubelet_name, "1"))
+    return _url(access, node, subresource, pod, container, parameters)
+
+
+def _url(
+    access: KubeletAccess,
+    node: JsonObject | None,
+    what: str,
+    pod: JsonObject,
+    container: str,
+    parameters: QueryList,
+) -> str:
+    name = pod["metadata"]["name"]
+    node_name = pod.get("spec", {}).get("nodeName", "")
+    if not node_name:
+        raise bad_request(f"pod {name} does not have a host assigned")
+    if node is None:
+        raise ApiStatus(404, "NotFound", f'nodes "{node_name}" not found', {"name": node_name, "kind": "nodes"})
+    host, port = kubelet_address(node)
+    host = f"[{host}]" if ":" in host else host
+    parts = [part for part in (what, pod["metadata"]["namespace"], name, container) if part]
+    path = "/".join(quote(part, safe="") for part in parts)
+    query = f"?{urlencode(parameters)}" if parameters else ""
+    return f"{access.scheme}://{host}:{port}/{path}{query}"
+
+
+async def _why_refused(url: str, access: KubeletAccess) -> ApiStatus:
+    """What the kubelet says when it is asked for the same without an upgrade."""
+    try:
+        async with access.session().get(URL(url, encoded=True)) as response:
+            return _refused(response.status, await response.text())
+    except (aiohttp.ClientError, OSError, TimeoutError) as error:
+        return _unreachable(url, error)
+
+
+def _refused(code: int, text: str) -> ApiStatus:
+    reasons = {400: "BadRequest", 401: "Unauthorized", 403: "Forbidden", 404: "NotFound"}
+    text = text.strip()[:2048]
+    if code in (401, 403):
+        # The kubelet refuses us, not the user.
+        return ApiStatus(500, "InternalError", f"the kubelet does not accept this API server: {text}", {})
+    return ApiStatus(code if code in reasons else 500, reasons.get(code, "InternalError"), text, {})
+
+
+def _unreachable(url: str, error: Exception) -> ApiStatus:
+    reason: Any = getattr(error, "os_error", None) or error
+    return ApiStatus(500, "InternalError", f'Get "{url}": {str(reason) or type(error).__name__}', {})

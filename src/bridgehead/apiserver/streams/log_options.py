@@ -1,0 +1,33 @@
+"""What may be asked of a pod's log.
+
+Called by `kubelet`, which passes on what passes. Source: Kubernetes `ValidatePodLogOptions`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from bridgehead.apiserver.errors import bad_request, invalid
+from bridgehead.apiserver.resource import FieldError
+from bridgehead.apiserver.resources import field
+
+_AT_LEAST = {"tailLines": 0, "limitBytes": 1, "sinceSeconds": 1}
+
+
+def check_log_options(pod: str, query: Mapping[str, str]) -> None:
+    """Raises `ApiStatus`: a 400 for what is no number, a 422 for a number that makes no sense."""
+    errors: list[FieldError] = []
+    for name, least in _AT_LEAST.items():
+        if name not in query:
+            continue
+        try:
+            value = int(query[name])
+        except ValueError:
+            raise bad_request(f'strconv.ParseInt: parsing "{query[name]}": invalid syntax') from None
+        if value < least:
+            words = "must be greater than 0" if least else "must be greater than or equal to 0"
+            errors.append(field.invalid(name, value, words))
+    if query.get("sinceSeconds") and query.get("sinceTime"):
+        errors.append(field.forbidden("", "at most one of `sinceTime` or `sinceSeconds` may be specified"))
+    if errors:
+        raise invalid("", "PodLogOptions", pod, errors)
