@@ -1,8 +1,9 @@
-"""The kernel's connection tracking: lists UDP flows and removes single ones. The edge; `proxy/conntrack.py` decides.
+"""The kernel's connection tracking: finds flows and removes single ones. The edge; `proxy/conntrack/` decides.
 
 Encoded by hand, as in `rtnetlink`: pyroute2 decodes every attribute of every flow, and there may be a quarter of a
-million. The kernel is told to leave out what was not asked for (CTA_FILTER, Linux 5.8; an older one sends more, and the
-caller looks anyway). Source: linux/netfilter/nfnetlink_conntrack.h, net/netfilter/nf_conntrack_netlink.c.
+million. The kernel walks its whole table for each question but is told to leave out what was not asked for (CTA_FILTER,
+Linux 5.8, and CTA_STATUS_MASK, of 2021; an older one sends more, and the caller looks anyway). Source:
+linux/netfilter/nfnetlink_conntrack.h, net/netfilter/nf_conntrack_netlink.c.
 """
 
 from __future__ import annotations
@@ -11,133 +12,221 @@ import errno
 import os
 import socket
 import struct
-from collections.abc import Iterable, Iterator
-from types import TracebackType
-from typing import Final, NamedTuple, Self
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NamedTuple
 
-_NETLINK_NETFILTER: Final = 12
+from .closable import Closable
+from .netlink import (
+    ACK,
+    ATTRIBUTE,
+    DONE,
+    DUMP,
+    ERROR,
+    HEADER,
+    KIND_MASK,
+    NESTED,
+    NETFILTER,
+    REQUEST,
+    attribute,
+    each_attribute,
+    nest,
+)
+
 _GET, _DELETE = (1 << 8) | 1, (1 << 8) | 2  # NFNL_SUBSYS_CTNETLINK, IPCTNL_MSG_CT_*
-_REQUEST, _ACK, _DUMP = 0x1, 0x4, 0x300
-_ERROR, _DONE = 2, 3
-_NESTED: Final = 0x8000
-_KIND_MASK: Final = 0x3FFF
 
-_TUPLE_ORIG, _TUPLE_REPLY, _STATUS, _ID, _ZONE, _FILTER = 1, 2, 3, 12, 18, 25
-_TUPLE_IP, _TUPLE_PROTO = 1, 2
+_TUPLE_ORIG, _TUPLE_REPLY, _STATUS, _ID, _ZONE, _FILTER, _STATUS_MASK = 1, 2, 3, 12, 18, 25, 26
+_TUPLE_IP, _TUPLE_PROTO, _TUPLE_ZONE = 1, 2, 3
+_IP_SOURCE: Final[dict[int, int]] = {socket.AF_INET: 1, socket.AF_INET6: 3}
 _IP_DESTINATION: Final[dict[int, int]] = {socket.AF_INET: 2, socket.AF_INET6: 4}
 _PROTO_NUM, _PROTO_SOURCE_PORT, _PROTO_DESTINATION_PORT = 1, 2, 3
 _FILTER_ORIG, _FILTER_REPLY = 1, 2
-_BY_ADDRESS, _BY_PROTOCOL, _BY_PORT = 1 << 1, 1 << 3, 1 << 5
-_STATUS_DST_NAT: Final = 1 << 5
+_BY_SOURCE, _BY_DESTINATION, _BY_PROTOCOL, _BY_SOURCE_PORT, _BY_DESTINATION_PORT = 1, 1 << 1, 1 << 3, 1 << 4, 1 << 5
+_STATUS_SEEN_REPLY: Final = 1 << 1
 
-_HEADER: Final = struct.Struct("=IHHII")
-_ATTRIBUTE: Final = struct.Struct("=HH")
+_PROTOCOLS: Final = {"tcp": socket.IPPROTO_TCP, "udp": socket.IPPROTO_UDP, "sctp": socket.IPPROTO_SCTP}
+
 _GENERIC_SIZE: Final = 4  # struct nfgenmsg
+_AT_ONCE: Final = 64  # deletions in one datagram; an answer comes only to those that fail
+_RECEIVE_SIZE: Final = 1 << 18
+_REMEMBERED: Final = 10_000  # kinds of flows; nodes that ask the whole internet have as many as flows
 
 Endpoint = tuple[str, int]  # canonical address, port
+ANYWHERE: Final[Endpoint] = ("", 0)
 
 
 class Flow(NamedTuple):
-    """One UDP flow as its first packet was (`destination`) and where its answers come from (`answerer`).
+    """A flow as its first packet was (`destination`) and where its answers come from (`answerer`).
 
-    `is_translated`: the destination was replaced. `identity`: what `delete` tells the kernel, opaque.
+    They differ when the destination was replaced. `is_answered`: something came back. `zone`: 0 unless rules put
+    packets into conntrack zones.
     """
 
     destination: Endpoint
     answerer: Endpoint
-    is_translated: bool
-    identity: bytes
+    is_answered: bool
+    zone: int = 0
 
 
-class Conntrack:
-    """The flows of the network namespace in which it was made. Methods block, and raise OSError."""
+class Conntrack(Closable):
+    """The flows of the network namespace in which it was made. Methods block, and raise OSError. One thread at a time.
+
+    A question is: IP family (4 or 6), protocol (tcp, udp, sctp), original destination and answerer, whose address may
+    be "" and whose port 0 for any, and whether only flows without an answer count. More than was asked for may come.
+    """
 
     def __init__(self) -> None:
-        self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETLINK_NETFILTER)
+        self._reading, self._deleting = _NetlinkSocket(), _NetlinkSocket()
+
+    def close(self) -> None:
+        self._reading.close()
+        self._deleting.close()
+
+    def find(
+        self,
+        family: int,
+        protocol: str,
+        destination: Endpoint = ANYWHERE,
+        answerer: Endpoint = ANYWHERE,
+        is_unanswered: bool = False,
+    ) -> Iterator[tuple[Flow, bytes]]:
+        """Flows, each with what tells it apart from all others, also from one with the same addresses later."""
+        af = _address_family(family)
+        for message in self._dump(af, protocol, destination, answerer, is_unanswered):
+            found = _read(af, message, protocol)
+            if found is not None:
+                yield _parse_flow(af, found), _identity(message)
+
+    def remove(
+        self,
+        family: int,
+        protocol: str,
+        destination: Endpoint = ANYWHERE,
+        answerer: Endpoint = ANYWHERE,
+        is_unanswered: bool = False,
+        *,
+        is_stale: Callable[[Flow], bool],
+    ) -> int:
+        """Remove those flows of which `is_stale` says so; it is asked once for many that look the same to it.
+
+        A flow that ended meanwhile, or was made anew, is left. Returns how many were removed.
+        """
+        af = _address_family(family)
+        verdicts: dict[_Raw, bool] = {}
+        stale: list[bytes] = []
+        removed = 0
+        for message in self._dump(af, protocol, destination, answerer, is_unanswered):
+            raw = _read(af, message, protocol)
+            if raw is None:
+                continue
+            verdict = verdicts.get(raw)
+            if verdict is None:
+                if len(verdicts) == _REMEMBERED:
+                    verdicts.clear()
+                verdict = verdicts[raw] = is_stale(_parse_flow(af, raw))
+            if verdict:
+                stale.append(_identity(message))
+                if len(stale) == _AT_ONCE:
+                    removed += self._deleting.delete(af, stale)
+                    stale.clear()
+        return removed + self._deleting.delete(af, stale)
+
+    def _dump(
+        self, af: int, protocol: str, destination: Endpoint, answerer: Endpoint, is_unanswered: bool
+    ) -> Iterator[memoryview]:
+        original, original_flags = _match(_TUPLE_ORIG, af, protocol, destination)
+        reply, reply_flags = _match(_TUPLE_REPLY, af, protocol, answerer)
+        wanted = attribute(_FILTER_ORIG, struct.pack("=I", original_flags))
+        wanted += attribute(_FILTER_REPLY, struct.pack("=I", reply_flags))
+        body = original + reply + nest(_FILTER, wanted)
+        if is_unanswered:
+            body += attribute(_STATUS, struct.pack("!I", 0))
+            body += attribute(_STATUS_MASK, struct.pack("!I", _STATUS_SEEN_REPLY))
+        return self._reading.ask(_GET, DUMP, af, body)
+
+
+def _match(tuple_kind: int, af: int, protocol: str, place: Endpoint) -> tuple[bytes, int]:
+    """The addresses a flow must have in one direction, and the flags that say which of them count."""
+    address, port = place
+    is_reply = tuple_kind == _TUPLE_REPLY
+    flags = _BY_PROTOCOL
+    ip, ports = b"", attribute(_PROTO_NUM, struct.pack("B", _PROTOCOLS[protocol]))
+    if port:
+        flags |= _BY_SOURCE_PORT if is_reply else _BY_DESTINATION_PORT
+        ports += attribute(_PROTO_SOURCE_PORT if is_reply else _PROTO_DESTINATION_PORT, struct.pack("!H", port))
+    if address and af == socket.AF_INET:  # of IPv6, kernels return every flow but those of the address
+        flags |= _BY_SOURCE if is_reply else _BY_DESTINATION
+        kind = _IP_SOURCE[af] if is_reply else _IP_DESTINATION[af]
+        ip = nest(_TUPLE_IP, attribute(kind, socket.inet_pton(af, address)))
+    return nest(tuple_kind, ip + nest(_TUPLE_PROTO, ports)), flags
+
+
+class _NetlinkSocket:
+    """Requests and their answers; one dump at a time."""
+
+    def __init__(self) -> None:
+        self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, NETFILTER)
         self._socket.settimeout(30)
         self._sequence = 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         self._socket.close()
 
-    def list_udp(self, family: int, address: str = "", port: int = 0) -> list[Flow]:
-        """The family's (4 or 6) UDP flows, those to an address or port when they are given; maybe others, too."""
-        af = socket.AF_INET6 if family == 6 else socket.AF_INET
-        flags = _BY_PROTOCOL
-        protocol = _attribute(_PROTO_NUM, struct.pack("B", socket.IPPROTO_UDP))
-        place = b""
-        if port:
-            flags |= _BY_PORT
-            protocol += _attribute(_PROTO_DESTINATION_PORT, struct.pack("!H", port))
-        if address and af == socket.AF_INET:  # of IPv6, kernels return every flow but those to the address
-            flags |= _BY_ADDRESS
-            place = _nest(_TUPLE_IP, _attribute(_IP_DESTINATION[af], socket.inet_pton(af, address)))
-        body = _nest(_TUPLE_ORIG, place + _nest(_TUPLE_PROTO, protocol))
-        body += _nest(
-            _FILTER,
-            _attribute(_FILTER_ORIG, struct.pack("=I", flags)) + _attribute(_FILTER_REPLY, struct.pack("=I", 0)),
-        )
-        found = []
-        for message in self._ask(_GET, _DUMP, af, body):
-            flow = _parse_flow(af, message)
-            if flow is not None:
-                found.append(flow)
-        return found
-
-    def delete(self, flows: Iterable[Flow]) -> int:
-        """Remove exactly these; one that ended meanwhile, or was made anew, is left. Returns how many were removed."""
-        removed = 0
-        for flow in flows:
-            af = socket.AF_INET6 if ":" in flow.destination[0] else socket.AF_INET
-            try:
-                for _ in self._ask(_DELETE, _ACK, af, flow.identity):
-                    pass
-            except FileNotFoundError:
-                continue
-            removed += 1
-        return removed
-
-    def _ask(self, kind: int, flags: int, af: int, body: bytes) -> Iterator[memoryview]:
-        """The attributes of each message that answers."""
-        self._sequence += 1
-        payload = struct.pack("BBH", af, 0, 0) + body
-        self._socket.send(
-            _HEADER.pack(_HEADER.size + len(payload), kind, _REQUEST | flags, self._sequence, 0) + payload
-        )
+    def ask(self, kind: int, flags: int, af: int, body: bytes) -> Iterator[memoryview]:
+        """The attributes of each message that answers; good until the next one is asked for."""
+        self._send(kind, flags, af, body)
+        buffer = bytearray(_RECEIVE_SIZE)
+        view = memoryview(buffer).toreadonly()
         while True:
-            data = memoryview(self._socket.recv(1 << 20))
+            size = self._socket.recv_into(buffer)
             at = 0
-            while at < len(data):
-                length, answer, _, sequence, _ = _HEADER.unpack_from(data, at)
+            while at < size:
+                length, answer, _, sequence, _ = HEADER.unpack_from(buffer, at)
                 if sequence == self._sequence:
-                    if answer == _DONE:
+                    if answer == DONE:
                         return
-                    if answer == _ERROR:
-                        (number,) = struct.unpack_from("=i", data, at + _HEADER.size)
+                    if answer == ERROR:
+                        (number,) = struct.unpack_from("=i", buffer, at + HEADER.size)
                         if number:
                             raise _error(-number)
                         return
-                    yield data[at + _HEADER.size + _GENERIC_SIZE : at + length]
-                at += max((length + 3) & ~3, _HEADER.size)
+                    yield view[at + HEADER.size + _GENERIC_SIZE : at + length]
+                at += max((length + 3) & ~3, HEADER.size)
 
+    def delete(self, af: int, identities: Sequence[bytes]) -> int:
+        """How many of these flows were there to be removed. All go in one datagram, so nothing waits in between."""
+        if not identities:
+            return 0
+        first = self._sequence + 1
+        last = len(identities) - 1
+        self._socket.send(
+            b"".join(
+                self._encode(_DELETE, ACK if index == last else 0, af, identity)
+                for index, identity in enumerate(identities)
+            )
+        )
+        removed = len(identities)
+        while True:
+            data = self._socket.recv(_RECEIVE_SIZE)
+            at = 0
+            while at < len(data):
+                length, answer, _, sequence, _ = HEADER.unpack_from(data, at)
+                if answer == ERROR and sequence >= first:
+                    (number,) = struct.unpack_from("=i", data, at + HEADER.size)
+                    if -number == errno.ENOENT:
+                        removed -= 1
+                    elif number:
+                        raise _error(-number)
+                    if sequence == self._sequence:
+                        return removed
+                at += max((length + 3) & ~3, HEADER.size)
 
-def is_local(address: str) -> bool:
-    """Whether an address is one of this network namespace's own. Asks the routing tables; sends nothing."""
-    af = socket.AF_INET6 if ":" in address else socket.AF_INET
-    with socket.socket(af, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as probe:
-        try:
-            probe.connect((address, 9))
-        except OSError:
-            return False
-        return bool(probe.getsockname()[0] == address)
+    def _send(self, kind: int, flags: int, af: int, body: bytes) -> None:
+        self._socket.send(self._encode(kind, flags, af, body))
+
+    def _encode(self, kind: int, flags: int, af: int, body: bytes) -> bytes:
+        self._sequence += 1
+        length = HEADER.size + _GENERIC_SIZE + len(body)
+        return HEADER.pack(length, kind, REQUEST | flags, self._sequence, 0) + struct.pack("BBH", af, 0, 0) + body
 
 
 def _error(number: int) -> OSError:
@@ -146,42 +235,100 @@ def _error(number: int) -> OSError:
     return OSError(number, f"connection tracking: {os.strerror(number)}")
 
 
-def _parse_flow(af: int, message: memoryview) -> Flow | None:
-    """None for another protocol, and for what lacks a part."""
-    found = dict(_attributes(message))
+def _address_family(family: int) -> int:
+    return socket.AF_INET6 if family == 6 else socket.AF_INET
+
+
+# --- Reading flows ---------------------------------------------------------------------------------------
+# What is decided upon is cut out of each message as bytes, which are made into a Flow once for all that are equal.
+
+_Raw = tuple[bytes, bytes, bytes, bytes, int, int]  # original destination, its port, answerer, its port, status, zone
+
+
+class _Layout:
+    """Where things are in the messages of a family, as every kernel so far has written them."""
+
+    def __init__(self, address_size: int, source_kind: int) -> None:
+        ip_size = 4 + 2 * (4 + address_size)
+        tuple_size = 4 + ip_size + 28
+        nested = NESTED << 16
+        # The first word of each attribute, and after which of them something is read.
+        self._tuple = (
+            ip_size | (_TUPLE_IP | NESTED) << 16,
+            (4 + address_size) | source_kind << 16,
+            (4 + address_size) | (source_kind + 1) << 16,
+            28 | (_TUPLE_PROTO | NESTED) << 16,
+            5 | _PROTO_NUM << 16,
+            6 | _PROTO_SOURCE_PORT << 16,
+            6 | _PROTO_DESTINATION_PORT << 16,
+        )
+        self.words = (
+            tuple_size | _TUPLE_ORIG << 16 | nested, *self._tuple,
+            tuple_size | _TUPLE_REPLY << 16 | nested, *self._tuple,
+            8 | _STATUS << 16,
+        )  # fmt: skip
+        tuple_format = f"II{address_size}sI{address_size}sIIB3xI2s2xI2s2x"
+        self.struct = struct.Struct(f"=I{tuple_format}I{tuple_format}I4s")
+        self.rest = self.struct.size
+
+
+_LAYOUTS: Final[dict[int, _Layout]] = {socket.AF_INET: _Layout(4, 1), socket.AF_INET6: _Layout(16, 3)}
+
+
+def _read(af: int, message: memoryview, protocol: str) -> _Raw | None:
+    """What is decided upon; None for another protocol, and for what lacks a part."""
+    layout = _LAYOUTS[af]
+    if len(message) >= layout.rest:
+        (
+            a, b, c, _, d, address, e, f, number, g, _, h, port,
+            i, j, k, answerer, m, _, n, o, _, p, answering_port, q, _, r, status,
+        ) = layout.struct.unpack_from(message)  # fmt: skip
+        if (a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q, r) == layout.words:
+            if number != _PROTOCOLS[protocol]:
+                return None
+            return address, port, answerer, answering_port, int.from_bytes(status) & _STATUS_SEEN_REPLY, 0
+    return _read_slowly(af, message, protocol)
+
+
+def _read_slowly(af: int, message: memoryview, protocol: str) -> _Raw | None:
+    found = dict(each_attribute(message))
     try:
-        original, reply = (dict(_attributes(found[kind])) for kind in (_TUPLE_ORIG, _TUPLE_REPLY))
-        protocol = dict(_attributes(original[_TUPLE_PROTO]))
-        if protocol[_PROTO_NUM][0] != socket.IPPROTO_UDP:
+        original, reply = (dict(each_attribute(found[kind])) for kind in (_TUPLE_ORIG, _TUPLE_REPLY))
+        numbers, answering = (dict(each_attribute(part[_TUPLE_PROTO])) for part in (original, reply))
+        if numbers[_PROTO_NUM][0] != _PROTOCOLS[protocol]:
             return None
-        destination = dict(_attributes(original[_TUPLE_IP]))[_IP_DESTINATION[af]]
-        answerer = dict(_attributes(reply[_TUPLE_IP]))[_IP_DESTINATION[af] - 1]
-        answering_port = dict(_attributes(reply[_TUPLE_PROTO]))[_PROTO_SOURCE_PORT]
-        # With the id, which no other flow gets in the life of this one, nothing made anew is hit.
-        identity = _nest(_TUPLE_ORIG, bytes(found[_TUPLE_ORIG])) + _attribute(_ID, bytes(found[_ID]))
-        if _ZONE in found:
-            identity += _attribute(_ZONE, bytes(found[_ZONE]))
-        return Flow(
-            (socket.inet_ntop(af, destination), int.from_bytes(protocol[_PROTO_DESTINATION_PORT])),
-            (socket.inet_ntop(af, answerer), int.from_bytes(answering_port)),
-            bool(int.from_bytes(found[_STATUS]) & _STATUS_DST_NAT),
-            identity,
+        # A zone may hold for one direction only.
+        zone = found.get(_ZONE) or original.get(_TUPLE_ZONE) or reply.get(_TUPLE_ZONE) or b""
+        return (
+            bytes(dict(each_attribute(original[_TUPLE_IP]))[_IP_DESTINATION[af]]),
+            bytes(numbers[_PROTO_DESTINATION_PORT]),
+            bytes(dict(each_attribute(reply[_TUPLE_IP]))[_IP_SOURCE[af]]),
+            bytes(answering[_PROTO_SOURCE_PORT]),
+            int.from_bytes(found[_STATUS]) & _STATUS_SEEN_REPLY,
+            int.from_bytes(zone),
         )
     except KeyError:
         return None
 
 
-def _attributes(data: memoryview) -> Iterator[tuple[int, memoryview]]:
+def _parse_flow(af: int, raw: _Raw) -> Flow:
+    address, port, answerer, answering_port, status, zone = raw
+    return Flow(
+        (socket.inet_ntop(af, address), int.from_bytes(port)),
+        (socket.inet_ntop(af, answerer), int.from_bytes(answering_port)),
+        bool(status & _STATUS_SEEN_REPLY),
+        zone,
+    )
+
+
+def _identity(message: memoryview) -> bytes:
+    """What tells the kernel which flow to delete. With the id, which no other flow gets in the life of this one."""
+    found = b""
     at = 0
-    while at + _ATTRIBUTE.size <= len(data):
-        length, kind = _ATTRIBUTE.unpack_from(data, at)
-        yield kind & _KIND_MASK, data[at + _ATTRIBUTE.size : at + length]
-        at += max((length + 3) & ~3, _ATTRIBUTE.size)
-
-
-def _attribute(kind: int, value: bytes) -> bytes:
-    return _ATTRIBUTE.pack(_ATTRIBUTE.size + len(value), kind) + value + b"\0" * (-len(value) % 4)
-
-
-def _nest(kind: int, value: bytes) -> bytes:
-    return _attribute(kind | _NESTED, value)
+    while at + ATTRIBUTE.size <= len(message):
+        length, kind = ATTRIBUTE.unpack_from(message, at)
+        size = max((length + 3) & ~3, ATTRIBUTE.size)
+        if kind & KIND_MASK in (_TUPLE_ORIG, _ID, _ZONE):
+            found += message[at : at + size]
+        at += size
+    return found

@@ -10,26 +10,20 @@ import errno
 import ipaddress
 import os
 import socket
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from pyroute2 import IPRoute
 from pyroute2.netlink.exceptions import NetlinkError
+from pyroute2.netlink.rtnl.ifaddrmsg import IFA_F_NODAD
+
+from .closable import Closable
 
 
-class Links:
+class Links(Closable):
     """One rtnetlink socket. Use as a context manager, or `close` it."""
 
     def __init__(self) -> None:
         self._ip: Any = IPRoute()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         self._ip.close()
@@ -63,7 +57,7 @@ class Links:
         self._call("link", "set", index=self._index(name), state="up")
 
     def add_address(self, name: str, address: str) -> None:
-        """`address` with its prefix length: `10.0.0.1/24`."""
+        """`address` with its prefix length: `10.0.0.1/24`. Usable at once: duplicates of it are not looked for."""
         interface = ipaddress.ip_interface(address)
         self._tolerate(
             errno.EEXIST,
@@ -72,6 +66,7 @@ class Links:
             index=self._index(name),
             address=str(interface.ip),
             prefixlen=interface.network.prefixlen,
+            flags=IFA_F_NODAD if interface.version == 6 else 0,
         )
 
     def add_route(self, destination: str, *, via: str) -> None:
@@ -81,9 +76,10 @@ class Links:
             route["family"] = socket.AF_INET6 if ":" in via else socket.AF_INET
         self._call("route", "replace", **route)
 
-    def refuse_forwarding(self, device: str) -> None:
-        """Answer what comes in on `device` for somebody else with "network unreachable" (IPv4)."""
-        self._tolerate(errno.EEXIST, "rule", "add", iifname=device, action="unreachable", priority=100)
+    def refuse_forwarding(self, device: str, version: int = 4) -> None:
+        """Answer what comes in on `device` for somebody else with "network unreachable", of one IP version."""
+        family = socket.AF_INET6 if version == 6 else socket.AF_INET
+        self._tolerate(errno.EEXIST, "rule", "add", family=family, iifname=device, action="unreachable", priority=100)
 
     def _call(self, method: str, *args: Any, **kwargs: Any) -> Any:
         try:

@@ -1,8 +1,9 @@
 """Follows Services, EndpointSlices and this node, and keeps the kernel equal to what they say.
 
-Informers mark Services as dirty; one consumer recompiles those, and only those, and sends the difference as one
-transaction. Nothing waits for anything else: changes that arrive during a transaction make up the next one.
-`cli/proxy.py` starts it. While the API server is away the rules stay as they are.
+Informers mark Services as dirty; one consumer recompiles those, and only those, and `programmer.py` sends the
+difference as one transaction. Nothing waits for anything else: changes that arrive during a transaction make up the
+next one. `guard.py` tells when somebody else changed the rules. `cli/proxy.py` starts it. While the API server is away
+the rules stay as they are.
 """
 
 from __future__ import annotations
@@ -14,46 +15,50 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from bridgehead.client import ApiClient, EventRecorder, Informer
-from bridgehead.objects.core import Node, Service
-from bridgehead.objects.discovery import EndpointSlice
+from bridgehead.objects.core import PROXY_NAME_LABEL, Node, Service
+from bridgehead.objects.discovery import HEADLESS_LABEL, TRIGGER_TIME_ANNOTATION, EndpointSlice, index_by_service
 from bridgehead.objects.kinds import ENDPOINT_SLICES, NODES, SERVICES
 from bridgehead.objects.meta import ObjectKey, ObjectReference
 from bridgehead.objects.times import parse_time
 
-from .changes import FrontendTable, Update
+from .addresses import Family
+from .bulk import bulk
+from .changes import FrontendTable
 from .config import ProxyConfig
+from .conntrack.keeper import FlowKeeper
 from .errors import TransactionFailed
-from .flows import FlowKeeper
-from .frontends import (
-    HEADLESS_LABEL,
-    PROXY_NAME_LABEL,
-    NodeFacts,
-    Problem,
-    ServiceFrontends,
-    compile_service,
-    family_of,
-)
-from .metrics import ProxyHealth, ProxyMetrics
+from .frontends import NodeFacts
+from .guard import RuleGuard
 from .mode import Mode, Settings
+from .node import is_eligible, plan_node
+from .operating.complaints import Complaints
+from .operating.health import ProxyHealth
+from .operating.health_ports import HealthCheck, HealthPorts, local_addresses, plan_health_check
+from .operating.metrics import ProxyMetrics, WithoutLocalEndpoints
+from .operating.progress import ProgressPublisher
+from .programmer import Programmer
+from .services import compile_service
 
 log = logging.getLogger(__name__)
 
 SELECTOR = f"!{PROXY_NAME_LABEL},!{HEADLESS_LABEL}"
-ZONE_LABEL = "topology.kubernetes.io/zone"
-TRIGGER_ANNOTATION = "endpoints.kubernetes.io/last-change-trigger-time"
-TO_BE_DELETED_TAINT = "ToBeDeletedByClusterAutoscaler"
 
-VERIFY_SECONDS = 1.0
 LONGEST_RETRY_SECONDS = 30.0
 _SERVICES_AT_ONCE = 200  # compiled before other tasks get their turn
 
 
 @dataclass
 class _Dirty:
-    """What has to be looked at again, since when, and when the endpoints behind it changed."""
+    """What has to be looked at again, since when, and when the endpoints behind it changed.
+
+    `versions` are those of the Services and EndpointSlices that were known when it was taken; `is_news` when others may
+    wait for it to be in the kernel.
+    """
 
     services: set[ObjectKey] = field(default_factory=set)
     triggers: list[float] = field(default_factory=list)
+    versions: tuple[str, str] = ("", "")
+    is_news: bool = False
 
 
 class ProxyAgent:
@@ -70,16 +75,18 @@ class ProxyAgent:
         metrics: ProxyMetrics | None = None,
         health: ProxyHealth | None = None,
         flows: FlowKeeper | None = None,
+        progress: ProgressPublisher | None = None,
+        kernel_families: tuple[Family, ...] = (4, 6),
         now: Callable[[], float] = time.time,
     ) -> None:
         self.mode = mode
-        self.metrics = metrics or ProxyMetrics()
+        self.metrics = metrics or ProxyMetrics(mode.name)
         self.health = health or ProxyHealth(2 * config.sync_period, now)
-        self.table = FrontendTable()
         self._config = config
         self._node_name = node_name
         self._service_cidrs = service_cidrs
         self._flows = flows
+        self._progress = progress
         self._now = now
         self._recorder = EventRecorder(client, "kube-proxy", node_name)
         self._services: Informer[Service] = Informer(client, SERVICES, label_selector=SELECTOR)
@@ -87,14 +94,24 @@ class ProxyAgent:
             client,
             ENDPOINT_SLICES,
             label_selector=SELECTOR,
-            indexes={"service": lambda s: (f"{s.metadata.namespace}/{s.service_name}",) if s.service_name else ()},
+            indexes={"service": index_by_service},
         )
         self._nodes: Informer[Node] = Informer(client, NODES, field_selector=f"metadata.name={node_name}")
-        self._facts, self._settings = plan_node(config, node_name, None, service_cidrs)
+        self._kernel_families = kernel_families
+        self._facts, self._settings = self._plan(None)
         self._dirty = _Dirty()
         self._wake = asyncio.Event()
-        self._needs_sync = True
-        self._problems: dict[ObjectKey, frozenset[Problem]] = {}  # what was told of a Service, until it is deleted
+        self._complaints = Complaints(self._recorder, self._services.get)
+        self._programmer = Programmer(mode, self.metrics, self._complaints.tell_refused)
+        self._guard = RuleGuard(mode, self.metrics, self._wake.set, config.sync_period)
+        self._without_local = WithoutLocalEndpoints(self.metrics)
+        self._health_checks: dict[ObjectKey, HealthCheck | None] = {}  # not told to `_health_ports` yet
+        self._health_ports = HealthPorts(
+            node_name,
+            lambda: self.health.is_alive,
+            self._health_port_failed,
+            lambda: local_addresses(self._settings.node_port_cidrs),
+        )
         self._programmed = asyncio.Event()
 
     async def run(self) -> None:
@@ -109,6 +126,9 @@ class ProxyAgent:
                 tasks.create_task(informer.run())
             tasks.create_task(self._recorder.run())
             tasks.create_task(self._consume())
+            tasks.create_task(self._health_ports.run())
+            if self._flows is not None:
+                tasks.create_task(self._flows.run(self.metrics.looked_at_flows))
 
     async def wait_programmed(self) -> None:
         """Wait until everything that was there at the start is in the kernel."""
@@ -124,7 +144,7 @@ class ProxyAgent:
             await self._wait_synced()
             self._configure()
             await self._compile(self._take().services)
-            return render(self.table)
+            return render(self._programmer.table)
         finally:
             for run in runs:
                 run.cancel()
@@ -147,32 +167,41 @@ class ProxyAgent:
         for slice_ in (old, new):
             if slice_ is not None and slice_.service_name:
                 self._mark(ObjectKey(slice_.metadata.namespace, slice_.service_name))
-        trigger = new.metadata.annotations.get(TRIGGER_ANNOTATION) if new is not None else None
+        trigger = new.metadata.annotations.get(TRIGGER_TIME_ANNOTATION) if new is not None else None
         if trigger and self._programmed.is_set():  # what happened before our start says nothing about us
             try:
                 self._dirty.triggers.append(parse_time(trigger))
             except ValueError:
-                log.debug("%s: %s is no time", TRIGGER_ANNOTATION, trigger)
+                log.debug("%s: %s is no time", TRIGGER_TIME_ANNOTATION, trigger)
 
     def _node_changed(self, node: Node | None) -> None:
-        taints = node.spec.taints if node is not None else ()
-        self.health.is_node_eligible = not any(taint.key == TO_BE_DELETED_TAINT for taint in taints)
-        facts, settings = plan_node(self._config, self._node_name, node, self._service_cidrs)
+        self.health.is_node_eligible = is_eligible(node)
+        if node is None:  # deleted, but here we are: what was known of it is still the best guess
+            return
+        facts, settings = self._plan(node)
         if (facts, settings) == (self._facts, self._settings):
             return
         log.info("this node: %s", facts)
+        has_other_addresses = settings.node_port_cidrs != self._settings.node_port_cidrs
         self._facts, self._settings = facts, settings
+        if has_other_addresses:
+            self._health_ports.reopen()
         for key in self._services.keys():  # noqa: SIM118 - an informer is no mapping
             self._mark(key)
         self._wake.set()
 
+    def _plan(self, node: Node | None) -> tuple[NodeFacts, Settings]:
+        return plan_node(self._config, self._node_name, node, self._service_cidrs, self._kernel_families)
+
     def _mark(self, key: ObjectKey) -> None:
         self._dirty.services.add(key)
+        self._dirty.is_news = True
         self.health.queued()
         self._wake.set()
 
     def _take(self) -> _Dirty:
         dirty, self._dirty = self._dirty, _Dirty()
+        dirty.versions = self._services.resource_version, self._slices.resource_version
         self._wake.clear()
         return dirty
 
@@ -180,40 +209,60 @@ class ProxyAgent:
 
     async def _consume(self) -> None:
         await self._wait_synced()
-        compared = verified = time.monotonic()
-        retry_seconds = 0.0
-        while True:
-            dirty = self._take()
-            if dirty.services:
-                self.metrics.last_queued.set(self._now())
-            self.metrics.pending.set(len(dirty.services))
+        if self._nodes.get(ObjectKey("", self._node_name)) is None:
+            log.warning(
+                "there is no Node %s, so nothing is known of this one's addresses, zone and pod range; "
+                "--hostname-override says which node this is",
+                self._node_name,
+            )
+        self._guard.start()
+        try:
+            retry_seconds = 0.0
+            while True:
+                try:
+                    await self._round()
+                    retry_seconds = 0.0
+                except (TransactionFailed, OSError) as error:
+                    self.metrics.failures.inc()
+                    self._programmer.require_sync()
+                    retry_seconds = min(max(2 * retry_seconds, 0.5), LONGEST_RETRY_SECONDS)
+                    log.warning("the kernel's rules could not be changed, next try in %.1f s: %s", retry_seconds, error)
+                    await asyncio.sleep(retry_seconds)
+                    continue
+                await self._wait_for_work()
+        finally:
+            self._guard.close()
+
+    async def _round(self) -> None:
+        """Bring what is dirty to the kernel, and see to it that nobody else changed it."""
+        dirty = self._take()
+        if dirty.services:
+            self.metrics.last_queued.set(self._now())
+        self.metrics.services_pending.set(len(dirty.services))
+        self.metrics.pending.set(len(dirty.services))
+        try:
             self._configure()
-            updates = await self._compile(dirty.services)
-            try:
-                await self._program(updates)
-                if self._flows is not None:
-                    await self._flows.clean(self.table, self._facts.families, self._service_cidrs)
-                now = time.monotonic()
-                if now - verified >= VERIFY_SECONDS:
-                    thoroughly = now - compared >= self._config.sync_period
-                    await self._verify(thoroughly)
-                    verified, compared = now, now if thoroughly else compared
-                retry_seconds = 0.0
-            except (TransactionFailed, OSError) as error:
-                self.metrics.failures.inc()
-                self._needs_sync = True
-                retry_seconds = min(max(2 * retry_seconds, 0.5), LONGEST_RETRY_SECONDS)
-                log.warning("the kernel's rules could not be changed, next try in %.1f s: %s", retry_seconds, error)
-                await asyncio.sleep(retry_seconds)
-                continue
-            self._finished(dirty)
-            if self._config.min_sync_period and updates:
-                await asyncio.sleep(self._config.min_sync_period)
-            await self._wait_for_work()
+            with bulk(len(dirty.services)):
+                await self._compile(dirty.services | self._programmer.refusals.due())
+                with self._guard.ours():
+                    was_sent = await self._programmer.program()
+        except BaseException:
+            self._dirty.triggers += dirty.triggers  # they are told of when it works
+            self._dirty.is_news |= dirty.is_news
+            raise
+        if self._flows is not None:
+            self._flows.programmed(self._programmer.table, self._settings)
+        self._finished(dirty)
+        await self._guard.check(self._programmer.table)
+        if self._config.min_sync_period and was_sent:
+            await asyncio.sleep(self._config.min_sync_period)
 
     async def _wait_for_work(self) -> None:
+        waits = [self._guard.due_in()]
+        if (refused := self._programmer.refusals.due_in()) is not None:
+            waits.append(refused)
         try:
-            async with asyncio.timeout(VERIFY_SECONDS):
+            async with asyncio.timeout(min(waits)):
                 await self._wake.wait()
         except TimeoutError:
             return
@@ -221,19 +270,15 @@ class ProxyAgent:
     def _configure(self) -> None:
         if self.mode.settings != self._settings:
             self.mode.configure(self._settings)
-            self._needs_sync = True
+            self._programmer.restart()
 
-    async def _compile(self, services: Iterable[ObjectKey]) -> list[Update]:
-        updates = []
+    async def _compile(self, services: Iterable[ObjectKey]) -> None:
         for count, key in enumerate(sorted(services)):
             if count % _SERVICES_AT_ONCE == _SERVICES_AT_ONCE - 1:
                 await asyncio.sleep(0)
-            update = self._compile_one(key)
-            if update is not None and (update.changes or update.old_cluster_ips != update.new_cluster_ips):
-                updates.append(update)
-        return updates
+            self._compile_one(key)
 
-    def _compile_one(self, key: ObjectKey) -> Update | None:
+    def _compile_one(self, key: ObjectKey) -> None:
         service = self._services.get(key)
         compiled = None
         slices: Sequence[EndpointSlice] = ()
@@ -243,98 +288,37 @@ class ProxyAgent:
                 compiled = compile_service(service, slices, self._facts)
             except Exception:
                 log.exception("Service %s: cannot be compiled and keeps what it had; this is a bug", key)
-                return None
-        update = self.table.update(key, compiled)
+                return
+        update = self._programmer.install(key, compiled)
         if self._flows is not None:
             self._flows.note(key, compiled, slices, update)
-        self._report(key, compiled)
-        for loser, problems in update.conflicts.items():
-            self._warn(loser, problems)
-        return update
-
-    def _report(self, key: ObjectKey, compiled: ServiceFrontends | None) -> None:
-        """Say once what is wrong with a Service's objects, or what it does not get."""
+        self._without_local.note(key, compiled)
+        check = plan_health_check(service, slices, self._node_name) if service is not None else None
+        self._health_checks[key] = check
         if compiled is None:
-            self._problems.pop(key, None)
-            return
-        lacking = {self.mode.unsupported(frontend) for frontend in compiled.frontends}
-        self._warn(key, [*compiled.problems, *(problem for problem in lacking if problem is not None)])
-
-    def _warn(self, key: ObjectKey, problems: Iterable[Problem]) -> None:
-        told = self._problems.get(key, frozenset())
-        fresh = set(problems) - told
-        service = self._services.get(key)
-        for problem in sorted(fresh, key=str):
-            log.warning("Service %s: %s", key, problem)
-            if service is not None:
-                self._recorder.record(service, type="Warning", reason=problem.reason.value, message=problem.text)
-        if fresh:
-            self._problems[key] = told | fresh
-
-    async def _program(self, updates: list[Update]) -> None:
-        if not updates and not self._needs_sync:
-            return
-        begun = time.monotonic()
-        full = self._needs_sync
-        if not full:
-            try:
-                elements = await self.mode.apply(updates)
-            except TransactionFailed as error:
-                self.metrics.failures.inc()
-                log.warning("a change was refused, writing all rules anew: %s", error)
-                full = True
-        if full:
-            self._needs_sync = True
-            elements = await self.mode.sync(self.table)
-            self._needs_sync = False
-        took = time.monotonic() - begun
-        self.metrics.elements.inc(elements)
-        self.metrics.sync_seconds.observe(took)
-        (self.metrics.full_sync_seconds if full else self.metrics.partial_sync_seconds).observe(took)
-        self.metrics.last_sync.set(self._now())
-        log.log(
-            logging.INFO if full else logging.DEBUG,
-            "%s: %d Frontends, %d elements changed in %.0f ms",
-            "full sync" if full else "sync",
-            len(self.table),
-            elements,
-            took * 1000,
-        )
-
-    async def _verify(self, thoroughly: bool) -> None:
-        repair = await self.mode.verify(self.table, thoroughly=thoroughly)
-        if repair is not None:
-            self.metrics.repairs.inc()
-            what = "tables or rules and " if repair.structure else ""
-            log.warning("somebody else changed our rules; repaired %s%d elements", what, repair.elements)
+            self._complaints.forget(key)
+        else:
+            lacking = {self.mode.unsupported(frontend) for frontend in compiled.frontends}
+            self._complaints.tell(key, [*compiled.problems, *(problem for problem in lacking if problem is not None)])
+        for loser, problems in update.conflicts.items():
+            self._complaints.tell(loser, problems)
 
     def _finished(self, dirty: _Dirty) -> None:
         """All that was taken is in the kernel."""
         self.health.updated()
+        self.metrics.up_to_date()
+        self._health_ports.update(self._health_checks)
+        self._health_checks.clear()
         if self._dirty.services:
             self.health.queued()
         for trigger in dirty.triggers:
             self.metrics.programming_seconds.observe(max(0.0, self._now() - trigger))
         self._programmed.set()
+        if self._progress is not None:
+            refused = self._programmer.refusals
+            self._progress.programmed(*dirty.versions, changed=dirty.is_news, refused=refused)
 
-
-def plan_node(
-    config: ProxyConfig, name: str, node: Node | None, service_cidrs: tuple[str, ...]
-) -> tuple[NodeFacts, Settings]:
-    """What Frontends and rules depend on, from the configuration and this node's object (None: not there yet)."""
-    pod_cidrs = (node.spec.pod_cidrs or tuple(filter(None, (node.spec.pod_cidr,)))) if node is not None else ()
-    cluster_cidrs = config.cluster_cidrs if config.detect_local_mode == "ClusterCIDR" else pod_cidrs
-    addresses = node.internal_ips if node is not None else ()
-    known = {family_of(text) for text in (*addresses, *pod_cidrs, *cluster_cidrs, *service_cidrs)}
-    families = tuple(sorted(known)) or (4,)
-    node_port_cidrs: tuple[str, ...] | None = config.node_port_addresses or None
-    if node_port_cidrs == ("primary",):
-        node_port_cidrs = tuple(f"{address}/{128 if ':' in address else 32}" for address in addresses)
-    facts = NodeFacts(
-        name=name,
-        zone=node.metadata.labels.get(ZONE_LABEL, "") if node is not None else "",
-        families=families,
-        cluster_cidrs=cluster_cidrs,
-        masquerade_all=config.masquerade_all,
-    )
-    return facts, Settings(families, cluster_cidrs, service_cidrs, node_port_cidrs)
+    def _health_port_failed(self, key: ObjectKey, text: str) -> None:
+        service = self._services.get(key)
+        if service is not None:
+            self._recorder.record(service, type="Warning", reason="FailedToStartServiceHealthcheck", message=text)

@@ -11,7 +11,7 @@ size.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -40,6 +40,14 @@ class Update(NamedTuple):
     conflicts: dict[ObjectKey, list[Problem]]
 
 
+class Frontends(Protocol):
+    """What the kernel is to hold: of a FrontendTable, or of a mode that stands on another one."""
+
+    def __iter__(self) -> Iterator[Frontend]: ...
+    def get(self, key: FrontendKey) -> Frontend | None: ...
+    def cluster_ips(self) -> Iterator[str]: ...
+
+
 class FrontendTable:
     """The Frontends of every Service of the node, with conflicts settled and backends in lasting order."""
 
@@ -61,6 +69,10 @@ class FrontendTable:
 
     def services(self) -> Iterable[ObjectKey]:
         return self._services.keys()
+
+    def compiled(self, service: ObjectKey) -> ServiceFrontends | None:
+        """What `update` was given last for a Service that has anything."""
+        return self._services.get(service)
 
     def cluster_ips(self) -> Iterator[str]:
         """Every Service's cluster IPs; one may come twice when two Services claim it."""
@@ -151,22 +163,27 @@ def arrange_backends(old: tuple[Backend, ...], new: tuple[Backend, ...]) -> tupl
     """`new`, reordered: who was there stays in place, newcomers fill holes, the last move into holes that remain."""
     if old == new or not old:
         return new
-    fresh = {(b.address, b.port): b for b in new}
-    placed: list[Backend | None] = [fresh.pop((b.address, b.port), None) for b in old]
+    # Nearly all are the same objects. Finding the others takes no loop of ours, however many there are.
+    old_places = dict(zip(map(id, old), range(len(old)), strict=True))
+    new_places = dict(zip(map(id, new), range(len(new)), strict=True))
+    came = sorted(new_places[one] for one in new_places.keys() - old_places.keys())
+    fresh = {(new[index].address, new[index].port): new[index] for index in came}
+    placed: list[Backend | None] = list(old)
+    holes: list[int] = []
+    for index in sorted(old_places[one] for one in old_places.keys() - new_places.keys()):
+        placed[index] = fresh.pop((old[index].address, old[index].port), None)  # the same one in another zone
+        if placed[index] is None:
+            holes.append(index)
     newcomers = list(fresh.values())
-    newcomers.reverse()
-    for index, backend in enumerate(placed):
-        if backend is None and newcomers:
-            placed[index] = newcomers.pop()
-    placed.extend(reversed(newcomers))
-    hole = 0
-    while placed:
-        if placed[-1] is None:
+    filled = len(holes)
+    for index, newcomer in zip(holes, newcomers, strict=False):
+        placed[index] = newcomer
+    placed.extend(newcomers[filled:])
+    for hole in holes[len(newcomers) :]:
+        while placed and placed[-1] is None:
             placed.pop()
-            continue
-        while hole < len(placed) and placed[hole] is not None:
-            hole += 1
-        if hole == len(placed):
-            break
-        placed[hole] = placed.pop()
+        if hole < len(placed):
+            placed[hole] = placed.pop()
+    while placed and placed[-1] is None:
+        placed.pop()
     return tuple(backend for backend in placed if backend is not None)

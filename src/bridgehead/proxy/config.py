@@ -1,20 +1,102 @@
 """KubeProxyConfiguration (kubeproxy.config.k8s.io/v1alpha1): the file that `bridgehead proxy --config` reads. Pure.
 
-Fields that are not used here are named in `warnings` when they ask for something; fields that are wrong raise.
+The command's options are fields of the same document (`with_field`). Fields that ask for something nobody here does are
+named in `warnings`; fields that are wrong raise.
 """
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from .config_reader import Section
 from .errors import ConfigInvalid
-from .frontends import canonical_address, canonical_cidr
 
-MODES = ("", "iptables", "nftables")  # those that work; "" is the default, nftables
-KNOWN_MODES = ("", "iptables", "ipvs", "nftables", "userspace", "kernelspace")
+API_VERSION, KIND = "kubeproxy.config.k8s.io/v1alpha1", "KubeProxyConfiguration"
+MODES = ("", "iptables", "ipvs", "nftables", "userspace")  # those that work; "" is the default, nftables
+IPVS_SCHEDULERS = ("rr", "wrr", "lc", "wlc", "dh", "sh", "sed", "nq", "mh", "lblc", "lblcr")
+DETECT_LOCAL_MODES = ("ClusterCIDR", "NodeCIDR", "BridgeInterface", "InterfaceNamePrefix")
+
+# What is there without a file; `--write-config-to` writes it.
+DEFAULTS: Mapping[str, Any] = {
+    "apiVersion": API_VERSION,
+    "kind": KIND,
+    "bindAddress": "0.0.0.0",
+    "bindAddressHardFail": False,
+    "clientConnection": {"burst": 10, "kubeconfig": "", "qps": 5},
+    "clusterCIDR": "",
+    "configSyncPeriod": "15m0s",
+    "conntrack": {
+        "maxPerCore": 32768,
+        "min": 131072,
+        "tcpBeLiberal": False,
+        "tcpCloseWaitTimeout": "1h0m0s",
+        "tcpEstablishedTimeout": "24h0m0s",
+        "udpStreamTimeout": "0s",
+        "udpTimeout": "0s",
+    },
+    "detectLocal": {"bridgeInterface": "", "interfaceNamePrefix": ""},
+    "detectLocalMode": "ClusterCIDR",
+    "healthzBindAddress": "0.0.0.0:10256",
+    "hostnameOverride": "",
+    "iptables": {
+        "localhostNodePorts": True,
+        "masqueradeAll": False,
+        "masqueradeBit": 14,
+        "minSyncPeriod": "0s",
+        "syncPeriod": "30s",
+    },
+    "ipvs": {
+        "excludeCIDRs": [],
+        "masqueradeAll": False,
+        "minSyncPeriod": "0s",
+        "scheduler": "",
+        "strictARP": False,
+        "syncPeriod": "30s",
+        "tcpFinTimeout": "0s",
+        "tcpTimeout": "0s",
+        "udpTimeout": "0s",
+    },
+    "metricsBindAddress": "127.0.0.1:10249",
+    "mode": "",
+    "nftables": {"masqueradeAll": False, "masqueradeBit": 14, "minSyncPeriod": "0s", "syncPeriod": "30s"},
+    "nodePortAddresses": [],
+}
+
+# These tune the Go program, or are no business of a Linux node.
+_OF_GO = ("configSyncPeriod", "windowsRunAsService", "winkernel")
+
+# As long as the kernel's connection tracking remembers a flow without an answer. The 250 ms that kube-proxy had, while
+# it had this mode, lose every answer that takes longer.
+UDP_IDLE_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class IpvsOptions:
+    """The section `ipvs`, but for its periods. Timeouts are whole seconds; 0 leaves the kernel's."""
+
+    scheduler: str = "rr"
+    exclude_cidrs: tuple[str, ...] = ()  # virtual servers at these addresses are not removed, whosever they are
+    strict_arp: bool = False
+    tcp_timeout: int = 0
+    tcp_fin_timeout: int = 0
+    udp_timeout: int = 0
+
+
+@dataclass(frozen=True)
+class ConntrackOptions:
+    """The section `conntrack`. Timeouts are whole seconds; 0 leaves what the kernel has."""
+
+    max_per_core: int = 32768
+    min: int = 131072
+    tcp_established_timeout: int = 86400
+    tcp_close_wait_timeout: int = 3600
+    tcp_be_liberal: bool = False
+    udp_timeout: int = 0
+    udp_stream_timeout: int = 0
 
 
 @dataclass(frozen=True)
@@ -24,175 +106,163 @@ class ProxyConfig:
     mode: str = "nftables"
     kubeconfig: str = ""
     hostname_override: str = ""
+    bind_address: str = ""  # this node's primary address, instead of what its Node says; "" for what that says
+    is_bind_failure_fatal: bool = False
     cluster_cidrs: tuple[str, ...] = ()
-    detect_local_mode: str = "ClusterCIDR"  # or NodeCIDR
-    node_port_addresses: tuple[str, ...] = ()  # CIDRs, or the one word "primary"; () is every address but loopback
+    detect_local_mode: str = "ClusterCIDR"
+    pod_interface: str = ""  # traffic from here is this node's pods'; all that begin so if it ends with *
+    node_port_addresses: tuple[str, ...] = ("primary",)  # or CIDRs; () is every address but loopback
+    localhost_node_ports: bool = False  # node ports answer on 127.0.0.1, too
     masquerade_all: bool = False
+    masquerade_bit: int = 14
     sync_period: float = 30.0
     min_sync_period: float = 0.0
     healthz: tuple[str, int] | None = ("0.0.0.0", 10256)
     metrics: tuple[str, int] | None = ("127.0.0.1", 10249)
+    udp_idle_seconds: float = UDP_IDLE_SECONDS  # of a session in mode userspace
+    ipvs: IpvsOptions = IpvsOptions()
+    conntrack: ConntrackOptions = ConntrackOptions()
+    oom_score_adj: int | None = None  # of this process; None leaves it
+    verbosity: int = 0
     warnings: tuple[str, ...] = ()
-
-
-# Read by `parse_config`; a dictionary names the fields of a section.
-_USED: dict[str, Any] = {
-    "apiVersion": None,
-    "kind": None,
-    "mode": None,
-    "clientConnection": {"kubeconfig": None},
-    "hostnameOverride": None,
-    "clusterCIDR": None,
-    "detectLocalMode": None,
-    "nodePortAddresses": None,
-    "bindAddress": None,
-    "healthzBindAddress": None,
-    "metricsBindAddress": None,
-}
-_OF_A_MODE = {"masqueradeAll": None, "syncPeriod": None, "minSyncPeriod": None}  # each mode has a section of its own
-# Sections of other modes say nothing to this one; the rest of these only tune the Go program.
-_OF_OTHERS = frozenset(("iptables", "ipvs", "nftables", "winkernel", "logging", "oomScoreAdj", "configSyncPeriod"))
-_CLIENT_TUNING = frozenset(("acceptContentTypes", "burst", "contentType", "qps"))
 
 
 def parse_config(document: object, mode: str = "") -> ProxyConfig:
     """Read the parsed YAML or JSON of a KubeProxyConfiguration. `mode` goes before its own. Raises ConfigInvalid."""
     if not isinstance(document, dict):
         raise ConfigInvalid("the configuration is not a KubeProxyConfiguration")
-    if document.get("kind") != "KubeProxyConfiguration":
-        raise ConfigInvalid(f"kind: {document.get('kind')!r}, expected KubeProxyConfiguration")
-    if document.get("apiVersion") != "kubeproxy.config.k8s.io/v1alpha1":
-        raise ConfigInvalid(f"apiVersion: {document.get('apiVersion')!r}, expected kubeproxy.config.k8s.io/v1alpha1")
-    mode = parse_mode(mode or _text(document, "mode"))
-    own = _section(document, mode)
-    detect = _text(document, "detectLocalMode") or "ClusterCIDR"
-    if detect not in ("ClusterCIDR", "NodeCIDR"):
-        raise ConfigInvalid(f"detectLocalMode: {detect!r} is not supported; ClusterCIDR and NodeCIDR are")
+    if document.get("kind") != KIND:
+        raise ConfigInvalid(f"kind: {document.get('kind')!r}, expected {KIND}")
+    if document.get("apiVersion") != API_VERSION:
+        raise ConfigInvalid(f"apiVersion: {document.get('apiVersion')!r}, expected {API_VERSION}")
+    root = Section(document)
+    root.skip("apiVersion", "kind", *_OF_GO)
+    mode = parse_mode(mode or root.text("mode"))
+    root.skip("mode", *(name for name in MODES if name != mode))  # other modes' sections say nothing to this one
+    own = root.section(mode)
+    client = root.section("clientConnection")
+    client.skip("acceptContentTypes", "burst", "contentType", "qps")
+    logging = root.section("logging")
+    logging.skip("flushFrequency", "options")
+    if logging.text("format", "text") != "text":
+        raise ConfigInvalid("logging.format: logs are text; leave it out")
+    detect_local_mode, pod_interface = _detect_local(root)
     default = ProxyConfig()
-    return ProxyConfig(
+    config = ProxyConfig(
         mode=mode,
-        kubeconfig=_text(_section(document, "clientConnection"), "kubeconfig"),
-        hostname_override=_text(document, "hostnameOverride"),
-        cluster_cidrs=parse_cidrs("clusterCIDR", _text(document, "clusterCIDR")),
-        detect_local_mode=detect,
-        node_port_addresses=_node_port_addresses(document.get("nodePortAddresses")),
-        masquerade_all=_flag(own, "masqueradeAll"),
-        sync_period=_duration(own, f"{mode}.syncPeriod", default.sync_period) or default.sync_period,
-        min_sync_period=_duration(own, f"{mode}.minSyncPeriod", 0.0),
-        healthz=parse_bind_address("healthzBindAddress", _text(document, "healthzBindAddress"), default.healthz),
-        metrics=parse_bind_address("metricsBindAddress", _text(document, "metricsBindAddress"), default.metrics),
-        warnings=tuple(_unused(document, _USED | {mode: _OF_A_MODE}, "")),
+        kubeconfig=client.text("kubeconfig"),
+        hostname_override=root.text("hostnameOverride"),
+        bind_address=_specified(root.address("bindAddress")),
+        is_bind_failure_fatal=root.flag("bindAddressHardFail"),
+        cluster_cidrs=root.cidrs("clusterCIDR"),
+        detect_local_mode=detect_local_mode,
+        pod_interface=pod_interface,
+        node_port_addresses=_node_port_addresses(root, mode),
+        localhost_node_ports=mode == "iptables" and own.flag("localhostNodePorts", default=True),
+        masquerade_all=own.flag("masqueradeAll"),
+        masquerade_bit=own.number("masqueradeBit", 14, 0, 31) if mode in ("iptables", "nftables") else 14,
+        sync_period=own.seconds("syncPeriod", 0.0) or default.sync_period,
+        min_sync_period=own.seconds("minSyncPeriod", 0.0),
+        healthz=root.bind_address("healthzBindAddress", ("0.0.0.0", 10256)),
+        metrics=root.bind_address("metricsBindAddress", ("127.0.0.1", 10249)),
+        udp_idle_seconds=root.seconds("udpIdleTimeout", 0.0) or default.udp_idle_seconds,
+        ipvs=_ipvs_options(own) if mode == "ipvs" else default.ipvs,
+        conntrack=_conntrack_options(root.section("conntrack")),
+        oom_score_adj=_oom_score_adj(root),
+        verbosity=logging.number("verbosity", 0, 0, 2**31 - 1),
     )
+    warnings = tuple(f"{name} is not used" for name in root.unread())
+    return ProxyConfig(**{**vars(config), "warnings": warnings})
+
+
+def in_use(document: Mapping[str, Any], mode: str, node_name: str) -> dict[str, Any]:
+    """The document that was read with what it leaves out, and what the proxy found out for itself."""
+    found = {**copy.deepcopy(dict(DEFAULTS)), **document, "mode": mode, "hostnameOverride": node_name}
+    for name, value in DEFAULTS.items():
+        if isinstance(value, Mapping):
+            found[name] = {**value, **(document.get(name) or {})}
+    return found
 
 
 def parse_mode(text: str) -> str:
     """The name of a mode that works. Raises ConfigInvalid."""
-    if text not in KNOWN_MODES:
-        raise ConfigInvalid(f"mode: {text!r} is no proxy mode; iptables and nftables are")
+    if text == "kernelspace":
+        raise ConfigInvalid(f"mode: {text!r} is not there; iptables, ipvs, nftables and userspace are")
     if text not in MODES:
-        raise ConfigInvalid(f"mode: {text!r} is not there yet; iptables and nftables are")
+        raise ConfigInvalid(f"mode: {text!r} is no proxy mode; iptables, ipvs, nftables and userspace are")
     return text or "nftables"
 
 
-def parse_cidrs(field: str, text: str) -> tuple[str, ...]:
-    """Comma-separated ranges, canonical. Raises ConfigInvalid."""
-    found = []
-    for part in filter(None, (part.strip() for part in text.split(","))):
-        cidr = canonical_cidr(part)
-        if cidr is None:
-            raise ConfigInvalid(f"{field}: {part!r} is not a range of addresses such as 10.244.0.0/16")
-        found.append(cidr)
-    return tuple(found)
+def with_field(document: Mapping[str, Any], field: str, value: object) -> dict[str, Any]:
+    """The document with another value of a field such as `iptables.syncPeriod`."""
+    changed = copy.deepcopy(dict(document))
+    section: Any = changed
+    *path, last = field.split(".")
+    for name in path:
+        if not isinstance(section.setdefault(name, {}), dict):  # whoever reads it will say so
+            section[name] = {}
+        section = section[name]
+    section[last] = value
+    return changed
 
 
-def parse_bind_address(field: str, text: str, default: tuple[str, int] | None) -> tuple[str, int] | None:
-    """`address:port`, `[address]:port` or an address alone, which takes the default's port; port 0 does not serve."""
-    if not text:
-        return default
-    host, colon, port = text.rpartition(":")
-    if canonical_address(text) is not None or not colon:
-        host, port = text, str(default[1]) if default is not None else "0"
-    if not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > 65535:
-        raise ConfigInvalid(f"{field}: {text!r} is not an address and a port")
-    host = host.removeprefix("[").removesuffix("]")
-    if host and canonical_address(host) is None:
-        raise ConfigInvalid(f"{field}: {host!r} is not an address")
-    return (host or "0.0.0.0", int(port)) if int(port) else None
+def _detect_local(root: Section) -> tuple[str, str]:
+    mode = root.text("detectLocalMode", "ClusterCIDR")
+    if mode not in DETECT_LOCAL_MODES:
+        raise ConfigInvalid(f"detectLocalMode: {mode!r} is none of {', '.join(DETECT_LOCAL_MODES)}")
+    section = root.section("detectLocal")
+    bridge, prefix = section.text("bridgeInterface"), section.text("interfaceNamePrefix")
+    section.skip("clusterCIDRs")
+    field, name = {
+        "BridgeInterface": ("bridgeInterface", bridge),
+        "InterfaceNamePrefix": ("interfaceNamePrefix", prefix),
+    }.get(mode, ("", ""))
+    if not field:
+        return mode, ""
+    if not re.fullmatch(r"[A-Za-z0-9._@-]{1,15}", name):
+        raise ConfigInvalid(f"detectLocal.{field}: {name!r} is not the name of an interface, which {mode} needs")
+    return mode, name if mode == "BridgeInterface" else f"{name}*"
 
 
-_UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
+def _ipvs_options(section: Section) -> IpvsOptions:
+    scheduler = section.text("scheduler", "rr")
+    if scheduler not in IPVS_SCHEDULERS:
+        raise ConfigInvalid(f"ipvs.scheduler: {scheduler!r} is no scheduler; {', '.join(IPVS_SCHEDULERS)} are")
+    return IpvsOptions(
+        scheduler=scheduler,
+        exclude_cidrs=section.cidrs("excludeCIDRs"),
+        strict_arp=section.flag("strictARP"),
+        tcp_timeout=int(section.seconds("tcpTimeout", 0.0)),
+        tcp_fin_timeout=int(section.seconds("tcpFinTimeout", 0.0)),
+        udp_timeout=int(section.seconds("udpTimeout", 0.0)),
+    )
 
 
-def parse_duration(text: str) -> float:
-    """Seconds of a Go duration such as 1m30s. Raises ValueError."""
-    if text == "0":
-        return 0.0
-    parts = re.findall(r"([0-9]+(?:\.[0-9]+)?)(h|ms|us|µs|ns|m|s)", text)
-    if not parts or "".join(number + unit for number, unit in parts) != text:
-        raise ValueError(f"{text!r} is not a duration such as 30s")
-    return sum(float(number) * _UNITS[unit] for number, unit in parts)
+def _conntrack_options(section: Section) -> ConntrackOptions:
+    default = ConntrackOptions()
+    return ConntrackOptions(
+        max_per_core=section.number("maxPerCore", default.max_per_core, 0, 2**31 - 1),
+        min=section.number("min", default.min, 0, 2**31 - 1),
+        tcp_established_timeout=int(section.seconds("tcpEstablishedTimeout", default.tcp_established_timeout)),
+        tcp_close_wait_timeout=int(section.seconds("tcpCloseWaitTimeout", default.tcp_close_wait_timeout)),
+        tcp_be_liberal=section.flag("tcpBeLiberal"),
+        udp_timeout=int(section.seconds("udpTimeout", 0.0)),
+        udp_stream_timeout=int(section.seconds("udpStreamTimeout", 0.0)),
+    )
 
 
-def _node_port_addresses(value: object) -> tuple[str, ...]:
-    if value is None:
-        return ()
-    if not isinstance(value, list) or not all(isinstance(entry, str) for entry in value):
-        raise ConfigInvalid("nodePortAddresses: not a list of strings")
-    if value == ["primary"]:
+def _oom_score_adj(root: Section) -> int | None:
+    unset = 1001
+    value = root.number("oomScoreAdj", unset, -1000, 1000)
+    return None if value == unset else value
+
+
+def _node_port_addresses(root: Section, mode: str) -> tuple[str, ...]:
+    if root.texts("nodePortAddresses") == ["primary"]:
         return ("primary",)
-    return parse_cidrs("nodePortAddresses", ",".join(value))
+    # The nftables mode came late enough to have the default that most want (KEP-3866).
+    return root.cidrs("nodePortAddresses") or (("primary",) if mode == "nftables" else ())
 
 
-def _section(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    value = document.get(name)
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        raise ConfigInvalid(f"{name}: not an object")
-    return value
-
-
-def _text(section: Mapping[str, Any], name: str) -> str:
-    value = section.get(name)
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        raise ConfigInvalid(f"{name}: {value!r} is not a string")
-    return value
-
-
-def _flag(section: Mapping[str, Any], name: str) -> bool:
-    value = section.get(name)
-    if value is None:
-        return False
-    if not isinstance(value, bool):
-        raise ConfigInvalid(f"{name}: {value!r} is neither true nor false")
-    return value
-
-
-def _duration(section: Mapping[str, Any], field: str, default: float) -> float:
-    value = section.get(field.rpartition(".")[2])
-    if value is None:
-        return default
-    try:
-        return parse_duration(str(value))
-    except ValueError as error:
-        raise ConfigInvalid(f"{field}: {error}") from error
-
-
-def _unused(section: Mapping[str, Any], used: Mapping[str, Any], prefix: str) -> list[str]:
-    """The fields that ask for something nobody here does."""
-    found = []
-    for name, value in section.items():
-        if name in used:
-            if isinstance(used[name], dict) and isinstance(value, dict):
-                found += _unused(value, used[name], f"{name}.")
-        elif not (_is_empty(value) or (not prefix and name in _OF_OTHERS) or name in _CLIENT_TUNING):
-            found.append(f"{prefix}{name} is not used")
-    return found
-
-
-def _is_empty(value: object) -> bool:
-    if isinstance(value, dict):
-        return all(map(_is_empty, value.values()))
-    return value in (None, "", 0, False, [], "0s")
+def _specified(address: str) -> str:
+    return "" if address in ("0.0.0.0", "::") else address

@@ -25,6 +25,17 @@ class ModeUnavailable(ProxyError):
     """This node cannot do it."""
 
 
+NOT_PERMITTED = "may not change this network namespace's nftables: CAP_NET_ADMIN is needed"
+NOT_IN_KERNEL = "this kernel has no nftables (CONFIG_NF_TABLES)"
+
+
+def without_nf_tables(error: OSError) -> ModeUnavailable:
+    """What it means that the kernel does not tell of its ruleset."""
+    if isinstance(error, PermissionError):
+        return ModeUnavailable(NOT_PERMITTED)
+    return ModeUnavailable(f"{NOT_IN_KERNEL}: {error.strerror}")
+
+
 class TransactionFailed(ProxyError):
     """Not all of it was applied."""
 

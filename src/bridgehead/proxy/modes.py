@@ -9,19 +9,26 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator
 
+from .config import UDP_IDLE_SECONDS, IpvsOptions
 from .errors import ModeUnavailable, TransactionFailed
 from .mode import Mode, Settings
 
 log = logging.getLogger(__name__)
 
-NAMES = ("iptables", "nftables")
+NAMES = ("iptables", "ipvs", "nftables", "userspace")
 
 
 @contextlib.asynccontextmanager
-async def open_mode(name: str, *, probe: bool = True) -> AsyncIterator[Mode]:
+async def open_mode(
+    name: str,
+    *,
+    probe: bool = True,
+    ipvs_options: IpvsOptions | None = None,
+    udp_idle_seconds: float = UDP_IDLE_SECONDS,
+) -> AsyncIterator[Mode]:
     """The mode of that name in this network namespace. Raises ModeUnavailable.
 
-    `probe` finds out at once whether this process may change anything.
+    `probe` finds out at once whether this process may change anything, and the kernel can.
     """
     match name:
         case "nftables":
@@ -38,25 +45,71 @@ async def open_mode(name: str, *, probe: bool = True) -> AsyncIterator[Mode]:
                 if probe:
                     await chains.probe()
                 yield iptables.IptablesMode(chains, Settings())
+        case "ipvs":
+            from . import ipvs
+
+            options = ipvs_options or IpvsOptions()
+            with contextlib.closing(await ipvs.Kernel.find()) as servers:
+                if probe:
+                    await servers.probe(options)
+                yield ipvs.IpvsMode(servers, Settings(), options)
+        case "userspace":
+            from . import userspace
+
+            with contextlib.closing(userspace.Kernel()) as kernel:
+                if probe:
+                    await kernel.probe()
+                listeners = userspace.Listeners(udp_idle_seconds)
+                with contextlib.closing(userspace.UserspaceMode(kernel, Settings(), listeners)) as mode:
+                    yield mode
         case _:
-            raise ModeUnavailable(f"mode {name!r} is unknown; {' and '.join(NAMES)} work")
+            raise ModeUnavailable(f"mode {name!r} is unknown; {', '.join(NAMES[:-1])} and {NAMES[-1]} work")
+
+
+@contextlib.asynccontextmanager
+async def open_working_mode(
+    name: str, *, ipvs_options: IpvsOptions | None = None, udp_idle_seconds: float = UDP_IDLE_SECONDS
+) -> AsyncIterator[Mode]:
+    """As `open_mode`, but with iptables in the place of ipvs where the kernel cannot do that, as in kube-proxy."""
+    async with contextlib.AsyncExitStack() as opened:
+        try:
+            opening = open_mode(name, ipvs_options=ipvs_options, udp_idle_seconds=udp_idle_seconds)
+            mode = await opened.enter_async_context(opening)
+        except ModeUnavailable as error:
+            if name != "ipvs":
+                raise
+            log.warning("mode ipvs cannot work on this node, falling back to iptables: %s", error)
+            mode = await opened.enter_async_context(open_mode("iptables"))
+        yield mode
 
 
 async def remove_others(name: str) -> list[str]:
     """Take the rules of all modes but `name` ("" for really all) out of the kernel; the modes that had any.
 
-    A mode that this node cannot do has left nothing.
+    With them goes what kube-proxy left that was here before: it does not clean up when it ends, and its tables
+    of nftables go on dropping, and translating if they are younger than ours. In its other modes it has our names.
     """
-    had = []
-    for other in NAMES:
-        if other == name:
-            continue
-        try:
-            async with open_mode(other, probe=False) as mode:
-                if await mode.remove():
-                    had.append(other)
-        except ModeUnavailable as error:
-            log.debug("mode %s has left nothing: %s", other, error)
-        except TransactionFailed as error:
-            log.warning("the rules of mode %s could not be removed: %s", other, error)
-    return had
+    others = {other: open_mode(other, probe=False) for other in NAMES if other != name}
+    others["nftables of kube-proxy"] = _open_kube_proxys_tables()
+    return [other for other, opening in others.items() if await _remove(other, opening)]
+
+
+async def _remove(name: str, opening: contextlib.AbstractAsyncContextManager[Mode]) -> bool:
+    """Whether there was anything. A mode that this node cannot do has left nothing."""
+    try:
+        async with opening as mode:
+            return await mode.remove()
+    except ModeUnavailable as error:
+        log.debug("mode %s has left nothing: %s", name, error)
+    except TransactionFailed as error:
+        log.warning("the rules of mode %s could not be removed: %s", name, error)
+    return False
+
+
+@contextlib.asynccontextmanager
+async def _open_kube_proxys_tables() -> AsyncIterator[Mode]:
+    """The tables that kube-proxy's nftables mode has, to be removed."""
+    from . import nftables
+
+    with contextlib.closing(nftables.Kernel()) as tables:
+        yield nftables.NftablesMode(tables, Settings(), nftables.Place("kube-proxy"))

@@ -6,20 +6,18 @@ of each other's rules; packets go through both. Only this module starts their co
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import ctypes
-import os
 import re
-import shutil
 import socket
 import struct
-import subprocess
+from collections.abc import Sequence
 from typing import Protocol
 
-from bridgehead.proxy.errors import ModeUnavailable, NotFound, Refused, TooBig
-from bridgehead.proxy.frontends import Family
-from bridgehead.proxy.netlink import NOT_PERMITTED, Netlink
+from bridgehead.network.ruleset import Ruleset
+from bridgehead.proxy.addresses import Family
+from bridgehead.proxy.commands import find_command, run_command
+from bridgehead.proxy.errors import NOT_PERMITTED, ModeUnavailable, NotFound, Refused, TooBig, without_nf_tables
 
 VARIANTS = ("nft", "legacy")
 _WAIT_SECONDS = "5"  # for the lock of the legacy variant
@@ -34,6 +32,9 @@ class Kernel:
     def __init__(self, variant: str) -> None:
         if variant not in installed_variants():
             raise ModeUnavailable("the iptables commands are not here: install the package iptables")
+        self._use(variant)
+
+    def _use(self, variant: str) -> None:
         self.variant = variant
         self._watch: _Watch = _Generation() if variant == "nft" else _TableSizes()
         # How many lines surely fit into one transaction; more may.
@@ -47,9 +48,28 @@ class Kernel:
     def close(self) -> None:
         self._watch.close()
 
+    def other_variants(self) -> tuple[str, ...]:
+        """Those that this node has beside this one. Rules of ours may be left there."""
+        return tuple(variant for variant in installed_variants() if variant != self.variant)
+
     async def probe(self) -> None:
-        """Find out whether this process may change anything, by making an empty chain that is to be there anyway."""
-        await self.restore(4, "*nat\n:KUBE-PROXY-CANARY - [0:0]\nCOMMIT\n")
+        """Find out whether this process may change anything, by making an empty chain that is to be there anyway.
+
+        A kernel that has only the other variant says so now, and that one is used.
+        """
+        trial = "*nat\n:KUBE-PROXY-CANARY - [0:0]\nCOMMIT\n"
+        try:
+            await self.restore(4, trial)
+        except ModeUnavailable as error:
+            for variant in self.other_variants():
+                self._watch.close()
+                self._use(variant)
+                try:
+                    await self.restore(4, trial)
+                except ModeUnavailable:
+                    raise error from None
+                return
+            raise
 
     def state(self) -> State:
         """What differs when anybody changed a table. Costs microseconds."""
@@ -59,28 +79,52 @@ class Kernel:
         """What `state` will be, having been `before`, once we alone have made so many transactions."""
         return self._watch.state_after(before, transactions)
 
+    def between(self, before: State, after: State) -> Sequence[int] | None:
+        """The transactions that made the one of the other, by the generations they made. None: they aren't counted."""
+        return self._watch.between(before, after)
+
     async def restore(self, family: Family, text: str) -> None:
         """Add to the family's tables what the text has; each table whole or not at all.
 
         Raises TooBig, NotFound or Refused.
         """
+        await self._restore(family, text)
+
+    async def check(self, family: Family, text: str) -> None:
+        """Raise what iptables-restore, though not the kernel, has against the text. Changes nothing."""
+        await self._restore(family, text, "--test")
+
+    async def _restore(self, family: Family, text: str, *options: str) -> None:
         command = _command(family, self.variant, "restore")
-        status, _, error = await _run((command, "--noflush", "--wait", _WAIT_SECONDS, "--counters"), text)
+        status, _, error = await run_command(
+            command, "--noflush", "--wait", _WAIT_SECONDS, "--counters", *options, text=text
+        )
         if status:
             raise _as_exception(error or f"{command} ended with status {status}", text)
 
     async def save(self, family: Family) -> bytes:
         """All rules of all tables of the family, as iptables-save prints them."""
         command = _command(family, self.variant, "save")
-        status, output, error = await _run((command,))
+        status, output, error = await run_command(command)
         if status:
             raise _as_exception(error or f"{command} ended with status {status}", "")
         return output
 
+    async def list_chain(self, family: Family, table: str, chain: str) -> list[str]:
+        """The rules of one chain as iptables-save prints them, without `-A CHAIN`."""
+        command, begin = _command(family, self.variant), f"-A {chain} "
+        status, output, error = await run_command(
+            command, "--wait", _WAIT_SECONDS, "--table", table, "--list-rules", chain
+        )
+        if status:
+            raise _as_exception(error, "")
+        lines = output.decode(errors="replace").splitlines()
+        return [line.removeprefix(begin) for line in lines if line.startswith(begin)]
+
     async def has_chain(self, family: Family, table: str, chain: str) -> bool:
         """Whether the chain is there; cheaper than listing everything."""
         command = _command(family, self.variant)
-        status, _, error = await _run((command, "--wait", _WAIT_SECONDS, "--table", table, "--list-rules", chain))
+        status, _, error = await run_command(command, "--wait", _WAIT_SECONDS, "--table", table, "--list-rules", chain)
         if status and not re.search(r"No chain|does not exist|incompatible|No such file", error):
             raise _as_exception(error, "")
         return status == 0
@@ -91,7 +135,9 @@ def installed_variants() -> tuple[str, ...]:
     return tuple(
         variant
         for variant in VARIANTS
-        if all(_find(f"{ip}tables-{variant}{tool}") for ip in ("ip", "ip6") for tool in ("", "-restore", "-save"))
+        if all(
+            find_command(f"{ip}tables-{variant}{tool}") for ip in ("ip", "ip6") for tool in ("", "-restore", "-save")
+        )
     )
 
 
@@ -104,7 +150,7 @@ async def find_variant() -> str:
     for variant in installed:
         listing = b""
         for family in (4, 6):
-            status, output, _ = await _run((_command(family, variant, "save"),))
+            status, output, _ = await run_command(_command(family, variant, "save"))
             listing += output if status == 0 else b""
         if re.search(rb"^:KUBE-(?:IPTABLES-HINT|KUBELET-CANARY) ", listing, re.MULTILINE):
             return variant
@@ -113,41 +159,17 @@ async def find_variant() -> str:
         return installed[0]
     if rules["nft"] != rules["legacy"]:
         return max(rules, key=lambda variant: rules[variant])
-    plain = _find("iptables")
-    status, output, _ = await _run((plain, "--version")) if plain else (1, b"", "")
+    plain = find_command("iptables")
+    status, output, _ = await run_command(plain, "--version") if plain else (1, b"", "")
     return "legacy" if status == 0 and b"legacy" in output else "nft"
-
-
-def _find(command: str) -> str | None:
-    return shutil.which(command) or shutil.which(command, path="/usr/local/sbin:/usr/sbin:/sbin")
 
 
 def _command(family: Family, variant: str, tool: str = "") -> str:
     name = f"{'ip6' if family == 6 else 'ip'}tables-{variant}{'-' if tool else ''}{tool}"
-    path = _find(name)
+    path = find_command(name)
     if path is None:
         raise ModeUnavailable(f"the command {name} is not here: install the package iptables")
     return path
-
-
-async def _run(command: tuple[str, ...], text: str = "") -> tuple[int, bytes, str]:
-    """The command's status, output and error text."""
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=os.environ | {"LC_ALL": "C"},
-    )
-    try:
-        output, error = await process.communicate(text.encode())
-    except asyncio.CancelledError:
-        # A transaction that has begun ends by itself, whole or not at all; nobody waits for its answer any more.
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-        raise
-    return process.returncode or 0, output, error.decode(errors="replace")
 
 
 def _as_exception(error: str, text: str) -> Exception:
@@ -161,7 +183,7 @@ def _as_exception(error: str, text: str) -> Exception:
         return TooBig(said)
     if re.search(r"Permission denied|you must be root|Operation not permitted", error):
         return ModeUnavailable(f"{NOT_PERMITTED.replace('nftables', 'iptables')}: {said}")
-    if re.search(r"can't initialize|Table does not exist|Protocol not supported", error):
+    if re.search(r"can't initialize|Table does not exist|Protocol not supported|Operation not supported", error):
         return ModeUnavailable(f"this kernel lacks what iptables needs: {said}")
     if re.search(r"No chain/target/match|does not exist|No such file|matching rule exist", error):
         return NotFound(said)
@@ -173,6 +195,7 @@ class _Watch(Protocol):
 
     def state(self) -> State: ...
     def state_after(self, before: State, transactions: int) -> State: ...
+    def between(self, before: State, after: State) -> Sequence[int] | None: ...
     def send_buffer(self) -> int: ...
     def close(self) -> None: ...
 
@@ -181,18 +204,25 @@ class _Generation:
     """The nft variant: nf_tables counts its transactions, and iptables-restore makes one of each table."""
 
     def __init__(self) -> None:
-        self._netlink = Netlink()
-        self.send_buffer = self._netlink.send_buffer
-        self.close = self._netlink.close
+        try:
+            self._ruleset = Ruleset()
+        except OSError as error:
+            raise without_nf_tables(error) from error
+        self.send_buffer = self._ruleset.send_buffer
+        self.close = self._ruleset.close
 
     def state(self) -> State:
-        return (self._netlink.generation(),)
+        return (self._ruleset.generation(),)
 
     def state_after(self, before: State, transactions: int) -> State:
         (generation,) = before
         if not isinstance(generation, int):
             return ()
         return (generation + transactions,)
+
+    def between(self, before: State, after: State) -> Sequence[int] | None:
+        first, last = before[0], after[0]
+        return range(first + 1, last + 1) if isinstance(first, int) and isinstance(last, int) else None
 
 
 _INFO = struct.Struct("=32sI5I5III")  # struct ipt_getinfo, ip6t_getinfo
@@ -233,3 +263,6 @@ class _TableSizes:
 
     def state_after(self, before: State, transactions: int) -> State:
         return self.state()
+
+    def between(self, before: State, after: State) -> Sequence[int] | None:
+        return None

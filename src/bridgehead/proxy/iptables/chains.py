@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import ipaddress
 import re
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from bridgehead.proxy.frontends import Family, family_of
+from bridgehead.proxy.addresses import Family, family_of
 from bridgehead.proxy.mode import Settings
 
-MASQUERADE = 0x4000  # mark: kube-proxy's default iptablesMasqueradeBit, which CNIs know to leave alone
 TABLES = ("mangle", "filter", "nat")  # the order in which they are sent: kube-proxy's
 CANARY = "KUBE-PROXY-CANARY"
 
@@ -40,7 +40,16 @@ FILTER_NODE_PORTS = Chain("filter", "KUBE-NODEPORTS")
 CLUSTER_IPS = Chain("filter", "KUBE-CLUSTER-IPS")  # this and the next are not kube-proxy's
 REFUSE = Chain("filter", "KUBE-REFUSE")
 
-SHARED = (FILTER_SERVICES, EXTERNAL_SERVICES, PROXY_FIREWALL, SERVICES, NODE_PORTS)  # Services have lines in them
+# Services have lines in them.
+SHARED = (FILTER_SERVICES, EXTERNAL_SERVICES, PROXY_FIREWALL, FILTER_NODE_PORTS, SERVICES, NODE_PORTS)
+
+# Whichever of the two modes writes them last has them, and the other, when it is removed, leaves them.
+SHARED_WITH_IPVS = frozenset(
+    (
+        *(Chain("nat", name) for name in ("KUBE-SERVICES", "KUBE-POSTROUTING", "KUBE-MARK-MASQ", CANARY)),
+        Chain("filter", "KUBE-FORWARD"),
+    )
+)
 
 _is_one_of_ours = {
     "nat": re.compile(
@@ -62,7 +71,12 @@ class Jump(NamedTuple):
 
     @property
     def target(self) -> str:
-        return self.rule.rpartition("-j ")[2]
+        return target_of(self.rule)
+
+
+def target_of(rule: str) -> str:
+    """Where a rule leads that ends with its target, as all do that lead into a chain."""
+    return rule.rpartition("-j ")[2]
 
 
 def is_ours(table: str, chain: str) -> bool:
@@ -107,9 +121,17 @@ def jumps() -> tuple[Jump, ...]:
     )  # fmt: skip
 
 
-def fixed_chains(family: Family) -> dict[Chain, Rules]:
+def fixed_chains(family: Family, settings: Settings) -> dict[Chain, Rules]:
     """The chains that do not depend on any Service."""
-    mark = f"{MASQUERADE:#x}/{MASQUERADE:#x}"
+    # Connection tracking does not translate what it cannot place in a connection, such as a segment out of the window.
+    # So that goes to somebody who knows of no connection and answers with a reset (RFC 9293 3.10.7: without ACK, since
+    # the segment had one), which would end the connection that it does belong to. kube-proxy drops everything INVALID
+    # that is forwarded, so breaks one-way routing, and not what this node itself answers. decisions/0012.
+    invalid = "-m conntrack --ctstate INVALID"
+    lost = tuple(f"-d {cidr} {invalid} -j DROP" for cidr in of_family(settings.service_cidrs, family))
+    stray_reset = f"-p tcp {invalid} -m tcp --tcp-flags RST,ACK RST"
+    bit = settings.masquerade_mark
+    mark = f"{bit:#x}/{bit:#x}"
     localnet: Rules = ()
     if family == 4:  # IPv6 routes nothing from outside to ::1
         localnet = (
@@ -118,19 +140,23 @@ def fixed_chains(family: Family) -> dict[Chain, Rules]:
         )
     return {
         **{Chain(table, CANARY): () for table in TABLES},
-        Chain("filter", "KUBE-FIREWALL"): localnet,
+        Chain("filter", "KUBE-FIREWALL"): (
+            *localnet,
+            *lost,
+            f"{stray_reset} -m addrtype --src-type LOCAL -j DROP",
+        ),
         Chain("filter", "KUBE-FORWARD"): (
-            "-m conntrack --ctstate INVALID -j DROP",
+            *lost,
+            f"{stray_reset} -j DROP",
             f'-m comment --comment "kubernetes forwarding rules" -m mark --mark {mark} -j ACCEPT',
             '-m comment --comment "kubernetes forwarding conntrack rule" '
             "-m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT",
         ),
-        FILTER_NODE_PORTS: (),
         REFUSE: (f"-p tcp -j {reject('tcp', family)}", f"-j {reject('', family)}"),
         Chain("nat", "KUBE-MARK-MASQ"): (f"-j MARK --set-xmark {mark}",),
         Chain("nat", "KUBE-POSTROUTING"): (
             f"-m mark ! --mark {mark} -j RETURN",
-            f"-j MARK --set-xmark {MASQUERADE:#x}/0x0",  # takes the mark away, should the packet come by again
+            f"-j MARK --set-xmark {bit:#x}/0x0",  # takes the mark away, should the packet come by again
             '-m comment --comment "kubernetes service traffic requiring SNAT" -j MASQUERADE --random-fully',
         ),
     }
@@ -150,9 +176,16 @@ def closing_rules(chain: Chain, family: Family, settings: Settings) -> Rules:
         '-m comment --comment "kubernetes service nodeports; NOTE: this must be the last rule in this chain" '
         f"-m addrtype --dst-type LOCAL -j {NODE_PORTS.name}"
     )
+    allows_loopback = settings.localhost_node_ports and family == 4
+    everywhere = last if allows_loopback else f"! -d {'::1/128' if family == 6 else '127.0.0.0/8'} {last}"
     if settings.node_port_cidrs is None:
-        return (f"! -d {'::1/128' if family == 6 else '127.0.0.0/8'} {last}",)
-    return tuple(f"-d {cidr} {last}" for cidr in of_family(settings.node_port_cidrs, family))
+        return (everywhere,)
+    networks = [ipaddress.ip_network(cidr) for cidr in of_family(settings.node_port_cidrs, family)]
+    return tuple(
+        f"-d {network} {last}" if network.prefixlen else everywhere
+        for network in networks
+        if allows_loopback or not network.is_loopback
+    )
 
 
 def cluster_ip_rules(cluster_ips: Sequence[str]) -> Rules:
@@ -170,6 +203,39 @@ def reject(protocol: str, family: Family) -> str:
 def host(address: str) -> str:
     """The address as a range of one."""
     return f"{address}/128" if ":" in address else f"{address}/32"
+
+
+def from_insiders(family: Family, settings: Settings) -> tuple[str, ...]:
+    """Matches on packets of the pods that are served by the whole cluster whatever the policy for outsiders."""
+    if settings.pod_interface:
+        return (f"-i {_interface(settings)}",)
+    return tuple(f"-s {cidr}" for cidr in settings.insider_cidrs(family))
+
+
+class Outside(NamedTuple):
+    """A match on packets from outside the cluster, in parts that stand where iptables-save prints them."""
+
+    source: str = ""  # before the destination
+    interface: str = ""  # after it
+    ranges: str = ""  # after the comment
+
+
+def from_outside(family: Family, settings: Settings) -> Outside | None:
+    """None: nobody knows what is outside, or nobody is."""
+    if settings.pod_interface:
+        return Outside(interface=f"! -i {_interface(settings)} ")
+    networks = [ipaddress.ip_network(cidr) for cidr in of_family(settings.cluster_cidrs, family)]
+    if not networks or not all(network.prefixlen for network in networks):
+        return None
+    first, *others = networks
+    # A rule has room for one excluded source; the iprange match, which may be repeated, excludes the rest.
+    ranges = "".join(f" -m iprange ! --src-range {one[0]}-{one[-1]}" for one in others)
+    return Outside(source=f"! -s {first} ", ranges=ranges)
+
+
+def _interface(settings: Settings) -> str:
+    """As iptables writes it."""
+    return settings.pod_interface.replace("*", "+")
 
 
 def of_family(ranges: Sequence[str], family: Family) -> tuple[str, ...]:

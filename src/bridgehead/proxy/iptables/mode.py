@@ -9,23 +9,24 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from bridgehead.proxy.changes import FrontendTable, Update, merge_changes
-from bridgehead.proxy.errors import Refused, TooBig
-from bridgehead.proxy.frontends import Family, Frontend, Problem
-from bridgehead.proxy.mode import Repair, Settings
+from bridgehead.proxy.addresses import Family
+from bridgehead.proxy.changes import Frontends, FrontendTable, Update, merge_changes
+from bridgehead.proxy.errors import NotFound, Refused, TooBig
+from bridgehead.proxy.frontends import Frontend, Problem
+from bridgehead.proxy.mode import Heard, Repair, Settings, Watched
 
-from .apply import Kernel, State, installed_variants
-from .chains import CANARY, TABLES
+from .apply import Kernel, State
+from .chains import CANARY, TABLES, Chain, jumps
 from .readback import Table, parse_listing
-from .render import Renderer, Transaction
+from .render import Renderer
+from .transaction import Transaction
 
 log = logging.getLogger(__name__)
 
-_CHEAP_TO_LIST = (
-    20_000  # rules; about 0.2 s. Beyond, only the canaries are looked at whenever somebody changed something
-)
+FAMILIES: Mapping[str, Family] = {"ip": 4, "ip6": 6}  # as the kernel's news have them
+_CHEAP_TO_LIST = 20_000  # rules; about 0.2 s
 
 
 class IptablesMode:
@@ -42,6 +43,14 @@ class IptablesMode:
         self._unchecked = False
         self._rules = 0  # about how many there are
         self._is_alone = False  # whether nothing of ours is in the other variant
+        self._knows_words = False  # whether rules that are right have been seen to be printed as they were written
+
+    @property
+    def watched(self) -> Watched | None:
+        """The kernel tells what happens to the nft variant's chains, and nothing of the legacy variant's."""
+        if self._kernel.variant != "nft":
+            return None
+        return Watched(frozenset(TABLES), ("KUBE-", *{jump.chain for jump in jumps()}))
 
     @property
     def settings(self) -> Settings:
@@ -90,27 +99,66 @@ class IptablesMode:
             self._is_alone = True
         return transaction.size()
 
+    async def mend(self, table: Frontends, heard: Heard) -> Repair | None:
+        """Put right what others' transactions changed. None: there were some that were not heard."""
+        state = self._kernel.state()
+        numbers = self._kernel.between(self._state, state) if self._state is not None else None
+        if numbers is None or len(numbers) > len(heard) or not all(number in heard for number in numbers):
+            return None
+        touched = {
+            (FAMILIES[one.family], Chain(one.table, one.chain)): not one.is_gone
+            for number in numbers
+            for one in heard[number]
+            if one.family in FAMILIES
+        }
+        kernel: dict[Family, dict[str, Table]] = {}
+        for family, (name_of_table, name) in touched:
+            if not name.startswith("KUBE-"):
+                rules = await self._kernel.list_chain(family, name_of_table, name)
+                kernel.setdefault(family, {}).setdefault(name_of_table, Table()).chains[name] = rules
+        transaction = self._renderer.mend(touched, kernel)
+        self._state = state
+        # Nobody tells of a chain that it was called otherwise before: so all is compared when there is time.
+        self._unchecked |= bool(numbers)
+        try:
+            await self._send(transaction)
+        except (NotFound, Refused) as error:
+            log.debug("reading everything, since the kernel has something else than it told: %s", error)
+            return None
+        return Repair(structure=bool(transaction), elements=transaction.size())
+
     async def verify(self, table: FrontendTable, *, thoroughly: bool) -> Repair | None:
         """Put right what somebody else changed. None: nothing was wrong.
 
-        Whenever anybody has changed anything, all rules are compared, if they are not too many to list at once; if they
-        are, `thoroughly` says when to, and in between only chains that stand for all of a table are looked for.
+        Whenever anybody has changed anything, all rules are compared. In the nft variant, if they are too many to list
+        at once, `thoroughly` says when to, since what was heard has been mended; in between only chains that stand for
+        all of a table are looked for. In the legacy variant a rule in the place of another may leave the sizes as they
+        were, so there `thoroughly` compares all that is cheap to list.
         """
         state = self._kernel.state()
-        if state == self._state and not (thoroughly and self._unchecked):
+        is_heard, is_cheap = self._kernel.variant == "nft", self._rules <= _CHEAP_TO_LIST
+        if state == self._state and not (thoroughly and (self._unchecked or (is_cheap and not is_heard))):
             return None
-        if not thoroughly and self._rules > _CHEAP_TO_LIST and await self._has_canaries():
+        if is_heard and not thoroughly and not is_cheap and await self._has_canaries():
             self._state, self._unchecked = state, True
             return None
         self._state, self._unchecked = state, False
         transaction = await self._compare(table)
         if not transaction:
+            self._knows_words = True
             return None
         await self._send(transaction)
-        if self._renderer.compares_words and await self._compare(table):
-            self._renderer.compares_words = False
-            log.info("this iptables-save prints rules in other words than known; only their numbers are compared")
+        if self._renderer.compares_words and not self._knows_words:
+            self._knows_words = not await self._compare(table)
+            self._renderer.compares_words = self._knows_words
+            if not self._knows_words:
+                log.info("this iptables-save prints rules in other words than known; only their numbers are compared")
         return Repair(structure=True, elements=transaction.size())
+
+    async def rehearse(self, table: FrontendTable) -> None:
+        """Raise what iptables-restore has against these Frontends. What only the kernel would refuse is not found."""
+        for family, text in Renderer(self.settings).full(table, table.cluster_ips(), {}).texts().items():
+            await self._kernel.check(family, text)
 
     async def remove(self) -> bool:
         """Take everything of ours out of the kernel, whichever variant it is in. False: there was nothing."""
@@ -127,10 +175,9 @@ class IptablesMode:
 
     async def _remove_from_other_variants(self) -> bool:
         removed = False
-        for variant in installed_variants():
-            if variant != self._kernel.variant:
-                with contextlib.closing(Kernel(variant)) as kernel:
-                    removed |= await _remove(kernel, self.settings)
+        for variant in self._kernel.other_variants():
+            with contextlib.closing(Kernel(variant)) as kernel:
+                removed |= await _remove(kernel, self.settings)
         return removed
 
     async def _compare(self, table: FrontendTable) -> Transaction:

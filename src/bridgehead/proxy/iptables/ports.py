@@ -9,25 +9,27 @@ The Frontends of a Service port (one family, one protocol) give together:
 
 from __future__ import annotations
 
-import ipaddress
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from bridgehead.proxy.frontends import Backend, Family, Frontend, Publication, SourceNat, Verdict
+from bridgehead.proxy.addresses import Family
+from bridgehead.proxy.frontends import Backend, Frontend, Publication, SourceNat, Verdict
 from bridgehead.proxy.mode import Settings
 
 from .chains import (
     EXTERNAL_SERVICES,
+    FILTER_NODE_PORTS,
     FILTER_SERVICES,
     NODE_PORTS,
     PROXY_FIREWALL,
     SERVICES,
     Chain,
     Rules,
+    from_insiders,
+    from_outside,
     hash_of,
     host,
-    of_family,
     reject,
 )
 
@@ -64,6 +66,16 @@ def render_port(port: PortKey, frontends: Iterable[Frontend], settings: Settings
     return _Port(port, sorted(frontends, key=lambda f: (_RANK[f.published_as], f.key)), settings).render()
 
 
+def has_chain(port: PortKey, frontends: Iterable[Frontend], names: Collection[str]) -> bool:
+    """Whether one of these names can be that of a chain of the port's. Much cheaper than rendering it."""
+    digest = hash_of(port.owner + port.protocol)
+    if any(f"KUBE-{kind}-{digest}" in names for kind in _KINDS):
+        return True
+    backends = {b for frontend in frontends for b in (*frontend.backends, *(frontend.inside or ()))}
+    return any(_endpoint_chain(port, _endpoint(backend)) in names for backend in backends)
+
+
+_KINDS = ("SVC", "SVL", "EXT", "FW")
 _RANK = {kind: rank for rank, kind in enumerate(Publication)}
 
 
@@ -72,9 +84,10 @@ class _Port:
         self._port = port
         self._internal = [f for f in frontends if f.published_as is Publication.CLUSTER_IP]
         self._external = [f for f in frontends if f.published_as is not Publication.CLUSTER_IP]
-        self._cluster_cidrs = of_family(settings.cluster_cidrs, port.family)
+        self._from_insiders = from_insiders(port.family, settings)
+        self._from_outside = from_outside(port.family, settings)
         digest = hash_of(port.owner + port.protocol)
-        self._chain = {kind: Chain("nat", f"KUBE-{kind}-{digest}") for kind in ("SVC", "SVL", "EXT", "FW")}
+        self._chain = {kind: Chain("nat", f"KUBE-{kind}-{digest}") for kind in _KINDS}
         self._own: dict[Chain, list[str]] = {}
         self._shared: dict[Chain, list[str]] = {}
 
@@ -83,6 +96,7 @@ class _Port:
             self._internal_entry(frontend)
         for frontend in self._external:
             self._external_entry(frontend)
+        self._health_check()
         self._external_chain()
         self._firewall_chain()
         self._balancing()
@@ -103,11 +117,10 @@ class _Port:
         rules = self._own.setdefault(target, [])
         if frontend.source_nat is SourceNat.ALWAYS:
             rules.append(f"{_match(frontend, comment)} -j KUBE-MARK-MASQ")
-        elif frontend.source_nat is SourceNat.OUTSIDE and self._cluster_cidrs:
-            first, *others = self._cluster_cidrs
-            # A rule has room for one excluded source; the iprange match, which may be repeated, excludes the rest.
-            outside = "".join(f" -m iprange ! --src-range {_as_range(cidr)}" for cidr in others)
-            rules.append(f"! -s {first} {_match(frontend, comment + outside)} -j KUBE-MARK-MASQ")
+        elif frontend.source_nat is SourceNat.OUTSIDE and self._from_outside is not None:
+            outside = self._from_outside
+            match = _match(frontend, comment + outside.ranges, outside.interface)
+            rules.append(f"{outside.source}{match} -j KUBE-MARK-MASQ")
 
     def _external_entry(self, frontend: Frontend) -> None:
         if not frontend.backends:
@@ -133,6 +146,13 @@ class _Port:
             target, words = reject(self._port.protocol, self._port.family), "has no endpoints"
         self._shared.setdefault(chain, []).append(f"{_match(frontend, self._comment(words))} -j {target}")
 
+    def _health_check(self) -> None:
+        """Load balancers come in, whatever rules of others follow."""
+        number = next((f.health_check_port for f in self._internal if f.health_check_port), 0)
+        if number:
+            match = f"-p tcp {self._comment('health check node port')} -m tcp --dport {number}"
+            self._shared.setdefault(FILTER_NODE_PORTS, []).append(f"{match} -j ACCEPT")
+
     def _share(self, chain: Chain, match: str, target: Chain) -> None:
         self._shared.setdefault(chain, []).append(f"{match} -j {target.name}")
 
@@ -150,7 +170,7 @@ class _Port:
             rules.append(f"{comment} -j KUBE-MARK-MASQ")
         if frontend.inside:
             pods = self._about("pod traffic for", "external destinations")
-            rules += [f"-s {cidr} {pods} {to_cluster}" for cidr in self._cluster_cidrs]
+            rules += [f"{source} {pods} {to_cluster}" for source in self._from_insiders]
             masquerade = self._about("masquerade LOCAL traffic for", "external destinations")
             rules.append(f"{masquerade} -m addrtype --src-type LOCAL -j KUBE-MARK-MASQ")
             route = self._about("route LOCAL traffic for", "external destinations")
@@ -204,7 +224,7 @@ class _Port:
         ]
 
     def _endpoint_chain(self, name: str) -> Chain:
-        return Chain("nat", f"KUBE-SEP-{hash_of(self._port.owner + self._port.protocol + name)}")
+        return Chain("nat", _endpoint_chain(self._port, name))
 
     def _policy(self, frontend: Frontend) -> Chain:
         return self._chain["SVL" if frontend.is_local else "SVC"]
@@ -220,22 +240,21 @@ class _Port:
         return f'-m comment --comment "{before} {self._port.shown} {after}"'
 
 
-def _match(frontend: Frontend, comment: str) -> str:
-    """The match on what a Frontend is addressed by, around a comment."""
+def _endpoint_chain(port: PortKey, name: str) -> str:
+    return f"KUBE-SEP-{hash_of(port.owner + port.protocol + name)}"
+
+
+def _match(frontend: Frontend, comment: str, interface: str = "") -> str:
+    """The match on what a Frontend is addressed by, around one on an interface, and a comment."""
     protocol, port = frontend.key.protocol, frontend.key.port
     if frontend.published_as is Publication.NODE_PORT:
         return f"-p {protocol} {comment} -m addrtype --dst-type LOCAL -m {protocol} --dport {port}"
-    return f"-d {host(frontend.key.address)} -p {protocol} {comment} -m {protocol} --dport {port}"
+    return f"-d {host(frontend.key.address)} {interface}-p {protocol} {comment} -m {protocol} --dport {port}"
 
 
 def _is_reachable(frontend: Frontend) -> bool:
     """Whether anybody at all can use it: from inside, perhaps, when not from outside."""
     return bool(frontend.backends or frontend.inside)
-
-
-def _as_range(cidr: str) -> str:
-    network = ipaddress.ip_network(cidr)
-    return f"{network[0]}-{network[-1]}"
 
 
 def _endpoint(backend: Backend) -> str:

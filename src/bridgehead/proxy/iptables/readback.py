@@ -45,13 +45,19 @@ def parse_listing(listing: bytes) -> dict[str, Table]:
 
 
 _probability = re.compile(r"(?<= --probability )[0-9.]+")
+_ANYBODY = ("-s 0.0.0.0/0 ", "-s ::/0 ")
 
 
 def as_printed(rules: Iterable[str]) -> list[str]:
-    """Rules as iptables-save prints them: the kernel keeps a probability as a fraction of 2^31."""
+    """Rules as iptables-save prints them.
+
+    The kernel keeps a probability as a fraction of 2^31, and has no word for a source that may be anybody.
+    """
     return [
         _probability.sub(lambda number: f"{round(float(number[0]) * 2**31) / 2**31:.11f}", rule)
         if " --probability " in rule
+        else rule.partition("/0 ")[2]
+        if rule.startswith(_ANYBODY)
         else rule
         for rule in rules
     ]

@@ -1,28 +1,30 @@
 """Frontends as iptables rules: kube-proxy's chains under kube-proxy's names. README.md explains them.
 
-Two ways in, both pure. `Renderer.change` turns `Change`s into the transaction that brings the kernel from the old
+Three ways in, all pure. `Renderer.change` turns `Change`s into the transaction that brings the kernel from the old
 Frontends to the new; it holds only chains that differ. `Renderer.full` compares everything that should be there with
 what the kernel has (`readback.Table`) and sends the chains that differ, which for an empty kernel is the whole ruleset.
-`mode.py` calls both and applies what comes out.
+`Renderer.mend` writes a few chains of which somebody told that they were changed. `mode.py` calls them and applies what
+comes out.
 
 Every word of the text comes from here or was checked: addresses and ranges are canonical
-(`frontends.canonical_address`), ports are ints, and a Service's name appears only in a comment, and only when it is
+(`addresses.canonical_address`), ports are ints, and a Service's name appears only in a comment, and only when it is
 made of harmless characters.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping
 
+from bridgehead.proxy.addresses import Family, family_of
 from bridgehead.proxy.changes import Change
-from bridgehead.proxy.frontends import Family, Frontend, FrontendKey, family_of
+from bridgehead.proxy.frontends import Frontend, FrontendKey
 from bridgehead.proxy.mode import Settings
 
 from .chains import (
     CLUSTER_IPS,
     SHARED,
+    SHARED_WITH_IPVS,
     TABLES,
     Chain,
     Rules,
@@ -33,71 +35,10 @@ from .chains import (
     jumps,
     of_family,
 )
-from .ports import PortKey, PortRules, port_of, render_port
-from .readback import Table, as_printed
+from .ports import PortKey, PortRules, has_chain, port_of, render_port
+from .transaction import EMPTY, Tables, Transaction
 
-Kernel = Mapping[Family, Mapping[str, Table]]
-
-
-@dataclass
-class Part:
-    """What is sent to one table of one family.
-
-    `written` chains are emptied, or made, and get these rules; `removed` are emptied and deleted after that;
-    `lines` concern built-in chains, and come between.
-    """
-
-    written: dict[str, Rules] = field(default_factory=dict)
-    lines: list[str] = field(default_factory=list)
-    removed: list[str] = field(default_factory=list)
-
-    def __bool__(self) -> bool:
-        return bool(self.written or self.lines or self.removed)
-
-
-@dataclass
-class Transaction:
-    """One change of the kernel as a value. `texts` sends it whole; `chunks` is for kernels that refuse its size."""
-
-    parts: dict[tuple[Family, str], Part] = field(default_factory=dict)
-
-    def __bool__(self) -> bool:
-        return any(self.parts.values())
-
-    def part(self, family: Family, table: str) -> Part:
-        return self.parts.setdefault((family, table), Part())
-
-    def size(self) -> int:
-        """The number of rules and chains it writes or removes."""
-        return sum(
-            sum(map(len, part.written.values())) + len(part.written) + len(part.removed) + len(part.lines)
-            for part in self.parts.values()
-        )
-
-    def texts(self) -> dict[Family, str]:
-        """What iptables-restore and ip6tables-restore get: each table once, each all or nothing."""
-        found: dict[Family, str] = {}
-        for family in (4, 6):
-            tables = []
-            for table in TABLES:
-                part = self.parts.get((family, table))
-                if part:
-                    tables.append(_text(table, (*_heads(part), *_rules(part), *part.lines, *_deletions(part))))
-            if tables:
-                found[family] = "".join(tables)
-        return found
-
-    def chunks(self, limit: int) -> Iterator[tuple[Family, str]]:
-        """The same in texts of some `limit` lines, to be applied one after the other: what is referred to first."""
-        for family in (4, 6):
-            for table in TABLES:
-                part = self.parts.get((family, table))
-                if not part:
-                    continue
-                rules = _rules(Part({name: part.written[name] for name in sorted(part.written, key=_depth)}))
-                lines = [*_heads(part), *rules, *part.lines, *_deletions(part)]
-                for start in range(0, len(lines), limit):
-                    yield family, _text(table, lines[start : start + limit])
+Kernel = Mapping[Family, Tables]
 
 
 class Renderer:
@@ -168,9 +109,34 @@ class Renderer:
         for family in (4, 6):
             tables = kernel.get(family, {})
             if family in self.settings.families:
-                self._compare(transaction, family, tables)
+                wanted = self.chains(family)
+                transaction.write(family, tables, wanted, jumps(), words=self.compares_words)
+                for table in TABLES:
+                    for name in sorted(tables.get(table, EMPTY).chains):
+                        if is_ours(table, name) and Chain(table, name) not in wanted:
+                            transaction.part(family, table).removed.append(name)
             else:
                 _remove(transaction, family, tables)
+        return transaction
+
+    def mend(self, chains: Mapping[tuple[Family, Chain], bool], kernel: Kernel) -> Transaction:
+        """The transaction that puts right these chains, which somebody else changed, and no others.
+
+        `chains`: whether each is there; ours are written anew. `kernel` is what was read of those that are not ours.
+        """
+        transaction = Transaction()
+        for family in self.settings.families:
+            touched = {chain for whose, chain in chains if whose == family}
+            if not touched:
+                continue
+            wanted = self._some_chains(family, touched)
+            for chain in touched:
+                if chain in wanted:
+                    transaction.part(family, chain.table).written[chain.name] = wanted[chain]
+                elif is_ours(*chain) and chains[family, chain]:
+                    transaction.part(family, chain.table).removed.append(chain.name)
+            broken = [jump for jump in jumps() if Chain(jump.table, jump.chain) in touched]
+            transaction.write(family, kernel.get(family, {}), {}, broken, words=self.compares_words)
         return transaction
 
     def removal(self, kernel: Kernel) -> Transaction:
@@ -182,7 +148,7 @@ class Renderer:
 
     def chains(self, family: Family) -> dict[Chain, Rules]:
         """All chains that the family's tables should have now, with their rules."""
-        found = fixed_chains(family)
+        found = fixed_chains(family, self.settings)
         for port in sorted(self._ports):
             if port.family == family:
                 rendered = render_port(port, self._ports[port].values(), self.settings)
@@ -194,33 +160,16 @@ class Renderer:
             found[CLUSTER_IPS] = self._rules_of(family, CLUSTER_IPS)
         return found
 
-    def _compare(self, transaction: Transaction, family: Family, tables: Mapping[str, Table]) -> None:
-        """Chains that differ are written, stale ones removed, jumps that lack are inserted."""
-        wanted = self.chains(family)
-        for chain, rules in wanted.items():
-            present = tables.get(chain.table, _EMPTY).chains.get(chain.name)
-            if present is None or not self._is_same(present, rules):
-                transaction.part(family, chain.table).written[chain.name] = rules
-        for table in TABLES:
-            present_chains = tables.get(table, _EMPTY).chains
-            for name in sorted(present_chains):
-                if is_ours(table, name) and Chain(table, name) not in wanted:
-                    transaction.part(family, table).removed.append(name)
-        for jump in jumps():
-            there = [
-                rule
-                for rule in tables.get(jump.table, _EMPTY).chains.get(jump.chain, ())
-                if rule.rpartition("-j ")[2] == jump.target
-            ]
-            if not self._is_same(there, (jump.rule,)):
-                lines = transaction.part(family, jump.table).lines
-                lines.extend(f"-D {jump.chain} {rule}" for rule in there)
-                lines.append(f"-I {jump.chain} {jump.rule}")
-
-    def _is_same(self, present: Sequence[str], wanted: Rules) -> bool:
-        if self.compares_words:
-            return list(present) == as_printed(wanted)
-        return len(present) == len(wanted)
+    def _some_chains(self, family: Family, names: Collection[Chain]) -> dict[Chain, Rules]:
+        """Those of them that the family's tables should have now."""
+        found = fixed_chains(family, self.settings)
+        own = {name for table, name in names if table == "nat"}
+        for port, frontends in self._ports.items():
+            if port.family == family and has_chain(port, frontends.values(), own):
+                found.update(render_port(port, frontends.values(), self.settings).own)
+        shared = (*SHARED, CLUSTER_IPS) if of_family(self.settings.service_cidrs, family) else SHARED
+        found.update((chain, self._rules_of(family, chain)) for chain in shared if chain in names)
+        return {chain: rules for chain, rules in found.items() if chain in names}
 
     def _rules_of(self, family: Family, chain: Chain) -> Rules:
         """The whole of a chain that all Services share."""
@@ -259,47 +208,11 @@ class Renderer:
         return changed
 
 
-_EMPTY = Table()
-
-
-def _remove(transaction: Transaction, family: Family, tables: Mapping[str, Table]) -> None:
-    """Jumps first, in lines of their own, then the chains they led to."""
-    for name, table in tables.items():
-        if name not in TABLES:
-            continue
-        ours = sorted(chain for chain in table.chains if is_ours(name, chain))
-        for chain, rules in table.chains.items():
-            if chain not in ours:
-                stale = [rule for rule in rules if rule.rpartition("-j ")[2] in ours]
-                transaction.part(family, name).lines.extend(f"-D {chain} {rule}" for rule in stale)
-        transaction.part(family, name).removed.extend(ours)
-
-
-def _depth(chain: str) -> int:
-    """Chains that are only jumped to come before those that jump to them."""
-    return next((rank for rank, word in enumerate(_DEPTHS) if chain.startswith(word)), len(_DEPTHS))
-
-
-_DEPTHS = ("KUBE-MARK-MASQ", "KUBE-SEP-", "KUBE-SV", "KUBE-EXT-", "KUBE-FW-")
-
-
-def _heads(part: Part) -> Iterator[str]:
-    """Makes or empties every chain, since what is referred to has to be there, and what goes has to be empty.
-
-    In the order of names: iptables-nft-restore keeps a sorted list, and takes seconds for 10,000 in any other order.
-    """
-    return (f":{name} - [0:0]" for name in sorted((*part.written, *part.removed)))
-
-
-def _rules(part: Part) -> Iterator[str]:
-    for name, rules in part.written.items():
-        for rule in rules:
-            yield f"-A {name} {rule}"
-
-
-def _deletions(part: Part) -> Iterator[str]:
-    return (f"-X {name}" for name in part.removed)
-
-
-def _text(table: str, lines: Iterable[str]) -> str:
-    return "".join((f"*{table}\n", *(f"{line}\n" for line in lines), "COMMIT\n"))
+def _remove(transaction: Transaction, family: Family, tables: Tables) -> None:
+    """Spares what this mode has in common with the ipvs mode, where that is at work."""
+    is_ipvs = "KUBE-NODE-PORT" in tables.get("nat", EMPTY).chains
+    transaction.remove(
+        family,
+        tables,
+        lambda table, name: is_ours(table, name) and not (is_ipvs and (table, name) in SHARED_WITH_IPVS),
+    )

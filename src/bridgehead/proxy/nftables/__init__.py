@@ -2,5 +2,6 @@
 
 from .apply import Kernel
 from .mode import NftablesMode
+from .render import Place
 
-__all__ = ["Kernel", "NftablesMode"]
+__all__ = ["Kernel", "NftablesMode", "Place"]

@@ -9,11 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
-import shutil
-import subprocess
 
-from bridgehead.proxy.errors import ModeUnavailable, NotFound, Refused, TooBig
-from bridgehead.proxy.netlink import NOT_IN_KERNEL, NOT_PERMITTED, Netlink
+from bridgehead.network.ruleset import Ruleset
+from bridgehead.proxy.commands import find_command, run_command
+from bridgehead.proxy.errors import (
+    NOT_IN_KERNEL,
+    NOT_PERMITTED,
+    ModeUnavailable,
+    NotFound,
+    Refused,
+    TooBig,
+    without_nf_tables,
+)
 
 _IN_PROCESS_LIMIT = 128 * 1024  # bytes of text: some 2,500 elements, 20 ms
 _BYTES_OF_AN_ELEMENT = 100  # in a netlink message: 50 for an IPv4 endpoint, near 100 for IPv6 or a comment
@@ -23,27 +30,33 @@ class Kernel:
     """The nf_tables of the network namespace this process is in. Raises ModeUnavailable when there are none."""
 
     def __init__(self) -> None:
-        command = shutil.which("nft") or shutil.which("nft", path="/usr/local/sbin:/usr/sbin:/sbin")
+        command = find_command("nft")
         if command is None:
             raise ModeUnavailable("the nft command is not here: install the package nftables")
         self._command = command
+        try:
+            self._ruleset = Ruleset()
+        except OSError as error:
+            raise without_nf_tables(error) from error
         self._library = _Library.open()
-        self._netlink = Netlink()
         # How many elements surely fit into one transaction; more may.
-        self.safe_elements = self._netlink.send_buffer() // _BYTES_OF_AN_ELEMENT
+        self.safe_elements = self._ruleset.send_buffer() // _BYTES_OF_AN_ELEMENT
 
     def close(self) -> None:
-        self._netlink.close()
+        self._ruleset.close()
         if self._library is not None:
             self._library.close()
 
     async def probe(self) -> None:
         """Find out whether this process may change anything, by a transaction that leaves nothing behind."""
-        await self.apply("add table ip bridgehead-probe\ndelete table ip bridgehead-probe\n")
+        try:
+            await self.apply("add table ip bridgehead-probe\ndelete table ip bridgehead-probe\n")
+        except (NotFound, Refused) as error:  # nf_tables without IPv4 says that the operation is not supported
+            raise ModeUnavailable(f"{NOT_IN_KERNEL}: {error}") from error
 
     def generation(self) -> int:
         """A number that grows by one with every transaction of anybody in this network namespace."""
-        return self._netlink.generation()
+        return self._ruleset.generation()
 
     async def apply(self, text: str) -> None:
         """Apply the whole text or nothing. Raises TooBig, NotFound or Refused."""
@@ -51,46 +64,42 @@ class Kernel:
             error = self._library.run(text)
             await asyncio.sleep(0)  # whoever sends many parts lets others work in between
         else:
-            status, _, words = await self._run("-f", "-", text=text)
+            status, _, words = await run_command(self._command, "-f", "-", text=text)
             error = (words or f"nft ended with status {status}") if status else ""
         if error:
             raise _as_exception(error)
+
+    async def check(self, text: str) -> None:
+        """Ask the kernel whether it would apply the whole text. Raises what `apply` would; changes nothing."""
+        status, _, error = await run_command(self._command, "--check", "-f", "-", text=text)
+        if status:
+            raise _as_exception(error or f"nft ended with status {status}")
 
     async def list_table(self, family: str, name: str) -> bytes | None:
         """The table as nft's JSON with all its elements, None when it is absent."""
         return await self._list("--json", "list", "table", family, name)
 
     async def list_structure(self, family: str, name: str) -> bytes | None:
-        """The table as text, without elements, None when it is absent. Cheap whatever the number of elements."""
-        return await self._list("--terse", "--stateless", "list", "table", family, name)
+        """The table as text, without elements, None when it is absent. Cheap whatever the number of elements.
+
+        nft 1.0.6 fetches them all the same when it is asked for one table, but not when it is asked for all.
+        """
+        ruleset = await self._list("--terse", "--stateless", "list", "ruleset", family)
+        begin = f"table {family} {name} {{".encode()
+        for table in (ruleset or b"").split(b"\n}\n"):
+            at = 0 if table.startswith(begin) else table.find(b"\n" + begin)
+            if at >= 0:
+                return table[at:].lstrip()
+        return None
 
     async def _list(self, *arguments: str) -> bytes | None:
-        status, output, error = await self._run(*arguments)
+        status, output, error = await run_command(self._command, *arguments)
         if status == 0:
             return output
         exception = _as_exception(error)
         if isinstance(exception, NotFound):
             return None
         raise exception
-
-    async def _run(self, *arguments: str, text: str = "") -> tuple[int, bytes, str]:
-        """The nft command's status, output and error text."""
-        process = await asyncio.create_subprocess_exec(
-            self._command,
-            *arguments,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-        try:
-            output, error = await process.communicate(text.encode())
-        except asyncio.CancelledError:
-            # A transaction that has begun ends by itself, whole or not at all; nobody waits for its answer any more.
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
-            raise
-        return process.returncode or 0, output, error.decode(errors="replace")
 
 
 def _as_exception(error: str) -> Exception:

@@ -6,30 +6,34 @@ Pure. `render.py` writes what it gets from here, and counts how many Frontends u
 from __future__ import annotations
 
 import hashlib
+import math
+import zlib
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from bridgehead.proxy.frontends import Backend, Family, Frontend, SourceNat, Verdict, family_of
+from bridgehead.proxy.addresses import Family, family_of
+from bridgehead.proxy.frontends import Frontend, SourceNat, Verdict
 from bridgehead.proxy.mode import Settings
 
-MASQUERADE = 0x4000  # mark: kube-proxy's default iptablesMasqueradeBit, which CNIs know to leave alone
 REFUSE = 0x8000  # mark
 PROTOCOLS = ("tcp", "udp", "sctp")
 INSIDE = 65536  # the backends of `Frontend.inside` are numbered from here
+MOST_TURNS = 16  # backends that have turns; of more, a few thousand connections are uneven anyway
+_TURNS_EACH = 61  # prime, so that hardly any regular pattern of connections meets the same turns again and again
 
 
 class Chain(NamedTuple):
     """A chain and its rules. `hook` is what makes it a base chain, "" for one that is only jumped to.
 
-    `affinity` names the set in which its rules remember clients, "" for a chain that remembers nobody.
+    `behind` are the shared chains that its rules jump or go to.
     """
 
     family: Family
     name: str
     rules: tuple[str, ...]
     hook: str = ""
-    affinity: str = ""
+    behind: tuple[Chain, ...] = ()
 
 
 def word(family: Family) -> str:
@@ -38,7 +42,12 @@ def word(family: Family) -> str:
 
 
 def containers(family: Family) -> dict[str, str]:
-    """The maps and sets of a table, by name, as nft declarations."""
+    """The maps and sets of a table whose elements come from Frontends, by name, as nft declarations."""
+    return usual_containers(family) | affinity_containers(family)
+
+
+def usual_containers(family: Family) -> dict[str, str]:
+    """Those that every table has."""
     ip = word(family)
     declared = {
         "services": f"map services {{ typeof {ip} daddr . meta l4proto . th dport : verdict; }}",
@@ -54,13 +63,44 @@ def containers(family: Family) -> dict[str, str]:
     return declared
 
 
-def affinity_set(family: Family, name: str) -> str:
-    """The nft declaration of a set of clients. The kernel fills it and, after their timeouts, empties it.
+CLIENTS = "affinity"  # the map that the kernel fills and, after their timeouts, empties
+CLIENTS_SIZE = 524288  # of all sticky Services; who comes when it is full is spread evenly each time
+SECOND_LIST = 0x10  # in the number of a backend: it is meant as one of `Frontend.inside`
 
-    It takes 65535 clients of itself; with that as a declared size the kernel would reserve 2 MB for each set at once.
-    Whoever comes when it is full is spread evenly each time.
+
+def affinity_containers(family: Family) -> dict[str, str]:
+    """Those that a table has beside them, and beside the map of clients, while it has sticky Frontends."""
+    ip = word(family)
+    declared = {
+        "affinity-names": f"map affinity-names {{ typeof {ip} daddr . meta l4proto . th dport : {ip} daddr; }}",
+        "affinity-nodeport-names": f"map affinity-nodeport-names {{ typeof meta l4proto . th dport : {ip} daddr; }}",
+    }
+    for name, address in (("affinity-choices", f"{ip} daddr . "), ("affinity-nodeport-choices", "")):
+        key = f"{address}meta l4proto . th dport . numgen random mod 65536"
+        declared[name] = f"map {name} {{ typeof {key} : meta priority; }}"
+    for protocol in PROTOCOLS:
+        key, value = f"{protocol} dport . meta priority", f"{ip} daddr . {protocol} dport"
+        for name, address in (("affinity-backends", f"{ip} daddr . "), ("affinity-nodeport-backends", "")):
+            declared[f"{protocol}-{name}"] = f"map {protocol}-{name} {{ typeof {address}{key} : {value}; }}"
+    return declared
+
+
+def clients_map(family: Family) -> str:
+    """The nft declaration of the map from a client of a sticky Service port to the number of its backend."""
+    # nft 1.0.6 cannot read `typeof jhash` back; a random number has the same type.
+    key = "numgen random mod 65536 . numgen random mod 65536" if family == 6 else "ip saddr . ip daddr"
+    return f"map {CLIENTS} {{ typeof {key} : meta priority; flags dynamic,timeout; size {CLIENTS_SIZE}; }}"
+
+
+def _client(family: Family) -> str:
+    """Its key: the client and the Service port, which is the destination by then.
+
+    nft 1.0.6 has room for 16 bytes in the key of an element that a rule adds (it aborts, or overwrites a part with the
+    value), so IPv6 addresses are hashed, twice.
     """
-    return f"set {name} {{ typeof {word(family)} saddr; flags dynamic,timeout; }}"
+    if family == 4:
+        return "ip saddr . ip daddr"
+    return " . ".join(f"jhash ip6 saddr . ip6 daddr mod 4294967295 seed {seed}" for seed in ("0x1", "0x2"))
 
 
 def fixed_chains(family: Family, settings: Settings) -> tuple[Chain, ...]:
@@ -70,92 +110,126 @@ def fixed_chains(family: Family, settings: Settings) -> tuple[Chain, ...]:
         f"{ip} daddr . meta l4proto . th dport vmap @services",
         f"{ip} daddr @cluster-ips goto refuse",
     ]
-    ranges = _of_family(settings.service_cidrs, family)
-    if ranges:
-        services.append(f"{ip} daddr {_set(ranges)} drop")
     local = f"fib daddr type local {ip} daddr != " + ("::1" if family == 6 else "127.0.0.0/8")
     if settings.node_port_cidrs is not None:
         ranges = _of_family(settings.node_port_cidrs, family)
-        local = f"fib daddr type local {ip} daddr {_set(ranges)}" if ranges else ""
+        local = f"{local} {ip} daddr {_set(ranges)}" if ranges else ""
     if local:
         services.append(f"{local} meta l4proto . th dport vmap @nodeports")
-    refused = f"meta mark and {REFUSE:#x} == {REFUSE:#x} goto reject-refused"
+    refuse, mark = refuse_mark(settings), settings.masquerade_mark
+    refused = f"meta mark and {refuse:#x} == {refuse:#x} goto reject-refused"
     masquerade = (
         f"ct status dnat fib saddr type != local {ip} saddr . {ip} daddr @hairpin masquerade fully-random",
-        f"meta mark and {MASQUERADE:#x} == {MASQUERADE:#x} meta mark set meta mark xor {MASQUERADE:#x} "
-        "masquerade fully-random",
+        f"meta mark and {mark:#x} == {mark:#x} meta mark set meta mark xor {mark:#x} masquerade fully-random",
     )
+    # Connection tracking does not translate what it cannot place in a connection, such as a segment out of the window.
+    # So that goes to somebody who knows of no connection and answers with a reset (RFC 9293 3.10.7: without ACK, since
+    # the segment had one), which would end the connection that it does belong to. decisions/0012.
+    lost = f"ct state invalid {ip} daddr @cluster-ips drop"
+    # Nobody translated these, or to an address of another Service, which is not translated once more. Not sooner, since
+    # there may be Services of another proxy (label service-proxy-name).
+    astray = [f"ct state new {ip} daddr @cluster-ips goto reject-refused"]
+    ranges = _of_family(settings.service_cidrs, family)
+    if ranges:
+        astray.append(f"ct state new {ip} daddr {_set(ranges)} drop")
+    stray_reset = "ct state invalid tcp flags & (rst | ack) == rst drop"
+    filtering, early = "type filter hook", (refused, lost, *astray)
     return (
-        Chain(family, "refuse", (f"meta mark set meta mark or {REFUSE:#x}",)),
+        Chain(family, "refuse", (f"meta mark set meta mark or {refuse:#x}",)),
         Chain(family, "reject-refused", ("meta l4proto tcp reject with tcp reset", "reject")),
         Chain(family, "services", tuple(services)),
         Chain(family, "prerouting", ("goto services",), "type nat hook prerouting priority -100; policy accept;"),
         Chain(family, "output", ("goto services",), "type nat hook output priority -100; policy accept;"),
         # Right after the translation and before routing, so that a refusal needs no route to where nobody is.
-        Chain(family, "refuse-prerouting", (refused,), "type filter hook prerouting priority -90; policy accept;"),
-        Chain(family, "refuse-output", (refused,), "type filter hook output priority -90; policy accept;"),
+        Chain(family, "refuse-prerouting", early, f"{filtering} prerouting priority -90; policy accept;"),
+        Chain(family, "refuse-output", early, f"{filtering} output priority -90; policy accept;"),
+        Chain(family, "stray-resets", (stray_reset,), "type filter hook postrouting priority 0; policy accept;"),
         Chain(family, "postrouting", masquerade, "type nat hook postrouting priority 100; policy accept;"),
     )
 
 
 class Way(NamedTuple):
-    """How a Frontend's connections go: the verdict of its element, and the shared chains behind it, first used last."""
+    """How a Frontend's connections go: the verdict of its element, and the shared chain that it names, if it does."""
 
     verdict: str
-    chains: tuple[Chain, ...]
+    chain: Chain | None = None
+
+    @property
+    def behind(self) -> tuple[Chain, ...]:
+        """For a chain one of whose rules has this verdict."""
+        return () if self.chain is None else (self.chain,)
+
+
+def _to(chain: Chain) -> Way:
+    return Way(f"goto {chain.name}", chain)
 
 
 def way_of(frontend: Frontend, settings: Settings) -> Way:
-    """The verdict for a Frontend, which depends only on its shape: the number of backends, policies and ranges.
-
-    Unless it is sticky: then its backends have chains of their own, which Frontends of the same owner share.
-    """
+    """The verdict for a Frontend, which depends only on its shape: how many backends, policies, ranges, affinity."""
     key, inside = frontend.key, frontend.inside
-    cluster_cidrs = _of_family(settings.cluster_cidrs, key.family)
-    if frontend.affinity_seconds is None:
-        inside_count = len(inside) if inside is not None else None
-        return _even_way(
-            key.family,
-            key.protocol,
-            key.is_node_port,
-            len(frontend.backends),
-            inside_count,
-            frontend.when_empty,
-            frontend.source_nat,
-            frontend.source_ranges,
-            cluster_cidrs,
-        )
-    refuse = Way("goto refuse", ())
-    return _compose(
-        key.family,
-        _pick_sticky(frontend, frontend.backends) if frontend.backends else None,
-        None if inside is None else _pick_sticky(frontend, inside) if inside else refuse,
+    return _way(
+        _Kind(key.family, key.protocol, key.is_node_port, frontend.affinity_seconds, settings.node_name),
+        len(frontend.backends),
+        len(inside) if inside is not None else None,
         frontend.when_empty,
         frontend.source_nat,
         frontend.source_ranges,
-        cluster_cidrs,
+        _inside(settings, key.family),
+        settings.masquerade_mark,
     )
 
 
+def refuse_mark(settings: Settings) -> int:
+    """Another one than that for masquerading."""
+    return REFUSE if settings.masquerade_mark != REFUSE else REFUSE >> 1
+
+
+class _Inside(NamedTuple):
+    """How packets of the cluster's pods are told, as two words of a match; `own` instead for this node's only."""
+
+    field: str
+    value: str
+    own: str
+
+
+@lru_cache(maxsize=16)
+def _inside(settings: Settings, family: Family) -> _Inside | None:
+    """None: nothing is known of them."""
+    if settings.pod_interface:
+        return _Inside("iifname", *2 * (f'"{settings.pod_interface}"',))
+    cidrs = _of_family(settings.cluster_cidrs, family)
+    if not cidrs:
+        return None
+    return _Inside(f"{word(family)} saddr", _set(cidrs), _set(settings.insider_cidrs(family)))
+
+
+class _Kind(NamedTuple):
+    """Which maps a Frontend's backends are in, and how one of them is picked."""
+
+    family: Family
+    protocol: str
+    is_node_port: bool
+    affinity_seconds: int | None
+    node_name: str
+
+
 @lru_cache(maxsize=4096)
-def _even_way(
-    family: Family,
-    protocol: str,
-    is_node_port: bool,
+def _way(
+    kind: _Kind,
     backends: int,
     inside: int | None,
     when_empty: Verdict,
     source_nat: SourceNat,
     source_ranges: tuple[str, ...] | None,
-    cluster_cidrs: tuple[str, ...],
+    cluster: _Inside | None,
+    mark: int,
 ) -> Way:
+    pick = _pick if kind.affinity_seconds is None else _pick_sticky
     insiders = None
     if inside is not None:
-        insiders = Way("goto refuse", ())
-        if inside:
-            insiders = _pick(family, protocol, is_node_port, inside, is_inside=True)
-    picked = _pick(family, protocol, is_node_port, backends, is_inside=False) if backends else None
-    return _compose(family, picked, insiders, when_empty, source_nat, source_ranges, cluster_cidrs)
+        insiders = pick(kind, inside, is_inside=True) if inside else Way("goto refuse")
+    picked = pick(kind, backends, is_inside=False) if backends else None
+    return _compose(kind.family, picked, insiders, when_empty, source_nat, source_ranges, cluster, mark)
 
 
 def _compose(
@@ -165,91 +239,152 @@ def _compose(
     when_empty: Verdict,
     source_nat: SourceNat,
     source_ranges: tuple[str, ...] | None,
-    cluster_cidrs: tuple[str, ...],
+    cluster: _Inside | None,
+    mark: int,
 ) -> Way:
     """What comes before a backend is picked: source ranges, then inside or outside, then masquerading.
 
     `picked` is None when there is no backend, `insiders` when there are no others for connections from inside.
     """
     ip = word(family)
-    way = Way("goto refuse" if when_empty is Verdict.REJECT else "drop", ())
+    way = Way("goto refuse" if when_empty is Verdict.REJECT else "drop")
     if picked is not None:
-        way = _masquerading(picked, family, source_nat, cluster_cidrs)
+        way = _masquerading(picked, family, source_nat, cluster, mark)
     if insiders is not None:
         from_node = insiders
-        if insiders.chains:
-            from_node = _masquerading(insiders, family, SourceNat.ALWAYS, ())
+        if insiders.chain is not None:
+            from_node = _masquerading(insiders, family, SourceNat.ALWAYS, None, mark)
         rules = [f"fib saddr type local {from_node.verdict}", way.verdict]
-        if cluster_cidrs:
-            rules.insert(0, f"{ip} saddr {_set(cluster_cidrs)} {insiders.verdict}")
+        if cluster is not None:
+            rules.insert(0, f"{cluster.field} {cluster.own} {insiders.verdict}")
         name = "-or-".join(rule.split()[-1] for rule in (way.verdict, insiders.verdict))
-        split = Chain(family, f"split-{name}", tuple(rules))
-        both = dict.fromkeys((*way.chains, *insiders.chains, *from_node.chains, split))
-        way = Way(f"goto {split.name}", tuple(both))
+        behind = dict.fromkeys((*way.behind, *insiders.behind, *from_node.behind))
+        way = _to(Chain(family, f"split-{name}", tuple(rules), behind=tuple(behind)))
     if source_ranges is not None:
         if not source_ranges:
-            return Way("drop", ())
+            return Way("drop")
         rules = [f"{ip} saddr != {_set(source_ranges)} drop", way.verdict]
-        allowed = Chain(family, f"from-{_digest(*source_ranges)}-{way.verdict.split()[-1]}", tuple(rules))
-        way = Way(f"goto {allowed.name}", (*way.chains, allowed))
+        name = f"from-{_digest(*source_ranges)}-{way.verdict.split()[-1]}"
+        way = _to(Chain(family, name, tuple(rules), behind=way.behind))
     return way
 
 
-def _pick_sticky(frontend: Frontend, backends: Sequence[Backend]) -> Way:
-    """One of the backends, and the same one for a client that comes again in time.
+@lru_cache(maxsize=4096)
+def _pick(kind: _Kind, count: int, *, is_inside: bool) -> Way:
+    """`n3-tcp`, `p3-tcp`: one of the three backends of an address, of a node port; `n3i-tcp`: of the inside ones.
 
-    Each backend has a set of the clients it served last, as kube-proxy's have, and a chain that adds to it. What
-    Frontends of one Service port share is found by the names: a client meets the same backend at each of its addresses.
+    A few backends have their turns. The rule's counter belongs to all Frontends with as many, so that plain turns could
+    fall in step with a client of two of them: `turns` mixes them. Many are chosen by chance. decisions/0009.
     """
-    family, protocol, seconds = frontend.key.family, frontend.key.protocol, frontend.affinity_seconds
-    ip = word(family)
-    chains: list[Chain] = []
-    lookups: list[str] = []
-    verdicts: list[str] = []
-    # By address: their numbers differ between Frontends and after a restart, and must not make other chains.
-    for address, port in sorted((backend.address, backend.port) for backend in backends):
-        digest = _digest(frontend.owner, protocol, address, str(port))
-        clients = f"affinity-{digest}"
-        target = f"[{address}]:{port}" if family == 6 else f"{address}:{port}"
-        # Two rules: whoever finds the set full is not remembered, but served.
-        rules = (
-            f"update @{clients} {{ {ip} saddr timeout {seconds}s }}",
-            f"meta l4proto {protocol} dnat to {target}",
+    shape = f"{'i' if is_inside else ''}-{kind.protocol}"
+    rule, numbered = _translate(kind, _number_below(count, is_inside)), tuple[Chain, ...]()
+    if 1 < count <= MOST_TURNS:
+        numbered = tuple(
+            # The only number below 1, with an offset: what nft 1.0.6 can read back as a part of a key.
+            Chain(kind.family, f"{_letter(kind)}th{number}{shape}", (_translate(kind, _number(number, is_inside)),))
+            for number in range(count)
         )
-        chain = Chain(family, f"to-{digest}-{seconds}", rules, affinity=clients)
-        chains.append(chain)
-        lookups.append(f"{ip} saddr @{clients} goto {chain.name}")
-        verdicts.append(f"{len(verdicts)} : goto {chain.name}")
-    if len(chains) == 1:
-        return Way(f"goto {chains[0].name}", tuple(chains))
-    choice = (*lookups, f"numgen random mod {len(verdicts)} vmap {_set(verdicts)}")
-    sticky = Chain(family, f"sticky-{_digest(*choice)}", choice)
-    return Way(f"goto {sticky.name}", (*chains, sticky))
+        order = turns(count, kind.node_name)
+        map_ = ", ".join(f"{turn} : goto {numbered[number].name}" for turn, number in enumerate(order))
+        rule = f"numgen inc mod {len(order)} vmap {{ {map_} }}"
+    return _to(Chain(kind.family, f"{_letter(kind)}{count}{shape}", (rule,), behind=numbered))
 
 
-def _pick(family: Family, protocol: str, is_node_port: bool, count: int, *, is_inside: bool) -> Way:
-    """`n3-tcp`, `p3-tcp`: one of the three backends of an address, of a node port; `n3i-tcp`: of the inside ones."""
-    key, target = f"{protocol} dport", f"{protocol}-nodeport-endpoints"
-    if not is_node_port:
-        key, target = f"{word(family)} daddr . {key}", f"{protocol}-endpoints"
-    offset = f" offset {INSIDE}" if is_inside else ""
-    name = f"{'p' if is_node_port else 'n'}{count}{'i' if is_inside else ''}-{protocol}"
-    rule = f"dnat to {key} . numgen random mod {count}{offset} map @{target}"
-    return Way(f"goto {name}", (Chain(family, name, (rule,)),))
+def _translate(kind: _Kind, number: str) -> str:
+    """To the backend of that number, of a packet's destination."""
+    key, target = f"{kind.protocol} dport", f"{kind.protocol}-nodeport-endpoints"
+    if not kind.is_node_port:
+        key, target = f"{word(kind.family)} daddr . {key}", f"{kind.protocol}-endpoints"
+    return f"dnat to {key} . {number} map @{target}"
 
 
-def _masquerading(way: Way, family: Family, source_nat: SourceNat, cluster_cidrs: tuple[str, ...]) -> Way:
+def _pick_sticky(kind: _Kind, count: int, *, is_inside: bool) -> Way:
+    """`n3-tcp-10800s`: one of three backends, and the same one for a client that comes again in time.
+
+    Two fields of the packet hold what is found on the way: the destination becomes the Service port's name, which all
+    its addresses share, and the priority the backend's number. Translation overwrites the one, forwarding the other.
+    """
+    ip, protocol, seconds = word(kind.family), kind.protocol, kind.affinity_seconds
+    shape = f"{'i' if is_inside else ''}-{protocol}-{seconds}s"
+    if kind.is_node_port:
+        now = original = ""
+        names, choices, backends = (f"affinity-nodeport-{what}" for what in ("names", "choices", "backends"))
+    else:
+        now, original = f"{ip} daddr . ", f"ct original {ip} daddr . "
+        names, choices, backends = (f"affinity-{what}" for what in ("names", "choices", "backends"))
+    client = _client(kind.family)
+    note = f"update @{CLIENTS} {{ {client} timeout {seconds}s : meta priority }}"
+    mark = f"meta priority set meta priority or {SECOND_LIST:#x} " if is_inside else ""
+    translate = f"{mark}dnat to {original}{protocol} dport . meta priority map @{protocol}-{backends}"
+    recall = Chain(
+        kind.family,
+        f"recall-{_letter(kind)}{shape}",
+        (
+            # Ends at the first map that has nothing: a client not known, or one whose backend is gone.
+            f"meta priority set {client} map @{CLIENTS} {note} {translate}",
+            # An update alone would keep the old backend.
+            f"delete @{CLIENTS} {{ {client} : meta priority }}",
+        ),
+    )
+    remember = Chain(
+        kind.family,
+        f"remember-{_letter(kind)}{shape}",
+        (note, translate, "drop"),  # two rules: whoever finds the map full is not remembered, but served
+    )
+    sticky = Chain(
+        kind.family,
+        f"{_letter(kind)}{count}{shape}",
+        (
+            f"{ip} daddr set {now}meta l4proto . th dport map @{names}",
+            f"jump {recall.name}",
+            f"meta priority set {original}meta l4proto . th dport . {_number_below(count, is_inside)} map @{choices}",
+            f"goto {remember.name}",
+        ),
+        behind=(recall, remember),
+    )
+    return _to(sticky)
+
+
+def turns(count: int, node_name: str) -> tuple[int, ...]:
+    """In which order that many backends have their turns, 61 each.
+
+    Steps of the golden ratio around a circle in which each backend has a part (Weyl's equidistribution): any few turns
+    that follow each other are spread evenly, and so are every second, every third, ... of them. Where on the circle it
+    begins depends on the node: a thousand nodes that each make one connection do not all meet the first backend.
+    """
+    length = count * _TURNS_EACH
+    step = round(length * (math.sqrt(5) - 1) / 2)
+    while math.gcd(step, length) > 1:
+        step += 1
+    first = zlib.crc32(f"{node_name} {count}".encode())
+    return tuple((first + turn * step) % length // _TURNS_EACH for turn in range(length))
+
+
+def _letter(kind: _Kind) -> str:
+    return "p" if kind.is_node_port else "n"
+
+
+def _number_below(count: int, is_inside: bool) -> str:
+    return f"numgen random mod {count}" + (f" offset {INSIDE}" if is_inside else "")
+
+
+def _number(number: int, is_inside: bool) -> str:
+    """Always the same: nft takes no constant in a key beside fields."""
+    offset = number + (INSIDE if is_inside else 0)
+    return "numgen inc mod 1" + (f" offset {offset}" if offset else "")
+
+
+def _masquerading(way: Way, family: Family, source_nat: SourceNat, cluster: _Inside | None, mark: int) -> Way:
     """The same behind a chain that marks for masquerading, where `source_nat` asks for it."""
     picked = way.verdict.split()[-1]
-    mark = f"meta mark set meta mark or {MASQUERADE:#x}"
+    marked = f"meta mark set meta mark or {mark:#x}"
     if source_nat is SourceNat.ALWAYS:
-        chain = Chain(family, f"{picked}-masquerade", (mark, way.verdict))
-    elif source_nat is SourceNat.OUTSIDE and cluster_cidrs:
-        source = f"{word(family)} saddr != {_set(cluster_cidrs)}"
-        chain = Chain(family, f"{picked}-outside", (f"{source} {mark}", way.verdict))
+        name, mark_it = f"{picked}-masquerade", marked
+    elif source_nat is SourceNat.OUTSIDE and cluster is not None:
+        name, mark_it = f"{picked}-outside", f"{cluster.field} != {cluster.value} {marked}"
     else:
         return way
-    return Way(f"goto {chain.name}", (*way.chains, chain))
+    return _to(Chain(family, name, (mark_it, way.verdict), behind=way.behind))
 
 
 def _of_family(ranges: Sequence[str], family: Family) -> tuple[str, ...]:

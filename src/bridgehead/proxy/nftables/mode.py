@@ -7,20 +7,24 @@ netlink question as long as nobody else touches the ruleset (its generation then
 
 from __future__ import annotations
 
-import ctypes
 import logging
 import re
 from collections.abc import Iterable, Sequence
+from itertools import chain
 
-from bridgehead.proxy.changes import FrontendTable, Update, merge_changes
-from bridgehead.proxy.errors import NotFound, TooBig, TransactionFailed
-from bridgehead.proxy.frontends import Family, Frontend, Problem
-from bridgehead.proxy.mode import Repair, Settings
+from bridgehead.proxy.addresses import Family
+from bridgehead.proxy.changes import Frontends, Update, merge_changes
+from bridgehead.proxy.errors import NotFound, Refused, TooBig, TransactionFailed
+from bridgehead.proxy.frontends import Frontend, Problem
+from bridgehead.proxy.memory import give_back
+from bridgehead.proxy.mode import Heard, Repair, Settings, Watched
 
 from .apply import Kernel
 from .chains import containers, word
+from .events import Edits, parse_edits
 from .readback import Table, parse_table
-from .render import TABLE, Renderer, Transaction
+from .render import USUAL, Place, Renderer
+from .transaction import Transaction
 
 log = logging.getLogger(__name__)
 
@@ -29,18 +33,25 @@ _COUNT = re.compile(rb" *# count \d+")  # later nft tells how many clients a set
 
 
 class NftablesMode:
-    """Owns the tables named bridgehead of this network namespace."""
+    """Owns the tables named bridgehead, or as `place` says, of this network namespace."""
 
     name = "nftables"
 
-    def __init__(self, kernel: Kernel, settings: Settings) -> None:
+    def __init__(self, kernel: Kernel, settings: Settings, place: Place = USUAL) -> None:
         self._kernel = kernel
-        self._renderer = Renderer(settings)
-        # The generation after our last transaction; None when somebody else's came between, or anything may have.
+        self._place = place
+        self._renderer = Renderer(settings, place)
+        # Up to which generation the ruleset is known, and which later ones are our own; None: anything may have been.
         self._generation: int | None = None
+        self._own: set[int] = set()
         self._elements_at_once = kernel.safe_elements
         self._unchecked_elements = False
         self._structure: dict[Family, bytes | None] | None = None  # the listing right after our last change of chains
+
+    @property
+    def watched(self) -> Watched:
+        """The kernel tells what happens to our tables."""
+        return Watched(frozenset((self._place.table,)))
 
     @property
     def settings(self) -> Settings:
@@ -48,7 +59,7 @@ class NftablesMode:
 
     def configure(self, settings: Settings) -> None:
         """Use other settings from the next `sync` on."""
-        self._renderer = Renderer(settings)
+        self._renderer = Renderer(settings, self._place)
 
     def unsupported(self, frontend: Frontend) -> Problem | None:
         """What a Frontend asks for and does not get."""
@@ -68,7 +79,7 @@ class NftablesMode:
             await self._send(transaction, self._generation)
         return transaction.size()
 
-    async def sync(self, table: FrontendTable) -> int:
+    async def sync(self, table: Frontends) -> int:
         """Make the kernel hold the table's Frontends and nothing else. Returns the elements touched."""
         generation = self._kernel.generation()
         try:
@@ -79,14 +90,37 @@ class NftablesMode:
         except TransactionFailed as error:
             log.warning("replacing the whole table: %s", error)
             transaction = self._renderer.full(table, table.cluster_ips(), {})
-            drop = [f"{verb} table {word(f)} {TABLE}" for f in self.settings.families for verb in ("add", "delete")]
-            transaction.structure[:0] = drop
+            transaction.structure[:0] = self._replacing()
             await self._send(transaction, self._kernel.generation())
         self._unchecked_elements = False
-        _return_memory()
+        give_back()
         return transaction.size()
 
-    async def verify(self, table: FrontendTable, *, thoroughly: bool) -> Repair | None:
+    async def mend(self, table: Frontends, heard: Heard) -> Repair | None:
+        """Put right what others' transactions changed. None: there were some that were not heard, or not understood."""
+        generation = self._kernel.generation()
+        edits = self._edits(heard, generation)
+        if edits is None:
+            return None
+        transaction = self._renderer.mend(table, edits.elements, edits.chains)
+        structure = self._structure
+        try:
+            if transaction:
+                await self._send(transaction, generation)
+            else:
+                self._know(generation)
+        except (NotFound, Refused) as error:
+            log.debug("reading everything, since the kernel has something else than it told: %s", error)
+            return None
+        if edits.chains:
+            self._structure = structure
+            # The name that a chain had is not told when it gets another one.
+            if await self._list_structure() != structure:
+                self._generation = None
+                return None
+        return Repair(structure=bool(edits.chains), elements=transaction.size())
+
+    async def verify(self, table: Frontends, *, thoroughly: bool) -> Repair | None:
         """Put right what somebody else changed. None: nothing was wrong.
 
         `thoroughly` also compares every element when anybody changed anything since the last time that was done;
@@ -103,73 +137,111 @@ class NftablesMode:
         if self._structure is None or listing != self._structure:
             is_known_broken = self._structure is not None or None in listing.values()
             elements = await self.sync(table)
+            await self._remember_own_structure()
             return Repair(structure=is_known_broken, elements=elements) if is_known_broken or elements else None
-        self._generation = generation
+        self._know(generation)
         if not thoroughly:
             return None
         self._unchecked_elements = False
         difference = self._renderer.full(table, table.cluster_ips(), await self._read(self.settings.families))
-        _return_memory()
+        give_back()
         if not difference.size():
             return None
         await self._send(difference, generation)
+        await self._remember_own_structure()
         return Repair(structure=False, elements=difference.size())
+
+    def _edits(self, heard: Heard, generation: int) -> Edits | None:
+        """What others changed since the ruleset was known. None: not all of it was heard, or understood."""
+        if self._generation is None or generation - self._generation > len(heard) + len(self._own):
+            return None
+        others = [number for number in range(self._generation + 1, generation + 1) if number not in self._own]
+        if not all(number in heard for number in others):
+            return None
+        news = chain.from_iterable(heard[number] for number in others)
+        edits = parse_edits(news, self._place.table, self.settings.families)
+        return None if edits is not None and edits.chains and self._structure is None else edits
+
+    async def rehearse(self, table: Frontends) -> None:
+        """Raise what the kernel has against these Frontends. Nothing is changed; what is there doesn't matter."""
+        transaction = Renderer(self.settings, self._place).full(table, table.cluster_ips(), {})
+        transaction.structure[:0] = self._replacing()
+        await self._kernel.check(transaction.text())
 
     async def remove(self) -> bool:
         """Take everything of ours out of the kernel. False: there was nothing."""
         removed = False
         for family in (4, 6):
             try:
-                await self._kernel.apply(f"delete table {word(family)} {TABLE}\n")
+                await self._kernel.apply(f"delete table {word(family)} {self._place.table}\n")
                 removed = True
             except NotFound:
                 continue
         return removed
 
-    def render(self, table: FrontendTable) -> str:
+    def render(self, table: Frontends) -> str:
         """The whole ruleset as nft text, as for an empty kernel."""
-        return Renderer(self.settings).full(table, table.cluster_ips(), {}).text()
+        return Renderer(self.settings, self._place).full(table, table.cluster_ips(), {}).text()
 
     async def _send(self, transaction: Transaction, known: int | None) -> None:
         """One atomic transaction, or, where the kernel does not take one so big, several.
 
-        `known` is the generation whose content the transaction builds on. Our own steps from there are counted, so that
-        one more than those is somebody else's, which `verify` then looks at.
+        `known` is the generation whose content the transaction builds on. If others' steps came after that, `verify`
+        looks at them; which steps are our own it can tell unless somebody else's came between those.
         """
         if transaction.structure or transaction.closing:
             self._structure = None
+        own, self._own = self._own, set()
         self._generation = None
         texts = [transaction.text()]
         if transaction.weight() > self._elements_at_once:
             texts = [text for text in transaction.chunks(self._elements_at_once) if text]
             log.info("%d elements are too many for one transaction here; sending them in parts", transaction.size())
+        before = self._kernel.generation()
         try:
             for text in texts:
                 await self._kernel.apply(text)
         except TooBig:
             self._elements_at_once = max(self._elements_at_once // 2, 100)  # for the full sync that follows
             raise
-        if known is not None:
-            self._generation = known + len(texts)
+        if known is None:
+            return
+        after = before + len(texts)
+        if before == known:
+            self._know(after)
+        else:
+            self._generation, self._own = known, own
+            if self._kernel.generation() == after:
+                self._own.update(range(before + 1, after + 1))
+
+    def _know(self, generation: int) -> None:
+        """The ruleset of this generation is as it should be, unless noted otherwise."""
+        self._generation = generation
+        self._own.clear()
+
+    def _replacing(self) -> list[str]:
+        """What makes the tables empty, whatever they are."""
+        table = self._place.table
+        return [f"{verb} table {word(f)} {table}" for f in self.settings.families for verb in ("add", "delete")]
 
     async def _read(self, families: Iterable[Family]) -> dict[Family, Table]:
         """The families' tables, without those that are absent."""
-        listings = {family: await self._kernel.list_table(word(family), TABLE) for family in families}
+        listings = {family: await self._kernel.list_table(word(family), self._place.table) for family in families}
         return {family: parse_table(listing, _OURS) for family, listing in listings.items() if listing is not None}
 
     async def _list_structure(self) -> dict[Family, bytes | None]:
-        listings = {family: await self._kernel.list_structure(word(family), TABLE) for family in self.settings.families}
+        listings = {
+            family: await self._kernel.list_structure(word(family), self._place.table)
+            for family in self.settings.families
+        }
         return {family: text and _COUNT.sub(b"", text) for family, text in listings.items()}
+
+    async def _remember_own_structure(self) -> None:
+        """After a repair: the next change may come at once, and has to be seen as one."""
+        if self._generation is not None:
+            await self._remember_structure(self._generation)
 
     async def _remember_structure(self, generation: int) -> None:
         listing = await self._list_structure()
         if self._kernel.generation() == generation:
             self._structure = listing
-
-
-def _return_memory() -> None:
-    """Give what a big rendering used back to the system; glibc would keep it."""
-    try:
-        ctypes.CDLL(None).malloc_trim(0)
-    except (OSError, AttributeError):
-        return

@@ -1,0 +1,156 @@
+"""Pages over HTTP for those who operate a part: health, readiness, metrics. No web server: one request a connection.
+
+That is what probes and scrapers send. `serving.py` and `health_ports.py` in `proxy/operating/`, and `dns/serving.py`,
+say what is on the pages.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import socket
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import NamedTuple
+
+_REQUEST_SECONDS = 10
+_BACKLOG = 128
+_REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed", 503: "Service Unavailable"}
+
+
+class Page(NamedTuple):
+    """What is answered. `headers` come beside those that every page has."""
+
+    status: int
+    body: bytes
+    content_type: str = "text/plain; charset=utf-8"
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+Handler = Callable[[str, str], Page]  # method and path
+Routes = Mapping[str, Callable[[], Page]]
+
+
+def metrics_page(exposition: bytes) -> Page:
+    """Metrics in Prometheus' text format."""
+    return Page(200, exposition, "text/plain; version=0.0.4; charset=utf-8")
+
+
+def route(routes: Routes) -> Handler:
+    """GET and HEAD of known paths."""
+
+    def handle(method: str, path: str) -> Page:
+        if method not in ("GET", "HEAD"):
+            return Page(405 if method.isalpha() else 400, b"")
+        page = routes.get(path)
+        return page() if page is not None else Page(404, b"404 page not found\n")
+
+    return handle
+
+
+async def serve(address: tuple[str, int], routes: Routes, *, shared: bool = False) -> None:
+    """Answer until cancelled; `shared`: the port is for several processes. Raises OSError when it cannot be had."""
+    server = await listen([address], route(routes), shared=shared)
+    async with server:
+        await server.serve_forever()
+
+
+class Server:
+    """Listens on several addresses. Use as an async context manager, or `close` it.
+
+    Who has connected when it is closed is answered still.
+    """
+
+    def __init__(self, servers: list[asyncio.Server]) -> None:
+        self._servers = servers
+
+    async def __aenter__(self) -> Server:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        # asyncio (3.11) forgets connections that it has accepted when a server is closed, but not handed over.
+        loop = asyncio.get_running_loop()
+        for server in self._servers:
+            for sock in server.sockets:
+                loop.remove_reader(sock.fileno())
+        for _ in range(2):
+            await asyncio.sleep(0)
+        for server in self._servers:
+            server.close()
+
+    async def serve_forever(self) -> None:
+        await asyncio.gather(*(server.serve_forever() for server in self._servers))
+
+
+async def listen(addresses: Iterable[tuple[str, int]], handler: Handler, *, shared: bool = False) -> Server:
+    """Listen on all of them, or on none and raise OSError. "" is every address of every family there is."""
+    sockets: list[socket.socket] = []
+    try:
+        for host, port in addresses:
+            sockets += _open_sockets(host, port, shared)
+    except OSError:
+        for sock in sockets:
+            sock.close()
+        raise
+    return Server([await asyncio.start_server(_conversation(handler), sock=sock) for sock in sockets])
+
+
+def _open_sockets(host: str, port: int, shared: bool) -> list[socket.socket]:
+    found = []
+    for text in [host] if host else ["0.0.0.0", "::"]:
+        sock = None
+        try:
+            sock = socket.socket(socket.AF_INET6 if ":" in text else socket.AF_INET, socket.SOCK_STREAM)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if shared:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            if ":" in text:
+                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            sock.bind((text, port))
+            sock.listen(_BACKLOG)
+            sock.setblocking(False)
+            found.append(sock)
+        except OSError as error:
+            if sock is not None:
+                sock.close()
+            if not host and text == "::" and error.errno in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):
+                continue  # this node has no IPv6
+            for other in found:
+                other.close()
+            raise
+    return found
+
+
+def _conversation(handler: Handler) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]:
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(_REQUEST_SECONDS):
+                head = await reader.readuntil(b"\r\n\r\n")
+                writer.write(_respond(head, handler))
+                await writer.drain()
+        except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError):
+            pass  # whoever asked does not want to know any more
+        finally:
+            writer.close()
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
+
+    return handle
+
+
+def _respond(head: bytes, handler: Handler) -> bytes:
+    method, _, rest = head.partition(b"\r\n")[0].decode("latin-1").partition(" ")
+    page = handler(method, rest.partition(" ")[0].partition("?")[0])
+    headers = [
+        ("Content-Type", page.content_type),
+        *page.headers,
+        ("Date", time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime())),
+        ("Content-Length", str(len(page.body))),
+        ("Connection", "close"),
+    ]
+    lines = [f"HTTP/1.1 {page.status} {_REASONS[page.status]}", *(f"{name}: {value}" for name, value in headers)]
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + (page.body if method != "HEAD" else b"")

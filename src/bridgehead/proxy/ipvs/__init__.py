@@ -1,0 +1,6 @@
+"""The ipvs mode: Frontends as virtual servers of the kernel's IPVS, under kube-proxy's names. See README.md here."""
+
+from .apply import Kernel
+from .mode import IpvsMode
+
+__all__ = ["IpvsMode", "Kernel"]

@@ -1,0 +1,225 @@
+"""The ipvs mode: keeps the kernel's virtual servers equal to the Frontends. `agent.py` drives it.
+
+`apply` does what some Services change. `sync` brings all to what it should be from whatever it is: at start, after a
+failure, and when `verify` finds that somebody else changed something. The kernel tells nobody of changes of virtual
+servers and IP sets, so `verify` counts them, and compares all of them now and then.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import re
+import time
+from collections.abc import Callable, Sequence
+
+from bridgehead.proxy import iptables
+from bridgehead.proxy.changes import FrontendTable, Update, merge_changes
+from bridgehead.proxy.config import IpvsOptions
+from bridgehead.proxy.frontends import Frontend, Problem
+from bridgehead.proxy.iptables.apply import State
+from bridgehead.proxy.iptables.readback import parse_listing
+from bridgehead.proxy.iptables.transaction import Transaction as RulesTransaction
+from bridgehead.proxy.mode import Repair, Settings, Watched
+
+from . import chains, sets
+from .apply import Kernel, require_sysctl
+from .draining import Draining
+from .readback import KernelState
+from .render import Renderer, removal
+from .transaction import Transaction, texts
+
+log = logging.getLogger(__name__)
+
+_CHEAP_TO_LIST = 1000  # virtual servers; 5 ms. Of more, in between, only one is looked for
+
+
+class IpvsMode:
+    """Owns kube-ipvs0, the KUBE-* IP sets and the virtual servers of these, in this network namespace."""
+
+    name = "ipvs"
+    watched: Watched | None = None
+
+    def __init__(
+        self, kernel: Kernel, settings: Settings, options: IpvsOptions, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._kernel = kernel
+        self._options = options
+        self._clock = clock
+        self._renderer = Renderer(settings, options)
+        self._draining = Draining()
+        # What iptables said after our last change; None when anybody's may have come since.
+        self._state: State | None = None
+        self._is_alone = False  # whether nothing of ours is in the other variant of iptables
+        self._has_moved = False  # the node's addresses are not what they were
+        self._is_disturbed = False  # somebody else changed the dummy interface's
+
+    @property
+    def settings(self) -> Settings:
+        return self._renderer.settings
+
+    def configure(self, settings: Settings) -> None:
+        """Use other settings from the next `sync` on."""
+        self._renderer = Renderer(settings, self._options)
+
+    def unsupported(self, frontend: Frontend) -> Problem | None:
+        """Everything a Frontend can ask for is there."""
+        return None
+
+    async def apply(self, updates: Sequence[Update]) -> int:
+        """Bring the kernel from before the updates to after. Returns the things touched."""
+        touched = await self._follow_addresses()
+        transaction = self._renderer.change(
+            merge_changes(updates),
+            [address for update in updates for address in update.old_cluster_ips],
+            [address for update in updates for address in update.new_cluster_ips],
+        )
+        await self._do(transaction)
+        return touched + transaction.size()
+
+    async def sync(self, table: FrontendTable) -> int:
+        """Make the kernel hold the table's Frontends and nothing else of ours. Returns the things touched."""
+        self._set_sysctls()
+        transaction = await self._compare(table)
+        await self._do(transaction)
+        self._state = self._kernel.chains_state()
+        if not self._is_alone:
+            await self._remove_from_other_variants()
+            self._is_alone = True
+        return transaction.size()
+
+    async def verify(self, table: FrontendTable, *, thoroughly: bool) -> Repair | None:
+        """Put right what somebody else changed. None: nothing was wrong.
+
+        Follows the node's own addresses, too, and takes away real servers whose connections have ended.
+        """
+        state = self._kernel.chains_state()
+        await self._follow_addresses()
+        self._drain()
+        is_foreign = thoroughly or state != self._state or self._is_disturbed or self._has_lost_something()
+        if not is_foreign:
+            return None
+        transaction = await self._compare(table)
+        await self._do(transaction)
+        self._state = self._kernel.chains_state()
+        if not transaction:
+            return None
+        if transaction.rules and (await self._compare(table)).rules:
+            self._renderer.compares_words = False
+            log.info("this iptables-save prints rules in other words than known; only their numbers are compared")
+        return Repair(structure=bool(transaction.rules or transaction.created), elements=transaction.size())
+
+    async def remove(self) -> bool:
+        """Take everything of ours out of the kernel, in whichever variant of iptables. False: there was nothing."""
+        self._state = None
+        self._draining.clear()
+        others = await self._remove_from_other_variants()
+        return await self._kernel.remove(removal(await self._kernel.read())) or others
+
+    def render(self, table: FrontendTable) -> str:
+        """All of it as the node's own tools would make it, as for an empty kernel."""
+        renderer = Renderer(self.settings, self._options)
+        return "".join(texts(renderer.full(table, table.cluster_ips(), KernelState(), self._kernel.node_addresses())))
+
+    async def difference(self, table: FrontendTable) -> Transaction:
+        """What would have to be done; real servers that wait for the end of their connections are as they should be."""
+        renderer = Renderer(self.settings, self._options)
+        kernel = await self._kernel.read()
+        return self._without_waiting(renderer.full(table, table.cluster_ips(), kernel, self._kernel.node_addresses()))
+
+    async def _compare(self, table: FrontendTable) -> Transaction:
+        self._kernel.address_changes()  # before reading: what comes after is looked at again
+        self._has_moved = self._is_disturbed = False
+        kernel = await self._kernel.read()
+        addresses = self._kernel.node_addresses()
+        return self._without_waiting(self._renderer.full(table, table.cluster_ips(), kernel, addresses))
+
+    def _without_waiting(self, transaction: Transaction) -> Transaction:
+        transaction.retired = [
+            retired for retired in transaction.retired if (retired.server, retired.destination) not in self._draining
+        ]
+        transaction.gone = [server for server in transaction.gone if not self._draining.is_closing(server)]
+        return transaction
+
+    async def _do(self, transaction: Transaction) -> None:
+        if not transaction:
+            return
+        await self._kernel.do(transaction)
+        for server in transaction.gone:
+            self._draining.forget_server(server)
+        for server, destination in transaction.destinations:
+            self._draining.keep(server)
+            self._draining.forget(server, destination)
+        for server in transaction.closing:
+            self._draining.close(server)
+        now = self._clock()
+        for server, destination, gracefully in transaction.retired:
+            if gracefully:
+                self._draining.add(server, destination, now)
+
+    async def _follow_addresses(self) -> int:
+        """Answer on node ports at the addresses that the node has now."""
+        has_moved, is_disturbed = self._kernel.address_changes()
+        self._has_moved |= has_moved
+        self._is_disturbed |= is_disturbed
+        if not self._has_moved:
+            return 0
+        self._has_moved = False
+        transaction = self._renderer.move(self._kernel.node_addresses())
+        await self._do(transaction)
+        return transaction.size()
+
+    def _drain(self) -> None:
+        now = self._clock()
+        for server in self._draining.due(now):
+            over = self._draining.over(server, self._kernel.connections(server), now)
+            self._kernel.remove_destinations((server, destination) for destination in over.destinations)
+            if over.server:
+                self._kernel.remove_server(server)
+
+    def _has_lost_something(self) -> bool:
+        """Whether somebody else changed sets, addresses or virtual servers, as far as that is cheap to see."""
+        sizes = self._kernel.set_sizes()
+        wanted = self._renderer.sizes()
+        for family in self.settings.families:
+            for name in sets.wanted(family):
+                if sizes.get(name, wanted[name]) != wanted[name]:
+                    return True
+        servers = self._renderer.servers()
+        if len(servers) <= _CHEAP_TO_LIST:
+            there = self._kernel.servers()
+            return any(there.get(server) != scheduling for server, scheduling in servers.items())
+        return not self._kernel.has_server(next(iter(servers)))
+
+    def _set_sysctls(self) -> None:
+        """Those that kube-proxy sets in this mode."""
+        require_sysctl("net/ipv4/vs/conntrack", 1)  # or nothing could be masqueraded
+        require_sysctl("net/ipv4/vs/expire_nodest_conn", 1)  # a connection to what is gone ends, and is not black-holed
+        require_sysctl("net/ipv4/vs/expire_quiescent_template", 1)  # affinity to what is going ends
+        if _kernel_version() < (5, 9):
+            # Until then, a client's port that was used again a moment ago waited a second (kubernetes #93297).
+            require_sysctl("net/ipv4/vs/conn_reuse_mode", 0)
+        require_sysctl("net/ipv4/ip_forward", 1)
+        if self._options.strict_arp:
+            require_sysctl("net/ipv4/conf/all/arp_ignore", 1)
+            require_sysctl("net/ipv4/conf/all/arp_announce", 2)
+        if self._options.tcp_timeout or self._options.tcp_fin_timeout or self._options.udp_timeout:
+            self._kernel.set_timeouts(self._options)
+
+    async def _remove_from_other_variants(self) -> bool:
+        removed = False
+        for variant in self._kernel.tables.other_variants():
+            with contextlib.closing(iptables.Kernel(variant)) as tables:
+                transaction = RulesTransaction()
+                for family in (4, 6):
+                    chains.remove(family, parse_listing(await tables.save(family)), transaction)
+                for family, text in transaction.texts().items():
+                    await tables.restore(family, text)
+                    removed = True
+        return removed
+
+
+def _kernel_version() -> tuple[int, int]:
+    found = re.match(r"(\d+)\.(\d+)", os.uname().release)
+    return (int(found[1]), int(found[2])) if found else (0, 0)

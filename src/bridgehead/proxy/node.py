@@ -1,0 +1,104 @@
+"""What this node is to the proxy: from the configuration and the Node object to NodeFacts and Settings. Pure.
+
+`agent.py` asks whenever the Node changes.
+"""
+
+from __future__ import annotations
+
+from bridgehead.objects.core import Node
+
+from .addresses import Family, canonical_address, canonical_cidr, family_of
+from .config import ProxyConfig
+from .frontends import NodeFacts
+from .mode import Settings
+
+ZONE_LABEL = "topology.kubernetes.io/zone"
+TO_BE_DELETED_TAINT = "ToBeDeletedByClusterAutoscaler"
+
+
+def is_eligible(node: Node | None) -> bool:
+    """Whether balancers may send to the node: false while it is going away, as kube-proxy has it (KEP-3836)."""
+    if node is None:
+        return True
+    is_going = node.metadata.deletion_timestamp is not None
+    return not is_going and not any(taint.key == TO_BE_DELETED_TAINT for taint in node.spec.taints)
+
+
+def plan_node(
+    config: ProxyConfig,
+    name: str,
+    node: Node | None,
+    service_cidrs: tuple[str, ...],
+    kernel_families: tuple[Family, ...] = (4, 6),
+) -> tuple[NodeFacts, Settings]:
+    """What Frontends and rules depend on, from the configuration and this node's object (None: not there yet).
+
+    A family that the kernel lacks is left out, whatever the cluster has: else it would take no rule at all.
+    """
+    pod_cidrs = _pod_cidrs(node)
+    cluster_cidrs = {"ClusterCIDR": config.cluster_cidrs, "NodeCIDR": pod_cidrs}.get(config.detect_local_mode, ())
+    addresses = _addresses(config, node)
+    known = {family_of(text) for text in (*addresses, *pod_cidrs, *cluster_cidrs, *service_cidrs)}
+    families = tuple(sorted(known.intersection(kernel_families))) or (4,)
+    facts = NodeFacts(
+        name=name,
+        addresses=addresses,
+        zone=node.metadata.labels.get(ZONE_LABEL, "") if node is not None else "",
+        families=families,
+        cluster_cidrs=cluster_cidrs,
+        knows_pods=bool(config.pod_interface),
+        masquerade_all=config.masquerade_all,
+    )
+    settings = Settings(
+        families,
+        cluster_cidrs,
+        service_cidrs,
+        _node_port_cidrs(config.node_port_addresses, addresses, families),
+        localhost_node_ports=config.localhost_node_ports,
+        pod_interface=config.pod_interface,
+        masquerade_mark=1 << config.masquerade_bit,
+        own_pod_cidrs=pod_cidrs,
+        node_name=name,
+    )
+    return facts, settings
+
+
+_EVERYWHERE = {4: "0.0.0.0/0", 6: "::/0"}
+
+
+def _node_port_cidrs(
+    wanted: tuple[str, ...], addresses: tuple[str, ...], families: tuple[Family, ...]
+) -> tuple[str, ...] | None:
+    """Ranges for each family; None for everything in all of them.
+
+    A family of which nothing is said answers on every address, and so does one without a primary address: kube-proxy's
+    rule.
+    """
+    if wanted == ("primary",):
+        wanted = tuple(f"{address}/{128 if ':' in address else 32}" for address in addresses)
+    found: list[str] = []
+    for family in families:
+        ranges = [cidr for cidr in wanted if family_of(cidr) == family]
+        everywhere = _EVERYWHERE[family]
+        found += ranges if ranges and everywhere not in ranges else [everywhere]
+    return None if set(found) <= set(_EVERYWHERE.values()) else tuple(found)
+
+
+def _addresses(config: ProxyConfig, node: Node | None) -> tuple[str, ...]:
+    """The node's primary addresses, one of each family; the configured one goes before what its Node says.
+
+    Internal ones go before external ones, as in kube-proxy.
+    """
+    told = node.status.addresses if node is not None else ()
+    texts = [config.bind_address, *(a.address for kind in ("InternalIP", "ExternalIP") for a in told if a.type == kind)]
+    primary: dict[Family, str] = {}
+    for address in filter(None, map(canonical_address, texts)):
+        primary.setdefault(family_of(address), address)
+    return tuple(primary.values())
+
+
+def _pod_cidrs(node: Node | None) -> tuple[str, ...]:
+    """Where the node's pods live, spelled as rules are read back. What is no range is left out."""
+    if node is None:
+        return ()
+    return tuple(filter(None, map(canonical_cidr, node.spec.pod_cidrs or (node.spec.pod_cidr,))))
