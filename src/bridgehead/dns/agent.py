@@ -9,22 +9,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from bridgehead.client import ApiClient, Informer
 from bridgehead.objects.core import Namespace, Pod, Service
-from bridgehead.objects.discovery import EndpointSlice
+from bridgehead.objects.discovery import TRIGGER_TIME_ANNOTATION, EndpointSlice, index_by_service
 from bridgehead.objects.kinds import ENDPOINT_SLICES, NAMESPACES, PODS, SERVICES
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.objects.times import parse_time
 
 from .metrics import DnsMetrics
-from .records import pod_records, service_records
+from .records import RecordSets, ServiceRecords, more_records, pod_records, service_records
 from .zone import Zone
 
 log = logging.getLogger(__name__)
 
-TRIGGER_ANNOTATION = "endpoints.kubernetes.io/last-change-trigger-time"
 _SERVICES_AT_ONCE = 50  # compiled before queries get their turn
 
 
@@ -45,6 +44,7 @@ class DnsAgent:
         now: Callable[[], float] = time.time,
     ) -> None:
         self.zone = zone
+        zone.find_more = self._find_more
         self._metrics = metrics
         self._name_server = name_server
         self._now = now
@@ -52,7 +52,7 @@ class DnsAgent:
         self._slices: Informer[EndpointSlice] = Informer(
             client,
             ENDPOINT_SLICES,
-            indexes={"service": lambda s: (f"{s.metadata.namespace}/{s.service_name}",) if s.service_name else ()},
+            indexes={"service": index_by_service},
         )
         self._namespaces: Informer[Namespace] = Informer(client, NAMESPACES)
         self._pods: Informer[Pod] | None = None
@@ -98,37 +98,44 @@ class DnsAgent:
             return
         if old is not None and new is not None and old.spec == new.spec:
             return  # only metadata or status
-        self._mark(either.key)
+        if self._tells_of(either.metadata.namespace):
+            self._mark(either.key)
         if either.key == self._name_server:
             ips = () if new is None else new.spec.cluster_ips or (new.spec.cluster_ip,)
             self.zone.set_name_server(tuple(ips))
 
     def _slice_changed(self, old: EndpointSlice | None, new: EndpointSlice | None) -> None:
         for slice_ in (old, new):
-            if slice_ is not None and slice_.service_name:
+            if slice_ is not None and slice_.service_name and self._tells_of(slice_.metadata.namespace):
                 key = ObjectKey(slice_.metadata.namespace, slice_.service_name)
                 service = self._services.get(key)
-                if service is None or service.spec.cluster_ip == "None":  # others' endpoints are not in the DNS
+                if service is None or service.spec.cluster_ip == "None":
                     self._mark(key)
                     self._note_trigger(new)
+                else:  # others' endpoints are nowhere in the specification
+                    self.zone.forget_more(key)
 
     def _note_trigger(self, slice_: EndpointSlice | None) -> None:
-        trigger = slice_.metadata.annotations.get(TRIGGER_ANNOTATION) if slice_ is not None else None
+        trigger = slice_.metadata.annotations.get(TRIGGER_TIME_ANNOTATION) if slice_ is not None else None
         if trigger and self._synced.is_set():  # what happened before our start says nothing about us
             try:
                 self._triggers.append(parse_time(trigger))
             except ValueError:
-                log.debug("%s: %s is no time", TRIGGER_ANNOTATION, trigger)
+                log.debug("%s: %s is no time", TRIGGER_TIME_ANNOTATION, trigger)
 
     def _namespace_changed(self, old: Namespace | None, new: Namespace | None) -> None:
         either = new if new is not None else old
-        if either is not None:
+        if either is not None and self._tells_of(either.metadata.name):
             self.zone.set_namespace(either.metadata.name, new is not None)
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         either = new if new is not None else old
-        if either is not None:
+        if either is not None and self._tells_of(either.metadata.namespace):
             self.zone.set_pod(either.key, pod_records(new, self.zone.settings.domain) if new is not None else {})
+
+    def _tells_of(self, namespace: str) -> bool:
+        namespaces = self.zone.settings.namespaces
+        return not namespaces or namespace in namespaces
 
     def _mark(self, key: ObjectKey) -> None:
         self._dirty.add(key)
@@ -156,19 +163,21 @@ class DnsAgent:
         for count, key in enumerate(sorted(keys)):
             if count % _SERVICES_AT_ONCE == _SERVICES_AT_ONCE - 1:
                 await asyncio.sleep(0)
-            changed |= self._compile_one(key)
+            changed |= await self._compile_one(key)
         if changed:
             self.zone.set_serial(int(self._now()))
 
-    def _compile_one(self, key: ObjectKey) -> bool:
+    async def _compile_one(self, key: ObjectKey) -> bool:
         service = self._services.get(key)
         if service is None:
             self._told.pop(key, None)
             return self.zone.set_service(key, None)
         try:
             slices = self._slices.by_index("service", f"{key.namespace}/{key.name}")
-            records = service_records(service, slices, self.zone.settings.domain)
-            changed = self.zone.set_service(key, records)
+            records = service_records(
+                service, slices, self.zone.settings.domain, by_pod=self.zone.settings.endpoint_pod_names
+            )
+            changed = await self._change(key, records)
         except Exception:
             log.exception("Service %s: cannot be compiled and keeps what it had; this is a bug", key)
             return False
@@ -176,6 +185,24 @@ class DnsAgent:
             log.warning("Service %s: %s", key, "; ".join(records.problems))
         self._told[key] = records.problems
         return changed
+
+    def _find_more(self, key: ObjectKey) -> Mapping[str, RecordSets]:
+        service = self._services.get(key)
+        if service is None:
+            return {}
+        settings = self.zone.settings
+        slices = self._slices.by_index("service", f"{key.namespace}/{key.name}")
+        return more_records(service, slices, settings.domain, by_pod=settings.endpoint_pod_names)
+
+    async def _change(self, key: ObjectKey, records: ServiceRecords) -> bool:
+        """Queries get their turn while a Service with thousands of endpoints changes."""
+        steps = self.zone.change_service(key, records)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                return bool(end.value)
+            await asyncio.sleep(0)
 
 
 def _own_addresses(pod: Pod) -> Iterable[str]:

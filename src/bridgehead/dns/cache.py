@@ -6,7 +6,7 @@ Only outside names come here: `resolver.py` asks the zone for the cluster's own,
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from . import foreign, wire
@@ -30,7 +30,8 @@ class Cache:
     """At most `entries` answers and about `size` bytes; the least recently used go first.
 
     Positive answers are kept at most `longest` seconds, negative ones `longest_negative`; for `stale` seconds after
-    their time `get_stale` still gives them. `now` is monotonic, in seconds.
+    their time `get_stale` still gives them. `may_keep` says of a name in wire form and of whether the answer is a no
+    whether it is kept. `now` is monotonic, in seconds.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class Cache:
         longest: float = 3600,
         longest_negative: float = 1800,
         stale: float = 0,
+        may_keep: Callable[[bytes, bool], bool] = lambda name, is_negative: True,
     ) -> None:
         self._now = now
         self._most = entries
@@ -49,6 +51,7 @@ class Cache:
         self._longest = longest
         self._longest_negative = longest_negative
         self._stale = stale
+        self._may_keep = may_keep
         self._entries: OrderedDict[bytes, _Entry] = OrderedDict()
         self.size = 0
         self.hits = 0
@@ -86,8 +89,8 @@ class Cache:
         return foreign.aged(entry.found, 1 << 31)
 
     def put(self, key: bytes, found: Found) -> None:
-        """Keep it, if it is a yes or a sound no, and lives at all."""
-        if found.rcode not in (wire.NOERROR, wire.NXDOMAIN):
+        """Keep it, if it is a yes or a sound no, and lives at all. A key is a question's and two bytes more."""
+        if found.rcode not in (wire.NOERROR, wire.NXDOMAIN) or not self._may_keep(key[:-6], found.is_negative):
             return
         seconds = min(found.ttl, self._longest_negative if found.is_negative else self._longest)
         if seconds <= 0:
@@ -106,6 +109,27 @@ class Cache:
 
     def __len__(self) -> int:
         return len(self._entries)
+
+
+def make_keeping(cached: Iterable[str], uncached: Iterable[tuple[str, str]]) -> Callable[[bytes, bool], bool]:
+    """`may_keep` of a configuration's `cached` and `uncached`."""
+    kept = tuple(wire.encode_name(zone) for zone in cached)
+    never = {
+        is_negative: tuple(wire.encode_name(zone) for kind, zone in uncached if (kind == "denial") == is_negative)
+        for is_negative in (False, True)
+    }
+
+    def may_keep(name: bytes, is_negative: bool) -> bool:
+        return _is_in(name, kept) and not _is_in(name, never[is_negative])
+
+    return may_keep
+
+
+def _is_in(name: bytes, zones: tuple[bytes, ...]) -> bool:
+    at = 0
+    while name[at] and name[at:] not in zones:
+        at += 1 + name[at]
+    return name[at:] in zones
 
 
 def _size(key: bytes, found: Found) -> int:

@@ -1,42 +1,71 @@
 """A Corefile read into our configuration, so that people can bring theirs (source: CoreDNS' manual and plugins).
 
-`cli/dns.py` calls this for `--config`. Understood are the directives of kubeadm's Corefile, and a server block with a
-`forward` of its own for each stub domain. What we lack is named, all of it in one error: half a configuration would
-answer something else than its owner wishes.
+`cli/dns.py` calls this for `--config`. Understood are the directives of kubeadm's Corefile, `hosts`, `rewrite name`,
+`template` and `transfer`, and a server block with a `forward` of its own for each stub domain. Files of hosts are read
+with it. What we lack is named, all of it in one error: half a configuration would answer something else than its owner
+wishes.
 """
 
 from __future__ import annotations
 
+import difflib
+import ipaddress
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import NamedTuple
 
+from . import wire
 from .config import Address, DnsConfig, parse_address
+from .corefile_text import Directive, Surroundings, parse
 from .errors import ConfigInvalid
-from .upstream import Server, parse_server
+from .hosts import Entry, Hosts, parse_entry, parse_hosts
+from .query_log import CLASSES
+from .rewriting import KINDS, make_rule
+from .templates import read_template
+from .transfer import Network
+from .upstream import Server, parse_resolv_conf, parse_server
 
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600}
 # Done anyway, or meant for what cannot happen here.
-_WITHOUT_EFFECT = {"errors", "loop", "loadbalance", "lameduck", "fallthrough", "max_concurrent", "prefer_udp"}
-_TUNING = {"policy", "expire", "max_fails", "health_check", "denial", "prefetch", "keepttl", "reload"}
-
-
-@dataclass(frozen=True)
-class Directive:
-    """One line: its words, and the lines of its block."""
-
-    line: int
-    words: tuple[str, ...]
-    block: tuple[Directive, ...] = ()
-
-    @property
-    def name(self) -> str:
-        return self.words[0]
-
-    @property
-    def arguments(self) -> tuple[str, ...]:
-        return self.words[1:]
+_WITHOUT_EFFECT = {
+    "errors",
+    "loop",
+    "loadbalance",
+    "fallthrough",
+    "max_concurrent",
+    "prefer_udp",
+    "any",
+    "cancel",
+    "debug",
+}
+_TUNING = {
+    "expire",
+    "max_fails",
+    "health_check",
+    "prefetch",
+    "keepttl",
+    "servfail",
+    "reload",
+    "force_tcp",
+    "max_age",
+    "tls_servername",
+}
+_TUNING |= {"failfast_all_unhealthy_upstreams", "max_connect_attempts", "minimal", "multisocket", "pprof", "timeouts"}
+_TUNING |= {"startup_timeout", "apiserver_qps", "apiserver_burst", "apiserver_max_inflight", "resyncperiod", "upstream"}
+_PLAIN_ONLY = "only plain DNS; a server of yours may speak TLS to others"
+# What people wrote, and what they can do.
+_INSTEAD = {
+    "proxy": "write forward",
+    "endpoint": "use --kubeconfig",
+    "kubeconfig": "use --kubeconfig",
+    "file": "forward the zone to a server that has it",
+    "auto": "forward the zones to a server that has them",
+    "secondary": "forward the zone to a server that has it",
+}
+_OF_CACHE = ("cache_entries", "cache_seconds", "cache_negative_seconds", "serve_stale_seconds", "cached", "uncached")
+# What NodeLocal DNSCache itself puts into the file it was given.
+_CLUSTER_DNS, _UPSTREAM_SERVERS = "__PILLAR__CLUSTER__DNS__", "__PILLAR__UPSTREAM__SERVERS__"
 
 
 class Reading(NamedTuple):
@@ -46,57 +75,62 @@ class Reading(NamedTuple):
     remarks: tuple[str, ...]
 
 
-def read_corefile(text: str, base: DnsConfig) -> Reading:
-    """`base` gives what the file leaves open. Raises ConfigInvalid."""
-    reader = _Reader(base)
-    for block in _parse(text):
+def read_corefile(text: str, base: DnsConfig, around: Surroundings = Surroundings()) -> Reading:  # noqa: B008
+    """`base` gives what the file leaves open, `around` what it may refer to. Raises ConfigInvalid.
+
+    Who serves addresses on the node can bring the file of NodeLocal DNSCache, which forwards to the cluster's DNS.
+    """
+    reader = _Reader(base, around)
+    blocks = parse(text, around)
+    if base.node_local and not any(line.name == "kubernetes" for block in blocks for line in block.block):
+        blocks = tuple(_answering(block, base.zone.domain) for block in blocks)
+    for block in blocks:
         reader.read_server(block)
     return reader.finish()
 
 
-def _parse(text: str) -> tuple[Directive, ...]:
-    """The server blocks. Braces open at a line's end and close on a line of their own."""
-    open_blocks: list[tuple[int, tuple[str, ...], list[Directive]]] = [(0, (), [])]
-    number = 0
-    for number, line in enumerate(text.splitlines(), 1):
-        words = tuple(word.strip('"') for word in re.findall(r'"[^"]*"|[^\s"]+', re.sub(r"(^|\s)#.*", "", line)))
-        if not words:
-            continue
-        if words == ("}",):
-            if len(open_blocks) == 1:
-                raise ConfigInvalid(f"Corefile, line {number}: a brace is closed that was not opened")
-            begun, its_words, inside = open_blocks.pop()
-            open_blocks[-1][2].append(Directive(begun, its_words, tuple(inside)))
-        elif words[-1] == "{":
-            if len(words) == 1:
-                raise ConfigInvalid(f"Corefile, line {number}: a block without a name")
-            open_blocks.append((number, words[:-1], []))
-        elif "{" in words or "}" in words:
-            raise ConfigInvalid(f"Corefile, line {number}: a brace in the middle of a line")
+def _answering(server: Directive, domain: str) -> Directive:
+    """A server block of NodeLocal DNSCache as ours: names of the cluster have answers here, and are asked of nobody."""
+    domains = [_server_key(key, server.line)[0] for key in _keys(server)]
+    lines: list[Directive] = []
+    for line in server.block:
+        if line.name == "forward" and domain in domains:
+            pods = Directive(line.line, ("pods", "insecure"))
+            lines.append(Directive(line.line, ("kubernetes", *domains), (pods,)))
+        elif line.name == "forward" and line.arguments[1:] == (_CLUSTER_DNS,):
+            continue  # reverse names: those of the cluster are here
         else:
-            open_blocks[-1][2].append(Directive(number, words))
-    if len(open_blocks) > 1:
-        raise ConfigInvalid(f"Corefile, line {open_blocks[-1][0]}: a brace is opened and not closed")
-    return tuple(open_blocks[0][2])
+            words = ("/etc/resolv.conf" if word == _UPSTREAM_SERVERS else word for word in line.words)
+            lines.append(replace(line, words=tuple(words)))
+    return replace(server, block=tuple(lines))
+
+
+def _keys(server: Directive) -> list[str]:
+    return " ".join(server.words).replace(",", " ").split()
 
 
 class _Reader:
-    def __init__(self, base: DnsConfig) -> None:
+    def __init__(self, base: DnsConfig, around: Surroundings) -> None:
+        self._around = around
         self._config = replace(base, upstreams=(), health=None, ready=None, metrics=None)
         self._stubs: list[tuple[str, tuple[Server, ...]]] = []
+        self._excepted: list[str] = []
+        self._has_cache = False  # that of the block for everything else
+        self._denied: list[tuple[str, int]] = []
         self._lacking: list[str] = []
         self._remarks: list[str] = []
         self._has_cluster = False
 
     def finish(self) -> Reading:
         if self._lacking:
-            raise ConfigInvalid(f"Corefile: not supported: {', '.join(self._lacking)}")
+            raise ConfigInvalid(f"Corefile: not supported: {', '.join(self._lacking)}; take out what is not needed")
         if not self._has_cluster:
             raise ConfigInvalid("Corefile: no server block has a `kubernetes` directive")
-        return Reading(replace(self._config, stub_domains=tuple(self._stubs)), tuple(self._remarks))
+        config = replace(self._config, stub_domains=tuple(self._stubs), denied=(*self._denied, *self._left_out()))
+        return Reading(config, tuple(self._remarks))
 
     def read_server(self, server: Directive) -> None:
-        keys = [_server_key(key, server.line) for key in " ".join(server.words).replace(",", " ").split()]
+        keys = [_server_key(key, server.line) for key in _keys(server)]
         is_cluster = any(directive.name == "kubernetes" for directive in server.block)
         if is_cluster:
             if self._has_cluster:
@@ -107,10 +141,21 @@ class _Reader:
             self._set(listen=tuple((host, port) for port in ports for host in sorted(hosts)))
         for directive in server.block:
             if not is_cluster and directive.name == "forward":
-                to = self._upstreams(directive)
-                self._stubs += [(zone, to) for zone, _ in keys if zone]
-            elif not is_cluster and directive.name == "cache":
-                continue  # one cache is for all
+                for zone, _ in keys:  # "." is all of the block's zone
+                    of = zone if directive.arguments[:1] == (".",) and zone else "".join(directive.arguments[:1])
+                    self._read_forward(replace(directive, words=("forward", of, *directive.arguments[1:])))
+            elif directive.name == "template":
+                self._read_template(directive, tuple(zone for zone, _ in keys), for_others=not is_cluster)
+            elif directive.name == "cache":
+                self._read_cache(directive, is_for_all=any(not zone for zone, _ in keys), is_cluster=is_cluster)
+            elif directive.name == "kubernetes" and not directive.arguments:
+                self._read_kubernetes(replace(directive, words=("kubernetes", *(zone for zone, _ in keys))))
+            elif directive.name == "rewrite" and (is_cluster or any(not zone for zone, _ in keys)):
+                self._read_rewrite(directive, for_others=not is_cluster)
+            elif not is_cluster and directive.name in ("rewrite", "transfer", "autopath"):
+                self._lacking.append(f"{directive.name} outside the cluster's server block (line {directive.line})")
+            elif directive.name == "hosts":
+                self._read_hosts(directive, tuple(zone for zone, _ in keys))
             else:
                 self._read(directive, f"_read_{directive.name}")
 
@@ -121,7 +166,16 @@ class _Reader:
         elif directive.name in _TUNING:
             self._remarks.append(f"line {directive.line}: {directive.name!r} has no effect here")
         elif directive.name not in _WITHOUT_EFFECT:
-            self._lacking.append(f"{directive.name} (line {directive.line})")
+            self._lacking.append(f"{directive.name} (line {directive.line}{self._advice(directive.name, method)})")
+
+    def _advice(self, name: str, method: str) -> str:
+        """What to write instead, as far as it can be guessed."""
+        if name in _INSTEAD:
+            return f": {_INSTEAD[name]}"
+        place = method.removesuffix(name)
+        known = [known.removeprefix(place) for known in dir(self) if known.startswith(place)]
+        alike = difflib.get_close_matches(name, [*known, *_WITHOUT_EFFECT, *_TUNING], n=1, cutoff=0.8)
+        return f": {alike[0]}?" if alike else ""
 
     def _set(self, **changes: object) -> None:
         self._config = replace(self._config, **changes)  # type: ignore[arg-type]
@@ -129,16 +183,27 @@ class _Reader:
     # --- Directives of a server block --------------------------------------------------------------------------
 
     def _read_kubernetes(self, directive: Directive) -> None:
-        zones = [zone.rstrip(".").lower() for zone in directive.arguments]
+        zones = dict.fromkeys(_domains(directive.arguments))
         domains = [zone for zone in zones if not zone.endswith((".arpa", "arpa"))]
         if len(domains) != 1:
             raise ConfigInvalid(f"Corefile, line {directive.line}: kubernetes with {len(domains)} domains, not one")
-        self._set(zone=replace(self._config.zone, domain=domains[0]))
+        self._set(zone=replace(self._config.zone, domain=domains[0], pods="disabled"))
         for option in directive.block:
             self._read(option, f"_kubernetes_{option.name}")
 
     def _kubernetes_pods(self, option: Directive) -> None:
         self._set(zone=replace(self._config.zone, pods=_one(option)))
+
+    def _kubernetes_fallthrough(self, option: Directive) -> None:
+        """Addresses without a name of ours are asked of others anyway, and names of the cluster never are."""
+        if not option.arguments or self._config.zone.domain in _domains(option.arguments):
+            self._remarks.append(f"line {option.line}: names of {self._config.zone.domain} do not fall through")
+
+    def _kubernetes_namespaces(self, option: Directive) -> None:
+        self._set(zone=replace(self._config.zone, namespaces=option.arguments))
+
+    def _kubernetes_endpoint_pod_names(self, option: Directive) -> None:
+        self._set(zone=replace(self._config.zone, endpoint_pod_names=True))
 
     def _kubernetes_ttl(self, option: Directive) -> None:
         self._set(zone=replace(self._config.zone, ttl=_number(option)))
@@ -152,32 +217,98 @@ class _Reader:
         else:
             self._set(upstreams=self._upstreams(directive))
         for option in directive.block:
-            self._read(option, f"_forward_{option.name}")
+            match option.name:
+                case "policy" if option.arguments == ("sequential",):
+                    self._set(asked_in_order=(*self._config.asked_in_order, zone))
+                case "policy" if option.arguments in (("random",), ("round_robin",)):
+                    continue  # who asks at random asks all alike
+                case "except" if not zone:
+                    self._excepted += _domains(option.arguments)
+                case _:
+                    self._read(option, f"_forward_{option.name}")
+
+    def _left_out(self) -> Iterable[tuple[str, int]]:
+        """What `except` keeps from the upstreams, and nobody else is asked about: CoreDNS says SERVFAIL, too."""
+        asked = [zone for zone, _ in self._stubs] + [zone for zone, _ in self._denied if zone]
+        own = (self._config.zone.domain,)
+        return [(zone, wire.SERVFAIL) for zone in dict.fromkeys(self._excepted) if not _is_in(zone, (*asked, *own))]
 
     def _upstreams(self, directive: Directive) -> tuple[Server, ...]:
         if len(directive.arguments) < 2:
             raise ConfigInvalid(f"Corefile, line {directive.line}: forward FROM TO...")
-        return tuple(parse_server(text.removeprefix("dns://")) for text in directive.arguments[1:])
+        servers: list[Server] = []
+        for text in directive.arguments[1:]:
+            scheme, separator, address = text.rpartition("://")
+            if separator and scheme != "dns":
+                self._lacking.append(f"forward to {text} (line {directive.line}: {_PLAIN_ONLY})")
+                continue
+            try:
+                if address.startswith("/"):
+                    servers += parse_resolv_conf(self._around.read(address))
+                else:
+                    servers.append(parse_server(address))
+            except ConfigInvalid as error:
+                raise ConfigInvalid(f"Corefile, line {directive.line}: {error}") from error
+            except OSError as error:
+                raise ConfigInvalid(f"Corefile, line {directive.line}: {address}: {error.strerror}") from error
+        return tuple(servers)
 
-    def _read_cache(self, directive: Directive) -> None:
-        if directive.arguments and directive.arguments[0].isdecimal():
-            self._set(cache_seconds=int(directive.arguments[0]))
+    def _read_cache(self, directive: Directive, *, is_for_all: bool, is_cluster: bool) -> None:
+        """One cache is for all outside names. What the block for everything else says of it counts."""
+        if self._has_cache or not (is_for_all or is_cluster):
+            self._remarks.append(f"line {directive.line}: one cache is for all, and not this one")
+            return
+        self._has_cache = is_for_all
+        self._set(**{name: getattr(DnsConfig(), name) for name in _OF_CACHE})
+        words = directive.arguments
+        if words and words[0].isdecimal():
+            self._set(cache_seconds=int(words[0]), cache_negative_seconds=int(words[0]))
+            words = words[1:]
+        if words:
+            self._set(cached=_domains(words))
         for option in directive.block:
             self._read(option, f"_cache_{option.name}")
 
     def _cache_success(self, option: Directive) -> None:
-        self._set(cache_entries=_number(option, at_most=2))
+        entries, seconds = self._capacity(option, self._config.cache_seconds)
+        self._set(cache_entries=entries, cache_seconds=seconds)
+
+    def _cache_denial(self, option: Directive) -> None:
+        _, seconds = self._capacity(option, self._config.cache_negative_seconds)  # they share the room of the others
+        self._set(cache_negative_seconds=seconds)
+
+    def _capacity(self, option: Directive, seconds: int) -> tuple[int, int]:
+        """CAPACITY [TTL [MINTTL]]; nothing is kept for longer than its owner says."""
+        words = option.arguments
+        if not 1 <= len(words) <= 3 or not all(word.isdecimal() for word in words):
+            raise ConfigInvalid(f"Corefile, line {option.line}: {option.name} CAPACITY [TTL [MINTTL]]")
+        if len(words) == 3:
+            self._remarks.append(f"line {option.line}: the least TTL has no effect here")
+        return int(words[0]), int(words[1]) if len(words) > 1 else seconds
 
     def _cache_serve_stale(self, option: Directive) -> None:
         self._set(serve_stale_seconds=int(_seconds(option)) if option.arguments else 3600)
 
     def _cache_disable(self, option: Directive) -> None:
         """`disable success cluster.local`: the cluster's names never are in the cache."""
+        kind, *zones = option.arguments or ("",)
+        if kind not in ("success", "denial"):
+            raise ConfigInvalid(f"Corefile, line {option.line}: disable success|denial [ZONE...]")
+        self._set(uncached=(*self._config.uncached, *((kind, zone) for zone in _domains(zones) or ("",))))
+
+    def _read_bufsize(self, directive: Directive) -> None:
+        size = _number(directive) if directive.arguments else DnsConfig.udp_size
+        if not wire.UDP_SIZE <= size <= 4096:
+            raise ConfigInvalid(f"Corefile, line {directive.line}: bufsize {size}: {wire.UDP_SIZE} to 4096")
+        self._set(udp_size=size)
 
     def _read_health(self, directive: Directive) -> None:
         self._set(health=_page(directive, 8080))
         for option in directive.block:
             self._read(option, f"_health_{option.name}")
+
+    def _health_lameduck(self, option: Directive) -> None:
+        self._set(lameduck_seconds=_seconds(option))
 
     def _read_ready(self, directive: Directive) -> None:
         self._set(ready=_page(directive, 8181))
@@ -186,19 +317,130 @@ class _Reader:
         self._set(metrics=_page(directive, 9153))
 
     def _read_log(self, directive: Directive) -> None:
-        self._set(log_queries=True)
+        if directive.arguments not in ((), (".",)):
+            self._lacking.append(f"log {' '.join(directive.arguments)} (line {directive.line})")
+        classes: list[str] = []
+        for option in directive.block:
+            if option.name == "class" and option.arguments and set(option.arguments) <= {*CLASSES, "all"}:
+                classes += option.arguments
+            else:
+                self._lacking.append(f"{' '.join(option.words)!r} in log (line {option.line})")
+        self._set(log_queries=True, log_classes=() if "all" in classes else tuple(dict.fromkeys(classes)))
 
     def _read_autopath(self, directive: Directive) -> None:
         if _one(directive) != "@kubernetes":
             raise ConfigInvalid(f"Corefile, line {directive.line}: autopath only by @kubernetes")
         self._set(autopath=True)
 
+    def _read_hosts(self, directive: Directive, zones: tuple[str, ...]) -> None:
+        """`zones` are the server block's; the directive may name others."""
+        path, *its_zones = directive.arguments or ("/etc/hosts",)
+        zones = _domains(its_zones) or zones
+        entries: list[Entry] = []
+        hosts, falls_through = Hosts(), False
+        for option in directive.block:
+            match option.name:
+                case "fallthrough" if not option.arguments:
+                    falls_through = True
+                case "ttl":
+                    hosts = replace(hosts, ttl=_number(option))
+                case "no_reverse":
+                    hosts = replace(hosts, has_reverse=False)
+                case "reload":
+                    continue  # the file is read whenever the Corefile is
+                case _:
+                    entry = parse_entry(list(option.words))
+                    if entry is None:
+                        self._lacking.append(f"{' '.join(option.words)!r} in hosts (line {option.line})")
+                    else:
+                        entries.append(entry)
+        foreign = [name for _, names in entries for name in names if not _is_in(name, zones)]
+        if foreign:
+            self._remarks.append(f"line {directive.line}: {', '.join(foreign)}: not in a zone of these hosts")
+        try:
+            entries += parse_hosts(self._around.read(path))
+        except OSError as error:
+            self._remarks.append(f"line {directive.line}: {path}: {error.strerror}")
+        entries = [(address, tuple(name for name in names if _is_in(name, zones))) for address, names in entries]
+        if not falls_through and "" in zones:
+            raise ConfigInvalid(
+                f"Corefile, line {directive.line}: hosts without `fallthrough` would deny every other name"
+            )
+        if not falls_through:
+            self._denied += [(zone, wire.RCODE_NAMES.index("NXDOMAIN")) for zone in zones]
+        kept = tuple((address, names) for address, names in entries if names)
+        self._set(hosts=(*self._config.hosts, replace(hosts, entries=kept)))
+
+    def _read_rewrite(self, directive: Directive, *, for_others: bool) -> None:
+        """`rewrite [continue|stop] name [KIND] FROM TO [answer auto]`, or that in a block with `answer name`."""
+        words = list(directive.arguments)
+        is_last = True
+        if words[:1] in (["continue"], ["stop"]):
+            is_last = words.pop(0) == "stop"
+        if not words and directive.block:
+            answers = [line for line in directive.block if line.name == "answer"]
+            names = [line for line in directive.block if line.name != "answer"]
+            if len(names) != 1 or any(line.arguments[:1] not in (("name",), ("auto",)) for line in answers):
+                raise ConfigInvalid(f"Corefile, line {directive.line}: rewrite takes one `name` line and answers to it")
+            words = list(names[0].words)
+        if words[-2:] == ["answer", "auto"]:
+            del words[-2:]
+        if words[:1] != ["name"]:
+            self._lacking.append(f"rewrite {' '.join(words[:1])} (line {directive.line})")
+            return
+        kind, *rest = words[1:] if words[1:2] and words[1] in KINDS and len(words) > 3 else ["exact", *words[1:]]
+        if len(rest) != 2:
+            raise ConfigInvalid(f"Corefile, line {directive.line}: rewrite name [KIND] FROM TO")
+        rule = make_rule(kind, *rest, is_last=is_last, for_others=for_others)
+        self._set(rewrites=(*self._config.rewrites, rule))
+
+    def _read_template(self, directive: Directive, zones: tuple[str, ...], *, for_others: bool) -> None:
+        template = read_template(directive, zones, for_others=for_others)
+        if not for_others and template.is_denial and template.zones == zones:
+            raise ConfigInvalid(
+                f"Corefile, line {directive.line}: template would deny every name of the cluster; name zones, or"
+                " give it a server block of its own"
+            )
+        if for_others and template.is_denial and template.zones == zones:
+            self._denied += [(zone, template.rcode) for zone in zones]  # nobody is asked, whatever leads there
+        else:
+            self._set(templates=(*self._config.templates, template))
+
+    def _read_transfer(self, directive: Directive) -> None:
+        """Whoever is named may ask; nobody is notified."""
+        found: list[Network] = []
+        for option in directive.block:
+            if option.name != "to" or not option.arguments:
+                self._lacking.append(f"{option.name} in transfer (line {option.line})")
+                continue
+            for text in option.arguments:
+                found += _networks(text, option.line)
+        self._set(transfer_to=(*self._config.transfer_to, *found))
+
     def _read_bind(self, directive: Directive) -> None:
         ports = dict.fromkeys(port for _, port in self._config.listen)
         self._set(listen=tuple((host, port) for port in ports for host in directive.arguments))
 
 
-def _server_key(key: str, line: int) -> Address:
+def _domains(words: Iterable[str]) -> tuple[str, ...]:
+    return tuple(word.rstrip(".").lower() for word in words)
+
+
+def _is_in(name: str, zones: Iterable[str]) -> bool:
+    return any(not zone or f".{name}".endswith(f".{zone}") for zone in zones)
+
+
+def _networks(text: str, line: int | str) -> tuple[Network, ...]:
+    """Of "*", an address (with a port or without) or a range."""
+    if text == "*":
+        return ipaddress.ip_network("0.0.0.0/0"), ipaddress.ip_network("::/0")
+    try:
+        return (ipaddress.ip_network(text if "/" in text else parse_address("", text, 53)[0], strict=False),)
+    except (ValueError, ConfigInvalid) as error:
+        raise ConfigInvalid(f"Corefile, line {line}: {text!r} is neither an address nor a range") from error
+
+
+def _server_key(key: str, line: int | str) -> Address:
     """ ".:53", "dns://corp.example:1053", "corp.example" -> domain ("" for the root) and port."""
     scheme, separator, rest = key.rpartition("://")
     if separator and scheme != "dns":
@@ -217,16 +459,17 @@ def _one(directive: Directive) -> str:
     return directive.arguments[0]
 
 
-def _number(directive: Directive, at_most: int = 1) -> int:
+def _number(directive: Directive) -> int:
     words = directive.arguments
-    if not words or len(words) > at_most or not words[0].isdecimal():
+    if len(words) != 1 or not words[0].isdecimal():
         raise ConfigInvalid(f"Corefile, line {directive.line}: {directive.name} takes a number")
     return int(words[0])
 
 
 def _seconds(directive: Directive) -> float:
     """Go's way to write them: 30s, 1h, 500ms."""
-    found = re.fullmatch(r"(\d+)(ms|s|m|h)", directive.arguments[0])
+    word = directive.arguments[0] if directive.arguments else ""
+    found = re.fullmatch(r"(\d+)(ms|s|m|h)", word)
     if found is None:
-        raise ConfigInvalid(f"Corefile, line {directive.line}: {directive.arguments[0]!r} is not a time")
+        raise ConfigInvalid(f"Corefile, line {directive.line}: {word!r} is not a time")
     return int(found[1]) * _UNITS[found[2]]

@@ -1,6 +1,7 @@
 """Everything that a configuration decides, put together: the zone and what feeds it, and who answers from it.
 
-`process.py` makes one, and another when the configuration changes, which takes over when it is complete.
+`process.py` makes one, and another when the configuration changes. The names of the cluster, which cost time to gather,
+go from one to the next where the change does not concern them.
 """
 
 from __future__ import annotations
@@ -13,42 +14,28 @@ from dataclasses import replace
 from bridgehead.client import ApiClient
 
 from .agent import DnsAgent
-from .cache import Cache
+from .cache import Cache, make_keeping
 from .config import DnsConfig
 from .forwarding import plan_forwarders, plan_search
+from .hosts import HostTable
 from .metrics import DnsMetrics
 from .resolver import Resolver
 from .responder import Counts, Responder
-from .zone import Zone
+from .rewriting import Rewriter
+from .templates import Templates
+from .upstream import Forwarder, Server
+from .zone import Zone, ZoneSettings
 
 log = logging.getLogger(__name__)
 
 
-class Engine:
-    """One configuration at work. `counts` goes on from one to the next. Raises ConfigInvalid."""
+class Cluster:
+    """A zone and what keeps it up to date, for as long as `run` runs."""
 
-    def __init__(self, client: ApiClient, config: DnsConfig, metrics: DnsMetrics, counts: Counts) -> None:
-        self.config = config
-        forwarders = plan_forwarders(config)
-        settings = replace(config.zone, recursive=bool(forwarders))
-        zone = Zone(settings, serial=int(time.time()))
-        self.responder: Responder = Responder(zone, counts, is_recursive=bool(forwarders), has_autopath=config.autopath)
-        self.cache: Cache = Cache(
-            time.monotonic,
-            entries=config.cache_entries,
-            longest=config.cache_seconds,
-            stale=config.serve_stale_seconds,
-        )
-        self.forwarders = tuple(forwarders.values())
-        self._agent = DnsAgent(client, zone, metrics, follow_pods=config.autopath)
-        self.resolver = Resolver(
-            self.responder,
-            forwarders,
-            self.cache,
-            namespace_of=self._agent.namespace_of,
-            search=plan_search(config) if config.autopath else (),
-        )
-        self._ready = asyncio.Event()
+    def __init__(self, client: ApiClient, settings: ZoneSettings, metrics: DnsMetrics, *, follow_pods: bool) -> None:
+        self.zone = Zone(settings, serial=int(time.time()))
+        self.follow_pods = follow_pods
+        self._agent = DnsAgent(client, self.zone, metrics, follow_pods=follow_pods)
 
     async def run(self) -> None:
         """Follow the cluster until cancelled."""
@@ -56,10 +43,65 @@ class Engine:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._agent.run())
             await self._agent.wait_synced()
-            self.responder.set_ready()
-            self._ready.set()
             log.info("ready after %.2f s", time.monotonic() - begun)
 
     async def wait_ready(self) -> None:
         """Wait until the zone is complete."""
-        await self._ready.wait()
+        await self._agent.wait_synced()
+
+    def namespace_of(self, address: str) -> str | None:
+        """Of the pod that has this address for itself."""
+        return self._agent.namespace_of(address)
+
+
+class Engine:
+    """One configuration at work. `counts` goes on from one to the next, and `before`'s cluster where it fits.
+
+    Raises ConfigInvalid.
+    """
+
+    def __init__(
+        self, client: ApiClient, config: DnsConfig, metrics: DnsMetrics, counts: Counts, before: Cluster | None = None
+    ) -> None:
+        forwarders = plan_forwarders(config, self._is_us)
+        settings = replace(config.zone, recursive=bool(forwarders))
+        if before is None or (before.zone.settings, before.follow_pods) != (settings, config.autopath):
+            before = Cluster(client, settings, metrics, follow_pods=config.autopath)
+        self.config = config
+        self.cluster = before
+        self.responder: Responder = Responder(
+            self.cluster.zone,
+            counts,
+            size=config.udp_size,
+            is_recursive=bool(forwarders),
+            has_autopath=config.autopath,
+            hosts=HostTable(config.hosts, ra=bool(forwarders)) if config.hosts else None,
+            templates=Templates(config.templates, ra=bool(forwarders)) if config.templates else None,
+            rewriter=Rewriter(config.rewrites) if config.rewrites else None,
+            transfer_to=config.transfer_to,
+        )
+        self.cache: Cache = Cache(
+            time.monotonic,
+            entries=config.cache_entries,
+            longest=config.cache_seconds,
+            longest_negative=config.cache_negative_seconds,
+            may_keep=make_keeping(config.cached, config.uncached),
+            stale=config.serve_stale_seconds,
+        )
+        self.forwarders = tuple(way for way in forwarders.values() if isinstance(way, Forwarder))
+        self.resolver = Resolver(
+            self.responder,
+            forwarders,
+            self.cache,
+            namespace_of=self.cluster.namespace_of,
+            search=plan_search(config) if config.autopath else (),
+        )
+
+    def _is_us(self, server: Server) -> bool:
+        """Whether this is the Service under which the cluster reaches us."""
+        return server.port == 53 and server.host in self.cluster.zone.server_addresses
+
+    async def become_ready(self) -> None:
+        """Return when the zone is complete, and is answered from."""
+        await self.cluster.wait_ready()
+        self.responder.set_ready()

@@ -21,6 +21,7 @@ from .wire import (
     Writer,
     head,
     opt_record,
+    skip_name_untrusted,
     skip_record_untrusted,
 )
 
@@ -153,6 +154,21 @@ def plain_records_untrusted(answer: Answer, question: bytes) -> list[PlainRecord
             records.append(PlainRecord(read_name_untrusted(message, at), kind, ttl, data))
         at = end
     return records
+
+
+_NAME_AT = {TYPES["NS"]: 0, TYPES["CNAME"]: 0, TYPES["PTR"]: 0, TYPES["MX"]: 2, TYPES["SRV"]: 6}
+
+
+def plain_data_untrusted(message: bytes, kind: int, at: int, end: int) -> bytes:
+    """A record's data without compression, fit for another message. Raises BadPacket."""
+    before = _NAME_AT.get(kind)
+    if before is not None:
+        return message[at : at + before] + read_name_untrusted(message, at + before)
+    if kind == TYPES["SOA"]:
+        second = skip_name_untrusted(message, at)
+        numbers = message[skip_name_untrusted(message, second) : end]
+        return read_name_untrusted(message, at) + read_name_untrusted(message, second) + numbers
+    return message[at:end]
 
 
 def compile_chain(name: bytes, records: Iterable[PlainRecord], rcode: int, *, ra: bool) -> Answer:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+import random
 import socket
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from . import wire
@@ -46,6 +47,8 @@ def _refuse_ourselves(servers: Iterable[Server], config: DnsConfig) -> None:
 
 
 def _is_us(server: Server, config: DnsConfig) -> bool:
+    if server.port == 53 and server.host in config.node_local:
+        return True
     for host, port in config.listen:
         if port != server.port:
             continue
@@ -65,14 +68,29 @@ def _is_local(host: str) -> bool:
     return True
 
 
-def plan_forwarders(config: DnsConfig) -> dict[bytes, Forwarder]:
-    """By domain in wire form."""
+def plan_forwarders(config: DnsConfig, is_us: Callable[[Server], bool]) -> dict[bytes, Forwarder | int]:
+    """By domain in wire form: who is asked, or the code that is the answer. `is_us` knows the addresses under which
+    the cluster reaches us, which are found out later."""
     upstreams = choose_upstreams(config)
-    found = {b"\0": Forwarder(upstreams, time.monotonic)} if upstreams else {}
+    found: dict[bytes, Forwarder | int] = {}
+    if upstreams:
+        found[b"\0"] = Forwarder(upstreams, time.monotonic, shuffle=_order(config, ""), is_us=is_us)
+    found |= {wire.encode_name(domain): rcode for domain, rcode in config.denied}
     for domain, servers in config.stub_domains:
         _refuse_ourselves(servers, config)
-        found[wire.encode_name(domain.lower())] = Forwarder(servers, time.monotonic)
+        found[wire.encode_name(domain.lower())] = Forwarder(
+            servers, time.monotonic, shuffle=_order(config, domain), is_us=is_us
+        )
     return found
+
+
+def _order(config: DnsConfig, domain: str) -> Callable[[list[Server]], None]:
+    """In which order the upstreams of a domain are asked."""
+    return _as_they_are if domain in config.asked_in_order else random.shuffle
+
+
+def _as_they_are(servers: list[Server]) -> None:
+    """The first that answers is asked."""
 
 
 def plan_search(config: DnsConfig) -> tuple[bytes, ...]:

@@ -5,16 +5,18 @@ What every query counts is a plain number in `responder.py` and `server.py`, rea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from . import wire
 from .cache import Cache
 from .responder import Responder
 from .server import DnsServer
+from .tallies import DURATION_BOUNDS, SIZE_BOUNDS, count_sizes, cumulate
 from .upstream import Forwarder
 
 _PROGRAMMING_BUCKETS = tuple(0.001 * 2**n for n in range(20))
@@ -74,6 +76,7 @@ class _Numbers:
         protocols.add_metric(["udp"], sum(server.udp_requests for server in self._servers))
         protocols.add_metric(["tcp"], sum(server.tcp_requests for server in self._servers))
         yield protocols
+        yield from self._histograms()
         yield CounterMetricFamily("bridgehead_dns_malformed", "Messages that were no queries.", counts.malformed)
         hits = CounterMetricFamily("coredns_cache_hits", "The count of cache hits.", labels=["type"])
         hits.add_metric(["success"], cache.hits)
@@ -97,3 +100,25 @@ class _Numbers:
             sum(server.overflows for server in self._servers),
         )
         yield GaugeMetricFamily("bridgehead_dns_answers", "Finished answers of the cluster.", len(responder.zone))
+
+    def _histograms(self) -> Iterator[Metric]:
+        durations = [server.durations for server in self._servers]
+        each = [sum(counts) for counts in zip(*(found.counts() for found in durations), strict=True)]
+        yield _histogram(
+            "coredns_dns_request_duration_seconds",
+            "Histogram of the time (in seconds) each request took.",
+            DURATION_BOUNDS,
+            each or [0] * (len(DURATION_BOUNDS) + 1),
+            sum(found.total for found in durations),
+        )
+        for name, text, found in (
+            ("request", "Size of the request in bytes.", [server.query_sizes for server in self._servers]),
+            ("response", "Size of the returned response in bytes.", [server.reply_sizes for server in self._servers]),
+        ):
+            sizes = sum(map(Counter, found), Counter[int]())
+            total = sum(size * times for size, times in sizes.items())
+            yield _histogram(f"coredns_dns_{name}_size_bytes", text, SIZE_BOUNDS, count_sizes(sizes), total)
+
+
+def _histogram(name: str, text: str, bounds: Sequence[float], counts: Sequence[int], total: float) -> Metric:
+    return HistogramMetricFamily(name, text, buckets=cumulate(bounds, counts), sum_value=total)

@@ -12,12 +12,35 @@ from .errors import BadPacket
 
 log = logging.getLogger("bridgehead.dns.queries")
 
+# What a reply may be, as CoreDNS sorts them.
+CLASSES = ("success", "denial", "error")
+
 _FLAGS = (("qr", 2, wire.QR), ("aa", 2, wire.AA), ("tc", 2, wire.TC), ("rd", 2, wire.RD), ("ra", 3, wire.RA))
 
 
-def log_query(client: tuple[str, int], data: bytes, reply: bytes | None, protocol: str, seconds: float) -> None:
-    """Tell of one message and what it got; None: no reply."""
-    log.info("%s", query_line_untrusted(client, data, reply, protocol, seconds))
+class QueryLog:
+    """Tells of those queries whose replies are of these classes; of all, if none is named."""
+
+    def __init__(self, classes: tuple[str, ...] = ()) -> None:
+        self._classes = classes
+
+    def __call__(
+        self, client: tuple[str, int], data: bytes, reply: bytes | None, protocol: str, seconds: float
+    ) -> None:
+        """Tell of one message and what it got; None: no reply."""
+        if not self._classes or class_of(reply) in self._classes:
+            log.info("%s", query_line_untrusted(client, data, reply, protocol, seconds))
+
+
+def class_of(reply: bytes | None) -> str:
+    """Denial: that the name, or what was asked for of it, does not exist, with the SOA of who says so."""
+    if reply is None:
+        return "error"
+    rcode = reply[3] & 15
+    if rcode not in (wire.NOERROR, wire.NXDOMAIN):
+        return "error"
+    has_answers, has_authority = (reply[at : at + 2] != b"\0\0" for at in (6, 8))
+    return "denial" if rcode == wire.NXDOMAIN or (has_authority and not has_answers) else "success"
 
 
 def query_line_untrusted(

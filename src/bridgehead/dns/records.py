@@ -17,6 +17,8 @@ from bridgehead.objects.core import Pod, Service
 from bridgehead.objects.discovery import Endpoint, EndpointSlice
 
 SPEC_VERSION = "1.1.0"
+LONGEST_NAME = 253  # as text, without the last dot
+_PORTS = range(65536)
 FAMILIES = {"IPv4": "A", "IPv6": "AAAA"}
 
 
@@ -54,16 +56,39 @@ class ServiceRecords:
     problems: tuple[str, ...] = ()
 
 
-def service_records(service: Service, slices: Iterable[EndpointSlice], domain: str) -> ServiceRecords:
-    """The records of a Service in the zone `domain`; `slices` are those of this Service, in any order."""
+def service_records(
+    service: Service, slices: Iterable[EndpointSlice], domain: str, *, by_pod: bool = False
+) -> ServiceRecords:
+    """The records of a Service in the zone `domain`; `slices` are those of this Service, in any order.
+
+    `by_pod`: endpoints without a host name are called as their pods are, not by their addresses.
+    """
     name = f"{service.metadata.name}.{service.metadata.namespace}.svc.{domain}"
     if not is_name(name):
         return ServiceRecords(problems=(f"{name} is too long for a name",))
     if service.spec.type == "ExternalName":
         return _external_name(service, name)
     if service.spec.cluster_ip == "None":
-        return _headless(service, slices, name)
+        return _headless(service, slices, name, by_pod=by_pod)
     return _cluster_ip(service, name)
+
+
+def more_records(
+    service: Service, slices: Iterable[EndpointSlice], domain: str, *, by_pod: bool = False
+) -> dict[str, RecordSets]:
+    """What the specification does not know and CoreDNS has: at a Service's own name SRV records of all its ports, and
+    names of the endpoints of a Service that has a cluster IP. With the addresses of the targets."""
+    name = f"{service.metadata.name}.{service.metadata.namespace}.svc.{domain}"
+    if not is_name(name) or service.spec.type == "ExternalName":
+        return {}
+    found = _gather(service, slices, name, by_pod=by_pod)
+    names = {host: _frozen(sets) for host, sets in found.by_host.items()}
+    if service.spec.cluster_ip == "None":
+        names[name] = {"SRV": tuple(found.srv(found.ports))}
+    elif own := address_sets(service.spec.cluster_ips or (service.spec.cluster_ip,)):
+        numbers = dict.fromkeys(port.port for port in service.spec.ports if port.port in _PORTS)
+        names[name] = own | {"SRV": tuple(Srv(0, max(1, 100 // len(numbers)), number, name) for number in numbers)}
+    return names
 
 
 def zone_records(domain: str, serial: int, negative_ttl: int, name_server: Iterable[str] = ()) -> dict[str, RecordSets]:
@@ -119,7 +144,7 @@ def address_sets(addresses: Iterable[str]) -> dict[str, tuple[Data, ...]]:
 
 def is_name(text: str) -> bool:
     """Whether this can be put on the wire (RFC 1035, section 3.1): labels of 1 to 63 bytes, 255 in all."""
-    if not text or not text.isascii() or len(text) > 253:
+    if not text or not text.isascii() or len(text) > LONGEST_NAME:
         return False
     return all(0 < len(label) <= 63 for label in text.split("."))
 
@@ -162,39 +187,72 @@ def _external_name(service: Service, name: str) -> ServiceRecords:
     return ServiceRecords({name: {"CNAME": (target,)}})
 
 
-def _headless(service: Service, slices: Iterable[EndpointSlice], name: str) -> ServiceRecords:
+class _Endpoints(NamedTuple):
+    """What can be told of the endpoints of a Service: by family, by name, by port ("" is one without a name)."""
+
+    addresses: Mapping[str, Mapping[Data, None]]
+    by_host: Mapping[str, Mapping[str, Mapping[Data, None]]]
+    ports: Mapping[str, Mapping[tuple[int, str], None]]
+    reverse: Mapping[str, Mapping[str, None]]
+    problems: tuple[str, ...]
+
+    def srv(self, owners: Iterable[str]) -> dict[Srv, None]:
+        targets = {target: None for owner in owners for target in self.ports[owner]}
+        return {Srv(0, max(1, 100 // len(targets)), port, target): None for port, target in targets}
+
+
+def _gather(service: Service, slices: Iterable[EndpointSlice], name: str, *, by_pod: bool) -> _Endpoints:
     addresses: dict[str, dict[Data, None]] = {}
     by_host: dict[str, dict[str, dict[Data, None]]] = {}
     ports: dict[str, dict[tuple[int, str], None]] = {}
     reverse: dict[str, dict[str, None]] = {}
     problems = []
+    longest = LONGEST_NAME - len(name) - 1  # of a label before a name that is sound
+    last: EndpointSlice | None = None
     for slice_, endpoint in _usable(service, slices):
-        kind = FAMILIES[slice_.address_type]
+        if slice_ is not last:  # they come slice by slice, and there may be thousands of them
+            last, kind, slice_ports = slice_, FAMILIES[slice_.address_type], _ports(slice_)
         for text in endpoint.addresses:
             address = _canonical(text)
             if address is None or (":" in address) != (kind == "AAAA"):
                 problems.append(f"EndpointSlice {slice_.metadata.name}: {text!r} is no {slice_.address_type} address")
                 continue
-            label = endpoint.hostname if _is_label(endpoint.hostname) else dashed(address)
-            target = f"{str(label).lower()}.{name}"
-            if not is_name(target):
+            label = _endpoint_label(endpoint, address, by_pod=by_pod)
+            target = f"{label}.{name}"
+            if len(label) > longest:
                 problems.append(f"{target} is too long for a name")
                 continue
             addresses.setdefault(kind, {})[address] = None
             by_host.setdefault(target, {}).setdefault(kind, {})[address] = None
             reverse.setdefault(address, {})[target] = None
-            for port in slice_.ports or ():
-                if port.port is not None and _is_label(port.name):
-                    owner = f"_{str(port.name).lower()}._{(port.protocol or 'TCP').lower()}"
-                    ports.setdefault(owner, {})[port.port, target] = None
-    names: dict[str, RecordSets] = {name: _frozen(addresses)}
-    names.update((host, _frozen(sets)) for host, sets in by_host.items())
-    found = {
-        owner: {Srv(0, max(1, 100 // len(targets)), port, target): None for port, target in targets}
-        for owner, targets in ports.items()
-    }
-    _add_srv(names, name, found)
-    return ServiceRecords(names, {address: tuple(hosts) for address, hosts in reverse.items()}, tuple(problems))
+            for owner, port in slice_ports:
+                ports.setdefault(owner, {})[port, target] = None
+    return _Endpoints(addresses, by_host, ports, reverse, tuple(problems))
+
+
+def _headless(service: Service, slices: Iterable[EndpointSlice], name: str, *, by_pod: bool) -> ServiceRecords:
+    found = _gather(service, slices, name, by_pod=by_pod)
+    names: dict[str, RecordSets] = {name: _frozen(found.addresses)}
+    names.update((host, _frozen(sets)) for host, sets in found.by_host.items())
+    _add_srv(names, name, {owner: found.srv([owner]) for owner in found.ports if owner})
+    reverse = {address: tuple(hosts) for address, hosts in found.reverse.items()}
+    return ServiceRecords(names, reverse, found.problems)
+
+
+def _endpoint_label(endpoint: Endpoint, address: str, *, by_pod: bool) -> str:
+    name = endpoint.hostname
+    if not name and by_pod and endpoint.target_ref is not None:
+        name = endpoint.target_ref.name
+    return name.lower() if name and _is_label(name) else dashed(address)
+
+
+def _ports(slice_: EndpointSlice) -> list[tuple[str, int]]:
+    """_http._tcp and its number; "" for one without a name."""
+    return [
+        (f"_{port.name.lower()}._{(port.protocol or 'TCP').lower()}" if port.name else "", port.port)
+        for port in slice_.ports or ()
+        if port.port is not None and port.port in _PORTS and (not port.name or _is_label(port.name))
+    ]
 
 
 def _usable(service: Service, slices: Iterable[EndpointSlice]) -> list[tuple[EndpointSlice, Endpoint]]:

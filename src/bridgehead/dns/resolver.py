@@ -14,6 +14,7 @@ from .cache import Cache
 from .errors import BadPacket, UpstreamFailed
 from .foreign import PlainRecord
 from .responder import Open, Responder
+from .rewriting import renamed_untrusted
 from .upstream import Forwarder
 from .wire import Answer, Query
 
@@ -23,7 +24,8 @@ _LONGEST_CHAIN = 8  # aliases that lead to aliases
 
 
 class Resolver:
-    """`forwarders` are who answers for a domain (in wire form) and all below it; b"\\0" is everything.
+    """`forwarders` are who answers for a domain (in wire form) and all below it, or the code that is the answer;
+    b"\\0" is everything.
 
     For `autopath`, `namespace_of` knows in which namespace the pod with an address is, and `search` are the domains
     (wire form) that a pod's search list has behind those of the cluster.
@@ -32,7 +34,7 @@ class Resolver:
     def __init__(
         self,
         responder: Responder,
-        forwarders: Mapping[bytes, Forwarder],
+        forwarders: Mapping[bytes, Forwarder | int],
         cache: Cache,
         *,
         namespace_of: Callable[[str], str | None] = lambda address: None,
@@ -52,6 +54,7 @@ class Resolver:
         Raises nothing but CancelledError: the client is told SERVFAIL when something goes wrong.
         """
         query = question.query
+        asked = query if question.asked is None else question.asked
         try:
             if question.known is None:
                 answer = await self._ask(query)
@@ -59,29 +62,34 @@ class Resolver:
                 answer = await self._walk(question, question.known, client)
             else:
                 answer = await self._follow(query)
+            if asked is not query:
+                answer = renamed_untrusted(answer, asked, query)
         except (UpstreamFailed, BadPacket) as error:
             log.debug("%s: %s", wire.decode_name(query.name), error)
         except Exception:
             log.exception("%s: cannot be resolved; this is a bug", wire.decode_name(query.name))
         else:
-            return self._responder.reply(query, answer, question.limit)
-        return self._responder.error(query, wire.SERVFAIL)
+            return self._responder.reply(asked, answer, question.limit)
+        return self._responder.error(asked, wire.SERVFAIL)
 
     async def _ask(self, query: Query) -> Answer:
         """From the cache or from outside; the same question asked twice at once travels once."""
+        forwarder = self._forwarder(query)
+        if not isinstance(forwarder, Forwarder):
+            return Answer(wire.head(wire.REFUSED if forwarder is None else forwarder, 0, aa=False), b"", 0)
         do, cd = query.edns is not None and query.edns.do, bool(query.flags2 & wire.CD)
         key = query.key + bytes((do, cd))
         answer = self._cache.get(key)
         if answer is not None:
             if self._cache.is_due(key):
-                self._start(key, query, do, cd)
+                self._start(forwarder, key, query, do, cd)
             return answer
-        return await asyncio.shield(self._start(key, query, do, cd))
+        return await asyncio.shield(self._start(forwarder, key, query, do, cd))
 
-    def _start(self, key: bytes, query: Query, do: bool, cd: bool) -> asyncio.Future[Answer]:
+    def _start(self, forwarder: Forwarder, key: bytes, query: Query, do: bool, cd: bool) -> asyncio.Future[Answer]:
         flight = self._flights.get(key)
         if flight is None:
-            flight = self._flights[key] = asyncio.ensure_future(self._fetch(key, query, do, cd))
+            flight = self._flights[key] = asyncio.ensure_future(self._fetch(forwarder, key, query, do, cd))
             flight.add_done_callback(lambda done: self._landed(key, done))
         return flight
 
@@ -90,18 +98,15 @@ class Resolver:
         if not flight.cancelled():
             flight.exception()  # whoever waited has been told
 
-    def _forwarder(self, query: Query) -> Forwarder | None:
-        """That of the longest domain which the name is in."""
+    def _forwarder(self, query: Query) -> Forwarder | int | None:
+        """That of the longest domain which the name is in; a code where nobody is to be asked."""
         for at in (*query.labels, len(query.name) - 1):
             found = self._forwarders.get(query.name[at:])
             if found is not None:
                 return found
         return None
 
-    async def _fetch(self, key: bytes, query: Query, do: bool, cd: bool) -> Answer:
-        forwarder = self._forwarder(query)
-        if forwarder is None:
-            return Answer(wire.head(wire.REFUSED, 0, aa=False), b"", 0)
+    async def _fetch(self, forwarder: Forwarder, key: bytes, query: Query, do: bool, cd: bool) -> Answer:
         try:
             found = await forwarder.ask(query.question, do=do, cd=cd)
         except UpstreamFailed:
@@ -115,14 +120,15 @@ class Resolver:
     async def _follow(self, query: Query) -> Answer:
         """The alias, its target's aliases, and the addresses at the end. The cluster's part comes from the zone."""
         chain: list[PlainRecord] = []
+        seen = {query.name}
         step = query
         rcode = wire.NOERROR
         for _ in range(_LONGEST_CHAIN):
-            answer = self._zone.answer(step)
+            answer = self._responder.own_answer(step)
             is_ours = answer is not None
             if answer is None:
-                if self._forwarder(step) is None:
-                    break
+                if not isinstance(self._forwarder(step), Forwarder):
+                    break  # nobody can say anything about the target; the alias is true all the same
                 try:
                     answer = await self._ask(step)
                 except UpstreamFailed:
@@ -133,7 +139,10 @@ class Resolver:
             rcode = answer.head[1] & 15
             if not records or records[-1].type != wire.TYPES["CNAME"]:
                 break
-            step = _question(query, records[-1].data)
+            step = wire.with_name(query, records[-1].data)
+            if step.name in seen:
+                break  # round and round: each alias is said once
+            seen.add(step.name)
             if not is_ours and not self._zone.is_ours(step):
                 break  # the upstream has followed its aliases as far as they lead
         return foreign.compile_chain(query.name, chain, rcode, ra=self._responder.is_recursive)
@@ -141,7 +150,8 @@ class Resolver:
     async def _walk(self, question: Open, known: Answer, client: str) -> Answer:
         """What a pod would find at the end of its search list, in one query instead of four or five.
 
-        The name was the list's first: the pod's own namespace. Somebody else who asked for that name meant it so.
+        The name was the list's first: the pod's own namespace. Somebody else who asked for that name meant it so. Where
+        nobody outside answers it is still known that the name which was asked for does not exist.
         """
         query = question.query
         if self._namespace_of(client) != question.namespace:
@@ -149,10 +159,13 @@ class Resolver:
         domain = self._zone.wire_domain
         base = query.name[: -len(wire.encode_name(f"{question.namespace}.svc")) + 1 - len(domain)]
         for end in (wire.encode_name("svc")[:-1] + domain, domain, *self._search, b"\0"):
-            step = _question(query, base + end)
-            answer = self._zone.answer(step)
+            step = wire.with_name(query, base + end)
+            answer = self._responder.own_answer(step)
             if answer is None:
-                answer = await self._ask(step)
+                try:
+                    answer = await self._ask(step)
+                except UpstreamFailed:
+                    break
             elif self._zone.is_alias(step.name):
                 answer = await self._follow(step)
             if answer.head[1] & 15 == wire.NOERROR:
@@ -163,13 +176,3 @@ class Resolver:
                     query.name, [alias, *records], wire.NOERROR, ra=self._responder.is_recursive
                 )
         return known
-
-
-def _question(query: Query, name: bytes) -> Query:
-    """The same query about another name."""
-    labels = []
-    at = 0
-    while name[at]:
-        labels.append(at)
-        at += 1 + name[at]
-    return query._replace(name=name, labels=tuple(labels), question=name + query.question[-4:])

@@ -6,17 +6,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from . import wire
 from .errors import BadPacket
+from .hosts import HostTable
+from .rewriting import Rewriter, renamed_untrusted
+from .templates import Templates
+from .transfer import Network, is_allowed, transfer
 from .wire import Answer, Query
 from .zone import NODATA, Zone
 
 _PLAIN = b"\1\0\0\1\0\0\0\0\0\0"  # RD, one question, nothing else
 _WITH_OPT = b"\1\0\0\1\0\0\0\0\0\1"
 _ADDRESSES = (b"\0\1\0\1", b"\0\x1c\0\1")  # type and class of A and AAAA
+_ENDPOINT_LABELS = 4  # <endpoint>.<Service>.<namespace>.svc before the zone's own name
 _MOST_SHAPES = 64  # of OPT records that are remembered
 
 
@@ -31,6 +37,13 @@ class Open(NamedTuple):
     limit: int
     known: Answer | None
     namespace: str = ""
+    asked: Query | None = None  # what the client asked, if a rule has made another question of it
+
+
+class Transfer(NamedTuple):
+    """Somebody asks for the whole zone."""
+
+    query: Query
 
 
 @dataclass
@@ -46,7 +59,9 @@ class Responder:
     """Answers from a zone. Until `is_ready` is set the zone is not complete, and its names get SERVFAIL.
 
     `size` is the largest UDP reply we send; `is_recursive` whether outside names can be answered at all;
-    `has_autopath` whether a pod's search list is walked for it.
+    `has_autopath` whether a pod's search list is walked for it. `hosts` are names beside the cluster's, `templates`
+    answer before everything else, `rewriter` makes other questions of some, and clients in `transfer_to` may have the
+    whole zone.
     """
 
     def __init__(
@@ -57,8 +72,22 @@ class Responder:
         size: int = 1232,
         is_recursive: bool = True,
         has_autopath: bool = False,
+        hosts: HostTable | None = None,
+        templates: Templates | None = None,
+        rewriter: Rewriter | None = None,
+        transfer_to: tuple[Network, ...] = (),
     ) -> None:
         self.zone = zone
+        self._hosts = hosts
+        self._templates = templates
+        self._rewriter = rewriter
+        self._transfer_to = transfer_to
+        # Names of the table are answered without thinking of rules, if none can mean one of them.
+        self._has_rules_for_table = any(
+            rules is not None and rules.touches(domain)
+            for rules in (rewriter, templates)
+            for domain in (zone.settings.domain, "in-addr.arpa", "ip6.arpa")
+        )
         self.has_autopath = has_autopath
         self.size = size
         self.is_recursive = is_recursive
@@ -73,8 +102,13 @@ class Responder:
         self.is_ready = True
         self._table = self.zone.table
 
-    def respond_untrusted(self, data: bytes, *, is_udp: bool = True) -> bytes | Open | None:
-        """The reply to one message; None when there must be none. Raises nothing, whatever the bytes are."""
+    def respond_untrusted(self, data: bytes, *, is_udp: bool = True) -> bytes | Open | Transfer | None:
+        """The reply to one message; None when there must be none. Raises nothing, whatever the bytes are.
+
+        A Transfer only comes of what did not come by UDP.
+        """
+        if self._has_rules_for_table:
+            return self._carefully_untrusted(data, is_udp)
         end = data.find(b"\0", wire.HEADER_SIZE) + 5
         answer = self._table.get(data[wire.HEADER_SIZE : end].lower())
         rcode = wire.NOERROR
@@ -99,13 +133,16 @@ class Responder:
         zone = self.zone
         if not name.endswith(zone.wire_domain) or name.endswith(zone.wire_pods_domain):
             return None
-        at, start = 0, len(name) - len(zone.wire_domain)
+        at, start, labels = 0, len(name) - len(zone.wire_domain), 0
         while at < start:
             if name[at] > 63:
                 return None
             at += 1 + name[at]
+            labels += 1
         if at != start or len(name) > 255 or zone.knows(name):
             return None
+        if labels == _ENDPOINT_LABELS and zone.knows(name[1 + name[0] :]):
+            return None  # it may be an endpoint's
         return zone.no_such_name(len(name))
 
     def _quickly(self, data: bytes, end: int, answer: Answer) -> bytes | None:
@@ -148,33 +185,67 @@ class Responder:
                 self._heads[front] = found
         return found
 
-    def _carefully_untrusted(self, data: bytes, is_udp: bool) -> bytes | Open | None:
+    def own_answer(self, query: Query) -> Answer | None:
+        """What is known without asking others: what templates say, names of the cluster, and those of hosts."""
+        if self._templates is not None:
+            made = self._templates.answer(query, is_ours=self.zone.is_ours(query))
+            if made is not None:
+                return made
+        answer = self.zone.answer(query) if self.is_ready else None
+        if answer is None and self._hosts is not None:
+            return self._hosts.answer(query)
+        return answer
+
+    def transfer(self, wanted: Transfer, client: str) -> Iterator[bytes]:
+        """The messages for who asks for the whole zone; one that refuses it, if that is to be."""
+        if not is_allowed(client, self._transfer_to):
+            return iter((self.error(wanted.query, wire.REFUSED),))
+        if not self.is_ready:
+            return iter((self.error(wanted.query, wire.SERVFAIL),))
+        self.counts.rcodes[wire.NOERROR] += 1
+        return transfer(self.zone, wanted.query)
+
+    def _carefully_untrusted(self, data: bytes, is_udp: bool) -> bytes | Open | Transfer | None:
         try:
-            query = wire.parse_query_untrusted(data)
+            asked = wire.parse_query_untrusted(data)
         except BadPacket:
             self.counts.malformed += 1
             return wire.format_error_untrusted(data)
-        self.counts.queries[query.type & 255] += 1
-        limit = self.limit(query, is_udp)
-        refused = self._refuse(query)
+        self.counts.queries[asked.type & 255] += 1
+        limit = self.limit(asked, is_udp)
+        refused = self._refuse(asked)
         if refused is not None:
-            return self.error(query, refused)
-        self._remember_shape(data, query, limit)
-        if query.class_ != wire.IN:
-            return self.error(query, wire.REFUSED)
-        ours = self.zone.is_ours(query)
-        if ours and not self.is_ready:
-            return self.error(query, wire.SERVFAIL)
-        answer = self.zone.answer(query) if self.is_ready else None
+            return self.error(asked, refused)
+        self._remember_shape(data, asked, limit)
+        if asked.class_ != wire.IN:
+            return self.error(asked, wire.REFUSED)
+        if asked.type in (wire.AXFR, wire.IXFR):
+            is_possible = not is_udp and self._transfer_to and asked.name == self.zone.wire_domain
+            return Transfer(asked) if is_possible else self.error(asked, wire.REFUSED)
+        query = asked
+        if self._rewriter is not None:
+            query = self._rewriter.apply(asked, is_ours=self.zone.is_ours(asked))
+        return self._answer(query, limit, None if query is asked else asked)
+
+    def _answer(self, query: Query, limit: int, asked: Query | None) -> bytes | Open:
+        """`asked` is what the client asked, if that was something else."""
+        client_query = query if asked is None else asked
+        if not self.is_ready and self.zone.is_ours(query):
+            return self.error(client_query, wire.SERVFAIL)
+        answer = self.own_answer(query)
         if answer is None:
-            return Open(query, limit, None) if self.is_recursive else self.error(query, wire.REFUSED)
+            if self.is_recursive:
+                return Open(query, limit, None, asked=asked)
+            return self.error(client_query, wire.REFUSED)
         if query.type in (wire.TYPES["A"], wire.TYPES["AAAA"]) and self.zone.is_alias(query.name):
-            return Open(query, limit, answer)
+            return Open(query, limit, answer, asked=asked)
         if self.has_autopath and answer.head[1] & 15 == wire.NXDOMAIN:
             namespace = self.zone.namespace_of_search(query)
             if namespace and query.type in (wire.TYPES["A"], wire.TYPES["AAAA"]):
-                return Open(query, limit, answer, namespace)
-        return self.reply(query, answer, limit)
+                return Open(query, limit, answer, namespace, asked)
+        if asked is not None:
+            answer = renamed_untrusted(answer, asked, query)
+        return self.reply(client_query, answer, limit)
 
     def reply(self, query: Query, answer: Answer, limit: int) -> bytes:
         """Assemble, cut to `limit`, and count."""
@@ -188,7 +259,7 @@ class Responder:
 
     def refuse(self, question: Open) -> bytes:
         """There is no room for one more question to others; as CoreDNS says it."""
-        return self.error(question.query, wire.REFUSED)
+        return self.error(question.asked or question.query, wire.REFUSED)
 
     def limit(self, query: Query, is_udp: bool) -> int:
         """The largest reply in bytes: what the client takes, and we care to send in one packet."""
@@ -203,8 +274,6 @@ class Responder:
             return wire.NOTIMP  # an operation that is not a query: NOTIFY, UPDATE
         if query.edns is not None and query.edns.version:
             return wire.BADVERS
-        if query.type in (wire.AXFR, wire.IXFR):
-            return wire.REFUSED
         if query.type == wire.OPT:
             return wire.FORMERR
         return None

@@ -14,13 +14,15 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from .errors import CannotServe
-from .responder import Open, Responder
+from .responder import Open, Responder, Transfer
+from .tallies import Durations
 
 log = logging.getLogger(__name__)
 
 _BATCH = 64  # packets answered before other tasks get their turn
 _LARGEST_QUERY = 4096  # what is longer is no query of this world, and is cut and refused
 _BUFFER_BYTES = 4 << 20
+_IP_FREEBIND, _IPV6_FREEBIND = 15, 78  # linux/in.h, linux/in6.h; Python has no names for them
 
 Resolve = Callable[[Open, str], Awaitable[bytes]]  # the question, and who asks
 
@@ -59,29 +61,26 @@ class DnsServer:
         self.udp_requests = 0
         self.tcp_requests = 0
         self.overflows = 0  # queries refused because too many were open
+        self.durations = Durations()
+        # How many messages of each size came, and went.
+        self.query_sizes: dict[int, int] = {}
+        self.reply_sizes: dict[int, int] = {}
 
-    def bind(self, host: str, port: int, *, shared: bool = False) -> int:
+    def bind(self, host: str, port: int, *, shared: bool = False, at_once: bool = False) -> int:
         """Take the address for UDP and TCP; `shared`: with other processes that ask so, too. Returns the port.
 
-        Raises CannotServe.
+        `at_once`: even if this machine does not have the address yet. Raises CannotServe.
         """
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        try:
-            self._tcp = _socket(family, socket.SOCK_STREAM, (host, port), shared)
-            port = self._tcp.getsockname()[1]
-            self._tcp.listen(512)
-            self._udp = _socket(family, socket.SOCK_DGRAM, (host, port), shared)
-        except OSError as error:
-            self.close()
-            raise CannotServe(f"cannot listen on {host}:{port}: {error.strerror}") from error
+        self._tcp, self._udp = take(host, port, shared=shared, at_once=at_once)
         with contextlib.suppress(OSError):
             self._udp.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_BYTES)
-        return port
+        return int(self._tcp.getsockname()[1])
 
-    def use(self, responder: Responder, resolve: Resolve) -> None:
+    def use(self, responder: Responder, resolve: Resolve, tell: Tell | None = None) -> None:
         """Answer by these from the next message on."""
         self._responder = responder
         self._resolve = resolve
+        self._tell = tell
 
     def close(self) -> None:
         for bound in (self._udp, self._tcp):
@@ -113,32 +112,47 @@ class DnsServer:
 
     def _read_batch(self, udp: socket.socket, tasks: asyncio.TaskGroup) -> None:
         receive, send = udp.recvfrom, udp.sendto
-        respond: Callable[[bytes], bytes | Open | None] = self._responder.respond_untrusted
+        respond: Callable[[bytes], bytes | Open | Transfer | None] = self._responder.respond_untrusted
         if self._tell is not None:
             respond = self._respond_and_remember
+        query_sizes, reply_sizes = self.query_sizes, self.reply_sizes
+        begun, later = time.perf_counter(), 0
         for done in range(_BATCH):
             try:
                 data, client = receive(_LARGEST_QUERY)
             except BlockingIOError:
-                self.udp_requests += done
+                self._count(done, later, begun)
                 return
             except OSError as error:  # an ICMP error that came back for an earlier reply
                 log.debug("receiving: %s", error)
                 continue
             reply = respond(data)
+            size = len(data)
+            query_sizes[size] = query_sizes.get(size, 0) + 1
             if isinstance(reply, bytes):
+                size = len(reply)
+                reply_sizes[size] = reply_sizes.get(size, 0) + 1
                 try:
                     send(reply, client)
                 except OSError as error:  # the client's business: it is gone, or nobody can reach its address
                     log.debug("a reply to %s could not be sent: %s", client[0], error)
-            elif reply is not None:
+            elif isinstance(reply, Open):
+                later += 1
                 self._ask_others(reply, data, udp, client, tasks)
                 continue
             if self._tell is not None:
-                self._tell(client, data, reply, "udp", time.perf_counter() - self._begun)
-        self.udp_requests += _BATCH
+                answered = reply if isinstance(reply, bytes) else None
+                self._tell(client, data, answered, "udp", time.perf_counter() - self._begun)
+        self._count(_BATCH, later, begun)
 
-    def _respond_and_remember(self, data: bytes) -> bytes | Open | None:
+    def _count(self, messages: int, later: int, begun: float) -> None:
+        """After a batch, whose messages share its time: a look at the clock for each is not worth what it costs."""
+        self.udp_requests += messages
+        answered = messages - later
+        if answered > 0:
+            self.durations.add((time.perf_counter() - begun) / answered, answered)
+
+    def _respond_and_remember(self, data: bytes) -> bytes | Open | Transfer | None:
         self._begun = time.perf_counter()
         return self._responder.respond_untrusted(data)
 
@@ -158,8 +172,11 @@ class DnsServer:
             finally:
                 self._open -= 1
             self._send(udp, reply, client)
+            seconds = time.perf_counter() - begun
+            self.durations.add(seconds)
+            _add(self.reply_sizes, len(reply))
             if self._tell is not None:
-                self._tell(client, data, reply, "udp", time.perf_counter() - begun)
+                self._tell(client, data, reply, "udp", seconds)
 
         tasks.create_task(work())
 
@@ -185,23 +202,63 @@ class DnsServer:
                 self.tcp_requests += 1
                 begun = time.perf_counter()
                 reply = self._responder.respond_untrusted(data, is_udp=False)
-                if isinstance(reply, Open):
+                if isinstance(reply, Transfer):
+                    reply = await self._transfer(reply, client[0], writer)
+                elif isinstance(reply, Open):
                     reply = await self._resolve(reply, client[0])
+                seconds = time.perf_counter() - begun
+                self.durations.add(seconds)
+                _add(self.query_sizes, len(data))
                 if self._tell is not None:
-                    self._tell(client, data, reply, "tcp", time.perf_counter() - begun)
+                    self._tell(client, data, reply, "tcp", seconds)
                 if reply is None:
                     break
-                async with asyncio.timeout(self._limits.idle_seconds):
-                    writer.write(len(reply).to_bytes(2, "big") + reply)
-                    await writer.drain()
+                _add(self.reply_sizes, len(reply))
+                await self._write(writer, reply)
         except (TimeoutError, asyncio.IncompleteReadError, OSError):
             pass  # it has nothing more to say, or does not listen
+        except asyncio.CancelledError:
+            pass  # the server ends; nobody waits for this task, and asyncio would log that it was cancelled
         finally:
             self._connections.discard(task)
             writer.close()
 
+    async def _transfer(self, wanted: Transfer, client: str, writer: asyncio.StreamWriter) -> bytes:
+        """Send the whole zone, if the client may have it. Returns the last message, which is still to be sent."""
+        last = b""
+        for message in self._responder.transfer(wanted, client):
+            if last:
+                await self._write(writer, last)
+                await asyncio.sleep(0)  # queries have their turn even if the client reads as fast as we write
+            last = message
+        return last
 
-def _socket(family: int, kind: int, address: tuple[str, int], shared: bool) -> socket.socket:
+    async def _write(self, writer: asyncio.StreamWriter, message: bytes) -> None:
+        async with asyncio.timeout(self._limits.idle_seconds):
+            writer.write(len(message).to_bytes(2, "big") + message)
+            await writer.drain()
+
+
+def _add(sizes: dict[int, int], size: int) -> None:
+    sizes[size] = sizes.get(size, 0) + 1
+
+
+def take(host: str, port: int, *, shared: bool, at_once: bool) -> tuple[socket.socket, socket.socket]:
+    """The address for TCP, with connections coming in, and for UDP. Raises CannotServe; arguments as for `bind`."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with contextlib.ExitStack() as undo:
+        try:
+            tcp = undo.enter_context(_socket(family, socket.SOCK_STREAM, (host, port), shared, at_once))
+            port = tcp.getsockname()[1]
+            tcp.listen(512)
+            udp = _socket(family, socket.SOCK_DGRAM, (host, port), shared, at_once)
+        except OSError as error:
+            raise CannotServe(f"cannot listen on {host}:{port}: {error.strerror}") from error
+        undo.pop_all()
+    return tcp, udp
+
+
+def _socket(family: int, kind: int, address: tuple[str, int], shared: bool, at_once: bool) -> socket.socket:
     made = socket.socket(family, kind | socket.SOCK_NONBLOCK)
     try:
         if kind == socket.SOCK_STREAM:
@@ -210,6 +267,13 @@ def _socket(family: int, kind: int, address: tuple[str, int], shared: bool) -> s
             made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         if family == socket.AF_INET6:
             made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        if at_once:
+            level, option = (
+                (socket.IPPROTO_IPV6, _IPV6_FREEBIND)
+                if family == socket.AF_INET6
+                else (socket.IPPROTO_IP, _IP_FREEBIND)
+            )
+            made.setsockopt(level, option, 1)
         made.bind(address)
     except OSError:
         made.close()

@@ -76,7 +76,10 @@ def parse_search(text: str) -> list[str]:
 
 
 class Forwarder:
-    """Asks `servers`, those first that answered last time. `shuffle` orders equals; `now` is monotonic, in seconds."""
+    """Asks `servers`, those first that answered last time, and none of which `is_us` says that it leads back to us.
+
+    `shuffle` orders equals; `now` is monotonic, in seconds.
+    """
 
     def __init__(
         self,
@@ -85,11 +88,14 @@ class Forwarder:
         *,
         shuffle: Callable[[list[Server]], None] = random.shuffle,
         attempt_seconds: float = ATTEMPT_SECONDS,
+        is_us: Callable[[Server], bool] = lambda server: False,
     ) -> None:
         self.servers = tuple(servers)
         self._now = now
         self._shuffle = shuffle
         self._attempt_seconds = attempt_seconds
+        self._is_us = is_us
+        self._told_of: set[Server] = set()
         self._resting: dict[Server, float] = {}
         self.requests: dict[Server, int] = dict.fromkeys(self.servers, 0)
         self.failures: dict[Server, int] = dict.fromkeys(self.servers, 0)
@@ -112,7 +118,10 @@ class Forwarder:
 
     def _order(self) -> list[Server]:
         now = self._now()
-        order = list(self.servers)
+        order = [server for server in self.servers if not self._is_us(server)]
+        for server in set(self.servers) - set(order) - self._told_of:
+            self._told_of.add(server)
+            log.error("upstream %s is the address of this DNS itself and is not asked", server)
         self._shuffle(order)
         return sorted(order, key=lambda server: self._resting.get(server, 0.0) > now)
 

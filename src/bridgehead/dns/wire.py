@@ -23,9 +23,10 @@ HEADER_SIZE = 12
 UDP_SIZE = 512  # what a client without EDNS takes
 LARGEST = 65535
 
-TYPES = {"A": 1, "NS": 2, "CNAME": 5, "SOA": 6, "PTR": 12, "TXT": 16, "AAAA": 28, "SRV": 33, "OPT": 41, "ANY": 255}
+TYPES = {
+    "A": 1, "NS": 2, "CNAME": 5, "SOA": 6, "PTR": 12, "MX": 15, "TXT": 16, "AAAA": 28, "SRV": 33, "OPT": 41, "ANY": 255
+}  # fmt: skip
 TYPE_NAMES = {number: name for name, number in TYPES.items()} | {
-    15: "MX",
     43: "DS",
     64: "SVCB",
     65: "HTTPS",
@@ -73,6 +74,16 @@ class Query(NamedTuple):
     @property
     def key(self) -> bytes:
         return self.name + self.question[-4:]
+
+
+def with_name(query: Query, name: bytes) -> Query:
+    """The same query about another name, in wire form."""
+    labels = []
+    at = 0
+    while name[at]:
+        labels.append(at)
+        at += 1 + name[at]
+    return query._replace(name=name, labels=tuple(labels), question=name + query.question[-4:])
 
 
 class Answer(NamedTuple):

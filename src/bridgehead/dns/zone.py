@@ -8,9 +8,10 @@ Every name that exists has at least the key of its A question in the table, so t
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
 
 from bridgehead.objects.meta import ObjectKey
 
@@ -32,23 +33,54 @@ NODATA = wire.Answer(b"", b"", -1)
 ALIAS = wire.Answer(b"", b"", -2)
 REVERSE = wire.Answer(b"", b"", -3)
 
+_AT_ONCE = 500  # names compiled in one step: a few milliseconds
 _LARGE = 16  # names: what such a Service had is remembered, so that a change costs what changed
+_MOST_MORE = 64  # Services of which is kept what the table does not have
 POD_MODES = ("disabled", "insecure", "verified")
 
 
 @dataclass(frozen=True)
 class ZoneSettings:
-    """`recursive`: whether others' names are answered, too, which every reply says (RA). Times in seconds."""
+    """`recursive`: whether others' names are answered, too, which every reply says (RA). Times in seconds.
+
+    Only of `namespaces` there are names, if any are given. With `endpoint_pod_names` endpoints without a host name are
+    called by their pod's name, not by their address.
+    """
 
     domain: str = "cluster.local"
     pods: str = "insecure"
     ttl: int = 5
     negative_ttl: int = 0
     recursive: bool = True
+    namespaces: tuple[str, ...] = ()
+    endpoint_pod_names: bool = False
+
+
+Result = TypeVar("Result")
+
+# Something that is done step by step, and then says whether any answer changed.
+Steps = Generator[None, None, bool]
+
+
+class _Plan(NamedTuple):
+    """What an owner's keys are to be answered, None for as they are; and which are a name's."""
+
+    fresh: dict[bytes, wire.Answer | None]
+    keys: dict[str, tuple[bytes, ...]]
+
+
+class _Large(NamedTuple):
+    """What an owner of many names had, and the keys of each in the table."""
+
+    names: Mapping[str, RecordSets]
+    keys: Mapping[str, tuple[bytes, ...]]
 
 
 class Zone:
-    """All names of one cluster. `serial` of its SOA is the second of the last change as the caller tells it."""
+    """All names of one cluster. `serial` of its SOA is the second of the last change as the caller tells it.
+
+    `find_more` gives what a Service has beside its names in the table (`records.more_records`), when somebody asks.
+    """
 
     def __init__(self, settings: ZoneSettings = ZoneSettings(), serial: int = 1) -> None:
         self.settings = settings
@@ -56,15 +88,17 @@ class Zone:
         self.wire_domain = wire.encode_name(settings.domain)
         self._services_domain = wire.encode_name(f"svc.{settings.domain}")
         self.wire_pods_domain = wire.encode_name(f"pod.{settings.domain}")
-        self._large: dict[ObjectKey | str, Mapping[str, RecordSets]] = {}
+        self._large: dict[ObjectKey | str, _Large] = {}
         self._owned: dict[ObjectKey | str, tuple[bytes, ...]] = {}
         self._reverse: dict[str, dict[ObjectKey, tuple[str, ...]]] = {}
         self._reverse_owned: dict[ObjectKey, tuple[str, ...]] = {}
         self._in_namespace: Counter[str] = Counter()
         self._namespaces: set[str] = set()
-        self._server_addresses: tuple[str, ...] = ()
+        self.server_addresses: tuple[str, ...] = ()
         self._negatives: dict[tuple[int, int], wire.Answer] = {}
         self._serial = serial
+        self.find_more: Callable[[ObjectKey], Mapping[str, RecordSets]] = lambda service: {}
+        self._more: OrderedDict[ObjectKey, Mapping[str, RecordSets]] = OrderedDict()
         self._own_names()
 
     # --- Changes ---------------------------------------------------------------------------------------------
@@ -78,13 +112,24 @@ class Zone:
 
     def set_service(self, key: ObjectKey, records: ServiceRecords | None) -> bool:
         """Answer for a Service from now on as `records` say; None: it is gone. Says whether any answer changed."""
+        return _at_once(self.change_service(key, records))
+
+    def change_service(self, key: ObjectKey, records: ServiceRecords | None) -> Steps:
+        """The same in short steps, between which queries may have their turn; they see the Service as it was until all
+        of its names change at once. Only one at a time for a Service."""
         had = key in self._owned
-        changed = self._replace(key, records.names if records is not None else {})
-        changed |= self._set_reverse(key, records.reverse if records is not None else {})
+        self._more.pop(key, None)
+        names = records.names if records is not None else {}
+        changed = self._commit(key, names, (yield from self._plan(key, names)))
+        changed |= yield from self._set_reverse(key, records.reverse if records is not None else {})
         has = key in self._owned
         if has != had:
             self._count(key.namespace, 1 if has else -1)
         return changed
+
+    def forget_more(self, key: ObjectKey) -> None:
+        """The Service's endpoints changed, of which the table has nothing."""
+        self._more.pop(key, None)
 
     def set_pod(self, key: ObjectKey, names: Mapping[str, RecordSets]) -> bool:
         """The pod's own names, with `pods verified`; an empty mapping: it is gone."""
@@ -97,13 +142,13 @@ class Zone:
 
     def set_name_server(self, addresses: tuple[str, ...]) -> None:
         """Under which addresses clients reach us, for the zone's NS record."""
-        if addresses != self._server_addresses:
-            self._server_addresses = addresses
+        if addresses != self.server_addresses:
+            self.server_addresses = addresses
             self._own_names()
 
     def _own_names(self) -> None:
         settings = self.settings
-        names = zone_records(settings.domain, self._serial, settings.negative_ttl, self._server_addresses)
+        names = zone_records(settings.domain, self._serial, settings.negative_ttl, self.server_addresses)
         if settings.pods != "disabled":
             names[f"pod.{settings.domain}"] = {}
         self._replace("zone", names)
@@ -121,9 +166,30 @@ class Zone:
         self._replace(f"namespace:{namespace}", names)
 
     def _replace(self, owner: ObjectKey | str, names: Mapping[str, RecordSets]) -> bool:
-        """Make these names, and no others, the owner's."""
-        before = self._large.get(owner, {})
-        fresh = dict(self._compile(names, before))
+        """Make these names, and no others, the owner's. Says whether any answer changed."""
+        return self._commit(owner, names, _at_once(self._plan(owner, names)))
+
+    def _plan(self, owner: ObjectKey | str, names: Mapping[str, RecordSets]) -> Generator[None, None, _Plan]:
+        """Compile what is not in the table yet. Changes nothing."""
+        fresh: dict[bytes, wire.Answer | None] = {}
+        keys: dict[str, tuple[bytes, ...]] = {}
+        before = self._large.get(owner)
+        for count, (name, sets) in enumerate(names.items(), 1):
+            if not count % _AT_ONCE:
+                yield
+            # What is as it was needs no answer. With SRV go addresses of other names, which may not be.
+            if before is not None and before.names.get(name) == sets and name in before.keys and "SRV" not in sets:
+                keys[name] = before.keys[name]
+                fresh.update(dict.fromkeys(keys[name]))
+                continue
+            answers = self._compile(name, sets, names)
+            if answers:
+                keys[name] = tuple(answers)
+                fresh.update(answers)
+        return _Plan(fresh, keys)
+
+    def _commit(self, owner: ObjectKey | str, names: Mapping[str, RecordSets], plan: _Plan) -> bool:
+        fresh, keys = plan
         changed = False
         for key in self._owned.get(owner, ()):
             if key not in fresh:
@@ -138,43 +204,41 @@ class Zone:
         else:
             self._owned.pop(owner, None)
         if len(names) >= _LARGE:
-            self._large[owner] = names
+            self._large[owner] = _Large(names, keys)
         else:
             self._large.pop(owner, None)
         return changed
 
-    def _compile(
-        self, names: Mapping[str, RecordSets], before: Mapping[str, RecordSets]
-    ) -> Iterator[tuple[bytes, wire.Answer | None]]:
-        """Keys and answers; None for an answer that is in the table already, `before` having said the same."""
+    def _compile(self, name: str, sets: RecordSets, glue: Mapping[str, RecordSets]) -> dict[bytes, wire.Answer]:
+        """By their keys, the answers to questions for a name's records and addresses."""
         settings = self.settings
-        for name, sets in names.items():
-            try:
-                wire_name = wire.encode_name(name)
-            except ValueError:
-                continue  # longer than a name can be: nobody can ask for it
-            if before.get(name) == sets and "SRV" not in sets:  # with SRV go addresses of other names
-                for kind in {"A", "AAAA", *sets}:
-                    yield wire.question_key(wire_name, wire.TYPES[kind]), None
-                continue
-            nothing = ALIAS if "CNAME" in sets else NODATA
-            for kind in ("A", "AAAA"):
-                yield wire.question_key(wire_name, wire.TYPES[kind]), nothing
-            for kind in sets:
-                answer = wire.compile_answer(wire_name, kind, sets, settings.ttl, names, ra=settings.recursive)
-                yield wire.question_key(wire_name, wire.TYPES[kind]), answer
+        try:
+            wire_name = wire.encode_name(name)
+        except ValueError:
+            return {}  # longer than a name can be: nobody can ask for it
+        nothing = ALIAS if "CNAME" in sets else NODATA
+        found = {wire.question_key(wire_name, wire.TYPES[kind]): nothing for kind in ("A", "AAAA")}
+        for kind in sets:
+            answer = wire.compile_answer(wire_name, kind, sets, settings.ttl, glue, ra=settings.recursive)
+            found[wire.question_key(wire_name, wire.TYPES[kind])] = answer
+        return found
 
-    def _set_reverse(self, key: ObjectKey, reverse: Mapping[str, tuple[str, ...]]) -> bool:
+    def _set_reverse(self, key: ObjectKey, reverse: Mapping[str, tuple[str, ...]]) -> Steps:
         changed = False
-        for address in {*self._reverse_owned.pop(key, ()), *reverse}:
-            owners = self._reverse.setdefault(address, {})
-            before = dict(owners)
-            owners.pop(key, None)
-            if address in reverse:
-                owners[key] = reverse[address]
-            if owners != before:
-                changed = True
-                self._compile_reverse(address, owners)
+        for count, address in enumerate({*self._reverse_owned.pop(key, ()), *reverse}, 1):
+            if not count % _AT_ONCE:
+                yield
+            owners = self._reverse.get(address, {})
+            names = reverse.get(address)
+            if owners.get(key) == names:
+                continue
+            changed = True
+            owners = self._reverse.setdefault(address, owners)
+            if names is None:
+                del owners[key]
+            else:
+                owners[key] = names
+            self._compile_reverse(address, owners)
             if not owners:
                 del self._reverse[address]
         if reverse:
@@ -225,10 +289,35 @@ class Zone:
         if known is not None:
             if query.type == wire.ANY:
                 return wire.minimal_any(self.settings.ttl, ra=self.settings.recursive)
-            return self.nodata(len(query.name))
+            more = self._more_answer(query) if query.type == wire.TYPES["SRV"] else None
+            return more or self.nodata(len(query.name))
         if self.settings.pods == "insecure" and query.name.endswith(self.wire_pods_domain):
             return self._insecure_pod(query)
-        return self.no_such_name(len(query.name))
+        return self._more_answer(query) or self.no_such_name(len(query.name))
+
+    def _more_answer(self, query: wire.Query) -> wire.Answer | None:
+        """To a question about a Service's own name, or one right below it, that the table has no answer to."""
+        below = len(query.labels) - self._pods_domain_depth - 2
+        if below not in (0, 1) or not query.name.endswith(self._services_domain):
+            return None
+        name = wire.decode_name(query.name)
+        service, namespace = name.split(".")[below : below + 2]
+        key = ObjectKey(namespace, service)
+        if key not in self._owned:
+            return None
+        names = self._more.get(key)
+        if names is None:
+            names = self._more[key] = self.find_more(key)
+            if len(self._more) > _MOST_MORE:
+                self._more.popitem(last=False)
+        self._more.move_to_end(key)
+        sets = names.get(name)
+        if sets is None:
+            return None
+        kind = wire.TYPE_NAMES.get(query.type, "")
+        if not sets.get(kind):
+            return self.nodata(len(query.name))
+        return wire.compile_answer(query.name, kind, sets, self.settings.ttl, names, ra=self.settings.recursive)
 
     def namespace_of_search(self, query: wire.Query) -> str:
         """The namespace in a name x.<namespace>.svc.<zone>; "" for other names."""
@@ -285,6 +374,14 @@ class Zone:
 
     def __len__(self) -> int:
         return len(self.table)
+
+
+def _at_once(steps: Generator[None, None, Result]) -> Result:
+    try:
+        while True:
+            next(steps)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
 
 
 def _filler(size: int) -> bytes:

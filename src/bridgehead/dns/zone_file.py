@@ -13,7 +13,7 @@ from .zone import Zone
 
 
 def zone_file(zone: Zone) -> str:
-    """Sorted by name; PTR records, which belong to other zones, at the end with their full names."""
+    """Sorted by name, the SOA first; PTR records, which belong to other zones, at the end with their full names."""
     lines = sorted(record_lines(zone), key=lambda line: _order(line, zone.settings.domain))
     return f"$ORIGIN {zone.settings.domain}.\n" + "".join(f"{line}\n" for line in lines)
 
@@ -61,7 +61,7 @@ def _name(message: bytes, at: int) -> str:
     return wire.decode_name(foreign.read_name_untrusted(message, at)) + "."
 
 
-def _order(line: str, domain: str) -> tuple[bool, list[str], str]:
+def _order(line: str, domain: str) -> tuple[bool, list[str], bool, str]:
     name = line.partition(" ")[0].rstrip(".")
     inside = name == domain or name.endswith(f".{domain}")
-    return not inside, name.split(".")[::-1], line
+    return not inside, name.split(".")[::-1], " IN SOA " not in line, line
