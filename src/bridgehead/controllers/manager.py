@@ -126,14 +126,28 @@ class Manager:
 
 
 async def _run_for_ever(name: str, controller: Controller) -> None:
-    delay, longest = RESTART_SECONDS
+    """Run it again whenever it ends: at once if it has run well for a while, else after ever longer delays."""
+    first, longest = RESTART_SECONDS
+    delay = first
+    now = asyncio.get_running_loop().time
     while True:
+        begun = now()
+        problem: Exception | None = None
         try:
             await controller.run()
-            log.error("%s ended by itself; running it again in %.0f s", name, delay)
-        except ClientError as error:
-            log.warning("%s: %s; running it again in %.0f s", name, error, delay)
-        except Exception:
-            log.exception("%s crashed; running it again in %.0f s", name, delay)
+        except Exception as error:  # noqa: BLE001 - told below
+            problem = error
+        if now() - begun >= longest:
+            delay = 0.0
+        _tell(name, problem, delay)
         await asyncio.sleep(delay)
-        delay = min(longest, delay * 2)
+        delay = min(longest, max(first, delay * 2))
+
+
+def _tell(name: str, problem: Exception | None, delay: float) -> None:
+    if problem is None:
+        log.error("%s ended by itself; running it again in %.0f s", name, delay)
+    elif isinstance(problem, ClientError):
+        log.warning("%s: %s; running it again in %.0f s", name, problem, delay)
+    else:
+        log.error("%s crashed; running it again in %.0f s", name, delay, exc_info=problem)

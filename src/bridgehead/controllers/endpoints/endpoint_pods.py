@@ -8,11 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from bridgehead.objects.core import ContainerPort, Pod, Service, ServicePort
+from bridgehead.objects.core import ContainerPort, Pod, Service, ServicePort, ip_family
 from bridgehead.objects.meta import ObjectReference
-
-HEADLESS_LABEL = "service.kubernetes.io/headless"
-TRIGGER_TIME_ANNOTATION = "endpoints.kubernetes.io/last-change-trigger-time"
 
 
 def is_headless(service: Service) -> bool:
@@ -38,17 +35,12 @@ def pod_ips(pod: Pod) -> Iterator[str]:
     return iter((pod.status.pod_ip,) if pod.status.pod_ip else ())
 
 
-def family_of(ip: str) -> str:
-    """`IPv4` or `IPv6`: a Service's word for the family, and an EndpointSlice's for the address type."""
-    return "IPv6" if ":" in ip else "IPv4"
-
-
 def families_of(service: Service) -> tuple[str, ...]:
     """The address families of the Service's slices. A headless one from before families were allocated gets both."""
     if service.spec.ip_families:
         return service.spec.ip_families
     if not is_headless(service):
-        return (family_of(service.spec.cluster_ip),)
+        return (ip_family(service.spec.cluster_ip),)
     return ("IPv4", "IPv6")
 
 

@@ -16,7 +16,8 @@ import msgspec
 from bridgehead.client import ApiClient, EventRecorder, WorkQueue
 from bridgehead.client.errors import AlreadyExists, ClientError, Conflict, NotFound, Unreachable
 from bridgehead.client.workqueue import Done, Outcome, Retry
-from bridgehead.objects.core import EndpointAddress, EndpointPort, Endpoints, EndpointSubset, Pod, Service
+from bridgehead.objects.core import EndpointAddress, EndpointPort, Endpoints, EndpointSubset, Pod, Service, ip_family
+from bridgehead.objects.discovery import HEADLESS_LABEL, TRIGGER_TIME_ANNOTATION
 from bridgehead.objects.kinds import ENDPOINTS, PODS, SERVICES
 from bridgehead.objects.meta import ObjectKey, ObjectMeta
 
@@ -24,9 +25,6 @@ from ..latest import Latest
 from ..shared import Informers
 from ..workloads.pod_control import is_namespace_terminating
 from .endpoint_pods import (
-    HEADLESS_LABEL,
-    TRIGGER_TIME_ANNOTATION,
-    family_of,
     host_name,
     is_headless,
     may_receive,
@@ -77,10 +75,10 @@ def _address(service: Service, pod: Pod) -> str | None:
     if service.spec.ip_families:
         family = service.spec.ip_families[0]
     elif not is_headless(service):
-        family = family_of(service.spec.cluster_ip)
+        family = ip_family(service.spec.cluster_ip)
     else:
         family = None
-    return next((ip for ip in pod_ips(pod) if family in (None, family_of(ip))), None)
+    return next((ip for ip in pod_ips(pod) if family in (None, ip_family(ip))), None)
 
 
 def _ports(service: Service, pod: Pod) -> tuple[EndpointPort, ...]:

@@ -13,8 +13,9 @@ from typing import Final
 from bridgehead.client import ApiClient, EventRecorder, WorkQueue
 from bridgehead.client.errors import ClientError, Conflict, NotFound, Unreachable
 from bridgehead.client.workqueue import Done, Outcome
-from bridgehead.objects.core import Node, Pod, Service
+from bridgehead.objects.core import Node, Pod, Service, ip_family
 from bridgehead.objects.discovery import (
+    HEADLESS_LABEL,
     MANAGED_BY_LABEL,
     SERVICE_NAME_LABEL,
     Endpoint,
@@ -30,10 +31,9 @@ from bridgehead.objects.meta import ObjectKey
 from ..claims import controller_reference
 from ..shared import PODS_BY_NODE, Informers, node_of_pod
 from ..workloads.pod_control import is_namespace_terminating
+from . import zone_hints
 from .endpoint_pods import (
-    HEADLESS_LABEL,
     families_of,
-    family_of,
     host_name,
     is_headless,
     may_receive,
@@ -47,12 +47,13 @@ from .service_pods import ServicePods
 from .slice_cache import SliceCache
 from .slice_plan import Group, SlicePlan, Template, plan_slices, sort_ports
 from .slice_writer import SliceWriter
+from .topology import ZONE_LABEL, Topology
 from .trigger_times import TriggerTimes
+from .zone_hints import Verdict
 
 MANAGER: Final = "endpointslice-controller.k8s.io"
 MAX_ENDPOINTS_PER_SLICE: Final = 100
 WORKERS: Final = 5
-ZONE_LABEL: Final = "topology.kubernetes.io/zone"
 
 _RESERVED_LABELS = frozenset({SERVICE_NAME_LABEL, MANAGED_BY_LABEL, HEADLESS_LABEL})
 
@@ -66,6 +67,7 @@ def wanted_endpoints(
     """The Service's endpoints by address family and ports; a family without any has one empty group.
 
     A pod on an unknown node, which may be gone for good, is left out unless the Service publishes whatever there is.
+    Hints are those of `trafficDistribution`; for zones in proportion they come later (`zone_hints`).
     """
     families = families_of(service)
     groups: dict[Group, list[Endpoint]] = {}
@@ -77,7 +79,7 @@ def wanted_endpoints(
             continue
         ports = slice_ports(service, pod)
         for family in families:
-            addresses = tuple(ip for ip in pod_ips(pod) if family_of(ip) == family)
+            addresses = tuple(ip for ip in pod_ips(pod) if ip_family(ip) == family)
             if addresses:
                 groups.setdefault(Group(family, ports), []).append(_endpoint(service, pod, node, addresses))
     for family in families:
@@ -101,6 +103,7 @@ def _endpoint(service: Service, pod: Pod, node: Node | None, addresses: tuple[st
     ready = service.spec.publish_not_ready_addresses or (serving and not terminating)
     zone = node.metadata.labels.get(ZONE_LABEL) if node is not None else None
     node_name = pod.spec.node_name or None
+    has_hints = ready and not zone_hints.is_wanted(service)
     return Endpoint(
         addresses=addresses,
         conditions=EndpointConditions(ready=ready, serving=serving, terminating=terminating),
@@ -108,7 +111,7 @@ def _endpoint(service: Service, pod: Pod, node: Node | None, addresses: tuple[st
         target_ref=reference_to(pod),
         node_name=node_name,
         zone=zone or None,
-        hints=_hints(service.spec.traffic_distribution, zone, node_name) if ready else None,
+        hints=_hints(service.spec.traffic_distribution, zone, node_name) if has_hints else None,
     )
 
 
@@ -157,6 +160,7 @@ class EndpointSliceController:
         self._capacity = max_endpoints_per_slice
         self._services = informers.get(SERVICES)
         self._nodes = informers.get(NODES)
+        self._topology = Topology()
         self._trigger_times = TriggerTimes()
         self._queue: WorkQueue[ObjectKey] = WorkQueue("endpointslices")
         self._pace = Pace(self._queue, clock)
@@ -181,6 +185,8 @@ class EndpointSliceController:
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
         node = new or old
+        for key in self._topology.node_changed(old, new):
+            self._queue.add(key)
         if node is None or (old is not None and new is not None and _zone(old) == _zone(new)):
             return
         for pod in self._pods.by_index(PODS_BY_NODE, node.metadata.name):
@@ -193,11 +199,12 @@ class EndpointSliceController:
         if service is None:
             self._trigger_times.forget(key)
             self._pace.forget(key)
+            self._topology.forget(key)
             await self._writer.apply(SlicePlan(delete=orphaned_slices(self._cache.of(key))))
             return Done()
         if not wants_endpoints(service):
             return Done()
-        plan = self._plan(service)
+        plan, verdicts = self._plan(service)
         if plan:
             try:
                 await self._writer.apply(plan)
@@ -207,9 +214,13 @@ class EndpointSliceController:
                 self._report(service, error)
                 raise
             self._pace.wrote(key)
+        notices = self._topology.not_wanted(key) if verdicts is None else self._topology.hinted(key, verdicts)
+        for notice in notices:
+            self._recorder.record(service, **notice._asdict())
         return Done()
 
-    def _plan(self, service: Service) -> SlicePlan:
+    def _plan(self, service: Service) -> tuple[SlicePlan, dict[str, Verdict] | None]:
+        """What to write, and what came of the hints for zones; None: the Service does not ask for them."""
         pods = self._service_pods.of(service.key)
         template = Template(
             namespace=service.metadata.namespace,
@@ -218,11 +229,17 @@ class EndpointSliceController:
             trigger_time=self._trigger_times.advance(service, pods),
         )
         wanted = wanted_endpoints(service, pods, lambda name: self._nodes.get(ObjectKey("", name)))
-        plan = plan_slices(template, wanted, self._cache.of(service.key), self._capacity)
+        existing = self._cache.of(service.key)
+        verdicts = None
+        if zone_hints.is_wanted(service):
+            plan = plan_slices(template, zone_hints.carry_over(wanted, existing), existing, self._capacity)
+            plan, verdicts = zone_hints.plan_hints(plan, existing, template, self._topology.shares)
+        else:
+            plan = plan_slices(template, wanted, existing, self._capacity)
         if service.metadata.deletion_timestamp is not None:
             # The garbage collector is deleting the slices: new ones would only be in its way.
-            return SlicePlan(update=plan.update, delete=plan.delete)
-        return plan
+            plan = SlicePlan(update=plan.update, delete=plan.delete)
+        return plan, verdicts
 
     def _report(self, service: Service, error: ClientError) -> None:
         if isinstance(error, Conflict | NotFound | Unreachable):

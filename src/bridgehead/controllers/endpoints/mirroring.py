@@ -13,10 +13,11 @@ from typing import Final
 from bridgehead.client import ApiClient, EventRecorder, WorkQueue
 from bridgehead.client.errors import ClientError
 from bridgehead.client.workqueue import Done, Outcome
-from bridgehead.objects.core import EndpointAddress, EndpointPort, Endpoints, Service
+from bridgehead.objects.core import EndpointAddress, EndpointPort, Endpoints, Service, ip_family
 from bridgehead.objects.discovery import (
     MANAGED_BY_LABEL,
     SERVICE_NAME_LABEL,
+    TRIGGER_TIME_ANNOTATION,
     Endpoint,
     EndpointConditions,
     EndpointSlice,
@@ -28,7 +29,6 @@ from bridgehead.objects.meta import ObjectKey
 from ..claims import controller_reference
 from ..shared import Informers
 from ..workloads.pod_control import is_namespace_terminating
-from .endpoint_pods import TRIGGER_TIME_ANNOTATION, family_of
 from .endpoints import LEADER_ANNOTATION
 from .slice_cache import SliceCache
 from .slice_plan import Group, SlicePlan, Template, plan_slices, sort_ports
@@ -79,7 +79,7 @@ def mirror_subsets(endpoints: Endpoints, maximum: int = MAX_ADDRESSES_PER_SUBSET
                 mirror.invalid += 1
             else:
                 added += 1
-                mirror.wanted.setdefault(Group(family_of(address.ip), ports), []).append(_endpoint(address, ready))
+                mirror.wanted.setdefault(Group(ip_family(address.ip), ports), []).append(_endpoint(address, ready))
     return mirror
 
 

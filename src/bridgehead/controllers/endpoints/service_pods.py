@@ -13,6 +13,7 @@ from bridgehead.objects.kinds import PODS, SERVICES
 from bridgehead.objects.meta import ObjectKey
 
 from ..shared import Informers
+from . import zone_hints
 from .endpoint_pods import may_receive, pod_ips, wants_endpoints
 from .memberships import Memberships
 
@@ -79,7 +80,7 @@ class ServicePods:
 def _wish(service: Service) -> object:
     """All of a Service that its endpoints depend on."""
     meta = service.metadata
-    return service.spec, meta.labels, meta.uid, meta.deletion_timestamp
+    return service.spec, meta.labels, meta.uid, meta.deletion_timestamp, zone_hints.is_wanted(service)
 
 
 def _contribution(pod: Pod | None) -> object:

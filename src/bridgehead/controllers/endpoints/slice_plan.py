@@ -14,11 +14,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from bridgehead.objects.discovery import Endpoint, EndpointSlice, SlicePort
+from bridgehead.objects.discovery import TRIGGER_TIME_ANNOTATION, Endpoint, EndpointSlice, SlicePort
 from bridgehead.objects.meta import ObjectMeta, OwnerReference
 from bridgehead.objects.names import check_dns1123_subdomain
-
-from .endpoint_pods import TRIGGER_TIME_ANNOTATION
 
 
 class Group(NamedTuple):
@@ -130,7 +128,7 @@ def _distribute(
     template: Template, group: Group, endpoints: Sequence[Endpoint], slices: list[EndpointSlice], capacity: int
 ) -> tuple[list[_Draft], list[EndpointSlice]]:
     """Fill one group: its slices as they shall be, and those that nothing is left in."""
-    missing = {_identity(endpoint): endpoint for endpoint in endpoints}
+    missing = {identity_of(endpoint): endpoint for endpoint in endpoints}
     drafts = [_keep(template, group, item, missing) for item in slices]
     emptied = [draft.slice for draft in drafts if not draft.endpoints and draft.slice is not None]
     drafts = [draft for draft in drafts if draft.endpoints]
@@ -152,9 +150,9 @@ def _distribute(
     return drafts, emptied
 
 
-def _keep(template: Template, group: Group, item: EndpointSlice, missing: dict[_Identity, Endpoint]) -> _Draft:
+def _keep(template: Template, group: Group, item: EndpointSlice, missing: dict[Identity, Endpoint]) -> _Draft:
     """What stays in the slice; it is no longer missing."""
-    found = [missing.pop(_identity(endpoint), None) for endpoint in item.endpoints]
+    found = [missing.pop(identity_of(endpoint), None) for endpoint in item.endpoints]
     endpoints = [endpoint for endpoint in found if endpoint is not None]
     return _Draft(group, item, endpoints, tuple(endpoints) != item.endpoints or template.differs(item))
 
@@ -193,10 +191,10 @@ def _size(draft: _Draft) -> int:
     return len(draft.endpoints)
 
 
-_Identity = tuple[tuple[str, ...], str, str]
+Identity = tuple[tuple[str, ...], str, str]
 
 
-def _identity(endpoint: Endpoint) -> _Identity:
+def identity_of(endpoint: Endpoint) -> Identity:
     """What makes two endpoints the same one, whatever their conditions."""
     uid = endpoint.target_ref.uid if endpoint.target_ref is not None else ""
     return endpoint.addresses, endpoint.hostname or "", uid
