@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -20,6 +20,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "exec": ("Cluster on this machine", "Run a command in the cluster's network, or on one of its nodes."),
     "shell": ("Cluster on this machine", "Open a shell there."),
     "logs": ("Cluster on this machine", "Show the logs of the cluster's own parts."),
+    "wait": ("Any cluster", "Wait until a Service is programmed on every node."),
     "apiserver": ("Parts, each runs alone", "Serve the Kubernetes API."),
     "controllers": ("Parts, each runs alone", "Run the controllers."),
     "kubelet": ("Parts, each runs alone", "Run the pods of one node."),
@@ -28,13 +29,27 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "dns": ("Parts, each runs alone", "Answer the names of a cluster's Services and pods."),
 }
 
+# What most parts load, some of it only once they work: a kubeconfig or a configuration is read, a host name looked up.
+_LOADED_BY_MOST = ("uvloop", "prometheus_client", "yaml", "encodings.idna")
+# What one of them loads late: a mode is opened, and what other modes left is removed.
+_LOADED_LATE = {
+    "proxy": (
+        "bridgehead.proxy.nftables",
+        "bridgehead.proxy.iptables",
+        "bridgehead.proxy.ipvs",
+        "bridgehead.proxy.userspace",
+    ),
+}
+
 
 def main(argv: list[str] | None = None) -> None:
     """Run one subcommand; `argv` is without the program's name."""
     arguments = sys.argv[1:] if argv is None else argv
     if not arguments or arguments[0] in ("-h", "--help", "help"):
-        sys.stdout.write(_help())
-        raise SystemExit(0)
+        if len(arguments) < 2:
+            sys.stdout.write(_help())
+            raise SystemExit(0)
+        arguments = [arguments[1], "--help"]
     if arguments[0] == "--version":
         from bridgehead import __version__
 
@@ -44,22 +59,50 @@ def main(argv: list[str] | None = None) -> None:
     if name not in COMMANDS:
         sys.stderr.write(f"bridgehead: no command {name!r}; `bridgehead --help` lists them\n")
         raise SystemExit(2)
-    _click_command(name).main(args=arguments[1:], prog_name=f"bridgehead {name}")
+    try:
+        command = _click_command(name)
+    except KeyboardInterrupt:  # while it loads; later it is the command's to say
+        raise SystemExit(130) from None
+    command.main(args=arguments[1:], prog_name=_program(name))
 
 
-def preload(names: Iterable[str]) -> None:
-    """Import subcommands and all that parsing their options needs, so that forks of this process share it."""
-    for name in names:
-        _click_command(name).make_context(name, [], resilient_parsing=True)
+def preload(lines: Iterable[Sequence[str]]) -> None:
+    """Import subcommands and all that reading their options needs, so that forks of this process share it.
+
+    `lines` are command lines. Those with options are read, which a fork finds done when it runs the same in `main`.
+    """
+    from bridgehead.client.codec import codec_of
+    from bridgehead.objects import kinds
+
+    for module in _LOADED_BY_MOST:
+        importlib.import_module(module)
+    for kind in kinds.ALL_KINDS:
+        codec_of(kind)
+    isinstance("", Mapping)  # asks all mappings that there are, and keeps the answer: logging wants it for its words
+    for name, *options in lines:
+        for module in _LOADED_LATE.get(name, ()):
+            importlib.import_module(module)
+        command = _click_command(name)
+        if options:
+            command.read_ahead(_program(name), options)
+        else:
+            command.make_context(name, [], resilient_parsing=True)
+
+
+def _program(name: str) -> str:
+    return f"bridgehead {name}"
 
 
 @lru_cache
 def _click_command(name: str) -> Any:
     import typer
 
+    from .flags import Command
+
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
     module = importlib.import_module(f"bridgehead.cli.{name}")
-    app.command(name, help=module.__doc__, context_settings=getattr(module, "CONTEXT", None))(module.command)
+    settings = {"help_option_names": ["-h", "--help"], **getattr(module, "CONTEXT", {})}
+    app.command(name, cls=Command, help=module.__doc__, context_settings=settings)(module.command)
     return typer.main.get_command(app)
 
 

@@ -13,15 +13,23 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from .parsing import path
+
 
 def command(
-    tls_cert_file: Annotated[Path, typer.Option(help="Certificate to serve with (PEM).")],
-    tls_private_key_file: Annotated[Path, typer.Option(help="Its private key (PEM).")],
-    service_account_key_file: Annotated[Path, typer.Option(help="RSA key that signs service account tokens (PEM).")],
-    listen: Annotated[list[str] | None, typer.Option(help="host:port to listen on; may be repeated.")] = None,
+    tls_cert_file: Annotated[Path, typer.Option(parser=path, help="Certificate to serve with (PEM).")],
+    tls_private_key_file: Annotated[Path, typer.Option(parser=path, help="Its private key (PEM).")],
+    service_account_key_file: Annotated[
+        Path, typer.Option(parser=path, help="RSA key that signs service account tokens (PEM).")
+    ],
+    listen: Annotated[
+        list[str] | None, typer.Option(help="host:port to listen on; may be repeated. [default: 127.0.0.1:6443]")
+    ] = None,
     listen_fd: Annotated[list[int] | None, typer.Option(help="Inherited listening socket; may be repeated.")] = None,
-    client_ca_file: Annotated[Path | None, typer.Option(help="CA of client certificates (PEM).")] = None,
-    token_auth_file: Annotated[Path | None, typer.Option(help='CSV: token,user,uid,"group1,group2".')] = None,
+    client_ca_file: Annotated[Path | None, typer.Option(parser=path, help="CA of client certificates (PEM).")] = None,
+    token_auth_file: Annotated[
+        Path | None, typer.Option(parser=path, help='CSV: token,user,uid,"group1,group2".')
+    ] = None,
     store: Annotated[str, typer.Option(help="memory, or sqlite:///PATH.")] = "memory",
     service_cluster_ip_range: Annotated[str, typer.Option(help="Range of ClusterIPs; two for dual-stack.")] = (
         "10.96.0.0/12"
@@ -29,10 +37,12 @@ def command(
     service_node_port_range: Annotated[str, typer.Option(help="Range of node ports, both included.")] = "30000-32767",
     advertise_address: Annotated[str, typer.Option(help="host:port at which pods reach this server.")] = "",
     kubelet_client_certificate: Annotated[
-        Path | None, typer.Option(help="Shown to kubelets, for logs and exec.")
+        Path | None, typer.Option(parser=path, help="Shown to kubelets, for logs and exec.")
     ] = None,
-    kubelet_client_key: Annotated[Path | None, typer.Option(help="Its private key.")] = None,
-    kubelet_certificate_authority: Annotated[Path | None, typer.Option(help="CA of kubelets' certificates.")] = None,
+    kubelet_client_key: Annotated[Path | None, typer.Option(parser=path, help="Its private key.")] = None,
+    kubelet_certificate_authority: Annotated[
+        Path | None, typer.Option(parser=path, help="CA of kubelets' certificates.")
+    ] = None,
     verbosity: Annotated[int, typer.Option("-v", "--v", help="Log level: 0, or 1 for developers.")] = 0,
 ) -> None:
     from bridgehead.apiserver.serve import ServeOptions, serve

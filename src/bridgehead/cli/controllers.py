@@ -22,13 +22,15 @@ from bridgehead.controllers.manager import Manager, Settings, select_controllers
 from bridgehead.objects.meta import ObjectKey
 
 from .logs_setup import configure
+from .parsing import path
 
 LEASE = ("kube-system", "kube-controller-manager")
 
 
 def command(
     kubeconfig: Annotated[
-        Path | None, typer.Option(envvar="KUBECONFIG", help="How to reach the API server; in a pod it is found.")
+        Path | None,
+        typer.Option(parser=path, envvar="KUBECONFIG", help="How to reach the API server; in a pod it is found."),
     ] = None,
     controllers: Annotated[
         str, typer.Option(help="Which to run, with commas between: `*` for all, `-NAME` for all but it.")
@@ -40,10 +42,11 @@ def command(
         float, typer.Option(min=1, help="Seconds after which a silent node is not ready.")
     ] = 40.0,
     root_ca_file: Annotated[
-        Path | None, typer.Option(help="Certificate to publish as ConfigMap kube-root-ca.crt in each namespace.")
+        Path | None,
+        typer.Option(parser=path, help="Certificate to publish as ConfigMap kube-root-ca.crt in each namespace."),
     ] = None,
     leader_elect: Annotated[bool, typer.Option(help="Work only while holding the leader's Lease.")] = True,
-    verbosity: Annotated[int, typer.Option("--verbosity", "-v", count=True, help="Log what a developer wants.")] = 0,
+    verbosity: Annotated[int, typer.Option("-v", "--v", help="Log level: 0, or 1 for developers.")] = 0,
 ) -> None:
     configure(verbosity)
     try:
@@ -52,8 +55,10 @@ def command(
         raise _failure(f"--controllers: {error}", 2) from error
     try:
         root_ca = root_ca_file.read_text(encoding="ascii") if root_ca_file else ""
-    except (OSError, UnicodeDecodeError) as error:
-        raise _failure(f"--root-ca-file: {error}", 1) from error
+    except OSError as error:
+        raise _failure(f"--root-ca-file: {root_ca_file}: {error.strerror}", 1) from error
+    except UnicodeDecodeError as error:
+        raise _failure(f"--root-ca-file: {root_ca_file}: not a certificate (PEM)", 1) from error
     settings = Settings(max_endpoints_per_slice, node_monitor_grace_period, root_ca)
     try:
         config = load_config(kubeconfig)

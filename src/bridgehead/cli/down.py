@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from bridgehead.lab import registry
 from bridgehead.lab.errors import NotRunning
+from bridgehead.lab.plan import LabFiles
 
-from .lab_options import DEFAULT_NAME, Name, StateDir, reporting_errors
+from .lab_options import DEFAULT_NAME, Name, StateDir, options_of, reporting_errors
 
 
 def command(
@@ -20,14 +22,25 @@ def command(
 ) -> None:
     with reporting_errors():
         files = registry.find_files(name, state_dir)
+        name = registry.find_name(files, name)
         try:
             registry.stop(files)
             told = "stopped"
         except NotRunning:
-            if not delete or not files.config.exists():
+            if not files.config.exists() or registry.is_running(files):  # there is none, or it is only starting
                 raise
+            if not delete:
+                raise NotRunning(_not_running(name, files, state_dir)) from None
             told = "not running"
         if delete and files.config.exists():
             registry.remove(files)
         kept = f"its state is in {files.root}" if files.config.exists() else "its state is gone"
         sys.stdout.write(f"The lab {name!r} is {told}; {kept}.\n")
+
+
+def _not_running(name: str, files: LabFiles, state_dir: Path | None) -> str:
+    again = options_of(name, state_dir)
+    return (
+        f"the lab {name!r} is not running; its state is in {files.root}:"
+        f" `bridgehead up{again}` starts it again, `bridgehead down{again} --delete` removes it"
+    )

@@ -17,11 +17,13 @@ from bridgehead.lab.enter import find_node, run_inside
 
 from .lab_options import DEFAULT_NAME, Name, StateDir, reporting_errors
 
-CONTEXT = {"ignore_unknown_options": True, "allow_interspersed_args": False}
+CONTEXT = {"allow_interspersed_args": False}
 
 
 def command(
-    argv: Annotated[list[str], typer.Argument(metavar="-- CMD...", show_default=False)],
+    argv: Annotated[
+        list[str], typer.Argument(metavar="-- CMD...", show_default=False, help="The command and its arguments.")
+    ],
     name: Name = DEFAULT_NAME,
     node: Annotated[str | None, typer.Option(help="Run it on this node.")] = None,
     state_dir: StateDir = None,
@@ -36,6 +38,8 @@ def run(argv: Sequence[str], name: str, node: str | None, state_dir: Path | None
         lab = registry.read_running(files)
         host.extend_path()
         where = find_node(lab, node) if node else None
-        env = dict(os.environ, KUBECONFIG=str(files.inside_kubeconfig))
+        # The machine's HTTP proxies are as far away as everything else of it.
+        kept = {key: value for key, value in os.environ.items() if not key.lower().endswith("_proxy")}
+        env = kept | {"KUBECONFIG": str(files.inside_kubeconfig)}
         code = run_inside(lab, argv, node=where, env=env)
     raise typer.Exit(code)

@@ -15,6 +15,7 @@ import typer
 
 # All of it is imported here, so that the kubelets of a lab share it with the process they are forked from.
 from bridgehead.cli.logs_setup import configure
+from bridgehead.cli.parsing import path
 from bridgehead.client.errors import ConfigError
 from bridgehead.kubelet.errors import KubeletError
 from bridgehead.kubelet.hosts import Resolver, parse_resolver
@@ -25,51 +26,63 @@ from bridgehead.kubelet.runtimes.runtime import RuntimeFailure
 
 def command(
     node_name: Annotated[str, typer.Option(help="Name of this node's Node object.")],
-    kubeconfig: Annotated[Path, typer.Option(help="How to reach the API server, and as whom.")],
-    runtime_socket: Annotated[Path, typer.Option(help="Unix socket of the node's runtime.")],
-    pod_cidr: Annotated[str, typer.Option(help="Range of the node's pods.")],
-    node_ip: Annotated[str, typer.Option(help="Address of this node.")],
-    root_dir: Annotated[Path, typer.Option(help="Directory for volumes and logs.")] = Path("/var/lib/kubelet"),
+    kubeconfig: Annotated[Path, typer.Option(parser=path, help="How to reach the API server, and as whom.")],
+    runtime_socket: Annotated[Path, typer.Option(parser=path, help="Unix socket of the node's runtime.")],
+    pod_cidr: Annotated[str, typer.Option(help="Range of the node's pods, or two: 10.244.1.0/24,fd00::/64.")],
+    node_ip: Annotated[str, typer.Option(help="Address of this node, or two of different families, with a comma.")],
+    root_dir: Annotated[Path, typer.Option(parser=path, help="Directory for volumes and logs.")] = Path(
+        "/var/lib/kubelet"
+    ),
     cluster_dns: Annotated[str, typer.Option(help="Name server of pods; several with commas; '' for none.")] = (
         "10.96.0.10"
     ),
     cluster_domain: Annotated[str, typer.Option(help="Domain of Services.")] = "cluster.local",
-    resolv_conf: Annotated[Path, typer.Option(help="The node's resolver configuration.")] = Path("/etc/resolv.conf"),
+    resolv_conf: Annotated[
+        str, typer.Option(help="The node's resolver configuration; '' for none: nobody is asked, nothing searched.")
+    ] = "/etc/resolv.conf",
     node_labels: Annotated[str, typer.Option(help="Further labels of the Node: k=v,k2=v2.")] = "",
-    max_pods: Annotated[int, typer.Option(help="How many pods the node takes.")] = 110,
-    termination_delay: Annotated[
+    max_pods: Annotated[int, typer.Option(min=0, help="How many pods the node takes.")] = 110,
+    termination_barrier: Annotated[
         float,
-        typer.Option(help="Seconds that a ready pod goes on serving when it is deleted, inside its grace period."),
-    ] = 1.0,
-    port: Annotated[int, typer.Option(help="Port of logs and exec.")] = 10250,
+        typer.Option(
+            min=0,
+            help="How many seconds at most, inside its grace period, a deleted pod goes on serving until no node's"
+            " proxy sends it new connections. 0: it is stopped at once, as in Kubernetes.",
+        ),
+    ] = 5.0,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of logs and exec.")] = 10250,
     tls_cert_file: Annotated[
-        Path | None, typer.Option(help="Certificate to serve with; none: no logs, no exec.")
+        Path | None, typer.Option(parser=path, help="Certificate to serve with; none: no logs, no exec.")
     ] = None,
-    tls_private_key_file: Annotated[Path | None, typer.Option(help="Its private key.")] = None,
-    client_ca_file: Annotated[Path | None, typer.Option(help="CA of those who may ask for logs and exec.")] = None,
+    tls_private_key_file: Annotated[Path | None, typer.Option(parser=path, help="Its private key.")] = None,
+    client_ca_file: Annotated[
+        Path | None, typer.Option(parser=path, help="CA of those who may ask for logs and exec.")
+    ] = None,
     verbosity: Annotated[int, typer.Option("-v", "--v", help="Log level: 0, or 1 for developers.")] = 0,
 ) -> None:
     configure(verbosity)
     try:
         labels = _parse_labels(node_labels)
-        ip_network(pod_cidr)
-        ip_address(node_ip)
+        pod_cidrs = tuple(str(ip_network(text)) for text in _one_of_each_family("--pod-cidr", pod_cidr))
+        ips = tuple(str(ip_address(text)) for text in _one_of_each_family("--node-ip", node_ip))
+        name_servers = tuple(str(ip_address(text)) for text in filter(None, cluster_dns.split(",")))
+        if 0 < sum(file is not None for file in (tls_cert_file, tls_private_key_file, client_ca_file)) < 3:
+            raise ValueError("--tls-cert-file, --tls-private-key-file and --client-ca-file go together")
     except ValueError as error:
         sys.stderr.write(f"bridgehead kubelet: {error}\n")
         raise SystemExit(2) from error
     try:
-        text = resolv_conf.read_text() if resolv_conf.exists() else ""
         settings = NodeSettings(
             name=node_name,
-            ip=node_ip,
-            pod_cidr=pod_cidr,
+            ips=ips,
+            pod_cidrs=pod_cidrs,
             root=root_dir.absolute(),
-            cluster_dns=tuple(filter(None, cluster_dns.split(","))),
+            cluster_dns=name_servers,
             cluster_domain=cluster_domain,
-            resolver=parse_resolver(text) if text else Resolver(),
+            resolver=_read_resolver(resolv_conf),
             labels=labels,
             max_pods=max_pods,
-            termination_delay=termination_delay,
+            termination_barrier=termination_barrier,
             port=port,
         )
         files = None
@@ -78,6 +91,21 @@ def command(
         run_kubelet(settings, kubeconfig, runtime_socket, files)
     except (OSError, ConfigError, KubeletError, RuntimeFailure) as error:
         _fail(error)
+
+
+def _one_of_each_family(option: str, text: str) -> list[str]:
+    """The one or two of a list with commas. Raises ValueError."""
+    values = [value.strip() for value in text.split(",")]
+    if len({":" in value for value in values}) < len(values):
+        raise ValueError(f"{option}: {text!r} is not one, or one of each IP family")
+    return values
+
+
+def _read_resolver(path: str) -> Resolver:
+    """Raises OSError."""
+    if not path or not Path(path).exists():
+        return Resolver()
+    return parse_resolver(Path(path).read_text())
 
 
 def _parse_labels(text: str) -> dict[str, str]:
@@ -92,5 +120,8 @@ def _parse_labels(text: str) -> dict[str, str]:
 
 
 def _fail(error: Exception) -> NoReturn:
-    sys.stderr.write(f"bridgehead kubelet: {error}\n")
+    text = str(error)
+    if isinstance(error, OSError) and error.filename and error.strerror:
+        text = f"{error.filename}: {error.strerror}"
+    sys.stderr.write(f"bridgehead kubelet: {text}\n")
     raise SystemExit(1)

@@ -16,7 +16,9 @@ import typer
 from bridgehead.lab.errors import LabError
 from bridgehead.lab.registry import DEFAULT_NAME
 
-Name = Annotated[str, typer.Option("--name", envvar="BRIDGEHEAD_NAME", help="Which lab.")]
+Name = Annotated[
+    str, typer.Option("--name", envvar="BRIDGEHEAD_NAME", help="The lab's name; several may run beside each other.")
+]
 StateDir = Annotated[
     Path | None,
     typer.Option("--state-dir", help="Where it keeps its state. Default: ~/.local/state/bridgehead/NAME."),
@@ -31,7 +33,11 @@ def reporting_errors() -> Iterator[None]:
     try:
         yield
     except LabError as error:
-        sys.stderr.write(f"bridgehead: {error}\n")
+        # What it says to type, as this user has to type it.
+        text = str(error)
+        if Path(sys.argv[0]).name == "bridgehead":
+            text = text.replace("`bridgehead ", f"`{own_command()} ")
+        sys.stderr.write(f"bridgehead: {text}\n")
         raise typer.Exit(1) from error
 
 

@@ -5,6 +5,9 @@ Logs of pods, kube-proxy's too: kubectl logs.
 
 from __future__ import annotations
 
+import errno
+import os
+import select
 import sys
 import time
 from collections import deque
@@ -49,7 +52,10 @@ def command(
 
 
 def follow(logs: Sequence[Path], *, until: Callable[[], bool], tail: int = 0) -> None:
-    """Print what the files hold, or its last `tail` lines, and what is added, until `until` says it was all."""
+    """Print what the files hold, or its last `tail` lines, and what is added, until `until` says it was all.
+
+    Raises `BrokenPipeError` when nobody reads it any more, also while there is nothing to print.
+    """
     opened = [(path, path.open("rb")) for path in logs]
     try:
         if tail:
@@ -62,10 +68,22 @@ def follow(logs: Sequence[Path], *, until: Callable[[], bool], tail: int = 0) ->
             sys.stdout.flush()
             if ended:
                 return
+            _check_reader()
             time.sleep(_LOOK_EVERY)
     finally:
         for _, file in opened:
             file.close()
+
+
+def _check_reader() -> None:
+    try:
+        output = sys.stdout.fileno()
+    except OSError:  # it is no file
+        return
+    poll = select.poll()
+    poll.register(output, 0)
+    if any(events & (select.POLLERR | select.POLLHUP) for _, events in poll.poll(0)):
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
 
 def _skip_to_tail(file: BinaryIO, lines: int) -> None:

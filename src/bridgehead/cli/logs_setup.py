@@ -17,6 +17,12 @@ def configure(verbosity: int = 0) -> None:
     handler.setFormatter(formatter)
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    root.setLevel(logging.DEBUG if verbosity else logging.INFO)
+    _set_level(root, logging.DEBUG if verbosity else logging.INFO)
     for chatty in ("asyncio", "aiohttp", "uvicorn", "pyroute2"):
-        logging.getLogger(chatty).setLevel(logging.WARNING)
+        _set_level(logging.getLogger(chatty), logging.WARNING)
+
+
+def _set_level(logger: logging.Logger, level: int) -> None:
+    """Setting it writes to all loggers that there are; the lab's parts share them with the process they come from."""
+    if logger.level != level:
+        logger.setLevel(level)

@@ -46,7 +46,8 @@ def _show(console: Console, files: LabFiles) -> None:
     lab = registry.read_running(files)
     console.print(
         f'Lab "{lab.config.name}": up for {_age(time.time() - lab.started_at)}, API at'
-        f" https://127.0.0.1:{lab.config.port}, KUBECONFIG={files.kubeconfig}",
+        f" https://127.0.0.1:{lab.config.port}, KUBECONFIG={files.kubeconfig}"
+        + (", a DNS on each node" if lab.config.node_dns else ""),
         soft_wrap=True,
     )
     table = Table("NODE", "STATUS", "ADDRESS", "PODS", box=None, pad_edge=False)

@@ -9,9 +9,11 @@ import asyncio
 import contextlib
 import os
 import shlex
+import shutil
 import signal
 import sys
 import time
+from collections.abc import Iterator
 from functools import partial
 from typing import Annotated
 
@@ -20,14 +22,13 @@ import typer
 
 from bridgehead import cli
 from bridgehead.lab import host, registry
+from bridgehead.lab.addressing import MAX_NODES, IpFamily
 from bridgehead.lab.errors import AlreadyRunning, LabError, NotRunning, StartFailed
-from bridgehead.lab.plan import MAX_NODES, LabConfig, LabFiles
+from bridgehead.lab.plan import LabConfig, LabFiles
 
 from . import logs_setup
 from .lab_options import DEFAULT_NAME, Name, StateDir, options_of, own_command, reporting_errors
 from .logs import follow
-
-PARTS = ("apiserver", "controllers", "kubelet", "runtime", "proxy")
 
 
 def command(
@@ -40,6 +41,18 @@ def command(
     port: Annotated[
         int | None, typer.Option(min=1, max=65535, help="Of the API on 127.0.0.1. Default: the first free from 6443.")
     ] = None,
+    ip_family: Annotated[
+        IpFamily | None,
+        typer.Option(help="ipv4, ipv6 or dual. Default: as before, else dual where the kernel has IPv6."),
+    ] = None,
+    node_dns: Annotated[
+        bool | None,
+        typer.Option(
+            "--node-dns/--no-node-dns",
+            help="A DNS on each node, beside the two of the cluster. Default: as before, else where the kernel is older"
+            " than 5.7 and loses simultaneous queries.",
+        ),
+    ] = None,
     state_dir: StateDir = None,
 ) -> None:
     with reporting_errors():
@@ -49,13 +62,14 @@ def command(
                 signal.signal(number, signal.default_int_handler)
         files = registry.find_files(name, state_dir)
         again = options_of(name, state_dir)
+        registry.check_place(files)
         try:
             lock = registry.lock(files)
         except AlreadyRunning as error:
             raise AlreadyRunning(_already_running(name, files, again)) from error
         try:
             try:
-                config = _start(name, nodes, ephemeral, port, files, lock)
+                config = _start(name, nodes, ephemeral, port, ip_family, node_dns, files, lock)
             finally:
                 os.close(lock)  # the lab's first process has it, too
             _wait_ready(config, files)
@@ -65,49 +79,76 @@ def command(
             if isinstance(error, KeyboardInterrupt):
                 raise typer.Exit(130) from None
             raise
-        sys.stdout.write(_closing_screen(config, files, again, time.monotonic() - began, detach))
-        sys.stdout.flush()
-        if not detach:
-            _stay(files)
+        screen = _closing_screen(config, files, again, time.monotonic() - began, detach)
+        if detach:
+            sys.stdout.write(screen)
+            sys.stdout.flush()
+        else:
+            _stay(files, screen)
 
 
-def _start(name: str, nodes: int | None, ephemeral: bool, port: int | None, files: LabFiles, lock: int) -> LabConfig:
+def _start(
+    name: str,
+    nodes: int | None,
+    ephemeral: bool,
+    port: int | None,
+    ip_family: IpFamily | None,
+    node_dns: bool | None,
+    files: LabFiles,
+    lock: int,
+) -> LabConfig:
     """Everything up to the lab's first process. No thread may have been started before."""
     from bridgehead.lab import launch
 
     host.extend_path()
-    host.check_host(files.root)
+    lack_of_ipv6 = host.check_host(files.root)
     before = registry.read_config(files)
     if before and before.ephemeral:
         registry.empty(files)
         before = None
+    family = host.choose_ip_family(ip_family, before, lack_of_ipv6)
     with host.open_api_socket(port, before.port if before else None) as api_socket:
         config = LabConfig(
             name=name,
             nodes=nodes or (before.nodes if before else 3),
             port=api_socket.getsockname()[1],
             ephemeral=ephemeral,
+            ip_family=family,
+            node_dns=host.choose_node_dns(node_dns, before, os.uname().release),
         )
-        try:
-            _prepare_state(config, files)
-        except OSError as error:
-            raise LabError(f"cannot write to {files.root}: {error.strerror}") from error
+        with _writing(files):
+            files.log("init").parent.mkdir(parents=True, exist_ok=True)
+            files.images.mkdir(exist_ok=True)
+            registry.keep_previous_logs(files)
+            files.parts.unlink(missing_ok=True)
+            files.config.write_bytes(msgspec.json.encode(config))
         logs_setup.configure()
         launch.launch(
-            config, files, api_socket=api_socket, lock_fd=lock, run_part=cli.main, preload=partial(cli.preload, PARTS)
+            config,
+            files,
+            api_socket=api_socket,
+            lock_fd=lock,
+            run_part=cli.main,
+            preload=cli.preload,
+            prepare=partial(_prepare, config, files),
         )
     return config
 
 
-def _prepare_state(config: LabConfig, files: LabFiles) -> None:
+def _prepare(config: LabConfig, files: LabFiles) -> None:
+    """What the parts find on the disk; the lab's first process loads their code meanwhile."""
     from bridgehead.lab import certificates
 
-    files.log("init").parent.mkdir(parents=True, exist_ok=True)
-    files.images.mkdir(exist_ok=True)
-    registry.keep_previous_logs(files)
-    files.parts.unlink(missing_ok=True)
-    files.config.write_bytes(msgspec.json.encode(config))
-    certificates.make_certificates(config, files)
+    with _writing(files):
+        certificates.make_certificates(config, files)
+
+
+@contextlib.contextmanager
+def _writing(files: LabFiles) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise LabError(f"cannot write to {files.root}: {error.strerror}") from error
 
 
 def _wait_ready(config: LabConfig, files: LabFiles) -> None:
@@ -116,20 +157,25 @@ def _wait_ready(config: LabConfig, files: LabFiles) -> None:
     from bridgehead.lab import system
 
     console = Console(stderr=True, highlight=False)
-    if not console.is_terminal:
-        asyncio.run(system.bring_up(config, files, lambda what: console.print(f"waiting for {what}")))
-        return
-    with console.status("starting") as spinner:
-        asyncio.run(system.bring_up(config, files, lambda what: spinner.update(f"waiting for {what}")))
+    with asyncio.Runner() as runner:
+        runner.get_loop()  # before there is something to run, which a Ctrl-C in the meantime would leave behind
+        if not console.is_terminal or console.is_dumb_terminal:
+            runner.run(
+                system.bring_up(config, files, lambda what: console.print(f"waiting for {what}", soft_wrap=True))
+            )
+            return
+        with console.status("starting", spinner="dots" if console.encoding.startswith("utf") else "line") as spinner:
+            runner.run(system.bring_up(config, files, lambda what: spinner.update(f"waiting for {what}")))
 
 
 def _closing_screen(config: LabConfig, files: LabFiles, options: str, seconds: float, detached: bool) -> str:
     me = own_command()
     nodes = "1 node" if config.nodes == 1 else f"{config.nodes} nodes"
+    lacking = "" if shutil.which("kubectl") else " (with a kubectl, which is missing here; Debian: kubernetes-client)"
     return f"""\
 The lab "{config.name}" is ready after {seconds:.1f} s: {nodes}, the API at https://127.0.0.1:{config.port}.
 
-Try next:
+Try next{lacking}:
   export KUBECONFIG={shlex.quote(str(files.kubeconfig))}
   kubectl create deployment web --image=nginx --replicas=3 && kubectl expose deployment web --port=80
   {me} exec{options} -- curl -s http://$(kubectl get service web -o jsonpath={{.spec.clusterIP}})
@@ -139,18 +185,20 @@ Try next:
 
 
 def _already_running(name: str, files: LabFiles, options: str) -> str:
-    config = registry.read_config(files)
     return (
-        f"the lab {(config.name if config else name)!r} is running already: KUBECONFIG={files.kubeconfig};"
+        f"the lab {registry.find_name(files, name)!r} is running already: KUBECONFIG={files.kubeconfig};"
         f" `{own_command()} down{options}` stops it, `up --name OTHER` starts another beside it"
     )
 
 
-def _stay(files: LabFiles) -> None:
-    """Follow the parts' logs until Ctrl-C, a signal to end, or the lab's end."""
-    sys.stdout.write("\n")
+def _stay(files: LabFiles, screen: str) -> None:
+    """Follow the parts' logs until Ctrl-C, a signal to end, or the lab's end; and until nobody reads them any more."""
     try:
+        sys.stdout.write(f"{screen}\n")
+        sys.stdout.flush()
         follow(sorted(files.log("init").parent.glob("*.log")), until=lambda: not registry.is_running(files))
     except KeyboardInterrupt:
         sys.stderr.write("\nstopping\n")
-        registry.stop(files)
+    finally:
+        with contextlib.suppress(NotRunning):
+            registry.stop(files)

@@ -12,10 +12,39 @@ from .errors import AddressesExhausted
 
 
 class PodAddresses:
-    """The pod range of one node. The network's first two addresses and IPv4's broadcast are never given."""
+    """The pod ranges of one node, one of each family: each pod has an address of each."""
+
+    def __init__(self, *cidrs: str) -> None:
+        """Raises ValueError for what is no network."""
+        self._ranges = [_Range(cidr) for cidr in cidrs]
+
+    def claim(self, owner: str, addresses: tuple[str, ...]) -> None:
+        """Note that `owner` has these already. One outside the ranges is somebody else's business."""
+        for address in addresses:
+            for each in self._ranges:
+                each.claim(owner, ip_address(address))
+
+    def allocate(self, owner: str) -> tuple[str, ...]:
+        """The addresses of `owner`, in the ranges' order: those it has, or the next free ones.
+
+        Raises `AddressesExhausted`.
+        """
+        return tuple(str(each.allocate(owner)) for each in self._ranges)
+
+    def release(self, owner: str) -> None:
+        """`owner` is gone. Fine if it had nothing."""
+        for each in self._ranges:
+            each.release(owner)
+
+    def __len__(self) -> int:
+        """How many pods have addresses."""
+        return max(map(len, self._ranges), default=0)
+
+
+class _Range:
+    """One range. The network's first two addresses and IPv4's broadcast are never given."""
 
     def __init__(self, cidr: str) -> None:
-        """Raises ValueError for what is no network."""
         self._network: IPv4Network | IPv6Network = ip_network(cidr)
         reserved_last = 1 if self._network.version == 4 else 0
         self._count = max(self._network.num_addresses - 2 - reserved_last, 0)
@@ -23,33 +52,29 @@ class PodAddresses:
         self._addresses: dict[str, IPv4Address | IPv6Address] = {}
         self._next = 0
 
-    def claim(self, owner: str, address: str) -> None:
-        """Note that `owner` has `address` already. One outside the range is somebody else's business."""
-        value = ip_address(address)
-        if value in self._network:
-            self._owners[value] = owner
-            self._addresses[owner] = value
-            self._next = max(self._next, int(value) - int(self._network.network_address) - 1)
+    def claim(self, owner: str, address: IPv4Address | IPv6Address) -> None:
+        if address in self._network:
+            self._owners[address] = owner
+            self._addresses[owner] = address
+            self._next = max(self._next, int(address) - int(self._network.network_address) - 1)
 
-    def allocate(self, owner: str) -> str:
-        """The address of `owner`: the one it has, or the next free one. Raises `AddressesExhausted`."""
+    def allocate(self, owner: str) -> IPv4Address | IPv6Address:
         if owner in self._addresses:
-            return str(self._addresses[owner])
+            return self._addresses[owner]
         if len(self._owners) >= self._count:
             raise AddressesExhausted(f"no IP addresses available in range set: {self._network}")
         while True:
-            value = self._network.network_address + 2 + self._next % self._count
+            address = self._network.network_address + 2 + self._next % self._count
             self._next = (self._next + 1) % self._count
-            if value not in self._owners:
-                self._owners[value] = owner
-                self._addresses[owner] = value
-                return str(value)
+            if address not in self._owners:
+                self._owners[address] = owner
+                self._addresses[owner] = address
+                return address
 
     def release(self, owner: str) -> None:
-        """`owner` is gone. Fine if it had nothing."""
-        value = self._addresses.pop(owner, None)
-        if value is not None:
-            self._owners.pop(value, None)
+        address = self._addresses.pop(owner, None)
+        if address is not None:
+            self._owners.pop(address, None)
 
     def __len__(self) -> int:
         return len(self._owners)

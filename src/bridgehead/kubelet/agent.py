@@ -18,6 +18,7 @@ from bridgehead.objects.kinds import PODS, SERVICES
 from bridgehead.objects.meta import ObjectKey
 
 from .addresses import PodAddresses
+from .barrier import Barrier
 from .handlers import Handlers
 from .node import NodeReporter, machine_capacity
 from .parts import NodeParts, NodeSettings
@@ -69,10 +70,11 @@ class Kubelet:
         settings = self._settings
         settings.root.mkdir(parents=True, exist_ok=True)
         capacity = machine_capacity(settings.root, settings.max_pods)
-        addresses = PodAddresses(settings.pod_cidr)
+        addresses = PodAddresses(*settings.pod_cidrs)
         async with (
             Handlers(self.runtime) as handlers,
             ReferencedObjects(self._client, self._reference_changed) as objects,
+            Barrier(self._client, self._services) as barrier,
             asyncio.TaskGroup() as self._tasks,
         ):
             self._parts = NodeParts(
@@ -85,6 +87,7 @@ class Kubelet:
                 volumes=Volumes(settings.root, self._client, objects, capacity),
                 addresses=addresses,
                 handlers=handlers,
+                barrier=barrier,
                 allocatable=capacity,
             )
             reporter = NodeReporter(settings, self._client, self._recorder, capacity)
@@ -92,8 +95,7 @@ class Kubelet:
             self._tasks.create_task(self._follow_exits())
             await self._list_runtime()
             for uid, sandbox in self._sandboxes.items():
-                if sandbox.ip is not None:
-                    addresses.claim(uid, sandbox.ip)
+                addresses.claim(uid, sandbox.ips)
             await reporter.register()
             self._tasks.create_task(reporter.run())
             self._tasks.create_task(self._services.run())

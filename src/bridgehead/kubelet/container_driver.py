@@ -53,7 +53,7 @@ class ContainerDriver:
         context, containers = self._context, self._containers
         container = context.container(name)
         attempt = containers.next_attempt(name)
-        facts = PodFacts(context.pod_ip, context.volumes)
+        facts = PodFacts(context.pod_ips, context.volumes)
         now = time.time()
         before = containers.runs.get(name)  # the new run may have ended by the time that we hear of its start
 

@@ -18,10 +18,10 @@ _SUBSCRIPT = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
 
 
 class Addresses(msgspec.Struct, frozen=True):
-    """Addresses that the kubelet knows before they are in the pod's status."""
+    """Addresses that the kubelet knows before they are in the pod's status, the primary one first."""
 
     pod_ips: tuple[str, ...] = ()
-    host_ip: str = ""
+    host_ips: tuple[str, ...] = ()
 
 
 def field_value(path: str, pod: Pod, addresses: Addresses) -> str:
@@ -45,8 +45,10 @@ def field_value(path: str, pod: Pod, addresses: Addresses) -> str:
             return pod.spec.node_name
         case "spec.serviceAccountName":
             return pod.spec.service_account_name
-        case "status.hostIP" | "status.hostIPs":
-            return addresses.host_ip
+        case "status.hostIP":
+            return addresses.host_ips[0] if addresses.host_ips else ""
+        case "status.hostIPs":
+            return ",".join(addresses.host_ips)
         case "status.podIP":
             return addresses.pod_ips[0] if addresses.pod_ips else ""
         case "status.podIPs":

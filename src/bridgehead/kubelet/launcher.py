@@ -16,7 +16,7 @@ from bridgehead.objects.core import Container, Pod, SecurityContext
 from .environment import EnvironmentSources, container_environment, expand
 from .errors import ConfigNotReady
 from .fields import Addresses
-from .hosts import host_name, hosts_file, pod_resolver, resolver_file
+from .hosts import hosts_file, kernel_host_name, pod_resolver, resolver_file
 from .parts import NodeParts
 from .plan import Run
 from .runtimes.runtime import ContainerInfo, ContainerSpec, Image, ImageUnavailable, Mount, RuntimeFailure
@@ -34,7 +34,7 @@ class LaunchRefused(Exception):
 class PodFacts(msgspec.Struct, frozen=True):
     """What is known of a pod whose sandbox is there. `volumes` is name -> path on the node."""
 
-    pod_ip: str
+    pod_ips: tuple[str, ...]
     volumes: dict[str, str]
 
 
@@ -116,7 +116,7 @@ def _container_spec(
             services=tuple(parts.services.items()),
             config_map=lambda name: parts.objects.config_map(namespace, name),
             secret=lambda name: parts.objects.secret(namespace, name),
-            addresses=Addresses((facts.pod_ip,) if facts.pod_ip else (), parts.settings.ip),
+            addresses=Addresses(facts.pod_ips, parts.settings.ips),
             allocatable=parts.allocatable,
         ),
     )
@@ -132,7 +132,7 @@ def _container_spec(
         image=image,
         command=tuple(expand(word, env) for word in container.command),
         args=tuple(expand(word, env) for word in container.args),
-        env={"HOSTNAME": parts.settings.name if pod.spec.host_network else host_name(pod)} | env,
+        env={"HOSTNAME": _host_name(parts, pod)} | env,
         working_dir=container.working_dir,
         mounts=_mounts(parts, pod, container, env, facts),
         log_path=str(log_path),
@@ -144,6 +144,11 @@ def _container_spec(
         stdin_once=container.stdin_once,
         tty=container.tty,
     )
+
+
+def _host_name(parts: NodeParts, pod: Pod) -> str:
+    settings = parts.settings
+    return settings.name if pod.spec.host_network else kernel_host_name(pod, settings.cluster_domain)
 
 
 def _mounts(
@@ -165,24 +170,26 @@ def _mounts(
             )
         )
     taken = {mount.target.rstrip("/") for mount in mounts}
-    files = _etc_files(parts, pod, facts.pod_ip)
+    files = _etc_files(parts, pod, facts.pod_ips)
     mounts += [Mount(source=str(source), target=target) for target, source in files.items() if target not in taken]
     return tuple(mounts)
 
 
-def _etc_files(parts: NodeParts, pod: Pod, pod_ip: str) -> dict[str, Path]:
+def _etc_files(parts: NodeParts, pod: Pod, pod_ips: tuple[str, ...]) -> dict[str, Path]:
     """Write the pod's /etc files (shared by its containers) and say where each goes."""
     settings = parts.settings
     directory = parts.volumes.pod_directory(pod.metadata.uid)
     directory.mkdir(parents=True, exist_ok=True)
     node_hosts = _read_text("/etc/hosts") if pod.spec.host_network else ""
-    resolver = pod_resolver(pod, settings.resolver, settings.cluster_dns, settings.cluster_domain)
+    resolver, warnings = pod_resolver(pod, settings.resolver, settings.cluster_dns, settings.cluster_domain)
+    for reason, message in warnings:
+        parts.record(pod, "Warning", reason, message)
     contents = {
-        "/etc/hosts": ("etc-hosts", hosts_file(pod, pod_ip, settings.cluster_domain, node_hosts)),
+        "/etc/hosts": ("etc-hosts", hosts_file(pod, pod_ips, settings.cluster_domain, node_hosts)),
         "/etc/resolv.conf": ("resolv.conf", resolver_file(resolver)),
     }
     if not pod.spec.host_network:
-        contents["/etc/hostname"] = ("hostname", host_name(pod) + "\n")
+        contents["/etc/hostname"] = ("hostname", _host_name(parts, pod) + "\n")
     files = {}
     for target, (name, text) in contents.items():
         path = directory / name

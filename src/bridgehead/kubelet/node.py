@@ -99,7 +99,7 @@ def node_object(settings: NodeSettings) -> dict[str, Any]:
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {"name": settings.name, "labels": node_labels(settings)},
-        "spec": {"podCIDR": settings.pod_cidr, "podCIDRs": [settings.pod_cidr]},
+        "spec": {"podCIDR": settings.pod_cidrs[0], "podCIDRs": list(settings.pod_cidrs)},
     }
 
 
@@ -120,7 +120,7 @@ def node_status(
     ]
     return {
         "addresses": [
-            {"type": "InternalIP", "address": settings.ip},
+            *({"type": "InternalIP", "address": ip} for ip in settings.ips),
             {"type": "Hostname", "address": settings.name},
         ],
         "allocatable": dict(capacity),
@@ -178,7 +178,9 @@ class NodeReporter:
         }
         now = time.time()
         status = node_status(self._settings, self._capacity, self._info, since, now)
-        await self._client.patch(NODES, name, "", {"status": status}, type="strategic", subresource="status")
+        # Addresses are merged by their type, by mistake: two of one type would become one (kubernetes #79391).
+        patch = {"status": {**status, "addresses": [*status["addresses"], {"$patch": "replace"}]}}
+        await self._client.patch(NODES, name, "", patch, type="strategic", subresource="status")
         if "Ready" not in since:
             self._record("NodeReady", f"Node {name} status is now: NodeReady")
 

@@ -11,6 +11,7 @@ from bridgehead.objects.core import Container, Pod, Service
 from bridgehead.objects.meta import ObjectReference
 
 from .addresses import PodAddresses
+from .barrier import Barrier
 from .handlers import Handlers
 from .hosts import Resolver
 from .references import ReferencedObjects
@@ -20,19 +21,27 @@ from .volumes import Volumes
 
 @dataclass(frozen=True, kw_only=True)
 class NodeSettings:
-    """The kubelet's configuration. Times are in seconds."""
+    """The kubelet's configuration. Times are in seconds.
+
+    `ips` are the node's addresses, `pod_cidrs` the ranges of its pods: one of each family, the primary one first.
+    """
 
     name: str
-    ip: str
-    pod_cidr: str
+    ips: tuple[str, ...]
+    pod_cidrs: tuple[str, ...]
     root: Path
     cluster_dns: tuple[str, ...] = ("10.96.0.10",)
     cluster_domain: str = "cluster.local"
     resolver: Resolver = field(default_factory=Resolver)
     labels: Mapping[str, str] = field(default_factory=dict)
     max_pods: int = 110
-    termination_delay: float = 1.0
+    termination_barrier: float = 5.0
     port: int = 10250
+
+    @property
+    def ip(self) -> str:
+        """The node's primary address."""
+        return self.ips[0]
 
     def log_directory(self, pod: Pod) -> Path:
         meta = pod.metadata
@@ -53,6 +62,7 @@ class NodeParts:
     volumes: Volumes
     addresses: PodAddresses
     handlers: Handlers
+    barrier: Barrier
     allocatable: Mapping[str, str | int | float]
 
     def record(self, pod: Pod, type: str, reason: str, message: str, container: Container | None = None) -> None:
@@ -86,11 +96,16 @@ class PodContext:
     volumes: dict[str, str] = field(default_factory=dict)
 
     @property
-    def pod_ip(self) -> str:
-        """The pod's address, "" while it has none."""
+    def pod_ips(self) -> tuple[str, ...]:
+        """The pod's addresses, the primary one first; none while it has no sandbox."""
         if self.sandbox is None:
-            return ""
-        return self.parts.settings.ip if self.pod.spec.host_network else self.sandbox.ip or ""
+            return ()
+        return self.parts.settings.ips if self.pod.spec.host_network else self.sandbox.ips
+
+    @property
+    def pod_ip(self) -> str:
+        """The pod's primary address, "" while it has none."""
+        return next(iter(self.pod_ips), "")
 
     def all_containers(self) -> tuple[Container, ...]:
         return self.pod.spec.init_containers + self.pod.spec.containers

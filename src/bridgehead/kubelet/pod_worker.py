@@ -23,7 +23,7 @@ from bridgehead.objects.times import parse_time
 from .container_driver import ContainerDriver
 from .containers import PodContainers
 from .errors import AddressesExhausted, VolumeNotReady
-from .hosts import host_name
+from .hosts import kernel_host_name
 from .logs import last_words
 from .parts import NodeParts, PodContext
 from .plan import Plan, plan_pod
@@ -52,6 +52,7 @@ class PodWorker:
         self._wake = asyncio.Event()
         self._ending = asyncio.Event()
         self._deleted = asyncio.Event()
+        self._released = asyncio.Event()
         self._removed = False
         self._is_over = False
         self._verdict: tuple[str, str] | None = None
@@ -87,8 +88,9 @@ class PodWorker:
         if pod.metadata.deletion_timestamp is not None:
             self._deleted.set()
             self._ending.set()
-            if self._deadline is not None:
-                self._deadline.bring_forward(self._deletion_deadline())
+            if self._deadline is not None and self._deadline.bring_forward(self._deletion_deadline()):
+                loop = asyncio.get_running_loop()
+                loop.call_later((self._deadline.at - loop.time()) / 2, self._released.set)
         self._wake.set()
 
     def removed(self) -> None:
@@ -97,6 +99,7 @@ class PodWorker:
         self._writer.abandon()
         self._deleted.set()
         self._ending.set()
+        self._released.set()
         if self._deadline is not None:
             self._deadline.bring_forward(asyncio.get_running_loop().time() + _FORCED_GRACE_SECONDS)
         self._wake.set()
@@ -262,14 +265,19 @@ class PodWorker:
                 "pods. The pod's own ports work; use a Service of type NodePort, or hostNetwork"
             )
             self._context.record("Warning", "HostPortNotSupported", message)
-        ip = None if pod.spec.host_network else self._parts.addresses.allocate(meta.uid)
+        hostname = self._parts.settings.name
+        if not pod.spec.host_network:
+            try:
+                hostname = kernel_host_name(pod, self._parts.settings.cluster_domain)
+            except ValueError as error:
+                raise RuntimeFailure(str(error)) from error
         spec = SandboxSpec(
             pod_uid=meta.uid,
             namespace=meta.namespace,
             name=meta.name,
-            hostname=self._parts.settings.name if pod.spec.host_network else host_name(pod),
+            hostname=hostname,
             host_network=pod.spec.host_network,
-            ip=ip,
+            ips=() if pod.spec.host_network else self._parts.addresses.allocate(meta.uid),
         )
 
         async def run() -> None:
@@ -304,8 +312,8 @@ class PodWorker:
     def _publish(self) -> None:
         containers = self.containers
         view = PodView(
-            host_ip=self._parts.settings.ip,
-            pod_ip=self._context.pod_ip if self._context.sandbox is not None else "",
+            host_ips=self._parts.settings.ips,
+            pod_ips=self._context.pod_ips,
             has_sandbox=self._context.sandbox is not None,
             runs=containers.runs,
             previous=containers.previous,
@@ -343,39 +351,36 @@ class PodWorker:
         for probes in self.containers.probes.values():
             probes.stop_liveness()
         if self.containers.running():
-            follower = self._tasks.create_task(self._publish_changes())
-            await self._let_endpoints_go(now)
+            beside = [self._tasks.create_task(self._publish_changes()), self._tasks.create_task(self._hold())]
             await self._persist(self._stop_containers)
-            follower.cancel()
+            for task in beside:
+                task.cancel()
         self._is_over = True
         self._publish()
         await self._writer.flush()
         await self._persist(self._remove_sandbox)
 
-    async def _let_endpoints_go(self, now: float) -> None:
-        """Give the proxies time to take a ready pod out of their kernels before it stops answering.
-
-        To be replaced by the barrier of the design (each proxy makes known which resourceVersion its kernel has);
-        until then a bounded wait inside the grace period.
-        """
-        is_in_endpoints = self.pod.is_ready and not self._removed and self._verdict is None
-        if self._deadline is None or not is_in_endpoints:
-            return
-        delay = min(self._parts.settings.termination_delay, (self._deadline.at - now) / 2)
-        gone = asyncio.Event()
-        if delay > 0:
-            await Deadline(now + delay).wait(gone)
+    async def _hold(self) -> None:
+        """Keep SIGTERM back while nodes still send the pod connections, for half of its grace period at most."""
+        try:
+            if self._deadline is not None and self._deleted.is_set() and not self._removed and self._verdict is None:
+                left = self._deadline.at - asyncio.get_running_loop().time()
+                await self._parts.barrier.hold(self.pod, min(self._parts.settings.termination_barrier, left / 2))
+        finally:
+            self._released.set()
 
     async def _publish_changes(self) -> None:
-        """While the containers stop one after the other, the status follows."""
+        """While the containers stop one after the other, the status follows. Nobody holds what has ended by itself."""
         while True:
             self._wake.clear()
             self._publish()
+            if not self.containers.running():
+                self._released.set()
             await self._wake.wait()
 
     async def _stop_containers(self) -> None:
         if self._deadline is not None:
-            await self._driver.terminator().stop_pod(self._deadline)
+            await self._driver.terminator().stop_pod(self._deadline, self._released)
 
     async def _remove_sandbox(self) -> None:
         uid = self.pod.metadata.uid

@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 
 _FILE_THREADS = 2  # volumes are written there; more would only cost memory
 _RUNTIME_SECONDS = 30.0  # how long a runtime that is starting beside the kubelet is waited for
+_RUNTIME_TOLD_SECONDS = 2.0  # and after how long that is worth a line
 
 
 class TlsFiles(NamedTuple):
@@ -55,7 +56,9 @@ async def _run(settings: NodeSettings, kubeconfig: Path, runtime_socket: Path, t
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     async with ApiClient(config, "bridgehead-kubelet") as client, RuntimeClient(str(runtime_socket)) as runtime:
-        await _wait_for_runtime(runtime, stop)
+        await _wait_for_runtime(runtime, runtime_socket, stop)
+        if stop.is_set():
+            return
         kubelet = Kubelet(settings, client, runtime)
         parts = [asyncio.create_task(kubelet.run())]
         if context is not None:
@@ -73,14 +76,18 @@ async def _run(settings: NodeSettings, kubeconfig: Path, runtime_socket: Path, t
     log.info("stopped; containers go on")
 
 
-async def _wait_for_runtime(runtime: Runtime, stop: asyncio.Event) -> None:
+async def _wait_for_runtime(runtime: Runtime, path: Path, stop: asyncio.Event) -> None:
     """Raises `RuntimeFailure` when it does not come up."""
-    until = asyncio.get_running_loop().time() + _RUNTIME_SECONDS
+    now = asyncio.get_running_loop().time
+    told, until = now() + _RUNTIME_TOLD_SECONDS, now() + _RUNTIME_SECONDS
     while not stop.is_set():
         try:
             await runtime.list_sandboxes()
             return
         except RuntimeFailure:
-            if asyncio.get_running_loop().time() > until:
+            if now() > until:
                 raise
+            if now() > told:
+                log.warning("waiting for the runtime at %s, %.0f s at most", path, _RUNTIME_SECONDS)
+                told = until
         await asyncio.sleep(0.05)

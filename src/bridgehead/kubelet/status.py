@@ -41,12 +41,13 @@ class Waiting(msgspec.Struct, frozen=True):
 class PodView(msgspec.Struct, frozen=True, kw_only=True):
     """What the kubelet knows of a pod. The mappings are by container name.
 
-    `started` and `ready` hold the running containers that passed their startup and readiness probes. `verdict` is
-    (reason, message) when the kubelet itself ended the pod, for example for its deadline.
+    Addresses are one of each family, the primary one first. `started` and `ready` hold the running containers that
+    passed their startup and readiness probes. `verdict` is (reason, message) when the kubelet itself ended the pod, for
+    example for its deadline.
     """
 
-    host_ip: str
-    pod_ip: str = ""
+    host_ips: tuple[str, ...]
+    pod_ips: tuple[str, ...] = ()
     has_sandbox: bool = False
     runs: Mapping[str, Run] = {}
     previous: Mapping[str, Run] = {}
@@ -69,10 +70,10 @@ def pod_status(pod: Pod, view: PodView, now: float) -> PodStatus:
         conditions=_with_times(conditions, pod.status.conditions, now),
         reason=view.verdict[0] if view.verdict else pod.status.reason,
         message=view.verdict[1] if view.verdict else pod.status.message,
-        host_ip=view.host_ip,
-        host_ips=(PodIP(ip=view.host_ip),),
-        pod_ip=view.pod_ip or pod.status.pod_ip,
-        pod_ips=(PodIP(ip=view.pod_ip),) if view.pod_ip else pod.status.pod_ips,
+        host_ip=view.host_ips[0],
+        host_ips=tuple(PodIP(ip=ip) for ip in view.host_ips),
+        pod_ip=view.pod_ips[0] if view.pod_ips else pod.status.pod_ip,
+        pod_ips=tuple(PodIP(ip=ip) for ip in view.pod_ips) or pod.status.pod_ips,
         start_time=pod.status.start_time or format_time(now),
         init_container_statuses=init_statuses,
         container_statuses=statuses,

@@ -1,4 +1,4 @@
-"""Stop a pod's containers: preStop, SIGTERM, the rest of the grace period, SIGKILL.
+"""Stop a pod's containers: preStop, the barrier, SIGTERM, the rest of the grace period, SIGKILL.
 
 Called by the pod worker when the pod ends, and for one container when its liveness probe failed. Source: Kubernetes
 "Pod Lifecycle: Termination of Pods" and kubelet's `killContainer`: the period also covers preStop, SIGTERM gets at
@@ -31,14 +31,15 @@ class Deadline:
         self.at = at
         self._timeouts: set[asyncio.Timeout] = set()
 
-    def bring_forward(self, at: float) -> None:
-        """A second delete asked for less: everybody's wait ends earlier. Later moments are ignored."""
+    def bring_forward(self, at: float) -> bool:
+        """A second delete asked for less: everybody's wait ends earlier. False for a later moment, which is ignored."""
         if at >= self.at:
-            return
+            return False
         self.at = at
         now = asyncio.get_running_loop().time()
         for timeout in self._timeouts:
             timeout.reschedule(max(at, now))
+        return True
 
     async def wait(self, event: asyncio.Event, *, at_least: float = 0.0) -> bool:
         """Whether `event` came before the deadline (or before `at_least` seconds, if that is later)."""
@@ -62,18 +63,20 @@ class Terminator:
         self._context = context
         self._containers = containers
 
-    async def stop_pod(self, deadline: Deadline) -> None:
-        """Stop everything; returns when nothing runs."""
+    async def stop_pod(self, deadline: Deadline, released: asyncio.Event) -> None:
+        """Stop everything; returns when nothing runs. No SIGTERM before `released`, preStop at once."""
         spec = self._context.pod.spec
         sidecars = [c for c in spec.init_containers if is_sidecar(c)]
         others = [c for c in spec.containers + spec.init_containers if c not in sidecars]
         async with asyncio.TaskGroup() as tasks:
             for container in others:
-                tasks.create_task(self.stop(container, deadline))
+                tasks.create_task(self.stop(container, deadline, released=released))
         for container in reversed(sidecars):
-            await self.stop(container, deadline)
+            await self.stop(container, deadline, released=released)
 
-    async def stop(self, container: Container, deadline: Deadline, message: str = "") -> None:
+    async def stop(
+        self, container: Container, deadline: Deadline, message: str = "", released: asyncio.Event | None = None
+    ) -> None:
         """Stop one container if it runs; `message` is the event's, when it is not the usual one."""
         run = self._containers.runs.get(container.name)
         if run is None or not run.is_running:
@@ -81,6 +84,8 @@ class Terminator:
         self._context.record("Normal", "Killing", message or f"Stopping container {container.name}", container)
         exited = self._containers.exited(run.id)
         await self._pre_stop(container, run.id, deadline, exited)
+        if released is not None:
+            await deadline.wait(released)
         await self._context.parts.runtime.signal_container(run.id, signal.SIGTERM)
         if await deadline.wait(exited, at_least=MINIMUM_GRACE_SECONDS):
             return

@@ -20,8 +20,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from .addressing import api_url
 from .errors import LabError
-from .plan import API_PORT, CLUSTER_DOMAIN, KUBERNETES_SERVICE, LAB_ADDRESS, LabConfig, LabFiles, plan_nodes
+from .plan import CLUSTER_DOMAIN, LabConfig, LabFiles, plan_nodes
 
 _LIFETIME = timedelta(days=3650)
 
@@ -130,24 +131,23 @@ def _make_all(config: LabConfig, files: LabFiles) -> None:
                 *service_names,
                 f"kubernetes.default.svc.{CLUSTER_DOMAIN}",
                 "127.0.0.1",
-                LAB_ADDRESS,
-                KUBERNETES_SERVICE,
+                *(ranges.lab for ranges in config.ranges),
+                config.ranges[0].kubernetes_service,
             ],
         )
     )
     authority.issue(_Identity("apiserver-kubelet-client", "kube-apiserver-kubelet-client", "system:masters"))
 
-    inside = f"https://{LAB_ADDRESS}:{API_PORT}"
+    inside = api_url(config.ranges)
     context = f"bridgehead-{config.name}"
     admin = authority.issue(_Identity("admin", "kubernetes-admin", "system:masters"))
     _write_kubeconfig(files.kubeconfig, f"https://127.0.0.1:{config.port}", context, authority.pem, admin)
     _write_kubeconfig(files.inside_kubeconfig, inside, context, authority.pem, admin)
     controllers = authority.issue(_Identity("controllers", "system:kube-controller-manager"))
     _write_kubeconfig(files.part_kubeconfig("controllers"), inside, context, authority.pem, controllers)
-    for node in plan_nodes(config.nodes):
-        credentials = authority.issue(
-            _Identity(node.name, f"system:node:{node.name}", "system:nodes", [node.name, node.address, "127.0.0.1"])
-        )
+    for node in plan_nodes(config):
+        serves = [node.name, *node.addresses, "127.0.0.1"]
+        credentials = authority.issue(_Identity(node.name, f"system:node:{node.name}", "system:nodes", serves))
         _write_kubeconfig(files.part_kubeconfig(node.name), inside, context, authority.pem, credentials)
 
 

@@ -18,7 +18,7 @@ _PASSED_ON = (signal.SIGTERM, signal.SIGHUP)
 
 def find_node(lab: RunningLab, name: str) -> NodePlan:
     """Raises `LabError` when the lab has no such node."""
-    for node in plan_nodes(lab.config.nodes):
+    for node in plan_nodes(lab.config):
         if node.name == name:
             return node
     raise LabError(f"no node {name!r}: this lab has node1 to node{lab.config.nodes}")

@@ -8,34 +8,39 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from bridgehead.network import syscalls
 from bridgehead.network.links import Links, write_sysctl
 
-from .plan import FABRIC, LAB_ADDRESS, SERVICE_RANGE, NodePlan
+from .addressing import Ranges
+from .plan import NodePlan
 
 BRIDGE = "fabric"
 UPLINK = "eth0"
 
 
-def build_fabric(nodes: list[NodePlan]) -> None:
+def build_fabric(nodes: list[NodePlan], families: Sequence[Ranges]) -> None:
     """Make the bridge and the nodes' namespaces, with routes from everywhere to every node's pods."""
     Path("/run/netns").mkdir(parents=True, exist_ok=True)
     Path("/run/bridgehead/uts").mkdir(parents=True, exist_ok=True)
     with Links() as lab:
         lab.set_up("lo")
+        _prepare_namespace(families)
         lab.add_bridge(BRIDGE)
-        lab.add_address(BRIDGE, f"{LAB_ADDRESS}/{FABRIC.prefixlen}")
-        # The lab is the nodes' router and forwards nothing: they are told so at once instead of waiting.
-        write_sysctl("net/ipv4/ip_forward", 1)
-        lab.refuse_forwarding(BRIDGE)
+        _prepare_link(BRIDGE, families)
+        for ranges in families:
+            lab.add_address(BRIDGE, f"{ranges.lab}/{ranges.prefix_length}")
+            # The lab is the nodes' router and forwards nothing: they are told so at once instead of waiting.
+            lab.refuse_forwarding(BRIDGE, ranges.version)
         for node in nodes:
             _in_child(functools.partial(_build_node, lab, node, nodes))
-            lab.add_route(node.pod_range, via=node.address)
-        # Like a router in front of the cluster that sends Service addresses to one node.
-        lab.add_route(SERVICE_RANGE, via=nodes[0].address)
+            for pod_range, address in zip(node.pod_ranges, node.addresses, strict=True):
+                lab.add_route(pod_range, via=address)
+        for ranges, address in zip(families, nodes[0].addresses, strict=True):
+            # Like a router in front of the cluster that sends Service addresses to one node.
+            lab.add_route(ranges.services, via=address)
 
 
 def _build_node(lab: Links, node: NodePlan, nodes: list[NodePlan]) -> None:
@@ -44,23 +49,46 @@ def _build_node(lab: Links, node: NodePlan, nodes: list[NodePlan]) -> None:
     for kind, path in (("net", node.netns), ("uts", node.utsns)):
         Path(path).touch()
         syscalls.mount(f"/proc/self/ns/{kind}", path, flags=syscalls.MS_BIND)
+    _prepare_namespace(node.ranges)
     own = os.open("/proc/self/ns/net", os.O_RDONLY)
     lab.add_veth(node.name, peer=UPLINK, peer_namespace=own, bridge=BRIDGE)
     os.close(own)
-    write_sysctl("net/ipv4/ip_forward", 1)
-    # Pods are routed by host routes: without this the node tells a pod that its neighbour is nearer.
-    write_sysctl("net/ipv4/conf/all/send_redirects", 0)
-    write_sysctl("net/ipv4/conf/default/send_redirects", 0)
+    _prepare_link(UPLINK, node.ranges)
     with Links() as links:
         links.set_up("lo")
         links.set_up(UPLINK)
-        links.add_address(UPLINK, f"{node.address}/{FABRIC.prefixlen}")
+        for ranges, address in zip(node.ranges, node.addresses, strict=True):
+            links.add_address(UPLINK, f"{address}/{ranges.prefix_length}")
+            # As on any machine. It also lets processes of the node reach Services: the kernel looks for a route to a
+            # Service's address before the proxy rewrites it.
+            links.add_route("default", via=ranges.lab)
         for other in nodes:
             if other != node:
-                links.add_route(other.pod_range, via=other.address)
-        # As on any machine. It also lets processes of the node reach Services: the kernel looks for a route to a
-        # Service's address before the proxy rewrites it.
-        links.add_route("default", via=LAB_ADDRESS)
+                for pod_range, address in zip(other.pod_ranges, other.addresses, strict=True):
+                    links.add_route(pod_range, via=address)
+
+
+def _prepare_namespace(families: Sequence[Ranges]) -> None:
+    """How this network namespace, of the lab or of a node, treats packets of others."""
+    for ranges in families:
+        if ranges.version == 4:
+            write_sysctl("net/ipv4/ip_forward", 1)
+            # Pods are routed by host routes: without this the node tells a pod that its neighbour is nearer.
+            write_sysctl("net/ipv4/conf/all/send_redirects", 0)
+            write_sysctl("net/ipv4/conf/default/send_redirects", 0)
+        else:
+            write_sysctl("net/ipv6/conf/all/disable_ipv6", 0)
+            write_sysctl("net/ipv6/conf/all/forwarding", 1)  # and with it: no router advertisements, no solicitations
+            # Addresses are ours to give, each once: usable at once, without looking for duplicates.
+            write_sysctl("net/ipv6/conf/default/accept_dad", 0)
+            # No link-local addresses: nobody is to be found on a pod's link, and without one no redirects are sent.
+            write_sysctl("net/ipv6/conf/default/addr_gen_mode", 1)
+
+
+def _prepare_link(name: str, families: Sequence[Ranges]) -> None:
+    """On the local network neighbours look for each other, for which the kernel needs a link-local address."""
+    if any(ranges.version == 6 for ranges in families):
+        write_sysctl(f"net/ipv6/conf/{name}/addr_gen_mode", 0)
 
 
 def _in_child(work: Callable[[], None]) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -12,15 +14,16 @@ from pathlib import Path
 
 from bridgehead.network import syscalls
 
+from .addressing import API_PORT, IpFamily
 from .errors import LabError, Unsupported
-from .plan import API_PORT
+from .plan import LabConfig
 
 # Ports tried for the API when the user did not ask for one.
 _PORT_CANDIDATES = range(API_PORT, API_PORT + 100)
 
 
-def check_host(state_root: Path) -> None:
-    """Raises `Unsupported` with the first thing that is missing."""
+def check_host(state_root: Path) -> str:
+    """Returns why there can be no IPv6, "" when there can. Raises `Unsupported` with the first thing that lacks."""
     if not sys.platform.startswith("linux"):
         raise Unsupported(f"the lab is made of Linux namespaces; this is {sys.platform}")
     if shutil.which("nft", path=_system_path()) is None:
@@ -29,24 +32,62 @@ def check_host(state_root: Path) -> None:
         for what, path in (("the state directory", state_root), ("Python", Path(sys.prefix))):
             if str(path.resolve()).startswith(forbidden):
                 raise Unsupported(f"{what} is in {path}, which the lab replaces by its own; use another place")
-    _check_namespaces()
+    return _check_namespaces()
 
 
-def _check_namespaces() -> None:
-    """Try in a child what the lab will do: its namespaces, then a rule in them."""
+def choose_ip_family(wanted: IpFamily | None, before: LabConfig | None, lack_of_ipv6: str) -> IpFamily:
+    """Which address families the lab gets: `wanted`, as before, or both where the kernel has them.
+
+    Raises `LabError` when that can't be; `lack_of_ipv6` is what `check_host` said.
+    """
+    if before and wanted and wanted != before.ip_family:
+        raise LabError(
+            f"the lab was made with --ip-family {before.ip_family}, and its Services and nodes have their addresses:"
+            " `bridgehead down --delete` removes it, another --name makes a second one"
+        )
+    chosen: IpFamily = wanted or (before.ip_family if before else "ipv4" if lack_of_ipv6 else "dual")
+    if chosen != "ipv4" and lack_of_ipv6:
+        raise Unsupported(f"the lab cannot have IPv6 ({lack_of_ipv6}); a new one can be made with --ip-family ipv4")
+    return chosen
+
+
+def choose_node_dns(wanted: bool | None, before: LabConfig | None, kernel: str) -> bool:
+    """Whether each node has a DNS of its own: as wanted, as before, else where it is needed.
+
+    That is on a `kernel` (as `uname -r` says it) before 5.7, whose connection tracking may lose one of two queries that
+    a resolver sends at once (docs/decisions/0012-conntrack.md).
+    """
+    if wanted is not None:
+        return wanted
+    if before is not None:
+        return before.node_dns
+    found = re.match(r"(\d+)\.(\d+)", kernel)
+    return found is not None and (int(found[1]), int(found[2])) < (5, 7)
+
+
+def _check_namespaces() -> str:
+    """Try in a child what the lab will do: its namespaces, then a rule in them. Returns why there can be no IPv6."""
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
-        os.close(reader)
-        message = _try_namespaces()
-        os.write(writer, message.encode())
-        os._exit(0)
+        message = lack_of_ipv6 = ""
+        try:
+            os.close(reader)
+            message = _try_namespaces() or _try_rules("ip")
+            lack_of_ipv6 = "" if message else _try_ipv6()
+        except BaseException as error:  # noqa: BLE001 - forked: must not return into the command's stack
+            message = f"cannot try this kernel: {type(error).__name__}: {error}"
+        finally:
+            with contextlib.suppress(OSError):  # nobody waits for it any more
+                os.write(writer, f"{message}\n{lack_of_ipv6}".encode())
+            os._exit(0)
     os.close(writer)
     with open(reader, encoding="utf-8") as pipe:
-        message = pipe.read()
+        message, _, lack_of_ipv6 = pipe.read().partition("\n")
     os.waitpid(pid, 0)
     if message:
         raise Unsupported(message)
+    return lack_of_ipv6
 
 
 def _try_namespaces() -> str:
@@ -67,14 +108,30 @@ def _try_namespaces() -> str:
                 " kernel.apparmor_restrict_unprivileged_userns)"
             )
         return f"cannot make namespaces: {error}"
+    return ""
+
+
+def _try_ipv6() -> str:
+    """Runs in a forked child, in its namespaces."""
+    try:
+        # What a new namespace begins with, and each pod's will: boot parameters and sysctls of the machine decide it.
+        is_disabled = Path("/proc/sys/net/ipv6/conf/default/disable_ipv6").read_text(encoding="ascii").strip() != "0"
+    except OSError:
+        return "this kernel has no IPv6"
+    return "IPv6 is disabled on this machine" if is_disabled else _try_rules("ip6")
+
+
+def _try_rules(family: str) -> str:
+    """Runs in a forked child, in its namespaces. `family` is nft's word."""
     try:
         # The same kinds of objects as the proxy's ruleset.
         subprocess.run(
             [
                 "nft",
-                "add table ip probe; add map ip probe m { type ipv4_addr . inet_proto . inet_service : verdict; };"
-                " add chain ip probe c { type nat hook prerouting priority -100; };"
-                " add rule ip probe c ip daddr . meta l4proto . th dport vmap @m",
+                f"add table {family} probe;"
+                f" add map {family} probe m {{ typeof {family} daddr . meta l4proto . th dport : verdict; }};"
+                f" add chain {family} probe c {{ type nat hook prerouting priority -100; }};"
+                f" add rule {family} probe c {family} daddr . meta l4proto . th dport vmap @m",
             ],
             check=True,
             capture_output=True,

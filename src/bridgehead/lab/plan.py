@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import ipaddress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 
-FABRIC = ipaddress.IPv4Network("10.0.0.0/24")
-LAB_ADDRESS = "10.0.0.1"
-FIRST_NODE_ADDRESS = 201
-MAX_NODES = 50
-POD_RANGE = ipaddress.IPv4Network("10.244.0.0/16")
-SERVICE_RANGE = "10.96.0.0/12"
-KUBERNETES_SERVICE = "10.96.0.1"
-CLUSTER_DNS = "10.96.0.10"
+from .addressing import API_PORT, MAX_NODES, RANGES, IpFamily, Ranges, host_port
+
 CLUSTER_DOMAIN = "cluster.local"
 NODE_PORTS = "30000-32767"
-API_PORT = 6443
 
 
 class LabConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,6 +21,13 @@ class LabConfig(msgspec.Struct, frozen=True, kw_only=True):
     nodes: Annotated[int, msgspec.Meta(ge=1, le=MAX_NODES)]
     port: Annotated[int, msgspec.Meta(ge=1, le=65535)]  # of the API on the host's loopback
     ephemeral: bool = False
+    ip_family: IpFamily = "ipv4"  # what a lab has that was made before there was a choice
+    node_dns: bool = False  # a DNS on each node, beside the Deployment
+
+    @property
+    def ranges(self) -> tuple[Ranges, ...]:
+        """The lab's addresses by family, the primary one first."""
+        return RANGES[self.ip_family]
 
 
 class RunningLab(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,21 +40,24 @@ class RunningLab(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class NodePlan:
-    """One node: its number counts from 1 and decides its addresses."""
+    """One node: its number counts from 1 and decides its addresses. `ranges` are the lab's, the primary one first."""
 
     number: int
+    ranges: tuple[Ranges, ...]
 
     @property
     def name(self) -> str:
         return f"node{self.number}"
 
     @property
-    def address(self) -> str:
-        return str(FABRIC.network_address + FIRST_NODE_ADDRESS - 1 + self.number)
+    def addresses(self) -> tuple[str, ...]:
+        """One of each family."""
+        return tuple(ranges.node(self.number) for ranges in self.ranges)
 
     @property
-    def pod_range(self) -> str:
-        return f"{POD_RANGE.network_address + 256 * self.number}/24"
+    def pod_ranges(self) -> tuple[str, ...]:
+        """One of each family."""
+        return tuple(ranges.node_pods(self.number) for ranges in self.ranges)
 
     @property
     def netns(self) -> str:
@@ -75,8 +77,8 @@ class NodePlan:
         return f"/run/bridgehead/{self.name}"
 
 
-def plan_nodes(count: int) -> list[NodePlan]:
-    return [NodePlan(number) for number in range(1, count + 1)]
+def plan_nodes(config: LabConfig) -> list[NodePlan]:
+    return [NodePlan(number, config.ranges) for number in range(1, config.nodes + 1)]
 
 
 @dataclass(frozen=True)
@@ -147,15 +149,15 @@ class PartPlan:
 
 def plan_parts(config: LabConfig, files: LabFiles, *, listen_fd: int) -> list[PartPlan]:
     """The processes that the lab's first process keeps running, in the order they start."""
-    pki = files.pki
+    pki, ranges = files.pki, config.ranges
     parts = [
         PartPlan(
             "apiserver",
             (
                 "apiserver",
                 f"--listen-fd={listen_fd}",
-                f"--listen={LAB_ADDRESS}:{API_PORT}",
-                f"--advertise-address={LAB_ADDRESS}:{API_PORT}",
+                *(f"--listen={host_port(family.lab, API_PORT)}" for family in ranges),
+                f"--advertise-address={host_port(ranges[0].lab, API_PORT)}",
                 f"--tls-cert-file={pki / 'apiserver.crt'}",
                 f"--tls-private-key-file={pki / 'apiserver.key'}",
                 f"--client-ca-file={pki / 'ca.crt'}",
@@ -164,7 +166,7 @@ def plan_parts(config: LabConfig, files: LabFiles, *, listen_fd: int) -> list[Pa
                 f"--kubelet-client-key={pki / 'apiserver-kubelet-client.key'}",
                 f"--kubelet-certificate-authority={pki / 'ca.crt'}",
                 f"--store=sqlite://{files.store}",
-                f"--service-cluster-ip-range={SERVICE_RANGE}",
+                f"--service-cluster-ip-range={','.join(family.services for family in ranges)}",
                 f"--service-node-port-range={NODE_PORTS}",
             ),
         ),
@@ -178,7 +180,7 @@ def plan_parts(config: LabConfig, files: LabFiles, *, listen_fd: int) -> list[Pa
             ),
         ),
     ]
-    for node in plan_nodes(config.nodes):
+    for node in plan_nodes(config):
         parts.append(
             PartPlan(
                 f"runtime-{node.name}",
@@ -197,13 +199,15 @@ def plan_parts(config: LabConfig, files: LabFiles, *, listen_fd: int) -> list[Pa
                 (
                     "kubelet",
                     f"--node-name={node.name}",
-                    f"--node-ip={node.address}",
-                    f"--pod-cidr={node.pod_range}",
+                    f"--node-ip={','.join(node.addresses)}",
+                    f"--pod-cidr={','.join(node.pod_ranges)}",
                     f"--kubeconfig={files.part_kubeconfig(node.name)}",
                     f"--runtime-socket={node.runtime_socket}",
                     f"--root-dir={files.node(node)}",
-                    f"--cluster-dns={CLUSTER_DNS}",
+                    f"--cluster-dns={ranges[0].cluster_dns}",
                     f"--cluster-domain={CLUSTER_DOMAIN}",
+                    # The machine's name servers are out of reach, and its search domains are nobody's business here.
+                    "--resolv-conf=",
                     f"--tls-cert-file={pki / f'{node.name}.crt'}",
                     f"--tls-private-key-file={pki / f'{node.name}.key'}",
                     f"--client-ca-file={pki / 'ca.crt'}",

@@ -13,6 +13,7 @@ import re
 import shutil
 import signal
 import time
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import msgspec
@@ -24,6 +25,8 @@ from .supervisor import PartStatus
 DEFAULT_NAME = "bridgehead"
 # Who looks whether a lab runs holds its lock for an instant; one that is held for this long is a lab's (seconds).
 _LOOKERS_BOUND = 0.1
+# What a lab makes in its state directory, beside the lock. Nothing else in there is ever deleted.
+_OWN = ("cluster.db*", "images", "kubeconfig*", "lab.json", "logs", "nodes", "parts.*", "pki", "running.json")
 
 
 def state_home() -> Path:
@@ -45,6 +48,28 @@ def find_files(name: str, state_dir: Path | None) -> LabFiles:
     if not re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,30}[a-z0-9])?", name):
         raise LabError(f"a lab's name has lower case letters, digits and '-', at most 32: not {name!r}")
     return LabFiles((state_dir or state_home() / name).absolute())
+
+
+def check_place(files: LabFiles) -> None:
+    """Raises `LabError` when a lab would share its directory with something else, which `down --delete` must not meet.
+
+    So `--state-dir ''`, which is the current directory, makes nobody's project a lab.
+    """
+    if files.config.exists() or not files.root.is_dir():
+        return
+    try:
+        names = (path.name for path in sorted(files.root.iterdir()))
+        foreign = next((name for name in names if name != files.lock.name and not _is_own(name)), None)
+    except OSError as error:
+        raise LabError(f"cannot read {files.root}: {error.strerror}; choose another with --state-dir") from error
+    if foreign is not None:
+        raise LabError(
+            f"{files.root} has something else in it ({foreign}): name a directory that is empty or new with --state-dir"
+        )
+
+
+def _is_own(name: str) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in _OWN)
 
 
 def lock(files: LabFiles) -> int:
@@ -109,6 +134,15 @@ def read_config(files: LabFiles) -> LabConfig | None:
         raise LabError(f"cannot read {files.config}: {error.strerror}") from error
 
 
+def find_name(files: LabFiles, otherwise: str) -> str:
+    """What the lab of these files is called, which need not be what its state directory was named with this time."""
+    try:
+        config = read_config(files)
+    except LabError:
+        return otherwise
+    return config.name if config else otherwise
+
+
 def read_running(files: LabFiles) -> RunningLab:
     """Raises `NotRunning`."""
     if is_running(files):
@@ -165,19 +199,23 @@ def remove(files: LabFiles) -> None:
     held = lock(files)
     try:
         empty(files)
-        shutil.rmtree(files.root, ignore_errors=True)
+        files.lock.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # somebody else has something there
+            files.root.rmdir()
     finally:
         os.close(held)
 
 
 def empty(files: LabFiles) -> None:
-    """Delete the state but not the lock. Refuses a directory that does not look like a lab's."""
+    """Delete the state but not the lock, nor what is not a lab's. Refuses a directory that is not one's."""
     if not files.config.exists():
         raise LabError(f"{files.root} is not a lab's state directory; not removing anything")
     for path in files.root.iterdir():
+        if not _is_own(path.name):
+            continue
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)
-        elif path != files.lock:
+        else:
             path.unlink(missing_ok=True)
 
 

@@ -7,19 +7,19 @@ through the runtimes every pod) is a fork of it: what is imported here is shared
 from __future__ import annotations
 
 import contextlib
-import gc
 import logging
 import os
 import select
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
+from bridgehead.kubelet.runtimes.forking import prepare_to_fork
 from bridgehead.network import syscalls
 
 from .plan import LabFiles, PartPlan
@@ -64,17 +64,23 @@ class Supervisor:
         self._run_part = run_part
         self._stopping = False
 
-    def run(self) -> None:
+    def run(self, load_rest: Callable[[], None] | None = None) -> None:
+        """Until told to stop. `load_rest()` is called once the first part runs, and loads what only the others need.
+
+        The first is the API server, for which the others would wait: it gets ready in the meantime.
+        """
         wakeup, signalled = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(signalled, warn_on_full_buffer=False)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._stop)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        # What is there now is never freed: keeping the collector off it keeps its pages shared with the parts.
-        gc.collect()
-        gc.freeze()
+        prepare_to_fork()
+        if load_rest is not None:
+            self._start_due(self._parts[:1])
+            load_rest()
+            prepare_to_fork()
         while not self._stopping:
-            self._start_due()
+            self._start_due(self._parts)
             _wait_readable(wakeup, self._time_to_next_start())
             self._reap()
         self._stop_parts(wakeup)
@@ -82,9 +88,9 @@ class Supervisor:
     def _stop(self, *_: object) -> None:
         self._stopping = True
 
-    def _start_due(self) -> None:
+    def _start_due(self, parts: Iterable[_Part]) -> None:
         now, changed = time.monotonic(), False
-        for part in self._parts:
+        for part in parts:
             if part.status.pid == 0 and part.due <= now:
                 changed = True
                 part.status.started_at = time.time()

@@ -29,6 +29,7 @@ from bridgehead.kubelet.runtimes.runtime import (
     RuntimeFailure,
     SandboxInfo,
     SandboxSpec,
+    port_refused,
 )
 
 T = TypeVar("T")
@@ -39,6 +40,10 @@ _FAILURES: Final[dict[str, type[Exception]]] = {
     "TimeoutError": TimeoutError,
 }
 _decoder = msgspec.msgpack.Decoder(messages.FromRuntime)
+
+
+class PortRefused(RuntimeFailure):
+    """Nobody listens on that port of that address of the pod."""
 
 
 class RuntimeClient:
@@ -103,10 +108,23 @@ class RuntimeClient:
         return RemoteSession(link, number, reply.descriptors, stdin=stdin, tty=tty)
 
     async def open_port(self, pod_uid: str, port: int) -> socket.socket:
-        """A non-blocking stream to a port on the pod's own loopback. Raises `RuntimeFailure`, also when it is
-        refused."""
+        """A non-blocking stream to a port on the pod's own loopback, its IPv4 or else its IPv6 address. Raises
+        `RuntimeFailure`, also when it is refused."""
         link = await self._connect()
-        reply = await link.ask(messages.OpenPort(pod_uid, port))
+        try:
+            return await self._open_port(link, pod_uid, port, "127.0.0.1")
+        except PortRefused as error:
+            first = error
+        try:
+            return await self._open_port(link, pod_uid, port, "::1")
+        except RuntimeFailure as second:  # or there is no IPv6 at all
+            raise RuntimeFailure(
+                f'failed to connect to localhost:{port} inside namespace "{pod_uid}", IPv4: {first} IPv6 {second}'
+            ) from second
+
+    async def _open_port(self, link: _Link, pod_uid: str, port: int, address: str) -> socket.socket:
+        """Raises `PortRefused`, `RuntimeFailure`."""
+        reply = await link.ask(messages.OpenPort(pod_uid, port, address))
         stream = socket.socket(fileno=reply.descriptors[0])
         stream.setblocking(False)
         try:
@@ -117,7 +135,7 @@ class RuntimeClient:
             raise
         if code:
             stream.close()
-            raise RuntimeFailure(f"dial tcp4 127.0.0.1:{port}: connect: {os.strerror(code).lower()}")
+            raise PortRefused(port_refused(address, port, code))
         return stream
 
     async def exits(self) -> AsyncIterator[ContainerInfo]:

@@ -136,12 +136,12 @@ class FakeRuntime:
     async def run_sandbox(self, spec: SandboxSpec) -> SandboxInfo:
         if spec.pod_uid in self.sandboxes:
             return self.sandboxes[spec.pod_uid]
-        if not spec.host_network and spec.ip is None:
+        if not spec.host_network and not spec.ips:
             raise RuntimeFailure("a pod without the host's network needs an address")
-        if spec.ip is not None and any(s.ip == spec.ip for s in self.sandboxes.values()):
-            raise RuntimeFailure(f"address {spec.ip} is taken")
+        if taken := {ip for sandbox in self.sandboxes.values() for ip in sandbox.ips} & set(spec.ips):
+            raise RuntimeFailure(f"address {taken.pop()} is taken")
         netns = "" if spec.host_network else f"/run/netns/{spec.pod_uid}"
-        info = SandboxInfo(pod_uid=spec.pod_uid, namespace=spec.namespace, name=spec.name, ip=spec.ip, netns=netns)
+        info = SandboxInfo(pod_uid=spec.pod_uid, namespace=spec.namespace, name=spec.name, ips=spec.ips, netns=netns)
         self.sandboxes[spec.pod_uid] = info
         return info
 

@@ -20,7 +20,7 @@ from bridgehead.kubelet.runtimes.standins.table import STAND_INS
 # The parts that make sense in a pod: last component of the path -> subcommand.
 PARTS = {"kube-proxy": "proxy"}
 _OWN_PREFIX = "bridgehead/"
-_OWN_PARTS = ("proxy", "dns", "balancer", "controllers", "apiserver")
+_OWN_PARTS = ("proxy", "dns", "controllers", "apiserver")
 
 
 class FoundImage(msgspec.Struct, frozen=True, kw_only=True):

@@ -81,10 +81,14 @@ class CloseExec(msgspec.Struct, frozen=True, tag=True):
 
 
 class OpenPort(msgspec.Struct, frozen=True, tag=True):
-    """The reply's descriptor is a stream connected (or connecting) to that port on the pod's own loopback."""
+    """The reply's descriptor is a stream connected (or connecting) to that port on the pod's own loopback.
+
+    `address` is 127.0.0.1 or ::1.
+    """
 
     pod_uid: str
     port: int
+    address: str = "127.0.0.1"
 
 
 Call = (

@@ -40,6 +40,7 @@ from bridgehead.kubelet.runtimes.runtime import (
     RuntimeFailure,
     SandboxInfo,
     SandboxSpec,
+    port_refused,
 )
 from bridgehead.kubelet.runtimes.sandboxes import Sandbox, SandboxMaker
 from bridgehead.kubelet.runtimes.standins import launcher
@@ -144,18 +145,21 @@ class Node:
         for on_done in pod.on_empty:
             on_done()
 
-    def connect(self, pod_uid: str, port: int) -> socket.socket:
-        """A stream to a port on the pod's own loopback; still connecting, perhaps. Raises `RuntimeFailure`."""
+    def connect(self, pod_uid: str, port: int, address: str) -> socket.socket:
+        """A stream to a port on the pod's own loopback address; still connecting, perhaps. Raises `RuntimeFailure`."""
         pod = self._pods.get(pod_uid)
         if pod is None:
             raise RuntimeFailure("the pod has no sandbox")
         with self._maker.inside_network(pod.sandbox):
-            stream = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+            try:
+                stream = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
+            except OSError as error:
+                raise RuntimeFailure(port_refused(address, port, error.errno or 0)) from error
         stream.setblocking(False)
-        code = stream.connect_ex(("127.0.0.1", port))
+        code = stream.connect_ex((address, port))
         if code not in (0, errno.EINPROGRESS):
             stream.close()
-            raise RuntimeFailure(f"dial tcp4 127.0.0.1:{port}: connect: {os.strerror(code).lower()}")
+            raise RuntimeFailure(port_refused(address, port, code))
         return stream
 
     # Containers.

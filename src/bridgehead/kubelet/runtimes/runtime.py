@@ -6,6 +6,7 @@ the next kubelet finds them by `list_containers`. Container ids are chosen by th
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import AsyncIterator
 from typing import Protocol
@@ -39,15 +40,22 @@ class RuntimeFailure(Exception):
     """The runtime could not do it; the message is one line for an Event."""
 
 
+def port_refused(address: str, port: int, code: int) -> str:
+    """Why there is no connection to a pod's own address, in Go's words; `code` is an errno."""
+    family, host = ("tcp6", f"[{address}]") if ":" in address else ("tcp4", address)
+    return f"dial {family} {host}:{port}: connect: {os.strerror(code).lower()}"
+
+
 class SandboxSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod's namespaces. `ip` and `gateway` are None with `host_network`."""
+    """A pod's namespaces. `ips` are its addresses, at most one of each family, the primary one first; none with
+    `host_network`."""
 
     pod_uid: str
     namespace: str
     name: str
     hostname: str
     host_network: bool = False
-    ip: str | None = None
+    ips: tuple[str, ...] = ()
     mtu: int = 1500
 
 
@@ -103,7 +111,7 @@ class SandboxInfo(msgspec.Struct, frozen=True, kw_only=True):
     pod_uid: str
     namespace: str
     name: str
-    ip: str | None
+    ips: tuple[str, ...]
     netns: str  # path that setns(2) accepts; "" with host_network
 
 

@@ -2,9 +2,10 @@
 pair.
 
 No process keeps them alive and no file names them: when the runtime lets go of the descriptors, and no container is
-left, the kernel removes the namespaces and the veth pair with them. The pod's end has its address as a /32 and sends
-everything to 169.254.1.1, a permanent neighbour with the MAC of the node's end; the node has a host route to the pod.
-So there is no broadcast domain, no ARP and no bridge between pods, and each packet passes the node's forward chain.
+left, the kernel removes the namespaces and the veth pair with them. The pod's end has its addresses as a /32 and a /128
+and sends everything to 169.254.1.1 or fe80::1, permanent neighbours with the MAC of the node's end; the node has a host
+route to each of the pod's addresses. So there is no broadcast domain, no ARP, no neighbour discovery and no bridge
+between pods, and each packet passes the node's forward chain.
 """
 
 from __future__ import annotations
@@ -13,14 +14,17 @@ import contextlib
 import hashlib
 import os
 import socket
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from bridgehead.kubelet.runtimes.runtime import RuntimeFailure, SandboxInfo, SandboxSpec
 from bridgehead.network import rtnetlink, syscalls
-from bridgehead.network.rtnetlink import RouteSocket
+from bridgehead.network.netlink import Netlink
 
 GATEWAY: Final = "169.254.1.1"
+GATEWAY6: Final = "fe80::1"
+_LOOKS, _PAUSE_SECONDS = 500, 0.001
 _KINDS: Final = {"net": syscalls.CLONE_NEWNET, "uts": syscalls.CLONE_NEWUTS, "ipc": syscalls.CLONE_NEWIPC}
 
 
@@ -39,7 +43,7 @@ class Sandbox:
             pod_uid=self.spec.pod_uid,
             namespace=self.spec.namespace,
             name=self.spec.name,
-            ip=self.spec.ip,
+            ips=self.spec.ips,
             netns="" if netns is None else f"/proc/{os.getpid()}/fd/{netns}",
         )
 
@@ -62,7 +66,7 @@ class SandboxMaker:
         # In a user namespace one may only go back to namespaces that belong to it: these two may still be the
         # machine's.
         syscalls.unshare(syscalls.CLONE_NEWUTS | syscalls.CLONE_NEWIPC)
-        self._node = RouteSocket()
+        self._node = Netlink(socket.NETLINK_ROUTE)
         self._home = {kind: os.open(f"/proc/self/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC) for kind in _KINDS}
 
     def close(self) -> None:
@@ -82,21 +86,21 @@ class SandboxMaker:
                 syscalls.set_hostname(spec.hostname)
                 if not spec.host_network:
                     self._wire_pod(spec, sandbox.descriptors["net"])
-            if not spec.host_network and spec.ip is not None:
-                self._wire_node(spec.pod_uid, spec.ip)
+            if spec.ips:
+                self._wire_node(spec.pod_uid, spec.ips)
         except OSError as error:
             self.remove(sandbox)
             raise RuntimeFailure(f"failed to create the pod's sandbox: {error}") from error
         return sandbox
 
     def remove(self, sandbox: Sandbox) -> None:
-        """After its last process has gone. The pod's address leaves the node at once; the veth pair goes with its
+        """After its last process has gone. The pod's addresses leave the node at once; the veth pair goes with its
         namespace, a moment later, because deleting it here would stop everything for 20 ms."""
         spec = sandbox.spec
-        if not spec.host_network and spec.ip is not None:
+        if spec.ips:
             with contextlib.suppress(OSError):
                 index = socket.if_nametoindex(host_end_name(spec.pod_uid))
-                self._node.send(rtnetlink.delete_host_route(index, spec.ip))
+                self._node.send(rtnetlink.delete_host_route(index, ip) for ip in spec.ips)
         sandbox.close()
 
     @contextlib.contextmanager
@@ -123,27 +127,45 @@ class SandboxMaker:
         host_mac, pod_mac = macs(spec.pod_uid)
         pair = rtnetlink.add_veth(host_end, host_mac, "eth0", pod_mac, peer_namespace=netns, mtu=spec.mtu)
         try:
-            self._node.send(pair)
+            self._node.send([pair])
         except FileExistsError:  # of a runtime that died here: the kernel has not come to removing it yet
-            self._node.send(rtnetlink.delete_link(host_end), pair)
+            self._node.send([rtnetlink.delete_link(host_end), pair])
         lo, eth0 = socket.if_nametoindex("lo"), socket.if_nametoindex("eth0")
-        requests = [rtnetlink.set_up(lo), rtnetlink.set_up(eth0)]
-        if spec.ip is not None:
+        requests = [rtnetlink.set_up(lo)]
+        if any(":" in ip for ip in spec.ips):
+            requests.append(rtnetlink.set_no_link_local(eth0))
+        requests.append(rtnetlink.set_up(eth0))
+        for ip in spec.ips:
+            gateway = GATEWAY6 if ":" in ip else GATEWAY
             requests += [
-                rtnetlink.add_address(eth0, spec.ip),
-                rtnetlink.add_neighbour(eth0, GATEWAY, host_mac),
-                rtnetlink.add_default_route(eth0, GATEWAY),
+                rtnetlink.add_address(eth0, ip),
+                rtnetlink.add_neighbour(eth0, gateway, host_mac),
+                rtnetlink.add_default_route(eth0, gateway),
             ]
-        with RouteSocket() as pod:
-            pod.send(*requests)
-        # As containerd does: a pod's port 80 needs no privilege, it is the pod's own.
-        with open("/proc/sys/net/ipv4/ip_unprivileged_port_start", "w", encoding="ascii") as file:
-            file.write("0")
+        with Netlink(socket.NETLINK_ROUTE) as pod:
+            pod.send(requests)
+            # As containerd does: a pod's port 80 needs no privilege, it is the pod's own.
+            with open("/proc/sys/net/ipv4/ip_unprivileged_port_start", "w", encoding="ascii") as file:
+                file.write("0")
+            _await(lambda: all(rtnetlink.is_here(pod.ask(rtnetlink.get_route(ip)) or b"") for ip in spec.ips))
 
-    def _wire_node(self, pod_uid: str, ip: str) -> None:
+    def _wire_node(self, pod_uid: str, ips: tuple[str, ...]) -> None:
         index = socket.if_nametoindex(host_end_name(pod_uid))
         _, pod_mac = macs(pod_uid)
-        self._node.send(rtnetlink.add_host_route(index, ip), rtnetlink.add_neighbour(index, ip, pod_mac))
+        requests = []
+        for ip in ips:
+            requests += [rtnetlink.add_host_route(index, ip), rtnetlink.add_neighbour(index, ip, pod_mac)]
+        self._node.send(requests)
+        _await(lambda: rtnetlink.is_operating(self._node.ask(rtnetlink.get_link(index)) or b""))
+
+
+def _await(is_so: Callable[[], bool]) -> None:
+    """The kernel finishes some of what it was told in its own time, and drops packets until then; TCP sends again what
+    it lost, after a whole second. Half a second at most is waited for the kernel, most often none at all."""
+    for _ in range(_LOOKS):
+        if is_so():
+            break
+        time.sleep(_PAUSE_SECONDS)
 
 
 def host_end_name(pod_uid: str) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import gc
 import logging
 import os
 import resource
@@ -23,6 +22,7 @@ import msgspec
 from bridgehead.kubelet.runtimes import messages
 from bridgehead.kubelet.runtimes.containers import Tap
 from bridgehead.kubelet.runtimes.execs import Session
+from bridgehead.kubelet.runtimes.forking import prepare_to_fork
 from bridgehead.kubelet.runtimes.node import Node, PartRunner
 from bridgehead.kubelet.runtimes.reactor import Reactor
 from bridgehead.kubelet.runtimes.runtime import ContainerInfo, ExecResult, ImageUnavailable, RuntimeFailure
@@ -57,8 +57,7 @@ def serve(*, socket_path: str, root_dir: str, image_dir: str, run_part: PartRunn
         raise ServerFailure(f"cannot start the runtime: {error}") from error
     server.node = node
     _stop_on_signals(reactor, node, server)
-    gc.collect()
-    gc.freeze()  # what is here now lives as long as the process, and is shared with what is forked from it
+    prepare_to_fork()
     log.info("serving on %s, root %s, images %s", socket_path, root_dir, image_dir)
     reactor.run()
     server.close()
@@ -261,8 +260,8 @@ class Connection:
                 if session in self._sessions:
                     self._sessions[session].end()
                 self._answer(request)
-            case messages.OpenPort(pod_uid, port):
-                self._answer(request, None, [node.connect(pod_uid, port).detach()])
+            case messages.OpenPort(pod_uid, port, address):
+                self._answer(request, None, [node.connect(pod_uid, port, address).detach()])
 
     def _conclude(self, request: int, result: ContainerInfo | ExecResult | Exception) -> None:
         if isinstance(result, Exception):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import stat
@@ -150,13 +151,12 @@ def file_site(root: str) -> Handler:
 
 
 def find_own_address() -> str:
-    """The address this pod sends from; no packet is sent to find it."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect(("169.254.1.1", 9))
-        except OSError:
-            return "127.0.0.1"
-        return str(probe.getsockname()[0])
+    """The address this pod sends from; no packet is sent to find it (the destinations are for documentation)."""
+    for family, somewhere in ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")):
+        with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect((somewhere, 9))
+            return str(probe.getsockname()[0])
+    return "127.0.0.1"
 
 
 def _common_log(output: OutputBuffer) -> AccessLog:

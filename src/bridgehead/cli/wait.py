@@ -1,0 +1,101 @@
+"""Wait until a Service, as it is now, is programmed on every ready node.
+
+That is: its endpoint slices say what the pods it selects are at the moment, and every node's proxy has them and the
+Service in its kernel. How many pods are ready does not matter: `kubectl rollout status` waits for those. Works in any
+cluster whose nodes run `bridgehead proxy`. Exits 1, and names the nodes, when it takes longer than --timeout.
+
+Example: kubectl apply -f web.yaml && bridgehead wait service/web && curl http://...
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Annotated, Self
+
+import typer
+
+from bridgehead.client import ApiClient, load_kubeconfig
+from bridgehead.client.errors import ClientError
+from bridgehead.insight.waiting import NotProgrammed, wait_programmed
+from bridgehead.lab import registry
+from bridgehead.objects.meta import ObjectKey
+from bridgehead.objects.names import check_dns1123_label
+from bridgehead.objects.times import parse_duration
+
+from .lab_options import DEFAULT_NAME, StateDir, reporting_errors
+
+_KINDS = ("service", "services", "svc")
+
+
+def command(
+    target: Annotated[str, typer.Argument(metavar="service/NAME", show_default=False, help="The Service.")],
+    namespace: Annotated[str, typer.Option("--namespace", "-n", help="Where the Service is.")] = "default",
+    timeout: Annotated[str, typer.Option(help="How long to wait at most, such as 30s or 1m; 0 looks once.")] = "30s",
+    kubeconfig: Annotated[
+        Path | None, typer.Option(envvar="KUBECONFIG", help="How to reach the API server. Default: that of the lab.")
+    ] = None,
+    name: Annotated[str | None, typer.Option("--name", envvar="BRIDGEHEAD_NAME", help="Which lab.")] = None,
+    state_dir: StateDir = None,
+) -> None:
+    try:
+        service, seconds = _parse_target(target), parse_duration(timeout)
+        if check_dns1123_label(namespace):
+            raise ValueError(f"{namespace!r} is not the name of a namespace")
+    except ValueError as error:
+        sys.stderr.write(f"bridgehead wait: {error}\n")
+        raise typer.Exit(2) from error
+    with reporting_errors():
+        path = _find_kubeconfig(kubeconfig, name, state_dir)
+    try:
+        sys.stdout.write(f"{asyncio.run(_wait(path, ObjectKey(namespace, service), seconds))}\n")
+    except (NotProgrammed, ClientError) as error:
+        sys.stderr.write(f"bridgehead wait: {error}\n")
+        raise typer.Exit(1) from error
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+
+
+def _parse_target(text: str) -> str:
+    """The Service's name. Raises ValueError."""
+    kind, slash, name = text.rpartition("/")
+    if (slash and kind.lower() not in _KINDS) or check_dns1123_label(name):
+        raise ValueError(f"{text!r} is not service/NAME")
+    return name
+
+
+def _find_kubeconfig(kubeconfig: Path | None, name: str | None, state_dir: Path | None) -> Path:
+    """A lab that is named goes before kubectl's environment. Raises `LabError`."""
+    if kubeconfig is not None and not ((name or state_dir) and str(kubeconfig) == os.environ.get("KUBECONFIG")):
+        return kubeconfig
+    files = registry.find_files(name or DEFAULT_NAME, state_dir)
+    registry.read_running(files)
+    return files.kubeconfig
+
+
+async def _wait(kubeconfig: Path, key: ObjectKey, seconds: float) -> str:
+    with _Progress() as progress:
+        async with ApiClient(load_kubeconfig(kubeconfig), "bridgehead-wait") as client:
+            return await wait_programmed(client, key, seconds, progress.show)
+
+
+class _Progress:
+    """The line on a terminal that says what is waited for; nothing elsewhere."""
+
+    def __enter__(self) -> Self:
+        self._shown = ""
+        return self
+
+    def show(self, missing: str) -> None:
+        if sys.stderr.isatty() and missing != self._shown:
+            width = shutil.get_terminal_size().columns
+            sys.stderr.write(f"\r\x1b[K{f'waiting: {missing}'[: width - 1]}")
+            sys.stderr.flush()
+            self._shown = missing
+
+    def __exit__(self, *_: object) -> None:
+        if self._shown:
+            sys.stderr.write("\r\x1b[K")

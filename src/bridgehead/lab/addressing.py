@@ -1,0 +1,76 @@
+"""The addresses of a lab, family by family: its local network, nodes, pods and Services. Pure.
+
+IPv6 mirrors IPv4 to the eye: node 3 is 10.0.0.203 and fd00:10::203, its pods are in 10.244.3.0/24 and
+fd00:10:244:3::/64. All of it is private (RFC 1918, RFC 4193) and never leaves the lab's namespaces.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+IpFamily = Literal["ipv4", "ipv6", "dual"]
+
+MAX_NODES: Final = 50
+API_PORT: Final = 6443
+_FIRST_NODE: Final = 201
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """One family's addresses. Ranges are in CIDR notation; `prefix_length` is that of the local network."""
+
+    version: Literal[4, 6]
+    fabric: str
+    lab: str  # the lab itself: where the API server listens, and the client outside the cluster
+    pods: str
+    services: str
+    kubernetes_service: str
+    cluster_dns: str
+
+    @property
+    def prefix_length(self) -> int:
+        return ipaddress.ip_network(self.fabric).prefixlen
+
+    def node(self, number: int) -> str:
+        """The address of a node; nodes count from 1."""
+        return f"{self.fabric.partition('/')[0].removesuffix('0')}{_FIRST_NODE - 1 + number}"
+
+    def node_pods(self, number: int) -> str:
+        """The range of a node's pods."""
+        return f"10.244.{number}.0/24" if self.version == 4 else f"fd00:10:244:{number}::/64"
+
+
+IPV4: Final = Ranges(
+    version=4,
+    fabric="10.0.0.0/24",
+    lab="10.0.0.1",
+    pods="10.244.0.0/16",
+    services="10.96.0.0/12",
+    kubernetes_service="10.96.0.1",
+    cluster_dns="10.96.0.10",
+)
+IPV6: Final = Ranges(
+    version=6,
+    fabric="fd00:10::/64",
+    lab="fd00:10::1",
+    pods="fd00:10:244::/56",
+    services="fd00:10:96::/112",
+    kubernetes_service="fd00:10:96::1",
+    cluster_dns="fd00:10:96::a",
+)
+
+# The first family is the primary one, of a Service that asks for none.
+RANGES: Final[dict[IpFamily, tuple[Ranges, ...]]] = {"ipv4": (IPV4,), "ipv6": (IPV6,), "dual": (IPV4, IPV6)}
+
+
+def host_port(address: str, port: int) -> str:
+    """`10.0.0.1:6443`, `[fd00:10::1]:6443`."""
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+
+
+def api_url(ranges: Sequence[Ranges]) -> str:
+    """Where the API server is reached inside the lab."""
+    return f"https://{host_port(ranges[0].lab, API_PORT)}"
