@@ -2,13 +2,16 @@
 
 PYTHON := .venv/bin/python
 LAB ?= bridgehead
+# For `make test`: files, directories, options of pytest. Empty: all of them.
+TESTS ?=
 
 .PHONY: help up down test unit check bench format clean
 
 help:
 	@echo "make up      start a cluster of three nodes on this machine and return when it is ready"
 	@echo "make down    stop it; its state is kept for the next make up"
-	@echo "make test    run every test: unit, integration (own namespaces), end to end (a lab, kubectl, curl)"
+	@echo "make test    run every test: unit, integration (own namespaces), end to end (a lab, kubectl, curl);"
+	@echo "             TESTS=tests/e2e/test_lab.py runs only some"
 	@echo "make unit    run only the tests that touch nothing outside the process"
 	@echo "make check   formatting, lint, types, import arrows"
 	@echo "make bench   measure, print the table and keep it in benchmarks/results/"
@@ -22,8 +25,8 @@ down: .venv/.prepared
 	@.venv/bin/bridgehead down --name $(LAB)
 
 test: .venv/.prepared
-	@scripts/system-packages nft iptables-restore ip curl kubectl dig
-	@$(PYTHON) -m pytest
+	@scripts/system-packages nft iptables-restore ip conntrack curl kubectl dig host busybox linux.uml modprobe ipvsadm ipset perl
+	@$(PYTHON) -m pytest $(TESTS)
 
 unit: .venv/.prepared
 	@$(PYTHON) -m pytest tests/unit
@@ -35,7 +38,7 @@ check: .venv/.prepared
 	@$(PYTHON) -m pytest -q tests/unit/test_architecture.py
 
 bench: .venv/.prepared
-	@scripts/system-packages nft iptables-restore ip curl kubectl dnsperf
+	@scripts/system-packages nft iptables-restore ip curl kubectl dnsperf linux.uml modprobe
 	@$(PYTHON) -m benchmarks
 
 format: .venv/.prepared

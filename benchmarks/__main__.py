@@ -1,4 +1,7 @@
-"""Run the benchmarks, print their table and keep it: python -m benchmarks [NAME...]"""
+"""Run the benchmarks, print their tables and keep them: python -m benchmarks [NAME...]
+
+A benchmark that fails leaves a table that says why; the others are measured all the same. The status is 1 then.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,21 @@ import importlib
 import platform
 import sys
 import time
+import traceback
 from pathlib import Path
 
-MODULES = ("dns", "lab", "proxy_sync", "storage")
+from benchmarks.progress import say
+from benchmarks.tables import Table, not_measured
+
+# A module's `run` returns tables, or (what, measured) rows of one table with this title.
+MODULES = {
+    "lab": "The lab",
+    "proxy_sync": "",
+    "datapath": "",
+    "dns": "DNS",
+    "barrier": "The barrier before SIGTERM",
+    "storage": "Storage",
+}
 RESULTS = Path(__file__).with_name("results")
 
 
@@ -25,18 +40,40 @@ def describe_machine() -> str:
     )
 
 
-def main(names: list[str]) -> None:
+def measure(name: str) -> list[Table]:
+    """The tables of one module."""
+    found = importlib.import_module(f"benchmarks.{name}").run()
+    if found and isinstance(found[0], Table):
+        return list(found)
+    return [Table(MODULES[name], ("what", "measured"), found)]
+
+
+def main(names: list[str]) -> int:
+    for name in names:
+        if name not in MODULES:
+            print(f"no benchmark {name!r}; there are {', '.join(MODULES)}", file=sys.stderr)
+            return 2
     lines = [f"Measured on {time.strftime('%Y-%m-%d', time.gmtime())}: {describe_machine()}", ""]
-    lines += ["| what | measured |", "| --- | --- |"]
+    status = 0
+    begun = time.monotonic()
     for name in names or MODULES:
-        print(f"measuring {name} ...", file=sys.stderr, flush=True)
-        lines += [f"| {what} | {value} |" for what, value in importlib.import_module(f"benchmarks.{name}").run()]
-    table = "\n".join(lines) + "\n"
-    print(table)
+        say(f"measuring {name}")
+        try:
+            tables = measure(name)
+        except Exception as error:  # noqa: BLE001 - one benchmark does not stop the others
+            traceback.print_exc()
+            tables = [Table(MODULES[name] or name, ("what", "measured"), [(name, not_measured(str(error)))])]
+            status = 1
+        for table in tables:
+            lines += table.lines()
+    say(f"measured in {time.monotonic() - begun:.0f} s")
+    text = "\n".join(lines)
+    print(text)
     if not names:
         RESULTS.mkdir(exist_ok=True)
-        (RESULTS / "latest.md").write_text(table)
+        (RESULTS / "latest.md").write_text(text)
+    return status
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    sys.exit(main(sys.argv[1:]))

@@ -290,7 +290,7 @@ def _main(arguments: list[str]) -> None:
             asyncio.run(_serve(0, shared=False))
         case ["worker", "serve", count]:
             port = _free_port()
-            raise SystemExit(supervise(int(count), lambda _: asyncio.run(_serve(port, shared=True))))
+            raise SystemExit(supervise(int(count), lambda *_: asyncio.run(_serve(port, shared=True))))
         case _:
             for what, value in run():
                 print(f"{what}: {value}")

@@ -68,7 +68,7 @@ def weigh(state: Path) -> float:
 def call(*argv: object, env: dict[str, str] | None = None) -> None:
     result = subprocess.run([str(word) for word in argv], env=env, capture_output=True, text=True, timeout=600)
     if result.returncode:
-        raise SystemExit(f"{argv}: {result.stderr}")
+        raise RuntimeError(f"{argv}: {result.stderr}")
 
 
 def seconds(values: list[float]) -> str:

@@ -1,7 +1,8 @@
-"""The proxy's modes at up to 10,000 Services x 10 endpoints: first sync, one endpoint changed, memory.
+"""The proxy up to 44,000 Services and 250,000 endpoints: first sync, one endpoint changed, memory.
 
-The measuring process runs in network namespaces of its own (`python -m benchmarks.proxy_sync worker`): as root with
-the privileges a proxy has on a node, as an ordinary user inside a user namespace.
+A whole `ProxyAgent` follows a client that has every object in memory, and brings them to the kernel of a network
+namespace of its own (`python -m benchmarks.proxy_sync worker`): as root with the privileges a proxy has on a node, as
+an ordinary user inside a user namespace. The ipvs mode has a kernel of its own as well (`kernels.py`).
 """
 
 from __future__ import annotations
@@ -14,114 +15,193 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-SIZES = {
-    "nftables": ((1_000, 10), (10_000, 10), (1, 5_000)),
-    "iptables-nft": ((1_000, 10),),
-    "iptables-legacy": ((1_000, 10),),
-}
+from benchmarks.kernels import Found, measure_here, measure_in_guest
+from benchmarks.tables import Table, not_measured
+
+
+class Shape(NamedTuple):
+    mode: str
+    services: int
+    endpoints: int  # of each
+    is_sticky: bool = False
+
+    def __str__(self) -> str:
+        plural = "s" if self.services > 1 else ""
+        sticky = "sticky " if self.is_sticky else ""
+        return f"{self.mode}, {self.services:,} {sticky}Service{plural} x {self.endpoints:,} endpoints"
+
+
+SHAPES = (
+    Shape("nftables", 1_000, 10),
+    Shape("nftables", 10_000, 10),
+    Shape("nftables", 1, 5_000),
+    Shape("nftables", 44_000, 2),
+    Shape("nftables", 5_000, 50),
+    Shape("nftables", 1_000, 10, is_sticky=True),
+    Shape("nftables", 10_000, 10, is_sticky=True),
+    Shape("iptables-nft", 1_000, 10),
+    Shape("iptables-legacy", 1_000, 10),
+    Shape("iptables-legacy", 10_000, 10),
+    Shape("userspace", 1_000, 10),
+    Shape("userspace", 10_000, 10),
+)
+GUEST_SHAPES = (Shape("ipvs", 1_000, 10), Shape("ipvs", 10_000, 10))
 CHANGES = 51
+FEWEST_CHANGES, CHANGES_SECONDS = 5, 8  # where they take long
+NEWER = 1_000_000  # resource versions begin here after the start
 
 
-def run() -> list[tuple[str, str]]:
-    rows = []
-    for mode, services, endpoints in ((mode, *size) for mode, sizes in SIZES.items() for size in sizes):
-        shape = f"{mode}, {services:,} Service{'s' * (services > 1)} x {endpoints:,} endpoints"
-        found = _measure(mode, services, endpoints)
-        rows += [
-            (f"{shape}: first sync", f"{found['first']:.2f} s (compiling {found['compile']:.2f} s)"),
-            (f"{shape}: one endpoint changed until the kernel has it", f"{found['change'] * 1000:.2f} ms"),
-            (f"{shape}: memory (PSS) of the process with its objects", f"{found['memory']:.0f} MiB"),
-        ]
-    return rows
+def run(here: Sequence[Shape] = SHAPES, there: Sequence[Shape] = GUEST_SHAPES) -> list[Table]:
+    """`there` is measured in the guest."""
+    rows = [_row(str(shape), found) for shape, found in measure_here(measure, here)]
+    kernel = ""
+    for shape, found in measure_in_guest("proxy_sync", there):
+        rows.append(_row(f"{shape}, in the guest", found))
+        kernel = kernel or found.kernel
+    note = (
+        "First sync: from the objects in memory until all are in the kernel. Change: from the watch event of one "
+        f"replaced endpoint until the kernel has it, through the whole agent ({CHANGES} times, or as often as "
+        f"{CHANGES_SECONDS} s allow). Memory: PSS of the process with all its objects."
+    )
+    if kernel:
+        note += f" In the guest: in user-mode-linux, Linux {kernel} as a process of this machine, on one processor."
+    return [Table("The proxy's work", ("mode and size", "first sync", "change, median", "worst", "memory"), rows, note)]
 
 
-def _measure(mode: str, services: int, endpoints: int) -> dict[str, float]:
+def _row(label: str, found: Found) -> list[str]:
+    if found.measured is None:
+        return [label, not_measured(found.reason), "", "", ""]
+    measured = found.measured
+    change, worst = (f"{measured[name] * 1000:.2f} ms" for name in ("change", "worst"))
+    return [label, f"{measured['first']:.2f} s", change, worst, f"{measured['memory']:.0f} MiB"]
+
+
+def measure(shape: Shape) -> dict[str, float]:
+    """Seconds `first`, `change` and `worst`, MiB of `memory`.
+
+    Raises RuntimeError, with a reason for people, when this kernel or machine cannot.
+    """
     become_root = [] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user"]
     worker = [sys.executable, "-m", "benchmarks.proxy_sync", "worker", os.readlink("/proc/self/ns/net")]
     result = subprocess.run(
-        [*become_root, "unshare", "--net", *worker, mode, str(services), str(endpoints)],
-        check=True,
+        [*become_root, "unshare", "--net", *worker, json.dumps(shape)],
+        check=False,
         stdout=subprocess.PIPE,
         cwd=Path(__file__).parents[1],
     )
+    if result.returncode:
+        raise RuntimeError(result.stdout.decode().strip() or f"ended with status {result.returncode}")
     measured: dict[str, float] = json.loads(result.stdout)
     return measured
 
 
-def _worker(mode_name: str, services: int, endpoints: int) -> dict[str, float]:
+class _Api:
+    """What the agent needs of a client: lists what is there, and watches what the benchmark changes."""
+
+    def __init__(self, shape: Shape) -> None:
+        import msgspec
+
+        from bridgehead.objects.core import Service
+        from bridgehead.objects.discovery import EndpointSlice
+
+        self.objects: dict[str, list[Any]] = {"services": [], "endpointslices": [], "nodes": []}
+        self.events: dict[str, asyncio.Queue[Any]] = {plural: asyncio.Queue() for plural in self.objects}
+        for service, slices in _objects(shape):
+            self.objects["services"].append(msgspec.json.decode(service, type=Service))
+            self.objects["endpointslices"] += (msgspec.json.decode(slice_, type=EndpointSlice) for slice_ in slices)
+
+    async def list(self, kind: Any, *_: Any) -> Any:
+        import msgspec
+
+        from bridgehead.client import ListResult
+
+        result = msgspec.convert({"items": [], "metadata": {"resourceVersion": "1"}}, ListResult[Any])
+        return msgspec.structs.replace(result, items=self.objects[kind.plural])
+
+    async def watch(self, kind: Any, *_: Any, **__: Any) -> AsyncGenerator[Any, None]:
+        while True:
+            yield await self.events[kind.plural].get()
+
+    async def create(self, *_: Any, **__: Any) -> None:
+        """Events are not kept."""
+
+
+async def _worker(shape: Shape) -> dict[str, float]:
     import msgspec
 
-    from bridgehead.objects.core import Service
-    from bridgehead.objects.discovery import EndpointSlice
-    from bridgehead.proxy.changes import FrontendTable
-    from bridgehead.proxy.frontends import NodeFacts, compile_service
-    from bridgehead.proxy.mode import Mode, Settings
+    from bridgehead.client import WatchEvent
+    from bridgehead.proxy.agent import ProxyAgent
+    from bridgehead.proxy.config import ProxyConfig
+    from bridgehead.proxy.conntrack.keeper import FlowKeeper
+    from bridgehead.proxy.modes import open_mode
 
-    cidrs = ("10.0.0.0/9",)
-    facts = NodeFacts(name="node1", cluster_cidrs=cidrs)
-    objects = [
-        (
-            msgspec.json.decode(service, type=Service),
-            [msgspec.json.decode(slice_, type=EndpointSlice) for slice_ in slices],
-        )
-        for service, slices in _objects(services, endpoints)
-    ]
-    node = Settings((4,), cidrs, ("10.200.0.0/13",))
-    kernel: Any
-    mode: Mode
-    if mode_name == "nftables":
-        from bridgehead.proxy import nftables
-
-        kernel = nftables.Kernel()
-        mode = nftables.NftablesMode(kernel, node)
-    else:
-        from bridgehead.proxy import iptables
-
-        kernel = iptables.Kernel(mode_name.removeprefix("iptables-"))
-        mode = iptables.IptablesMode(kernel, node)
-    table = FrontendTable()
+    config = ProxyConfig(cluster_cidrs=("10.0.0.0/9",))
+    name, _, variant = shape.mode.partition("-")
+    _prepare(variant)
+    api: Any = _Api(shape)
     gc.collect()
+    async with open_mode(name) as mode:
+        applied: asyncio.Queue[float] = asyncio.Queue()
+        apply = mode.apply
 
-    begun = time.perf_counter()
-    for service, slices in objects:
-        table.update(service.key, compile_service(service, slices, facts))
-    compiled = time.perf_counter()
-    asyncio.run(mode.sync(table))
-    synced = time.perf_counter()
+        async def timed(updates: Any) -> int:
+            touched = await apply(updates)
+            applied.put_nowait(time.perf_counter())
+            return touched
 
-    changes = []
-    service, slices = objects[services // 2]
-    for number in range(CHANGES):
-        last = slices[-1]
-        changed = msgspec.structs.replace(last.endpoints[-1], addresses=(f"10.100.0.{number + 1}",))
-        slices[-1] = msgspec.structs.replace(last, endpoints=(*last.endpoints[:-1], changed))
-        at = time.perf_counter()
-        asyncio.run(mode.apply([table.update(service.key, compile_service(service, slices, facts))]))
-        changes.append(time.perf_counter() - at)
-    gc.collect()
-    kernel.close()
-    return {
-        "compile": compiled - begun,
-        "first": synced - begun,
-        "change": statistics.median(changes),
-        "memory": _pss(),
-    }
+        mode.apply = timed  # type: ignore[method-assign]
+        flows = FlowKeeper()
+        agent = ProxyAgent(api, mode, config, "node1", service_cidrs=("10.200.0.0/13",), flows=flows)
+        async with asyncio.TaskGroup() as tasks:
+            begun = time.perf_counter()
+            following = tasks.create_task(agent.run())
+            await agent.wait_programmed()
+            first = time.perf_counter() - begun
+
+            changes: list[float] = []
+            slice_ = api.objects["endpointslices"][len(api.objects["endpointslices"]) // 2]
+            for number in range(CHANGES):
+                if number >= FEWEST_CHANGES and sum(changes) > CHANGES_SECONDS:
+                    break
+                changed = msgspec.structs.replace(slice_.endpoints[-1], addresses=(f"10.100.0.{number + 1}",))
+                newer = msgspec.structs.replace(slice_.metadata, resource_version=f"{NEWER + number}")
+                slice_ = msgspec.structs.replace(slice_, metadata=newer, endpoints=(*slice_.endpoints[:-1], changed))
+                at = time.perf_counter()
+                api.events["endpointslices"].put_nowait(WatchEvent("MODIFIED", slice_))
+                async with asyncio.timeout(30):
+                    changes.append(await applied.get() - at)
+            gc.collect()
+            memory = _pss()
+            following.cancel()
+        flows.close()
+    return {"first": first, "change": statistics.median(changes), "worst": max(changes), "memory": memory}
 
 
-def _objects(services: int, endpoints: int) -> Iterator[tuple[bytes, list[bytes]]]:
+def _prepare(variant: str) -> None:
+    """A loopback device that is up, as on every node; and whatever tells the iptables mode the node's variant."""
+    subprocess.run(("ip", "link", "set", "lo", "up"), check=True)
+    if variant:
+        command = (f"iptables-{variant}", "-t", "mangle", "-N", "KUBE-IPTABLES-HINT")
+        subprocess.run(command, check=True, env={"PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin"})
+
+
+def _objects(shape: Shape) -> Iterator[tuple[bytes, list[bytes]]]:
     """JSON as an API server sends it: a Service and its slices of at most 100 endpoints."""
+    endpoints = shape.endpoints
     pod = 0
-    for number in range(services):
+    for number in range(shape.services):
         name = f"service-{number}"
         address = f"10.{200 + (number >> 16)}.{number >> 8 & 255}.{number & 255}"
-        service = {
+        service: dict[str, Any] = {
             "metadata": {"name": name, "namespace": "default", "uid": f"uid-{number}", "resourceVersion": str(number)},
             "spec": {"clusterIP": address, "clusterIPs": [address], "ports": [{"name": "http", "port": 80}]},
         }
+        if shape.is_sticky:
+            service["spec"] |= {"sessionAffinity": "ClientIP"}
         slices = []
         for start in range(0, endpoints, 100):
             found: list[dict[str, Any]] = []
@@ -139,6 +219,8 @@ def _objects(services: int, endpoints: int) -> Iterator[tuple[bytes, list[bytes]
             metadata = {
                 "name": f"{name}-{start}",
                 "namespace": "default",
+                "uid": f"{name}-{start}",
+                "resourceVersion": str(number),
                 "labels": {"kubernetes.io/service-name": name, "endpointslice.kubernetes.io/managed-by": "x"},
             }
             ports = [{"name": "http", "protocol": "TCP", "port": 8080}]
@@ -154,11 +236,26 @@ def _pss() -> float:
     raise RuntimeError("no Pss in smaps_rollup")
 
 
+def _work(shape: Shape) -> None:
+    """Print what was measured; or end, with a reason in its place."""
+    from bridgehead.proxy.errors import ModeUnavailable
+
+    try:
+        print(json.dumps(asyncio.run(_worker(shape))))
+    except (ModeUnavailable, OSError, subprocess.CalledProcessError) as error:
+        print(error)
+        raise SystemExit(1) from None
+
+
 if __name__ == "__main__":
     if sys.argv[1:2] == ["worker"]:
         if os.readlink("/proc/self/ns/net") == sys.argv[2]:
             raise SystemExit("this is the network namespace of the machine; not touching it")
-        print(json.dumps(_worker(sys.argv[3], int(sys.argv[4]), int(sys.argv[5]))))
+        _work(Shape(*json.loads(sys.argv[3])))
     else:
-        for what, value in run():
-            print(f"{what}: {value}")
+        chosen = [
+            [shape for shape in shapes if str(shape).startswith(" ".join(sys.argv[1:]))]
+            for shapes in (SHAPES, GUEST_SHAPES)
+        ]
+        for table in run(*chosen):
+            print("\n".join(table.lines()))

@@ -1,0 +1,85 @@
+"""The shapes of a benchmark, measured one after the other: on this machine's kernel, or on one brought along.
+
+A benchmark's module has a tuple `Shape`, and `measure(shape)` that returns figures or raises RuntimeError with a reason
+for people. `datapath.py` and `proxy_sync.py` are such. What needs a kernel that this machine may lack is measured in
+user-mode-linux (`tests/guest.py`), an ordinary process on one processor: only what is measured there compares with it.
+In the guest, this module runs as
+
+    python -m benchmarks.kernels MODULE SHAPE...
+
+each SHAPE the fields as JSON, and tells a `Found` for each, a JSON object a line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import platform
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from tests import guest
+
+from benchmarks.progress import say
+
+# In which a shape has to be measured: ten thousand Services take a busy machine a while.
+SECONDS_OF_A_SHAPE = 150
+
+Shape = TypeVar("Shape", bound=tuple[Any, ...])
+
+
+class Found(NamedTuple):
+    """What was measured of a shape, or why it was not."""
+
+    measured: dict[str, Any] | None
+    reason: str = ""
+    kernel: str = ""  # its release
+
+
+def measure_here(measure: Callable[[Shape], dict[str, Any]], shapes: Sequence[Shape]) -> Iterator[tuple[Shape, Found]]:
+    for shape in shapes:
+        say(str(shape))
+        yield shape, _find(measure, shape)
+
+
+def measure_in_guest(module: str, shapes: Sequence[Shape]) -> Iterator[tuple[Shape, Found]]:
+    """As `measure_here` with the module's `measure`; of a guest that ends too early, the rest has its last words."""
+    reason = guest.what_is_missing()
+    with contextlib.ExitStack() as closing:
+        messages: Iterator[dict[str, Any]] = iter(())
+        if not reason and shapes:
+            arguments = ["-m", "benchmarks.kernels", module, *(json.dumps(shape) for shape in shapes)]
+            limit = SECONDS_OF_A_SHAPE
+            running = guest.Guest(arguments, seconds=limit * len(shapes), silence_seconds=limit)
+            messages = closing.enter_context(contextlib.closing(running)).messages()
+        for shape in shapes:
+            say(f"{shape}, in the guest")
+            if not reason:
+                try:
+                    yield shape, Found(**next(messages))
+                    continue
+                except guest.GuestEnded as error:
+                    reason = f"the guest ended: {str(error)[-200:]}"
+            yield shape, Found(None, reason)
+
+
+def _find(measure: Callable[[Shape], dict[str, Any]], shape: Shape) -> Found:
+    try:
+        return Found(measure(shape), kernel=platform.release())
+    except RuntimeError as error:
+        return Found(None, str(error), platform.release())
+
+
+def main(name: str, shapes: Sequence[str]) -> None:
+    module = importlib.import_module(f"benchmarks.{name}")
+    with open(os.environ[guest.REPORTS_VARIABLE], "w", buffering=1, encoding="ascii") as reports:
+        for shape in shapes:
+            found = _find(module.measure, module.Shape(*json.loads(shape)))
+            reports.write(json.dumps(found._asdict()) + "\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2:])
