@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -24,7 +25,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "tests/e2e/" in item.nodeid:
             item.add_marker(pytest.mark.e2e)
-            item.add_marker(pytest.mark.timeout(180))
+            item.add_marker(pytest.mark.timeout(300))
 
 
 def run(*argv: object, stdin: str | None = None, env: dict[str, str] | None = None, timeout: float = 90):
@@ -38,7 +39,7 @@ def run(*argv: object, stdin: str | None = None, env: dict[str, str] | None = No
     )
 
 
-def eventually(what: Callable[[], Any], *, within: float = 30, message: str = "") -> Any:
+def eventually(what: Callable[[], Any], *, within: float = 60, message: str = "") -> Any:
     """The first true value of `what`, looked at until `within` seconds have passed."""
     deadline = time.monotonic() + within
     while True:
@@ -102,6 +103,14 @@ class Namespace:
     def rolled_out(self, *workloads: str) -> None:
         for workload in workloads:
             self.kubectl("rollout", "status", workload, "--timeout=60s")
+
+    def succeeded(self, *pods: str) -> None:
+        """Wait until these have ended well. (kubectl waits for a phase only since 1.23.)"""
+
+        def done() -> set[str]:
+            return {pod["metadata"]["name"] for pod in self.pods("") if pod["status"]["phase"] == "Succeeded"}
+
+        eventually(lambda: done() >= set(pods), within=60, message=f"{pods} never succeeded")
 
     def pods(self, selector: str) -> list[dict[str, Any]]:
         return self.get("pods", "-l", selector)["items"]
@@ -178,3 +187,24 @@ def curl_many(lab: Lab, url: str, count: int, node: str | None = None) -> list[s
     result = lab.inside("sh", "-c", script, node=node)
     assert result.returncode == 0, result.stderr
     return [line for line in result.stdout.splitlines() if line]
+
+
+@contextlib.contextmanager
+def no_request_lost(lab: Lab, url: str, *, at_least: int) -> Iterator[None]:
+    """curl asks in the lab for as long as the block lasts: more than `at_least` times, and each is answered."""
+    done = lab.state_dir / "stop-the-client"
+    loop = (
+        f"n=0; bad=0; while [ ! -e {done} ]; do n=$((n+1)); "
+        f"curl -sS -m 5 {url} >/dev/null || bad=$((bad+1)); done; echo $n $bad"
+    )
+    argv = [str(BRIDGEHEAD), "exec", "--name", lab.name, "--state-dir", str(lab.state_dir), "--", "sh", "-c", loop]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as client:
+        try:
+            yield
+        finally:
+            done.touch()
+            out, errors = client.communicate(timeout=30)
+            done.unlink()
+    requests, failed = map(int, out.split())
+    assert failed == 0, f"{failed} of {requests} requests failed: {errors}"
+    assert requests > at_least

@@ -127,7 +127,7 @@ def test_watches_that_are_never_read(api: Api, ns: Namespace) -> None:
         writer.close()
         assert ns.get("configmap", "one")["data"]["number"] == "59"
         ns.kubectl("run", "beside", "--image=busybox", "--restart=Never", "--", "true")
-        ns.kubectl("wait", "--for=jsonpath={.status.phase}=Succeeded", "pod/beside", "--timeout=30s")
+        ns.succeeded("beside")
     finally:
         for connection in connections:
             connection.close()

@@ -62,8 +62,10 @@ def test_exec_gives_the_exit_code(lab: Lab) -> None:
     assert "node1 to node3" in wrong.stderr
 
 
-def test_exec_has_the_clusters_kubeconfig(lab: Lab) -> None:
-    """The user's own names the host's loopback, which is not the lab's."""
+def test_exec_has_the_clusters_kubeconfig(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The user's own names the host's loopback, which is not the lab's; nor is the user's HTTP proxy."""
+    for name in ("https_proxy", "HTTPS_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
     nodes = lab.inside("kubectl", "get", "nodes", "-o", "name", node="node1")
     assert nodes.stdout.split() == ["node/node1", "node/node2", "node/node3"], nodes.stderr
 
@@ -99,11 +101,13 @@ def test_no_way_out(lab: Lab) -> None:
 
 def test_two_labs_state_and_kill(lab: Lab, other: Lab) -> None:
     """A lab beside another keeps its state over down and up, and leaves nothing when it is killed."""
-    up = other.command("up", "--detach", "--nodes=2")
+    up = other.command("up", "--detach", "--nodes=2", "--node-dns")
     assert up.returncode == 0, up.stderr
     assert other.command("down").returncode == 0
     up = other.command("up", "--detach", "--nodes=1")
     assert up.returncode == 0, up.stderr
+    assert "a DNS on each node" in other.command("status").stdout, "as before"
+    assert "10.96.0.10" in other.inside("ip", "route", "show", "table", "local", node="node1").stdout
     assert lab.kubectl("get", "nodes", "-o", "name").stdout.count("node/") == 3
     assert other.kubectl("get", "nodes", "-o", "name").stdout.split() == ["node/node1"]
     assert other.kubectl("create", "deployment", "web", "--image=nginx").returncode == 0
@@ -113,7 +117,8 @@ def test_two_labs_state_and_kill(lab: Lab, other: Lab) -> None:
     down = other.command("exec", "--", "true")
     assert down.returncode == 1
     assert "bridgehead up" in down.stderr
-    assert other.command("up", "--detach").returncode == 0
+    assert other.command("up", "--detach", "--no-node-dns").returncode == 0
+    assert other.kubectl("get", "daemonsets", "-A", "-o", "name").stdout.split() == ["daemonset.apps/kube-proxy"]
     assert other.kubectl("rollout", "status", "deployment/web", "--timeout=60s").returncode == 0
 
     links = run("ip", "-o", "link").stdout
@@ -138,6 +143,18 @@ def test_interrupted_while_it_starts(other: Lab) -> None:
         up.send_signal(signal.SIGINT)
         assert up.wait(60) == 130
     assert not registry.is_running(files)
+
+
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM, None])
+def test_up_that_stays_takes_its_lab_along(other: Lab, ending: int | None) -> None:
+    """At Ctrl-C, when it is told to end, and when nobody reads any more what it says (None)."""
+    argv = [BRIDGEHEAD, "up", "--name", other.name, "--state-dir", other.state_dir, "--nodes=1"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as up:
+        assert up.stdout is not None
+        assert 'The lab "other" is ready' in up.stdout.readline()
+        up.stdout.close() if ending is None else up.send_signal(ending)
+        assert up.wait(60) == (0 if ending else 1)
+    assert not registry.is_running(LabFiles(other.state_dir))
 
 
 def test_a_lab_holds_no_pipe_of_its_caller(other: Lab) -> None:

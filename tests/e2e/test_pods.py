@@ -69,8 +69,8 @@ def test_a_pod_with_everything(lab: Lab, ns: Namespace) -> None:
 
     described = ns.kubectl("describe", "pod", "everything")
     assert re.search(r"Init Containers:\s+prepare:(.|\n)+Reason: +Completed", described)
-    for reason in ("Scheduled", "Pulled", "Created", "Started"):
-        assert re.search(rf"Normal +{reason} ", described), described
+    for line in (rf"Normal +{reason} " for reason in ("Scheduled", "Pulled", "Created", "Started")):
+        eventually(lambda line=line: re.search(line, ns.kubectl("describe", "pod", "everything")), message=line)
     ns.kubectl("delete", "pod", "everything")
     left = lab.inside("cat", "/run/everything/stopping", "/run/everything/ended")
     assert left.stdout == "stopping\nended\n", left.stderr
@@ -81,7 +81,7 @@ def test_restarts_back_off(ns: Namespace) -> None:
     eventually(lambda: "CrashLoopBackOff" in ns.kubectl("get", "pod", "failing"))
     status = ns.get("pod", "failing")["status"]["containerStatuses"][0]
     assert status["lastState"]["terminated"]["exitCode"] == 3
-    assert "Back-off restarting failed container main in pod failing" in events(ns, "failing")
+    eventually(lambda: "Back-off restarting failed container main in pod failing" in events(ns, "failing"))
     assert ns.kubectl("logs", "failing", "--previous") == "trying\n"
 
 
@@ -97,14 +97,14 @@ def test_pods_that_end(ns: Namespace, policy: str, code: int, ends: str) -> None
 def test_an_image_that_is_nowhere(ns: Namespace) -> None:
     ns.apply(pod("lost", "true", image="example.org/no/such:1.0"))
     eventually(lambda: re.search(r"ErrImagePull|ImagePullBackOff", ns.kubectl("get", "pod", "lost")))
-    assert 'Failed to pull image "example.org/no/such:1.0"' in events(ns, "lost")
+    eventually(lambda: 'Failed to pull image "example.org/no/such:1.0"' in events(ns, "lost"))
 
 
 def test_a_stand_in_says_that_it_is_one(ns: Namespace) -> None:
     ns.kubectl("run", "web", "--image=nginx")
     ns.kubectl("wait", "--for=condition=Ready", "pod/web", "--timeout=60s")
     assert "stand-in" in ns.get("pod", "web")["status"]["containerStatuses"][0]["imageID"]
-    assert "stand-in" in events(ns, "web")
+    eventually(lambda: "stand-in" in events(ns, "web"))
 
 
 def test_probes(lab: Lab, ns: Namespace) -> None:
@@ -122,7 +122,7 @@ def test_probes(lab: Lab, ns: Namespace) -> None:
     ns.kubectl("wait", "--for=condition=Ready", "pod/probed", "--timeout=60s")
     ns.kubectl("exec", "probed", "--", "touch", "/tmp/dead")
     eventually(lambda: ns.get("pod", "probed")["status"]["containerStatuses"][0]["restartCount"] == 1)
-    assert "Container main failed liveness probe, will be restarted" in events(ns, "probed")
+    eventually(lambda: "Container main failed liveness probe, will be restarted" in events(ns, "probed"))
 
     ns.apply(
         pod(
@@ -153,7 +153,7 @@ def test_sigkill_after_the_grace_period(ns: Namespace) -> None:
 def test_exec_and_logs(ns: Namespace) -> None:
     ns.apply(pod("shell", "sh", "-c", "for i in 1 2 3; do echo line $i; done; sleep 1000"))
     ns.kubectl("wait", "--for=condition=Ready", "pod/shell", "--timeout=60s")
-    assert ns.kubectl("logs", "shell", "--tail=2") == "line 2\nline 3\n"
+    eventually(lambda: ns.kubectl("logs", "shell", "--tail=2") == "line 2\nline 3\n")
     assert re.fullmatch(r"\d{4}-\S+Z line 3\n", ns.kubectl("logs", "shell", "--tail=1", "--timestamps"))
     echoed = ns.kubectl("exec", "-i", "shell", "--", "cat", stdin="through and back\n")
     assert echoed == "through and back\n"

@@ -1,8 +1,7 @@
-"""W13, W16's first half, W36 and W38: Services from outside, and the proxy's own life."""
+"""W13 and W38: what the API says of Services for the outside. How they answer is in test_every_mode.py."""
 
 from __future__ import annotations
 
-import json
 import re
 
 from .conftest import Lab, Namespace, curl, eventually
@@ -26,47 +25,6 @@ def test_w13_node_ports(lab: Lab, ns: Namespace) -> None:
     assert "already allocated" in ns.refused(service("taken", type="NodePort", ports=[{"port": 80, "nodePort": 30013}]))
 
 
-def test_external_ips(lab: Lab, ns: Namespace) -> None:
-    make_myweb(ns)
-    ns.apply(service("outer", externalIPs=["10.0.0.88"]))
-    ns.wait_endpoints("outer", 3)
-    assert lab.inside("ip", "addr", "add", "10.0.0.88/32", "dev", "eth0", node="node2").returncode == 0
-    eventually(lambda: ANSWER.match(curl(lab, "http://10.0.0.88/").stdout))
-    assert ANSWER.match(curl(lab, "http://10.0.0.88/", node="node3").stdout)
-    lab.inside("ip", "addr", "del", "10.0.0.88/32", "dev", "eth0", node="node2")
-
-
-def test_w36_stale_rules_go(lab: Lab, ns: Namespace) -> None:
-    make_myweb(ns, 1)
-    ns.apply(service("stale"))
-    ns.wait_endpoints("stale", 1)
-    ip = ns.cluster_ip("stale")
-
-    def rules(node: str) -> str:
-        return lab.inside("nft", "list", "ruleset", node=node).stdout
-
-    eventually(lambda: all(ip in rules(node) for node in NODES))
-    # Stop the proxies as an administrator does: no node wants one any more.
-    nowhere = {"spec": {"template": {"spec": {"nodeSelector": {"kubernetes.io/hostname": "none"}}}}}
-    kube_proxy = ("-n", "kube-system", "patch", "daemonset", "kube-proxy")
-    assert lab.kubectl(*kube_proxy, "-p", json.dumps(nowhere)).returncode == 0
-    try:
-        eventually(lambda: not pods_of_proxy(lab), message="the proxies never stopped")
-        ns.kubectl("delete", "service", "stale")
-        assert ip in rules("node1"), "rules outlive the proxy: connections go on while it is replaced"
-    finally:
-        everywhere = [{"op": "remove", "path": "/spec/template/spec/nodeSelector"}]
-        lab.kubectl(*kube_proxy, "--type=json", "-p", json.dumps(everywhere))
-    lab.kubectl("-n", "kube-system", "rollout", "status", "daemonset/kube-proxy", "--timeout=60s")
-    eventually(lambda: not any(ip in rules(node) for node in NODES))
-
-
-def pods_of_proxy(lab: Lab) -> list[str]:
-    return lab.kubectl(
-        "-n", "kube-system", "get", "pods", "-l", "k8s-app=kube-proxy", "-o", "name"
-    ).stdout.split()  # fmt: skip
-
-
 def test_w38_the_whole_tutorial(lab: Lab, ns: Namespace) -> None:
     ns.kubectl(
         "create", "deployment", "hello-world", "--replicas=2", "--image=gcr.io/google-samples/node-hello:1.0",
@@ -82,11 +40,12 @@ def test_w38_the_whole_tutorial(lab: Lab, ns: Namespace) -> None:
         r"Progressing +True +NewReplicaSetAvailable",
         rf"Normal +ScalingReplicaSet +\S+ +deployment-controller +Scaled up replica set {replica_set} from 0 to 2",
     ):
-        assert re.search(line, described), (line, described)
+        eventually(lambda line=line: re.search(line, ns.kubectl("describe", "deployment", "hello-world")), message=line)
     described = ns.kubectl("describe", "replicaset", replica_set)
     assert re.search(r"Controlled By: +Deployment/hello-world", described)
     assert re.search(r"Pods Status: +2 Running / 0 Waiting / 0 Succeeded / 0 Failed", described)
-    assert len(re.findall(rf"SuccessfulCreate .*Created pod: {replica_set}-\w+", described)) == 2
+    created = re.compile(rf"SuccessfulCreate .*Created pod: {replica_set}-\w+")
+    eventually(lambda: len(created.findall(ns.kubectl("describe", "replicaset", replica_set))) == 2)
 
     ns.kubectl("expose", "deployment", "hello-world", "--type=NodePort", "--name=example-service")
     ns.wait_endpoints("example-service", 2)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
 from collections.abc import Iterator
+from http.client import HTTPException
 from pathlib import Path
 
 import pytest
@@ -37,7 +39,7 @@ def test_services_work_while_parts_are_killed(lab: Lab, ns: Namespace) -> None:
     parts = ("apiserver", "controllers", "kubelet-node1")
     pids = {part: pid_of(lab, part) for part in parts}
     assert lab.inside("kill", "-9", *pids.values()).returncode == 0
-    script = f"for i in $(seq 100); do curl -sS --max-time 2 -o /dev/null {url} || exit 1; done"
+    script = f"for i in $(seq 100); do curl -sS --max-time 10 -o /dev/null {url} || exit 1; done"
     answers = lab.inside("sh", "-c", script, node="node1")
     assert answers.returncode == 0, answers.stderr
     eventually(lambda: all(pid_of(lab, part) not in (0, pid) for part, pid in pids.items()))
@@ -96,20 +98,20 @@ def test_what_is_acknowledged_survives_a_kill(other: Lab) -> None:
     path, connection = config_maps(ns), Api(other).connect()
     acknowledged = set()
     init = init_of(other)
-    for number in range(300):
+    for number in itertools.count():  # until the kernel has ended them all; the test has a deadline
         try:
             name = f"c{number}"
             connection.request("POST", path, named(metadata={"name": name}), {"Content-Type": "application/json"})
             answer = connection.getresponse()
             answer.read()
-        except OSError:
+        except (OSError, HTTPException):  # an answer may end in its midst
             break
         assert answer.status == 201
         acknowledged.add(name)
         if number == 150:
             os.kill(init, signal.SIGKILL)
     connection.close()
-    assert 150 < len(acknowledged) < 300
+    assert len(acknowledged) > 150
 
     eventually(lambda: other.command("up", "--detach", "--nodes=1").returncode == 0)
     stored = json.loads(ns.kubectl("get", "configmaps", "-o", "json"))["items"]

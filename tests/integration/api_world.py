@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
+import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from bridgehead.apiserver.authentication import User
+from bridgehead.apiserver.access.tokens import SigningKey
 from bridgehead.apiserver.bootstrap import ensure_basics
 from bridgehead.apiserver.build import ApiSettings, build_api
+from bridgehead.apiserver.http.server import ApiServer, open_listeners
+from bridgehead.apiserver.http.user import User
 from bridgehead.apiserver.resources import build_table
-from bridgehead.apiserver.server import ApiServer, open_listeners
-from bridgehead.apiserver.tokens import SigningKey
 from bridgehead.client import ClientConfig, Informer
 from bridgehead.storage.memory import MemoryStore
 
-DEADLINE = 20.0
+DEADLINE = 40.0
 _SIGNING_KEY = SigningKey(rsa.generate_private_key(public_exponent=65537, key_size=2048))
 
 
@@ -72,6 +74,17 @@ async def api_world() -> AsyncIterator[ApiWorld]:
         yield world
     finally:
         await world.close()
+
+
+def free_ports(count: int) -> list[int]:
+    """In a row, and below those that the kernel gives to clients, so that nobody takes them meanwhile."""
+    while True:
+        first = random.randrange(20_000, 29_000)
+        ports = list(range(first, first + count))
+        with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
+            for port in ports:
+                stack.enter_context(socket.create_server(("127.0.0.1", port)))
+            return ports
 
 
 @contextlib.asynccontextmanager

@@ -106,8 +106,6 @@ class FakeUpstream:
         self.server = Server("127.0.0.1", 0)
 
     async def __aenter__(self) -> FakeUpstream:
-        self._tcp = await asyncio.start_server(self._converse, *LOOPBACK)
-        port = self._tcp.sockets[0].getsockname()[1]
         fake = self
 
         class Protocol(asyncio.DatagramProtocol):
@@ -117,8 +115,13 @@ class FakeUpstream:
                     fake._udp.sendto(message, client)  # type: ignore[union-attr]
 
         loop = asyncio.get_running_loop()
-        self._udp, _ = await loop.create_datagram_endpoint(Protocol, ("127.0.0.1", port))
-        self.server = Server("127.0.0.1", port)
+        while self._udp is None:
+            self._tcp = await asyncio.start_server(self._converse, *LOOPBACK)
+            self.server = Server(*self._tcp.sockets[0].getsockname())
+            try:
+                self._udp, _ = await loop.create_datagram_endpoint(Protocol, (self.server.host, self.server.port))
+            except OSError:  # somebody has the same port of UDP
+                self._tcp.close()
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,12 +12,12 @@ from typing import Any
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from bridgehead.apiserver.authentication import User
+from bridgehead.apiserver.access.tokens import SigningKey
 from bridgehead.apiserver.bootstrap import ensure_basics
 from bridgehead.apiserver.build import ApiSettings, build_api
+from bridgehead.apiserver.http.server import ApiServer, open_listeners
+from bridgehead.apiserver.http.user import User
 from bridgehead.apiserver.resources import build_table
-from bridgehead.apiserver.server import ApiServer, open_listeners
-from bridgehead.apiserver.tokens import SigningKey
 from bridgehead.client import ApiClient, ClientConfig
 from bridgehead.client.errors import NotFound
 from bridgehead.kubelet.agent import Kubelet
@@ -29,7 +28,9 @@ from bridgehead.objects.core import Event, Pod
 from bridgehead.objects.kinds import CONFIG_MAPS, EVENTS, PODS, SERVICE_ACCOUNTS
 from bridgehead.storage import open_store
 
-DEADLINE = 15.0
+from .api_world import free_ports
+
+DEADLINE = 40.0
 
 
 @dataclass
@@ -43,8 +44,8 @@ class World:
     _running: list[asyncio.Task[None]] = field(default_factory=list)
 
     def settings(self, **changes: Any) -> NodeSettings:
-        values = {"name": "node1", "ip": "127.0.0.1", "pod_cidr": "10.244.1.0/24", "root": self.root}
-        return NodeSettings(**{**values, "termination_delay": 0.0, **changes})
+        values = {"name": "node1", "ips": ("127.0.0.1",), "pod_cidrs": ("10.244.1.0/24",), "root": self.root}
+        return NodeSettings(**{**values, "termination_barrier": 0.0, **changes})
 
     async def start_kubelet(self, **changes: Any) -> Kubelet:
         kubelet = Kubelet(self.settings(**changes), self.node_client, self.runtime)
@@ -59,8 +60,7 @@ class World:
 
     async def serve_kubelet(self) -> Kubelet:
         """A kubelet whose server answers on the port that its Node names."""
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
+        (port,) = free_ports(1)
         kubelet = await self.start_kubelet(port=port)
         self._running.append(asyncio.create_task(KubeletServer(kubelet).run("127.0.0.1", port, None)))
         await self.until_event("node1", "NodeReady")
@@ -139,6 +139,7 @@ async def open_world(root: Path, images: dict[str, Behaviour] | None = None) -> 
     users = {
         "admin": User("kubernetes-admin", groups=("system:masters", "system:authenticated")),
         "node": User("system:node:node1", groups=("system:nodes", "system:authenticated")),
+        "proxy": User("system:serviceaccount:kube-system:kube-proxy", groups=("system:authenticated",)),
     }
     table = build_table(service_cidrs=("10.96.0.0/12",), node_port_range=(30000, 32767))
     parts = build_api(table, store, ApiSettings(SigningKey.read(key_file), users=users))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from typing import Any
 
@@ -33,6 +34,13 @@ def slice_of(*pods: str, family: int = 4, node: str = "node1", udp: bool = False
     }
 
 
+def sctp(document: dict[str, Any]) -> dict[str, Any]:
+    """The same Service or slice with SCTP."""
+    ports = document["spec"]["ports"] if "spec" in document else document["ports"]
+    ports[0]["protocol"] = "SCTP"
+    return document
+
+
 def answered_by(answers: list[str]) -> Counter[str]:
     return Counter(answer.partition(" ")[0] for answer in answers)
 
@@ -44,3 +52,20 @@ def sticky(seconds: int = 10800, **spec: Any) -> dict[str, Any]:
 
 def pods_of(world: World, where: str, address: str = WEB4, port: int = 80, times: int = 8) -> set[str]:
     return set(answered_by(world.connect(where, address, port, times=times)))
+
+
+def keeps_its_pod(world: World, seconds: float) -> tuple[float, str]:
+    """The client connects for so long to a Service whose clients are forgotten after a second, and meets one pod.
+
+    Since when that was so, by the monotonic clock, and which pod.
+    """
+    (chosen,) = pods_of(world, "client", times=1)
+    begun = last = time.monotonic()
+    while last < begun + seconds:
+        (pod,) = pods_of(world, "client", times=1)
+        now = time.monotonic()
+        if now > last + 0.9:  # this machine paused for so long that the client may have been forgotten
+            begun, chosen = now, pod
+        assert pod == chosen
+        last = now
+    return begun, chosen

@@ -3,6 +3,7 @@
 `World` starts a worker process (this file as a script) that unshares user, network and mount namespaces, makes the node
 of its own network namespace, and answers requests: compile and apply objects, connect from somewhere, run a command.
 The worker opens sockets inside the other namespaces by switching to them for the moment, so nothing else is started.
+The mode, opened as `bridgehead proxy` opens it, lives in an event loop that runs all the time, in a thread of its own.
 
     client 10.0.0.1 ── node 10.0.0.201 ── pod1 10.244.1.1, pod2 10.244.1.2, pod3 10.244.1.3 (routed, /32)
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
+import functools
 import json
 import os
 import select
@@ -19,38 +21,59 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from bridgehead.proxy.changes import Update
+    from bridgehead.proxy.conntrack.keeper import FlowKeeper
+    from bridgehead.proxy.frontends import Frontend
     from bridgehead.proxy.mode import Mode
+    from bridgehead.proxy.nftables.chains import Chain
+
+Result = TypeVar("Result")
 
 PODS = ("pod1", "pod2", "pod3")
 NODE4, CLIENT4 = "10.0.0.201", "10.0.0.1"
 NODE6, CLIENT6 = "fd00:a::201", "fd00:a::1"
 PORT = 8080
-MODES = ("nftables", "iptables-nft", "iptables-legacy")
+# How often a client looks for an answer, and for how long each time: longer in all than the kernel waits to send a SYN
+# again. Looks are counted, not time, so that nobody loses patience while a busy machine pauses.
+LOOKS, LOOK_SECONDS = 30, 0.05
+MODES = ("nftables", "iptables-nft", "iptables-legacy", "userspace")
+HIDES_THE_CLIENT = ("userspace",)  # by nature: this process makes the connections to pods, so they see the node
 
 
 class World:
-    """The test's side. Use as a context manager. `mode` is one of MODES."""
+    """The test's side. Use as a context manager. `mode` is one of MODES, or "ipvs" in the guest (`tests/guest.py`)."""
+
+    script = __file__  # the worker's
 
     def __init__(self, mode: str = "nftables") -> None:
         self.mode = mode
         source = Path(__file__).resolve().parents[2] / "src"
         # The network namespace comes after the mapping: its files in /proc/net get their owner when it is made, and
-        # iptables-legacy must be able to read them.
+        # iptables-legacy must be able to read them. IPVS hides its settings from every namespace but root's own.
+        user = [] if mode == "ipvs" else ["unshare", "--user", "--map-root-user"]
         self._worker = subprocess.Popen(
-            ["unshare", "--user", "--map-root-user",
+            [*user,
              "unshare", "--net", "--mount", "--kill-child", "--fork",
-             sys.executable, __file__, os.readlink("/proc/self/ns/net"), mode],
+             sys.executable, self.script, os.readlink("/proc/self/ns/net"), mode],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": str(source)},
         )  # fmt: skip
-        answer = self._read()
-        if answer != "ready":
-            raise RuntimeError(f"the worker did not start: {answer}")
+        try:
+            answer = self._read()
+            if answer != "ready":
+                raise RuntimeError(f"the worker did not start: {answer}")
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def seen(self, client: str, node: str = NODE4) -> str:
+        """The address that a pod sees of a client whose own it may see."""
+        return node if self.mode in HIDES_THE_CLIENT else client
 
     def __enter__(self) -> World:
         return self
@@ -91,9 +114,21 @@ class World:
         """What a datagram of the client of that name is answered; it keeps its socket, so that its flow goes on."""
         return self.ask("converse", name=name, where=where, address=address, port=port)
 
-    def flows(self, port: int) -> list[str]:
-        """What tells apart the UDP flows to a port that connection tracking knows."""
-        return self.ask("flows", port=port)
+    def talk(self, what: str, *arguments: Any) -> Any:
+        """A method of `proxy_clients.Conversations`, over there."""
+        return self.ask("talk", method=what, arguments=arguments)
+
+    def stream(self, what: str, *arguments: Any) -> Any:
+        """A method of `proxy_clients.Streams`, over there."""
+        return self.ask("stream", method=what, arguments=arguments)
+
+    def flows(self, port: int, protocol: str = "udp") -> list[str]:
+        """What tells apart the flows to a port that connection tracking knows."""
+        return self.ask("flows", port=port, protocol=protocol)
+
+    def later(self, seconds: float) -> int:
+        """Let the proxy's keeper of flows believe that so much time has passed; how many it removes then."""
+        return self.ask("later", seconds=seconds)
 
     def run(self, *command: str) -> str:
         """Run a command on the node; its output."""
@@ -121,14 +156,21 @@ _libc = ctypes.CDLL(None, use_errno=True)
 _CLONE_NEWNET = 0x40000000
 
 
-def main(forbidden: str, mode: str) -> None:
+def main(forbidden: str, mode: str, make_proxy: Callable[[dict[str, int], str], _Proxy] | None = None) -> None:
     """Make the world, then answer requests until standard input ends."""
     if os.readlink("/proc/self/ns/net") == forbidden:
         raise SystemExit("this is the network namespace the tests were started in; not touching it")
     namespaces = _make_network()
     servers = [_listen(namespaces, pod, family) for pod in PODS for family in (4, 6)]
     threading.Thread(target=_answer_all, args=(servers,), daemon=True).start()
-    proxy = _Proxy(namespaces, mode)
+    for pod in PODS:
+        for family in (4, 6):
+            _await_reachable(namespaces, pod_ip(pod, family))
+    try:
+        proxy = (make_proxy or _Proxy)(namespaces, mode)
+    except Exception as error:  # noqa: BLE001 - goes to the test
+        _say("error", f"{type(error).__name__}: {error}")
+        return
     _say("value", "ready")
     for line in sys.stdin:
         what, arguments = json.loads(line)
@@ -136,6 +178,7 @@ def main(forbidden: str, mode: str) -> None:
             _say("value", getattr(proxy, what)(**arguments))
         except Exception as error:  # noqa: BLE001 - goes to the test
             _say("error", f"{type(error).__name__}: {error}")
+    proxy.close()
 
 
 def _say(kind: str, value: Any) -> None:
@@ -147,6 +190,11 @@ def _ip(*arguments: str) -> str:
     return subprocess.run(["ip", *arguments], check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
+def _at_once(address: str) -> list[str]:
+    """Let an address be bound to from the start: `accept_dad` 0 alone ends its probation a moment later."""
+    return ["nodad"] if ":" in address else []
+
+
 def _make_network() -> dict[str, int]:
     """The links and routes. Returns an open file of each network namespace."""
     subprocess.run(["mount", "-t", "tmpfs", "none", "/run"], check=True)
@@ -154,7 +202,10 @@ def _make_network() -> dict[str, int]:
         ("ipv4/ip_forward", 1),
         ("ipv6/conf/all/forwarding", 1),
         ("ipv6/conf/default/accept_dad", 0),
-        # A pod that reaches itself would be sent redirects, and those use up its share of ICMP errors.
+        # A client that is refused again and again shall be told each time.
+        ("ipv4/icmp_ratelimit", 0),
+        ("ipv6/icmp/ratelimit", 0),
+        # A pod that reaches itself would be sent redirects.
         ("ipv4/conf/all/send_redirects", 0),
         ("ipv4/conf/default/send_redirects", 0),
     ):
@@ -170,15 +221,15 @@ def _make_network() -> dict[str, int]:
         _ip("-n", name, "link", "set", "lo", "up")
         _ip("-n", name, "link", "set", "eth0", "up")
     for node, client, length in ((NODE4, CLIENT4, 24), (NODE6, CLIENT6, 64)):
-        _ip("address", "add", f"{node}/{length}", "dev", "client")
-        _ip("-n", "client", "address", "add", f"{client}/{length}", "dev", "eth0")
+        _ip("address", "add", f"{node}/{length}", "dev", "client", *_at_once(node))
+        _ip("-n", "client", "address", "add", f"{client}/{length}", "dev", "eth0", *_at_once(client))
         _ip("-n", "client", "route", "add", "default", "via", node)
         _ip("route", "add", "default", "via", client)
     for pod in PODS:
         mac = json.loads(_ip("-json", "link", "show", "dev", pod))[0]["address"]
         for family, gateway in ((4, "169.254.1.1"), (6, "fe80::1")):
             its, length = pod_ip(pod, family), 32 if family == 4 else 128
-            _ip("-n", pod, "address", "add", f"{its}/{length}", "dev", "eth0")
+            _ip("-n", pod, "address", "add", f"{its}/{length}", "dev", "eth0", *_at_once(its))
             _ip("-n", pod, "neighbour", "add", gateway, "lladdr", mac, "dev", "eth0", "nud", "permanent")
             _ip("-n", pod, f"-{family}", "route", "add", "default", "via", gateway, "dev", "eth0", "onlink")
             _ip("route", "add", f"{its}/{length}", "dev", pod)
@@ -198,6 +249,14 @@ def _inside(namespaces: dict[str, int], where: str) -> Iterator[None]:
         _libc.setns(namespaces["node"], _CLONE_NEWNET)
 
 
+def _await(sock: socket.socket, event: int) -> None:
+    """Until it can be read or written; raises TimeoutError."""
+    poll = select.poll()
+    poll.register(sock, event)
+    if not any(poll.poll(LOOK_SECONDS * 1000) for _ in range(LOOKS)):
+        raise TimeoutError
+
+
 Server = tuple[str, socket.socket, socket.socket]
 
 
@@ -212,6 +271,19 @@ def _listen(namespaces: dict[str, int], pod: str, family: int) -> Server:
     return pod, tcp, udp
 
 
+def _await_reachable(namespaces: dict[str, int], address: str) -> None:
+    """A new veth drops packets, and a new IPv6 address has no local route, until the kernel has got round to it."""
+    deadline = time.monotonic() + 10
+    while True:
+        try:
+            with _inside(namespaces, "client"), socket.create_connection((address, PORT), timeout=0.1):
+                return
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+
+
 def _answer_all(servers: list[Server]) -> None:
     """Tell every peer who answered and which address it seemed to have."""
     by_socket = {sock: pod for pod, *both in servers for sock in both}
@@ -220,42 +292,72 @@ def _answer_all(servers: list[Server]) -> None:
             pod = by_socket[sock]
             if sock.type == socket.SOCK_STREAM:
                 connection, peer = sock.accept()
-                with connection:
+                with connection, contextlib.suppress(ConnectionError):  # who has lost patience is gone
                     connection.sendall(f"{pod} from {peer[0]}".encode())
             else:
-                _, peer = sock.recvfrom(100)
-                sock.sendto(f"{pod} from {peer[0]}".encode(), peer)
+                data, peer = sock.recvfrom(100)
+                number = f" {data.decode()}" if data.isdigit() else ""
+                sock.sendto(f"{pod} from {peer[0]}{number}".encode(), peer)
 
 
 class _Proxy:
     """The requests: every public method is one."""
 
     def __init__(self, namespaces: dict[str, int], mode: str) -> None:
+        from proxy_clients import Conversations, Streams
+
         from bridgehead.proxy.changes import FrontendTable
-        from bridgehead.proxy.flows import FlowKeeper
         from bridgehead.proxy.frontends import NodeFacts
         from bridgehead.proxy.mode import Settings
 
         cidrs = ("10.244.0.0/16", "fd00:244::/32")
         self._namespaces = namespaces
-        self._facts = NodeFacts(name="node1", families=(4, 6), cluster_cidrs=cidrs)
-        self._settings = Settings((4, 6), cidrs, ("10.96.0.0/12", "fd00:96::/112"))
+        self._facts = NodeFacts(name="node1", addresses=(NODE4, NODE6), families=(4, 6), cluster_cidrs=cidrs)
+        own = ("10.244.1.0/24", "fd00:244:1::/64")
+        self._settings = Settings((4, 6), cidrs, ("10.96.0.0/12", "fd00:96::/112"), own_pod_cidrs=own)
         self._table = FrontendTable()
-        self._flows = FlowKeeper()
+        self._ahead = 0.0
+        self._flows = self._make_keeper()
         self._clients: dict[str, socket.socket] = {}
-        self._kernel: Any
-        if mode == "nftables":
-            from bridgehead.proxy import nftables
+        self._conversations = Conversations(functools.partial(_inside, namespaces), pod_ip)
+        self._streams = Streams(functools.partial(_inside, namespaces))
+        self._mode_name, _, self._variant = mode.partition("-")
+        self._mode: Mode
+        self._opened = contextlib.AsyncExitStack()
+        self._loop = asyncio.new_event_loop()
+        threading.Thread(target=self._loop.run_forever, daemon=True).start()
+        self._do(self._open())
 
-            self._kernel, self._make_mode = nftables.Kernel(), nftables.NftablesMode
-        else:
-            from bridgehead.proxy import iptables
+    def close(self) -> None:
+        self._do(self._opened.aclose())
+        self._flows.close()
 
-            self._kernel, self._make_mode = iptables.Kernel(mode.removeprefix("iptables-")), iptables.IptablesMode
-        self._mode: Mode = self._make_mode(self._kernel, self._settings)
+    def _do(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """Whatever touches the mode happens in its loop."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    async def _open(self) -> None:
+        """A mode that knows nothing of an earlier one."""
+        from bridgehead.proxy.modes import open_mode
+
+        await self._opened.aclose()
+        with self._hint():
+            self._mode = await self._opened.enter_async_context(open_mode(self._mode_name))
+        self._mode.configure(self._settings)
+
+    @contextlib.contextmanager
+    def _hint(self) -> Iterator[None]:
+        """What tells the iptables mode which variant this node uses."""
+        if not self._variant:
+            yield
+            return
+        mangle = (f"iptables-{self._variant}", "-t", "mangle")
+        self.run([*mangle, "-N", "KUBE-IPTABLES-HINT"])
+        yield
+        self.run([*mangle, "-X", "KUBE-IPTABLES-HINT"])
 
     def put(self, service: dict[str, Any], slices: list[dict[str, Any]]) -> int:
-        return asyncio.run(self._apply(self._compile(service, slices)))
+        return self._do(self._apply(self._compile(service, slices)))
 
     async def _apply(self, update: Update) -> int:
         touched = await self._mode.apply([update])
@@ -263,7 +365,8 @@ class _Proxy:
         return touched
 
     async def _clean(self) -> None:
-        await self._flows.clean(self._table, self._facts.families, self._settings.service_cidrs)
+        self._flows.programmed(self._table, self._settings)
+        await self._flows.look()
 
     def load(self, service: dict[str, Any], slices: list[dict[str, Any]]) -> None:
         """Compile without applying; for `sync` to do."""
@@ -295,7 +398,7 @@ class _Proxy:
 
         from bridgehead.objects.core import Service
         from bridgehead.objects.discovery import EndpointSlice
-        from bridgehead.proxy.frontends import compile_service
+        from bridgehead.proxy.services import compile_service
 
         the_service = msgspec.convert(service, Service)
         the_slices = msgspec.convert(slices, list[EndpointSlice])
@@ -310,7 +413,7 @@ class _Proxy:
         key = ObjectKey("default", name)
         update = self._table.update(key, None)
         self._flows.note(key, None, (), update)
-        return asyncio.run(self._apply(update))
+        return self._do(self._apply(update))
 
     def sync(self) -> int:
         async def sync() -> int:
@@ -318,32 +421,47 @@ class _Proxy:
             await self._clean()
             return touched
 
-        return asyncio.run(sync())
+        return self._do(sync())
+
+    def _make_keeper(self) -> FlowKeeper:
+        from bridgehead.proxy.conntrack.keeper import FlowKeeper
+
+        return FlowKeeper(now=lambda: time.monotonic() + self._ahead)
 
     def restart(self) -> None:
         """A new proxy that knows nothing of the old one."""
+        self._forget()
+        self._do(self._open())
+
+    def _forget(self) -> None:
         from bridgehead.proxy.changes import FrontendTable
-        from bridgehead.proxy.flows import FlowKeeper
 
         self._table = FrontendTable()
         self._flows.close()
-        self._flows = FlowKeeper()
-        self._mode = self._make_mode(self._kernel, self._settings)
+        self._flows = self._make_keeper()
 
     def verify(self, thoroughly: bool) -> list[Any] | None:
-        repair = asyncio.run(self._mode.verify(self._table, thoroughly=thoroughly))
+        repair = self._do(self._mode.verify(self._table, thoroughly=thoroughly))
         return list(repair) if repair is not None else None
 
     def cleanup(self) -> bool:
-        return asyncio.run(self._mode.remove())
+        return self._do(self._mode.remove())
 
     def reset(self) -> None:
         from bridgehead.network.conntrack import Conntrack
 
+        self._conversations.close()
+        self._streams.close()
         with Conntrack() as conntrack:
-            conntrack.delete([flow for family in (4, 6) for flow in conntrack.list_udp(family)])
+            for family in (4, 6):
+                for protocol in ("tcp", "udp"):
+                    conntrack.remove(family, protocol, is_stale=lambda _: True)
         while self._clients:
             self._clients.popitem()[1].close()
+        if self._mode_name == "ipvs":  # whose removal takes a second: the kernel waits a moment for each set
+            self._forget()
+            self.sync()
+            return
         self.cleanup()
         self.restart()
         self.sync()
@@ -352,32 +470,67 @@ class _Proxy:
 
     def difference(self) -> list[str]:
         """What a read-back of the kernel lacks or has too much, compared with the Frontends; chains too."""
-        return self._nftables_difference() if self._mode.name == "nftables" else self._iptables_difference()
+        return self._do(getattr(self, f"_{self._mode_name}_difference")())
 
-    def _iptables_difference(self) -> list[str]:
+    async def _ipvs_difference(self) -> list[str]:
+        from bridgehead.proxy.ipvs import IpvsMode
+
+        assert isinstance(self._mode, IpvsMode)
+        transaction = await self._mode.difference(self._table)
+        return [] if not transaction else [repr(transaction)]
+
+    async def _iptables_difference(self) -> list[str]:
+        from bridgehead.proxy.iptables import Kernel
         from bridgehead.proxy.iptables.readback import parse_listing
         from bridgehead.proxy.iptables.render import Renderer
 
-        kernel = {family: parse_listing(asyncio.run(self._kernel.save(family))) for family in (4, 6)}
+        with contextlib.closing(Kernel(self._variant)) as tables:
+            kernel = {family: parse_listing(await tables.save(family)) for family in (4, 6)}
         renderer = Renderer(self._settings)
         return list(renderer.full(self._table, self._table.cluster_ips(), kernel).texts().values())
 
-    def _nftables_difference(self) -> list[str]:
+    async def _userspace_difference(self) -> list[str]:
+        """The rules, the listening sockets, and to which backends they lead."""
+        from bridgehead.proxy.userspace.mode import UserspaceMode
+        from bridgehead.proxy.userspace.redirects import LISTENING, TABLE, guards, redirect, sides
+
+        assert isinstance(self._mode, UserspaceMode)
+        listeners = self._mode.listeners
+        lines = []
+        for frontend in self._table:
+            for side, backends in sides(frontend).items():
+                wanted = sorted((backend.address, backend.port) for backend in backends)
+                if sorted(listeners.places(side)) != wanted:
+                    lines.append(f"{side}: {listeners.places(side)} instead of {wanted}")
+        expected = {side for frontend in self._table for side in sides(frontend)}
+        lines += [f"listener {side}" for side in expected ^ set(listeners.sides())]
+        heard = set()
+        for protocol in ("tcp", "udp"):
+            for found in self.run(["ss", "-Hnl" + protocol[0]]).splitlines():
+                address, _, port = found.split()[3].rpartition(":")
+                if address.strip("[]") in LISTENING.values():
+                    heard.add((protocol, address.strip("[]"), int(port)))
+        told = {(side.key.protocol, LISTENING[side.key.family], port) for side, port in listeners.ports.items()}
+        lines += [f"socket {what}" for what in heard ^ told]
+        redirected = [redirect(frontend, listeners.ports) for frontend in self._table]
+        return lines + await self._nftables_difference(redirected, TABLE, guards())
+
+    async def _nftables_difference(
+        self, frontends: Iterable[Frontend] | None = None, name: str = "bridgehead", more: tuple[Chain, ...] = ()
+    ) -> list[str]:
+        from bridgehead.proxy.nftables import Kernel, Place
         from bridgehead.proxy.nftables.chains import containers, word
         from bridgehead.proxy.nftables.readback import parse_table
-        from bridgehead.proxy.nftables.render import TABLE, Renderer
+        from bridgehead.proxy.nftables.render import Renderer
 
-        async def read() -> dict[int, Any]:
-            found = {}
+        kernel = {}
+        with contextlib.closing(Kernel()) as tables:
             for family in (4, 6):
-                listing = await self._kernel.list_table(word(family), TABLE)
+                listing = await tables.list_table(word(family), name)
                 if listing is not None:
-                    found[family] = parse_table(listing, frozenset(containers(4)))
-            return found
-
-        kernel = asyncio.run(read())
-        renderer = Renderer(self._settings)
-        transaction = renderer.full(self._table, self._table.cluster_ips(), kernel)
+                    kernel[family] = parse_table(listing, frozenset(containers(4)))
+        renderer = Renderer(self._settings, Place(name, more))
+        transaction = renderer.full(self._table if frontends is None else frontends, self._table.cluster_ips(), kernel)
         lines = [
             f"{verb} {container} {element}"
             for verb, changes in (("-", transaction.removed), ("+", transaction.added))
@@ -392,21 +545,32 @@ class _Proxy:
     def run(self, command: list[str]) -> str:
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
-    def flows(self, port: int) -> list[str]:
+    def flows(self, port: int, protocol: str = "udp") -> list[str]:
         from bridgehead.network.conntrack import Conntrack
 
         with Conntrack() as conntrack:
-            return [flow.identity.hex() for family in (4, 6) for flow in conntrack.list_udp(family, "", port)]
+            return [identity.hex() for family in (4, 6) for _, identity in conntrack.find(family, protocol, ("", port))]
+
+    def later(self, seconds: float) -> int:
+        """As if so much time had passed for the keeper of flows; how many it removed."""
+        self._ahead += seconds
+        return self._do(self._flows.look())
+
+    def talk(self, method: str, arguments: list[Any]) -> Any:
+        return getattr(self._conversations, method)(*arguments)
+
+    def stream(self, method: str, arguments: list[Any]) -> Any:
+        return getattr(self._streams, method)(*arguments)
 
     def converse(self, name: str, where: str, address: str, port: int) -> str:
         if name not in self._clients:
             family = socket.AF_INET6 if ":" in address else socket.AF_INET
             with _inside(self._namespaces, where):
                 self._clients[name] = socket.socket(family, socket.SOCK_DGRAM)
-            self._clients[name].settimeout(0.7)
             self._clients[name].connect((address, port))
         try:
             self._clients[name].send(b"?")
+            _await(self._clients[name], select.POLLIN)
             return self._clients[name].recv(200).decode().partition(" ")[0]
         except (ConnectionRefusedError, PermissionError):
             return "refused"
@@ -421,13 +585,19 @@ class _Proxy:
         with _inside(self._namespaces, where):
             sock = socket.socket(family, socket.SOCK_DGRAM if udp else socket.SOCK_STREAM)
         with sock:
-            sock.settimeout(0.7)
+            sock.setblocking(False)
             try:
                 if source:
                     sock.bind((source, 0))
-                sock.connect((address, port))
+                with contextlib.suppress(BlockingIOError):
+                    sock.connect((address, port))
+                _await(sock, select.POLLOUT)
+                error = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+                if error:
+                    raise OSError(error, os.strerror(error))
                 if udp:
                     sock.send(b"?")
+                _await(sock, select.POLLIN)
                 return sock.recv(200).decode()
             except (ConnectionRefusedError, PermissionError):
                 # A datagram that is refused on its way out of its own host is reported to its sender as EPERM.

@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 NODE_ADDRESS = "10.0.0.201"
 NOBODY = 65534
-DEADLINE = 20.0
+DEADLINE = 40.0
 SHELL = "busybox"
 
 
@@ -68,8 +68,8 @@ class World:
             raise subprocess.CalledProcessError(done.returncode, argv, done.stdout, done.stderr)
         return done.stdout
 
-    async def pod(self, uid: str, *, host_network: bool = False) -> str:
-        """A sandbox of that uid; its address."""
+    async def pod(self, uid: str, *, host_network: bool = False, also: tuple[str, ...] = ()) -> str:
+        """A sandbox of that uid; its IPv4 address. `also` are further ones."""
         self._addresses += 1
         ip = f"10.244.1.{self._addresses}"
         await self.client.run_sandbox(
@@ -79,7 +79,7 @@ class World:
                 name=uid,
                 hostname=uid,
                 host_network=host_network,
-                ip=None if host_network else ip,
+                ips=() if host_network else (ip, *also),
             )
         )
         return ip

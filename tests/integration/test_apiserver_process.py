@@ -156,12 +156,15 @@ def test_headers_without_end_are_refused(server):
         (["--listen=nowhere"], "'nowhere' is not host:port"),
         (["--store=etcd://x"], "unknown store"),
         (["--service-node-port-range=5"], "is not FIRST-LAST"),
-        (["--service-cluster-ip-range=banana"], "banana"),
+        (["--service-cluster-ip-range=banana"], "--service-cluster-ip-range: 'banana'"),
         (["--tls-cert-file=/nonexistent"], "/nonexistent"),
         (["--service-account-key-file=/nonexistent"], "/nonexistent"),
+        (["--service-account-key-file=/etc/passwd"], "/etc/passwd: not an RSA private key"),
         (["--token-auth-file=/nonexistent"], "/nonexistent"),
         (["--advertise-address=127.0.0.1:6443"], "no pod can reach 127.0.0.1"),
         (["--advertise-address=banana:6443"], "'banana'"),
+        (["--advertise-address=[fd00::1]:6443"], 'family "10.96.0.0/12" must match public address family "fd00::1"'),
+        (["--service-cluster-ip-range=10.96.0.0/12,10.0.0.0/24"], "two of different families"),
     ],
 )
 def test_what_can_not_work_is_said_in_one_line(tmp_path, options, words):

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bridgehead.apiserver.server import server_context
+from bridgehead.apiserver.http.server import server_context
 from bridgehead.client import ApiClient, load_kubeconfig
 from bridgehead.client.errors import ConfigError, Forbidden, NotFound, Unreachable
 from bridgehead.lab.certificates import make_certificates

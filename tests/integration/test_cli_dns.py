@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import random
 import signal
 import socket
 import sys
@@ -19,7 +18,7 @@ import yaml
 from bridgehead.client import ApiClient
 from bridgehead.objects.kinds import SERVICES
 
-from .api_world import ApiWorld, api_world, until
+from .api_world import ApiWorld, api_world, free_ports, until
 from .dns_world import ask, data_of
 
 pytestmark = pytest.mark.integration
@@ -42,7 +41,7 @@ def kubeconfig(world: ApiWorld, directory: Path) -> str:
 async def run(*arguments: str) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
         sys.executable, "-c", "from bridgehead.cli import main; main()", "dns", *arguments,
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, start_new_session=True,
     )  # fmt: skip
 
 
@@ -57,17 +56,6 @@ async def running(*arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
         _, errors = await process.communicate()
     assert process.returncode == 0, errors.decode()
     assert b"Traceback" not in errors
-
-
-def free_ports(count: int) -> list[int]:
-    """In a row, and below those that the kernel gives to clients, so that nobody takes them meanwhile."""
-    while True:
-        first = random.randrange(20_000, 29_000)
-        ports = list(range(first, first + count))
-        with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
-            for port in ports:
-                stack.enter_context(socket.create_server(("127.0.0.1", port)))
-            return ports
 
 
 @pytest.mark.parametrize("processes", [1, 2])
@@ -104,6 +92,43 @@ async def test_it_answers_until_it_is_told_to_stop(tmp_path, processes):
             ]
             assert sum(counted) >= 12
             assert 'coredns_dns_responses_total{rcode="REFUSED"} 1.0' in lines
+            # Whatever was answered took its time, and had a size before and after.
+            for name in ("request_duration_seconds", "request_size_bytes", "response_size_bytes"):
+                counts = [float(line.split()[1]) for line in lines if line.startswith(f"coredns_dns_{name}_count")]
+                assert sum(counts) >= 12
+                assert any(line.startswith(f'coredns_dns_{name}_bucket{{le="+Inf"}}') for line in lines)
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+async def test_told_to_end_it_is_not_ready_any_more_but_answers_for_a_while(tmp_path, processes):
+    port, ready = free_ports(2)
+    pages = (f"--ready=127.0.0.1:{ready}", "--health=", "--metrics=")
+    async with api_world() as world, ApiClient(world.config) as client, aiohttp.ClientSession() as http:
+        web = await client.create(SERVICES, {"metadata": {"name": "web"}, "spec": {"ports": [{"port": 80}]}}, "default")
+
+        async def readiness() -> str:
+            try:
+                async with http.get(f"http://127.0.0.1:{ready}/ready") as reply:
+                    return await reply.text()
+            except aiohttp.ClientConnectionError:
+                return ""
+
+        async def says(words: str) -> bool:
+            return {await readiness() for _ in range(8)} == {words}
+
+        options = (kubeconfig(world, tmp_path), f"--listen=127.0.0.1:{port}", f"--processes={processes}", *pages)
+        async with running(*options, "--no-upstream", "--lameduck=600") as process:
+            try:
+                await until(lambda: says("OK"))
+                process.send_signal(signal.SIGTERM)
+                await until(lambda: says("Shutting down"))
+                assert await data_of(port, WEB) == [web.spec.cluster_ip]
+                assert await data_of(port, WEB, tcp=True) == [web.spec.cluster_ip]
+            finally:
+                os.killpg(process.pid, signal.SIGINT)  # as a terminal does: it has been long enough
+            await process.wait()
+        async with running(*options, "--no-upstream", "--lameduck=0.1"):
+            await until(lambda: says("OK"))
 
 
 @pytest.mark.parametrize("victim", [0, 1])
@@ -133,8 +158,8 @@ async def test_the_zone_is_printed(tmp_path):
     assert process.returncode == 0, errors.decode()
     lines = out.decode().splitlines()
     assert lines[0] == "$ORIGIN cluster.local."
-    assert lines[1].startswith("cluster.local. 30 IN NS ")
-    assert lines[2].startswith("cluster.local. 30 IN SOA ")
+    assert lines[1].startswith("cluster.local. 30 IN SOA ")
+    assert lines[2].startswith("cluster.local. 30 IN NS ")
     assert f"{WEB}. 30 IN A {web.spec.cluster_ip}" in lines
     assert f"_http._tcp.{WEB}. 30 IN SRV 0 100 80 {WEB}." in lines
     assert lines[-1].endswith(f"IN PTR {WEB}.") or lines[-1].endswith("IN PTR kubernetes.default.svc.cluster.local.")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from bridgehead.client import ApiClient, EventRecorder, Requeue
-from bridgehead.client.errors import NotFound, Unreachable
+from bridgehead.client.errors import Conflict, NotFound, Unreachable
 from bridgehead.controllers.manager import CONTROLLERS, Entry, Manager, Settings
 from bridgehead.controllers.nodes.nodes import NodeLifecycleController
 from bridgehead.controllers.nodes.pod_garbage import PodGarbageCollector
@@ -215,8 +216,11 @@ async def test_an_owner_deleted_in_the_foreground_goes_after_its_dependents():
         async def let_go() -> bool:
             found = await client.get(CONFIG_MAPS, "held", "default")
             left = [f for f in found.metadata.finalizers if f != "example.com/hold"]
-            await client.patch(CONFIG_MAPS, "held", "default", {"metadata": {"finalizers": left or None}})
-            return True
+            metadata = {"finalizers": left or None, "resourceVersion": found.metadata.resource_version}
+            with contextlib.suppress(Conflict):  # the collector takes its own away at the same moment
+                await client.patch(CONFIG_MAPS, "held", "default", {"metadata": metadata})
+                return True
+            return False
 
         await until(let_go)
         await until(gone(client, CONFIG_MAPS, "held"))
@@ -262,13 +266,13 @@ async def test_objects_of_unknown_owner_kinds_are_left_alone():
 async def test_a_silent_node_is_unreachable_and_its_pods_are_not_ready():
     async with cluster(*LIFECYCLE, node_monitor_grace_period=0.5) as client:
         await until(lambda: exists(client, SERVICE_ACCOUNTS, "default", "default"))
-        await register_node(client, "node1")
         await client.create(PODS, pod("web", "node1"))
         key = "node.kubernetes.io/unreachable"
         no_patience = {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 0}
         await client.create(PODS, pod("impatient", "node1", tolerations=[no_patience]))
         ready = {"type": "Ready", "status": "True", "lastTransitionTime": format_time(0)}
         await client.patch(PODS, "web", "default", {"status": {"conditions": [ready]}}, "strategic", "status")
+        await register_node(client, "node1")  # last: it is silent from here on
 
         async def is_tainted() -> Any:
             node = await client.get(NODES, "node1")
@@ -300,11 +304,13 @@ async def test_a_silent_node_is_unreachable_and_its_pods_are_not_ready():
 
         await until(told)
 
-        # The node comes back.
-        ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastHeartbeatTime": format_time(99)}
-        await client.patch(NODES, "node1", "", {"status": {"conditions": [ready]}}, "strategic", "status")
+        # The node comes back, and says so again before it is taken for silent.
+        heartbeats = itertools.count(99)
 
         async def is_clean() -> bool:
+            beat = format_time(next(heartbeats))
+            ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastHeartbeatTime": beat}
+            await client.patch(NODES, "node1", "", {"status": {"conditions": [ready]}}, "strategic", "status")
             return (await client.get(NODES, "node1")).spec.taints == ()
 
         await until(is_clean)

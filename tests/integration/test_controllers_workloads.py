@@ -182,10 +182,11 @@ async def test_a_deployment_becomes_pods_on_all_nodes_and_says_so() -> None:
             "Available": ("True", "MinimumReplicasAvailable", "Deployment has minimum availability."),
             "Progressing": ("True", "NewReplicaSetAvailable", f'ReplicaSet "{name}" has successfully progressed.'),
         }
+        # Three parts tell of what they did, each when it has done it.
         await cluster.until(lambda: len(cluster.messages("Pod", "Scheduled")) == 3)
-        assert cluster.messages("Deployment") == [f"Scaled up replica set {name} from 0 to 3"]
+        await cluster.until(lambda: cluster.messages("Deployment") == [f"Scaled up replica set {name} from 0 to 3"])
         created = sorted(f"Created pod: {pod.metadata.name}" for pod in cluster.pods())
-        assert sorted(cluster.messages("ReplicaSet")) == created
+        await cluster.until(lambda: sorted(cluster.messages("ReplicaSet")) == created)
         placed = sorted(
             f"Successfully assigned default/{p.metadata.name} to {p.spec.node_name}" for p in cluster.pods()
         )
@@ -200,6 +201,7 @@ async def test_a_rollout_and_its_undo_keep_the_history() -> None:
         await cluster.until(lambda: cluster.is_rolled_out(2))
         old, new = cluster.replica_sets()
         assert (old.spec.replicas, new.spec.replicas) == (0, 3)
+        await cluster.until(lambda: len(cluster.messages("Deployment", "ScalingReplicaSet")) == 7)
         assert cluster.messages("Deployment", "ScalingReplicaSet")[1:] == [
             f"Scaled up replica set {new.metadata.name} from 0 to 1",
             f"Scaled down replica set {old.metadata.name} from 3 to 2",

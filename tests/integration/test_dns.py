@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import logging
 import re
 import shutil
@@ -15,7 +16,7 @@ from bridgehead.client import ApiClient
 from bridgehead.dns.config import DnsConfig
 from bridgehead.dns.errors import ConfigInvalid
 from bridgehead.dns.process import follow_file
-from bridgehead.dns.query_log import log_query
+from bridgehead.dns.query_log import QueryLog
 from bridgehead.dns.server import DnsServer, Limits
 from bridgehead.dns.upstream import Server
 from bridgehead.dns.zone import ZoneSettings
@@ -62,8 +63,28 @@ async def test_answers_follow_the_cluster():
             await until(lambda: _is(data_of(port, "db.default.svc.cluster.local"), ["10.244.1.3"]))
             assert await data_of(port, "2.1.244.10.in-addr.arpa", "PTR") == []
 
+            # What the specification does not know follows, too.
+            await client.create(ENDPOINT_SLICES, slice_of("web", "10.244.1.7"), "default")
+            assert await until(lambda: data_of(port, f"10-244-1-7.{WEB}")) == ["10.244.1.7"]
+            await client.patch(ENDPOINT_SLICES, "web-x", "default", {"endpoints": [{"addresses": ["10.244.1.8"]}]})
+            await until(lambda: _is(_rcode(port, f"10-244-1-7.{WEB}"), "NXDOMAIN"))
+            assert await data_of(port, WEB, "SRV") == [f"0 100 80 {WEB}."]
+
             await client.delete(SERVICES, "web", "default")
             await until(lambda: _is(_rcode(port, WEB), "NXDOMAIN"))
+            assert await _rcode(port, f"10-244-1-8.{WEB}") == "NXDOMAIN"
+
+
+async def test_only_some_namespaces_may_have_names():
+    async with api_world() as world, ApiClient(world.config) as client:
+        web = await client.create(SERVICES, service("web"), "default")
+        await client.create(SERVICES, service("web"), "kube-system")
+        settings = ZoneSettings(namespaces=("default",))
+        async with dns(client, zone=settings) as port:
+            assert await data_of(port, WEB) == [web.spec.cluster_ip]
+            for name in ("web.kube-system.svc.cluster.local", "kube-system.svc.cluster.local"):
+                assert await _rcode(port, name) == "NXDOMAIN"
+            assert await _rcode(port, "10-0-0-1.kube-system.pod.cluster.local") == "NXDOMAIN"
 
 
 async def test_answers_stay_while_the_api_server_is_away_and_catch_up_when_it_is_back():
@@ -75,6 +96,31 @@ async def test_answers_stay_while_the_api_server_is_away_and_catch_up_when_it_is
             await world.start()
             await client.create(SERVICES, service("later"), "default")
             assert await until(lambda: data_of(port, "later.default.svc.cluster.local"))
+
+
+@pytest.mark.skipif(shutil.which("dig") is None, reason="no dig")
+async def test_who_may_gets_the_whole_zone_while_others_are_answered():
+    async with api_world() as world, ApiClient(world.config) as client:
+        for name in ("many", "more"):
+            await client.create(SERVICES, service(name, clusterIP="None"), "default")
+            addresses = [f"10.244.{n >> 8}.{n & 255}" for n in range(1000)]
+            await client.create(ENDPOINT_SLICES, slice_of(name, *addresses), "default")
+        allowed = (ipaddress.ip_network("127.0.0.0/8"),)
+        async with dns(client, transfer_to=allowed) as port:
+            more = "more.default.svc.cluster.local"
+            await until(lambda: data_of(port, more, tcp=True))
+            records = [line.split() for line in await dig(port, "axfr", "cluster.local", "+noall", "+answer")]
+            assert records[0] == records[-1]
+            assert records[0][3] == "SOA"
+            assert len([record for record in records if record[0] == f"{more}." and record[3] == "A"]) == 1000
+            # One who asks and does not read keeps nobody else waiting.
+            async with connection(port) as (reader, writer):
+                writer.write(framed(bytes(dnslib.DNSRecord.question("cluster.local", "AXFR").pack())) * 20)
+                assert await data_of(port, more, tcp=True)
+                first = dnslib.DNSRecord.parse(await read_framed(reader))
+                assert first.rr[0].rtype == dnslib.QTYPE.SOA
+        async with dns(client) as port:
+            assert (await ask(port, "cluster.local", "AXFR", tcp=True)).header.rcode == dnslib.RCODE.REFUSED
 
 
 @pytest.mark.skipif(shutil.which("dig") is None, reason="no dig")
@@ -102,8 +148,12 @@ async def test_dig_agrees():
 
 async def test_a_tcp_connection_carries_many_messages_and_bad_ones_end_it():
     responder = ready(build_zone(read_objects("{kind: Service, metadata: {name: web}, spec: {clusterIP: 10.96.0.9}}")))
-    server = DnsServer(responder, None, Limits(idle_seconds=0.2, connections=2))
+    server = DnsServer(responder, None, Limits(idle_seconds=20, connections=2))
     port = server.bind("127.0.0.1", 0)
+
+    async def there_are(count: int) -> None:
+        await until(lambda: asyncio.sleep(0, len(server._connections) == count))
+
     async with running(server.run()):
         query = bytes(dnslib.DNSRecord.question(WEB).pack())
         async with connection(port) as (reader, writer):
@@ -111,15 +161,39 @@ async def test_a_tcp_connection_carries_many_messages_and_bad_ones_end_it():
                 writer.write(framed(query) * 5)
                 for _ in range(5):
                     assert len(dnslib.DNSRecord.parse(await read_framed(reader)).rr) == 1
-            assert await reader.read() == b""  # nothing said for too long
         async with connection(port) as (reader, writer):
             writer.write(framed(b"\xff" * 40))  # a reply
             assert await reader.read() == b""
-        async with connection(port) as (one, _), connection(port) as (two, _), connection(port) as (three, _):
-            assert await three.read() == b""  # too many
-            assert await one.read() + await two.read() == b""
+        await there_are(0)
+        async with connection(port) as (one, writer), connection(port):
+            await there_are(2)
+            async with connection(port) as (three, _):
+                assert await three.read() == b""  # too many
+            writer.write(framed(query))
+            assert await read_framed(one)  # those that were there before are not
+        await there_are(0)
         assert await data_of(port, WEB, tcp=True) == ["10.96.0.9"]
-        assert server.tcp_requests == 17
+        assert server.tcp_requests == 18
+
+
+async def test_a_tcp_connection_on_which_nothing_is_said_for_too_long_ends():
+    responder = ready(build_zone(read_objects("{kind: Service, metadata: {name: web}, spec: {clusterIP: 10.96.0.9}}")))
+    server = DnsServer(responder, None, Limits(idle_seconds=0.2))
+    port = server.bind("127.0.0.1", 0)
+    async with running(server.run()):
+        async with connection(port) as (one, _), connection(port) as (two, _):
+            assert await one.read() + await two.read() == b""
+        assert server.tcp_requests == 0
+
+
+async def test_a_tcp_connection_that_is_open_at_the_servers_end_is_closed_without_a_word(caplog):
+    server = DnsServer(ready(build_zone(())), None)
+    port = server.bind("127.0.0.1", 0)
+    async with connection(port) as (one, _):
+        async with running(server.run()):
+            await until(lambda: asyncio.sleep(0, len(server._connections) == 1))
+        assert await one.read() == b""
+    assert caplog.messages == []
 
 
 async def test_every_query_can_be_told_of(caplog):
@@ -128,7 +202,7 @@ async def test_every_query_can_be_told_of(caplog):
     async def resolve(question, client):
         return responder.refuse(question)
 
-    server = DnsServer(responder, resolve, tell=log_query)
+    server = DnsServer(responder, resolve, tell=QueryLog())
     port = server.bind("127.0.0.1", 0)
     caplog.set_level(logging.INFO, "bridgehead.dns.queries")
     async with running(server.run()):
@@ -216,3 +290,34 @@ async def test_a_file_is_followed_and_what_is_not_sound_in_it_is_passed_over():
     assert (await anext(following)).cache_entries == 1
     assert await anext(following) == DnsConfig()
     await following.aclose()
+
+
+async def test_what_does_not_concern_the_clusters_names_takes_over_without_the_api_server(caplog):
+    """The zone goes from one configuration to the next; the query log and the rest of the world change at once."""
+    caplog.set_level(logging.INFO, "bridgehead.dns")
+    configurations: asyncio.Queue[DnsConfig] = asyncio.Queue()
+
+    async def changes():
+        while True:
+            yield await configurations.get()
+
+    async with api_world() as world, ApiClient(world.config) as client:
+        web = await client.create(SERVICES, service("web"), "default")
+        denying = DnsConfig(listen=(("127.0.0.1", 0),), upstreams=(), denied=(("", 3), ("refused.example", 5)))
+        async with dns(client, changes=changes(), denied=denying.denied) as port:
+            assert await _rcode(port, "outside.example") == "NXDOMAIN"
+            assert await _rcode(port, "a.refused.example") == "REFUSED"
+            await world.stop()
+            configurations.put_nowait(replace(denying, denied=(("", 5),), log_queries=True))
+            await until(lambda: _is(_rcode(port, "outside.example"), "REFUSED"))
+            assert await data_of(port, WEB) == [web.spec.cluster_ip]
+            await until(lambda: _is(_has(caplog, f'"A IN {WEB}. udp'), True))
+            configurations.put_nowait(denying)
+            await until(lambda: _is(_rcode(port, "outside.example"), "NXDOMAIN"))
+            caplog.clear()
+            assert await data_of(port, WEB) == [web.spec.cluster_ip]
+            assert not await _has(caplog, WEB)
+
+
+async def _has(caplog: pytest.LogCaptureFixture, words: str) -> bool:
+    return any(words in record.getMessage() for record in caplog.records)

@@ -27,6 +27,7 @@ from bridgehead.objects.core import (
 pytestmark = pytest.mark.integration
 
 SEEN: list[web.Request] = []
+PATIENCE = 20.0  # seconds for what is to succeed
 
 
 async def answer(request):
@@ -60,8 +61,9 @@ async def port():
 
 @pytest.fixture
 def closed_port():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
+    with socket.socket() as held:  # nobody else gets it meanwhile
+        held.bind(("127.0.0.1", 0))
+        yield held.getsockname()[1]
 
 
 @pytest.fixture
@@ -73,7 +75,7 @@ async def handlers():
 TARGET = Target(Container(name="c"), "id", "127.0.0.1")
 
 
-async def get(handlers, port, path, *, timeout=5.0, headers=()):
+async def get(handlers, port, path, *, timeout=PATIENCE, headers=()):
     action = HTTPGetAction(port=port, path=path, http_headers=headers)
     return await handlers.perform(LifecycleHandler(http_get=action), TARGET, timeout)
 
@@ -116,13 +118,13 @@ async def test_nobody_listens(handlers, closed_port):
     refused = f"dial tcp 127.0.0.1:{closed_port}: connect: connection refused"
     assert outcome.output == f'Get "http://127.0.0.1:{closed_port}/x": {refused}'
     action = LifecycleHandler(tcp_socket=TCPSocketAction(port=closed_port))
-    assert (await handlers.perform(action, TARGET, 1.0)).output == refused
+    assert (await handlers.perform(action, TARGET, PATIENCE)).output == refused
 
 
 async def test_tcp_and_sleep(handlers, port):
     tcp = LifecycleHandler(tcp_socket=TCPSocketAction(port=port))
-    assert (await handlers.perform(tcp, TARGET, 1.0)).success
-    assert (await handlers.perform(LifecycleHandler(sleep=SleepAction(seconds=0)), TARGET, 1.0)).success
+    assert (await handlers.perform(tcp, TARGET, PATIENCE)).success
+    assert (await handlers.perform(LifecycleHandler(sleep=SleepAction(seconds=0)), TARGET, PATIENCE)).success
 
 
 async def test_a_port_without_a_number_says_nothing_about_the_container(handlers):
@@ -137,7 +139,7 @@ async def test_exec():
         return ExecResult(exit_code=int(argv[1]), output=b"words")
 
     runtime = FakeRuntime({"app:1": Behaviour(exec=run)})
-    await runtime.run_sandbox(SandboxSpec(pod_uid="u", namespace="n", name="p", hostname="p", ip="10.0.0.2"))
+    await runtime.run_sandbox(SandboxSpec(pod_uid="u", namespace="n", name="p", hostname="p", ips=("10.0.0.2",)))
     image = await runtime.find_image("app:1")
     info = await runtime.start_container(ContainerSpec(pod_uid="u", name="c", attempt=0, image=image))
     target = Target(Container(name="c"), info.id, "10.0.0.2")

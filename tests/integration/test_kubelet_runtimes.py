@@ -88,6 +88,15 @@ async def _same(one: str, other: str) -> bool:
     return one == other
 
 
+async def no_process(world: World, command: str) -> None:
+    """Wait until the kernel has ended it."""
+
+    async def is_gone() -> bool:
+        return command not in world.run("ps", "ax")
+
+    await until(is_gone)
+
+
 async def test_exit_codes(world: World) -> None:
     await world.pod("p")
     assert (await world.run_to_end("p", "exit 3", "code")).exit_code == 3
@@ -268,7 +277,7 @@ async def test_an_image_of_the_store(world: World) -> None:
 async def test_the_hosts_network(world: World) -> None:
     await world.pod("node-agent", host_network=True)
     [sandbox] = await world.client.list_sandboxes()
-    assert (sandbox.ip, sandbox.netns) == (None, "")
+    assert (sandbox.ips, sandbox.netns) == ((), "")
     await world.run_to_end("node-agent", "ip -o -4 addr show dev lo; hostname")
     assert f"inet {NODE_ADDRESS}/32" in world.log("node-agent")[1]
     assert world.log("node-agent")[2] == "stdout F node-agent"
@@ -292,6 +301,36 @@ async def test_pods_reach_each_other_and_themselves(world: World) -> None:
         await world.client.open_port("one", 81)
 
 
+@pytest.mark.skipif(not Path("/proc/net/if_inet6").exists(), reason="this kernel has no IPv6")
+async def test_pods_of_both_families(world: World) -> None:
+    world.run("sh", "-c", "echo 1 >/proc/sys/net/ipv6/conf/all/forwarding")
+    one, two = "fd00:10:244:1::1", "fd00:10:244:1::2"
+    await world.pod("one", also=(one,))
+    await world.pod("two", also=(two,))
+    assert [sandbox.ips[1] for sandbox in await world.client.list_sandboxes()] == [one, two]
+    await world.start("one", image=POD_TEST)
+    client = await world.start("two", image="nginx")
+    for pod in ("one", "two"):
+        await world.wait_port(pod, 80)
+    assert f"ClientIP: {two}, ServerName: one, ServerIP: {one}" in await world.sh(client, f"curl -sg [{one}]")
+    assert "Welcome to nginx!" in await world.sh(client, f"curl -sg [{two}]")
+    # Nobody else is on the link, so nobody is looked for there: no tentative address, none of the link's own.
+    addresses = await world.sh(client, "ip -6 -o addr show dev eth0")
+    assert f"inet6 {two}/128 scope global" in addresses
+    assert len(addresses.splitlines()) == 1
+    assert "tentative" not in addresses
+    assert "default via fe80::1 dev eth0" in await world.sh(client, "ip -6 route")
+    # A server on the IPv6 loopback alone is found, too, as containerd does it.
+    await world.start("two", "six", command=("busybox", "httpd", "-f", "-p", "[::1]:81"))
+    await world.wait_port("two", 81)
+    with pytest.raises(RuntimeFailure, match=r"IPv4: dial tcp4 127.0.0.1:82: .* refused IPv6 dial tcp6 \[::1\]:82: .*"):
+        await world.client.open_port("two", 82)
+    assert two in world.run("ip", "-6", "route")
+    await world.client.remove_sandbox("two")
+    assert two not in world.run("ip", "-6", "route")
+    assert one in world.run("ip", "-6", "route")
+
+
 async def test_exec(world: World) -> None:
     await world.pod("p")
     container = await world.start("p", env={"A": "b"}, command=("sleep", "1000"))
@@ -302,7 +341,7 @@ async def test_exec(world: World) -> None:
         await client.exec_in_container(container.id, ("nosuch",), timeout=DEADLINE)
     with pytest.raises(TimeoutError):
         await client.exec_in_container(container.id, ("sleep", "5555"), timeout=0.05)
-    assert "sleep 5555" not in world.run("ps", "ax")
+    await no_process(world, "sleep 5555")
     big = await client.exec_in_container(container.id, ("seq", "1", "100000"), timeout=DEADLINE)
     assert len(big.output) == 10 << 10
     await client.signal_container(container.id, signal.SIGKILL)
@@ -377,11 +416,7 @@ async def test_a_session_that_is_closed_ends_its_command(world: World) -> None:
     container = await world.start("p", command=("sleep", "1000"))
     session = await open_shell(world, container, "sleep 6666 & wait")
     await session.close()
-
-    async def gone() -> bool:
-        return "sleep 6666" not in world.run("ps", "ax")
-
-    await until(gone)
+    await no_process(world, "sleep 6666")
 
 
 async def test_a_runtime_that_dies_takes_its_containers_along(fresh_world: World) -> None:
@@ -400,14 +435,18 @@ async def test_a_runtime_that_dies_takes_its_containers_along(fresh_world: World
 
     await until(anew)
     assert await fresh_world.client.list_sandboxes() == []
-    assert "sleep 4444" not in fresh_world.run("ps", "ax")
+    await no_process(fresh_world, "sleep 4444")
     # The same pod again, on the same address, even before the kernel removed the old link.
     ip = await fresh_world.pod("p")
     await fresh_world.start("p", image=POD_TEST)
     await fresh_world.wait_port("p", 80)
     assert "ServerName: p" in fresh_world.run("curl", "-s", ip)
     assert "sleep" not in await fresh_world.sh((await fresh_world.client.list_containers())[0], "ps ax | grep -v grep")
-    assert len(links.splitlines()) == len(fresh_world.run("ip", "-o", "link").splitlines())
+
+    async def has_no_link_more() -> bool:
+        return len(links.splitlines()) == len(fresh_world.run("ip", "-o", "link").splitlines())
+
+    await until(has_no_link_more)
     with pytest.raises(RuntimeFailure, match="broke"):
         await told
 
@@ -422,7 +461,7 @@ async def test_a_runtime_that_is_told_to_end_leaves_nothing(fresh_world: World) 
         return not fresh_world.run("sh", "-c", f"kill -0 {pid} 2>/dev/null && echo there; true")
 
     await until(gone)
-    assert "sleep 3333" not in fresh_world.run("ps", "ax")
+    await no_process(fresh_world, "sleep 3333")
 
 
 async def test_a_stranger_on_the_socket_is_dropped(world: World) -> None:
@@ -546,11 +585,13 @@ async def test_attaching_to_a_container(world: World) -> None:
 
 async def test_who_is_attached_and_does_not_read_is_cut_off(world: World) -> None:
     await world.pod("p")
-    container = await world.start("p", command=("sh", "-c", "head -c 4000000 /dev/zero; sleep 1000"))
+    container = await world.start("p", command=("sh", "-c", "head -c 4000000 /dev/zero; echo; echo said; sleep 1000"))
     session = await world.client.open_attach(container.id, stdin=False)
     async with asyncio.timeout(DEADLINE):
         assert await session.wait() == 0
     await session.close()
+    # Who attaches from here on has nothing to read.
+    await until(lambda: _same(world.log_path("p", "c").read_text()[-14:], "stdout F said\n"))
     other = await world.client.open_attach(container.id, stdin=False)
     await other.close()
     ended = await world.client.open_attach(container.id, stdin=False)
@@ -601,7 +642,7 @@ async def test_another_user() -> None:
                     return False
 
             await until(anew)
-            assert "sleep 2222" not in world.run("ps", "ax")
+            await no_process(world, "sleep 2222")
 
 
 async def test_capabilities(world: World) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -105,11 +106,19 @@ def test_parts_end_when_it_is_stopped(supervise: Callable[..., Supervised]) -> N
 def test_a_status_that_cannot_be_written_costs_nothing_else(supervise: Callable[..., Supervised]) -> None:
     lab = supervise("wait", "exit-3")
     waiting = lab.eventually(lambda part: part.pid, "wait")
-    lab.files.parts.unlink()
-    lab.files.parts.mkdir()
+    wait_for_line(lab.files.log("wait"), "waiting")
+    replace_by_directory(lab.files.parts)
     os.kill(waiting.pid, signal.SIGKILL)
     wait_for_line(lab.files.log("wait"), "waiting", count=2)
     assert lab.process.poll() is None
+
+
+def replace_by_directory(path: Path) -> None:
+    """Even though somebody puts the file there again and again."""
+    while not path.is_dir():
+        path.unlink(missing_ok=True)
+        with contextlib.suppress(FileExistsError):
+            path.mkdir()
 
 
 def wait_for_line(log: Path, word: str, count: int = 1) -> None:

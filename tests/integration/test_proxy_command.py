@@ -41,7 +41,7 @@ def run_in_namespace(*command: str, root: bool = True) -> subprocess.CompletedPr
         [*(ROOT_OF_A_NAMESPACE if root else ["unshare", "--user", "--net"]), *command],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=100,
         env=environment | {"PYTHONPATH": str(source)},
     )
 
@@ -60,8 +60,8 @@ def test_without_the_right_to_change_the_network_it_says_so_and_ends(kubeconfig:
     [
         ((), "no kubeconfig given, and not in a pod"),
         (("--kubeconfig", "/nonexistent"), "/nonexistent"),
-        (("--proxy-mode", "ipvs"), "mode: 'ipvs' is not there yet; iptables and nftables are"),
-        (("--cluster-cidr", "10.0.0.0"), "--cluster-cidr: '10.0.0.0' is not a range"),
+        (("--proxy-mode", "kernelspace"), "mode: 'kernelspace' is not there; iptables, ipvs, nftables and"),
+        (("--cluster-cidr", "10.0.0.0"), "clusterCIDR: '10.0.0.0' is not a range"),
         (("--config", "/nonexistent"), "/nonexistent: No such file or directory"),
     ],
 )
@@ -133,6 +133,23 @@ def test_cleanup_takes_the_rules_of_every_mode() -> None:
     """)
 
     assert printed == "False False\n"
+
+
+@pytest.mark.parametrize("mode", ["nftables", "userspace"])
+def test_what_kube_proxy_left_in_nftables_goes(mode: str) -> None:
+    """It ends without taking its tables away, which then go on dropping, and translating to the pods of that time."""
+    printed = python_in_namespace(f"""
+        sh("nft add table ip kube-proxy; nft add table ip6 kube-proxy; nft add table inet kube-proxys")
+        async with open_mode("{mode}") as mode:
+            await mode.sync(FrontendTable())
+            print(await remove_others("{mode}"), await remove_others("{mode}"))
+            print("ip kube-proxy" in sh("nft list tables"), "inet kube-proxys" in sh("nft list tables"))
+        sh("nft add table ip6 kube-proxy")
+        subprocess.run({[*PROXY, "--cleanup"]!r}, check=True)
+        print(sh("nft list tables"))
+    """)
+
+    assert printed.split("\n")[:3] == ["['nftables of kube-proxy'] []", "False True", "table inet kube-proxys"]
 
 
 @pytest.mark.skipif(shutil.which("iptables-legacy") is None, reason="the legacy variant of iptables is not installed")

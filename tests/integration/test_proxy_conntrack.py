@@ -1,21 +1,39 @@
-"""UDP clients that keep their socket: whom their flow reaches when backends go, and that no other flow is touched."""
+"""What connection tracking remembers: whom flows reach when backends go, and that no other flow is touched.
+
+And what it does not know: segments out of a connection's window, two packets of one flow at the same moment.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import json
+import shutil
+import sys
+import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bridgehead.proxy.conntrack.stale import DEPARTED_SECONDS, SECOND_LOOK_SECONDS, UNANSWERED_SECONDS
+
+from . import proxy_clients
+from .proxy_clients import TALK_PORT
 from .proxy_objects import EXTERNAL, PLACES, WEB4, WEB6, service, slice_of
-from .proxy_world import NODE4, World
+from .proxy_world import NODE4, NODE6, World, pod_ip
 
 pytestmark = pytest.mark.integration
 
+TRANSLATING = {"nftables": "nft", "iptables-nft": "iptables-nft-restore", "iptables-legacy": "iptables-legacy-restore"}
 
-@pytest.fixture(scope="module")
-def shared_world() -> Iterator[World]:
-    with World() as world:
+
+@pytest.fixture(scope="module", params=TRANSLATING)
+def shared_world(request: pytest.FixtureRequest) -> Iterator[World]:
+    """Of each mode in which connection tracking translates."""
+    if shutil.which(TRANSLATING[request.param]) is None:
+        pytest.skip(f"{TRANSLATING[request.param]} is not installed")
+    with World(request.param) as world:
         yield world
 
 
@@ -23,6 +41,9 @@ def shared_world() -> Iterator[World]:
 def world(shared_world: World) -> World:
     shared_world.reset()
     return shared_world
+
+
+in_one_mode = pytest.mark.parametrize("shared_world", ["nftables"], indirect=True)  # what all have in common
 
 
 def put(world: World, *pods: str, family: int = 4, draining: tuple[str, ...] = (), **spec: Any) -> None:
@@ -45,6 +66,16 @@ def test_a_client_goes_on_being_answered_when_its_server_is_replaced(
     assert world.converse("a", where, address, 80) == "pod3"
 
 
+@in_one_mode
+def test_clients_of_both_families_go_on_being_answered(world: World) -> None:
+    for pod in ("pod1", "pod2"):
+        slices = [slice_of(pod, family=family, udp=True) for family in (4, 6)]
+        world.put(service(addresses=(WEB4, WEB6), udp=True), *slices)
+
+        assert [world.converse(address, "client", address, 80) for address in (WEB4, WEB6)] == [pod, pod]
+
+
+@in_one_mode
 def test_flows_to_backends_that_stay_are_not_touched(world: World) -> None:
     put(world, "pod1", "pod2")
     served = {name: world.converse(name, "client", WEB4, 80) for name in map(str, range(24))}
@@ -77,6 +108,7 @@ def test_a_deleted_service_serves_nobody(world: World) -> None:
     assert world.converse("a", "client", WEB4, 80) == "timeout"
 
 
+@in_one_mode
 def test_a_pod_that_terminates_serves_its_clients_to_the_end(world: World) -> None:
     put(world, "pod1")
     assert world.converse("a", "client", WEB4, 80) == "pod1"
@@ -87,6 +119,7 @@ def test_a_pod_that_terminates_serves_its_clients_to_the_end(world: World) -> No
     assert world.converse("a", "client", WEB4, 80) == "pod2"
 
 
+@in_one_mode
 def test_a_client_that_was_there_before_the_service(world: World) -> None:
     assert world.converse("a", "node", EXTERNAL, 80) == "timeout"
     assert len(world.flows(80)) == 1, "untranslated, and kept alive by whatever it sends"
@@ -103,6 +136,7 @@ def test_node_ports(world: World) -> None:
     assert world.converse("a", "client", NODE4, 30080) == "pod2"
 
 
+@in_one_mode
 def test_what_went_while_no_proxy_ran_is_found_by_the_next(world: World) -> None:
     put(world, "pod1")
     world.put(service("old", addresses=("10.96.0.99",), udp=True), slice_of("pod1", udp=True))
@@ -115,3 +149,208 @@ def test_what_went_while_no_proxy_ran_is_found_by_the_next(world: World) -> None
 
     assert world.flows(80) == []
     assert world.converse("a", "client", WEB4, 80) == "pod2"
+
+
+@in_one_mode
+def test_a_flow_made_by_the_old_rules_at_the_last_moment_is_found_later(world: World) -> None:
+    world.later(SECOND_LOOK_SECONDS)
+    put(world, "pod1")
+    put(world, "pod2")
+    old_rule = f"type nat hook prerouting priority -150; ip daddr {WEB4} udp dport 80 dnat to 10.244.1.1:8080;"
+    with table(world, "old", old_rule):  # in place of a packet that met it before it was replaced
+        assert world.converse("a", "client", WEB4, 80) == "pod1"
+    assert world.converse("a", "client", WEB4, 80) == "pod1"
+    assert world.later(SECOND_LOOK_SECONDS) == 1
+    assert world.converse("a", "client", WEB4, 80) == "pod2"
+
+
+@pytest.mark.parametrize(("where", "family", "address"), [("client", 4, WEB4), ("pod1", 6, WEB6)])
+def test_a_client_that_sends_all_the_time_loses_nothing_once_its_server_is_replaced(
+    world: World, where: str, family: int, address: str
+) -> None:
+    """With a dead server before, so that only the change itself may cost something (kubernetes #59368, #125467)."""
+    put(world, "pod2", family=family, addresses=(address,))
+    world.stream("start", "s", where, address, 80)
+    try:
+        while (alive := world.stream("answered", "s")) < 20:
+            time.sleep(0.01)
+        world.run("ip", "link", "set", "pod2", "down")
+        put(world, "pod3", family=family, addresses=(address,))
+        changed = world.stream("sent", "s") + 1
+        wait_sent(world, changed + 40)
+        world.later(SECOND_LOOK_SECONDS)
+        wait_sent(world, changed + 80)
+    finally:
+        bring_back(world, "pod2")
+    answers = world.stream("stop", "s")
+    assert set(answers[:alive]) == {"pod2"}
+    assert set(answers[changed:]) == {"pod3"}
+
+
+def wait_sent(world: World, count: int) -> None:
+    while world.stream("sent", "s") < count:
+        time.sleep(0.01)
+
+
+def bring_back(world: World, pod: str) -> None:
+    """A link that goes down loses its routes."""
+    world.run("ip", "link", "set", pod, "up")
+    for family in (4, 6):
+        address = pod_ip(pod, family)
+        world.run("ip", f"-{family}", "route", "replace", f"{address}/{32 if family == 4 else 128}", "dev", pod)
+
+
+@contextlib.contextmanager
+def table(world: World, name: str, chain: str) -> Iterator[None]:
+    """Rules of somebody else."""
+    world.run("nft", f"table ip {name} {{ chain rules {{ {chain} }}; }}")
+    try:
+        yield
+    finally:
+        world.run("nft", "delete", "table", "ip", name)
+
+
+@in_one_mode
+def test_what_somebody_else_translated_is_not_touched(world: World) -> None:
+    theirs = f"type nat hook prerouting priority -150; ip daddr {WEB4} udp dport 80 dnat to 10.244.1.1:8080;"
+    world.later(SECOND_LOOK_SECONDS)  # a new proxy cannot know yet what is whose
+    with table(world, "theirs", theirs):
+        put(world, "pod2")
+        assert world.converse("a", "client", WEB4, 80) == "pod1"
+        before = world.flows(80)
+        put(world, "pod3")
+        assert world.later(SECOND_LOOK_SECONDS) == 0
+        world.ask("delete", name="web")
+        assert world.later(SECOND_LOOK_SECONDS) == 0
+        assert world.flows(80) == before != []
+
+
+@in_one_mode
+def test_flows_in_other_zones(world: World) -> None:
+    with table(world, "zones", "type filter hook prerouting priority -300; ct zone set 7;"):
+        put(world, "pod1")
+        assert world.converse("a", "client", WEB4, 80) == "pod1"
+        put(world, "pod2")
+        assert world.converse("a", "client", WEB4, 80) == "pod2"
+
+
+# --- TCP -------------------------------------------------------------------------------------------------
+
+
+def put_talk(world: World, *pods: str, family: int = 4, draining: tuple[str, ...] = (), **spec: Any) -> None:
+    """A Service of the pods that talk on."""
+    part = slice_of(*pods, *draining, family=family)
+    part["ports"][0]["port"] = TALK_PORT
+    for endpoint in part["endpoints"][len(pods) :]:
+        endpoint["conditions"] = {"ready": False, "serving": True, "terminating": True}
+    for pod in pods:
+        world.talk("listen", pod, family)
+    spec.setdefault("addresses", (WEB6 if family == 6 else WEB4,))
+    world.put(service(**spec), part)
+
+
+@pytest.mark.parametrize("replacement", [("pod3",), ()], ids=["replaced", "alone"])
+def test_a_client_of_a_pod_that_is_gone_is_told_so_with_its_next_packet(
+    world: World, replacement: tuple[str, ...]
+) -> None:
+    """Elsewhere it hangs until TCP gives up, a quarter of an hour later (kubernetes #100698, #104098)."""
+    put_talk(world, "pod2")
+    world.talk("dial", "a", "pod1", WEB4, 80)
+    assert world.talk("say", "a") == "pod2"
+    put_talk(world, *replacement, draining=("pod2",))
+    assert world.later(2 * DEPARTED_SECONDS) == 0
+    assert world.talk("say", "a") == "pod2", "it terminates, and goes on serving whom it has"
+
+    world.run("ip", "link", "set", "pod2", "down")
+    try:
+        put_talk(world, *replacement)
+        assert world.later(DEPARTED_SECONDS) == 1
+        assert world.talk("say", "a") == "reset"
+    finally:
+        bring_back(world, "pod2")
+
+
+@in_one_mode
+def test_connections_to_a_pod_that_left_alive_go_on(world: World) -> None:
+    """A label changed, say: nobody saw it terminate."""
+    put_talk(world, "pod2", "pod3")
+    for name in "abcdefgh":
+        world.talk("dial", name, "client", WEB4, 80)
+    served = {name: world.talk("say", name) for name in "abcdefgh"}
+    put_talk(world, "pod3")
+    assert world.later(2 * DEPARTED_SECONDS) == 0
+    world.ask("delete", name="web")
+    assert world.later(2 * DEPARTED_SECONDS) == 0
+    assert {name: world.talk("say", name) for name in "abcdefgh"} == served
+
+
+def test_an_attempt_that_nobody_answers_gets_another_backend(world: World) -> None:
+    """kubernetes #101607: the client repeats what it sent after a second, and every repetition met the dead pod."""
+    put_talk(world, "pod2")
+    world.run("ip", "link", "set", "pod2", "down")
+    try:
+        world.talk("dial", "a", "client", WEB4, 80)
+        put_talk(world, "pod3")
+        assert world.later(UNANSWERED_SECONDS) == 1
+        assert world.talk("say", "a") == "pod3"
+    finally:
+        bring_back(world, "pod2")
+
+
+@in_one_mode
+def test_an_association_that_nobody_answers_is_forgotten_with_its_backend(world: World) -> None:
+    def sctp(*pods: str) -> None:
+        its, part = service(), slice_of(*pods)
+        its["spec"]["ports"][0]["protocol"] = part["ports"][0]["protocol"] = "SCTP"
+        world.put(its, part)
+
+    sctp("pod2", "pod3")
+    world.talk("begin_sctp", "client", WEB4, 80)
+    assert len(world.flows(80, "sctp")) == 1
+    sctp("pod1")
+    assert world.later(UNANSWERED_SECONDS) == 1
+    assert world.flows(80, "sctp") == []
+
+
+# --- Segments that are not translated --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("family", [4, 6])
+@pytest.mark.parametrize("policy", ["", "Cluster", "Local"])
+def test_a_segment_out_of_the_window_ends_no_connection(world: World, family: int, policy: str) -> None:
+    """kubernetes #74839, and where its remedy does not help: masquerading, node ports, pods that reach themselves."""
+    address, port = WEB6 if family == 6 else WEB4, 80
+    spec: dict[str, Any] = {}
+    if policy:
+        address, port = NODE6 if family == 6 else NODE4, 30080
+        spec = {"type": "NodePort", "nodePort": port, "externalTrafficPolicy": policy}
+    put_talk(world, "pod2", family=family, **spec)
+    names = {f"{where} {end}": (where, end) for where in (*PLACES, "pod2") for end in ("client", "server")}
+    for name, (where, _) in names.items():
+        world.talk("dial", name, where, address, port)
+        assert world.talk("say", name) == "pod2"
+    for name, (_, end) in names.items():
+        world.talk("stray", name, end)
+    assert {name: world.talk("say", name) for name in names} == dict.fromkeys(names, "pod2")
+
+
+@pytest.mark.parametrize("family", [4, 6])
+def test_answers_to_what_passed_elsewhere_are_forwarded(world: World, family: int) -> None:
+    """kubernetes #94861: with one-way routing, all that is seen of a connection may be INVALID."""
+    put_talk(world, "pod2", family=family)
+    assert world.talk("one_way", "pod2", "client", family)
+    assert world.talk("one_way", "pod1", "pod3", family)
+
+
+# --- Two packets at the same moment ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("where", "family", "address"), [("pod1", 4, WEB4), ("client", 6, WEB6)])
+def test_two_datagrams_at_once_from_one_socket_are_both_answered(
+    world: World, where: str, family: int, address: str
+) -> None:
+    """kubernetes #56903: A and AAAA. Both packets make a flow, maybe to two backends; the kernel has to keep both."""
+    put(world, "pod1", "pod2", "pod3", family=family, addresses=(address,))
+    script = Path(proxy_clients.__file__)
+    result = json.loads(world.run("ip", "netns", "exec", where, sys.executable, str(script), address, "80", "2000"))
+    assert result["lost"] == 0

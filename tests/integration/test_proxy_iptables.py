@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from .proxy_objects import EXTERNAL, WEB4, WEB6, answered_by, pods_of, service, slice_of, sticky
+from .proxy_objects import EXTERNAL, WEB4, WEB6, answered_by, keeps_its_pod, pods_of, service, slice_of, sticky
 from .proxy_world import CLIENT4, PODS, World
 
 pytestmark = pytest.mark.integration
@@ -114,6 +114,15 @@ def test_what_somebody_else_broke_is_repaired(world: World, damage: str, family:
     assert world.ask("verify", thoroughly=True) is None
 
 
+def test_a_rule_in_the_place_of_another_of_its_size_is_found(world: World) -> None:
+    world.put(service(), slice_of(*PODS))
+    assert world.ask("verify", thoroughly=True) is None
+    world.run(command(world), "-t", "nat", "-R", "KUBE-MARK-MASQ", "1", "-j", "MARK", "--set-xmark", "0x8/0x8")
+
+    assert world.ask("verify", thoroughly=True) is not None
+    assert world.ask("difference") == []
+
+
 def test_everything_flushed_at_once_is_repaired(world: World) -> None:
     world.put(service(), slice_of(*PODS))
     for family in (4, 6):
@@ -215,10 +224,7 @@ def test_cleanup_leaves_nothing_in_either_family(world: World) -> None:
 
 def test_a_client_is_forgotten_after_its_timeout(world: World) -> None:
     world.put(sticky(1), slice_of(*PODS))
-    (chosen,) = pods_of(world, "client", times=1)
-    begun = time.monotonic()
-    while time.monotonic() < begun + 1.2:  # longer than the timeout, which each connection renews
-        assert pods_of(world, "client", times=1) == {chosen}
+    begun, chosen = keeps_its_pod(world, 1.2)  # longer than the timeout, which each connection renews
 
     while pods_of(world, "client", times=1) == {chosen}:  # two of three times it is another
         assert time.monotonic() < begun + 40, f"{CLIENT4} is never forgotten"

@@ -12,11 +12,11 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from bridgehead.apiserver.authentication import User
+from bridgehead.apiserver.access.tokens import SigningKey
 from bridgehead.apiserver.bootstrap import ensure_basics
 from bridgehead.apiserver.build import ApiParts, ApiSettings, build_api
+from bridgehead.apiserver.http.user import User
 from bridgehead.apiserver.resources import build_table
-from bridgehead.apiserver.tokens import SigningKey
 from bridgehead.storage import MemoryStore, Store
 
 ADMIN = User("kubernetes-admin", ("system:masters", "system:authenticated"))

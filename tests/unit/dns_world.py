@@ -12,7 +12,7 @@ import dnslib
 import msgspec
 import yaml
 
-from bridgehead.dns.records import pod_records, service_records
+from bridgehead.dns.records import more_records, pod_records, service_records
 from bridgehead.dns.responder import Open, Responder
 from bridgehead.dns.zone import Zone, ZoneSettings
 from bridgehead.objects.core import Namespace, Pod, Service
@@ -37,6 +37,8 @@ def build_zone(objects: Iterable[Any], settings: ZoneSettings = ZoneSettings()) 
     zone = Zone(settings, serial=7)
     objects = list(objects)
     slices = [obj for obj in objects if isinstance(obj, EndpointSlice)]
+    services = {obj.key: obj for obj in objects if isinstance(obj, Service)}
+    zone.find_more = lambda key: more_records(services[key], slices_of(key, slices), settings.domain)
     for obj in objects:
         match obj:
             case Service():

@@ -44,21 +44,28 @@ class FakeKernel:
         del self.tables[family], self.rules[family]
 
     def _add_map(self, family: Family, table: str, rest: str) -> None:
-        self.tables[family].elements.setdefault(rest.split()[0], {})
+        self._add_container(family, "map", rest)
 
     def _add_set(self, family: Family, table: str, rest: str) -> None:
+        self._add_container(family, "set", rest)
+
+    def _add_container(self, family: Family, kind: str, rest: str) -> None:
         name = rest.split()[0]
         if "dynamic" in rest:
-            self.tables[family].others[name] = "set"
+            self.tables[family].others[name] = kind
         else:
-            self._add_map(family, table, rest)
+            self.tables[family].elements.setdefault(name, {})
 
-    def _delete_set(self, family: Family, table: str, name: str) -> None:
-        if name not in self.tables[family].others:
-            raise Refused(f"delete set {name}: No such file or directory")
-        if any(f"@{name} " in rule for rules in self.rules[family].values() for rule in rules):
-            raise Refused(f"delete set {name}: Device or resource busy")
-        del self.tables[family].others[name]
+    def _delete_map(self, family: Family, table: str, name: str) -> None:
+        content = self.tables[family]
+        if name not in content.others.keys() | content.elements.keys():
+            raise Refused(f"delete {name}: No such file or directory")
+        if any(f"@{name} " in f"{rule} " for rules in self.rules[family].values() for rule in rules):
+            raise Refused(f"delete {name}: Device or resource busy")
+        content.others.pop(name, None)
+        content.elements.pop(name, None)
+
+    _delete_set = _delete_map
 
     def _add_chain(self, family: Family, table: str, rest: str) -> None:
         self.tables[family].chains.add(rest.split()[0])

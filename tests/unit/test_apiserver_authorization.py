@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from bridgehead.apiserver.authentication import ANONYMOUS, AUTHENTICATED, User, read_token_file, user_from_certificate
-from bridgehead.apiserver.authorization import POLICY, Authorizer
+from bridgehead.apiserver.access.authentication import read_token_file
+from bridgehead.apiserver.access.authorization import POLICY, Authorizer
+from bridgehead.apiserver.access.node_authorizer import NodeAuthorizer, references
 from bridgehead.apiserver.errors import ApiStatus
-from bridgehead.apiserver.node_authorizer import NodeAuthorizer, references
-from bridgehead.apiserver.paths import parse_query, parse_request
+from bridgehead.apiserver.http.paths import parse_query, parse_request
+from bridgehead.apiserver.http.user import ANONYMOUS, AUTHENTICATED, User, user_from_certificate
 from bridgehead.storage import Facts, Key, MemoryStore
 
 PROXY = User("system:kube-proxy", (AUTHENTICATED,))
@@ -63,7 +64,10 @@ async def store():
                 ("GET", "/apis/discovery.k8s.io/v1/endpointslices", True),
                 ("GET", "/api/v1/nodes/node1", True),
                 ("POST", "/api/v1/namespaces/default/events", True),
-                ("PUT", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/x", True),
+                ("POST", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases", True),
+                ("PATCH", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/x", True),
+                ("PATCH", "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/node1", False),
+                ("DELETE", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/x", False),
                 ("GET", "/api/v1/secrets", False),
                 ("PATCH", "/api/v1/namespaces/n/services/s", False),
                 ("GET", "/api/v1/pods", False),
@@ -80,6 +84,9 @@ async def store():
         (NODE1, "PUT", "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/node1", True),
         (NODE1, "PUT", "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/node2", False),
         (NODE1, "PUT", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/node1", False),
+        (NODE1, "GET", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases?watch=true", True),
+        (NODE1, "GET", "/apis/coordination.k8s.io/v1/leases", False),
+        (NODE1, "GET", "/apis/discovery.k8s.io/v1/endpointslices", True),
         (NODE1, "PATCH", "/api/v1/namespaces/n/pods/mine/status", True),
         (NODE1, "PATCH", "/api/v1/namespaces/n/pods/theirs/status", False),
         (NODE1, "DELETE", "/api/v1/namespaces/n/pods/mine", True),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bridgehead.apiserver.errors import ApiStatus
-from bridgehead.apiserver.log_options import check_log_options
+from bridgehead.apiserver.streams.log_options import check_log_options
 
 
 @pytest.mark.parametrize(

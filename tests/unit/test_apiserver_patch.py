@@ -11,15 +11,15 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridgehead.apiserver.errors import PatchRefused
-from bridgehead.apiserver.patch import (
+from bridgehead.apiserver.bodies.patch import (
     STRATEGIC_MERGE_PATCH,
     apply_json_patch,
     apply_merge_patch,
     apply_patch,
     apply_strategic_patch,
 )
-from bridgehead.apiserver.schema import Schema, Shape, load_definitions
+from bridgehead.apiserver.bodies.schema import Schema, Shape, load_definitions
+from bridgehead.apiserver.errors import PatchRefused
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 9) | st.sampled_from(["", "a", "b"]),

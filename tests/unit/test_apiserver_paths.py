@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridgehead.apiserver.paths import RequestInfo, is_true, parse_query, parse_request
+from bridgehead.apiserver.http.paths import RequestInfo, is_true, parse_query, parse_request
 
 
 def resource(verb: str, group: str, version: str, namespace: str, plural: str, name: str = "", sub: str = "", rest=""):

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridgehead.apiserver.protobuf import (
+from bridgehead.apiserver.bodies.protobuf import (
     MAGIC,
     BadPacket,
     decode_envelope_untrusted,
     decode_message_untrusted,
     plain_scalars,
 )
-from bridgehead.apiserver.schema import Schema, conform, load_definitions
+from bridgehead.apiserver.bodies.schema import Schema, conform, load_definitions
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from bridgehead.apiserver.authentication import User
-from bridgehead.apiserver.expiry import expire_once
+from bridgehead.apiserver.http.user import User
+from bridgehead.apiserver.registry.expiry import expire_once
 
 from .apiserver_world import ADMIN, TABLE, World, open_world
 

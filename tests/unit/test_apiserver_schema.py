@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridgehead.apiserver.decoding import duplicate_fields
+from bridgehead.apiserver.bodies.decoding import duplicate_fields
+from bridgehead.apiserver.bodies.protobuf import plain_scalars
+from bridgehead.apiserver.bodies.schema import Schema, conform, load_definitions
 from bridgehead.apiserver.errors import SchemaMismatch
-from bridgehead.apiserver.protobuf import plain_scalars
 from bridgehead.apiserver.resources import build_table
-from bridgehead.apiserver.schema import Schema, conform, load_definitions
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=3),

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from bridgehead.apiserver.spdy_upgrade import SpdyProtocol
+from bridgehead.apiserver.http.spdy_upgrade import SpdyProtocol
 from bridgehead.streaming import spdy
 
 
@@ -76,7 +76,7 @@ async def test_streams_are_channels():
         protocol.data_received(writer.open_stream(number, {"streamtype": kind}))
     protocol.data_received(spdy.data_frame(3, b"hello") + spdy.ping_frame(7))
     protocol.data_received(spdy.data_frame(3, b"", ends=True))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         await wire.closed.wait()
     head, frames = wire.frames()
     assert head.startswith(b"HTTP/1.1 101 Switching Protocols")
@@ -107,7 +107,7 @@ async def test_a_command_that_is_over_before_the_streams_are_open():
             await asyncio.sleep(0)
         assert not wire.closed.is_set()
         protocol.data_received(writer.open_stream(number, {"streamtype": kind}))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         await wire.closed.wait()
     data = [frame for frame in wire.frames()[1] if isinstance(frame, spdy.Data)]
     assert data[:2] == [spdy.Data(3, b"out"), spdy.Data(5, b"err")]
@@ -126,7 +126,7 @@ async def test_port_forward_passes_untouched():
 
     wire, protocol, _ = connect(application, b"portforward.k8s.io")
     protocol.data_received(b"forth")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         await wire.closed.wait()
     assert seen == [["SPDY/3.1+portforward.k8s.io"], b"forth"]
     assert wire.written.endswith(b"\r\n\r\nback")
@@ -138,7 +138,7 @@ async def test_a_refusal_is_an_http_response():
         await send({"type": "websocket.http.response.body", "body": b"no"})
 
     wire, _, _ = connect(application, b"v4.channel.k8s.io")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         await wire.closed.wait()
     assert wire.written == b"HTTP/1.1 404 Not Found\r\ncontent-length: 2\r\nconnection: close\r\n\r\nno"
 
@@ -151,7 +151,7 @@ async def test_unknown_versions_offer_nothing():
         await send({"type": "websocket.close", "code": 1008})
 
     wire, _, _ = connect(application, b"channel.k8s.io")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         await wire.closed.wait()
     assert offered == [[]]
     assert wire.written.startswith(b"HTTP/1.1 403 Forbidden")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bridgehead.apiserver.errors import ApiStatus
-from bridgehead.apiserver.streams import choose_container, kubelet_address, parse_query_list
+from bridgehead.apiserver.streams.kubelet import choose_container, kubelet_address, parse_query_list
 
 
 def pod(*names, init=()):

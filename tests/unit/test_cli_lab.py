@@ -32,6 +32,27 @@ def test_every_command_explains_itself(name: str, capsys: pytest.CaptureFixture[
     assert f"Usage: bridgehead {name}" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("asked", [("help", "up"), ("--help", "up"), ("up", "-h")])
+def test_help_for_one_command(asked: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(*asked) == 0
+    out = capsys.readouterr().out
+    assert "Usage: bridgehead up [OPTIONS]" in out
+    assert "--nodes N" in out
+    assert "--state-dir PATH" in out
+
+
+def test_help_for_a_command_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("help", "fly") == 2
+    assert "no command 'fly'" in capsys.readouterr().err
+
+
+def test_the_command_is_what_comes_after_the_options_of_exec(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("exec", "--help") == 0
+    assert "Usage: bridgehead exec [OPTIONS] -- CMD...\n" in capsys.readouterr().out
+    assert run("exec", "--nod", "node1", "--", "true") == 2
+    assert "No such option: --nod" in capsys.readouterr().err
+
+
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("--version") == 0
     assert capsys.readouterr().out == f"bridgehead {__version__}\n"
@@ -40,6 +61,17 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 def test_an_unknown_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("fly") == 2
     assert capsys.readouterr().err == "bridgehead: no command 'fly'; `bridgehead --help` lists them\n"
+
+
+def test_an_interrupt_while_a_command_loads(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(name: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "_click_command", interrupted)
+    assert run("up") == 130
+    assert capsys.readouterr().err == ""
 
 
 def test_a_wrong_option_is_2(capsys: pytest.CaptureFixture[str]) -> None:
@@ -54,6 +86,32 @@ def test_without_a_lab(argv: tuple[str, ...], capsys: pytest.CaptureFixture[str]
     err = capsys.readouterr().err
     assert err.startswith("bridgehead: no such lab is running; `bridgehead up` starts one")
     assert err.count("\n") == 1
+
+
+def test_a_lab_that_is_stopped_is_not_stopped_again(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(sys, "argv", [str(tmp_path / "bridgehead")])
+    files = LabFiles(tmp_path / "lab")
+    files.root.mkdir()
+    files.config.touch()
+    assert run("down", f"--state-dir={files.root}") == 1
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    assert f"`{tmp_path}/bridgehead down --state-dir {files.root} --delete` removes it" in err
+    assert run("down", f"--state-dir={files.root}", "--delete") == 0
+    assert "its state is gone" in capsys.readouterr().out
+    assert not files.root.exists()
+
+
+def test_no_lab_in_the_current_directory_by_accident(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "project").mkdir()
+    assert run("up", "--state-dir", "") == 1
+    assert f"{tmp_path} has something else in it (project)" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["project"]
 
 
 def test_own_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -95,6 +153,7 @@ def test_closing_screen(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "export KUBECONFIG='/state of/two/kubeconfig'\n" in screen
     assert ".venv/bin/bridgehead exec --name two -- curl" in screen
     assert "Stop it with: .venv/bin/bridgehead down --name two\n" in screen
+    assert "Try next (with a kubectl, which is missing here; Debian: kubernetes-client):\n" in screen
     assert "3 nodes" in closing_screen(3, detached=False)
     assert "Ctrl-C stops it." in closing_screen(3, detached=False)
 

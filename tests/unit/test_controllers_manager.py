@@ -33,6 +33,25 @@ def test_a_controller_that_crashes_is_run_again_ever_later(caplog):
     assert [bool(record.exc_info) for record in caplog.records] == [True, False, False]
 
 
+def test_one_that_ran_well_for_a_while_starts_again_at_once():
+    runs = []
+
+    class Tiring:
+        async def run(self) -> None:
+            runs.append(asyncio.get_running_loop().time())
+            await asyncio.sleep(0 if len(runs) < 4 else 1000)
+            raise Unreachable("down")
+
+    async def main() -> None:
+        task = asyncio.create_task(manager._run_for_ever("test", Tiring()))
+        await asyncio.sleep(2500)
+        task.cancel()
+        await asyncio.wait([task])
+
+    run_virtual(main())
+    assert runs == [0, 1, 3, 7, 1007, 2007]
+
+
 def test_every_name_has_its_module_and_class():
     for entry in manager.CONTROLLERS.values():
         module = manager.importlib.import_module(f"bridgehead.controllers.{entry.module}")

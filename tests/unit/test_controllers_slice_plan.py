@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 
 import msgspec
@@ -9,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridgehead.controllers.endpoints.endpoint_pods import TRIGGER_TIME_ANNOTATION
 from bridgehead.controllers.endpoints.slice_plan import (
     Group,
     SlicePlan,
@@ -20,7 +20,7 @@ from bridgehead.controllers.endpoints.slice_plan import (
     plan_slices,
     to_json,
 )
-from bridgehead.objects.discovery import Endpoint, EndpointConditions, EndpointSlice, SlicePort
+from bridgehead.objects.discovery import TRIGGER_TIME_ANNOTATION, Endpoint, EndpointConditions, EndpointSlice, SlicePort
 from bridgehead.objects.meta import ObjectMeta, ObjectReference, OwnerReference
 
 HTTP = SlicePort(name="http", protocol="TCP", port=80)
@@ -54,6 +54,9 @@ def slice_(name: str, group: Group, content: Sequence[Endpoint], template: Templ
     )
 
 
+_suffixes = itertools.count()
+
+
 def apply(existing: Sequence[EndpointSlice], plan: SlicePlan) -> list[EndpointSlice]:
     """What the API has afterwards."""
     after = {item.metadata.name: item for item in existing}
@@ -64,7 +67,7 @@ def apply(existing: Sequence[EndpointSlice], plan: SlicePlan) -> list[EndpointSl
     for item in plan.delete:
         del after[item.metadata.name]
     for item in plan.create:
-        name = f"{item.metadata.generate_name}{len(after)}x{id(item)}"
+        name = f"{item.metadata.generate_name}{next(_suffixes)}"
         after[name] = msgspec.structs.replace(item, metadata=msgspec.structs.replace(item.metadata, name=name))
     return list(after.values())
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from bridgehead.dns.config import DnsConfig, check, parse_address
+from bridgehead.dns.config import DnsConfig, check, parse_address, parse_node_local
 from bridgehead.dns.corefile import read_corefile
+from bridgehead.dns.corefile_text import Surroundings
 from bridgehead.dns.errors import ConfigInvalid
+from bridgehead.dns.hosts import Hosts
+from bridgehead.dns.rewriting import Rule
 from bridgehead.dns.upstream import Server, parse_resolv_conf, parse_search, parse_server
 from bridgehead.dns.zone import ZoneSettings
 
@@ -39,8 +42,76 @@ KUBEADM = """
 
 def test_kubeadms_corefile():
     config, remarks = read_corefile(KUBEADM, DnsConfig())
-    assert config == DnsConfig(zone=ZoneSettings("cluster.local", "insecure", 30), cache_seconds=30)
+    zone = ZoneSettings("cluster.local", "insecure", 30)
+    uncached = (("success", "cluster.local"), ("denial", "cluster.local"))
+    assert config == DnsConfig(
+        zone=zone, cache_seconds=30, cache_negative_seconds=30, uncached=uncached, lameduck_seconds=5
+    )
     assert remarks == ("line 22: 'reload' has no effect here",)
+
+
+_USUAL = """
+    errors
+    health {
+        lameduck 5s
+      }
+    ready
+    kubernetes cluster.local in-addr.arpa ip6.arpa {
+      pods insecure
+      fallthrough in-addr.arpa ip6.arpa
+    }
+    prometheus :9153
+    forward . /etc/resolv.conf
+    cache 30
+    loop
+    reload
+    loadbalance
+"""
+DISTRIBUTIONS = {
+    "EKS": f".:53 {{ {_USUAL}}}",
+    "k3s": f"""
+.:53 {{ {_USUAL}
+    hosts /etc/coredns/NodeHosts {{
+      ttl 60
+      reload 15s
+      fallthrough
+    }}
+    import /etc/coredns/custom/*.override
+}}
+import /etc/coredns/custom/*.server
+""",
+    "RKE2": f".:53 {{ {_USUAL}\n}}".replace("kubernetes", "kubernetes cluster.local"),
+    "minikube": f""".:53 {{ {_USUAL}
+    log
+    hosts {{
+       192.168.49.1 host.minikube.internal
+       fallthrough
+    }}
+}}""",
+    "AKS": rf"""
+.:53 {{ {_USUAL}
+    import custom/*.override
+    template ANY ANY internal.cloudapp.net {{
+      match "^(?:[^.]+\.){{4,}}internal\.cloudapp\.net\.$"
+      rcode NXDOMAIN
+      fallthrough
+    }}
+    template ANY ANY reddog.microsoft.com {{
+      rcode NXDOMAIN
+    }}
+}}
+import custom/*.server
+""",
+}
+
+
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+def test_what_distributions_install_is_understood(distribution):
+    around = Surroundings("/etc/coredns", read=lambda path: "", find=lambda pattern: [], variables={})
+    config = read_corefile(DISTRIBUTIONS[distribution], DnsConfig(), around).config
+    check(config)
+    assert (config.zone, config.upstreams) == (ZoneSettings("cluster.local", "insecure"), None)
+    assert (config.cache_seconds, config.lameduck_seconds, config.metrics) == (30, 5, ("", 9153))
 
 
 def test_more_of_it():
@@ -77,8 +148,116 @@ corp.example:1053 example.org:1053 {
     assert config.stub_domains == (("corp.example", corp), ("example.org", corp), ("lan", (Server("192.168.0.1"),)))
     assert (config.autopath, config.cache_entries, config.serve_stale_seconds) == (True, 500, 7200)
     assert (config.health, config.ready, config.metrics) == (None, None, None)
+    assert (config.cache_seconds, config.cache_negative_seconds, config.asked_in_order) == (60, 1800, ("",))
     assert config.log_queries
-    assert len(remarks) == 1
+    assert remarks == ("line 5: one cache is for all, and not this one",)
+
+
+@pytest.mark.parametrize(
+    ("options", "pods", "remarks"),
+    [
+        ("", "disabled", ()),  # as with CoreDNS
+        ("pods insecure", "insecure", ()),
+        ("fallthrough in-addr.arpa ip6.arpa", "disabled", ()),
+        ("fallthrough", "disabled", ("line 3: names of x do not fall through",)),
+        ("fallthrough X. in-addr.arpa", "disabled", ("line 3: names of x do not fall through",)),
+    ],
+)
+def test_the_kubernetes_directive(options, pods, remarks):
+    reading = read_corefile(f".:53 {{\n kubernetes x {{\n {options}\n }}\n}}", DnsConfig())
+    assert (reading.config.zone, reading.remarks) == (ZoneSettings("x", pods), remarks)
+
+
+def test_what_of_the_cluster_has_names():
+    config = read_corefile(
+        "k8s.example in-addr.arpa {\n kubernetes {\n namespaces a b\n endpoint_pod_names\n }\n}", DnsConfig()
+    ).config
+    assert config.zone == ZoneSettings("k8s.example", "disabled", namespaces=("a", "b"), endpoint_pod_names=True)
+
+
+def test_a_zone_that_is_there_twice_is_one():
+    """Charts of RKE2 write it so."""
+    config = read_corefile(". {\n kubernetes cluster.local cluster.local in-addr.arpa\n}", DnsConfig()).config
+    assert config.zone.domain == "cluster.local"
+
+
+@pytest.mark.parametrize(
+    ("cache", "expected"),
+    [
+        ("cache", {}),
+        ("cache 20", {"cache_seconds": 20, "cache_negative_seconds": 20}),
+        (
+            "cache 20 example.org. A.b",
+            {"cache_seconds": 20, "cache_negative_seconds": 20, "cached": ("example.org", "a.b")},
+        ),
+        ("cache example.org", {"cached": ("example.org",)}),
+        (
+            "cache 30 {\n success 9984 20 5\n denial 5000 5\n prefetch 10 1m 10%\n servfail 5s\n }",
+            {"cache_seconds": 20, "cache_negative_seconds": 5, "cache_entries": 9984},
+        ),
+        (
+            "cache {\n disable denial\n disable success example.org\n }",
+            {"uncached": (("denial", ""), ("success", "example.org"))},
+        ),
+    ],
+)
+def test_what_is_kept(cache, expected):
+    config = read_corefile(
+        f". {{\n kubernetes cluster.local {{\n pods insecure\n }}\n forward . /etc/resolv.conf\n {cache}\n}}",
+        DnsConfig(),
+    ).config
+    assert config == DnsConfig(health=None, ready=None, metrics=None, **expected)
+
+
+def test_the_cache_of_the_block_for_everything_else_counts():
+    config, remarks = read_corefile(
+        "cluster.local {\n kubernetes\n cache 7 {\n serve_stale\n }\n}\n"
+        "a {\n forward . 1.1.1.1\n cache 8\n}\n. {\n cache 9\n}",
+        DnsConfig(),
+    )
+    assert (config.cache_seconds, config.serve_stale_seconds) == (9, 0)
+    assert remarks == ("line 9: one cache is for all, and not this one",)
+
+
+def test_whom_to_ask_and_whom_not():
+    config = read_corefile(
+        """
+. {
+    kubernetes cluster.local
+    forward corp.example /etc/corp.conf 10.0.0.3 {
+        policy sequential
+    }
+    forward . /etc/resolv.conf {
+        except lan. corp.example db.corp.example svc.cluster.local
+        prefer_udp
+        max_concurrent 1000
+        policy round_robin
+    }
+    bufsize 4096
+}
+""",
+        DnsConfig(),
+        Surroundings(read={"/etc/corp.conf": "nameserver 10.0.0.1\nnameserver 10.0.0.2\n"}.__getitem__),
+    ).config
+    corp = tuple(Server(f"10.0.0.{number}") for number in (1, 2, 3))
+    assert (config.upstreams, config.stub_domains) == (None, (("corp.example", corp),))
+    assert config.denied == (("lan", 2),), "the others have somebody to ask, or an answer"
+    assert (config.asked_in_order, config.udp_size) == (("corp.example",), 4096)
+    check(config)
+
+
+@pytest.mark.parametrize(
+    ("log", "classes"),
+    [
+        ("log", ()),
+        ("log . {\n class error\n}", ("error",)),
+        ("log {\n class denial error\n class error\n}", ("denial", "error")),
+        ("log {\n class all\n}", ()),
+    ],
+)
+def test_what_is_logged(log, classes):
+    config = read_corefile(f".:53 {{\n kubernetes x\n {log}\n}}", DnsConfig()).config
+    assert (config.log_queries, config.log_classes) == (True, classes)
 
 
 @pytest.mark.parametrize(
@@ -87,8 +266,8 @@ corp.example:1053 example.org:1053 {
         ("", "no server block has a `kubernetes`"),
         (".:53 {\n whoami\n}", "not supported: whoami (line 2)"),
         (
-            ".:53 {\n kubernetes x {\n  namespaces a\n }\n hosts\n template IN A\n}",
-            "not supported: namespaces (line 3), hosts (line 5), template (line 6)",
+            ".:53 {\n kubernetes x {\n  labels a\n }\n acl\n}",
+            "not supported: labels (line 3), acl (line 5); take out",
         ),
         (".:53 {\n kubernetes x\n", "line 1: a brace is opened and not closed"),
         ("}", "line 1: a brace is closed"),
@@ -96,18 +275,136 @@ corp.example:1053 example.org:1053 {
         ("{\n}", "line 1: a block without a name"),
         (".:53 {\n kubernetes a b\n}", "line 2: kubernetes with 2 domains"),
         (".:53 {\n kubernetes x {\n  ttl soon\n }\n}", "line 3: ttl takes a number"),
-        (".:53 {\n kubernetes x\n forward . example.com\n}", "'example.com' is not an address"),
+        (".:53 {\n kubernetes x\n forward . example.com\n}", "line 3: upstream 'example.com' is not an address"),
+        (
+            ".:53 {\n kubernetes x\n forward . tls://1.1.1.1\n log a.example {\n  class denial some\n }\n whoami\n}",
+            "not supported: forward to tls://1.1.1.1 (line 3: only plain DNS; a server of yours may speak TLS to others"
+            "), log a.example (line 4), 'class denial some' in log (line 5), whoami (line 7)",
+        ),
         (".:53 {\n kubernetes x\n forward .\n}", "line 3: forward FROM TO"),
+        (".:53 {\n kubernetes x\n health {\n  lameduck\n }\n}", "line 4: '' is not a time"),
         (".:53 {\n kubernetes x\n cache {\n  serve_stale soon\n }\n}", "'soon' is not a time"),
         (".:53 {\n kubernetes x\n}\n.:54 {\n kubernetes y\n}", "line 4: a second `kubernetes`"),
         ("tls://.:853 {\n kubernetes x\n}", "'tls' is not supported"),
+        (
+            ".:53 {\n kubernetes x\n hosts {\n  10.0.0.1 a\n }\n}",
+            "line 3: hosts without `fallthrough` would deny every",
+        ),
+        (".:53 {\n kubernetes x\n hosts {\n  nonsense a\n fallthrough\n }\n}", "'nonsense a' in hosts (line 4)"),
+        (".:53 {\n kubernetes x\n rewrite type A AAAA\n}", "rewrite type (line 3)"),
+        (".:53 {\n kubernetes x\n rewrite name a\n}", "line 3: rewrite name [KIND] FROM TO"),
+        (".:53 {\n kubernetes x\n rewrite name regex ( a\n}", "rewrite name regex '('"),
+        (".:53 {\n kubernetes x\n rewrite name regex a {1}\n}", "names a group that it has not"),
+        (".:53 {\n kubernetes x\n transfer {\n  to nobody\n }\n}", "'nobody' is neither an address nor a range"),
+        ("a:53 {\n rewrite name a b\n}\n.:53 {\n kubernetes x\n}", "rewrite outside the cluster's server block"),
+        (".:53 {\n autopath @kubernetes\n}\nx:53 {\n kubernetes x\n}", "autopath outside the cluster's server block"),
         (".:53 {\n kubernetes x\n autopath /etc/resolv.conf\n}", "autopath only by @kubernetes"),
+        (".:53 {\n kubernetes x\n foward . 1.1.1.1\n}", "foward (line 3: forward?)"),
+        (".:53 {\n kubernetes x {\n fall_through\n }\n}", "fall_through (line 3: fallthrough?)"),
+        (".:53 {\n kubernetes x\n proxy . 1.1.1.1\n}", "proxy (line 3: write forward)"),
+        (".:53 {\n kubernetes x {\n endpoint https://a\n }\n}", "endpoint (line 3: use --kubeconfig)"),
+        (".:53 {\n kubernetes x\n bufsize 100\n}", "line 3: bufsize 100: 512 to 4096"),
+        (".:53 {\n kubernetes x\n cache {\n success few\n }\n}", "line 4: success CAPACITY [TTL [MINTTL]]"),
+        (".:53 {\n kubernetes x\n cache {\n disable all\n }\n}", "line 4: disable success|denial"),
+        (".:53 {\n kubernetes x\n forward a.b 1.1.1.1 {\n except c.a.b\n }\n}", "except (line 4)"),
+        (".:53 {\n kubernetes x\n forward . 1.1.1.1 {\n policy best\n }\n}", "policy (line 4)"),
+        (".:53 {\n kubernetes x\n forward a.b /lacking\n}", "line 3: /lacking: No such file"),
     ],
 )
 def test_what_a_corefile_may_not_say(text, words):
     with pytest.raises(ConfigInvalid) as caught:
         read_corefile(text, DnsConfig())
     assert words in str(caught.value)
+
+
+def test_hosts_are_read_with_the_corefile():
+    text = """
+.:53 {
+    kubernetes cluster.local
+    hosts /made/up.hosts {
+        192.168.65.254 host.minikube.internal
+        ttl 60
+        no_reverse
+        reload 5s
+        fallthrough
+    }
+    hosts /lacking example.org {
+        10.0.0.7 A.example.org. example.com
+    }
+}
+corp.example:53 {
+    hosts /made/up.hosts
+}
+"""
+    files = {"/made/up.hosts": "# a comment\n10.0.0.9 db.corp.example db # another\n\nnonsense\nfe80::1%lo x\n"}
+
+    def read(path: str) -> str:
+        try:
+            return files[path]
+        except KeyError:
+            raise FileNotFoundError(2, "No such file or directory") from None
+
+    config, remarks = read_corefile(text, DnsConfig(), Surroundings(read=read))
+
+    assert config.hosts == (
+        Hosts(
+            (("192.168.65.254", ("host.minikube.internal",)), ("10.0.0.9", ("db.corp.example", "db"))),
+            ttl=60,
+            has_reverse=False,
+        ),
+        Hosts((("10.0.0.7", ("a.example.org",)),)),
+        Hosts((("10.0.0.9", ("db.corp.example",)),)),
+    )
+    assert config.denied == (("example.org", 3), ("corp.example", 3))
+    assert remarks == (
+        "line 11: example.com: not in a zone of these hosts",
+        "line 11: /lacking: No such file or directory",
+    )
+    files["/made/up.hosts"] = ""
+    assert read_corefile(text, DnsConfig(), Surroundings(read=read)).config != config, (
+        "a changed file is a changed configuration"
+    )
+
+
+def test_rules_and_who_may_have_the_zone():
+    config, _ = read_corefile(
+        """
+.:53 {
+    kubernetes cluster.local
+    rewrite name Old.example.com new.default.svc.cluster.local
+    rewrite continue name suffix .example.org .default.svc.cluster.local answer auto
+    rewrite name exact exact b
+    rewrite stop {
+        name regex (.*)-in-([a-z]+)\\.example {1}.{2}.svc.cluster.local
+        answer name (.*)\\.([a-z]+)\\.svc\\.cluster\\.local {1}-in-{2}.example
+    }
+    transfer {
+        to 10.0.0.1 10.1.0.0/16 fd00::1
+    }
+}
+""",
+        DnsConfig(),
+    )
+    assert config.rewrites == (
+        Rule("exact", "old.example.com.", "new.default.svc.cluster.local."),
+        Rule("suffix", ".example.org.", ".default.svc.cluster.local.", is_last=False),
+        Rule("exact", "exact.", "b."),
+        Rule("regex", r"(.*)-in-([a-z]+)\.example", "{1}.{2}.svc.cluster.local."),
+    )
+    assert [str(network) for network in config.transfer_to] == ["10.0.0.1/32", "10.1.0.0/16", "fd00::1/128"]
+
+
+def test_rules_may_stand_in_the_block_for_all_other_names():
+    config, _ = read_corefile(
+        "cluster.local:53 {\n kubernetes cluster.local\n}\n.:53 {\n rewrite name suffix .a .b\n}", DnsConfig()
+    )
+    assert config.rewrites == (Rule("suffix", ".a.", ".b.", for_others=True),)
+
+
+def test_hosts_may_not_be_named_like_the_clusters():
+    hosts = (Hosts((("10.0.0.1", ("db.default.svc.cluster.local",)),)),)
+    with pytest.raises(ConfigInvalid, match="is in the cluster's own domain"):
+        check(DnsConfig(hosts=hosts))
 
 
 def test_resolv_conf():
@@ -175,3 +472,99 @@ def test_an_address(text, expected):
 def test_what_cannot_work(config, words):
     with pytest.raises(ConfigInvalid, match=words):
         check(config)
+
+
+SPLIT = """
+cluster.local:53 in-addr.arpa:53 {{
+    kubernetes cluster.local in-addr.arpa
+}}
+corp.example {{
+    forward . 10.0.0.1
+}}
+.:53 {{
+    {rest}
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("rest", "expected"),
+    [
+        ("template ANY ANY {\n rcode NXDOMAIN\n }", {"upstreams": (), "denied": (("", 3),)}),
+        ("template IN ANY . {\n rcode REFUSED\n }", {"upstreams": (), "denied": (("", 5),)}),
+        ("forward . 10.0.0.2 10.0.0.3:5353", {"upstreams": (Server("10.0.0.2"), Server("10.0.0.3", 5353))}),
+        ("forward . /etc/resolv.conf", {"upstreams": None}),
+    ],
+)
+def test_a_block_for_everything_else(rest, expected):
+    config, _ = read_corefile(SPLIT.format(rest=rest), DnsConfig())
+    assert config.listen == DnsConfig().listen
+    assert config.stub_domains == (("corp.example", (Server("10.0.0.1"),)),)
+    assert {name: getattr(config, name) for name in expected} == expected
+    check(config)
+
+
+def test_template_beside_kubernetes_is_refused():
+    """CoreDNS would answer the cluster's names by it, too."""
+    with pytest.raises(ConfigInvalid, match="line 3: template would deny every name of the cluster"):
+        read_corefile(". {\n kubernetes cluster.local\n template ANY ANY {\n rcode NXDOMAIN\n }\n}", DnsConfig())
+
+
+def test_a_domain_twice():
+    config, _ = read_corefile(SPLIT.format(rest="forward corp.example 10.0.0.9"), DnsConfig())
+    with pytest.raises(ConfigInvalid, match="is there twice"):
+        check(config)
+
+
+_HERE = "bind 169.254.20.10 10.96.0.10"
+_TO_CLUSTER_DNS = "forward . __PILLAR__CLUSTER__DNS__ {\n        force_tcp\n    }"
+NODE_CACHE = f"""
+cluster.local:53 {{
+    errors
+    cache {{
+        success 9984 30
+        denial 9984 5
+    }}
+    reload
+    loop
+    {_HERE}
+    {_TO_CLUSTER_DNS}
+    prometheus :9253
+    health 169.254.20.10:8080
+    }}
+in-addr.arpa:53 ip6.arpa:53 {{
+    errors
+    cache 30
+    {_HERE}
+    {_TO_CLUSTER_DNS}
+    prometheus :9253
+    }}
+.:53 {{
+    errors
+    cache 30
+    {_HERE}
+    forward . __PILLAR__UPSTREAM__SERVERS__
+    prometheus :9253
+    }}
+"""
+
+
+def test_the_corefile_of_nodelocal_dnscache_has_its_names_answered_on_the_node():
+    config, _ = read_corefile(NODE_CACHE, DnsConfig(node_local=("10.96.0.10",)))
+    addresses = (("169.254.20.10", 53), ("10.96.0.10", 53))
+    assert config == DnsConfig(
+        zone=ZoneSettings("cluster.local", "insecure"), node_local=("10.96.0.10",), listen=addresses,
+        cache_seconds=30, cache_negative_seconds=30, health=("169.254.20.10", 8080), ready=None, metrics=("", 9253),
+    )  # fmt: skip
+    with pytest.raises(ConfigInvalid, match="__PILLAR__CLUSTER__DNS__"):
+        read_corefile(NODE_CACHE, DnsConfig())
+
+
+def test_addresses_to_serve_on_the_node_are_each_there_once():
+    assert parse_node_local(["10.96.0.10", "FD00:10:96:0::a", "10.96.0.10"]) == ("10.96.0.10", "fd00:10:96::a")
+
+
+@pytest.mark.parametrize("text", ["kube-dns", "", "10.96.0.10:53", "0.0.0.0", "::", "127.0.0.1", "224.0.0.251"])
+def test_what_cannot_be_served_on_a_node_is_refused(text):
+    with pytest.raises(ConfigInvalid, match="--node-local"):
+        parse_node_local([text])

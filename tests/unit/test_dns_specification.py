@@ -5,8 +5,10 @@ from __future__ import annotations
 import dnslib
 import pytest
 
+from bridgehead.dns.records import service_records
 from bridgehead.dns.zone import ZoneSettings
 from bridgehead.dns.zone_file import zone_file
+from bridgehead.objects.meta import ObjectKey
 
 from .dns_world import ask, build_zone, lines, read_objects, ready
 
@@ -286,6 +288,150 @@ metadata: {name: default}
     ]
     for other in ("10-244-1-3.default", "10-244-1-2.kube-system", "10-9-9-9.default"):
         assert ask(responder, f"{other}.pod.{END}").header.rcode == dnslib.RCODE.NXDOMAIN
+
+
+MORE = """
+kind: Service
+metadata: {name: web}
+spec: {clusterIP: 10.96.0.9, clusterIPs: [10.96.0.9], ports: [{name: http, port: 80}, {port: 443}]}
+---
+kind: EndpointSlice
+metadata: {name: web-a, labels: {kubernetes.io/service-name: web}}
+addressType: IPv4
+ports: [{name: http, port: 8080}, {port: 8443}]
+endpoints:
+- {addresses: [10.244.1.8], hostname: web-0}
+- {addresses: [10.244.1.9]}
+- {addresses: [10.244.1.10], conditions: {ready: false}}
+---
+kind: Service
+metadata: {name: db}
+spec: {clusterIP: None}
+---
+kind: EndpointSlice
+metadata: {name: db-a, labels: {kubernetes.io/service-name: db}}
+addressType: IPv4
+ports: [{port: 5432}, {name: admin, port: 99, protocol: TCP}]
+endpoints: [{addresses: [10.244.1.11], hostname: db-0}]
+---
+kind: Service
+metadata: {name: portless}
+spec: {clusterIP: None}
+---
+kind: Service
+metadata: {name: ext}
+spec: {type: ExternalName, externalName: www.example.com}
+"""
+
+
+@pytest.mark.parametrize(
+    ("question", "rcode", "expected", "additional"),
+    [
+        (f"web-0.web.{SVC} A", OK, [f"web-0.web.{SVC} 5 A 10.244.1.8"], []),
+        (f"WEB-0.web.{SVC} AAAA", OK, [], None),
+        (f"10-244-1-9.web.{SVC} A", OK, [f"10-244-1-9.web.{SVC} 5 A 10.244.1.9"], []),
+        (f"10-244-1-10.web.{SVC} A", NX, [], None),
+        (f"web-0.nobody.{SVC} A", NX, [], None),
+        (f"x.web-0.web.{SVC} A", NX, [], None),
+        (
+            f"web.{SVC} SRV",
+            OK,
+            [f"web.{SVC} 5 SRV 0 50 443 web.{SVC}", f"web.{SVC} 5 SRV 0 50 80 web.{SVC}"],
+            [f"web.{SVC} 5 A 10.96.0.9"],
+        ),
+        (
+            f"db.{SVC} SRV",
+            OK,
+            [f"db.{SVC} 5 SRV 0 50 5432 db-0.db.{SVC}", f"db.{SVC} 5 SRV 0 50 99 db-0.db.{SVC}"],
+            [f"db-0.db.{SVC} 5 A 10.244.1.11"],
+        ),
+        (f"portless.{SVC} SRV", OK, [], None),
+        (f"ext.{SVC} SRV", OK, [f"ext.{SVC} 5 CNAME www.example.com."], None),
+        (f"db-0.db.{SVC} SRV", OK, [], None),
+    ],
+)
+def test_what_coredns_has_beyond_the_specification(question, rcode, expected, additional):
+    zone = build_zone(read_objects(MORE))
+    size = len(zone)
+    name, kind = question.split()
+    reply = ask(ready(zone), name, kind)
+    assert (dnslib.RCODE[reply.header.rcode], lines(reply.rr)) == (rcode, expected)
+    assert [line.split()[2] for line in lines(reply.auth)] == ([] if expected else ["SOA"])
+    if additional is not None:
+        assert lines(reply.ar) == additional
+    assert len(zone) == size, "what nobody needs costs no memory"
+
+
+def test_what_is_beyond_the_specification_is_as_new_as_the_rest(monkeypatch):
+    zone = build_zone(read_objects(MORE))
+    asked: list[ObjectKey] = []
+    answers = {"web-0.web.default.svc.cluster.local": {"A": ("10.244.1.8",)}}
+    zone.find_more = lambda key: (asked.append(key), dict(answers))[1]
+    responder = ready(zone)
+    web, db = ObjectKey("default", "web"), ObjectKey("default", "db")
+
+    def is_there() -> bool:
+        return bool(ask(responder, f"web-0.web.{SVC}").rr)
+
+    assert (is_there(), is_there()) == (True, True)
+    assert asked == [web]
+    answers.clear()
+    zone.forget_more(web)
+    assert not is_there()
+    zone.set_service(web, None)
+    assert not is_there()
+    assert asked == [web, web], "a Service that is gone has nothing more"
+    monkeypatch.setattr("bridgehead.dns.zone._MOST_MORE", 1)
+    for name in ("db", "portless", "db"):
+        ask(responder, f"{name}.{SVC}", "SRV")
+    assert asked[2:] == [db, ObjectKey("default", "portless"), db], "of few is remembered what they had"
+
+
+def test_ports_that_are_none_do_no_harm():
+    objects = read_objects(
+        """
+kind: Service
+metadata: {name: web}
+spec: {clusterIP: 10.96.0.9, ports: [{port: 70000}, {port: 80}]}
+---
+kind: Service
+metadata: {name: db}
+spec: {clusterIP: None}
+---
+kind: EndpointSlice
+metadata: {name: db-a, labels: {kubernetes.io/service-name: db}}
+addressType: IPv4
+ports: [{port: 70000}, {name: a, port: -1}, {name: b, port: 81}]
+endpoints: [{addresses: [10.244.1.11]}]
+"""
+    )
+    responder = ready(build_zone(objects))
+    for name, expected in (("web", f"100 80 web.{SVC}"), ("db", f"100 81 10-244-1-11.db.{SVC}")):
+        assert lines(ask(responder, f"{name}.{SVC}", "SRV").rr) == [f"{name}.{SVC} 5 SRV 0 {expected}"]
+
+
+def test_endpoints_may_be_called_as_their_pods_are():
+    """CoreDNS' endpoint_pod_names."""
+    service, slice_ = read_objects(
+        """
+kind: Service
+metadata: {name: db}
+spec: {clusterIP: None}
+---
+kind: EndpointSlice
+metadata: {name: db-a, labels: {kubernetes.io/service-name: db}}
+addressType: IPv4
+endpoints:
+- {addresses: [10.244.1.8], hostname: db-0, targetRef: {kind: Pod, name: of-a-set}}
+- {addresses: [10.244.1.9], targetRef: {kind: Pod, name: web-x7f}}
+- {addresses: [10.244.1.10], targetRef: {kind: Pod, name: web.1}}
+- {addresses: [10.244.1.11]}
+"""
+    )
+    names = service_records(service, [slice_], "cluster.local", by_pod=True).names
+    assert [name.removesuffix("db.default.svc.cluster.local") for name in names] == [
+        "", "db-0.", "web-x7f.", "10-244-1-10.", "10-244-1-11."
+    ]  # fmt: skip
 
 
 def test_another_domain_and_ttl():

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridgehead.dns import foreign, query_log, wire
+from bridgehead.dns import foreign, query_log, rewriting, wire
 from bridgehead.dns import responder as responder_module
 from bridgehead.dns.errors import BadPacket
 from bridgehead.dns.responder import Open
@@ -26,6 +26,7 @@ GOOD = [
     packet("_x._tcp.many.default.svc.cluster.local", "SRV", edns=600),
     packet("x.default.svc.cluster.local", "AAAA", edns=4096, opts=[dnslib.EDNSOption(10, b"12345678")]),
 ]
+ANSWERED = wire.parse_query_untrusted(GOOD[0])
 REPLIES = [RESPONDER.respond_untrusted(query) for query in GOOD]
 
 
@@ -63,6 +64,12 @@ FEEDS = {
     query_log.query_line_untrusted: lambda data: (
         query_log.query_line_untrusted(("::1", 1), data, data[:4], "udp", 0.1) if len(data) > 3 else None
     ),
+    foreign.plain_data_untrusted: lambda data: [
+        foreign.plain_data_untrusted(data, kind, 12, len(data)) for kind in (2, 5, 6, 12, 15, 16, 33)
+    ],
+    rewriting.renamed_untrusted: lambda data: rewriting.renamed_untrusted(
+        wire.Answer(data[2:12].ljust(10, b"\0"), data[12:], 0), wire.parse_query_untrusted(GOOD[1]), ANSWERED
+    ),
     wire.format_error_untrusted: lambda data: wire.format_error_untrusted(data),
 }
 
@@ -83,7 +90,7 @@ def _adopt(data: bytes) -> None:
 def test_all_readers_of_untrusted_bytes_are_fed_here():
     there = {
         function
-        for module in (wire, foreign, responder_module, query_log)
+        for module in (wire, foreign, responder_module, query_log, rewriting)
         for name, function in inspect.getmembers(module, inspect.isfunction)
         if name.endswith("_untrusted")
     }

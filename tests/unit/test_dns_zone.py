@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridgehead.dns import zone as zone_module
-from bridgehead.dns.records import service_records
+from bridgehead.dns.records import ServiceRecords, service_records
 from bridgehead.dns.zone import Zone, ZoneSettings
 from bridgehead.dns.zone_file import zone_file
 from bridgehead.objects.core import Service
@@ -88,6 +88,24 @@ def follow(history) -> None:
     for key in list(current):
         zone.set_service(key, None)
     assert zone.table == Zone().table
+
+
+def test_queries_see_a_large_service_as_it_was_until_all_of_it_changes(monkeypatch):
+    monkeypatch.setattr(zone_module, "_AT_ONCE", 10)
+    names = {"web.default.svc.cluster.local": {"A": tuple(f"10.244.0.{n}" for n in range(50))}} | {
+        f"p{n}.web.default.svc.cluster.local": {"A": (f"10.244.0.{n}",)} for n in range(50)
+    }
+    later = {name: {kind: data[1:] or ("10.244.1.1",) for kind, data in sets.items()} for name, sets in names.items()}
+    key, zone = ObjectKey("default", "web"), Zone()
+    zone.set_service(key, ServiceRecords(names))
+    before = dict(zone.table)
+
+    steps = zone.change_service(key, ServiceRecords(later))
+    assert [zone.table == before for _ in steps] == [True] * 5
+
+    fresh = Zone()
+    fresh.set_service(key, ServiceRecords(later))
+    assert zone.table == fresh.table != before
 
 
 def test_a_namespace_exists_while_anything_is_in_it():

@@ -175,7 +175,7 @@ def sources(*services):
         services=services,
         config_map=lambda name: CONFIG if name == "cfg" else None,
         secret=lambda name: SECRET if name == "sec" else None,
-        addresses=Addresses(("10.244.1.5",), "10.0.0.201"),
+        addresses=Addresses(("10.244.1.5", "fd00:10:244:1::5"), ("10.0.0.201", "fd00:10::201")),
         allocatable={"cpu": "4", "memory": "8Gi"},
     )
 
@@ -222,6 +222,8 @@ def value_from(**source):
         ({"field_ref": ObjectFieldSelector(field_path="metadata.annotations['none']")}, ""),
         ({"field_ref": ObjectFieldSelector(field_path="status.podIP")}, "10.244.1.5"),
         ({"field_ref": ObjectFieldSelector(field_path="status.hostIP")}, "10.0.0.201"),
+        ({"field_ref": ObjectFieldSelector(field_path="status.podIPs")}, "10.244.1.5,fd00:10:244:1::5"),
+        ({"field_ref": ObjectFieldSelector(field_path="status.hostIPs")}, "10.0.0.201,fd00:10::201"),
         ({"field_ref": ObjectFieldSelector(field_path="spec.nodeName")}, "node1"),
         ({"config_map_key_ref": KeySelector(name="cfg", key="COLOR")}, "red"),
         ({"secret_key_ref": KeySelector(name="sec", key="PASSWORD")}, "s3"),

@@ -12,13 +12,18 @@ from bridgehead.kubelet.server import is_allowed
 from bridgehead.objects.quantities import parse_quantity
 
 SETTINGS = NodeSettings(
-    name="node1", ip="10.0.0.201", pod_cidr="10.244.1.0/24", root=Path("/"), labels={"zone": "a"}, max_pods=7
+    name="node1",
+    ips=("10.0.0.201", "fd00:10::201"),
+    pod_cidrs=("10.244.1.0/24", "fd00:10:244:1::/64"),
+    root=Path("/"),
+    labels={"zone": "a"},
+    max_pods=7,
 )
 
 
 def test_the_node_that_is_registered():
     node = node_object(SETTINGS)
-    assert node["spec"] == {"podCIDR": "10.244.1.0/24", "podCIDRs": ["10.244.1.0/24"]}
+    assert node["spec"] == {"podCIDR": "10.244.1.0/24", "podCIDRs": ["10.244.1.0/24", "fd00:10:244:1::/64"]}
     labels = node["metadata"]["labels"]
     assert labels["kubernetes.io/hostname"] == "node1"
     assert labels["kubernetes.io/os"] == "linux"
@@ -29,6 +34,7 @@ def test_its_status():
     status = node_status(SETTINGS, {"cpu": "2"}, {"osImage": "x"}, {"Ready": "2026-01-01T00:00:00Z"}, 1795233600.0)
     assert status["addresses"] == [
         {"type": "InternalIP", "address": "10.0.0.201"},
+        {"type": "InternalIP", "address": "fd00:10::201"},
         {"type": "Hostname", "address": "node1"},
     ]
     assert status["daemonEndpoints"] == {"kubeletEndpoint": {"Port": 10250}}

@@ -68,7 +68,7 @@ class Recorder:
 async def run_until(probes, condition):
     task = asyncio.create_task(probes.run(0.0))
     try:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while not condition():  # noqa: ASYNC110 - the probes under test give up control all the time
                 await asyncio.sleep(0)
     finally:

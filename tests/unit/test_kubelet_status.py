@@ -29,7 +29,12 @@ def pod(policy="Always", *, init=(), names=("a", "b"), gates=(), conditions=(), 
 
 def view(runs, *, ready=None, **more):
     up = frozenset(name for name, run in runs.items() if run.is_running)
-    values = {"host_ip": "10.0.0.201", "pod_ip": "10.244.1.2", "has_sandbox": True, "started": up}
+    values = {
+        "host_ips": ("10.0.0.201", "fd00:10::201"),
+        "pod_ips": ("10.244.1.2", "fd00:10:244:1::2"),
+        "has_sandbox": True,
+        "started": up,
+    }
     return PodView(**{**values, "runs": runs, "ready": up if ready is None else frozenset(ready), **more})
 
 
@@ -79,7 +84,7 @@ def test_the_kubelets_own_verdict():
     [
         (
             pod(),
-            view({}, has_sandbox=False, pod_ip=""),
+            view({}, has_sandbox=False, pod_ips=()),
             {
                 "PodReadyToStartContainers": ("False", "", ""),
                 "Initialized": ("True", "", ""),

@@ -52,6 +52,26 @@ def test_kubeconfigs(files: LabFiles) -> None:
         certificate.verify_directly_issued_by(x509.load_pem_x509_certificate((files.pki / "ca.crt").read_bytes()))
 
 
+@pytest.mark.parametrize(
+    ("family", "server", "serves", "node"),
+    [
+        ("ipv4", "https://10.0.0.1:6443", {"127.0.0.1", "10.0.0.1", "10.96.0.1"}, {"127.0.0.1", "10.0.0.201"}),
+        ("ipv6", "https://[fd00:10::1]:6443", {"127.0.0.1", "fd00:10::1", "fd00:10:96::1"},
+         {"127.0.0.1", "fd00:10::201"}),
+        ("dual", "https://10.0.0.1:6443", {"127.0.0.1", "10.0.0.1", "fd00:10::1", "10.96.0.1"},
+         {"127.0.0.1", "10.0.0.201", "fd00:10::201"}),
+    ],
+)  # fmt: skip
+def test_certificates_name_the_addresses_of_the_labs_families(tmp_path, family, server, serves, node) -> None:
+    files = LabFiles(tmp_path)
+    make_certificates(LabConfig(name="lab", nodes=1, port=7443, ip_family=family), files)
+    assert msgspec.yaml.decode(files.inside_kubeconfig.read_bytes())["clusters"][0]["cluster"]["server"] == server
+    for name, addresses in (("apiserver", serves), ("node1", node)):
+        certificate = x509.load_pem_x509_certificate((files.pki / f"{name}.crt").read_bytes())
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        assert set(map(str, names.get_values_for_type(x509.IPAddress))) == addresses
+
+
 @pytest.mark.parametrize("name", ["apiserver.crt", "apiserver.key", "node1.crt"])
 @pytest.mark.parametrize("damage", ["gone", "empty", "junk", "another's"])
 def test_a_damaged_certificate_is_made_again(files: LabFiles, name: str, damage: str) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from bridgehead.lab import registry
 from bridgehead.lab.errors import AlreadyRunning, LabError, NotRunning
-from bridgehead.lab.plan import LabConfig, LabFiles, RunningLab
+from bridgehead.lab.plan import LabConfig, LabFiles, RunningLab, plan_nodes
 
 CONFIG = LabConfig(name="lab", nodes=2, port=6443)
 
@@ -140,7 +140,7 @@ def test_remove_deletes_a_lab_and_nothing_else(files: LabFiles) -> None:
         registry.remove(files)
     os.close(held)
     registry.remove(files)
-    assert not files.root.exists()
+    assert [path.name for path in files.root.iterdir()] == ["thesis.txt"]
 
 
 def test_empty_follows_no_link_out_of_the_directory(files: LabFiles, tmp_path: Path) -> None:
@@ -162,3 +162,43 @@ def test_logs_of_the_run_before_are_kept(files: LabFiles) -> None:
         registry.keep_previous_logs(files)
     assert [path.name for path in log.parent.iterdir()] == ["init.log.old"]
     assert log.with_suffix(".log.old").read_text() == "second"
+
+
+def test_what_else_is_in_the_directory_stays(files: LabFiles) -> None:
+    held = registry.lock(files)
+    files.config.write_bytes(msgspec.json.encode(CONFIG))
+    for mine in (files.log("init"), files.node(plan_nodes(CONFIG)[0]), files.store, files.kubeconfig):
+        mine.mkdir(parents=True)
+    (files.root / "thesis").mkdir()
+    (files.root / "thesis" / "one.txt").touch()
+    os.close(held)
+    registry.remove(files)
+    assert [path.name for path in files.root.rglob("*")] == ["thesis", "one.txt"]
+
+
+def test_no_lab_is_made_in_the_midst_of_something_else(files: LabFiles) -> None:
+    registry.check_place(files)
+    os.close(registry.lock(files))
+    (files.images / "nginx" / "rootfs").mkdir(parents=True)  # may be there before the lab is
+    registry.check_place(files)
+    (files.root / "thesis.txt").touch()
+    with pytest.raises(LabError, match=r"thesis\.txt.*--state-dir"):
+        registry.check_place(files)
+    files.config.write_bytes(msgspec.json.encode(CONFIG))  # it has been one before
+    registry.check_place(files)
+
+
+def test_every_file_of_a_lab_is_known_as_its_own(files: LabFiles) -> None:
+    for name, member in vars(LabFiles).items():
+        if isinstance(member, property) and name != "lock":
+            path: Path = getattr(files, name)
+            assert registry._is_own(path.relative_to(files.root).parts[0]), name
+
+
+def test_a_lab_has_the_name_that_it_was_made_with(files: LabFiles) -> None:
+    assert registry.find_name(files, "other") == "other"
+    os.close(registry.lock(files))
+    files.config.write_bytes(msgspec.json.encode(CONFIG))
+    assert registry.find_name(files, "other") == CONFIG.name
+    files.config.write_text("garbage")
+    assert registry.find_name(files, "other") == "other"

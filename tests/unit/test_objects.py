@@ -191,3 +191,8 @@ def test_times_survive(moment):
 def test_times_without_zone_are_refused():
     with pytest.raises(ValueError, match="no time zone"):
         times.parse_time("2026-11-21T02:35:22")
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("0", 0), ("30s", 30), ("1m30s", 90), ("1.5h", 5400), ("100ms", 0.1)])
+def test_durations(text, seconds):
+    assert times.parse_duration(text) == pytest.approx(seconds)

@@ -2,127 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
 import pytest
 
-from bridgehead.client import ListResult, WatchEvent
 from bridgehead.network.conntrack import Flow
-from bridgehead.objects.core import Event, Node, Service
-from bridgehead.objects.kinds import ENDPOINT_SLICES, NODES, SERVICES, Kind
+from bridgehead.objects.core import Node, Service
+from bridgehead.objects.kinds import ENDPOINT_SLICES, NODES, SERVICES
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.proxy import agent as agent_module
-from bridgehead.proxy.agent import ProxyAgent, plan_node
+from bridgehead.proxy import guard as guard_module
 from bridgehead.proxy.changes import FrontendTable, Update
 from bridgehead.proxy.config import ProxyConfig
-from bridgehead.proxy.errors import TransactionFailed
-from bridgehead.proxy.flows import FlowKeeper
-from bridgehead.proxy.frontends import Frontend, Problem, Reason
-from bridgehead.proxy.mode import Repair, Settings
-
-CONFIG = ProxyConfig(cluster_cidrs=("10.244.0.0/16",))
-
-
-class ScriptedApi:
-    """Lists and watches what the test puts, and keeps the events."""
-
-    def __init__(self) -> None:
-        self.objects: dict[str, dict[ObjectKey, Any]] = {kind.plural: {} for kind in (SERVICES, ENDPOINT_SLICES, NODES)}
-        self._watches: dict[str, list[asyncio.Queue[WatchEvent[Any]]]] = {plural: [] for plural in self.objects}
-        self._version = 0
-        self.events: list[Event] = []
-
-    def put(self, kind: Kind[Any], document: dict[str, Any]) -> None:
-        self._version += 1
-        document["metadata"] |= {
-            "namespace": "default" if kind.namespaced else "",
-            "resourceVersion": str(self._version),
-        }
-        obj = msgspec.convert(document, kind.type)
-        event = "MODIFIED" if obj.key in self.objects[kind.plural] else "ADDED"
-        self.objects[kind.plural][obj.key] = obj
-        self._tell(kind, event, obj)
-
-    def delete(self, kind: Kind[Any], name: str) -> None:
-        obj = self.objects[kind.plural].pop(ObjectKey("default", name))
-        self._tell(kind, "DELETED", obj)
-
-    def _tell(self, kind: Kind[Any], event: str, obj: Any) -> None:
-        for queue in self._watches[kind.plural]:
-            queue.put_nowait(WatchEvent(event, obj))  # type: ignore[arg-type]
-
-    async def list(self, kind: Kind[Any], *_: Any, **__: Any) -> ListResult[Any]:
-        metadata = {"resourceVersion": str(self._version)}
-        return msgspec.convert(
-            {"items": list(self.objects[kind.plural].values()), "metadata": metadata},
-            ListResult[kind.type],  # type: ignore[name-defined]
-        )
-
-    async def watch(self, kind: Kind[Any], *_: Any, **__: Any) -> AsyncGenerator[WatchEvent[Any], None]:
-        queue: asyncio.Queue[WatchEvent[Any]] = asyncio.Queue()
-        self._watches[kind.plural].append(queue)
-        while True:
-            yield await queue.get()
-
-    async def create(self, kind: Kind[Any], obj: Any, *_: Any, **__: Any) -> None:
-        self.events.append(obj)
-
-
-class ScriptedMode:
-    """Remembers what it was asked; fails as often as `failures` says."""
-
-    name = "scripted"
-
-    def __init__(self) -> None:
-        self.settings = Settings()
-        self.applied: list[list[Update]] = []
-        self.synced: list[dict[str, int]] = []
-        self.verified = 0
-        self.fail_apply = 0
-        self.fail_sync = 0
-
-    def configure(self, settings: Settings) -> None:
-        self.settings = settings
-
-    def unsupported(self, frontend: Frontend) -> Problem | None:
-        return Problem(Reason.NOT_SUPPORTED, "sticky") if frontend.affinity_seconds else None
-
-    async def apply(self, updates: list[Update]) -> int:
-        if self.fail_apply:
-            self.fail_apply -= 1
-            raise TransactionFailed("the table is gone")
-        self.applied.append(updates)
-        return len(updates)
-
-    async def sync(self, table: FrontendTable) -> int:
-        if self.fail_sync:
-            self.fail_sync -= 1
-            raise TransactionFailed("no")
-        self.synced.append({str(frontend.key): len(frontend.backends) for frontend in table})
-        return len(table)
-
-    async def verify(self, table: FrontendTable, *, thoroughly: bool) -> Repair | None:
-        self.verified += 1
-        return None
-
-
-def service(name: str, address: str, **spec: Any) -> dict[str, Any]:
-    ports = [{"name": "http", "port": 80}]
-    return {"metadata": {"name": name}, "spec": {"clusterIP": address, "clusterIPs": [address], "ports": ports, **spec}}
-
-
-def slice_of(name: str, *addresses: str) -> dict[str, Any]:
-    return {
-        "metadata": {"name": f"{name}-1", "labels": {"kubernetes.io/service-name": name}},
-        "addressType": "IPv4",
-        "ports": [{"name": "http", "port": 8080}],
-        "endpoints": [{"addresses": [address], "nodeName": "node1"} for address in addresses],
-    }
+from bridgehead.proxy.conntrack.keeper import FlowKeeper
+from bridgehead.proxy.errors import Refused
+from bridgehead.proxy.mode import Settings
+from bridgehead.proxy.node import plan_node
+from tests.unit.proxy_agent_world import CONFIG, ScriptedApi, ScriptedMode, eventually, running, service, slice_of
 
 
 @pytest.fixture
@@ -133,26 +32,6 @@ def api() -> ScriptedApi:
 @pytest.fixture
 def mode() -> ScriptedMode:
     return ScriptedMode()
-
-
-@contextlib.asynccontextmanager
-async def running(api: ScriptedApi, mode: ScriptedMode, flows: FlowKeeper | None = None) -> AsyncIterator[ProxyAgent]:
-    agent = ProxyAgent(api, mode, CONFIG, "node1", flows=flows)  # type: ignore[arg-type]
-    task = asyncio.create_task(agent.run())
-    try:
-        async with asyncio.timeout(5):
-            await agent.wait_programmed()
-        yield agent
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
-
-
-async def eventually(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
-        while not condition():  # noqa: ASYNC110 - the scripts set no event
-            await asyncio.sleep(0.005)
 
 
 async def test_the_first_sync_has_everything_and_later_ones_only_what_changed(
@@ -190,10 +69,11 @@ async def test_what_changes_nothing_reaches_no_kernel(api: ScriptedApi, mode: Sc
     async with running(api, mode) as agent:
         api.put(SERVICES, service("s", "10.96.0.1") | {"status": {}})
         api.put(SERVICES, service("headless", "None"))
-        seen = agent.metrics.service_changes
+        seen, queued = agent.metrics.service_changes, agent.metrics.last_queued
         await eventually(lambda: seen._value.get() == 3 and not agent._dirty.services)
 
         assert mode.applied == []
+        await eventually(lambda: agent.metrics.last_sync._value.get() >= queued._value.get())
 
 
 async def test_a_deleted_service_goes(api: ScriptedApi, mode: ScriptedMode) -> None:
@@ -214,23 +94,21 @@ class ScriptedFlows:
     def __init__(self, mode: ScriptedMode, *flows: Flow) -> None:
         self._mode = mode
         self.flows = list(flows)
-        self.synced_before_delete: list[int] = []
+        self.synced_before_removal: list[int] = []
 
     def close(self) -> None:
         return None
 
-    def list_udp(self, family: int, address: str = "", port: int = 0) -> list[Flow]:
-        return self.flows
-
-    def delete(self, flows: Iterable[Flow]) -> int:
-        gone = list(flows)
-        self.synced_before_delete.append(len(self._mode.synced) + len(self._mode.applied))
+    def remove(self, *query: object, is_stale: Callable[[Flow], bool]) -> int:
+        gone = [flow for flow in self.flows if query[1] == "udp" and is_stale(flow)]
+        if gone:
+            self.synced_before_removal.append(len(self._mode.synced) + len(self._mode.applied))
         self.flows = [flow for flow in self.flows if flow not in gone]
         return len(gone)
 
 
 async def test_flows_go_after_the_rules_that_made_them(api: ScriptedApi, mode: ScriptedMode) -> None:
-    flows = [Flow(("10.96.0.1", 53), (f"10.244.1.{n}", 53), True, b"") for n in (1, 2, 3)]
+    flows = [Flow(("10.96.0.1", 53), (f"10.244.1.{n}", 53), True) for n in (1, 2, 3)]
     kernel = ScriptedFlows(mode, *flows)
     udp = {"name": "dns", "port": 53, "protocol": "UDP"}
 
@@ -239,13 +117,15 @@ async def test_flows_go_after_the_rules_that_made_them(api: ScriptedApi, mode: S
 
     api.put(SERVICES, service("dns", "10.96.0.1", ports=[udp]))
     api.put(ENDPOINT_SLICES, endpoints("10.244.1.1", "10.244.1.2"))
-    async with running(api, mode, FlowKeeper(kernel)):
-        assert kernel.flows == flows[:2], "the third went while no proxy ran"
+    async with running(api, mode, FlowKeeper(lambda: kernel)) as agent:
+        await eventually(lambda: kernel.flows == flows[:2])  # the third went while no proxy ran
 
         api.put(ENDPOINT_SLICES, endpoints("10.244.1.2"))
         await eventually(lambda: kernel.flows == flows[1:2])
+        deleted = 'kubeproxy_conntrack_reconciler_deleted_entries_total{ip_family="IPv4"} 2.0'
+        await eventually(lambda: deleted in agent.metrics.exposition().decode())
 
-    assert kernel.synced_before_delete == [1, 2]
+    assert kernel.synced_before_removal == [1, 2]
 
 
 async def test_a_refused_change_leads_to_a_full_sync_at_once(api: ScriptedApi, mode: ScriptedMode) -> None:
@@ -256,6 +136,39 @@ async def test_a_refused_change_leads_to_a_full_sync_at_once(api: ScriptedApi, m
 
         assert mode.synced[-1] == {"10.96.0.1:80/tcp": 0}
         await eventually(lambda: agent.health.is_alive)
+
+
+async def test_who_waits_is_told_which_services_the_kernel_refuses(api: ScriptedApi) -> None:
+    class Choosy(ScriptedMode):
+        async def sync(self, table: FrontendTable) -> int:
+            if any(frontend.owner.startswith("default/bad:") for frontend in table):
+                raise Refused("not that one")
+            return await super().sync(table)
+
+        async def apply(self, updates: list[Update]) -> int:
+            if any(c.new is not None and c.new.owner.startswith("default/bad:") for u in updates for c in u.changes):
+                raise Refused("not that one")
+            return await super().apply(updates)
+
+    class Told:
+        refused: frozenset[str] | None = None
+        slices = 0
+
+        def programmed(self, services: str, slices: str, *, changed: bool, refused: Iterable[ObjectKey]) -> None:
+            self.refused, self.slices = frozenset(map(str, refused)), int(slices)
+
+    told = Told()
+    api.put(SERVICES, service("s", "10.96.0.1"))
+    api.put(SERVICES, service("bad", "10.96.0.2"))
+    async with running(api, Choosy(), progress=told):
+        assert told.refused == {"default/bad"}
+        before = told.slices
+        api.put(ENDPOINT_SLICES, slice_of("bad", "10.244.1.1"))
+        # Its pods would be held for the whole bound, each time, for what cannot be waited for.
+        await eventually(lambda: told.slices > before)
+        assert told.refused == {"default/bad"}
+        api.delete(SERVICES, "bad")
+        await eventually(lambda: told.refused == frozenset())
 
 
 async def test_a_kernel_that_refuses_everything_is_tried_again(
@@ -319,10 +232,34 @@ async def test_a_node_that_gets_another_family_is_written_anew(api: ScriptedApi,
         await eventually(lambda: mode.settings.families == (4, 6) and len(mode.synced) == 2)
 
 
+@pytest.mark.parametrize("is_there", [True, False])
+async def test_a_name_that_no_node_has_is_told(
+    api: ScriptedApi, mode: ScriptedMode, caplog: pytest.LogCaptureFixture, is_there: bool
+) -> None:
+    if is_there:
+        api.put(NODES, {"metadata": {"name": "node1"}})
+    async with running(api, mode):
+        assert ("there is no Node node1" in caplog.text) is not is_there
+
+
+async def test_a_node_whose_object_is_deleted_stays_what_it_was(api: ScriptedApi, mode: ScriptedMode) -> None:
+    addresses = [{"type": "InternalIP", "address": "10.0.0.201"}]
+    api.put(NODES, {"metadata": {"name": "node1"}, "status": {"addresses": addresses}})
+    async with running(api, mode):
+        before = mode.settings
+
+        api.delete(NODES, "node1")
+        api.put(SERVICES, service("s", "10.96.0.1") | {"metadata": {"name": "s"}})
+        await eventually(lambda: len(mode.applied) == 1)
+
+        assert (before.node_port_cidrs, mode.settings) == (("10.0.0.201/32",), before)
+
+
 async def test_the_kernel_is_verified_without_any_change(
     api: ScriptedApi, mode: ScriptedMode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(agent_module, "VERIFY_SECONDS", 0.01)
+    monkeypatch.setattr(guard_module, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(guard_module, "SETTLE_SECONDS", 0.01)
     async with running(api, mode):
         await eventually(lambda: mode.verified > 3)
 
@@ -347,6 +284,72 @@ def test_what_is_known_of_the_node() -> None:
 
     assert (facts.zone, facts.families) == ("a", (4, 6))
     assert facts.cluster_cidrs == settings.cluster_cidrs == ("10.244.1.0/24", "fd00:244:1::/64")
-    assert settings.node_port_cidrs == ("10.0.0.201/32",)
+    assert facts.addresses == ("10.0.0.201",)
+    assert settings.own_pod_cidrs == ("10.244.1.0/24", "fd00:244:1::/64")
+    assert settings.node_port_cidrs == ("10.0.0.201/32", "::/0"), "there is no primary one of IPv6"
     facts, settings = plan_node(CONFIG, "node1", None, ())
     assert (facts.families, settings.node_port_cidrs) == ((4,), None)
+
+
+@pytest.mark.parametrize(
+    ("bind_address", "told", "primary"),
+    [
+        ("", ["E 192.0.2.1", "I 10.0.0.201", "I 10.1.0.201", "I FD00:A:0::201"], ("10.0.0.201", "fd00:a::201")),
+        ("", ["E 2001:db8::1", "I fd00:a::201", "E 192.0.2.1"], ("fd00:a::201", "192.0.2.1")),
+        ("", ["E 192.0.2.1", "H 10.0.0.9", "I nonsense", "I "], ("192.0.2.1",)),
+        ("10.0.0.9", ["I fd00:a::201", "I 10.0.0.201"], ("10.0.0.9", "fd00:a::201")),
+        ("", [], ()),
+    ],
+)
+def test_a_node_has_one_primary_address_of_each_family(
+    bind_address: str, told: list[str], primary: tuple[str, ...]
+) -> None:
+    kinds = {"I": "InternalIP", "E": "ExternalIP", "H": "Hostname"}
+    addresses = [{"type": kinds[text[0]], "address": text[2:]} for text in told]
+    node = msgspec.convert({"metadata": {"name": "node1"}, "status": {"addresses": addresses}}, Node)
+
+    assert plan_node(ProxyConfig(bind_address=bind_address), "node1", node, ())[0].addresses == primary
+
+
+def test_the_nodes_pod_ranges_have_one_spelling() -> None:
+    spec = {"podCIDRs": ["10.244.1.7/24", "FD00:244:1:0::/64", "nonsense"]}
+    node = msgspec.convert({"metadata": {"name": "node1"}, "spec": spec}, Node)
+
+    settings = plan_node(ProxyConfig(detect_local_mode="NodeCIDR"), "node1", node, ())[1]
+
+    assert settings.own_pod_cidrs == settings.cluster_cidrs == ("10.244.1.0/24", "fd00:244:1::/64")
+
+
+def test_a_family_that_the_kernel_lacks_is_left_out() -> None:
+    config = ProxyConfig(cluster_cidrs=("10.244.0.0/16", "fd00:244::/32"))
+    facts, settings = plan_node(config, "node1", None, ("fd00:96::/112",), (4,))
+
+    assert facts.families == settings.families == (4,)
+    assert plan_node(config, "node1", None, ("fd00:96::/112",))[1].families == (4, 6)
+
+
+def test_insiders_are_the_nodes_own_pods_where_they_are_known() -> None:
+    ranges = ("10.245.0.0/16", "10.244.0.0/16", "fd00:244::/32")
+    own = Settings((4, 6), ranges, own_pod_cidrs=("10.244.1.0/24",))
+
+    assert Settings((4, 6), ranges).insider_cidrs(4) == ("10.244.0.0/16", "10.245.0.0/16")
+    assert (own.insider_cidrs(4), own.insider_cidrs(6)) == (("10.244.1.0/24",), ("fd00:244::/32",))
+    assert Settings((4, 6), own_pod_cidrs=("10.244.1.0/24",)).insider_cidrs(4) == ()
+
+
+@pytest.mark.parametrize(
+    ("wanted", "ranges"),
+    [
+        ((), None),
+        (("0.0.0.0/0",), None),
+        (("10.0.0.0/24",), ("10.0.0.0/24", "::/0")),
+        (("10.0.0.0/24", "fd00:a::/64"), ("10.0.0.0/24", "fd00:a::/64")),
+        (("10.0.0.0/24", "0.0.0.0/0", "fd00:a::/64"), ("0.0.0.0/0", "fd00:a::/64")),
+    ],
+)
+def test_node_ports_answer_everywhere_in_a_family_of_which_nothing_is_said(
+    wanted: tuple[str, ...], ranges: tuple[str, ...] | None
+) -> None:
+    config = ProxyConfig(cluster_cidrs=("10.244.0.0/16", "fd00:244::/32"), node_port_addresses=wanted)
+
+    assert plan_node(config, "node1", None, ())[1].node_port_cidrs == ranges

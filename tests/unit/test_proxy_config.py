@@ -1,17 +1,23 @@
-"""KubeProxyConfiguration: what is read, what is refused, what is warned about; health and metrics as kube-proxy's."""
+"""KubeProxyConfiguration: what is read, what is refused, what is warned about."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 from typing import Any
 
 import pytest
 
-from bridgehead.proxy.config import ProxyConfig, parse_bind_address, parse_config, parse_duration, parse_mode
+from bridgehead.proxy.config import (
+    DEFAULTS,
+    ConntrackOptions,
+    IpvsOptions,
+    ProxyConfig,
+    in_use,
+    parse_config,
+    parse_mode,
+    with_field,
+)
+from bridgehead.proxy.config_reader import parse_bind_address
 from bridgehead.proxy.errors import ConfigInvalid
-from bridgehead.proxy.metrics import ProxyHealth, ProxyMetrics
-from bridgehead.proxy.serving import health_routes, metrics_routes, serve
 
 HEAD = {"apiVersion": "kubeproxy.config.k8s.io/v1alpha1", "kind": "KubeProxyConfiguration"}
 
@@ -46,6 +52,13 @@ def test_what_kubeadm_writes_is_understood_without_a_warning() -> None:
     assert config == ProxyConfig(kubeconfig="/x.conf", cluster_cidrs=("10.244.0.0/16",))
 
 
+@pytest.mark.parametrize(("text", "seconds"), [(None, 30.0), ("0s", 30.0), ("250ms", 0.25), ("1m", 60.0)])
+def test_how_long_udp_sessions_of_the_userspace_mode_outlive_their_last_datagram(text: Any, seconds: float) -> None:
+    config = parse_config(HEAD | {"mode": "userspace", "udpIdleTimeout": text, "userspace": {"syncPeriod": "1m"}})
+
+    assert (config.udp_idle_seconds, config.sync_period, config.warnings) == (seconds, 60.0, ())
+
+
 def test_every_used_field_is_read() -> None:
     config = parse_config(
         HEAD
@@ -75,14 +88,85 @@ def test_every_used_field_is_read() -> None:
     assert parse_config(HEAD | {"nodePortAddresses": ["primary"]}).node_port_addresses == ("primary",)
 
 
+def test_node_ports_are_on_primary_addresses_only_in_the_nftables_mode() -> None:
+    modes = ("nftables", "iptables", "ipvs", "userspace")
+
+    found = {mode: parse_config(HEAD | {"mode": mode}).node_port_addresses for mode in modes}
+
+    assert found == {"nftables": ("primary",), "iptables": (), "ipvs": (), "userspace": ()}
+
+
+def test_the_document_of_defaults_is_the_default() -> None:
+    assert parse_config(dict(DEFAULTS)) == ProxyConfig()
+    assert parse_config(HEAD) == ProxyConfig()
+
+
 def test_what_asks_for_something_unused_is_told() -> None:
-    asked = HEAD | {"conntrack": {"maxPerCore": 32768}, "nftables": {"masqueradeBit": 14}, "foo": "bar"}
+    asked = HEAD | {"conntrack": {"maxPerCore": 1, "more": 1}, "nftables": {"scheduler": "rr"}, "foo": "bar", "baz": {}}
 
     assert parse_config(asked).warnings == (
-        "conntrack is not used",
-        "nftables.masqueradeBit is not used",
+        "conntrack.more is not used",
+        "nftables.scheduler is not used",
         "foo is not used",
     )
+
+
+def test_what_is_there_of_the_process_itself() -> None:
+    config = parse_config(
+        HEAD | {"oomScoreAdj": -999, "logging": {"verbosity": 4, "format": "text", "flushFrequency": 0}}
+    )
+
+    assert (config.oom_score_adj, config.verbosity, config.warnings) == (-999, 4, ())
+    assert parse_config(HEAD | {"oomScoreAdj": 0}).oom_score_adj == 0
+    asked = HEAD | {"enableProfiling": True, "featureGates": {"A": True}, "logging": {"vmodule": [{"x": 1}]}}
+    assert parse_config(asked).warnings == (
+        "enableProfiling is not used",
+        "featureGates is not used",
+        "logging.vmodule is not used",
+    )
+
+
+def test_the_configuration_in_use_has_everything() -> None:
+    found = in_use(HEAD | {"mode": "", "iptables": {"syncPeriod": "1m"}, "ipvs": None}, "iptables", "node1")
+
+    assert found == {**DEFAULTS, "mode": "iptables", "hostnameOverride": "node1"} | {
+        "iptables": {**DEFAULTS["iptables"], "syncPeriod": "1m"}
+    }
+    assert parse_config(found) == parse_config(
+        HEAD | {"mode": "iptables", "iptables": {"syncPeriod": "1m"}, "hostnameOverride": "node1"}
+    )
+
+
+def test_connection_tracking() -> None:
+    asked = {
+        "maxPerCore": 0,
+        "min": 7,
+        "tcpEstablishedTimeout": "1h",
+        "tcpCloseWaitTimeout": "0s",
+        "tcpBeLiberal": True,
+        "udpTimeout": "30s",
+        "udpStreamTimeout": "2m",
+    }
+
+    assert parse_config(HEAD | {"conntrack": asked}).conntrack == ConntrackOptions(0, 7, 3600, 0, True, 30, 120)
+
+
+def test_how_pods_are_told() -> None:
+    bridge = HEAD | {"detectLocalMode": "BridgeInterface", "detectLocal": {"bridgeInterface": "cbr0"}}
+    prefix = HEAD | {"detectLocalMode": "InterfaceNamePrefix", "detectLocal": {"interfaceNamePrefix": "veth"}}
+
+    assert parse_config(bridge).pod_interface == "cbr0"
+    assert parse_config(prefix).pod_interface == "veth*"
+    assert parse_config(HEAD | {"detectLocal": {"bridgeInterface": "cbr0"}}).pod_interface == ""
+
+
+def test_an_option_is_a_field() -> None:
+    document = with_field(with_field(DEFAULTS, "iptables.syncPeriod", "5s"), "mode", "iptables")
+
+    assert (parse_config(document).mode, parse_config(document).sync_period) == ("iptables", 5.0)
+    assert DEFAULTS["iptables"]["syncPeriod"] == "30s"
+    with pytest.raises(ConfigInvalid, match="not an object"):
+        parse_config(with_field({"iptables": 3, **HEAD}, "mode", "iptables"))
 
 
 @pytest.mark.parametrize(
@@ -91,12 +175,26 @@ def test_what_asks_for_something_unused_is_told() -> None:
         ([], "not a KubeProxyConfiguration"),
         ({"kind": "ConfigMap"}, "kind: 'ConfigMap'"),
         ({"kind": "KubeProxyConfiguration", "apiVersion": "v1"}, "apiVersion: 'v1'"),
-        (HEAD | {"mode": "ipvs"}, "mode: 'ipvs' is not there yet; iptables and nftables are"),
+        (
+            HEAD | {"mode": "kernelspace"},
+            "mode: 'kernelspace' is not there; iptables, ipvs, nftables and userspace are",
+        ),
         (HEAD | {"mode": "nonsense"}, "mode: 'nonsense' is no proxy mode"),
         (HEAD | {"mode": 3}, "mode: 3 is not a string"),
         (HEAD | {"clusterCIDR": "10.244.0.0"}, "clusterCIDR: '10.244.0.0' is not a range"),
-        (HEAD | {"detectLocalMode": "BridgeInterface"}, "detectLocalMode: 'BridgeInterface'"),
-        (HEAD | {"nodePortAddresses": "10.0.0.0/8"}, "nodePortAddresses: not a list"),
+        (HEAD | {"detectLocalMode": "Magic"}, "detectLocalMode: 'Magic' is none of ClusterCIDR, "),
+        (HEAD | {"detectLocalMode": "BridgeInterface"}, "detectLocal.bridgeInterface: '' is not the name"),
+        (
+            HEAD | {"detectLocalMode": "InterfaceNamePrefix", "detectLocal": {"interfaceNamePrefix": '"; drop'}},
+            "detectLocal.interfaceNamePrefix: '\"; drop' is not the name",
+        ),
+        (HEAD | {"bindAddress": "here"}, "bindAddress: 'here' is not an address"),
+        (HEAD | {"nftables": {"masqueradeBit": 32}}, "nftables.masqueradeBit: 32 is not a number from 0 to 31"),
+        (HEAD | {"nftables": {"masqueradeBit": True}}, "nftables.masqueradeBit: True is not a number"),
+        (HEAD | {"conntrack": {"min": -1}}, "conntrack.min: -1 is not a number"),
+        (HEAD | {"conntrack": {"udpTimeout": "x"}}, "conntrack.udpTimeout: 'x' is not a duration"),
+        (HEAD | {"mode": "ipvs", "ipvs": {"scheduler": "best"}}, "ipvs.scheduler: 'best' is no scheduler"),
+        (HEAD | {"nodePortAddresses": 10}, "nodePortAddresses: not a list"),
         (HEAD | {"nftables": []}, "nftables: not an object"),
         (HEAD | {"nftables": {"syncPeriod": "soon"}}, "nftables.syncPeriod: 'soon'"),
         (HEAD | {"nftables": {"masqueradeAll": "yes"}}, "masqueradeAll: 'yes'"),
@@ -112,26 +210,25 @@ def test_what_is_wrong_is_refused_by_its_field(document: object, text: str) -> N
 
 def test_each_mode_reads_its_own_section() -> None:
     both = HEAD | {
-        "iptables": {"masqueradeAll": True, "syncPeriod": "1m", "localhostNodePorts": True},
+        "iptables": {"masqueradeAll": True, "syncPeriod": "1m", "localhostNodePorts": False, "scheduler": "rr"},
         "nftables": {"syncPeriod": "2m", "masqueradeBit": 3},
+        "ipvs": {"scheduler": "sh", "excludeCIDRs": ["10.0.0.1/8"], "tcpTimeout": "5s"},
     }
 
     config = parse_config(both | {"mode": "iptables"})
     assert (config.mode, config.masquerade_all, config.sync_period) == ("iptables", True, 60.0)
-    assert config.warnings == ("iptables.localhostNodePorts is not used",)
+    assert config.localhost_node_ports is False
+    assert config.warnings == ("iptables.scheduler is not used",)
     assert parse_config(both, "iptables") == config, "a mode on the command line goes before"
     config = parse_config(both)
     assert (config.mode, config.masquerade_all, config.sync_period) == ("nftables", False, 120.0)
-    assert config.warnings == ("nftables.masqueradeBit is not used",)
+    assert (config.masquerade_bit, config.warnings) == (3, ())
+    assert parse_config(both, "ipvs").ipvs == IpvsOptions("sh", ("10.0.0.0/8",), tcp_timeout=5)
+    assert parse_config(HEAD, "iptables").localhost_node_ports, "as kube-proxy has it"
 
 
 def test_the_default_mode_is_nftables() -> None:
     assert parse_mode("") == "nftables"
-
-
-@pytest.mark.parametrize(("text", "seconds"), [("0", 0), ("30s", 30), ("1m30s", 90), ("1.5h", 5400), ("100ms", 0.1)])
-def test_durations(text: str, seconds: float) -> None:
-    assert parse_duration(text) == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize(
@@ -140,64 +237,3 @@ def test_durations(text: str, seconds: float) -> None:
 )
 def test_bind_addresses(text: str, address: tuple[str, int] | None) -> None:
     assert parse_bind_address("x", text, ("0.0.0.0", 10256)) == address
-
-
-def test_health_is_lost_only_while_a_change_waits_too_long() -> None:
-    now = [1000.0]
-    health = ProxyHealth(60, lambda: now[0])
-
-    now[0] += 59
-    assert health.is_alive
-    now[0] += 1
-    assert not health.is_alive, "nothing was programmed since the start"
-    health.updated()
-    now[0] += 1000
-    assert health.is_alive, "no change, no need to sync"
-    health.queued()
-    now[0] += 30
-    health.queued()
-    now[0] += 30
-    assert not health.is_alive, "the first change counts, not the last"
-
-
-async def ask(port: int, request: bytes) -> tuple[int, bytes]:
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(request)
-    answer = await reader.read()
-    writer.close()
-    await writer.wait_closed()
-    head, _, body = answer.partition(b"\r\n\r\n")
-    return int(head.split()[1]), body
-
-
-async def test_the_little_servers_answer() -> None:
-    health, metrics = ProxyHealth(60, lambda: 1000.0), ProxyMetrics()
-    metrics.service_changes.inc(3)
-    routes = {**metrics_routes(metrics, "nftables"), **health_routes(health)}
-    port = 0
-    for port in range(20256, 20356):  # serve() takes a fixed port; find a free one
-        server = asyncio.create_task(serve(("127.0.0.1", port), routes))
-        await asyncio.sleep(0)
-        done, _ = await asyncio.wait({server}, timeout=0.05)
-        if not done:
-            break
-        server.exception()
-    try:
-        assert (await ask(port, b"GET /healthz HTTP/1.1\r\n\r\n"))[0] == 503, "there are no rules yet"
-        assert (await ask(port, b"GET /livez HTTP/1.1\r\n\r\n"))[0] == 200
-        health.updated()
-        assert (await ask(port, b"GET /healthz HTTP/1.1\r\n\r\n"))[0] == 200
-        health.is_node_eligible = False
-        assert (await ask(port, b"GET /healthz HTTP/1.1\r\n\r\n"))[0] == 503
-        assert (await ask(port, b"GET /livez?x HTTP/1.1\r\n\r\n"))[0] == 200
-        assert await ask(port, b"GET /proxyMode HTTP/1.1\r\n\r\n") == (200, b"nftables")
-        _, body = await ask(port, b"GET /metrics HTTP/1.1\r\n\r\n")
-        assert b"kubeproxy_sync_proxy_rules_service_changes_total 3.0\n" in body
-        assert b"kubeproxy_network_programming_duration_seconds_bucket" in body
-        assert (await ask(port, b"GET /x HTTP/1.1\r\n\r\n"))[0] == 404
-        assert (await ask(port, b"POST /healthz HTTP/1.1\r\n\r\n"))[0] == 405
-        assert await ask(port, b"HEAD /healthz HTTP/1.1\r\n\r\n") == (503, b"")
-    finally:
-        server.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await server

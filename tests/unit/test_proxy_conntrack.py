@@ -1,8 +1,9 @@
-"""Which UDP flows have to go: what is looked at after a change, and what is then found stale."""
+"""Which flows have to go: what is looked at after a change and when, and what is then found stale."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import msgspec
@@ -15,33 +16,63 @@ from bridgehead.objects.core import Service
 from bridgehead.objects.discovery import EndpointSlice
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.proxy.changes import FrontendTable
-from bridgehead.proxy.conntrack import Query, StaleFlows
-from bridgehead.proxy.flows import FlowKeeper
-from bridgehead.proxy.frontends import NodeFacts, compile_service
+from bridgehead.proxy.conntrack.keeper import RETRY_SECONDS, Allowance, FlowKeeper
+from bridgehead.proxy.conntrack.stale import (
+    ANYWHERE,
+    DEPARTED_SECONDS,
+    LAST_LOOK_SECONDS,
+    SECOND_LOOK_SECONDS,
+    UNANSWERED_SECONDS,
+    Look,
+    NodeAddresses,
+    Place,
+    Query,
+    StaleFlows,
+)
+from bridgehead.proxy.frontends import NodeFacts
+from bridgehead.proxy.mode import Settings
+from bridgehead.proxy.services import compile_service
 
 DNS, NODE, OUTSIDE = "10.96.0.10", "10.0.0.201", "192.0.2.9"
 FACTS = NodeFacts(name="node1", cluster_cidrs=("10.244.0.0/16",))
+NOWHERE = NodeAddresses(lambda _: False)
+SETTINGS = Settings(families=(4, 6), service_cidrs=("10.96.0.0/12",))
 
 
 class Flow(NamedTuple):
-    destination: tuple[str, int]
-    answerer: tuple[str, int]
-    is_translated: bool = True
+    destination: Place
+    answerer: Place
+    is_answered: bool = True
+    zone: int = 0
 
 
-def to_pod(number: int, address: str = DNS, port: int = 53) -> Flow:
-    return Flow((address, port), (f"10.244.1.{number}", 5353))
+def to_pod(number: int, address: str = DNS, port: int = 53, *, is_answered: bool = True, zone: int = 0) -> Flow:
+    return Flow((address, port), (f"10.244.1.{number}", 5353), is_answered, zone)
+
+
+def to_nobody(address: str = DNS, port: int = 53, *, zone: int = 0) -> Flow:
+    return Flow((address, port), (address, port), False, zone)
+
+
+def pod(number: int) -> Place:
+    return (f"10.244.1.{number}", 5353)
 
 
 class Proxy:
-    """A table and what is remembered of flows, after the first look."""
+    """A table and what is remembered of flows, after the first looks, and a clock."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, settings: Settings = SETTINGS, is_new: bool = False) -> None:
         self.table = FrontendTable()
         self.flows = StaleFlows()
-        self.flows.settled()
+        self.settings = settings
+        self.now = 1000.0
+        if not is_new:
+            self.settle()
 
-    def put(self, *pods: int, draining: Iterable[int] = (), name: str = "dns", **spec: Any) -> None:
+    def put(
+        self, *pods: int, draining: Iterable[int] = (), dying: Iterable[int] = (), name: str = "dns", **spec: Any
+    ) -> None:
+        """`draining`: terminating, still serving; `dying`: terminating and not serving."""
         port = {"port": 53, "protocol": spec.pop("protocol", "UDP"), "nodePort": spec.pop("nodePort", 0)}
         address = spec.pop("address", DNS)
         service = msgspec.convert(
@@ -51,13 +82,13 @@ class Proxy:
             },
             Service,
         )
-        endpoints = [{"addresses": [f"10.244.1.{pod}"], "conditions": {"ready": True}} for pod in pods]
-        endpoints += [
+        endpoints = [
             {
                 "addresses": [f"10.244.1.{pod}"],
-                "conditions": {"ready": False, "serving": True, "terminating": True},
+                "conditions": {"ready": is_ready, "serving": is_serving, "terminating": not is_ready},
             }
-            for pod in draining
+            for group, is_ready, is_serving in ((pods, True, True), (draining, False, True), (dying, False, False))
+            for pod in group
         ]
         slice_ = {
             "addressType": "IPv4",
@@ -72,65 +103,115 @@ class Proxy:
         key = ObjectKey("default", name)
         self.flows.note(key, None, (), self.table.update(key, None))
 
-    def queries(self) -> list[Query]:
-        return list(self.flows.queries((4, 6)))
+    def look(self, after: float = 0.0) -> Look | None:
+        """What is to be looked at now that the kernel has what was put, and so much later."""
+        self.flows.programmed(self.settings, self.now)
+        self.now += after
+        return self.flows.take(self.table, self.now, NodeAddresses(lambda address: address in (NODE, "127.0.0.1")))
 
-    def stale(self, *flows: Flow) -> list[Flow]:
-        return self.flows.stale(
-            flows, self.table, service_cidrs=("10.96.0.0/12",), is_local=lambda address: address == NODE
-        )
+    def settle(self) -> None:
+        """All that was suspected has been looked at."""
+        self.look(after=60)
+
+    def queries(self, after: float = 0.0) -> list[Query]:
+        look = self.look(after)
+        return list(look.queries()) if look is not None else []
+
+    def stale(self, *flows: Flow, protocol: str = "udp", after: float = 0.0) -> list[Flow]:
+        look = self.look(after)
+        return [flow for flow in flows if look.is_stale(protocol, flow)] if look is not None else []
 
 
 @pytest.fixture
 def proxy() -> Proxy:
     proxy = Proxy()
     proxy.put(1, 2)
-    proxy.flows.settled()
+    proxy.settle()
     return proxy
+
+
+def led_to(*pods: int, protocol: str = "udp", is_unanswered: bool = False) -> list[Query]:
+    return [Query(4, protocol, ANYWHERE, pod(number), is_unanswered) for number in pods]
+
+
+# --- UDP -------------------------------------------------------------------------------------------------
 
 
 def test_only_a_backend_that_goes_asks_for_a_look(proxy: Proxy) -> None:
     proxy.put(1, 2, 3)
     assert proxy.queries() == [], "one more"
     proxy.put(2, 3)
-    assert proxy.queries() == [Query(4, DNS, 53)]
-    assert proxy.stale(to_pod(1), to_pod(2), to_pod(3)) == [to_pod(1)]
-    proxy.flows.settled()
-    assert proxy.queries() == []
+    look = proxy.look()
+    assert look is not None
+    assert look.queries() == led_to(1), "the kernel sends the flows of that backend and no others"
+    assert [look.is_stale("udp", to_pod(number)) for number in (1, 2, 3)] == [True, False, False]
 
 
-def test_tcp_asks_for_no_look(proxy: Proxy) -> None:
-    proxy.put(1, 2, name="web", address="10.96.0.11", protocol="TCP")
-    proxy.put(1, name="web", address="10.96.0.11", protocol="TCP")
-    proxy.delete("web")
-    assert proxy.queries() == []
+def test_nothing_is_looked_at_before_the_kernel_has_the_change(proxy: Proxy) -> None:
+    proxy.put(2)
+    assert proxy.flows.next_due() is None
+    assert proxy.flows.take(proxy.table, proxy.now, NOWHERE) is None
+    assert proxy.queries() == led_to(1)
+
+
+def test_a_second_look_finds_what_met_the_old_rules(proxy: Proxy) -> None:
+    proxy.put(2)
+    assert proxy.stale(to_pod(1)) == [to_pod(1)]
+    assert proxy.queries(after=SECOND_LOOK_SECONDS - 0.1) == []
+    found = proxy.stale(to_pod(1), to_pod(2), after=SECOND_LOOK_SECONDS)
+    assert found == [to_pod(1)], "mostly it was on its way just then"
+    assert proxy.stale(to_pod(1), to_pod(2), after=LAST_LOOK_SECONDS) == [to_pod(1)], "a busy machine may hold it up"
+    assert proxy.flows.next_due() is None
 
 
 def test_flows_of_others_are_left_alone(proxy: Proxy) -> None:
     proxy.put(2, name="other", address="10.96.0.11")
     proxy.put(2)
-    others = [to_pod(1, OUTSIDE), to_pod(1, DNS, 54), to_pod(9, "10.96.0.12"), Flow((DNS, 54), (DNS, 54), False)]
+    others = [to_pod(1, OUTSIDE), to_pod(1, DNS, 54), to_pod(9, "10.96.0.12"), to_nobody(DNS, 54)]
+    assert proxy.stale(*others, to_pod(1, "10.96.0.11")) == [], "the last Service never led to it, somebody else did"
 
-    assert proxy.stale(*others) == []
+
+def test_what_somebody_else_translated_stays(proxy: Proxy) -> None:
+    """A firewall of the user's may send packets for a Frontend elsewhere before our rules see them."""
+    foreign = Flow((DNS, 53), ("192.0.2.53", 53))
+    proxy.put(2)
+    assert proxy.stale(foreign, to_pod(1)) == [to_pod(1)]
+    proxy.put()
+    assert proxy.stale(foreign) == []
+    proxy.delete()
+    assert proxy.stale(foreign) == []
 
 
 def test_scaled_to_zero_and_back(proxy: Proxy) -> None:
+    """kubernetes #139628: the last backends leave like any others; #48370: what was sent meanwhile is untranslated."""
     proxy.put()
     assert proxy.stale(to_pod(1), to_pod(2)) == [to_pod(1), to_pod(2)]
-    proxy.flows.settled()
-    untranslated = Flow((DNS, 53), (DNS, 53), False)
-
+    proxy.settle()
     proxy.put(3)
+    assert proxy.queries() == [Query(4, "udp", (DNS, 53), (DNS, 53))], "its first backend"
+    assert proxy.stale(to_nobody(), to_pod(3), after=SECOND_LOOK_SECONDS) == [to_nobody()]
 
-    assert proxy.queries() == [Query(4, DNS, 53)], "its first backend"
-    assert proxy.stale(untranslated, to_pod(3)) == [untranslated]
+
+def test_in_other_zones_only_what_leads_to_our_backends(proxy: Proxy) -> None:
+    """Open vSwitch and others track packets in zones of their own, also those that the default zone translates."""
+    proxy.put()
+    assert proxy.stale(to_pod(1, zone=7)) == [to_pod(1, zone=7)]
+    proxy.settle()
+    proxy.put(1)
+    assert proxy.stale(to_nobody(zone=7), to_nobody()) == [to_nobody()]
 
 
 def test_a_deleted_service_takes_its_flows_along_but_no_other(proxy: Proxy) -> None:
+    """kubernetes #141371."""
     proxy.delete()
+    assert proxy.queries() == led_to(1, 2)
+    assert proxy.stale(to_pod(1), to_nobody(), after=SECOND_LOOK_SECONDS) == [to_pod(1)]
 
-    assert proxy.queries() == [Query(4, DNS, 53)]
-    assert proxy.stale(to_pod(1), Flow((DNS, 53), (DNS, 53), False)) == [to_pod(1)]
+
+def test_deleted_and_made_anew_between_two_syncs(proxy: Proxy) -> None:
+    proxy.delete()
+    proxy.put(2, 3)
+    assert proxy.stale(to_pod(1), to_pod(2), to_pod(3), to_nobody()) == [to_pod(1), to_nobody()]
 
 
 def test_an_endpoint_that_terminates_but_serves_keeps_its_flows_until_it_ends(proxy: Proxy) -> None:
@@ -139,52 +220,257 @@ def test_an_endpoint_that_terminates_but_serves_keeps_its_flows_until_it_ends(pr
     proxy.put(2, 3, draining=[1])
     assert proxy.stale(to_pod(1)) == []
     proxy.put(2, 3)
-    assert proxy.queries() == [Query(4, DNS, 53)], "though no Frontend changed"
-    assert proxy.stale(to_pod(1), to_pod(2)) == [to_pod(1)]
+    look = proxy.look()
+    assert look is not None
+    assert look.queries() == led_to(1), "though no Frontend changed"
+    assert look.is_stale("udp", to_pod(1))
+    assert not look.is_stale("udp", to_pod(2))
+
+
+def test_an_endpoint_that_comes_back_before_the_look_keeps_its_flows(proxy: Proxy) -> None:
+    proxy.put(2)
+    proxy.put(1, 2)
+    assert proxy.stale(to_pod(1)) == []
 
 
 def test_node_ports_only_at_this_nodes_addresses() -> None:
+    """kubernetes #49881: a port alone says nothing."""
     proxy = Proxy()
     proxy.put(1, 2, type="NodePort", nodePort=30053)
-    proxy.flows.settled()
+    proxy.settle()
     proxy.put(2, type="NodePort", nodePort=30053)
 
-    assert Query(4, "", 30053) in proxy.queries()
-    flows = [to_pod(1, NODE, 30053), to_pod(2, NODE, 30053), to_pod(1, OUTSIDE, 30053)]
-    assert proxy.stale(*flows) == flows[:1]
+    assert proxy.queries() == led_to(1)
+    flows = [to_pod(n, address, 30053) for n, address in ((1, NODE), (2, NODE), (1, OUTSIDE), (1, "127.0.0.1"))]
+    assert proxy.stale(*flows, after=SECOND_LOOK_SECONDS) == flows[:1]
     proxy.delete()
-    assert proxy.stale(*flows) == flows[:2]
+    assert proxy.stale(*flows) == flows[1:2], "who is left of its backends"
+
+
+def test_node_ports_only_at_the_addresses_that_have_them() -> None:
+    elsewhere = "10.9.9.9"
+    proxy = Proxy(settings=Settings(node_port_cidrs=("10.9.0.0/16",)))
+    proxy.put(1, type="NodePort", nodePort=30053)
+    proxy.settle()
+    proxy.put(2, type="NodePort", nodePort=30053)
+    proxy.flows.programmed(proxy.settings, proxy.now)
+    look = proxy.flows.take(proxy.table, proxy.now, NodeAddresses(lambda _: True))
+    assert look is not None
+    found = [address for address in (NODE, elsewhere) if look.is_stale("udp", to_pod(1, address, 30053))]
+    assert found == [elsewhere]
+
+
+@pytest.mark.parametrize("protocol", ["UDP", "TCP"])
+def test_a_family_is_asked_for_its_own_places_and_for_addresses_only(protocol: str) -> None:
+    """Of another family's, or of no address, the kernel cannot be asked, and then of nothing in the same look."""
+    addresses = {4: "10.96.0.10", 6: "fd00:96::10"}
+    service = msgspec.convert(
+        {
+            "metadata": {"name": "dns", "namespace": "default"},
+            "spec": {"clusterIPs": [*addresses.values()], "ports": [{"port": 53, "protocol": protocol}]},
+        },
+        Service,
+    )
+    facts = NodeFacts(name="node1", families=(4, 6))
+    table, flows = FrontendTable(), StaleFlows()
+    flows.programmed(SETTINGS, 0.0)
+    flows.take(table, 60.0, NOWHERE)
+    for endpoints in ({4: ["10.244.1.1", "10.244.1.300"], 6: ["fd00:244::1", "10.244.1.1"]}, {4: [], 6: []}):
+        slices = [
+            msgspec.convert(
+                {
+                    "addressType": f"IPv{family}",
+                    "ports": [{"protocol": protocol, "port": 5353}],
+                    "endpoints": [
+                        {"addresses": [text], "conditions": {"ready": False, "serving": True, "terminating": True}}
+                        for text in texts
+                    ],
+                },
+                EndpointSlice,
+            )
+            for family, texts in endpoints.items()
+        ]
+        compiled = compile_service(service, slices, facts)
+        flows.note(service.key, compiled, slices, table.update(service.key, compiled))
+    flows.programmed(SETTINGS, 100.0)
+
+    look = flows.take(table, 200.0, NOWHERE)
+
+    assert look is not None
+    asked = {(query.family, query.answerer[0]) for query in look.queries()}
+    assert asked - set(addresses.items()) == {(4, "10.244.1.1"), (6, "fd00:244::1")}
 
 
 def test_an_address_that_passes_to_another_service(proxy: Proxy) -> None:
     proxy.put(5, name="later", address="10.96.0.11", externalIPs=[OUTSIDE])
     proxy.put(6, name="earlier", address="10.96.0.12", externalIPs=[OUTSIDE])
-    proxy.flows.settled()
+    proxy.settle()
 
     proxy.delete("earlier")
 
     assert proxy.stale(to_pod(6, OUTSIDE), to_pod(5, OUTSIDE)) == [to_pod(6, OUTSIDE)]
 
 
-def test_a_new_proxy_looks_at_everything() -> None:
-    proxy = Proxy()
-    proxy.flows = StaleFlows()
+def test_a_new_proxy_looks_at_everything_and_leaves_what_is_good() -> None:
+    """kubernetes #122740: flows to backends that are still there survive a restart."""
+    proxy = Proxy(is_new=True)
+    proxy.put(2, type="NodePort", nodePort=30053)
+    proxy.put(2, name="web", address="10.96.0.11", protocol="TCP")
+    good = [to_pod(2), to_pod(2, NODE, 30053), to_pod(1, OUTSIDE), to_nobody(OUTSIDE), to_nobody(DNS, 99)]
+    bad = [to_pod(1), to_pod(1, NODE, 30053), to_nobody(), to_nobody(NODE, 30053), to_pod(1, "10.96.0.99")]
+
+    look = proxy.look()
+
+    assert look is not None
+    assert set(look.queries()) == {
+        query
+        for family in (4, 6)
+        for query in (
+            Query(family, "udp"),
+            Query(family, "tcp", is_unanswered=True),
+            Query(family, "sctp", is_unanswered=True),
+        )
+    }
+    assert [flow for flow in good + bad if look.is_stale("udp", flow)] == bad
+    attempt = to_pod(1, "10.96.0.11", is_answered=False)
+    assert look.is_stale("tcp", attempt)
+    assert not look.is_stale("tcp", attempt._replace(is_answered=True))
+    assert not look.is_stale("tcp", to_pod(2, "10.96.0.11", is_answered=False))
+    assert not look.is_stale("tcp", to_pod(1, "10.96.0.99", is_answered=False))
+
+
+def test_what_leads_to_the_proxy_itself_is_good_as_long_as_it_listens() -> None:
+    proxy = Proxy(is_new=True)
     proxy.put(2)
-    unrelated = [to_pod(1, OUTSIDE), Flow((OUTSIDE, 53), (OUTSIDE, 53), False), Flow((DNS, 99), (DNS, 99), False)]
+    proxy.flows.programmed(SETTINGS, proxy.now)
+    node = NodeAddresses(lambda _: True, lambda: [("169.254.98.104", 4001)])
+    look = proxy.flows.take(proxy.table, proxy.now, node)
+    assert look is not None
+    found = [port for port in (4001, 4002) if look.is_stale("udp", Flow((DNS, 53), ("169.254.98.104", port)))]
+    assert found == [4002]
 
-    assert proxy.queries() == [Query(4), Query(6)]
-    assert proxy.stale(to_pod(1), to_pod(2), to_pod(1, "10.96.0.99"), *unrelated) == [
-        to_pod(1),
-        to_pod(1, "10.96.0.99"),
-    ], "a backend that went, and a cluster IP that nobody has any more"
+
+def test_a_frontend_that_ends_is_not_forgotten_in_a_look_at_everything() -> None:
+    proxy = Proxy(is_new=True)
+    proxy.put(1, externalIPs=[OUTSIDE])
+    proxy.look()
+    proxy.put(1)
+    assert proxy.stale(to_pod(1, OUTSIDE), to_pod(2, OUTSIDE), after=SECOND_LOOK_SECONDS) == [to_pod(1, OUTSIDE)]
 
 
-def test_many_suspects_are_one_question(proxy: Proxy) -> None:
+def test_many_suspects_are_few_questions(proxy: Proxy) -> None:
+    proxy.put(*range(1, 30))
+    proxy.settle()
+    proxy.put(1)
+    assert proxy.queries() == [Query(4, "udp", (DNS, 53))], "many backends of one Frontend"
     for number in range(20):
         proxy.put(1, name=f"s{number}", address=f"10.96.1.{number}")
+    proxy.settle()
     for number in range(20):
-        proxy.put(2, name=f"s{number}", address=f"10.96.1.{number}")
-    assert proxy.queries() == [Query(4)]
+        proxy.put(number + 2, name=f"s{number}", address=f"10.96.1.{number}")
+    assert proxy.queries() == led_to(1), "one backend of many Frontends"
+    for number in range(20):
+        proxy.put(40 + number, name=f"s{number}", address=f"10.96.1.{number}")
+    assert proxy.queries() == [Query(4, "udp")]
+
+
+def test_what_could_not_be_looked_at_is_looked_at_again(proxy: Proxy) -> None:
+    proxy.put(2)
+    look = proxy.look()
+    assert look is not None
+    proxy.flows.put_back(look, proxy.now + 1)
+    assert proxy.stale(to_pod(1), to_pod(2), after=1) == [to_pod(1)]
+
+
+# --- TCP and SCTP ----------------------------------------------------------------------------------------
+
+WEB = "10.96.0.11"
+KINDS = {"name": "web", "address": WEB}
+ATTEMPT, ESTABLISHED = to_pod(1, WEB, is_answered=False), to_pod(1, WEB)
+
+
+@pytest.fixture(params=["tcp", "sctp"])
+def protocol(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def put(proxy: Proxy, protocol: str) -> Callable[..., None]:
+    def put(*pods: int, **more: Any) -> None:
+        proxy.put(*pods, protocol=protocol.upper(), **KINDS, **more)
+
+    put(1, 2)
+    proxy.settle()
+    return put
+
+
+def test_attempts_to_reach_an_endpoint_that_left_are_given_another(
+    proxy: Proxy, put: Callable[..., None], protocol: str
+) -> None:
+    """kubernetes #101607. What is established may well be answered: a pod whose label changed goes on."""
+    put(2)
+    assert proxy.queries(after=UNANSWERED_SECONDS) == led_to(1, protocol=protocol, is_unanswered=True)
+    put(1, 2)
+    put(2)
+    flows = [ATTEMPT, ESTABLISHED, to_pod(2, WEB, is_answered=False), to_nobody(WEB)]
+    assert proxy.stale(*flows, protocol=protocol, after=60) == [ATTEMPT]
+
+
+@pytest.mark.parametrize("state", ["draining", "dying"])
+def test_who_terminates_keeps_everything_until_the_pod_is_gone(
+    proxy: Proxy, put: Callable[..., None], protocol: str, state: str
+) -> None:
+    put(2, **{state: [1]})
+    assert proxy.stale(ATTEMPT, ESTABLISHED, protocol=protocol, after=60) == []
+    put(2, 3, **{state: [1]})
+    assert proxy.stale(ATTEMPT, ESTABLISHED, protocol=protocol, after=60) == []
+
+    put(2, 3)
+
+    assert proxy.queries(after=DEPARTED_SECONDS - 0.1) == []
+    look = proxy.look(after=0.1)
+    assert look is not None
+    assert look.queries() == led_to(1, protocol=protocol)
+    assert look.is_stale(protocol, ATTEMPT)
+    assert look.is_stale(protocol, ESTABLISHED)
+    assert not look.is_stale(protocol, to_pod(2, WEB))
+
+
+def test_who_is_in_no_slice_for_a_moment_keeps_everything(
+    proxy: Proxy, put: Callable[..., None], protocol: str
+) -> None:
+    put(2, draining=[1])
+    put(2)
+    proxy.look(after=1)
+    put(2, draining=[1])
+    assert proxy.stale(ATTEMPT, ESTABLISHED, protocol=protocol, after=60) == []
+
+
+def test_who_gets_the_place_of_a_pod_that_is_gone_has_nothing_to_do_with_it(
+    proxy: Proxy, put: Callable[..., None], protocol: str
+) -> None:
+    put(2, draining=[1])
+    put(2)
+    proxy.look(after=1)
+    put(1, 2)
+    put(2)
+    assert proxy.stale(ESTABLISHED, protocol=protocol, after=60) == []
+
+
+def test_a_deleted_service_leaves_its_connections(proxy: Proxy, put: Callable[..., None], protocol: str) -> None:
+    """They go on as they always did in Kubernetes; the backends may be alive, and nobody else gets them."""
+    put(2, draining=[1])
+    proxy.delete("web")
+    assert proxy.stale(ATTEMPT, ESTABLISHED, to_pod(2, WEB), protocol=protocol, after=60) == []
+
+
+def test_a_look_at_attempts_and_at_connections_is_one_question(
+    proxy: Proxy, put: Callable[..., None], protocol: str
+) -> None:
+    put(2, draining=[1], externalIPs=[OUTSIDE])
+    proxy.settle()
+    put(2, externalIPs=[OUTSIDE])
+    assert proxy.queries(after=DEPARTED_SECONDS) == led_to(1, protocol=protocol)
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.sets(st.integers(1, 5)), st.sets(st.integers(1, 5))), max_size=12))
@@ -195,12 +481,44 @@ def test_after_any_history_stale_is_what_no_endpoint_serves(history: list[tuple[
     for name, ready, draining in history:
         proxy.put(*ready, draining=draining - ready, name=name, address=addresses[name])
         served[name] = ready | draining
-        if proxy.queries():
-            flows -= set(proxy.stale(*flows))
-            proxy.flows.settled()
+        flows -= set(proxy.stale(*flows))
         good = {to_pod(pod, addresses[other]) for other, pods in served.items() for pod in pods}
         assert flows <= good
         flows |= {to_pod(pod, addresses[name]) for pod in ready or draining}
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sets(st.integers(1, 4)),
+            st.sets(st.integers(1, 4)),
+            st.sets(st.integers(1, 4)),
+            st.sampled_from((0.0, 1.0, 6.0)),
+        ),
+        max_size=12,
+    )
+)
+def test_after_any_history_no_connection_to_an_endpoint_is_stale_nor_to_one_that_left_alive(
+    history: list[tuple[set[int], set[int], set[int], float]],
+) -> None:
+    """Of connections made to each endpoint while it is there, those go whose pod was last seen terminating."""
+    proxy, open_ = Proxy(), set[int]()
+    present, terminating = set[int](), set[int]()
+    for ready, draining, dying, seconds in history:
+        before, present = present, ready | draining | dying
+        ended = {pod for pod in before - present if pod in terminating}
+        draining, dying = draining - ready, dying - ready - draining
+        proxy.put(*ready, draining=draining, dying=dying, protocol="TCP")
+        terminating = {pod for pod in terminating | draining | dying if pod not in ready}
+        flows = [to_pod(pod) for pod in sorted(open_)]
+        stale = {
+            int(flow.answerer[0].rpartition(".")[2]) for flow in proxy.stale(*flows, protocol="tcp", after=seconds)
+        }
+        assert not stale & present
+        assert stale <= terminating
+        if seconds >= DEPARTED_SECONDS:
+            assert not ended & open_ - stale
+        open_ = (open_ - stale) | ready
 
 
 # --- The keeper ------------------------------------------------------------------------------------------
@@ -209,44 +527,84 @@ def test_after_any_history_stale_is_what_no_endpoint_serves(history: list[tuple[
 class ScriptedKernel:
     def __init__(self, *flows: KernelFlow, error: OSError | None = None) -> None:
         self.flows, self.error = list(flows), error
-        self.listed: list[Query] = []
+        self.asked: list[Query] = []
 
     def close(self) -> None:
         return None
 
-    def list_udp(self, family: int, address: str = "", port: int = 0) -> list[KernelFlow]:
+    def remove(
+        self,
+        family: int,
+        protocol: str,
+        destination: Place,
+        answerer: Place,
+        is_unanswered: bool,
+        *,
+        is_stale: Callable[[KernelFlow], bool],
+    ) -> int:
+        self.asked.append(Query(family, protocol, destination, answerer, is_unanswered))
         if self.error is not None:
             raise self.error
-        self.listed.append(Query(family, address, port))
-        return self.flows if family == 4 else []
-
-    def delete(self, flows: Iterable[KernelFlow]) -> int:
-        gone = list(flows)
-        self.flows = [flow for flow in self.flows if flow not in gone]
-        return len(gone)
+        found = [flow for flow in self.flows if protocol == "udp" and is_stale(flow)]
+        self.flows = [flow for flow in self.flows if flow not in found]
+        return len(found)
 
 
-async def test_the_keeper_looks_once_and_removes() -> None:
-    stale = KernelFlow(("10.96.0.99", 53), ("10.244.1.1", 53), True, b"1")
-    kept = KernelFlow((OUTSIDE, 53), (OUTSIDE, 53), False, b"2")
-    kernel = ScriptedKernel(stale, kept)
-    keeper = FlowKeeper(kernel, lambda address: False)
+STALE, KEPT = KernelFlow(("10.96.0.99", 53), pod(1), True), KernelFlow((OUTSIDE, 53), (OUTSIDE, 53), False)
 
-    assert await keeper.clean(FrontendTable(), (4,), ("10.96.0.0/12",)) == 1
-    assert await keeper.clean(FrontendTable(), (4,), ("10.96.0.0/12",)) == 0
 
-    assert kernel.flows == [kept]
-    assert kernel.listed == [Query(4)]
+async def test_the_keeper_looks_when_the_kernel_has_the_rules() -> None:
+    kernel = ScriptedKernel(STALE, KEPT)
+    keeper = FlowKeeper(lambda: kernel, NOWHERE)
+    assert await keeper.look() == 0
+    keeper.programmed(FrontendTable(), SETTINGS)
+    assert await keeper.look() == 1
+    assert await keeper.look() == 0
+    assert kernel.flows == [KEPT]
 
 
 async def test_what_the_kernel_refuses_is_told_once_and_tried_again(caplog: pytest.LogCaptureFixture) -> None:
-    kernel = ScriptedKernel(error=PermissionError(1, "no"))
-    keeper = FlowKeeper(kernel, lambda address: False)
+    now = 0.0
+    kernel = ScriptedKernel(STALE, error=PermissionError(1, "no"))
+    keeper = FlowKeeper(lambda: kernel, NOWHERE, lambda: now)
+    keeper.programmed(FrontendTable(), SETTINGS)
     for _ in range(3):
-        assert await keeper.clean(FrontendTable(), (4,), ()) == 0
+        assert await keeper.look() == 0
+        now += RETRY_SECONDS
     assert len([record for record in caplog.records if record.levelname == "WARNING"]) == 1
 
     kernel.error = None
-    await keeper.clean(FrontendTable(), (4,), ())
+    assert await keeper.look() == 1
 
-    assert kernel.listed == [Query(4)]
+
+async def test_the_keeper_runs_by_itself() -> None:
+    kernel = ScriptedKernel(STALE, KEPT)
+    keeper = FlowKeeper(lambda: kernel, NOWHERE)
+    task = asyncio.create_task(keeper.run())
+    try:
+        keeper.programmed(FrontendTable(), SETTINGS)
+        async with asyncio.timeout(10):
+            while kernel.flows != [KEPT]:  # noqa: ASYNC110 - the script sets no event
+                await asyncio.sleep(0.005)
+    finally:
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+
+def test_backends_that_leave_one_after_the_other_are_looked_for_at_once() -> None:
+    """Else clients of the second send into the void for as long as the look for the first one made it rest."""
+    allowance = Allowance(1000.0, share=0.1, saved=2.0)
+    rests = [allowance.spend(0.2, 1000.0 + number * 0.4) for number in range(8)]
+    assert rests == [0.2] * 8, "as long as it took"
+
+
+def test_looking_takes_a_share_of_the_time_in_the_long_run() -> None:
+    allowance = Allowance(0.0, share=0.1, saved=2.0)
+    now = spent = 0.0
+    while now < 1000:
+        spent += 0.5
+        now += 0.5 + allowance.spend(0.5, now + 0.5)
+    assert spent == pytest.approx(1000 * 0.1 + 2.0, abs=1.0)
+    assert allowance.spend(0.5, now + 1_000_000) == 0.5, "what was saved has a limit"
+    assert allowance.spend(3.0, now + 1_000_000) == pytest.approx(15.0)

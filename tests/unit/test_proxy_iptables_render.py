@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -23,12 +20,14 @@ from bridgehead.proxy.frontends import (
     SourceNat,
     Verdict,
 )
-from bridgehead.proxy.iptables.chains import CANARY, fixed_chains, hash_of, is_ours
-from bridgehead.proxy.iptables.readback import as_printed, parse_listing
+from bridgehead.proxy.iptables.chains import CANARY, SERVICES, Chain, fixed_chains, hash_of, is_ours, jumps
+from bridgehead.proxy.iptables.readback import Table, as_printed, parse_listing
 from bridgehead.proxy.iptables.render import Renderer
+from bridgehead.proxy.iptables.transaction import Part
 from bridgehead.proxy.mode import Settings
 
 from .fake_iptables import FakeIptables
+from .goldens import check_golden, check_hash_seeds
 
 GOLDENS = Path(__file__).parent / "goldens" / "iptables"
 SETTINGS = Settings((4,), ("10.244.0.0/16",), ("10.96.0.0/12",))
@@ -129,11 +128,7 @@ NAMES = (
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_text_is_as_kept(name: str) -> None:
-    golden = GOLDENS / f"{name}.rules"
-    if os.environ.get("UPDATE_GOLDENS"):
-        golden.parent.mkdir(parents=True, exist_ok=True)
-        golden.write_text(text_of(name))
-    assert text_of(name) == golden.read_text()
+    check_golden(GOLDENS / f"{name}.rules", text_of(name))
 
 
 def test_every_golden_is_used() -> None:
@@ -141,22 +136,7 @@ def test_every_golden_is_used() -> None:
 
 
 def test_the_text_does_not_depend_on_the_hash_seed() -> None:
-    program = (
-        "from tests.unit.test_proxy_iptables_render import *\n"
-        "import hashlib; print(hashlib.sha256(''.join(map(text_of, NAMES)).encode()).hexdigest())"
-    )
-    root = Path(__file__).parents[2]
-    digests = {
-        subprocess.run(
-            [sys.executable, "-c", program],
-            check=True,
-            capture_output=True,
-            cwd=root,
-            env=os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": f"{root / 'src'}:{root}"},
-        ).stdout
-        for seed in ("1", "2")
-    }
-    assert len(digests) == 1
+    check_hash_seeds("tests.unit.test_proxy_iptables_render")
 
 
 @pytest.mark.parametrize(
@@ -171,6 +151,18 @@ def test_the_text_does_not_depend_on_the_hash_seed() -> None:
 )
 def test_the_hashes_are_kube_proxys(text: str, digest: str) -> None:
     assert hash_of(text) == digest
+
+
+def test_health_checks_are_let_in() -> None:
+    ported = frontend("10.96.0.10", 80, HERE, health_check_port=31234)
+    text = "".join(Renderer(SETTINGS).full([ported], (), {}).texts().values())
+    rule = '-p tcp -m comment --comment "default/web:http health check node port" -m tcp --dport 31234 -j ACCEPT'
+    assert f"\n-A KUBE-NODEPORTS {rule}\n" in text
+    renderer = started(ported)
+
+    part = renderer.change([Change(ported, WEB)]).parts[4, "filter"]
+
+    assert part.written == {"KUBE-NODEPORTS": ()}
 
 
 def test_chains_of_others_are_not_ours() -> None:
@@ -223,6 +215,35 @@ def test_what_is_right_is_not_touched_and_what_is_stale_goes() -> None:
             n: r for n, r in fresh.tables[table].chains.items() if n.startswith("KUBE")
         }
     assert kernel.tables["filter"].chains["INPUT"].count("-j KUBE-FIREWALL") == 1
+
+
+@pytest.mark.parametrize("number", range(0, 60, 3))
+def test_a_few_chains_are_mended_as_all_would_be(number: int) -> None:
+    renderer = started(*ALL)
+    wanted = renderer.chains(4)
+    name = sorted(wanted)[number % len(wanted)]
+    (mended,) = renderer.mend({(4, name): True}, {}).parts.items()
+    assert mended == ((4, name.table), Part(written={name.name: wanted[name]}))
+
+
+def test_a_chain_that_is_not_to_be_there_goes_if_it_is_there() -> None:
+    stranger, of_others = Chain("nat", "KUBE-SVC-AAAAAAAAAAAAAAAA"), Chain("nat", "DOCKER")
+    renderer = started(*ALL)
+    assert renderer.mend({(4, stranger): True, (4, of_others): True}, {}).texts() == {
+        4: f"*nat\n:{stranger.name} - [0:0]\n-X {stranger.name}\nCOMMIT\n"
+    }
+    assert not renderer.mend({(4, stranger): False}, {})
+    assert not renderer.mend({(6, SERVICES): True}, {}), "a family that is not ours"
+
+
+def test_a_jump_that_is_gone_comes_back_and_one_that_is_there_stays() -> None:
+    renderer = started(*ALL)
+    chain = Chain("nat", "PREROUTING")
+    (jump,) = (jump for jump in jumps() if (jump.table, jump.chain) == chain)
+    there = {4: {"nat": Table({"PREROUTING": ["-j DOCKER", jump.rule]})}}
+    assert not renderer.mend({(4, chain): True}, there)
+    gone = {4: {"nat": Table({"PREROUTING": ["-j DOCKER"]})}}
+    assert renderer.mend({(4, chain): True}, gone).parts[4, "nat"].lines == [f"-I PREROUTING {jump.rule}"]
 
 
 def test_removal_leaves_what_others_made() -> None:
@@ -283,7 +304,7 @@ def test_probabilities_are_printed_as_the_kernel_keeps_them(sent: str, printed: 
 
 
 def test_both_families_have_the_same_fixed_chains() -> None:
-    assert fixed_chains(4).keys() == fixed_chains(6).keys()
+    assert fixed_chains(4, Settings()).keys() == fixed_chains(6, Settings()).keys()
 
 
 # --- Any history -----------------------------------------------------------------------------------------
@@ -389,3 +410,8 @@ def test_whatever_a_frontend_says_iptables_takes_it_and_reads_it_back(frontends:
 
     assert parse_listing(kernel.save().encode()) == kernel.tables
     assert not Renderer(SETTINGS).full(by_key, (), {4: kernel.tables})
+
+
+def test_a_source_that_may_be_anybody_is_not_printed() -> None:
+    for anybody in ("0.0.0.0/0", "::/0"):
+        assert as_printed([f"-s {anybody} -m comment --comment x -j X"]) == ["-m comment --comment x -j X"]

@@ -15,11 +15,14 @@ from bridgehead.proxy.mode import Mode
 from bridgehead.proxy.modes import NAMES, open_mode
 
 ROOT = Path(bridgehead.proxy.__file__).parent
-FILES = {"README.md", "__init__.py", "apply.py", "chains.py", "mode.py", "readback.py", "render.py"}
+FILES = {"README.md", "__init__.py", "apply.py", "mode.py"}
+OF_RULES = {"chains.py", "readback.py", "render.py"}  # of a mode that writes rules of its own
+STANDS_ON_ANOTHER = {"userspace"}
 # What the agent needs of a mode, and what each mode needs of itself.
 OF_A_MODE = {name for name, _ in inspect.getmembers(Mode) if not name.startswith("_")}
 OF_A_RENDERER = {"change", "full", "chains"}
-OF_A_TRANSACTION = {"size", "chunks"}
+OF_A_TRANSACTION = {"size"}
+NEVER_TOO_BIG = {"ipvs"}  # its rules do not grow; the others send what is too big for the kernel in chunks
 OF_A_KERNEL = {"close", "probe"}
 
 
@@ -30,17 +33,22 @@ def public(cls: type) -> set[str]:
 def missing(name: str) -> list[str]:
     """The files and entry points that the mode of that name lacks."""
     found = {path.name for path in (ROOT / name).iterdir() if path.is_file()}
-    lacking = [f"{name}/{file}" for file in sorted(FILES - found)]
+    has_rules = name not in STANDS_ON_ANOTHER
+    lacking = [f"{name}/{file}" for file in sorted((FILES | OF_RULES if has_rules else FILES) - found)]
     if lacking:
         return lacking
-    render = importlib.import_module(f"bridgehead.proxy.{name}.render")
     package = importlib.import_module(f"bridgehead.proxy.{name}")
-    for cls, wanted in (
+    classes: list[tuple[type, set[str]]] = [
         (getattr(package, f"{name.capitalize()}Mode"), OF_A_MODE),
-        (render.Renderer, OF_A_RENDERER),
-        (render.Transaction, OF_A_TRANSACTION),
         (package.Kernel, OF_A_KERNEL),
-    ):
+    ]
+    if has_rules:
+        render = importlib.import_module(f"bridgehead.proxy.{name}.render")
+        classes += [
+            (render.Renderer, OF_A_RENDERER),
+            (render.Transaction, OF_A_TRANSACTION | ({"chunks"} if name not in NEVER_TOO_BIG else set())),
+        ]
+    for cls, wanted in classes:
         lacking += [f"{name}: {cls.__name__}.{method}" for method in sorted(wanted - public(cls) - {"name"})]
     return lacking
 
@@ -61,6 +69,6 @@ def test_no_mode_is_forgotten() -> None:
 
 
 async def test_an_unknown_mode_is_refused() -> None:
-    with pytest.raises(ModeUnavailable, match="'ipvs' is unknown; iptables and nftables work"):
-        async with open_mode("ipvs"):
+    with pytest.raises(ModeUnavailable, match="'kernelspace' is unknown; iptables, ipvs, nftables and userspace work"):
+        async with open_mode("kernelspace"):
             pass

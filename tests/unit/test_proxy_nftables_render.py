@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
+import random
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from bridgehead.proxy.changes import Change, FrontendTable
 from bridgehead.proxy.errors import NotUnderstood
 from bridgehead.proxy.frontends import Backend, Frontend, FrontendKey, SourceNat, Verdict
 from bridgehead.proxy.mode import Settings
+from bridgehead.proxy.nftables.affinity import sticky_difference, sticky_elements
 from bridgehead.proxy.nftables.readback import Table, parse_table
 from bridgehead.proxy.nftables.render import Renderer
 
 from .fake_nft import FakeKernel
+from .goldens import check_golden, check_hash_seeds
 
 GOLDENS = Path(__file__).parent / "goldens" / "nftables"
 SETTINGS = Settings((4,), ("10.244.0.0/16",), ("10.96.0.0/12",))
@@ -96,11 +97,7 @@ NAMES = (
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_text_is_as_kept(name: str) -> None:
-    golden = GOLDENS / f"{name}.nft"
-    if os.environ.get("UPDATE_GOLDENS"):
-        golden.parent.mkdir(parents=True, exist_ok=True)
-        golden.write_text(text_of(name))
-    assert text_of(name) == golden.read_text()
+    check_golden(GOLDENS / f"{name}.nft", text_of(name))
 
 
 def test_every_golden_is_used() -> None:
@@ -109,22 +106,7 @@ def test_every_golden_is_used() -> None:
 
 @pytest.mark.slow
 def test_the_text_does_not_depend_on_the_hash_seed() -> None:
-    program = (
-        "from tests.unit.test_proxy_nftables_render import *\n"
-        "import hashlib; print(hashlib.sha256(''.join(map(text_of, NAMES)).encode()).hexdigest())"
-    )
-    root = Path(__file__).parents[2]
-    digests = {
-        subprocess.run(
-            [sys.executable, "-c", program],
-            check=True,
-            capture_output=True,
-            cwd=root,
-            env=os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": f"{root / 'src'}:{root}"},
-        ).stdout
-        for seed in ("1", "2")
-    }
-    assert len(digests) == 1
+    check_hash_seeds("tests.unit.test_proxy_nftables_render")
 
 
 def test_a_name_that_could_be_nft_text_is_not_written() -> None:
@@ -163,20 +145,19 @@ def test_a_full_sync_removes_what_is_stale_and_keeps_what_is_right() -> None:
     assert len(table) == 0
 
 
-def test_a_full_sync_leaves_the_sets_of_clients_that_are_still_wanted() -> None:
+def test_clients_are_remembered_as_long_as_there_are_sticky_frontends() -> None:
     kernel = FakeKernel()
     kernel.apply(Renderer(SETTINGS).full([STICKY], (), {}).text())
-    kept = set(kernel.table(4).others)
     other = frontend("10.96.0.13", 80, MORE, affinity_seconds=5)
     kernel.apply(Renderer(SETTINGS).full([STICKY, other], (), {4: kernel.table(4)}).text())
-    assert len(kernel.table(4).others) == 3
 
     text = Renderer(SETTINGS).full([STICKY], (), {4: kernel.table(4)}).text()
     kernel.apply(text)
 
-    assert set(kernel.table(4).others) == kept
-    assert text.count("delete set") == 1
-    assert text.count("delete chain") == 1
+    assert kernel.table(4).others == {"affinity": "map"}
+    assert "delete map" not in text
+    kernel.apply(Renderer(SETTINGS).full([WEB], (), {4: kernel.table(4)}).text())
+    assert "affinity" not in str(kernel.table(4))
 
 
 def test_another_timeout_keeps_the_clients() -> None:
@@ -184,16 +165,56 @@ def test_another_timeout_keeps_the_clients() -> None:
 
     text = started(STICKY).change([Change(STICKY, longer)]).text()
 
-    assert " set " not in text
+    assert "add map" not in text
+    assert "affinity" not in "".join(line for line in text.splitlines() if " element " in line)
     assert "timeout 86400s" in text
 
 
 def test_frontends_of_one_owner_share_what_they_remember() -> None:
     elsewhere = frontend("203.0.113.8", 80, THERE, HERE, affinity_seconds=10800)
+    another = msgspec.structs.replace(STICKY, owner="default/another:http")
 
-    text = started(STICKY).change([Change(None, elsewhere)]).text()
+    names, numbers = zip(*map(_name_and_numbers, (STICKY, elsewhere, another)), strict=True)
 
-    assert "chain" not in text
+    assert names[0] == names[1] != names[2]
+    assert len(set(numbers)) == 1
+
+
+def _name_and_numbers(sticky: Frontend) -> tuple[str, frozenset[str]]:
+    elements = sticky_elements(sticky)
+    (name,) = elements["affinity-names"].values()
+    return name, frozenset(elements["affinity-choices"].values())
+
+
+def test_backends_whose_numbers_would_be_the_same_get_others() -> None:
+    many = tuple(Backend(f"10.{n >> 8}.{n & 255}.1", 80) for n in range(12000))
+    crowd = frontend("10.96.0.12", 80, *many, affinity_seconds=5)
+
+    elements = sticky_elements(crowd)
+
+    choices = elements["affinity-choices"]
+    assert len(set(choices.values())) == len(many)
+    assert all(bits.lstrip("0") and bits == bits.lstrip("0") for text in choices.values() for bits in text.split(":"))
+    reached = {elements["tcp-affinity-backends"][f"10.96.0.12 . 80 . {number}"] for number in choices.values()}
+    assert len(reached) == len(many)
+
+
+def test_only_what_differs_of_a_sticky_frontend_is_said() -> None:
+    chance = random.Random(1)
+    pool = [Backend(f"10.{n >> 8}.{n & 255}.1", 80) for n in range(12000)]  # with numbers that collide
+    before = None
+    for size in (9000, 9000, 20, 12000, 1, 0, 3):
+        some = chance.sample(pool, size)
+        after = frontend("10.96.0.12", 80, *some, inside=tuple(some[:5]), affinity_seconds=5)
+
+        lost, gained = sticky_difference(before, after)
+
+        had = sticky_elements(before) if before is not None else {}
+        for name, has in sticky_elements(after).items():
+            was = had.get(name, {})
+            assert gained.get(name, {}) == dict(has.items() - was.items())
+            assert lost.get(name, {}) == dict(was.items() - has.items())
+        before = after
 
 
 def test_a_family_that_is_not_used_any_more_loses_its_table() -> None:

@@ -1,6 +1,7 @@
 """Pods and the templates of workloads: what is filled in, what is refused in which words, what may change."""
 
 import copy
+import json
 
 import pytest
 
@@ -237,6 +238,9 @@ SPECS = [
     (f"{{{CONTAINER}, dnsPolicy: None, dnsConfig: {{nameservers: [x]}}}}", [
         'spec.dnsConfig.nameservers[0]: Invalid value: "x": must be a valid IP address, (e.g. 10.9.8.7 or '
         "2001:db8::ffff)"]),
+    (f"{{{CONTAINER}, dnsConfig: {{searches: [{', '.join(['a' * 204] * 10)}]}}}}", [
+        f"spec.dnsConfig.searches: Invalid value: {json.dumps(['a' * 204] * 10, separators=(',', ':'))}: must not have "
+        "more than 2048 characters (including spaces) in the search list"]),
     (f"{{{CONTAINER}, activeDeadlineSeconds: 0}}", [
         "spec.activeDeadlineSeconds: Invalid value: 0: must be between 1 and 2147483647, inclusive"]),
     (f"{{{CONTAINER}, hostname: A}}", [f'spec.hostname: Invalid value: "A": {LABEL}']),

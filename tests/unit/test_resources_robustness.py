@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bridgehead.apiserver.bodies.schema import load_definitions
 from bridgehead.apiserver.resources.metadata import validate_metadata, validate_metadata_update
-from bridgehead.apiserver.schema import load_definitions
 from tests.unit.resource_steps import Refused, Steps, table
 
 TABLE = table("10.96.0.0/12", "fd00:96::/112")

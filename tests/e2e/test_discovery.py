@@ -1,0 +1,454 @@
+"""W23 to W29: Services are found by name and by environment variable, from pods, from nodes and from the lab.
+
+The pod `tools` has the host's dig, host, nslookup and getent, which resolve by glibc and by BIND's library; `box` has
+BusyBox's nslookup.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from .conftest import BRIDGEHEAD, Lab, Namespace, eventually
+
+CLUSTER_DNS = "10.96.0.10"
+TOOLS = "wangxiaochun/admin-box:v0.1"
+UPSTREAM = "10.0.0.1", "5353"  # the lab itself, outside the cluster
+OUTSIDE = "www.mysticalrecluse.com"
+
+SERVICES = f"""
+apiVersion: apps/v1
+kind: Deployment
+metadata: {{name: web}}
+spec:
+  replicas: 3
+  selector: {{matchLabels: {{app: web}}}}
+  template:
+    metadata: {{labels: {{app: web}}}}
+    spec:
+      terminationGracePeriodSeconds: 3
+      containers: [{{name: web, image: nginx, readinessProbe: {{httpGet: {{port: 80}}, periodSeconds: 1}}}}]
+---
+apiVersion: v1
+kind: Service
+metadata: {{name: web}}
+spec: {{selector: {{app: web}}, ports: [{{name: http, port: 8000, targetPort: 80}}]}}
+---
+apiVersion: v1
+kind: Service
+metadata: {{name: httpd-svc}}
+spec: {{clusterIP: None, selector: {{app: web}}, ports: [{{name: http, port: 80}}]}}
+---
+apiVersion: v1
+kind: Service
+metadata: {{name: outside}}
+spec: {{clusterIP: None, ports: [{{port: 3306}}]}}
+---
+apiVersion: v1
+kind: Endpoints
+metadata: {{name: outside}}
+subsets: [{{addresses: [{{ip: 10.0.0.88}}], ports: [{{port: 3306}}]}}]
+---
+apiVersion: v1
+kind: Service
+metadata: {{name: svc-externalname-web}}
+spec: {{type: ExternalName, externalName: {OUTSIDE}}}
+---
+apiVersion: v1
+kind: Service
+metadata: {{name: redis-master}}
+spec: {{ports: [{{port: 6379}}]}}
+"""
+
+
+def pod(name: str, image: str = "busybox", **spec: object) -> str:
+    container = {"name": name, "image": image, "command": ["sleep", "3600"]}
+    spec = {"terminationGracePeriodSeconds": 0, "containers": [container], **spec}
+    return json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec})
+
+
+def sh(where: Namespace, pod: str, script: str) -> str:
+    """What the script prints in the pod, whatever its exit code is."""
+    return where.try_kubectl("exec", pod, "--", "sh", "-c", f"({script}) 2>&1").stdout
+
+
+def lines(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line]
+
+
+@pytest.fixture(scope="module")
+def shop(lab: Lab) -> Iterator[Namespace]:
+    """A pod, then Services, then more pods; and a pod in the namespace `elsewhere`."""
+    shop, elsewhere = Namespace(lab, "shop"), Namespace(lab, "elsewhere")
+    for ns in (shop, elsewhere):
+        assert lab.kubectl("create", "namespace", ns.name).returncode == 0
+        eventually(lambda ns=ns: ns.try_kubectl("get", "serviceaccount", "default").returncode == 0)  # type: ignore[misc]
+    shop.apply(pod("earlier"))
+    shop.kubectl("wait", "--for=condition=Ready", "pod/earlier", "--timeout=60s")
+    shop.apply(SERVICES)
+    shop.rolled_out("deployment/web")
+    shop.wait_endpoints("web", 3)
+    for name, image, spec in (
+        ("tools", TOOLS, {}),
+        ("box", "busybox", {}),
+        ("unlinked", "busybox", {"enableServiceLinks": False}),
+    ):
+        shop.apply(pod(name, image, **spec))
+    elsewhere.apply(pod("tools", TOOLS))
+    shop.kubectl("wait", "--for=condition=Ready", "pod", "--all", "--timeout=60s")
+    elsewhere.kubectl("wait", "--for=condition=Ready", "pod", "--all", "--timeout=60s")
+    eventually(lambda: len(lines(sh(shop, "tools", "dig +short +search httpd-svc"))) == 3)
+    yield shop
+    lab.kubectl("delete", "namespace", "shop", "elsewhere", "--wait=false")
+
+
+def test_the_dns_is_two_pods_on_two_nodes_behind_kube_dns(lab: Lab) -> None:
+    system = Namespace(lab, "kube-system")
+    service = system.get("service", "kube-dns")
+    assert service["spec"]["clusterIP"] == CLUSTER_DNS
+    ports = [(port["name"], port["protocol"], port["port"]) for port in service["spec"]["ports"]]
+    assert ports == [("dns", "UDP", 53), ("dns-tcp", "TCP", 53), ("metrics", "TCP", 9153)]
+    pods = system.pods("k8s-app=kube-dns")
+    assert len({pod["spec"]["nodeName"] for pod in pods}) == 2
+    assert all(pod["status"]["containerStatuses"][0]["ready"] for pod in pods)
+    [ip, _] = [pod["status"]["podIP"] for pod in pods]
+    pages = ((f"{ip}:8080/health", "OK"), (f"{ip}:8181/ready", "OK"), (f"{CLUSTER_DNS}:9153/metrics", "coredns_dns_"))
+    for page, words in pages:
+        assert words in lab.inside("curl", "-sS", "--max-time", "5", f"http://{page}").stdout
+
+
+def test_w23_environment_variables(shop: Namespace) -> None:
+    def variables(pod: str) -> dict[str, str]:
+        return dict(line.split("=", 1) for line in lines(sh(shop, pod, "env")) if "=" in line)
+
+    redis, web = shop.cluster_ip("redis-master"), shop.cluster_ip("web")
+    kubernetes = {
+        "KUBERNETES_SERVICE_HOST": "10.96.0.1",
+        "KUBERNETES_SERVICE_PORT": "443",
+        "KUBERNETES_SERVICE_PORT_HTTPS": "443",
+        "KUBERNETES_PORT": "tcp://10.96.0.1:443",
+        "KUBERNETES_PORT_443_TCP": "tcp://10.96.0.1:443",
+        "KUBERNETES_PORT_443_TCP_PROTO": "tcp",
+        "KUBERNETES_PORT_443_TCP_PORT": "443",
+        "KUBERNETES_PORT_443_TCP_ADDR": "10.96.0.1",
+    }
+    services = {
+        "REDIS_MASTER_SERVICE_HOST": redis,
+        "REDIS_MASTER_SERVICE_PORT": "6379",
+        "REDIS_MASTER_PORT": f"tcp://{redis}:6379",
+        "REDIS_MASTER_PORT_6379_TCP": f"tcp://{redis}:6379",
+        "REDIS_MASTER_PORT_6379_TCP_PROTO": "tcp",
+        "REDIS_MASTER_PORT_6379_TCP_PORT": "6379",
+        "REDIS_MASTER_PORT_6379_TCP_ADDR": redis,
+        "WEB_SERVICE_HOST": web,
+        "WEB_SERVICE_PORT": "8000",
+        "WEB_SERVICE_PORT_HTTP": "8000",
+        "WEB_PORT": f"tcp://{web}:8000",
+        "WEB_PORT_8000_TCP": f"tcp://{web}:8000",
+        "WEB_PORT_8000_TCP_PROTO": "tcp",
+        "WEB_PORT_8000_TCP_PORT": "8000",
+        "WEB_PORT_8000_TCP_ADDR": web,
+    }
+    for pod, expected in (("tools", kubernetes | services), ("unlinked", kubernetes), ("earlier", kubernetes)):
+        found = {name: value for name, value in variables(pod).items() if re.search("_SERVICE_|_PORT", name)}
+        assert found == expected, pod
+
+
+@pytest.mark.parametrize("name", ["web", "web.shop", "web.shop.svc", "web.shop.svc.cluster.local"])
+def test_w24_a_service_by_name(shop: Namespace, name: str) -> None:
+    ip, full = shop.cluster_ip("web"), "web.shop.svc.cluster.local"
+    said = sh(shop, "tools", f"nslookup {name}; getent hosts {name}; dig +short +search {name}; host -t A {name}")
+    server, found, *rest = said.split("\n\n")
+    assert lines(server) == [f"Server:\t\t{CLUSTER_DNS}", f"Address:\t{CLUSTER_DNS}#53"]
+    assert lines(found) == [f"Name:\t{full}", f"Address: {ip}"]
+    assert [line.split() for line in lines("".join(rest))] == [[ip, full], [ip], [full, "has", "address", ip]]
+    # BusyBox's nslookup takes a name with a dot for a whole one.
+    if name in ("web", full):
+        assert f"Name:\t{full}\nAddress: {ip}\n" in sh(shop, "box", f"nslookup {name}")
+
+
+def test_w24_at_the_address_of_the_dns(shop: Namespace) -> None:
+    """From the lab and from every node, over UDP and TCP."""
+    ip = shop.cluster_ip("web")
+    digs = "; ".join(f"dig +short {way} @{CLUSTER_DNS} web.shop.svc.cluster.local" for way in ("+notcp", "+tcp"))
+    for node in (None, "node1", "node3"):
+        assert shop.lab.inside("sh", "-c", digs, node=node).stdout.split() == [ip, ip]
+
+
+def test_w24_the_short_name_fails_elsewhere(shop: Namespace) -> None:
+    elsewhere = Namespace(shop.lab, "elsewhere")
+    said = sh(elsewhere, "tools", "nslookup web; getent hosts web; echo $?; getent hosts web.shop")
+    assert "** server can't find web: NXDOMAIN" in said
+    assert lines(said)[-2] == "2"
+    assert lines(said)[-1].split() == [shop.cluster_ip("web"), "web.shop.svc.cluster.local"]
+
+
+def test_w25_w28_a_ptr_and_srv_of_a_service(shop: Namespace) -> None:
+    ip, full = shop.cluster_ip("web"), "web.shop.svc.cluster.local"
+    assert lines(sh(shop, "tools", f"dig +short SRV _http._tcp.{full}")) == [f"0 100 8000 {full}."]
+    assert lines(sh(shop, "tools", f"dig +short A {full}; dig +short -x {ip}")) == [ip, f"{full}."]
+    assert f"{ip.split('.')[3]}." in sh(shop, "tools", f"host {ip}")
+    assert f"service = 0 100 8000 {full}" in sh(shop, "box", f"nslookup -type=srv _http._tcp.{full}")
+    assert f"name = {full}" in sh(shop, "box", f"nslookup {ip}")
+    assert lines(sh(shop, "tools", f"dig +short AAAA {full}; dig {full} AAAA | grep -o 'status: [A-Z]*'")) == [
+        "status: NOERROR"
+    ]
+
+
+def test_w26_a_headless_service(shop: Namespace) -> None:
+    pods = {pod["status"]["podIP"] for pod in shop.pods("app=web")}
+    full = "httpd-svc.shop.svc.cluster.local"
+    assert set(lines(sh(shop, "tools", f"dig +short {full}"))) == pods
+    assert {line.split()[0] for line in lines(sh(shop, "tools", "getent ahosts httpd-svc"))} == pods
+    assert set(re.findall(r"^Address: (\S+)$", sh(shop, "box", f"nslookup {full}"), re.MULTILINE)) == pods
+
+    firsts = lines(sh(shop, "tools", f"for i in $(seq 30); do dig +short {full} | head -n 1; done"))
+    assert set(firsts) == pods  # no pod is always behind the others
+
+    names = {ip: f"{ip.replace('.', '-')}.{full}." for ip in pods}
+    targets = [line.split() for line in lines(sh(shop, "tools", f"dig +short SRV _http._tcp.{full}"))]
+    assert {(target[2], target[3]) for target in targets} == {("80", name) for name in names.values()}
+    for ip, name in names.items():
+        assert lines(sh(shop, "tools", f"dig +short {name}; dig +short -x {ip}")) == [ip, name]
+
+
+def test_w29_a_headless_service_without_selector(shop: Namespace) -> None:
+    said = sh(shop, "tools", "host -t A outside; getent hosts outside")
+    assert [line.split()[-1] for line in lines(said)] == ["10.0.0.88", "outside.shop.svc.cluster.local"]
+
+
+def test_no_other_names_are_there(shop: Namespace) -> None:
+    """A lab has no outside, which it says at once."""
+    for name in ("example.com", "nosuch", "nosuch.shop", "a..b"):
+        assert sh(shop, "tools", f"timeout 4 getent hosts {name}; echo $?") == "2\n", name
+    assert "status: NXDOMAIN" in sh(shop, "tools", "dig example.com")
+    assert "NXDOMAIN" in sh(shop, "box", "nslookup example.com")
+
+
+def test_both_families_are_asked_at_once_and_no_question_is_lost(shop: Namespace) -> None:
+    """glibc sends A and AAAA from one socket; where one is lost it waits 5 s."""
+    script = "seq 200 | xargs -P 4 -I N sh -c 'timeout 4 getent ahosts web >/dev/null || echo lost'"
+    assert sh(shop, "tools", script) == ""
+
+
+# --- What the pod is told -----------------------------------------------------------------------------------------
+
+SAY = "cat /etc/resolv.conf; echo; cat /etc/hosts; echo; hostname; hostname -f; cat /etc/hostname; true"
+POLICIES = {
+    "first": {},
+    "default": {"dnsPolicy": "Default"},
+    "host-default": {"hostNetwork": True},
+    "host-first": {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"},
+    "none": {
+        "dnsPolicy": "None",
+        "dnsConfig": {
+            "nameservers": ["10.0.0.1", "10.0.0.2"],
+            "searches": ["a.example", "b.example"],
+            "options": [{"name": "ndots", "value": "2"}, {"name": "edns0"}],
+        },
+    },
+    "more": {
+        "dnsConfig": {
+            "nameservers": ["10.0.0.1"],
+            "searches": ["shop.svc.cluster.local", "a.example"],
+            "options": [{"name": "ndots", "value": "1"}],
+        },
+        "hostAliases": [{"ip": "1.2.3.4", "hostnames": ["foo.example", "foo"]}],
+    },
+    "named": {"hostname": "db-0", "subdomain": "httpd-svc"},
+    "fqdn": {"hostname": "db-1", "subdomain": "httpd-svc", "setHostnameAsFQDN": True},
+}
+CLUSTER = "search {ns}.svc.cluster.local svc.cluster.local cluster.local\nnameserver 10.96.0.10\noptions ndots:5\n"
+NOBODY = "search .\nnameserver 127.0.0.1\n"
+
+
+def test_resolv_conf_and_hosts(ns: Namespace) -> None:
+    for name, spec in POLICIES.items():
+        container = {"name": name, "image": "busybox", "command": ["sh", "-c", SAY]}
+        ns.apply(pod(name, restartPolicy="Never", containers=[container], **spec))
+    ns.succeeded(*POLICIES)
+    said = {name: ns.kubectl("logs", name).split("\n\n") for name in POLICIES}
+    of_cluster = CLUSTER.format(ns=ns.name).rstrip("\n")
+    expected = {
+        "first": of_cluster,
+        "default": NOBODY.rstrip("\n"),
+        "host-default": NOBODY.rstrip("\n"),
+        "host-first": of_cluster,
+        "none": "search a.example b.example\nnameserver 10.0.0.1\nnameserver 10.0.0.2\noptions ndots:2 edns0",
+        "more": f"search {ns.name}.svc.cluster.local svc.cluster.local cluster.local shop.svc.cluster.local a.example\n"
+        "nameserver 10.96.0.10\nnameserver 10.0.0.1\noptions ndots:1",
+        "named": of_cluster,
+        "fqdn": of_cluster,
+    }
+    assert {name: parts[0] for name, parts in said.items()} == expected
+
+    # The pod's own lines follow those that all have.
+    hosts = {name: parts[1].splitlines() for name, parts in said.items()}
+    assert hosts["first"][:7] == [
+        "# Kubernetes-managed hosts file.",
+        "127.0.0.1\tlocalhost",
+        "::1\tlocalhost ip6-localhost ip6-loopback",
+        "fe00::0\tip6-localnet",
+        "fe00::0\tip6-mcastprefix",
+        "fe00::1\tip6-allnodes",
+        "fe00::2\tip6-allrouters",
+    ]
+    assert hosts["host-first"][0] == "# Kubernetes-managed hosts file (host network)."
+    domain = f"httpd-svc.{ns.name}.svc.cluster.local"
+    own = {name: {tuple(line.split("\t")[1:]) for line in lines[7:]} for name, lines in hosts.items()}
+    assert own["first"] == {("first",)}
+    assert own["named"] == {(f"db-0.{domain}", "db-0")}
+    assert own["fqdn"] == {(f"db-1.{domain}", "db-1")}
+    assert said["more"][2].splitlines() == ["# Entries added by HostAliases.", "1.2.3.4\tfoo.example\tfoo"]
+
+    names = {name: parts[-1].splitlines() for name, parts in said.items()}
+    assert names["first"] == ["first", "first", "first"]
+    assert names["named"] == ["db-0", f"db-0.{domain}", "db-0"]
+    assert names["fqdn"] == [f"db-1.{domain}"] * 3
+    assert names["host-default"][0].startswith("node")
+
+
+def test_what_a_resolver_cannot_be_is_refused(ns: Namespace) -> None:
+    for spec, words in (
+        ({"dnsPolicy": "None"}, "must provide at least one DNS nameserver when `dnsPolicy` is None"),
+        ({"dnsPolicy": "First"}, 'spec.dnsPolicy: Unsupported value: "First"'),
+        ({"dnsConfig": {"nameservers": ["1.1.1.1"] * 4}}, "must not have more than 3 nameservers"),
+        ({"dnsConfig": {"nameservers": ["dns.example"]}}, "spec.dnsConfig.nameservers[0]: Invalid value"),
+        ({"dnsConfig": {"searches": [f"s{n}.example" for n in range(33)]}}, "must not have more than 32 search paths"),
+        (
+            {"dnsConfig": {"searches": ["x" * 250 + f".{n}a" for n in range(9)]}},
+            "must not have more than 2048 characters",
+        ),
+        ({"dnsConfig": {"options": [{"value": "1"}]}}, "spec.dnsConfig.options[0]: Required value"),
+        ({"hostAliases": [{"ip": "x", "hostnames": ["a"]}]}, "spec.hostAliases[0].ip: Invalid value"),
+    ):
+        assert words in ns.refused(pod("refused", **spec)), spec
+
+
+def test_a_host_name_that_does_not_fit_the_kernel(ns: Namespace) -> None:
+    ns.apply(pod("long", hostname="x" * 40, subdomain="httpd-svc", setHostnameAsFQDN=True))
+
+    def told() -> bool:
+        events = ns.get("events", "--field-selector=involvedObject.name=long")["items"]
+        return any(
+            event["reason"] == "FailedCreatePodSandBox" and "(64 characters is the max, " in event["message"]
+            for event in events
+        )
+
+    eventually(told)
+    assert ns.get("pod", "long")["status"]["phase"] == "Pending"
+
+
+# --- Changes, while somebody asks ---------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def asking(where: Namespace, script: str) -> Iterator[list[str]]:
+    """Run `script` again and again in the pod `tools`; what was printed is there at the end."""
+    said: list[str] = []
+    loop = f"rm -f /tmp/stop; echo begun; while [ ! -e /tmp/stop ]; do {script}; done"
+    argv = ["kubectl", "-n", where.name, "exec", "tools", "--", "sh", "-c", loop]
+    with subprocess.Popen(argv, env=where.lab.env, stdout=subprocess.PIPE, text=True) as asker:
+        try:
+            assert asker.stdout is not None
+            assert asker.stdout.readline() == "begun\n"
+            yield said
+            sh(where, "tools", "touch /tmp/stop")
+            said += asker.communicate(timeout=30)[0].splitlines()
+        finally:
+            asker.kill()
+
+
+def test_a_rolling_update_of_a_headless_service_leaves_no_answer_empty(shop: Namespace) -> None:
+    with asking(shop, "dig +short httpd-svc.shop.svc.cluster.local | wc -l") as counts:
+        shop.kubectl("rollout", "restart", "deployment/web")
+        shop.rolled_out("deployment/web")
+        pods = {pod["status"]["podIP"] for pod in shop.pods("app=web") if "deletionTimestamp" not in pod["metadata"]}
+        eventually(lambda: set(lines(sh(shop, "tools", "dig +short +search httpd-svc"))) == pods)
+    assert len(counts) > 10
+    assert "0" not in counts
+
+
+def test_a_rollout_of_the_dns_leaves_no_question_open(shop: Namespace) -> None:
+    """Not even for a client that asks once, and from ports whose flows lead to a pod that ends."""
+    system = Namespace(shop.lab, "kube-system")
+    once = "dig -b 0.0.0.0#4000$n +tries=1 +timeout=4 +short web.shop.svc.cluster.local"
+    with asking(shop, f"for n in 0 1 2 3 4 5 6 7 8 9; do {once}; done") as answers:
+        system.kubectl("rollout", "restart", "deployment/bridgehead-dns")
+        system.rolled_out("deployment/bridgehead-dns")
+        eventually(lambda: len(system.pods("k8s-app=kube-dns")) == 2)
+    assert len(answers) > 10
+    assert set(answers) == {shop.cluster_ip("web")}
+
+
+@pytest.fixture
+def upstream(lab: Lab) -> Iterator[None]:
+    """Somebody outside the cluster who knows OUTSIDE."""
+    script = Path(__file__).with_name("name_server.py")
+    inside = [BRIDGEHEAD, "exec", "--name", lab.name, "--state-dir", lab.state_dir, "--", sys.executable, script]
+    with subprocess.Popen([*inside, *UPSTREAM, f"{OUTSIDE}=10.0.0.77"], stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            assert server.stdout.readline() == "ready\n"
+            yield
+        finally:
+            server.terminate()
+
+
+def test_w27_external_name_and_a_configuration_that_changes(shop: Namespace, upstream: None) -> None:
+    """The ConfigMap names an upstream for a domain; it is used without a restart and without a lost question."""
+    system = Namespace(shop.lab, "kube-system")
+    [row] = [line.split() for line in lines(shop.kubectl("get", "service", "svc-externalname-web", "--no-headers"))]
+    assert row[:5] == ["svc-externalname-web", "ExternalName", "<none>", OUTSIDE, "<none>"]
+    alias = f"svc-externalname-web.shop.svc.cluster.local is an alias for {OUTSIDE}."
+    assert lines(sh(shop, "tools", "host svc-externalname-web"))[0] == alias
+
+    before = system.get("configmap", "bridgehead-dns")["data"]["Corefile"]
+    restarts = [pod["status"]["containerStatuses"][0]["restartCount"] for pod in system.pods("k8s-app=kube-dns")]
+    zone = f"mysticalrecluse.com:53 {{\n    forward . {':'.join(UPSTREAM)}\n}}\n"
+    try:
+        with asking(shop, "dig +tries=1 +timeout=4 +short web.shop.svc.cluster.local") as answers:
+            set_corefile(system, before + zone)
+            wanted = [alias, f"{OUTSIDE} has address 10.0.0.77"]
+            # Both pods are asked in the end; each has the change at a time of its own.
+            for _ in range(10):
+                eventually(lambda: lines(sh(shop, "tools", "host -t A svc-externalname-web")) == wanted)
+        assert len(answers) > 10
+        assert set(answers) == {shop.cluster_ip("web")}
+        assert lines(sh(shop, "tools", f"getent hosts {OUTSIDE}"))[0].split() == ["10.0.0.77", OUTSIDE]
+
+        # What cannot be used is told of, and what was there before goes on.
+        set_corefile(system, before + zone + "this is not a Corefile {\n")
+        words = ("logs", "-l", "k8s-app=kube-dns", "--tail=-1", "--prefix")
+        told = "the new configuration is not used: Corefile, line"
+        eventually(lambda: len({line.split()[0] for line in lines(system.kubectl(*words)) if told in line}) == 2)
+        assert lines(sh(shop, "tools", f"dig +short {OUTSIDE}")) == ["10.0.0.77"]
+    finally:
+        set_corefile(system, before)
+    eventually(lambda: "NXDOMAIN" in sh(shop, "tools", f"host {OUTSIDE}"))
+    assert restarts == [
+        pod["status"]["containerStatuses"][0]["restartCount"] for pod in system.pods("k8s-app=kube-dns")
+    ]
+
+
+def set_corefile(system: Namespace, text: str) -> None:
+    patch = yaml.safe_dump({"data": {"Corefile": text}})
+    system.kubectl("patch", "configmap", "bridgehead-dns", "--type=merge", "-p", json.dumps(yaml.safe_load(patch)))
+
+
+def test_bridgehead_dns_prints_the_zone(shop: Namespace) -> None:
+    """With a kubeconfig, from outside the cluster."""
+    argv = [BRIDGEHEAD, "dns", f"--kubeconfig={shop.lab.state_dir}/kubeconfig", "--dump"]
+    zone = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True).stdout
+    assert f"web.shop.svc.cluster.local. 5 IN A {shop.cluster_ip('web')}\n" in zone
+    for address in re.findall(r" IN A (\S+)", zone):
+        ipaddress.ip_address(address)

@@ -1,0 +1,173 @@
+"""`proxy_world` with what only the tests of the ipvs mode and of SCTP ask for: other options, clocks, modes; SCTP."""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+import subprocess
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .proxy_world import PODS, PORT, World, _inside, _Proxy, pod_ip
+else:
+    try:
+        from .proxy_world import PODS, PORT, World, _inside, _Proxy, pod_ip
+    except ImportError:  # as the worker's script
+        from proxy_world import PODS, PORT, World, _inside, _Proxy, pod_ip
+
+
+class IpvsWorld(World):
+    """The test's side; its requests beyond those of `World` are the public methods of `_IpvsProxy`."""
+
+    script = __file__
+
+
+class _IpvsProxy(_Proxy):
+    _serves_sctp = False
+    _asking: tuple[threading.Event, list[str], threading.Thread] | None = None
+
+    def use_ipvs_options(self, **options: Any) -> None:
+        """Another mode with such options in the place of this one, on the same kernel; and sync."""
+        from bridgehead.proxy.config import IpvsOptions
+        from bridgehead.proxy.ipvs import IpvsMode
+
+        assert isinstance(self._mode, IpvsMode)
+        kernel = self._mode._kernel
+        self._do(kernel.probe(IpvsOptions(**options)))
+        self._mode = IpvsMode(kernel, self._settings, IpvsOptions(**options))
+        self.sync()
+
+    def pass_time(self, seconds: float) -> None:
+        """Let the mode believe that so much time has passed."""
+        from bridgehead.proxy.ipvs import IpvsMode
+
+        assert isinstance(self._mode, IpvsMode)
+        before = self._mode._clock
+        self._mode._clock = lambda: before() + seconds
+
+    def change_mode(self, name: str) -> list[str]:
+        """As the proxy does: the new one first, then away with the others. The modes that had anything."""
+        from bridgehead.proxy.modes import remove_others
+
+        self._mode_name = name
+        self._do(self._open())
+        self.sync()
+        return self._do(remove_others(name))
+
+    def begin_asking(self, where: str, address: str, port: int) -> None:
+        """From now on connect again and again."""
+        ends, answers = threading.Event(), list[str]()
+        thread = threading.Thread(target=self._ask_until, args=(ends, answers, where, address, port), daemon=True)
+        self._asking = ends, answers, thread
+        thread.start()
+
+    def end_asking(self) -> list[str]:
+        """What each connection got: a pod's name, or what went wrong."""
+        assert self._asking is not None
+        ends, answers, thread = self._asking
+        ends.set()
+        thread.join()
+        return answers
+
+    def _ask_until(self, ends: threading.Event, answers: list[str], where: str, address: str, port: int) -> None:
+        while not ends.wait(0.1):
+            with _inside(self._namespaces, where):
+                client = socket.socket()
+            with client:
+                client.settimeout(15)  # a first packet that is lost in the change is sent again after 1, 3 and 7 s
+                try:
+                    client.connect((address, port))
+                    answers.append(client.recv(200).decode().partition(" ")[0])
+                except OSError as error:
+                    answers.append(type(error).__name__)
+
+    def remove_others(self, name: str) -> list[str]:
+        """As a proxy of that mode does. The modes that had anything."""
+        from bridgehead.proxy.modes import remove_others
+
+        return self._do(remove_others(name))
+
+    def do_by_hand(self) -> None:
+        """Clean up, then do what a dry run prints with the tools it names."""
+        text = self._mode.render(self._table)
+        self.cleanup()
+        for part in text.split("# ")[1:]:
+            command, _, lines = part.partition("\n")
+            words = command.replace("tables-", "tables-legacy-").split()
+            subprocess.run(words, input=lines, text=True, check=True, capture_output=True)
+
+    def listen_on_node(self, port: int) -> None:
+        """A server on every address of the node that tells one client who it is, as those in pods do."""
+        server = socket.create_server(("0.0.0.0", port))
+
+        def answer() -> None:
+            with server, server.accept()[0] as connection:
+                connection.sendall(f"node from {connection.getpeername()[0]}".encode())
+
+        threading.Thread(target=answer, daemon=True).start()
+
+    def serve_sctp(self) -> None:
+        """In every pod, as TCP is served there. Needs a kernel with SCTP."""
+        if self._serves_sctp:
+            return
+        self._serves_sctp = True
+        for pod in PODS:
+            for family, kind in ((4, socket.AF_INET), (6, socket.AF_INET6)):
+                with _inside(self._namespaces, pod):
+                    server = socket.socket(kind, socket.SOCK_STREAM, socket.IPPROTO_SCTP)
+                server.bind((pod_ip(pod, family), PORT))
+                server.listen(64)
+                threading.Thread(target=self._answer_sctp, args=(pod, server), daemon=True).start()
+
+    @staticmethod
+    def _answer_sctp(pod: str, server: socket.socket) -> None:
+        while True:
+            connection, peer = server.accept()
+            with connection:
+                connection.sendall(f"{pod} from {peer[0]}".encode())
+
+    def connect_sctp(self, where: str, address: str, port: int, times: int) -> list[str]:
+        """As `connect`."""
+        found = []
+        for _ in range(times):
+            with _inside(self._namespaces, where):
+                kind = socket.AF_INET6 if ":" in address else socket.AF_INET
+                client = socket.socket(kind, socket.SOCK_STREAM, socket.IPPROTO_SCTP)
+            with client:
+                # Of an association from a port that was in use a moment ago, IPVS drops the first packet, which SCTP
+                # sends again after three seconds.
+                client.settimeout(15)
+                try:
+                    client.connect((address, port))
+                    found.append(client.recv(200).decode())
+                except ConnectionRefusedError:
+                    found.append("refused")
+                except TimeoutError:
+                    found.append("timeout")
+        return found
+
+    def send_init(self, where: str, address: str, port: int) -> str:
+        """Which pod the first packet of an association comes to, and from whom; no kernel has to know SCTP for that."""
+        receivers = {}
+        for pod in PODS:
+            with _inside(self._namespaces, pod):
+                receivers[socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_SCTP)] = pod
+        with contextlib.ExitStack() as closing:
+            for receiver in receivers:
+                closing.enter_context(receiver)
+            self._conversations.begin_sctp(where, address, port)
+            ready = select.select(list(receivers), [], [], 0.7)[0]
+            if not ready:
+                return "timeout"
+            packet, peer = ready[0].recvfrom(200)
+            header = (packet[0] & 15) * 4
+            return f"{receivers[ready[0]]}:{int.from_bytes(packet[header + 2 : header + 4])} from {peer[0]}"
+
+
+if __name__ == "__main__":
+    from proxy_world import main
+
+    main(*sys.argv[1:], _IpvsProxy)

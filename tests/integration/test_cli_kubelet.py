@@ -1,0 +1,39 @@
+"""`bridgehead kubelet` as a process, before it has a runtime to work with."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.integration
+
+KUBECONFIG = """
+apiVersion: v1
+kind: Config
+current-context: x
+clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}]
+contexts: [{name: x, context: {cluster: c}}]
+"""
+
+
+def test_it_says_what_it_waits_for_and_ends_when_told_to(tmp_path: Path) -> None:
+    (tmp_path / "kubeconfig").write_text(KUBECONFIG)
+    options = {
+        "--node-name": "node1",
+        "--kubeconfig": tmp_path / "kubeconfig",
+        "--runtime-socket": tmp_path / "runtime.sock",
+        "--root-dir": tmp_path / "root",
+        "--pod-cidr": "10.244.1.0/24",
+        "--node-ip": "10.0.0.201",
+    }
+    argv = [sys.executable, "-c", "from bridgehead.cli import main; main()", "kubelet"]
+    argv += [f"{name}={value}" for name, value in options.items()]
+    with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as kubelet:
+        assert kubelet.stderr is not None
+        assert f"waiting for the runtime at {tmp_path}/runtime.sock" in kubelet.stderr.readline()
+        kubelet.terminate()
+        assert kubelet.stderr.read() == ""
+    assert kubelet.returncode == 0

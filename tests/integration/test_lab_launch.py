@@ -1,0 +1,76 @@
+"""A lab that cannot start, from its command."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from bridgehead.lab import registry
+from bridgehead.lab.plan import LabFiles
+
+pytestmark = pytest.mark.integration
+
+
+def test_what_cannot_be_written_is_said_and_nothing_goes_on_running(tmp_path: Path) -> None:
+    root = tmp_path / "lab"
+    root.mkdir()
+    (root / "pki").write_text("where the certificates go, which are made while the lab's first process starts")
+    command = [sys.executable, "-c", "from bridgehead.cli import main; main()"]
+    up = [*command, "up", "--detach", "--name=unwritable", f"--state-dir={root}"]
+    done = subprocess.run(up, capture_output=True, text=True, timeout=50)
+    assert done.returncode == 1
+    assert f"cannot write to {root}" in done.stderr
+    deadline = time.monotonic() + 20
+    while registry.is_running(LabFiles(root)):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+UP = """
+import os, signal, socket, sys
+from pathlib import Path
+from bridgehead.lab import launch
+
+parent = os.getpid()
+
+def fail(_):
+    os.kill(parent, signal.SIGKILL)
+    while os.getppid() == parent:
+        pass
+    raise OSError("there is nobody left to tell")
+
+launch._leave_host = fail
+try:
+    launch.launch(None, None, api_socket=socket.socket(), lock_fd=-1, run_part=None, preload=None, prepare=signal.pause)
+finally:
+    print("the command goes on in the wrong process", flush=True)
+"""
+
+
+def test_when_the_command_is_killed_nobody_goes_on_in_its_place() -> None:
+    done = subprocess.run([sys.executable, "-c", UP], capture_output=True, text=True, timeout=50)
+    assert (done.returncode, done.stdout) == (-signal.SIGKILL, "")
+
+
+CHECK = """
+from bridgehead.lab import host
+
+def fail():
+    raise RuntimeError("something nobody thought of")
+
+host._try_namespaces = fail
+try:
+    host._check_namespaces()
+except Exception as error:
+    print(error, flush=True)
+"""
+
+
+def test_a_trial_that_fails_in_a_new_way_is_told_once() -> None:
+    done = subprocess.run([sys.executable, "-c", CHECK], capture_output=True, text=True, timeout=50)
+    assert (done.returncode, done.stdout) == (0, "cannot try this kernel: RuntimeError: something nobody thought of\n")

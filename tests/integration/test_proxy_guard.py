@@ -1,0 +1,120 @@
+"""Others change our rules in the real kernel: repaired at once, and the log says who did it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import shutil
+
+import pytest
+
+from bridgehead.objects.kinds import ENDPOINT_SLICES, SERVICES
+from bridgehead.proxy.mode import Mode
+from bridgehead.proxy.modes import open_mode
+from tests.integration.namespaced import in_namespace, sh
+from tests.unit.proxy_agent_world import ScriptedApi, eventually, running, service, slice_of
+
+pytestmark = pytest.mark.integration
+
+needs_iptables = pytest.mark.skipif(shutil.which("iptables-legacy") is None, reason="iptables is not installed")
+
+
+class Lines(logging.Handler):
+    """What was logged."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+        logging.getLogger("bridgehead").addHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.texts.append(record.getMessage())
+
+
+DEEDS = {
+    "nftables": (
+        "nft flush ruleset",
+        "nft delete element ip bridgehead tcp-endpoints '{ 10.96.0.2 . 80 . 0 }'",
+        "nft add rule ip bridgehead services drop",
+        "nft insert rule ip bridgehead prerouting accept",
+    ),
+    "userspace": ("nft flush ruleset",),
+    "iptables-nft": (
+        "nft flush ruleset",
+        "iptables-nft -t nat -F",
+        "iptables-nft -t nat -D PREROUTING 1",
+        "iptables-nft -t nat -I KUBE-SERVICES -j ACCEPT",
+        "iptables-nft -t nat -N KUBE-SVC-AAAAAAAAAAAAAAAA",
+    ),
+    "iptables-legacy": ("iptables-legacy -t nat -F", "iptables-legacy -t nat -I KUBE-SERVICES -j ACCEPT"),
+}
+
+
+def listing(mode: str) -> str:
+    """Our rules, in an order that doesn't tell when each was made."""
+    variant = mode.partition("-")[2]
+    command = f"iptables-{variant}-save; ip6tables-{variant}-save" if variant else "nft --stateless list ruleset"
+    lines = sh(command).splitlines()
+    return "\n".join(sorted(re.sub(r"\[[0-9:]*\]", "", line) for line in lines if not line.startswith("#")))
+
+
+@needs_iptables
+@pytest.mark.parametrize("name", DEEDS)
+@in_namespace
+async def test_what_others_change_is_repaired(name: str) -> None:
+    api, lines = ScriptedApi(), Lines()
+    for number in range(3):
+        api.put(SERVICES, service(f"s{number}", f"10.96.0.{number + 1}"))
+        api.put(ENDPOINT_SLICES, slice_of(f"s{number}", "10.244.1.1", "10.244.1.2"))
+    mode_name, _, variant = name.partition("-")
+    if variant:
+        sh(f"iptables-{variant} -t mangle -N KUBE-IPTABLES-HINT")
+    async with open_mode(mode_name) as mode:
+        if variant:
+            sh(f"iptables-{variant} -t mangle -X KUBE-IPTABLES-HINT")
+        await _change_and_wait(name, api, mode, lines)
+
+
+async def _change_and_wait(name: str, api: ScriptedApi, mode: Mode, lines: Lines) -> None:
+    async with running(api, mode):
+        before = listing(name)
+        for deed in DEEDS[name]:
+            lines.texts.clear()
+            await run(deed)
+            await eventually(lambda: any("changed our rules" in text for text in lines.texts))
+            await eventually(lambda: listing(name) == before)
+            who = "somebody else" if "legacy" in name else f"{deed.split()[0]} (process "
+            assert lines.texts[0].startswith(who), lines.texts
+
+
+@in_namespace
+async def test_who_fights_us_is_told_of_and_gets_slower_answers() -> None:
+    api, lines = ScriptedApi(), Lines()
+    api.put(SERVICES, service("s", "10.96.0.1"))
+    async with open_mode("nftables") as mode, running(api, mode) as agent:
+        while not any("the next repair waits" in text for text in lines.texts):
+            await run("nft flush ruleset")
+            told = len(lines.texts)
+            await eventually(lambda told=told: len(lines.texts) > told)  # type: ignore[misc]
+        assert agent.metrics.repairs._value.get() == 6
+        assert 0.5 < agent._guard.due_in() <= 1.0 or lines.texts[-1].endswith("waits 1 s")
+
+
+@in_namespace
+async def test_nobody_works_while_nobody_changes_anything() -> None:
+    api = ScriptedApi()
+    api.put(SERVICES, service("s", "10.96.0.1"))
+    async with open_mode("nftables") as mode, running(api, mode) as agent:
+        await eventually(lambda: agent._guard.due_in() > 25)
+        due = agent._guard._due
+        await run("nft add table ip others; nft add chain ip others c")
+        await asyncio.to_thread(sh, "nft add rule ip others c accept")
+        await eventually(lambda: agent._guard._saw_others)
+        assert agent._guard._due == due, "what others do with their own tables is nothing to us"
+
+
+async def run(line: str) -> None:
+    """As another process; we go on meanwhile."""
+    process = await asyncio.create_subprocess_shell(line)
+    assert await process.wait() == 0

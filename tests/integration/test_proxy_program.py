@@ -1,0 +1,144 @@
+"""`bridgehead proxy` at work: its ports, its metrics, its end; against a real API server, in namespaces of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+import signal
+import socket
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from bridgehead.client import ApiClient
+from bridgehead.objects.kinds import SERVICES
+from tests.integration.api_world import ApiWorld, api_world
+from tests.integration.namespaced import in_namespace, sh
+from tests.unit.proxy_agent_world import eventually
+
+pytestmark = pytest.mark.integration
+
+PROXY = (sys.executable, "-c", "from bridgehead.cli import main; main()", "proxy")
+HEALTH, METRICS = "http://127.0.0.1:10256", "http://127.0.0.1:10249"
+
+
+def kubeconfig(world: ApiWorld) -> str:
+    path = Path("/run/kubeconfig")  # a file system of the test's own
+    path.write_text(
+        "apiVersion: v1\nkind: Config\ncurrent-context: x\ncontexts: [{name: x, context: {cluster: x, user: x}}]\n"
+        f'clusters: [{{name: x, cluster: {{server: "{world.config.server}"}}}}]\n'
+        f"users: [{{name: x, user: {{token: {world.config.token}}}}}]\n"
+    )
+    return str(path)
+
+
+@contextlib.asynccontextmanager
+async def proxy(world: ApiWorld, *options: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    command = [*PROXY, "--kubeconfig", kubeconfig(world), "--node-name", "node1", *options]
+    process = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE)
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+async def ask(url: str) -> tuple[int, str]:
+    """Status and body; 0 when nobody answers."""
+
+    def get() -> tuple[int, str]:
+        try:
+            with urllib.request.urlopen(url, timeout=20) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
+        except OSError:
+            return 0, ""
+
+    return await asyncio.to_thread(get)
+
+
+async def becomes(url: str, status: int) -> str:
+    async with asyncio.timeout(20):
+        while (answer := await ask(url))[0] != status:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+    return answer[1]
+
+
+@pytest.mark.parametrize(
+    ("mode", "failures"),
+    [
+        ("nftables", "nftables_sync_failures"),
+        pytest.param(
+            "iptables",
+            "iptables_restore_failures",
+            marks=pytest.mark.skipif(shutil.which("iptables") is None, reason="iptables is not installed"),
+        ),
+    ],
+)
+@in_namespace
+async def test_health_and_metrics_are_kube_proxys(mode: str, failures: str) -> None:
+    async with api_world() as world, ApiClient(world.config) as client:
+        written = "/run/config.yaml"
+        options = ("--write-config-to", written, "--proxy-mode", mode, "--healthz-bind-address", "127.0.0.1")
+        async with proxy(world, *options) as process:
+            assert await process.wait() == 0
+        async with proxy(world, "--config", written) as process:
+            body = await becomes(f"{HEALTH}/healthz", 200)
+            assert body.startswith('{"lastUpdated": "20')
+            assert body.endswith('"nodeEligible": true}')
+            assert (await ask(f"{HEALTH}/livez"))[0] == 200
+            assert await ask(f"{METRICS}/proxyMode") == (200, mode)
+            spec = {"clusterIP": "10.96.0.77", "ports": [{"port": 80}]}
+            await client.create(SERVICES, {"metadata": {"name": "s"}, "spec": spec}, "default")
+            await eventually(lambda: "10.96.0.77" in sh("nft list ruleset"))
+            metrics = (await ask(f"{METRICS}/metrics"))[1]
+            for name in (
+                f"sync_proxy_rules_{failures}_total 0.0",
+                "sync_proxy_rules_duration_seconds_count ",
+                "sync_full_proxy_rules_duration_seconds_count ",
+                "sync_partial_proxy_rules_duration_seconds_count ",
+                "network_programming_duration_seconds_bucket",
+                "sync_proxy_rules_service_changes_total 2.0",
+                "sync_proxy_rules_endpoint_changes_total ",
+                "sync_proxy_rules_endpoint_changes_pending ",
+                "sync_proxy_rules_service_changes_pending ",
+                "sync_proxy_rules_last_queued_timestamp_seconds ",
+                "sync_proxy_rules_last_timestamp_seconds ",
+                'sync_proxy_rules_no_local_endpoints_total{traffic_policy="external"} 0.0',
+                'proxy_healthz_total{code="200"} ',
+                'proxy_livez_total{code="200"} 1.0',
+            ):
+                assert f"\nkubeproxy_{name}" in metrics, name
+            assert "\nprocess_resident_memory_bytes " in metrics
+            process.send_signal(signal.SIGTERM)
+            assert await process.wait() == 0
+            assert "10.96.0.77" in sh("nft list ruleset"), "rules outlive the proxy"
+
+
+@in_namespace
+async def test_a_port_that_is_taken_stops_nothing_unless_asked_for() -> None:
+    async with api_world() as world:
+        with socket.create_server(("127.0.0.1", 10249)):
+            async with proxy(world, "--bind-address-hard-fail") as process:
+                assert process.stderr is not None
+                lines = (await process.stderr.read()).decode().splitlines()
+                assert lines[-1] == (
+                    "bridgehead proxy: cannot serve metrics on 127.0.0.1:10249: Address already in use"
+                )
+                assert await process.wait() == 1
+            async with proxy(world) as process:
+                await becomes(f"{HEALTH}/healthz", 200)
+                assert process.stderr is not None
+                async for line in process.stderr:
+                    if b"cannot serve metrics on 127.0.0.1:10249: Address already in use; trying again" in line:
+                        break
+                else:
+                    raise AssertionError("nothing is said of the port")

@@ -1,0 +1,67 @@
+"""What `bridgehead wait` makes of its command line."""
+
+from __future__ import annotations
+
+import pytest
+
+from bridgehead import cli
+
+KUBECONFIG = """
+apiVersion: v1
+kind: Config
+current-context: x
+clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}]
+contexts: [{name: x, context: {cluster: c}}]
+"""
+
+
+@pytest.fixture(autouse=True)
+def _no_environment(monkeypatch, tmp_path):
+    for name in ("KUBECONFIG", "BRIDGEHEAD_NAME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+
+
+def wait(*arguments):
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["wait", *map(str, arguments)])
+    return ended.value.code
+
+
+@pytest.mark.parametrize("target", ["pod/web", "service/", "", "deployment/x/y", "service/we b", "../web"])
+def test_only_services_are_waited_for(target, capsys):
+    assert wait(target) == 2
+    assert "is not service/NAME" in capsys.readouterr().err
+
+
+def test_a_namespace_has_a_name_that_one_can_have(capsys):
+    assert wait("web", "-n", "a/b") == 2
+    assert "'a/b' is not the name of a namespace" in capsys.readouterr().err
+
+
+def test_a_timeout_has_a_unit(capsys):
+    assert wait("web", "--timeout=30") == 2
+    assert "not a duration" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_without_a_kubeconfig_it_is_the_labs(named, capsys, monkeypatch, tmp_path):
+    if named:  # a lab that is named goes before the environment
+        monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
+    assert wait("svc/web", *(["--name", "nobody"] if named else [])) == 1
+    assert "no such lab is running" in capsys.readouterr().err
+
+
+def test_a_kubeconfig_that_is_not_there(capsys, tmp_path):
+    assert wait("services/web", "--kubeconfig", tmp_path / "none") == 1
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_server_that_is_not_there(capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr("bridgehead.client.transport.RETRY_DELAYS", ())
+    path = tmp_path / "kubeconfig"
+    path.write_text(KUBECONFIG)
+    monkeypatch.setenv("KUBECONFIG", str(path))
+    assert wait("web") == 1
+    assert "http://127.0.0.1:1: " in capsys.readouterr().err

@@ -1,0 +1,29 @@
+"""Whom outside names are asked of: never of the addresses at which this DNS answers itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bridgehead.dns.config import DnsConfig
+from bridgehead.dns.errors import ConfigInvalid
+from bridgehead.dns.forwarding import choose_upstreams
+from bridgehead.dns.upstream import Server
+
+
+def test_an_address_that_is_served_on_the_node_is_no_upstream() -> None:
+    config = DnsConfig(node_local=("169.254.20.10",), upstreams=(Server("169.254.20.10"),))
+    with pytest.raises(ConfigInvalid, match=r"upstream 169\.254\.20\.10:53 is this server itself"):
+        choose_upstreams(config)
+
+    another = DnsConfig(node_local=("169.254.20.10",), upstreams=(Server("169.254.20.10", 54), Server("10.0.0.1")))
+    assert choose_upstreams(another) == another.upstreams
+
+
+def test_it_is_left_out_of_the_nodes_own_name_servers(tmp_path: Path) -> None:
+    file = tmp_path / "resolv.conf"
+    file.write_text("nameserver 169.254.20.10\nnameserver 10.0.0.1\n")
+    config = DnsConfig(node_local=("169.254.20.10",), resolv_conf=str(file))
+
+    assert choose_upstreams(config) == (Server("10.0.0.1"),)

@@ -1,0 +1,74 @@
+"""The documentation names what there is: links, files, modules, commands with their options, targets of make."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from bridgehead import cli
+
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src" / "bridgehead"
+PAGES = sorted(
+    [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *SOURCE.rglob("README.md")], key=lambda path: path.parts
+)
+LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
+# Manifests without a directory are the reader's, and what begins with a slash is the machine's.
+FILE = re.compile(r"`((?:[\w-][\w./-]*)?\w\.(?:py|md)|[\w-]+/[\w./-]+\.[a-z]{2,4})`")
+# Of a command line: what is in backquotes or, indented, the rest of the line.
+COMMAND = re.compile(r"`bridgehead ([a-z]+[^`]*)`|^ {4,}(?:[$#] )?(?:\.venv/bin/)?bridgehead ([a-z]+.*)$", re.MULTILINE)
+OPTION = re.compile(r"(?<![\w-])--?[a-z][\w-]*")
+MAKE = re.compile(r"`make ([a-z]+)|^ {4}(?:\$ )?make ([a-z]+)", re.MULTILINE)
+
+each_page = pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+
+
+@each_page
+def test_links_and_files_are_there(page: Path) -> None:
+    text = page.read_text("utf-8")
+    for link in LINK.findall(text):
+        assert (page.parent / link).exists(), link
+    for name in FILE.findall(text):
+        places = (ROOT / name, page.parent / name, SOURCE / name)
+        assert any(place.exists() for place in places) or any(SOURCE.rglob(name)), name
+
+
+@each_page
+def test_commands_take_what_they_are_given(page: Path) -> None:
+    for quoted, shown in COMMAND.findall(page.read_text("utf-8")):
+        line = (quoted or shown).partition(" #")[0].partition("   ")[0]
+        name = re.match(r"[a-z]+", line)[0]
+        assert name in cli.COMMANDS, line
+        own = line.partition(" -- ")[0]  # what follows is the command of `exec`
+        known = {option for param in cli._click_command(name).params for option in (*param.opts, *param.secondary_opts)}
+        for option in OPTION.findall(own):
+            assert option in known | {"-h", "--help"}, line
+
+
+@each_page
+def test_targets_of_make(page: Path) -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
+    for quoted, shown in MAKE.findall(page.read_text("utf-8")):
+        assert (quoted or shown) in targets
+
+
+def test_the_house_is_as_it_is_drawn() -> None:
+    """Each line of the drawing begins with a package or module; what is indented or comes after it is inside."""
+    drawing = (ROOT / "docs" / "architecture.md").read_text("utf-8").partition("    src/bridgehead/\n")[2]
+    drawing = drawing.partition("\n\n")[0]
+    drawn, owner = set(), ""
+    for line in drawing.splitlines():
+        if found := re.match(r" {6}(\w+(?:/|\.py))", line):
+            owner = found[1]
+            drawn.add(owner.rstrip("/"))
+            assert (SOURCE / owner).exists(), owner
+        for name in re.findall(r"\b[a-z_]+(?:\.py|/)(?=[\s,·:]|$)", line):
+            assert any(base.exists() for base in (SOURCE / name, SOURCE / owner / name)), f"{owner} {name}"
+    there = {
+        path.name
+        for path in SOURCE.iterdir()
+        if path.name != "__init__.py" and (path.suffix == ".py" or (path / "__init__.py").exists())
+    }
+    assert drawn == there

@@ -1,0 +1,102 @@
+"""Which Services lead to a terminating pod, and when their slices have withdrawn it."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from bridgehead.kubelet.withdrawal import SETTLED_SECONDS, find_leading, is_long_unready, is_withdrawn, pods_of
+from bridgehead.objects.core import Pod, Service
+from bridgehead.objects.discovery import EndpointSlice
+from bridgehead.objects.times import format_time
+
+NOW = 1_700_000_000.0
+
+
+def pod(ready=True, since=NOW, phase="Running", ips=("10.244.1.2",)):
+    conditions = []
+    if ready is not None:
+        conditions = [{"type": "Ready", "status": str(ready), "lastTransitionTime": format_time(since)}]
+    status = {"phase": phase, "podIP": ips[0], "podIPs": [{"ip": ip} for ip in ips], "conditions": conditions}
+    return msgspec.convert({"metadata": {"uid": "p1", "labels": {"app": "web", "v": "1"}}, "status": status}, Pod)
+
+
+def service(labels=None, **spec):
+    spec = {"selector": {"app": "web"}, "clusterIP": "10.96.0.9", "ipFamilies": ["IPv4"], **spec}
+    return msgspec.convert({"metadata": {"name": "web", "labels": labels or {}}, "spec": spec}, Service)
+
+
+def endpoint(uid="p1", **conditions):
+    return {"addresses": ["10.244.1.2"], "targetRef": {"uid": uid} if uid else None, "conditions": conditions}
+
+
+def slice_(*endpoints):
+    return msgspec.convert({"endpoints": endpoints}, EndpointSlice)
+
+
+@pytest.mark.parametrize(
+    ("candidate", "leads"),
+    [
+        (service(), True),
+        (service(selector={"app": "web", "v": "1"}), True),
+        (service(selector={"app": "web", "v": "2"}), False),
+        (service(selector={}), False),
+        (service(clusterIP="None"), False),
+        (service(clusterIP=""), False),
+        (service(type="ExternalName", clusterIP=""), False),
+        (service(type="LoadBalancer"), True),
+        (service(publishNotReadyAddresses=True), False),
+        (service(labels={"service.kubernetes.io/service-proxy-name": "other"}), False),
+    ],
+)
+def test_services_that_lead_to_a_pod(candidate, leads):
+    assert bool(find_leading(pod(), [candidate])) is leads
+
+
+@pytest.mark.parametrize(
+    ("slices", "withdrawn"),
+    [
+        ([slice_(endpoint(ready=True))], False),
+        ([slice_(endpoint())], False),  # unknown means ready
+        ([slice_(endpoint(ready=False, serving=True, terminating=True))], True),
+        ([slice_(endpoint(ready=False)), slice_(endpoint("p2", ready=True)), slice_()], True),
+        ([slice_(endpoint(ready=False)), slice_(endpoint(ready=True))], False),
+        # A ready pod is in the slices, as soon as they know of it.
+        ([], False),
+        ([slice_(endpoint("p2", ready=True))], False),
+        # Somebody else's endpoint at the same address.
+        ([slice_(endpoint(ready=False)), slice_(endpoint("", ready=True))], True),
+    ],
+)
+def test_a_ready_pod_is_withdrawn_when_its_slices_say_so(slices, withdrawn):
+    assert is_withdrawn(pod(), service(), slices) is withdrawn
+
+
+@pytest.mark.parametrize(
+    "terminating",
+    [pod(ready=False), pod(ready=None), pod(phase="Succeeded"), pod(phase="Failed"), pod(ips=("fd00::2",))],
+)
+def test_a_pod_that_no_slice_has_to_name_may_be_absent(terminating):
+    assert is_withdrawn(terminating, service(), [])
+    assert not is_withdrawn(terminating, service(), [slice_(endpoint(ready=True))])
+
+
+def test_a_pod_of_two_families_is_in_a_slice_of_either():
+    assert not is_withdrawn(pod(ips=("10.244.1.2", "fd00::2")), service(ipFamilies=["IPv6"]), [])
+
+
+def test_a_slice_is_found_by_its_pods():
+    assert pods_of(slice_(endpoint("p1"), endpoint(""), endpoint("p2"))) == ["p1", "p2"]
+
+
+@pytest.mark.parametrize(
+    ("terminating", "long"),
+    [
+        (pod(ready=True, since=NOW - 1000), False),
+        (pod(ready=False, since=NOW - 1), False),
+        (pod(ready=False, since=NOW - SETTLED_SECONDS - 1), True),
+        (pod(ready=None), True),
+    ],
+)
+def test_a_pod_that_was_not_ready_for_long_is_nobodys_endpoint(terminating, long):
+    assert is_long_unready(terminating, NOW) is long

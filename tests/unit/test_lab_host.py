@@ -1,0 +1,68 @@
+"""What a lab gets of what the machine has: address families, a DNS on each node."""
+
+from __future__ import annotations
+
+import pytest
+
+from bridgehead.lab.errors import LabError, Unsupported
+from bridgehead.lab.host import choose_ip_family, choose_node_dns
+from bridgehead.lab.plan import LabConfig
+
+LACK = "this kernel has no IPv6"
+
+
+def config(family):
+    return LabConfig(name="lab", nodes=1, port=6443, ip_family=family)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "before", "lack", "chosen"),
+    [
+        (None, None, "", "dual"),
+        (None, None, LACK, "ipv4"),
+        ("ipv4", None, "", "ipv4"),
+        ("ipv4", None, LACK, "ipv4"),
+        ("ipv6", None, "", "ipv6"),
+        (None, "ipv4", "", "ipv4"),  # its Services have their addresses
+        (None, "ipv6", "", "ipv6"),
+        ("dual", "dual", "", "dual"),
+    ],
+)
+def test_the_family_is_what_was_asked_for_or_was_there_or_can_be(wanted, before, lack, chosen):
+    assert choose_ip_family(wanted, before and config(before), lack) == chosen
+
+
+@pytest.mark.parametrize(
+    ("wanted", "before", "lack", "error", "words"),
+    [
+        ("dual", None, LACK, Unsupported, r"cannot have IPv6 \(this kernel has no IPv6\)"),
+        ("ipv6", None, LACK, Unsupported, "--ip-family ipv4"),
+        (None, "dual", LACK, Unsupported, "this kernel has no IPv6"),
+        ("ipv4", "dual", "", LabError, "was made with --ip-family dual"),
+        ("dual", "ipv4", LACK, LabError, "was made with --ip-family ipv4"),
+    ],
+)
+def test_what_cannot_be_is_told_in_one_line(wanted, before, lack, error, words):
+    with pytest.raises(error, match=words) as caught:
+        choose_ip_family(wanted, before and config(before), lack)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "before", "kernel", "chosen"),
+    [
+        (None, None, "6.18.44-generic", False),
+        (None, None, "5.7.0-rc1", False),
+        (None, None, "5.6.19", True),
+        (None, None, "4.19.0-27-amd64", True),
+        (None, None, "unheard of", False),
+        (True, None, "6.1.0", True),
+        (False, None, "5.4.0", False),
+        (None, True, "6.1.0", True),
+        (None, False, "5.4.0", False),
+        (False, True, "5.4.0", False),
+    ],
+)
+def test_a_dns_on_each_node_is_for_those_who_want_it_and_for_old_kernels(wanted, before, kernel, chosen):
+    lab = None if before is None else LabConfig(name="lab", nodes=1, port=6443, node_dns=before)
+    assert choose_node_dns(wanted, lab, kernel) is chosen
