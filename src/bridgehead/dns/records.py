@@ -265,9 +265,9 @@ def _usable(service: Service, slices: Iterable[EndpointSlice]) -> list[tuple[End
             continue  # FQDN: deprecated, and defined for nobody
         for endpoint in slice_.endpoints:
             conditions = endpoint.conditions
-            if conditions.ready is not False or service.spec.publish_not_ready_addresses:
+            if conditions.is_ready or service.spec.publish_not_ready_addresses:
                 ready[slice_.address_type].append((slice_, endpoint))
-            elif conditions.terminating is True and conditions.serving is not False:
+            elif conditions.is_draining:
                 draining[slice_.address_type].append((slice_, endpoint))
     return [pair for family in FAMILIES for pair in ready[family] or draining[family]]
 

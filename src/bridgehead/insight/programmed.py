@@ -77,7 +77,7 @@ def _standing(family: str, ports: object, endpoint: Endpoint) -> object:
         ports,
         endpoint.addresses,
         uid,
-        conditions.ready is not False,
+        conditions.is_ready,
         conditions.serving is not False,
         conditions.terminating is True,
     )
@@ -85,7 +85,7 @@ def _standing(family: str, ports: object, endpoint: Endpoint) -> object:
 
 def count_ready(slices: Iterable[EndpointSlice]) -> int:
     """The endpoints that get connections."""
-    return len({e.addresses for item in slices for e in item.endpoints if e.conditions.ready is not False})
+    return len({e.addresses for item in slices for e in item.endpoints if e.conditions.is_ready})
 
 
 def find_lacking(

@@ -44,7 +44,7 @@ def is_withdrawn(pod: Pod, service: Service, slices: Iterable[EndpointSlice]) ->
     it is one that says so.
     """
     found = [endpoint for item in slices for endpoint in item.endpoints if _uid_of(endpoint) == pod.metadata.uid]
-    if any(endpoint.conditions.ready is not False for endpoint in found):
+    if any(endpoint.conditions.is_ready for endpoint in found):
         return False
     return bool(found) or not pod.is_ready or pod.is_finished or not _shares_family(pod, service)
 

@@ -17,6 +17,16 @@ class EndpointConditions(Part, frozen=True, kw_only=True):
     serving: bool | None = None
     terminating: bool | None = None
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether it gets connections."""
+        return self.ready is not False
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether it terminates and still serves, so that it gets connections where nobody is ready."""
+        return self.terminating is True and self.serving is not False
+
 
 class ForZone(Part, frozen=True, kw_only=True):
     name: str

@@ -106,13 +106,14 @@ def _parse_endpoint(
     if family_of(address) != family:
         problems.append(Problem(Reason.MIXED_FAMILY, f"{slice_name}: endpoint {address} is not IPv{family}"))
         return False
-    conditions, hints = endpoint.conditions, endpoint.hints
+    is_ready, is_draining = endpoint.conditions.is_ready, endpoint.conditions.is_draining
+    hints = endpoint.hints
     name = endpoint.node_name or ""
     for candidates, port in ports:
         candidate = Candidate(
             Backend(address, port, name, endpoint.zone or "", bool(name) and name == node_name),
-            conditions.ready is not False,
-            conditions.terminating is True and conditions.serving is not False,
+            is_ready,
+            is_draining,
             tuple(node.name for node in hints.for_nodes) if hints else (),
             tuple(zone.name for zone in hints.for_zones) if hints else (),
         )

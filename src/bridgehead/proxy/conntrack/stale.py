@@ -439,8 +439,7 @@ class _Endpoints:
 
 
 def _is_serving(endpoint: Endpoint, _: str) -> bool:
-    conditions = endpoint.conditions
-    return conditions.ready is not False or (conditions.terminating is True and conditions.serving is not False)
+    return endpoint.conditions.is_ready or endpoint.conditions.is_draining
 
 
 def _is_terminating(endpoint: Endpoint, _: str) -> bool:

@@ -50,7 +50,7 @@ def plan_health_check(service: Service, slices: Iterable[EndpointSlice], node_na
         canonical_address(endpoint.addresses[0])
         for slice_ in slices
         for endpoint in slice_.endpoints
-        if endpoint.node_name == node_name and endpoint.addresses and endpoint.conditions.ready is not False
+        if endpoint.node_name == node_name and endpoint.addresses and endpoint.conditions.is_ready
     }
     families = Counter(family_of(address) for address in here if address is not None)
     return HealthCheck(port, max(families.values(), default=0))
