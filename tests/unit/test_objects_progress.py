@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridgehead.objects.coordination import Lease
-from bridgehead.objects.meta import ObjectKey, ObjectMeta, OwnerReference
+from bridgehead.objects.meta import ObjectKey, ObjectMeta, OwnerReference, version_number
 from bridgehead.objects.names import check_dns1123_subdomain
 from bridgehead.objects.progress import (
     LABEL,
@@ -21,7 +21,6 @@ from bridgehead.objects.progress import (
     lease_name,
     new_lease,
     read_progress,
-    version_of,
 )
 
 NOW = 1_700_000_000.0
@@ -115,7 +114,7 @@ def test_who_is_behind(leases, behind):
 
 
 def test_versions_are_numbers():
-    assert [version_of(text) for text in ("12", "", "x", "-1", "²")] == [12, 0, 0, 0, 0]
+    assert [version_number(text) for text in ("12", "", "x", "-1", "²")] == [12, 0, 0, 0, 0]
     objects = [Lease(metadata=ObjectMeta(resource_version=text)) for text in ("9", "10", "")]
     assert latest_version(objects) == 10
     assert latest_version([]) == 0

@@ -9,19 +9,14 @@ from __future__ import annotations
 from typing import Generic, TypeVar
 
 from bridgehead.client import Informer
-from bridgehead.objects.meta import Object, ObjectKey
+from bridgehead.objects.meta import Object, ObjectKey, version_number
 
 T = TypeVar("T", bound=Object)
 
 
 def version_of(obj: Object) -> int:
-    """The object's resource version: those of one kind may be compared as numbers (KEP-5504)."""
-    return as_number(obj.metadata.resource_version)
-
-
-def as_number(resource_version: str) -> int:
-    """0 for what is no number."""
-    return int(resource_version) if resource_version.isascii() and resource_version.isdigit() else 0
+    """The object's resource version as a number."""
+    return version_number(obj.metadata.resource_version)
 
 
 class Latest(Generic[T]):

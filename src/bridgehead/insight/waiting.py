@@ -13,8 +13,8 @@ from bridgehead.objects import progress
 from bridgehead.objects.core import Service
 from bridgehead.objects.discovery import SERVICE_NAME_LABEL
 from bridgehead.objects.kinds import ENDPOINT_SLICES, ENDPOINTS, LEASES, NODES, PODS, SERVICES
-from bridgehead.objects.meta import ObjectKey
-from bridgehead.objects.progress import Versions, latest_version, version_of
+from bridgehead.objects.meta import ObjectKey, version_number
+from bridgehead.objects.progress import Versions, latest_version
 
 from .programmed import count_pending, count_ready, describe, find_lacking, why_not_proxied
 
@@ -113,7 +113,7 @@ class _Wait:
             if pending := count_pending(service, pods, endpoints, slices, nodes):
                 return f"its endpoint slices do not say yet what its endpoints are ({pending} changes)"
             # What is asked for is the state of this moment; a busy Service would never be done otherwise.
-            version = version_of(service.metadata.resource_version)
+            version = version_number(service.metadata.resource_version)
             self._wanted = Versions(version, latest_version(self._slices.items()))
         if not any(node.is_ready for node in self._nodes.items()):
             return "no node is ready"

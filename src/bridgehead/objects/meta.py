@@ -49,6 +49,11 @@ class ObjectKey(NamedTuple):
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
+def version_number(resource_version: str) -> int:
+    """A resourceVersion as a number, as which those of one kind may be compared (KEP-5504); 0 for one that is none."""
+    return int(resource_version) if resource_version.isascii() and resource_version.isdigit() else 0
+
+
 class OwnerReference(Part, frozen=True, kw_only=True):
     api_version: str
     kind: str

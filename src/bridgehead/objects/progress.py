@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from .coordination import Lease
-from .meta import Object, ObjectKey, OwnerReference
+from .meta import Object, ObjectKey, OwnerReference, version_number
 from .times import format_micro_time, parse_time
 
 NAMESPACE = "kube-system"
@@ -117,14 +117,9 @@ def read_progress(lease: Lease) -> Progress | None:
     return Progress(spec.holder_identity, programmed, renewed, expires, refused)
 
 
-def version_of(resource_version: str) -> int:
-    """As a number; 0 for one that is none."""
-    return int(resource_version) if resource_version.isascii() and resource_version.isdigit() else 0
-
-
 def latest_version(objects: Iterable[Object]) -> int:
     """The highest resourceVersion among `objects`; 0 when there are none."""
-    return max((version_of(obj.metadata.resource_version) for obj in objects), default=0)
+    return max((version_number(obj.metadata.resource_version) for obj in objects), default=0)
 
 
 def is_behind(lease: Lease, wanted: Versions, now: float) -> bool:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from bridgehead.client import Informer
 from bridgehead.objects.discovery import MANAGED_BY_LABEL, SERVICE_NAME_LABEL, EndpointSlice
-from bridgehead.objects.meta import ObjectKey
+from bridgehead.objects.meta import ObjectKey, version_number
 
-from ..latest import as_number, version_of
+from ..latest import version_of
 
 _INDEX = "service"
 
@@ -31,7 +31,7 @@ class SliceCache:
             item.metadata.name: item for item in self._informer.by_index(_INDEX, str(service)) if self.is_managed(item)
         }
         for name, mine in tuple(self._written.get(service, {}).items()):
-            if as_number(self._informer.resource_version) >= version_of(mine):
+            if version_number(self._informer.resource_version) >= version_of(mine):
                 self._forget_written(service, name)
             else:
                 found[name] = mine

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from bridgehead.client import ApiClient
 from bridgehead.client.errors import AlreadyExists, ClientError, Forbidden, NotFound
 from bridgehead.objects.kinds import LEASES, NODES
-from bridgehead.objects.meta import ObjectKey, OwnerReference
+from bridgehead.objects.meta import ObjectKey, OwnerReference, version_number
 from bridgehead.objects.progress import (
     NAMESPACE,
     RENEW_SECONDS,
@@ -28,7 +28,6 @@ from bridgehead.objects.progress import (
     lease_changes,
     lease_name,
     new_lease,
-    version_of,
 )
 
 log = logging.getLogger(__name__)
@@ -84,7 +83,7 @@ class ProgressPublisher:
 
         Not `changed`: nothing came but newer versions, which can wait until the Lease is renewed.
         """
-        versions, refused = Versions(version_of(services), version_of(slices)), frozenset(refused)
+        versions, refused = Versions(version_number(services), version_number(slices)), frozenset(refused)
         if self._versions is None or (changed and versions != self._versions) or refused != self._refused:
             self._news.set()
         self._versions, self._refused = versions, refused
