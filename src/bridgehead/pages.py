@@ -87,7 +87,10 @@ class Server:
 
 
 async def listen(addresses: Iterable[tuple[str, int]], handler: Handler, *, shared: bool = False) -> Server:
-    """Listen on all of them, or on none and raise OSError. "" is every address of every family there is."""
+    """Listen on all of them, or on none and raise OSError.
+
+    "", "0.0.0.0" and "::" all are every address of every family there is, as in programs written in Go.
+    """
     sockets: list[socket.socket] = []
     try:
         for host, port in addresses:
@@ -101,7 +104,8 @@ async def listen(addresses: Iterable[tuple[str, int]], handler: Handler, *, shar
 
 def _open_sockets(host: str, port: int, shared: bool) -> list[socket.socket]:
     found = []
-    for text in [host] if host else ["0.0.0.0", "::"]:
+    is_everywhere = host in ("", "0.0.0.0", "::")
+    for text in ["0.0.0.0", "::"] if is_everywhere else [host]:
         sock = None
         try:
             sock = socket.socket(socket.AF_INET6 if ":" in text else socket.AF_INET, socket.SOCK_STREAM)
@@ -117,7 +121,7 @@ def _open_sockets(host: str, port: int, shared: bool) -> list[socket.socket]:
         except OSError as error:
             if sock is not None:
                 sock.close()
-            if not host and text == "::" and error.errno in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):
+            if is_everywhere and text == "::" and error.errno in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):
                 continue  # this node has no IPv6
             for other in found:
                 other.close()

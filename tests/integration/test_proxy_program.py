@@ -136,6 +136,9 @@ async def test_a_port_that_is_taken_stops_nothing_unless_asked_for() -> None:
                 assert await process.wait() == 1
             async with proxy(world) as process:
                 await becomes(f"{HEALTH}/healthz", 200)
+                assert (await ask("http://[::1]:10256/healthz"))[0] == 200, (
+                    "0.0.0.0 is every address, as with kube-proxy"
+                )
                 assert process.stderr is not None
                 async for line in process.stderr:
                     if b"cannot serve metrics on 127.0.0.1:10249: Address already in use; trying again" in line:

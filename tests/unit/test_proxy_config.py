@@ -137,6 +137,15 @@ def test_the_configuration_in_use_has_everything() -> None:
     )
 
 
+def test_a_bind_address_of_ipv6_moves_the_ports_that_say_nothing() -> None:
+    config = parse_config(HEAD | {"bindAddress": "fd00:10::201"})
+
+    assert (config.healthz, config.metrics) == (("::", 10256), ("::1", 10249))
+    shown = in_use(HEAD | {"bindAddress": "::"}, "nftables", "node1")
+    assert (shown["healthzBindAddress"], shown["metricsBindAddress"]) == ("[::]:10256", "[::1]:10249")
+    assert parse_config(HEAD | {"bindAddress": "::", "metricsBindAddress": "0.0.0.0"}).metrics == ("0.0.0.0", 10249)
+
+
 def test_connection_tracking() -> None:
     asked = {
         "maxPerCore": 0,

@@ -148,11 +148,13 @@ def parse_config(document: object, mode: str = "") -> ProxyConfig:
         raise ConfigInvalid("logging.format: logs are text; leave it out")
     detect_local_mode, pod_interface = _detect_local(root)
     default = ProxyConfig()
+    bind_address = root.address("bindAddress")
+    everywhere, loopback = ("::", "::1") if ":" in bind_address else ("0.0.0.0", "127.0.0.1")
     config = ProxyConfig(
         mode=mode,
         kubeconfig=client.text("kubeconfig"),
         hostname_override=root.text("hostnameOverride"),
-        bind_address=_specified(root.address("bindAddress")),
+        bind_address=_specified(bind_address),
         is_bind_failure_fatal=root.flag("bindAddressHardFail"),
         cluster_cidrs=root.cidrs("clusterCIDR"),
         detect_local_mode=detect_local_mode,
@@ -163,8 +165,8 @@ def parse_config(document: object, mode: str = "") -> ProxyConfig:
         masquerade_bit=own.number("masqueradeBit", 14, 0, 31) if mode in ("iptables", "nftables") else 14,
         sync_period=own.seconds("syncPeriod", 0.0) or default.sync_period,
         min_sync_period=own.seconds("minSyncPeriod", 0.0),
-        healthz=root.bind_address("healthzBindAddress", ("0.0.0.0", 10256)),
-        metrics=root.bind_address("metricsBindAddress", ("127.0.0.1", 10249)),
+        healthz=root.bind_address("healthzBindAddress", (everywhere, 10256)),
+        metrics=root.bind_address("metricsBindAddress", (loopback, 10249)),
         udp_idle_seconds=root.seconds("udpIdleTimeout", 0.0) or default.udp_idle_seconds,
         ipvs=_ipvs_options(own) if mode == "ipvs" else default.ipvs,
         conntrack=_conntrack_options(root.section("conntrack")),
@@ -177,7 +179,10 @@ def parse_config(document: object, mode: str = "") -> ProxyConfig:
 
 def in_use(document: Mapping[str, Any], mode: str, node_name: str) -> dict[str, Any]:
     """The document that was read with what it leaves out, and what the proxy found out for itself."""
-    found = {**copy.deepcopy(dict(DEFAULTS)), **document, "mode": mode, "hostnameOverride": node_name}
+    defaults = copy.deepcopy(dict(DEFAULTS))
+    if ":" in str(document.get("bindAddress") or ""):
+        defaults |= {"healthzBindAddress": "[::]:10256", "metricsBindAddress": "[::1]:10249"}
+    found = {**defaults, **document, "mode": mode, "hostnameOverride": node_name}
     for name, value in DEFAULTS.items():
         if isinstance(value, Mapping):
             found[name] = {**value, **(document.get(name) or {})}
