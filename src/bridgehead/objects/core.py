@@ -509,9 +509,17 @@ class NodeStatus(Part, frozen=True, kw_only=True):
     daemon_endpoints: dict[str, Any] = {}
 
 
+ZONE_LABEL = "topology.kubernetes.io/zone"
+
+
 class Node(Object, frozen=True, kw_only=True):
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
+
+    @property
+    def zone(self) -> str:
+        """Where the node is, "" when its labels do not say."""
+        return self.metadata.labels.get(ZONE_LABEL, "")
 
     @property
     def is_ready(self) -> bool:

@@ -12,7 +12,6 @@ from .config import ProxyConfig
 from .frontends import NodeFacts
 from .mode import Settings
 
-ZONE_LABEL = "topology.kubernetes.io/zone"
 TO_BE_DELETED_TAINT = "ToBeDeletedByClusterAutoscaler"
 
 
@@ -43,7 +42,7 @@ def plan_node(
     facts = NodeFacts(
         name=name,
         addresses=addresses,
-        zone=node.metadata.labels.get(ZONE_LABEL, "") if node is not None else "",
+        zone=node.zone if node is not None else "",
         families=families,
         cluster_cidrs=cluster_cidrs,
         knows_pods=bool(config.pod_interface),

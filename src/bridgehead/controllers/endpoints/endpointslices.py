@@ -47,7 +47,7 @@ from .service_pods import ServicePods
 from .slice_cache import SliceCache
 from .slice_plan import Group, SlicePlan, Template, plan_slices, sort_ports
 from .slice_writer import SliceWriter
-from .topology import ZONE_LABEL, Topology
+from .topology import Topology
 from .trigger_times import TriggerTimes
 from .zone_hints import Verdict
 
@@ -101,7 +101,7 @@ def slice_ports(service: Service, pod: Pod) -> tuple[SlicePort, ...]:
 def _endpoint(service: Service, pod: Pod, node: Node | None, addresses: tuple[str, ...]) -> Endpoint:
     serving, terminating = pod.is_ready, pod.is_terminating
     ready = service.spec.publish_not_ready_addresses or (serving and not terminating)
-    zone = node.metadata.labels.get(ZONE_LABEL) if node is not None else None
+    zone = (node.zone or None) if node is not None else None
     node_name = pod.spec.node_name or None
     has_hints = ready and not zone_hints.is_wanted(service)
     return Endpoint(
@@ -187,7 +187,7 @@ class EndpointSliceController:
         node = new or old
         for key in self._topology.node_changed(old, new):
             self._queue.add(key)
-        if node is None or (old is not None and new is not None and _zone(old) == _zone(new)):
+        if node is None or (old is not None and new is not None and old.zone == new.zone):
             return
         for pod in self._pods.by_index(PODS_BY_NODE, node.metadata.name):
             for service in self._service_pods.services_of(pod.key):
@@ -250,7 +250,3 @@ class EndpointSliceController:
             reason="FailedToUpdateEndpointSlices",
             message=f"Error updating Endpoint Slices for Service {service.key}: {error}",
         )
-
-
-def _zone(node: Node) -> str | None:
-    return node.metadata.labels.get(ZONE_LABEL)

@@ -9,15 +9,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from bridgehead.objects.core import Node
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.objects.quantities import milli_value
 
 from .zone_hints import Shares, Verdict, is_overloaded
-
-ZONE_LABEL: Final = "topology.kubernetes.io/zone"
 
 _ENABLED = "Topology Aware Hints has been enabled"
 _DISABLED = "Topology Aware Hints has been disabled"
@@ -102,14 +100,13 @@ def _contribution(node: Node | None) -> tuple[str, int] | None:
     """The zone, and its CPUs in thousandths; None for a node that is not counted."""
     if node is None or not node.is_ready:
         return None
-    labels = node.metadata.labels
-    if any(label in labels for label in _UNCOUNTED_NODES):
+    if any(label in node.metadata.labels for label in _UNCOUNTED_NODES):
         return None
     try:
         milli_cpu = milli_value(node.status.allocatable.get("cpu", 0))
     except ValueError:
         milli_cpu = 0
-    return labels.get(ZONE_LABEL, ""), milli_cpu
+    return node.zone, milli_cpu
 
 
 def _disabled(text: str, address_type: str) -> Notice:

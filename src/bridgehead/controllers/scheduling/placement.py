@@ -25,7 +25,7 @@ from .node_fit import (
     untolerated,
 )
 from .pod_affinity import AffinityIndex, NamespaceLabels
-from .topology_spread import ZONE, SpreadIndex, domain_score
+from .topology_spread import SpreadIndex, domain_score
 
 # Resources whose amount on a node may be unknown (a node agent need not report them); others it has or hasn't.
 _MAY_BE_UNKNOWN = frozenset(["cpu", "memory", "ephemeral-storage", "pods"])
@@ -258,12 +258,12 @@ def _default_crowding(
         return dict.fromkeys(fitting, 0.0)
     zones: Counter[str] = Counter()
     for state in nodes.values():
-        if state.node is not None and (zone := state.node.metadata.labels.get(ZONE)):
+        if state.node is not None and (zone := state.node.zone):
             zones[zone] += state.owners[facts.owner]
     crowding = {}
     for name, state in fitting.items():
         value = domain_score(state.owners[facts.owner], len(fitting), 3)
-        zone = state.node.metadata.labels.get(ZONE) if state.node else None
+        zone = state.node.zone if state.node is not None else ""
         if zone:
             value += domain_score(zones[zone], len(zones), 5)
         crowding[name] = math.floor(value + 0.5) * 1.0

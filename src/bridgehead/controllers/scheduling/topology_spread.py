@@ -19,8 +19,6 @@ from bridgehead.objects.selectors import Requirement, Selector, compile_selector
 from .cluster_state import NodeState
 from .node_fit import matches_node_affinity, untolerated
 
-ZONE = "topology.kubernetes.io/zone"
-
 
 def domain_score(count: int, domains: int, max_skew: int) -> float:
     """How crowded a domain with `count` matching pods is. The weight grows with the number of domains."""
