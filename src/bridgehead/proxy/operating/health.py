@@ -6,12 +6,15 @@ from collections.abc import Callable
 
 
 class ProxyHealth:
-    """Healthy: no change has waited longer than `timeout` seconds. `now` is the time since the epoch, in seconds."""
+    """Healthy: no change has waited longer than `timeout` seconds. `now` is the time since the epoch, in seconds.
+
+    Who starts while the API server is away knows of none: to be restarted would not help it.
+    """
 
     def __init__(self, timeout: float, now: Callable[[], float]) -> None:
         self._timeout = timeout
         self._now = now
-        self._oldest_queued: float | None = now()  # nothing is programmed yet
+        self._oldest_queued: float | None = None
         self.last_updated: float = 0.0
         self.is_node_eligible = True  # false while the node is being removed: balancers then take it out
 
