@@ -266,6 +266,7 @@ POLICIES = {
     },
     "named": {"hostname": "db-0", "subdomain": "httpd-svc"},
     "fqdn": {"hostname": "db-1", "subdomain": "httpd-svc", "setHostnameAsFQDN": True},
+    "other": {"hostname": "db-2", "subdomain": "httpd-svc", "hostnameOverride": "db.corp.example"},
 }
 CLUSTER = "search {ns}.svc.cluster.local svc.cluster.local cluster.local\nnameserver 10.96.0.10\noptions ndots:5\n"
 NOBODY = "search .\nnameserver 127.0.0.1\n"
@@ -288,6 +289,7 @@ def test_resolv_conf_and_hosts(ns: Namespace) -> None:
         "nameserver 10.96.0.10\nnameserver 10.0.0.1\noptions ndots:1",
         "named": of_cluster,
         "fqdn": of_cluster,
+        "other": of_cluster,
     }
     assert {name: parts[0] for name, parts in said.items()} == expected
 
@@ -308,12 +310,14 @@ def test_resolv_conf_and_hosts(ns: Namespace) -> None:
     assert own["first"] == {("first",)}
     assert own["named"] == {(f"db-0.{domain}", "db-0")}
     assert own["fqdn"] == {(f"db-1.{domain}", "db-1")}
+    assert own["other"] == {("db.corp.example",)}
     assert said["more"][2].splitlines() == ["# Entries added by HostAliases.", "1.2.3.4\tfoo.example\tfoo"]
 
     names = {name: parts[-1].splitlines() for name, parts in said.items()}
     assert names["first"] == ["first", "first", "first"]
     assert names["named"] == ["db-0", f"db-0.{domain}", "db-0"]
     assert names["fqdn"] == [f"db-1.{domain}"] * 3
+    assert names["other"] == ["db.corp.example"] * 3
     assert names["host-default"][0].startswith("node")
 
 

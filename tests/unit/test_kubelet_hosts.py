@@ -60,6 +60,11 @@ def test_a_host_network_pod_sees_the_hosts_of_its_node():
     assert text == "# Kubernetes-managed hosts file (host network).\n127.0.0.1 localhost\n"
 
 
+def test_a_name_that_overrides_all_others_is_in_no_domain():
+    spec = pod(hostname="db", subdomain="sets", hostname_override="db.corp.example")
+    assert hosts_file(spec, ("10.244.1.5",), "cluster.local").splitlines()[7:] == ["10.244.1.5\tdb.corp.example"]
+
+
 def test_long_names_are_cut():
     long = Pod(metadata=ObjectMeta(name="a" * 62 + "-b", namespace="x"))
     assert host_name(long) == "a" * 62
@@ -165,6 +170,8 @@ def test_a_node_without_cluster_dns():
             {"subdomain": "sets", "hostname": "x" * 36, "set_hostname_as_fqdn": True},
             "x" * 36 + ".sets.shop.svc.cluster.local",
         ),
+        ({"subdomain": "sets", "hostname": "db", "hostname_override": "db.corp.example"}, "db.corp.example"),
+        ({"hostname_override": "x" * 60 + ".com"}, "x" * 60 + ".com"),
     ],
 )
 def test_the_name_that_the_kernel_has(spec, expected):
@@ -178,9 +185,7 @@ def test_a_name_too_long_for_the_kernel():
 
 
 def test_reading_a_nodes_file():
-    text = (
-        "# comment\ndomain old\nsearch a. b\nnameserver 9.9.9.9 # here\n; other\noptions rotate ndots:1\nsortlist x\n"
-    )
+    text = "# comment\nsearch a. . b\ndomain corp\nnameserver 9.9.9.9 # here\n; other\noptions rotate ndots:1\n"
     assert parse_resolver(text) == Resolver(
         nameservers=("9.9.9.9",), searches=("a", "b"), options=("rotate", "ndots:1")
     )

@@ -244,6 +244,11 @@ SPECS = [
     (f"{{{CONTAINER}, activeDeadlineSeconds: 0}}", [
         "spec.activeDeadlineSeconds: Invalid value: 0: must be between 1 and 2147483647, inclusive"]),
     (f"{{{CONTAINER}, hostname: A}}", [f'spec.hostname: Invalid value: "A": {LABEL}']),
+    (f"{{{CONTAINER}, hostnameOverride: {'x' * 60}.com}}", []),
+    (f"{{{CONTAINER}, hostnameOverride: {'x' * 61}.com, hostNetwork: true, setHostnameAsFQDN: true}}", [
+        "spec.hostnameOverride: Too long: may not be more than 64 bytes",
+        "spec.hostNetwork: Forbidden: may not be true when `hostnameOverride` is set",
+        "spec.setHostnameAsFQDN: Forbidden: may not be true when `hostnameOverride` is set"]),
     (f"{{{CONTAINER}, tolerations: [{{key: '', operator: Equal}}]}}", [
         'spec.tolerations[0].operator: Invalid value: "Equal": operator must be Exists when `key` is empty, which '
         'means "match all values and all keys"']),

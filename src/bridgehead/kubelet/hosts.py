@@ -39,13 +39,13 @@ _NOBODY = Resolver(nameservers=("127.0.0.1",), searches=(".",))
 
 
 def host_name(pod: Pod) -> str:
-    """The pod's host name: `spec.hostname`, or its name cut to what a host name may have."""
-    return (pod.spec.hostname or pod.metadata.name)[:63].rstrip("-.")
+    """The pod's host name: `spec.hostnameOverride` as it is, `spec.hostname`, or its name cut to what one may have."""
+    return pod.spec.hostname_override or (pod.spec.hostname or pod.metadata.name)[:63].rstrip("-.")
 
 
 def host_domain(pod: Pod, cluster_domain: str) -> str:
-    """The domain of a pod with a subdomain, else ""."""
-    if not pod.spec.subdomain:
+    """The domain of a pod with a subdomain, else "". A name that overrides all others is in none."""
+    if not pod.spec.subdomain or pod.spec.hostname_override:
         return ""
     return f"{pod.spec.subdomain}.{pod.metadata.namespace}.svc.{cluster_domain}"
 
@@ -89,7 +89,7 @@ def hosts_file(pod: Pod, pod_ips: tuple[str, ...], cluster_domain: str, node_hos
 
 
 def parse_resolver(text: str) -> Resolver:
-    """Read a node's resolv.conf. The last `search` line counts, as it does for the C library."""
+    """Read a node's resolv.conf. The last `search` line counts; `domain` says nothing to a kubelet."""
     nameservers: list[str] = []
     searches: tuple[str, ...] = ()
     options: list[str] = []
@@ -99,7 +99,7 @@ def parse_resolver(text: str) -> Resolver:
             continue
         if words[0] == "nameserver":
             nameservers.append(words[1])
-        elif words[0] in ("search", "domain"):
+        elif words[0] == "search":
             searches = tuple(word.rstrip(".") for word in words[1:] if word != ".")
         elif words[0] == "options":
             options += words[1:]

@@ -394,6 +394,7 @@ class PodSpec(Part, frozen=True, kw_only=True):
     hostname: str = ""
     subdomain: str = ""
     set_hostname_as_fqdn: bool = False
+    hostname_override: str = ""
     enable_service_links: bool = True
     service_account_name: str = ""
     automount_service_account_token: bool | None = None

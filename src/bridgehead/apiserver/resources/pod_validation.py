@@ -38,6 +38,7 @@ _CHANGEABLE = (
     "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)",
 )
 _MOST_NAMESERVERS, _MOST_SEARCHES, _MOST_SEARCH_CHARACTERS = 3, 32, 2048
+_LONGEST_HOST_NAME = 64  # what the kernel holds
 
 
 def validate_template(path: str, template: JsonObject) -> list[FieldError]:
@@ -63,9 +64,7 @@ def validate_pod_spec(path: str, spec: JsonObject) -> list[FieldError]:
     for name in ("serviceAccountName", "nodeName", "priorityClassName"):
         if value := spec.get(name):
             errors.extend(field.invalid_for(f"{path}.{name}", value, check_dns1123_subdomain(value)))
-    for name in ("hostname", "subdomain"):
-        if value := spec.get(name):
-            errors.extend(field.invalid_for(f"{path}.{name}", value, check_dns1123_label(value)))
+    errors.extend(_validate_host_name(path, spec))
     if "activeDeadlineSeconds" in spec:
         seconds = spec["activeDeadlineSeconds"]
         errors.extend(field.within(f"{path}.activeDeadlineSeconds", seconds, 1, 2**31 - 1))
@@ -186,6 +185,22 @@ def _validate_dns(path: str, spec: JsonObject) -> list[FieldError]:
     for index, option in enumerate(config.get("options", ())):
         if not option.get("name"):
             errors.append(field.required(f"{item}.options[{index}]", "must not be empty"))
+    return errors
+
+
+def _validate_host_name(path: str, spec: JsonObject) -> list[FieldError]:
+    errors = []
+    for name in ("hostname", "subdomain"):
+        if value := spec.get(name):
+            errors.extend(field.invalid_for(f"{path}.{name}", value, check_dns1123_label(value)))
+    if override := spec.get("hostnameOverride"):
+        item = f"{path}.hostnameOverride"
+        errors.extend(field.invalid_for(item, override, check_dns1123_subdomain(override)))
+        if len(override) > _LONGEST_HOST_NAME:
+            errors.append(field.too_long(item, _LONGEST_HOST_NAME))
+        others = [name for name in ("hostNetwork", "setHostnameAsFQDN") if spec.get(name)]
+        detail = "may not be true when `hostnameOverride` is set"
+        errors.extend(field.forbidden(f"{path}.{name}", detail) for name in others)
     return errors
 
 
