@@ -10,7 +10,7 @@ size.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -132,6 +132,16 @@ class FrontendTable:
                 conflicts.setdefault(loser, []).append(Problem(Reason.CONFLICT, f"{key} belongs to {winner}"))
         self._holder[key] = winner
         return next(f for f in self._services[winner].frontends if f.key == key)
+
+
+def merge_updates(updates: Sequence[Update]) -> Update:
+    """What several, made one after the other, do together. What conflicts was told of each."""
+    return Update(
+        merge_changes(updates),
+        tuple(address for update in updates for address in update.old_cluster_ips),
+        tuple(address for update in updates for address in update.new_cluster_ips),
+        {},
+    )
 
 
 def merge_changes(updates: Iterable[Update]) -> list[Change]:

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 
 from bridgehead.proxy.addresses import Family
-from bridgehead.proxy.changes import Frontends, FrontendTable, Update, merge_changes
+from bridgehead.proxy.changes import Frontends, FrontendTable, Update, merge_updates
 from bridgehead.proxy.errors import NotFound, Refused, TooBig
 from bridgehead.proxy.frontends import Frontend, Problem
 from bridgehead.proxy.mode import Heard, Repair, Settings, Watched
@@ -66,11 +66,8 @@ class IptablesMode:
 
     async def apply(self, updates: Sequence[Update]) -> int:
         """Bring the kernel from before the updates to after. Returns the rules and chains written."""
-        transaction = self._renderer.change(
-            merge_changes(updates),
-            [address for update in updates for address in update.old_cluster_ips],
-            [address for update in updates for address in update.new_cluster_ips],
-        )
+        update = merge_updates(updates)
+        transaction = self._renderer.change(update.changes, update.old_cluster_ips, update.new_cluster_ips)
         if transaction:
             await self._send(transaction)
         return transaction.size()

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from bridgehead.proxy import iptables
-from bridgehead.proxy.changes import FrontendTable, Update, merge_changes
+from bridgehead.proxy.changes import FrontendTable, Update, merge_updates
 from bridgehead.proxy.config import IpvsOptions
 from bridgehead.proxy.frontends import Frontend, Problem
 from bridgehead.proxy.iptables.apply import State
@@ -70,11 +70,8 @@ class IpvsMode:
     async def apply(self, updates: Sequence[Update]) -> int:
         """Bring the kernel from before the updates to after. Returns the things touched."""
         touched = await self._follow_addresses()
-        transaction = self._renderer.change(
-            merge_changes(updates),
-            [address for update in updates for address in update.old_cluster_ips],
-            [address for update in updates for address in update.new_cluster_ips],
-        )
+        update = merge_updates(updates)
+        transaction = self._renderer.change(update.changes, update.old_cluster_ips, update.new_cluster_ips)
         await self._do(transaction)
         return touched + transaction.size()
 

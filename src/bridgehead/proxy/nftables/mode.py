@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 
 from bridgehead.proxy.addresses import Family
-from bridgehead.proxy.changes import Frontends, Update, merge_changes
+from bridgehead.proxy.changes import Frontends, Update, merge_updates
 from bridgehead.proxy.errors import NotFound, Refused, TooBig, TransactionFailed
 from bridgehead.proxy.frontends import Frontend, Problem
 from bridgehead.proxy.memory import give_back
@@ -70,11 +70,8 @@ class NftablesMode:
 
         After a failure the kernel is as it was before and only `sync` may follow.
         """
-        transaction = self._renderer.change(
-            merge_changes(updates),
-            [address for update in updates for address in update.old_cluster_ips],
-            [address for update in updates for address in update.new_cluster_ips],
-        )
+        update = merge_updates(updates)
+        transaction = self._renderer.change(update.changes, update.old_cluster_ips, update.new_cluster_ips)
         if transaction:
             await self._send(transaction, self._generation)
         return transaction.size()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 
-from bridgehead.proxy.changes import Change, Frontends, FrontendTable, Update, merge_changes
+from bridgehead.proxy.changes import Change, Frontends, FrontendTable, Update, merge_updates
 from bridgehead.proxy.frontends import Frontend, FrontendKey, Problem, Publication, Reason
 from bridgehead.proxy.mode import Heard, Repair, Settings, Watched
 from bridgehead.proxy.nftables import NftablesMode, Place
@@ -60,21 +60,19 @@ class UserspaceMode:
 
     async def apply(self, updates: Sequence[Update]) -> int:
         """Bring listeners and kernel from before the updates to after. Returns the elements and listeners touched."""
-        changes = merge_changes(updates)
+        update = merge_updates(updates)
         touched = 0
         redirected = []
         before, wanted = set[Side](), set[Side]()
-        for old, new in changes:
+        for old, new in update.changes:
             if old is not None:
                 before.update(sides(old))
             if new is not None:
                 wanted.update(sides(new))
                 touched += self.listeners.open(new)
             redirected.append(self._redirect(old, new))
-        old_ips = tuple(address for update in updates for address in update.old_cluster_ips)
-        new_ips = tuple(address for update in updates for address in update.new_cluster_ips)
         differences = [change for change in redirected if change.old != change.new]
-        touched += await self._tables.apply([Update(differences, old_ips, new_ips, {})])
+        touched += await self._tables.apply([update._replace(changes=differences)])
         return touched + await self._close_unless(before, wanted)
 
     async def sync(self, table: FrontendTable) -> int:
