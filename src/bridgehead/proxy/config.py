@@ -16,7 +16,7 @@ from .config_reader import Section
 from .errors import ConfigInvalid
 
 API_VERSION, KIND = "kubeproxy.config.k8s.io/v1alpha1", "KubeProxyConfiguration"
-MODES = ("", "iptables", "ipvs", "nftables", "userspace")  # those that work; "" is the default, nftables
+MODES = ("iptables", "ipvs", "nftables", "userspace")
 IPVS_SCHEDULERS = ("rr", "wrr", "lc", "wlc", "dh", "sh", "sed", "nq", "mh", "lblc", "lblcr")
 DETECT_LOCAL_MODES = ("ClusterCIDR", "NodeCIDR", "BridgeInterface", "InterfaceNamePrefix")
 
@@ -191,11 +191,11 @@ def in_use(document: Mapping[str, Any], mode: str, node_name: str) -> dict[str, 
 
 def parse_mode(text: str) -> str:
     """The name of a mode that works. Raises ConfigInvalid."""
-    if text == "kernelspace":
-        raise ConfigInvalid(f"mode: {text!r} is not there; iptables, ipvs, nftables and userspace are")
+    text = text or "nftables"
     if text not in MODES:
-        raise ConfigInvalid(f"mode: {text!r} is no proxy mode; iptables, ipvs, nftables and userspace are")
-    return text or "nftables"
+        what = "not there" if text == "kernelspace" else "no proxy mode"
+        raise ConfigInvalid(f"mode: {text!r} is {what}; {', '.join(MODES[:-1])} and {MODES[-1]} are")
+    return text
 
 
 def with_field(document: Mapping[str, Any], field: str, value: object) -> dict[str, Any]:

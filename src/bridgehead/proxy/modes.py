@@ -9,13 +9,11 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator
 
-from .config import UDP_IDLE_SECONDS, IpvsOptions
+from .config import MODES, UDP_IDLE_SECONDS, IpvsOptions
 from .errors import ModeUnavailable, TransactionFailed
 from .mode import Mode, Settings
 
 log = logging.getLogger(__name__)
-
-NAMES = ("iptables", "ipvs", "nftables", "userspace")
 
 
 @contextlib.asynccontextmanager
@@ -63,7 +61,7 @@ async def open_mode(
                 with contextlib.closing(userspace.UserspaceMode(kernel, Settings(), listeners)) as mode:
                     yield mode
         case _:
-            raise ModeUnavailable(f"mode {name!r} is unknown; {', '.join(NAMES[:-1])} and {NAMES[-1]} work")
+            raise ModeUnavailable(f"mode {name!r} is unknown; {', '.join(MODES[:-1])} and {MODES[-1]} work")
 
 
 @contextlib.asynccontextmanager
@@ -89,7 +87,7 @@ async def remove_others(name: str) -> list[str]:
     With them goes what kube-proxy left that was here before: it does not clean up when it ends, and its tables
     of nftables go on dropping, and translating if they are younger than ours. In its other modes it has our names.
     """
-    others = {other: open_mode(other, probe=False) for other in NAMES if other != name}
+    others = {other: open_mode(other, probe=False) for other in MODES if other != name}
     others["nftables of kube-proxy"] = _open_kube_proxys_tables()
     return [other for other, opening in others.items() if await _remove(other, opening)]
 
