@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Iterable
 
 Family = int  # 4 or 6
+
+EVERYWHERE = {4: "0.0.0.0/0", 6: "::/0"}  # the range that every address of a family is in
 
 _OCTET = r"(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
 _match_ipv4 = re.compile(rf"{_OCTET}(?:\.{_OCTET}){{3}}").fullmatch
@@ -42,3 +45,8 @@ def canonical_cidr(text: str) -> str | None:
 def family_of(text: str) -> Family:
     """The family of a canonical address or range."""
     return 6 if ":" in text else 4
+
+
+def of_family(ranges: Iterable[str], family: Family) -> tuple[str, ...]:
+    """Those of the canonical ranges that are of the family, in one order."""
+    return tuple(sorted(text for text in ranges if family_of(text) == family))

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, Protocol, runtime_checkable
 
 from bridgehead.network.ruleset_events import Touched
 
-from .addresses import Family, family_of
+from .addresses import Family, of_family
 from .changes import Frontends, FrontendTable, Update
 from .frontends import Frontend, Problem
 
@@ -42,8 +42,7 @@ class Settings:
         translated then (kubernetes #74383). kube-proxy takes the whole cluster's; so it is here when nobody knows
         which are the node's own.
         """
-        everybodys = tuple(sorted(cidr for cidr in self.cluster_cidrs if family_of(cidr) == family))
-        own = tuple(sorted(cidr for cidr in self.own_pod_cidrs if family_of(cidr) == family))
+        everybodys, own = of_family(self.cluster_cidrs, family), of_family(self.own_pod_cidrs, family)
         return own if own and everybodys else everybodys
 
 

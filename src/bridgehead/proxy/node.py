@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bridgehead.objects.core import Node
 
-from .addresses import Family, canonical_address, canonical_cidr, family_of
+from .addresses import EVERYWHERE, Family, canonical_address, canonical_cidr, family_of
 from .config import ProxyConfig
 from .frontends import NodeFacts
 from .mode import Settings
@@ -62,9 +62,6 @@ def plan_node(
     return facts, settings
 
 
-_EVERYWHERE = {4: "0.0.0.0/0", 6: "::/0"}
-
-
 def _node_port_cidrs(
     wanted: tuple[str, ...], addresses: tuple[str, ...], families: tuple[Family, ...]
 ) -> tuple[str, ...] | None:
@@ -78,9 +75,9 @@ def _node_port_cidrs(
     found: list[str] = []
     for family in families:
         ranges = [cidr for cidr in wanted if family_of(cidr) == family]
-        everywhere = _EVERYWHERE[family]
+        everywhere = EVERYWHERE[family]
         found += ranges if ranges and everywhere not in ranges else [everywhere]
-    return None if set(found) <= set(_EVERYWHERE.values()) else tuple(found)
+    return None if set(found) <= set(EVERYWHERE.values()) else tuple(found)
 
 
 def _addresses(config: ProxyConfig, node: Node | None) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from bridgehead.proxy.addresses import Family, family_of
+from bridgehead.proxy.addresses import Family, of_family
 from bridgehead.proxy.mode import Settings
 
 TABLES = ("mangle", "filter", "nat")  # the order in which they are sent: kube-proxy's
@@ -236,7 +236,3 @@ def from_outside(family: Family, settings: Settings) -> Outside | None:
 def _interface(settings: Settings) -> str:
     """As iptables writes it."""
     return settings.pod_interface.replace("*", "+")
-
-
-def of_family(ranges: Sequence[str], family: Family) -> tuple[str, ...]:
-    return tuple(sorted(text for text in ranges if family_of(text) == family))

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from bridgehead.proxy.addresses import EVERYWHERE
 from bridgehead.proxy.errors import NotUnderstood
 
 
@@ -45,7 +46,7 @@ def parse_listing(listing: bytes) -> dict[str, Table]:
 
 
 _probability = re.compile(r"(?<= --probability )[0-9.]+")
-_ANYBODY = ("-s 0.0.0.0/0 ", "-s ::/0 ")
+_ANYBODY = tuple(f"-s {everywhere} " for everywhere in EVERYWHERE.values())
 
 
 def as_printed(rules: Iterable[str]) -> list[str]:

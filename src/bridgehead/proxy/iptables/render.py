@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 
-from bridgehead.proxy.addresses import Family, family_of
+from bridgehead.proxy.addresses import Family, family_of, of_family
 from bridgehead.proxy.changes import Change
 from bridgehead.proxy.frontends import Frontend, FrontendKey
 from bridgehead.proxy.mode import Settings
@@ -33,7 +33,6 @@ from .chains import (
     fixed_chains,
     is_ours,
     jumps,
-    of_family,
 )
 from .ports import PortKey, PortRules, has_chain, port_of, render_port
 from .transaction import EMPTY, Tables, Transaction

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from bridgehead.proxy.addresses import Family
+from bridgehead.proxy.addresses import Family, of_family
 from bridgehead.proxy.iptables.chains import (
     CANARY,
     Chain,
@@ -18,7 +18,6 @@ from bridgehead.proxy.iptables.chains import (
     Rules,
     from_insiders,
     from_outside,
-    of_family,
     reject,
 )
 from bridgehead.proxy.iptables.transaction import EMPTY, Tables, Transaction

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Set
 from typing import NamedTuple
 
 from bridgehead.network.ipvs import SOURCE_HASH, Destination, Scheduling, Server
-from bridgehead.proxy.addresses import family_of
+from bridgehead.proxy.addresses import EVERYWHERE, family_of
 from bridgehead.proxy.frontends import Backend, Frontend, FrontendKey, Publication, SourceNat, Verdict
 from bridgehead.proxy.iptables.ports import PortKey
 
@@ -26,8 +26,6 @@ from .chains import MARK_MASK
 
 Element = tuple[str, str]  # the name of a set, and what is in it
 Place = tuple[str, int]  # an address and a port on which the Service answers
-
-EVERYBODY = {4: "0.0.0.0/0", 6: "::/0"}
 
 
 class Node(NamedTuple):
@@ -130,7 +128,7 @@ def _elements(port: PortKey, frontend: Frontend, node: Node, mark: int | None) -
         yield from ((sets.INSIDE, f"{place} skbmark {mark:#x}/{MARK_MASK:#x}") for place in places)
     if frontend.health_check_port:
         yield sets.HEALTH_CHECK, str(frontend.health_check_port)
-    if frontend.source_ranges is not None and EVERYBODY[port.family] not in frontend.source_ranges:
+    if frontend.source_ranges is not None and EVERYWHERE[port.family] not in frontend.source_ranges:
         yield from _guard(frontend, places, node)
 
 

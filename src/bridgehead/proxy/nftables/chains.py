@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from bridgehead.proxy.addresses import Family, family_of
+from bridgehead.proxy.addresses import Family, of_family
 from bridgehead.proxy.frontends import Frontend, SourceNat, Verdict
 from bridgehead.proxy.mode import Settings
 
@@ -112,7 +112,7 @@ def fixed_chains(family: Family, settings: Settings) -> tuple[Chain, ...]:
     ]
     local = f"fib daddr type local {ip} daddr != " + ("::1" if family == 6 else "127.0.0.0/8")
     if settings.node_port_cidrs is not None:
-        ranges = _of_family(settings.node_port_cidrs, family)
+        ranges = of_family(settings.node_port_cidrs, family)
         local = f"{local} {ip} daddr {_set(ranges)}" if ranges else ""
     if local:
         services.append(f"{local} meta l4proto . th dport vmap @nodeports")
@@ -129,7 +129,7 @@ def fixed_chains(family: Family, settings: Settings) -> tuple[Chain, ...]:
     # Nobody translated these, or to an address of another Service, which is not translated once more. Not sooner, since
     # there may be Services of another proxy (label service-proxy-name).
     astray = [f"ct state new {ip} daddr @cluster-ips goto reject-refused"]
-    ranges = _of_family(settings.service_cidrs, family)
+    ranges = of_family(settings.service_cidrs, family)
     if ranges:
         astray.append(f"ct state new {ip} daddr {_set(ranges)} drop")
     stray_reset = "ct state invalid tcp flags & (rst | ack) == rst drop"
@@ -197,7 +197,7 @@ def _inside(settings: Settings, family: Family) -> _Inside | None:
     """None: nothing is known of them."""
     if settings.pod_interface:
         return _Inside("iifname", *2 * (f'"{settings.pod_interface}"',))
-    cidrs = _of_family(settings.cluster_cidrs, family)
+    cidrs = of_family(settings.cluster_cidrs, family)
     if not cidrs:
         return None
     return _Inside(f"{word(family)} saddr", _set(cidrs), _set(settings.insider_cidrs(family)))
@@ -385,10 +385,6 @@ def _masquerading(way: Way, family: Family, source_nat: SourceNat, cluster: _Ins
     else:
         return way
     return _to(Chain(family, name, (mark_it, way.verdict), behind=way.behind))
-
-
-def _of_family(ranges: Sequence[str], family: Family) -> tuple[str, ...]:
-    return tuple(sorted(text for text in ranges if family_of(text) == family))
 
 
 def _set(elements: Sequence[str]) -> str:
