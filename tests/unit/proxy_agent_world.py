@@ -11,7 +11,7 @@ import msgspec
 
 from bridgehead.client import ListResult, WatchEvent
 from bridgehead.objects.core import Event
-from bridgehead.objects.kinds import ENDPOINT_SLICES, NODES, SERVICES, Kind
+from bridgehead.objects.kinds import ENDPOINT_SLICES, NODES, SERVICE_CIDRS, SERVICES, Kind
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.proxy.agent import ProxyAgent
 from bridgehead.proxy.changes import FrontendTable, Update
@@ -21,6 +21,7 @@ from bridgehead.proxy.errors import TransactionFailed
 from bridgehead.proxy.frontends import Frontend, Problem, Reason
 from bridgehead.proxy.mode import Mode, Repair, Settings
 
+_KINDS = (SERVICES, ENDPOINT_SLICES, NODES, SERVICE_CIDRS)
 CONFIG = ProxyConfig(cluster_cidrs=("10.244.0.0/16",))
 
 
@@ -28,7 +29,7 @@ class ScriptedApi:
     """Lists and watches what the test puts, and keeps the events."""
 
     def __init__(self) -> None:
-        self.objects: dict[str, dict[ObjectKey, Any]] = {kind.plural: {} for kind in (SERVICES, ENDPOINT_SLICES, NODES)}
+        self.objects: dict[str, dict[ObjectKey, Any]] = {kind.plural: {} for kind in _KINDS}
         self._watches: dict[str, list[asyncio.Queue[WatchEvent[Any]]]] = {plural: [] for plural in self.objects}
         self._version = 0
         self.events: list[Event] = []

@@ -74,7 +74,7 @@ def command(
     metrics_port: Annotated[int | None, typer.Option(hidden=True, min=0, max=65535)] = None,
     cluster_cidr: Annotated[str, typer.Option(help="Where pods live: 10.244.0.0/16[,fd00::/48].")] = "",
     service_cidr: Annotated[
-        str, typer.Option(help="Where cluster IPs are given out; those not in use are then dropped.")
+        str, typer.Option(help="Where cluster IPs are given out, if not where ServiceCIDRs say.")
     ] = "",
     detect_local_mode: Annotated[
         str, typer.Option(help="How pods are told: ClusterCIDR, NodeCIDR, BridgeInterface or InterfaceNamePrefix.")
@@ -236,7 +236,7 @@ async def _run(
             mode,
             config,
             config.hostname_override,
-            service_cidrs=service_cidrs,
+            service_cidrs=service_cidrs or None,
             flows=flows,
             progress=progress,
             kernel_families=kernel_families(),

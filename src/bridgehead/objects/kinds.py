@@ -20,6 +20,7 @@ from .core import (
 )
 from .discovery import EndpointSlice
 from .meta import Object
+from .networking import ServiceCIDR
 
 T = TypeVar("T", bound=Object)
 
@@ -69,6 +70,7 @@ REPLICA_SETS = Kind(ReplicaSet, "apps", "v1", "replicasets")
 DAEMON_SETS = Kind(DaemonSet, "apps", "v1", "daemonsets")
 ENDPOINT_SLICES = Kind(EndpointSlice, "discovery.k8s.io", "v1", "endpointslices")
 LEASES = Kind(Lease, "coordination.k8s.io", "v1", "leases")
+SERVICE_CIDRS = Kind(ServiceCIDR, "networking.k8s.io", "v1", "servicecidrs", namespaced=False)
 
 ALL_KINDS: tuple[Kind[Object], ...] = (
     NAMESPACES,
@@ -85,4 +87,5 @@ ALL_KINDS: tuple[Kind[Object], ...] = (
     DAEMON_SETS,
     ENDPOINT_SLICES,
     LEASES,
+    SERVICE_CIDRS,
 )  # type: ignore[assignment]

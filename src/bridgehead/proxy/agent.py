@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from bridgehead.client import ApiClient, EventRecorder, Informer
@@ -37,6 +37,7 @@ from .operating.health_ports import HealthCheck, HealthPorts, local_addresses, p
 from .operating.metrics import ProxyMetrics, WithoutLocalEndpoints
 from .operating.progress import ProgressPublisher
 from .programmer import Programmer
+from .service_ranges import ServiceRanges
 from .services import compile_service
 
 log = logging.getLogger(__name__)
@@ -62,7 +63,10 @@ class _Dirty:
 
 
 class ProxyAgent:
-    """One node's proxy. `run` works until it is cancelled."""
+    """One node's proxy. `run` works until it is cancelled.
+
+    `service_cidrs`: where cluster IPs are given out; None: where the cluster's ServiceCIDRs say.
+    """
 
     def __init__(
         self,
@@ -71,7 +75,7 @@ class ProxyAgent:
         config: ProxyConfig,
         node_name: str,
         *,
-        service_cidrs: tuple[str, ...] = (),
+        service_cidrs: tuple[str, ...] | None = None,
         metrics: ProxyMetrics | None = None,
         health: ProxyHealth | None = None,
         flows: FlowKeeper | None = None,
@@ -85,6 +89,7 @@ class ProxyAgent:
         self._config = config
         self._node_name = node_name
         self._service_cidrs = service_cidrs
+        self._service_ranges = ServiceRanges(client, self._replan)
         self._flows = flows
         self._progress = progress
         self._now = now
@@ -98,7 +103,8 @@ class ProxyAgent:
         )
         self._nodes: Informer[Node] = Informer(client, NODES, field_selector=f"metadata.name={node_name}")
         self._kernel_families = kernel_families
-        self._facts, self._settings = self._plan(None)
+        self._node: Node | None = None
+        self._facts, self._settings = self._plan()
         self._dirty = _Dirty()
         self._wake = asyncio.Event()
         self._complaints = Complaints(self._recorder, self._services.get)
@@ -122,8 +128,8 @@ class ProxyAgent:
         about = ObjectReference(kind="Node", name=self._node_name, uid=self._node_name)
         self._recorder.record(about, reason="Starting", message="Starting kube-proxy.")
         async with asyncio.TaskGroup() as tasks:
-            for informer in (self._services, self._slices, self._nodes):
-                tasks.create_task(informer.run())
+            for follow in self._followed():
+                tasks.create_task(follow())
             tasks.create_task(self._recorder.run())
             tasks.create_task(self._consume())
             tasks.create_task(self._health_ports.run())
@@ -138,8 +144,7 @@ class ProxyAgent:
         """What `render` makes of everything there is, without touching the kernel."""
         self._services.on_change(self._service_changed)
         self._nodes.on_change(lambda old, new: self._node_changed(new))
-        informers = (self._services, self._slices, self._nodes)
-        runs = [asyncio.create_task(informer.run()) for informer in informers]
+        runs = [asyncio.create_task(follow()) for follow in self._followed()]
         try:
             await self._wait_synced()
             self._configure()
@@ -150,9 +155,16 @@ class ProxyAgent:
                 run.cancel()
             await asyncio.gather(*runs, return_exceptions=True)
 
+    def _followed(self) -> list[Callable[[], Coroutine[None, None, None]]]:
+        """What keeps the copies of the API's objects up to date."""
+        runs = [informer.run for informer in (self._services, self._slices, self._nodes)]
+        return runs if self._service_cidrs is not None else [*runs, self._service_ranges.run]
+
     async def _wait_synced(self) -> None:
         for informer in (self._services, self._slices, self._nodes):
             await informer.wait_synced()
+        if self._service_cidrs is None:
+            await self._service_ranges.wait_answered()
 
     # --- Changes, from the informers -------------------------------------------------------------------------
 
@@ -178,7 +190,12 @@ class ProxyAgent:
         self.health.is_node_eligible = is_eligible(node)
         if node is None:  # deleted, but here we are: what was known of it is still the best guess
             return
-        facts, settings = self._plan(node)
+        self._node = node
+        self._replan()
+
+    def _replan(self) -> None:
+        """The node or the cluster's ranges may be others than they were."""
+        facts, settings = self._plan()
         if (facts, settings) == (self._facts, self._settings):
             return
         log.info("this node: %s", facts)
@@ -190,8 +207,9 @@ class ProxyAgent:
             self._mark(key)
         self._wake.set()
 
-    def _plan(self, node: Node | None) -> tuple[NodeFacts, Settings]:
-        return plan_node(self._config, self._node_name, node, self._service_cidrs, self._kernel_families)
+    def _plan(self) -> tuple[NodeFacts, Settings]:
+        service_cidrs = self._service_ranges.cidrs if self._service_cidrs is None else self._service_cidrs
+        return plan_node(self._config, self._node_name, self._node, service_cidrs, self._kernel_families)
 
     def _mark(self, key: ObjectKey) -> None:
         self._dirty.services.add(key)
