@@ -7,6 +7,7 @@ import ipaddress
 import logging
 import re
 import shutil
+import socket
 from dataclasses import replace
 
 import dnslib
@@ -23,8 +24,9 @@ from bridgehead.dns.zone import ZoneSettings
 from bridgehead.objects.kinds import ENDPOINT_SLICES, SERVICES
 from tests.unit.dns_world import build_zone, read_objects, ready
 
-from .api_world import api_world, running, until
+from .api_world import DEADLINE, api_world, running, until
 from .dns_world import ask, connection, data_of, dig, dns, framed, read_framed, send
+from .namespaced import in_namespace, sh
 
 pytestmark = pytest.mark.integration
 
@@ -220,6 +222,35 @@ async def test_every_query_can_be_told_of(caplog):
             '"udp 12: not one question" FORMERR qr 12',
         ]
     )
+
+
+@in_namespace
+async def test_replies_leave_from_the_address_that_was_asked():
+    """Also from addresses that the kernel would not pick, and that the machine did not have at the start."""
+    responder = ready(build_zone(read_objects("{kind: Service, metadata: {name: web}, spec: {clusterIP: 10.96.0.9}}")))
+
+    async def resolve(question, client):
+        await asyncio.sleep(0)
+        return responder.refuse(question)
+
+    loop = asyncio.get_running_loop()
+    sh("ip address add 10.0.0.1/24 dev lo; ip address add fd00::1/64 dev lo")
+    for family, every, first, second in (
+        (socket.AF_INET, "0.0.0.0", "10.0.0.1", "10.0.0.2"),
+        (socket.AF_INET6, "::", "fd00::1", "fd00::2"),
+    ):
+        server = DnsServer(responder, resolve)
+        port = server.bind(every, 0)
+        async with running(server.run()):
+            sh(f"ip address add {second}/{24 if family == socket.AF_INET else 64} dev lo")
+            for asked, name, rcode in ((first, WEB, 0), (second, WEB, 0), (second, "example.com", 5)):
+                with socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as udp:
+                    udp.bind((first, 0))
+                    udp.connect((asked, port))  # from now on others' datagrams are not for it
+                    await loop.sock_sendall(udp, bytes(dnslib.DNSRecord.question(name).pack()))
+                    async with asyncio.timeout(DEADLINE):
+                        reply = dnslib.DNSRecord.parse(await loop.sock_recv(udp, 65535))
+                assert reply.header.rcode == rcode, (asked, name)
 
 
 async def test_rubbish_does_not_disturb_the_others():

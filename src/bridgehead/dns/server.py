@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from .errors import CannotServe
+from .own_address import CONTROL_BYTES, Control, answer_from, is_every_address, tell_addresses
 from .responder import Open, Responder, Transfer
 from .tallies import Durations
 
@@ -22,6 +23,7 @@ log = logging.getLogger(__name__)
 _BATCH = 64  # packets answered before other tasks get their turn
 _LARGEST_QUERY = 4096  # what is longer is no query of this world, and is cut and refused
 _BUFFER_BYTES = 4 << 20
+_NO_CONTROL: Control = []
 _IP_FREEBIND, _IPV6_FREEBIND = 15, 78  # linux/in.h, linux/in6.h; Python has no names for them
 
 Resolve = Callable[[Open, str], Awaitable[bytes]]  # the question, and who asks
@@ -54,6 +56,7 @@ class DnsServer:
         self._resolve = resolve
         self._limits = limits
         self._udp: socket.socket | None = None
+        self._is_every = False  # address of the machine: replies leave from the one that was asked
         self._tcp: socket.socket | None = None
         self._open = 0
         self._begun = 0.0  # when the message in hand came, if somebody is told
@@ -74,6 +77,9 @@ class DnsServer:
         self._tcp, self._udp = take(host, port, shared=shared, at_once=at_once)
         with contextlib.suppress(OSError):
             self._udp.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_BYTES)
+        self._is_every = is_every_address(self._udp)
+        if self._is_every:
+            tell_addresses(self._udp)
         return int(self._tcp.getsockname()[1])
 
     def use(self, responder: Responder, resolve: Resolve, tell: Tell | None = None) -> None:
@@ -112,6 +118,7 @@ class DnsServer:
 
     def _read_batch(self, udp: socket.socket, tasks: asyncio.TaskGroup) -> None:
         receive, send = udp.recvfrom, udp.sendto
+        is_every, control = self._is_every, _NO_CONTROL
         respond: Callable[[bytes], bytes | Open | Transfer | None] = self._responder.respond_untrusted
         if self._tell is not None:
             respond = self._respond_and_remember
@@ -119,7 +126,10 @@ class DnsServer:
         begun, later = time.perf_counter(), 0
         for done in range(_BATCH):
             try:
-                data, client = receive(_LARGEST_QUERY)
+                if is_every:
+                    data, control, _, client = udp.recvmsg(_LARGEST_QUERY, CONTROL_BYTES)
+                else:
+                    data, client = receive(_LARGEST_QUERY)
             except BlockingIOError:
                 self._count(done, later, begun)
                 return
@@ -133,12 +143,15 @@ class DnsServer:
                 size = len(reply)
                 reply_sizes[size] = reply_sizes.get(size, 0) + 1
                 try:
-                    send(reply, client)
+                    if is_every:
+                        udp.sendmsg((reply,), answer_from(control), 0, client)
+                    else:
+                        send(reply, client)
                 except OSError as error:  # the client's business: it is gone, or nobody can reach its address
                     log.debug("a reply to %s could not be sent: %s", client[0], error)
             elif isinstance(reply, Open):
                 later += 1
-                self._ask_others(reply, data, udp, client, tasks)
+                self._ask_others(reply, data, udp, client, control, tasks)
                 continue
             if self._tell is not None:
                 answered = reply if isinstance(reply, bytes) else None
@@ -157,11 +170,17 @@ class DnsServer:
         return self._responder.respond_untrusted(data)
 
     def _ask_others(
-        self, question: Open, data: bytes, udp: socket.socket, client: tuple[str, int], tasks: asyncio.TaskGroup
+        self,
+        question: Open,
+        data: bytes,
+        udp: socket.socket,
+        client: tuple[str, int],
+        control: Control,
+        tasks: asyncio.TaskGroup,
     ) -> None:
         if self._open >= self._limits.open_questions:
             self.overflows += 1
-            self._send(udp, self._responder.refuse(question), client)
+            self._send(udp, self._responder.refuse(question), client, control)
             return
         self._open += 1
 
@@ -171,7 +190,7 @@ class DnsServer:
                 reply = await self._resolve(question, client[0])
             finally:
                 self._open -= 1
-            self._send(udp, reply, client)
+            self._send(udp, reply, client, control)
             seconds = time.perf_counter() - begun
             self.durations.add(seconds)
             _add(self.reply_sizes, len(reply))
@@ -180,9 +199,9 @@ class DnsServer:
 
         tasks.create_task(work())
 
-    def _send(self, udp: socket.socket, reply: bytes, client: tuple[str, int]) -> None:
+    def _send(self, udp: socket.socket, reply: bytes, client: tuple[str, int], control: Control) -> None:
         try:
-            udp.sendto(reply, client)
+            udp.sendmsg((reply,), answer_from(control), 0, client)
         except OSError as error:
             log.debug("a reply to %s could not be sent: %s", client[0], error)
 
