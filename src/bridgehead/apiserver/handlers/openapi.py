@@ -22,16 +22,15 @@ from bridgehead.apiserver.http.negotiation import JSON, choose
 from bridgehead.apiserver.http.request import Request, Response
 from bridgehead.apiserver.resource import JsonObject, Resource
 
+from .openapi_protobuf import encode_document
+
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1."
 _INFO = {"title": "Kubernetes", "version": KUBERNETES_VERSION}
 # A document's address has its hash, so the answer to it never changes.
 _IMMUTABLE = ((b"cache-control", b"public, immutable"), (b"expires", b"Thu, 31 Dec 2099 23:59:59 GMT"))
 
-# kubectl asks for version 2 in protobuf when version 3 does not know a kind, and goes on to say so when version 2 does
-# not either. This is a document (gnostic's openapi_v2.Document) of nothing but its version and title.
+# kubectl before 1.27 knows nothing else; later ones ask for it when version 3 does not know a kind.
 _PROTOBUF_2 = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
-_TITLE_2 = b"\x0a\x0aKubernetes\x12%c%b" % (len(KUBERNETES_VERSION), KUBERNETES_VERSION.encode())
-_EMPTY_2 = b"\x0a\x032.0\x12%c%b" % (len(_TITLE_2), _TITLE_2)
 
 _WRITE_PARAMETERS = (
     ("dryRun", "string", "When present, indicates that modifications should not be persisted."),
@@ -72,22 +71,24 @@ class OpenApi:
         }
         names = ",".join(sorted(resource.id for resource in table))
         self._hash = hashlib.sha256(f"{SCHEMA_VERSION} {names}".encode()).hexdigest().upper()
-        self._built: dict[str, bytes] = {}
+        self._built: dict[tuple[str, str], bytes] = {}
 
     def handle(self, path: str, request: Request) -> Response:
         """Raises a 404 or a 406."""
         accept = request.header(b"accept")
         if path == "/openapi/v2" and _PROTOBUF_2 in accept and "application/json" not in accept:
-            return Response(200, _EMPTY_2, _PROTOBUF_2.replace("@", "."))  # "@" is no part of a media type
+            content_type = _PROTOBUF_2.replace("@", ".")  # "@" is no part of a media type
+            return self._compressed(path, request, lambda: encode_document(self._version_2()), content_type)
         choose(accept, tables=False)
         if path == "/openapi/v3":
             return Response(200, self._index())
         if path == "/openapi/v2":
-            return self._compressed(path, request, self._version_2)
+            return self._compressed(path, request, lambda: msgspec.json.encode(self._version_2()))
         gv = path.removeprefix("/openapi/v3/")
         if gv not in self._group_versions:
             raise not_found_path()
-        response = self._compressed(path, request, lambda: self._version_3(*self._group_versions[gv]))
+        build = self._version_3
+        response = self._compressed(path, request, lambda: msgspec.json.encode(build(*self._group_versions[gv])))
         if request.query.get("hash") == self._hash:
             response.headers += _IMMUTABLE
         return response
@@ -98,16 +99,18 @@ class OpenApi:
         }
         return msgspec.json.encode({"paths": paths})
 
-    def _compressed(self, path: str, request: Request, build: Callable[[], JsonObject]) -> Response:
-        body = self._built.get(path)
+    def _compressed(
+        self, path: str, request: Request, build: Callable[[], bytes], content_type: str = JSON
+    ) -> Response:
+        body = self._built.get((path, content_type))
         if body is None:
-            body = self._built[path] = gzip.compress(msgspec.json.encode(build()), compresslevel=5, mtime=0)
+            body = self._built[path, content_type] = gzip.compress(build(), compresslevel=5, mtime=0)
         headers: tuple[tuple[bytes, bytes], ...] = ((b"etag", f'"{self._hash}"'.encode()), (b"vary", b"Accept"))
         if request.header(b"if-none-match") == f'"{self._hash}"':
-            return Response(304, b"", JSON, headers)
+            return Response(304, b"", content_type, headers)
         if "gzip" in request.header(b"accept-encoding"):
-            return Response(200, body, JSON, (*headers, (b"content-encoding", b"gzip")))
-        return Response(200, gzip.decompress(body), JSON, headers)
+            return Response(200, body, content_type, (*headers, (b"content-encoding", b"gzip")))
+        return Response(200, gzip.decompress(body), content_type, headers)
 
     def _version_3(self, group: str, version: str) -> JsonObject:
         definitions = self._load()
@@ -233,8 +236,8 @@ def resource_paths(resource: Resource, name: str, body: Body) -> JsonObject:
     where = f"{root}/namespaces/{{namespace}}" if resource.namespaced else root
     collection, item = f"{where}/{resource.plural}", f"{where}/{resource.plural}/{{name}}"
     operations = _Operations(resource, name, body)
-    scope = [_path_parameter("namespace")] if resource.namespaced else []
-    named = [_path_parameter("name"), *scope]
+    scope = [operations.path_parameter("namespace")] if resource.namespaced else []
+    named = [operations.path_parameter("name"), *scope]
     paths: JsonObject = {
         collection: {
             "get": operations.list(),
@@ -300,9 +303,10 @@ class _Operations:
         }
 
     def _parameter(self, name: str, type: str, description: str) -> JsonObject:
-        parameter: JsonObject = {"name": name, "in": "query", "description": description}
-        return parameter | ({"schema": {"type": type, "uniqueItems": True}} if self._is_3 else {"type": type})
+        return {"name": name, "in": "query", "description": description} | self._of_type(type)
 
+    def path_parameter(self, name: str) -> JsonObject:
+        return {"name": name, "in": "path", "required": True} | self._of_type("string")
 
-def _path_parameter(name: str) -> JsonObject:
-    return {"name": name, "in": "path", "required": True, "schema": {"type": "string", "uniqueItems": True}}
+    def _of_type(self, type: str) -> JsonObject:
+        return {"schema": {"type": type, "uniqueItems": True}} if self._is_3 else {"type": type}

@@ -1,0 +1,144 @@
+"""An OpenAPI document of version 2 in protobuf, as kubectl before 1.27 wants it, and later ones where version 3 lacks.
+
+From it `explain` has its texts, `apply` the keys of lists, `diff` and `--dry-run=server` what the server can do.
+Pure. Encodes what the documents of `openapi` hold and raises KeyError for anything else (source: OpenAPIv2.proto of
+gnostic, the protobuf encoding).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from bridgehead.apiserver.resource import JsonObject
+
+# A field of a message: the numbers that lead to it (more than one where JSON has no word for a message between), and
+# what its value is: "string", "bool", a message, "list of" one of these, or "map of" a message.
+_Field = tuple[tuple[int, ...], str]
+
+_MESSAGES: dict[str, dict[str, _Field]] = {
+    "Document": {
+        "swagger": ((1,), "string"),
+        "info": ((2,), "Info"),
+        "paths": ((8, 2), "map of PathItem"),
+        "definitions": ((9, 1), "map of Schema"),
+    },
+    "Info": {"title": ((1,), "string"), "version": ((2,), "string")},
+    "PathItem": {
+        "get": ((2,), "Operation"),
+        "put": ((3,), "Operation"),
+        "post": ((4,), "Operation"),
+        "delete": ((5,), "Operation"),
+        "patch": ((8,), "Operation"),
+        "parameters": ((9,), "list of Parameter"),
+    },
+    "Operation": {
+        "description": ((3,), "string"),
+        "consumes": ((7,), "list of string"),
+        "parameters": ((8,), "list of Parameter"),
+        "responses": ((9, 1), "map of Response"),
+    },
+    "body": {
+        "description": ((1,), "string"),
+        "name": ((2,), "string"),
+        "in": ((3,), "string"),
+        "required": ((4,), "bool"),
+        "schema": ((5,), "Schema"),
+    },
+    "query": {
+        "in": ((2,), "string"),
+        "description": ((3,), "string"),
+        "name": ((4,), "string"),
+        "type": ((6,), "string"),
+    },
+    "path": {
+        "required": ((1,), "bool"),
+        "in": ((2,), "string"),
+        "name": ((4,), "string"),
+        "type": ((5,), "string"),
+    },
+    "Response": {"description": ((1, 1), "string"), "schema": ((1, 2, 1), "Schema")},
+    "Schema": {
+        "$ref": ((1,), "string"),
+        "format": ((2,), "string"),
+        "description": ((4,), "string"),
+        "default": ((5,), "any"),
+        "required": ((19,), "list of string"),
+        "additionalProperties": ((21, 1), "Schema"),
+        "type": ((22, 1), "string"),
+        "items": ((23, 1), "Schema"),
+        "properties": ((25, 1), "map of Schema"),
+    },
+}
+# Where each has its `x-...` fields.
+_EXTENSIONS = {"Operation": 13, "Schema": 31}
+# A parameter is one of several messages, by where it is.
+_PARAMETERS = {"body": (1, 1), "query": (1, 2, 3), "path": (1, 2, 4)}
+
+_VARINT, _BYTES = 0, 2
+
+
+def encode_document(document: JsonObject) -> bytes:
+    """gnostic's `openapi_v2.Document` of a document in JSON."""
+    return _message(document, "Document")
+
+
+def _message(value: Mapping[str, Any], name: str) -> bytes:
+    fields, parts = _MESSAGES[name], []
+    for key, child in value.items():
+        if key.startswith("x-"):
+            parts.append(_wrapped((_EXTENSIONS[name],), _entry(key, _any(child))))
+        else:
+            path, kind = fields[key]
+            parts.append(_field(path, kind, child))
+    return b"".join(parts)
+
+
+def _field(path: tuple[int, ...], kind: str, value: Any) -> bytes:
+    shape, _, of = kind.partition(" of ")
+    if shape == "list":
+        return b"".join(_field(path, of, item) for item in value)
+    if shape == "map":
+        *outer, number = path
+        entries = (_wrapped((number,), _entry(key, _message(item, of))) for key, item in value.items())
+        return _wrapped(tuple(outer), b"".join(entries))
+    match kind:
+        case "bool":
+            return _tag(path[0], _VARINT) + (b"\x01" if value else b"\x00")
+        case "string":
+            return _wrapped(path, value.encode())
+        case "any":
+            return _wrapped(path, _any(value))
+        case "Parameter":
+            return _wrapped((*path, *_PARAMETERS[value["in"]]), _message(value, value["in"]))
+    return _wrapped(path, _message(value, kind))
+
+
+def _entry(key: str, value: bytes) -> bytes:
+    return _wrapped((1,), key.encode()) + _wrapped((2,), value)
+
+
+def _any(value: Any) -> bytes:
+    """As YAML, of which JSON is a part."""
+    return _wrapped((2,), msgspec.json.encode(value))
+
+
+def _wrapped(path: tuple[int, ...], payload: bytes) -> bytes:
+    for number in reversed(path):
+        payload = _tag(number, _BYTES) + _varint(len(payload)) + payload
+    return payload
+
+
+def _tag(number: int, wire_type: int) -> bytes:
+    return _varint(number << 3 | wire_type)
+
+
+def _varint(number: int) -> bytes:
+    encoded = bytearray()
+    while number > 0x7F:
+        encoded.append(number & 0x7F | 0x80)
+        number >>= 7
+    encoded.append(number)
+    return bytes(encoded)
