@@ -6,13 +6,12 @@ by a token of --token-auth-file, or by a service account token that this server 
 
 from __future__ import annotations
 
-import ssl
-import sys
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 
+from .failures import reporting_failures
 from .parsing import path
 
 
@@ -50,7 +49,7 @@ def command(
     from bridgehead.storage import StorageError
 
     configure(verbosity)
-    try:
+    with reporting_failures("apiserver", OSError, ValueError, StorageError):
         options = ServeOptions(
             listen=tuple(listen or ([] if listen_fd else ["127.0.0.1:6443"])),
             listen_fds=tuple(listen_fd or ()),
@@ -68,8 +67,6 @@ def command(
             kubelet_ca=kubelet_certificate_authority,
         )
         serve(options)
-    except (OSError, ValueError, ssl.SSLError, StorageError) as error:
-        _fail(error)
 
 
 def _port_range(text: str) -> tuple[int, int]:
@@ -77,11 +74,3 @@ def _port_range(text: str) -> tuple[int, int]:
     if not dash or not first.isdigit() or not last.isdigit() or not 0 < int(first) <= int(last) < 65536:
         raise ValueError(f"--service-node-port-range {text!r} is not FIRST-LAST")
     return int(first), int(last)
-
-
-def _fail(error: Exception) -> NoReturn:
-    text = str(error)
-    if isinstance(error, OSError) and error.strerror:
-        text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    sys.stderr.write(f"bridgehead apiserver: {text}\n")
-    raise SystemExit(1)

@@ -10,7 +10,6 @@ import asyncio
 import os
 import signal
 import socket
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -21,6 +20,7 @@ from bridgehead.client.errors import ConfigError
 from bridgehead.controllers.manager import Manager, Settings, select_controllers
 from bridgehead.objects.meta import ObjectKey
 
+from .failures import fail, reporting_failures
 from .logs_setup import configure
 from .parsing import path
 
@@ -52,21 +52,19 @@ def command(
     try:
         names = select_controllers(controllers)
     except ValueError as error:
-        raise _failure(f"--controllers: {error}", 2) from error
+        fail("controllers", f"--controllers: {error}", 2)
     try:
         root_ca = root_ca_file.read_text(encoding="ascii") if root_ca_file else ""
     except OSError as error:
-        raise _failure(f"--root-ca-file: {root_ca_file}: {error.strerror}", 1) from error
-    except UnicodeDecodeError as error:
-        raise _failure(f"--root-ca-file: {root_ca_file}: not a certificate (PEM)", 1) from error
+        fail("controllers", f"--root-ca-file: {root_ca_file}: {error.strerror}")
+    except UnicodeDecodeError:
+        fail("controllers", f"--root-ca-file: {root_ca_file}: not a certificate (PEM)")
     settings = Settings(max_endpoints_per_slice, node_monitor_grace_period, root_ca)
-    try:
+    with reporting_failures("controllers", ConfigError):
         config = load_config(kubeconfig)
         lost = asyncio.run(_run(config, names, settings, leader_elect))
-    except ConfigError as error:
-        raise _failure(str(error), 1) from error
     if lost:
-        raise _failure("lost the leader's lease; start again to stand for election", 1)
+        fail("controllers", "lost the leader's lease; start again to stand for election")
 
 
 async def _run(config: ClientConfig, names: list[str], settings: Settings, leader_elect: bool) -> bool:
@@ -91,8 +89,3 @@ async def _run(config: ClientConfig, names: list[str], settings: Settings, leade
         if not working.cancelled():
             working.result()
     return lost
-
-
-def _failure(message: str, code: int) -> typer.Exit:
-    sys.stderr.write(f"bridgehead controllers: {message}\n")
-    return typer.Exit(code)

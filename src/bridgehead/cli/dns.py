@@ -20,6 +20,7 @@ from typing import Annotated, Any
 import typer
 
 from bridgehead.cli import logs_setup
+from bridgehead.cli.failures import reporting_failures
 from bridgehead.cli.parsing import path
 from bridgehead.client import ApiClient, ClientConfig, load_config
 from bridgehead.client.errors import ConfigError
@@ -99,8 +100,7 @@ def command(
     verbosity: Annotated[int, typer.Option("-v", "--v", help="1 tells more.")] = 0,
 ) -> None:
     logs_setup.configure(verbosity)
-    failure: BaseException | None = None
-    try:
+    with reporting_failures("dns", DnsError, ConfigError):
         zone = {"domain": cluster_domain and cluster_domain.rstrip(".").lower(), "pods": pods, "ttl": ttl}
         pages: dict[str, Any] = {
             name: parse_address(f"--{name}", text, port) if text else None
@@ -148,13 +148,6 @@ def command(
             asyncio.run(_hold(held, pipe))
 
         raise SystemExit(supervise(processes, work, hold if held else None))
-    except* (DnsError, ConfigError) as group:
-        failure = group
-    while isinstance(failure, BaseExceptionGroup):
-        failure = failure.exceptions[0]
-    if failure is not None:
-        sys.stderr.write(f"bridgehead dns: {failure}\n")
-        raise SystemExit(1)
 
 
 def _given(options: dict[str, Any]) -> dict[str, Any]:

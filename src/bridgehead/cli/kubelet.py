@@ -6,14 +6,14 @@ them. Run it in the node's network namespace.
 
 from __future__ import annotations
 
-import sys
 from ipaddress import ip_address, ip_network
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 
 # All of it is imported here, so that the kubelets of a lab share it with the process they are forked from.
+from bridgehead.cli.failures import fail, reporting_failures
 from bridgehead.cli.logs_setup import configure
 from bridgehead.cli.parsing import path
 from bridgehead.client.errors import ConfigError
@@ -69,9 +69,8 @@ def command(
         if 0 < sum(file is not None for file in (tls_cert_file, tls_private_key_file, client_ca_file)) < 3:
             raise ValueError("--tls-cert-file, --tls-private-key-file and --client-ca-file go together")
     except ValueError as error:
-        sys.stderr.write(f"bridgehead kubelet: {error}\n")
-        raise SystemExit(2) from error
-    try:
+        fail("kubelet", error, 2)
+    with reporting_failures("kubelet", OSError, ConfigError, KubeletError, RuntimeFailure):
         settings = NodeSettings(
             name=node_name,
             ips=ips,
@@ -89,8 +88,6 @@ def command(
         if tls_cert_file and tls_private_key_file and client_ca_file:
             files = TlsFiles(tls_cert_file, tls_private_key_file, client_ca_file)
         run_kubelet(settings, kubeconfig, runtime_socket, files)
-    except (OSError, ConfigError, KubeletError, RuntimeFailure) as error:
-        _fail(error)
 
 
 def _one_of_each_family(option: str, text: str) -> list[str]:
@@ -117,11 +114,3 @@ def _parse_labels(text: str) -> dict[str, str]:
             raise ValueError(f"--node-labels: {term!r} is not key=value")
         labels[key.strip()] = value.strip()
     return labels
-
-
-def _fail(error: Exception) -> NoReturn:
-    text = str(error)
-    if isinstance(error, OSError) and error.filename and error.strerror:
-        text = f"{error.filename}: {error.strerror}"
-    sys.stderr.write(f"bridgehead kubelet: {text}\n")
-    raise SystemExit(1)

@@ -23,6 +23,7 @@ from typing import Annotated, Any
 import typer
 
 from bridgehead.cli import logs_setup
+from bridgehead.cli.failures import reporting_failures
 from bridgehead.cli.parsing import level, path
 from bridgehead.cli.proxy_options import refuse, unused, with_options
 from bridgehead.client import ApiClient, ClientConfig, load_config, load_kubeconfig
@@ -170,8 +171,7 @@ def command(
         sys.stdout.write(f"bridgehead {__version__}\n")
         return
     logs_setup.configure(verbosity)
-    failure: BaseException | None = None
-    try:
+    with reporting_failures("proxy", ProxyError, ConfigError, _CannotServe):
         refuse(given)
         document = with_options(_read_document(config, proxy_mode), given)
         settings = parse_config(document)
@@ -191,13 +191,6 @@ def command(
             apply_sysctls(plan_sysctls(settings, os.cpu_count() or 1))
         else:
             asyncio.run(_run(settings, document, client_config(settings.kubeconfig, master), service_cidrs, dry_run))
-    except* (ProxyError, ConfigError, _CannotServe) as group:
-        failure = group
-    while isinstance(failure, BaseExceptionGroup):
-        failure = failure.exceptions[0]
-    if failure is not None:
-        sys.stderr.write(f"bridgehead proxy: {failure}\n")
-        raise SystemExit(1)
 
 
 class _CannotServe(Exception):

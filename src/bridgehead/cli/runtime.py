@@ -7,12 +7,12 @@ image directory (NAME/rootfs/, NAME/image.json), then among the stand-ins.
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
 
 from bridgehead.cli import logs_setup
+from bridgehead.cli.failures import reporting_failures
 from bridgehead.kubelet.runtimes.server import ServerFailure, serve
 
 
@@ -27,8 +27,5 @@ def command(
     from bridgehead.cli import main
 
     logs_setup.configure(verbosity)
-    try:
+    with reporting_failures("runtime", ServerFailure):
         serve(socket_path=socket, root_dir=root, image_dir=image_dir, run_part=main)
-    except ServerFailure as error:
-        sys.stderr.write(f"bridgehead runtime: {error}\n")
-        raise typer.Exit(1) from error

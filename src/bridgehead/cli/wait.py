@@ -26,6 +26,7 @@ from bridgehead.objects.meta import ObjectKey
 from bridgehead.objects.names import check_dns1123_label
 from bridgehead.objects.times import parse_duration
 
+from .failures import fail, reporting_failures
 from .lab_options import DEFAULT_NAME, StateDir, reporting_errors
 
 _KINDS = ("service", "services", "svc")
@@ -46,17 +47,14 @@ def command(
         if check_dns1123_label(namespace):
             raise ValueError(f"{namespace!r} is not the name of a namespace")
     except ValueError as error:
-        sys.stderr.write(f"bridgehead wait: {error}\n")
-        raise typer.Exit(2) from error
+        fail("wait", error, 2)
     with reporting_errors():
         path = _find_kubeconfig(kubeconfig, name, state_dir)
-    try:
-        sys.stdout.write(f"{asyncio.run(_wait(path, ObjectKey(namespace, service), seconds))}\n")
-    except (NotProgrammed, ClientError) as error:
-        sys.stderr.write(f"bridgehead wait: {error}\n")
-        raise typer.Exit(1) from error
-    except KeyboardInterrupt:
-        raise typer.Exit(130) from None
+    with reporting_failures("wait", NotProgrammed, ClientError):
+        try:
+            sys.stdout.write(f"{asyncio.run(_wait(path, ObjectKey(namespace, service), seconds))}\n")
+        except KeyboardInterrupt:
+            raise typer.Exit(130) from None
 
 
 def _parse_target(text: str) -> str:
