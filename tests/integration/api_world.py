@@ -31,7 +31,8 @@ class ApiWorld:
     def __init__(self, context: ssl.SSLContext | None = None) -> None:
         self._context = context
         self._store = MemoryStore()
-        self._port = 0
+        self._held = hold_port()
+        self._port = self._held.getsockname()[1]
         self._server: ApiServer | None = None
         self._serving: asyncio.Task[None] | None = None
         self._listener: Any = None
@@ -47,7 +48,6 @@ class ApiWorld:
         users = {"admin": User("kubernetes-admin", frozenset({"system:masters"}))}
         parts = build_api(table, self._store, ApiSettings(_SIGNING_KEY, users=users))
         (self._listener,) = open_listeners([f"127.0.0.1:{self._port}"], [])
-        self._port = self._listener.getsockname()[1]
         await ensure_basics(parts.registry, service_ip="10.96.0.1", advertise=("10.0.0.1", self._port))
         self._parts = parts
         self._server = ApiServer(parts.application, self._context, parts.watches.close)
@@ -62,6 +62,7 @@ class ApiWorld:
             self._server = self._serving = None
 
     async def close(self) -> None:
+        self._held.close()
         await self.stop()
         await self._store.close()
 
@@ -74,6 +75,22 @@ async def api_world() -> AsyncIterator[ApiWorld]:
         yield world
     finally:
         await world.close()
+
+
+def hold_port() -> socket.socket:
+    """Keeps a port of loopback for who asks for it by its number; who connects while nobody listens there is refused.
+
+    A port that is only known to be free may be the next one that the kernel gives to a client, even to the one that
+    tries to reach it.
+    """
+    held = socket.socket()
+    try:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(("127.0.0.1", 0))
+    except OSError:
+        held.close()
+        raise
+    return held
 
 
 def free_ports(count: int) -> list[int]:
@@ -98,7 +115,7 @@ async def running(*runs: Awaitable[Any]) -> AsyncIterator[None]:
 
 
 async def until(what: Callable[[], Awaitable[Any]], deadline: float = DEADLINE) -> Any:
-    """The first true result of `what()`; what the API server refuses for now counts as false."""
+    """The first true result of `what()`."""
     async with asyncio.timeout(deadline):
         while True:
             value = await what()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import http.client
 import ipaddress
 import os
 import signal
@@ -10,7 +11,6 @@ import socket
 import ssl
 import subprocess
 import sys
-import urllib.error
 import urllib.request
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +19,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import NameOID
+
+from .api_world import hold_port
 
 DEADLINE = 40.0
 _PEM, _PKCS8 = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
@@ -74,12 +76,17 @@ def write_files(directory: Path) -> None:
 
 @dataclass
 class ServerProcess:
-    """The process, on a port it inherits as a listening socket. `kubectl` runs against it as the admin."""
+    """The process, on a port it inherits as a listening socket. `kubectl` runs against it as the admin. `close` it."""
 
     directory: Path
     store: str = "memory"
-    port: int = 0
+    _held: socket.socket = field(default_factory=hold_port)  # from one start to the next
     _process: subprocess.Popen[bytes] | None = field(default=None)
+
+    @property
+    def port(self) -> int:
+        port: int = self._held.getsockname()[1]
+        return port
 
     @property
     def url(self) -> str:
@@ -94,7 +101,6 @@ class ServerProcess:
     def start(self) -> None:
         here = self.directory
         with socket.create_server(("127.0.0.1", self.port)) as listener, (here / "log").open("ab") as log:
-            self.port = listener.getsockname()[1]
             options = {
                 "listen-fd": listener.fileno(),
                 "tls-cert-file": here / "server.crt",
@@ -114,9 +120,8 @@ class ServerProcess:
         # The socket is open already: the first request waits until it is served.
         try:
             self.read("/readyz")
-        except (OSError, urllib.error.URLError) as error:
-            self._process.kill()
-            self._process.wait()
+        except (OSError, http.client.HTTPException) as error:
+            self.close()
             raise RuntimeError((here / "log").read_text()) from error
 
     def read(self, path: str, *, user: str = "", token: str = "") -> bytes:
@@ -140,6 +145,14 @@ class ServerProcess:
         code = self._process.wait(DEADLINE)
         self._process = None
         return code
+
+    def close(self) -> None:
+        """Also in the midst of a failure."""
+        self._held.close()
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
 
     def write_kubeconfig(self) -> None:
         here = self.directory

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import subprocess
@@ -33,13 +34,11 @@ spec:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    server = ServerProcess(tmp_path_factory.mktemp("apiserver"))
-    write_files(server.directory)
-    server.start()
-    server.write_kubeconfig()
-    try:
+    with contextlib.closing(ServerProcess(tmp_path_factory.mktemp("apiserver"))) as server:
+        write_files(server.directory)
+        server.start()
+        server.write_kubeconfig()
         yield server
-    finally:
         assert server.stop() == 0
 
 

@@ -25,13 +25,10 @@ CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[ServerProcess]:
-    server = ServerProcess(tmp_path, store=f"sqlite://{tmp_path}/state.db")
-    write_files(tmp_path)
-    server.start()
-    try:
+    with contextlib.closing(ServerProcess(tmp_path, store=f"sqlite://{tmp_path}/state.db")) as server:
+        write_files(tmp_path)
+        server.start()
         yield server
-    finally:
-        server.stop(signal.SIGKILL)
 
 
 def connect(server: ServerProcess, *, buffer: int = 0) -> ssl.SSLSocket:
@@ -137,7 +134,8 @@ def test_nonsense_on_the_wire(server):
         assert client.recv(65536).startswith(b"HTTP/1.1 400")
     with socket.create_connection(("127.0.0.1", server.port), timeout=DEADLINE) as plain:
         plain.sendall(b"GET / HTTP/1.1\r\n\r\n")
-        plain.recv(65536)
+        with contextlib.suppress(ConnectionError):  # how it is sent away is no matter
+            plain.recv(65536)
     assert server.read("/livez") == b"ok"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Iterator
 
@@ -16,12 +17,10 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    server = ServerProcess(tmp_path_factory.mktemp("apiserver"))
-    write_files(server.directory)
-    server.start()
-    try:
+    with contextlib.closing(ServerProcess(tmp_path_factory.mktemp("apiserver"))) as server:
+        write_files(server.directory)
+        server.start()
         yield server
-    finally:
         assert server.stop() == 0
 
 
