@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+from .output import reporting_output_errors
+
 # Subcommand -> (section of the help, one line for the help).
 COMMANDS: dict[str, tuple[str, str]] = {
     "up": ("Cluster on this machine", "Start a cluster in namespaces of its own."),
@@ -44,7 +46,11 @@ _LOADED_LATE = {
 
 def main(argv: list[str] | None = None) -> None:
     """Run one subcommand; `argv` is without the program's name."""
-    arguments = sys.argv[1:] if argv is None else argv
+    with reporting_output_errors():
+        _run(sys.argv[1:] if argv is None else argv)
+
+
+def _run(arguments: list[str]) -> None:
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         if len(arguments) < 2:
             sys.stdout.write(_help())
