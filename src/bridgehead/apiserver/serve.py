@@ -15,6 +15,7 @@ from pathlib import Path
 
 import uvloop
 
+from bridgehead.objects.addresses import join_host_port
 from bridgehead.storage import open_store
 
 from .access.authentication import read_token_file
@@ -71,8 +72,7 @@ async def _serve(options: ServeOptions) -> None:
         advertise = _advertised(options, listeners)
         await ensure_basics(parts.registry, service_ip=service_ip, advertise=advertise)
         server = ApiServer(parts.application, context, parts.watches.close)
-        names = (s.getsockname() for s in listeners)
-        addresses = ", ".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port, *_ in names)
+        addresses = ", ".join(join_host_port(*listener.getsockname()[:2]) for listener in listeners)
         log.info("serving on %s, revision %d", addresses, store.revision)
         try:
             async with asyncio.TaskGroup() as tasks:

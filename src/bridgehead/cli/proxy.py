@@ -29,6 +29,7 @@ from bridgehead.cli.proxy_options import refuse, unused, with_options
 from bridgehead.client import ApiClient, ClientConfig, load_config, load_kubeconfig
 from bridgehead.client.errors import ConfigError
 from bridgehead.network.own_addresses import is_local
+from bridgehead.objects.addresses import join_host_port
 from bridgehead.pages import Routes, serve
 from bridgehead.proxy.agent import ProxyAgent
 from bridgehead.proxy.config import DEFAULTS, ProxyConfig, in_use, parse_config
@@ -296,7 +297,7 @@ async def _serve(what: str, address: tuple[str, int], routes: Routes, *, is_fata
         try:
             await serve(address, routes)
         except OSError as error:
-            text = f"cannot serve {what} on {address[0]}:{address[1]}: {error.strerror}"
+            text = f"cannot serve {what} on {join_host_port(*address)}: {error.strerror}"
             if is_fatal:
                 raise _CannotServe(text) from error
             log.log(logging.DEBUG if is_told else logging.ERROR, "%s; trying again", text)

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bridgehead.objects.addresses import join_host_port
+
 from .errors import ConfigError
 
 SERVICE_ACCOUNT_DIRECTORY = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -93,7 +95,7 @@ def in_cluster_config(
     _read_bytes(token_file)  # a pod without a token must hear of it now, not at its first request
     namespace = directory / "namespace"
     return ClientConfig(
-        server=f"https://{f'[{host}]' if ':' in host else host}:{port}",
+        server=f"https://{join_host_port(host, port)}",
         ca=_read_bytes(directory / "ca.crt"),
         token_file=token_file,
         namespace=namespace.read_text().strip() if namespace.exists() else "default",

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import logging
 
+from bridgehead.objects.addresses import join_host_port
+
 from . import wire
 from .errors import BadPacket
 
@@ -47,7 +49,7 @@ def query_line_untrusted(
     client: tuple[str, int], data: bytes, reply: bytes | None, protocol: str, seconds: float
 ) -> str:
     """The line; `data` may be anything."""
-    who = f"[{client[0]}]:{client[1]}" if ":" in client[0] else f"{client[0]}:{client[1]}"
+    who = join_host_port(*client)
     outcome = "- - 0"
     if reply is not None:
         rcode = reply[3] & 15

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from bridgehead import pages
+from bridgehead.objects.addresses import join_host_port
 from bridgehead.pages import Page, Routes, metrics_page
 
 from .errors import CannotServe
@@ -28,4 +29,6 @@ async def serve(address: tuple[str, int], routes: Routes, *, shared: bool = Fals
     try:
         await pages.serve(address, routes, shared=shared)
     except OSError as error:
-        raise CannotServe(f"cannot serve {', '.join(routes)} on {address[0]}:{address[1]}: {error.strerror}") from error
+        raise CannotServe(
+            f"cannot serve {', '.join(routes)} on {join_host_port(*address)}: {error.strerror}"
+        ) from error

@@ -15,6 +15,8 @@ import socket
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from bridgehead.objects.addresses import join_host_port
+
 from . import foreign, wire
 from .errors import BadPacket, ConfigInvalid, UpstreamFailed
 from .foreign import Found
@@ -32,7 +34,7 @@ class Server(NamedTuple):
     port: int = 53
 
     def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return join_host_port(self.host, self.port)
 
 
 def parse_server(text: str) -> Server:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
+from bridgehead.objects.addresses import join_host_port
 from bridgehead.objects.core import ConfigMap, Container, EnvVarSource, Pod, Secret, Service
 
 from .errors import ConfigNotReady
@@ -60,8 +61,7 @@ def _variables_of(service: Service) -> dict[str, str]:
         if port.name:
             variables[f"{prefix}_SERVICE_PORT_{_variable_name(port.name)}"] = str(port.port)
     for index, port in enumerate(ports):
-        host = f"[{address}]" if ":" in address else address
-        url = f"{port.protocol.lower()}://{host}:{port.port}"
+        url = f"{port.protocol.lower()}://{join_host_port(address, port.port)}"
         if index == 0:
             variables[f"{prefix}_PORT"] = url
         link = f"{prefix}_PORT_{port.port}_{port.protocol.upper()}"

@@ -17,6 +17,7 @@ from urllib.parse import urljoin, urlsplit
 import aiohttp
 import msgspec
 
+from bridgehead.objects.addresses import join_host_port
 from bridgehead.objects.core import Container, HTTPGetAction, LifecycleHandler, Probe
 
 from .runtimes.runtime import Runtime, RuntimeFailure
@@ -107,9 +108,9 @@ class Handlers:
             async with asyncio.timeout(timeout):
                 _, writer = await asyncio.open_connection(host, port)
         except TimeoutError:
-            return Outcome(False, f"dial tcp {_join(host, port)}: i/o timeout")
+            return Outcome(False, f"dial tcp {join_host_port(host, port)}: i/o timeout")
         except OSError as error:
-            return Outcome(False, f"dial tcp {_join(host, port)}: {_reason(error)}")
+            return Outcome(False, f"dial tcp {join_host_port(host, port)}: {_reason(error)}")
         writer.transport.abort()
         return Outcome(True)
 
@@ -119,7 +120,7 @@ class Handlers:
         host = action.host or target.pod_ip
         port = resolve_port(action.port, target.container)
         path = action.path if action.path.startswith("/") else "/" + action.path
-        url = f"{action.scheme.lower()}://{_join(host, port)}{path}"
+        url = f"{action.scheme.lower()}://{join_host_port(host, port)}{path}"
         headers = {"User-Agent": USER_AGENT, "Accept": "*/*"}
         headers |= {header.name: header.value for header in action.http_headers}
         try:
@@ -129,7 +130,7 @@ class Handlers:
             waiting = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
             return Outcome(False, f'Get "{url}": {waiting}')
         except aiohttp.ClientConnectorError as error:
-            return Outcome(False, f'Get "{url}": dial tcp {_join(host, port)}: {_reason(error.os_error)}')
+            return Outcome(False, f'Get "{url}": dial tcp {join_host_port(host, port)}: {_reason(error.os_error)}')
         except (aiohttp.ClientError, OSError) as error:
             return Outcome(False, f'Get "{url}": {_words(error)}')
 
@@ -149,10 +150,6 @@ async def _get(session: aiohttp.ClientSession, url: str, headers: dict[str, str]
                 return Outcome(True)
             return Outcome(False, f"HTTP probe failed with statuscode: {response.status}")
     return Outcome(False, f'Get "{url}": stopped after {_MAX_REDIRECTS} redirects')
-
-
-def _join(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _reason(error: OSError) -> str:

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from bridgehead.objects.addresses import join_host_port
+
 IpFamily = Literal["ipv4", "ipv6", "dual"]
 
 MAX_NODES: Final = 50
@@ -66,11 +68,6 @@ IPV6: Final = Ranges(
 RANGES: Final[dict[IpFamily, tuple[Ranges, ...]]] = {"ipv4": (IPV4,), "ipv6": (IPV6,), "dual": (IPV4, IPV6)}
 
 
-def host_port(address: str, port: int) -> str:
-    """`10.0.0.1:6443`, `[fd00:10::1]:6443`."""
-    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
-
-
 def api_url(ranges: Sequence[Ranges]) -> str:
     """Where the API server is reached inside the lab."""
-    return f"https://{host_port(ranges[0].lab, API_PORT)}"
+    return f"https://{join_host_port(ranges[0].lab, API_PORT)}"

@@ -8,7 +8,9 @@ from typing import Annotated
 
 import msgspec
 
-from .addressing import API_PORT, MAX_NODES, RANGES, IpFamily, Ranges, host_port
+from bridgehead.objects.addresses import join_host_port
+
+from .addressing import API_PORT, MAX_NODES, RANGES, IpFamily, Ranges
 
 CLUSTER_DOMAIN = "cluster.local"
 NODE_PORTS = "30000-32767"
@@ -156,8 +158,8 @@ def plan_parts(config: LabConfig, files: LabFiles, *, listen_fd: int) -> list[Pa
             (
                 "apiserver",
                 f"--listen-fd={listen_fd}",
-                *(f"--listen={host_port(family.lab, API_PORT)}" for family in ranges),
-                f"--advertise-address={host_port(ranges[0].lab, API_PORT)}",
+                *(f"--listen={join_host_port(family.lab, API_PORT)}" for family in ranges),
+                f"--advertise-address={join_host_port(ranges[0].lab, API_PORT)}",
                 f"--tls-cert-file={pki / 'apiserver.crt'}",
                 f"--tls-private-key-file={pki / 'apiserver.key'}",
                 f"--client-ca-file={pki / 'ca.crt'}",

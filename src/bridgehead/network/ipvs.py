@@ -12,6 +12,8 @@ import struct
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from bridgehead.objects.addresses import join_host_port
+
 from .closable import Closable
 from .netlink import Netlink, Request, attribute, attributes, nest, text
 
@@ -57,8 +59,7 @@ class Server(NamedTuple):
     def __str__(self) -> str:
         if self.mark:
             return f"mark {self.mark} (IPv{self.family})"
-        address = f"[{self.address}]" if self.family == 6 else self.address
-        return f"{address}:{self.port}/{self.protocol}"
+        return f"{join_host_port(self.address, self.port)}/{self.protocol}"
 
 
 class Scheduling(NamedTuple):

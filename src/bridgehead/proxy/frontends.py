@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from bridgehead.objects.addresses import join_host_port
 from bridgehead.objects.meta import ObjectKey
 
 from .addresses import Family
@@ -100,8 +101,7 @@ class FrontendKey(NamedTuple):
         return self.address in ("0.0.0.0", "::")
 
     def __str__(self) -> str:
-        address = f"[{self.address}]" if ":" in self.address else self.address
-        return f"{address}:{self.port}/{self.protocol}"
+        return f"{join_host_port(self.address, self.port)}/{self.protocol}"
 
 
 class Frontend(msgspec.Struct, frozen=True, gc=False, kw_only=True):

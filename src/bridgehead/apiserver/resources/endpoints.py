@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource, Strategy
+from bridgehead.objects.addresses import join_host_port
 from bridgehead.objects.names import (
     check_dns1123_label,
     check_dns1123_subdomain,
@@ -16,10 +17,6 @@ from .columns import AGE, NAME, NONE, shorten
 from .ports import PROTOCOLS
 
 
-def _join_host_port(address: str, port: int) -> str:
-    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
-
-
 def _endpoints_cell(endpoints: JsonObject, now: float) -> str:
     subsets = endpoints.get("subsets", ())
     if not subsets:
@@ -28,7 +25,7 @@ def _endpoints_cell(endpoints: JsonObject, now: float) -> str:
     for subset in subsets:
         addresses = [str(address.get("ip", "")) for address in subset.get("addresses", ())]
         if ports := subset.get("ports", ()):
-            shown.extend(_join_host_port(address, port.get("port", 0)) for port in ports for address in addresses)
+            shown.extend(join_host_port(address, port.get("port", 0)) for port in ports for address in addresses)
         else:
             shown.extend(addresses)  # a headless Service without ports
     return shorten(shown, empty="")

@@ -23,6 +23,7 @@ from yarl import URL
 from bridgehead.apiserver.errors import ApiStatus, bad_request
 from bridgehead.apiserver.http.request import Receive, Response, Scope, Send
 from bridgehead.apiserver.resource import JsonObject
+from bridgehead.objects.addresses import join_host_port
 
 from .log_options import check_log_options
 
@@ -280,12 +281,10 @@ def _url(
         raise bad_request(f"pod {name} does not have a host assigned")
     if node is None:
         raise ApiStatus(404, "NotFound", f'nodes "{node_name}" not found', {"name": node_name, "kind": "nodes"})
-    host, port = kubelet_address(node)
-    host = f"[{host}]" if ":" in host else host
     parts = [part for part in (what, pod["metadata"]["namespace"], name, container) if part]
     path = "/".join(quote(part, safe="") for part in parts)
     query = f"?{urlencode(parameters)}" if parameters else ""
-    return f"{access.scheme}://{host}:{port}/{path}{query}"
+    return f"{access.scheme}://{join_host_port(*kubelet_address(node))}/{path}{query}"
 
 
 async def _why_refused(url: str, access: KubeletAccess) -> ApiStatus:

@@ -13,6 +13,8 @@ from typing import Protocol
 
 import msgspec
 
+from bridgehead.objects.addresses import join_host_port
+
 
 class Image(msgspec.Struct, frozen=True, kw_only=True):
     """An image the node can run.
@@ -42,8 +44,8 @@ class RuntimeFailure(Exception):
 
 def port_refused(address: str, port: int, code: int) -> str:
     """Why there is no connection to a pod's own address, in Go's words; `code` is an errno."""
-    family, host = ("tcp6", f"[{address}]") if ":" in address else ("tcp4", address)
-    return f"dial {family} {host}:{port}: connect: {os.strerror(code).lower()}"
+    family = "tcp6" if ":" in address else "tcp4"
+    return f"dial {family} {join_host_port(address, port)}: connect: {os.strerror(code).lower()}"
 
 
 class SandboxSpec(msgspec.Struct, frozen=True, kw_only=True):

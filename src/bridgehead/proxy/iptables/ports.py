@@ -13,6 +13,7 @@ import re
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
+from bridgehead.objects.addresses import join_host_port
 from bridgehead.proxy.addresses import Family
 from bridgehead.proxy.frontends import Backend, Frontend, Publication, SourceNat, Verdict
 from bridgehead.proxy.mode import Settings
@@ -258,4 +259,4 @@ def _is_reachable(frontend: Frontend) -> bool:
 
 
 def _endpoint(backend: Backend) -> str:
-    return f"[{backend.address}]:{backend.port}" if ":" in backend.address else f"{backend.address}:{backend.port}"
+    return join_host_port(backend.address, backend.port)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from bridgehead.network.ipset import SetType
 from bridgehead.network.ipvs import Destination, Scheduling, Server
+from bridgehead.objects.addresses import join_host_port
 from bridgehead.proxy.iptables.transaction import Transaction as RulesTransaction
 
 DUMMY = "kube-ipvs0"
@@ -105,7 +106,7 @@ def texts(transaction: Transaction) -> Iterator[str]:
         hashed = f" -b {scheduling.scheduler}-port" if scheduling.flags else ""
         yield f"-A {where} -s {scheduling.scheduler}{persistent}{hashed}\n"
         for address, number in by_server.get(server, ()):
-            yield f"-a {where} -r {_place(address, number)} -m -w 1\n"
+            yield f"-a {where} -r {join_host_port(address, number)} -m -w 1\n"
     yield "# ip -batch -\n"
     yield f"link add {DUMMY} type dummy\n"
     yield from (f"address add {address} dev {DUMMY}\n" for address in transaction.bound)
@@ -115,8 +116,4 @@ def _as_option(server: Server) -> str:
     if server.mark:
         return f"-f {server.mark}{' -6' if server.family == 6 else ''}"
     option = {"tcp": "-t", "udp": "-u", "sctp": "--sctp-service"}[server.protocol]
-    return f"{option} {_place(server.address, server.port)}"
-
-
-def _place(address: str, port: int) -> str:
-    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+    return f"{option} {join_host_port(server.address, server.port)}"
