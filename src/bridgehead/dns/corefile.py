@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from . import wire
 from .config import Address, DnsConfig, parse_address
-from .corefile_text import Directive, Surroundings, parse
+from .corefile_text import Directive, Surroundings, invalid, parse
 from .errors import ConfigInvalid
 from .hosts import Entry, Hosts, parse_entry, parse_hosts
 from .query_log import CLASSES
@@ -134,7 +134,7 @@ class _Reader:
         is_cluster = any(directive.name == "kubernetes" for directive in server.block)
         if is_cluster:
             if self._has_cluster:
-                raise ConfigInvalid(f"Corefile, line {server.line}: a second `kubernetes`")
+                raise server.invalid("a second `kubernetes`")
             self._has_cluster = True
             hosts = {host for host, _ in self._config.listen}
             ports = dict.fromkeys(port for _, port in keys)
@@ -186,7 +186,7 @@ class _Reader:
         zones = dict.fromkeys(_domains(directive.arguments))
         domains = [zone for zone in zones if not zone.endswith((".arpa", "arpa"))]
         if len(domains) != 1:
-            raise ConfigInvalid(f"Corefile, line {directive.line}: kubernetes with {len(domains)} domains, not one")
+            raise directive.invalid(f"kubernetes with {len(domains)} domains, not one")
         self._set(zone=replace(self._config.zone, domain=domains[0], pods="disabled"))
         for option in directive.block:
             self._read(option, f"_kubernetes_{option.name}")
@@ -235,7 +235,7 @@ class _Reader:
 
     def _upstreams(self, directive: Directive) -> tuple[Server, ...]:
         if len(directive.arguments) < 2:
-            raise ConfigInvalid(f"Corefile, line {directive.line}: forward FROM TO...")
+            raise directive.invalid("forward FROM TO...")
         servers: list[Server] = []
         for text in directive.arguments[1:]:
             scheme, separator, address = text.rpartition("://")
@@ -248,9 +248,9 @@ class _Reader:
                 else:
                     servers.append(parse_server(address))
             except ConfigInvalid as error:
-                raise ConfigInvalid(f"Corefile, line {directive.line}: {error}") from error
+                raise directive.invalid(str(error)) from error
             except OSError as error:
-                raise ConfigInvalid(f"Corefile, line {directive.line}: {address}: {error.strerror}") from error
+                raise directive.invalid(f"{address}: {error.strerror}") from error
         return tuple(servers)
 
     def _read_cache(self, directive: Directive, *, is_for_all: bool, is_cluster: bool) -> None:
@@ -281,7 +281,7 @@ class _Reader:
         """CAPACITY [TTL [MINTTL]]; nothing is kept for longer than its owner says."""
         words = option.arguments
         if not 1 <= len(words) <= 3 or not all(word.isdecimal() for word in words):
-            raise ConfigInvalid(f"Corefile, line {option.line}: {option.name} CAPACITY [TTL [MINTTL]]")
+            raise option.invalid(f"{option.name} CAPACITY [TTL [MINTTL]]")
         if len(words) == 3:
             self._remarks.append(f"line {option.line}: the least TTL has no effect here")
         return int(words[0]), int(words[1]) if len(words) > 1 else seconds
@@ -293,13 +293,13 @@ class _Reader:
         """`disable success cluster.local`: the cluster's names never are in the cache."""
         kind, *zones = option.arguments or ("",)
         if kind not in ("success", "denial"):
-            raise ConfigInvalid(f"Corefile, line {option.line}: disable success|denial [ZONE...]")
+            raise option.invalid("disable success|denial [ZONE...]")
         self._set(uncached=(*self._config.uncached, *((kind, zone) for zone in _domains(zones) or ("",))))
 
     def _read_bufsize(self, directive: Directive) -> None:
         size = _number(directive) if directive.arguments else DnsConfig.udp_size
         if not wire.UDP_SIZE <= size <= 4096:
-            raise ConfigInvalid(f"Corefile, line {directive.line}: bufsize {size}: {wire.UDP_SIZE} to 4096")
+            raise directive.invalid(f"bufsize {size}: {wire.UDP_SIZE} to 4096")
         self._set(udp_size=size)
 
     def _read_health(self, directive: Directive) -> None:
@@ -329,7 +329,7 @@ class _Reader:
 
     def _read_autopath(self, directive: Directive) -> None:
         if _one(directive) != "@kubernetes":
-            raise ConfigInvalid(f"Corefile, line {directive.line}: autopath only by @kubernetes")
+            raise directive.invalid("autopath only by @kubernetes")
         self._set(autopath=True)
 
     def _read_hosts(self, directive: Directive, zones: tuple[str, ...]) -> None:
@@ -363,9 +363,7 @@ class _Reader:
             self._remarks.append(f"line {directive.line}: {path}: {error.strerror}")
         entries = [(address, tuple(name for name in names if _is_in(name, zones))) for address, names in entries]
         if not falls_through and "" in zones:
-            raise ConfigInvalid(
-                f"Corefile, line {directive.line}: hosts without `fallthrough` would deny every other name"
-            )
+            raise directive.invalid("hosts without `fallthrough` would deny every other name")
         if not falls_through:
             self._denied += [(zone, wire.RCODE_NAMES.index("NXDOMAIN")) for zone in zones]
         kept = tuple((address, names) for address, names in entries if names)
@@ -381,7 +379,7 @@ class _Reader:
             answers = [line for line in directive.block if line.name == "answer"]
             names = [line for line in directive.block if line.name != "answer"]
             if len(names) != 1 or any(line.arguments[:1] not in (("name",), ("auto",)) for line in answers):
-                raise ConfigInvalid(f"Corefile, line {directive.line}: rewrite takes one `name` line and answers to it")
+                raise directive.invalid("rewrite takes one `name` line and answers to it")
             words = list(names[0].words)
         if words[-2:] == ["answer", "auto"]:
             del words[-2:]
@@ -390,16 +388,15 @@ class _Reader:
             return
         kind, *rest = words[1:] if words[1:2] and words[1] in KINDS and len(words) > 3 else ["exact", *words[1:]]
         if len(rest) != 2:
-            raise ConfigInvalid(f"Corefile, line {directive.line}: rewrite name [KIND] FROM TO")
+            raise directive.invalid("rewrite name [KIND] FROM TO")
         rule = make_rule(kind, *rest, is_last=is_last, for_others=for_others)
         self._set(rewrites=(*self._config.rewrites, rule))
 
     def _read_template(self, directive: Directive, zones: tuple[str, ...], *, for_others: bool) -> None:
         template = read_template(directive, zones, for_others=for_others)
         if not for_others and template.is_denial and template.zones == zones:
-            raise ConfigInvalid(
-                f"Corefile, line {directive.line}: template would deny every name of the cluster; name zones, or"
-                " give it a server block of its own"
+            raise directive.invalid(
+                "template would deny every name of the cluster; name zones, or give it a server block of its own"
             )
         if for_others and template.is_denial and template.zones == zones:
             self._denied += [(zone, template.rcode) for zone in zones]  # nobody is asked, whatever leads there
@@ -437,14 +434,14 @@ def _networks(text: str, line: int | str) -> tuple[Network, ...]:
     try:
         return (ipaddress.ip_network(text if "/" in text else parse_address("", text, 53)[0], strict=False),)
     except (ValueError, ConfigInvalid) as error:
-        raise ConfigInvalid(f"Corefile, line {line}: {text!r} is neither an address nor a range") from error
+        raise invalid(line, f"{text!r} is neither an address nor a range") from error
 
 
 def _server_key(key: str, line: int | str) -> Address:
     """ ".:53", "dns://corp.example:1053", "corp.example" -> domain ("" for the root) and port."""
     scheme, separator, rest = key.rpartition("://")
     if separator and scheme != "dns":
-        raise ConfigInvalid(f"Corefile, line {line}: {scheme!r} is not supported, only plain DNS")
+        raise invalid(line, f"{scheme!r} is not supported, only plain DNS")
     domain, port = parse_address(f"Corefile, line {line}", rest, 53)
     return domain.rstrip(".").lower(), port
 
@@ -455,14 +452,14 @@ def _page(directive: Directive, port: int) -> Address:
 
 def _one(directive: Directive) -> str:
     if len(directive.arguments) != 1:
-        raise ConfigInvalid(f"Corefile, line {directive.line}: {directive.name} takes one word")
+        raise directive.invalid(f"{directive.name} takes one word")
     return directive.arguments[0]
 
 
 def _number(directive: Directive) -> int:
     words = directive.arguments
     if len(words) != 1 or not words[0].isdecimal():
-        raise ConfigInvalid(f"Corefile, line {directive.line}: {directive.name} takes a number")
+        raise directive.invalid(f"{directive.name} takes a number")
     return int(words[0])
 
 
@@ -471,5 +468,5 @@ def _seconds(directive: Directive) -> float:
     word = directive.arguments[0] if directive.arguments else ""
     found = re.fullmatch(r"(\d+)(ms|s|m|h)", word)
     if found is None:
-        raise ConfigInvalid(f"Corefile, line {directive.line}: {word!r} is not a time")
+        raise directive.invalid(f"{word!r} is not a time")
     return int(found[1]) * _UNITS[found[2]]

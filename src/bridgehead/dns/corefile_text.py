@@ -37,6 +37,15 @@ class Directive:
     def arguments(self) -> tuple[str, ...]:
         return self.words[1:]
 
+    def invalid(self, text: str) -> ConfigInvalid:
+        """What is wrong with the line, to be raised."""
+        return invalid(self.line, text)
+
+
+def invalid(line: int | str, text: str) -> ConfigInvalid:
+    """What is wrong with a line that is no directive yet, to be raised."""
+    return ConfigInvalid(f"Corefile, line {line}: {text}")
+
 
 def _read_text(path: str) -> str:
     return Path(path).read_text(errors="replace")
@@ -71,7 +80,7 @@ def parse(text: str, around: Surroundings) -> tuple[Directive, ...]:
     servers = tuple(_Expander(around).expand(lines))
     for server in servers:
         if not server.has_block:
-            raise ConfigInvalid(f"Corefile, line {server.line}: {' '.join(server.words)!r} is in no server block")
+            raise server.invalid(f"{' '.join(server.words)!r} is in no server block")
     return servers
 
 
@@ -89,21 +98,21 @@ def _read(text: str, origin: str, around: Surroundings) -> tuple[Directive, ...]
             keys = words  # the keys of a server go on in the next line
         elif words == ("}",):
             if len(open_blocks) == 1:
-                raise ConfigInvalid(f"Corefile, line {place}: a brace is closed that was not opened")
+                raise invalid(place, "a brace is closed that was not opened")
             begun, its_words, inside = open_blocks.pop()
             open_blocks[-1][2].append(Directive(begun, its_words, tuple(inside), has_block=True))
         elif words[-1] == "{":
             if len(words) == 1:
-                raise ConfigInvalid(f"Corefile, line {place}: a block without a name")
+                raise invalid(place, "a block without a name")
             open_blocks.append((place, words[:-1], []))
         elif words[-2:] == ("{", "}") and len(words) > 2:
             open_blocks[-1][2].append(Directive(place, words[:-2], has_block=True))
         elif "{" in words or "}" in words:
-            raise ConfigInvalid(f"Corefile, line {place}: a brace in the middle of a line")
+            raise invalid(place, "a brace in the middle of a line")
         else:
             open_blocks[-1][2].append(Directive(place, words))
     if len(open_blocks) > 1:
-        raise ConfigInvalid(f"Corefile, line {open_blocks[-1][0]}: a brace is opened and not closed")
+        raise invalid(open_blocks[-1][0], "a brace is opened and not closed")
     if keys:
         raise ConfigInvalid(f"Corefile: {' '.join(keys)!r} at the end is not followed by a server block")
     return tuple(open_blocks[0][2])
@@ -117,7 +126,7 @@ def _words(line: str, place: int | str) -> list[str]:
         if comment is not None:
             break
         if plain is not None and plain.startswith('"'):
-            raise ConfigInvalid(f"Corefile, line {place}: a quotation that does not end in its line")
+            raise invalid(place, "a quotation that does not end in its line")
         words.append(plain if quoted is None else quoted.replace('\\"', '"'))
     return words
 
@@ -128,9 +137,7 @@ def _with_variables(word: str, place: int | str, variables: Mapping[str, str]) -
     def value(found: re.Match[str]) -> str:
         name = found[1] or found[2]
         if not variables.get(name):
-            raise ConfigInvalid(
-                f"Corefile, line {place}: the environment has no {name}: set it, or write its value here"
-            )
+            raise invalid(place, f"the environment has no {name}: set it, or write its value here")
         return variables[name]
 
     return _VARIABLE.sub(value, word)
@@ -149,16 +156,16 @@ class _Expander:
                 yield from self._imported(line, depth, inside=inside)
             elif not inside and len(line.words) == 1 and re.fullmatch(r"\(.+\)", line.name):
                 if line.name[1:-1] in self._snippets:
-                    raise ConfigInvalid(f"Corefile, line {line.line}: a second snippet {line.name}")
+                    raise line.invalid(f"a second snippet {line.name}")
                 self._snippets[line.name[1:-1]] = line.block
             else:
                 yield replace(line, block=tuple(self.expand(line.block, depth, inside=True)))
 
     def _imported(self, line: Directive, depth: int, *, inside: bool) -> Iterator[Directive]:
         if len(line.arguments) != 1:
-            raise ConfigInvalid(f"Corefile, line {line.line}: import takes a snippet's name, or a file's")
+            raise line.invalid("import takes a snippet's name, or a file's")
         if depth == _DEEPEST:
-            raise ConfigInvalid(f"Corefile, line {line.line}: import goes round in a circle, or too deep")
+            raise line.invalid("import goes round in a circle, or too deep")
         wanted = line.arguments[0]
         if wanted in self._snippets:
             yield from self.expand(self._snippets[wanted], depth + 1, inside=inside)
@@ -169,5 +176,5 @@ class _Expander:
             try:
                 text = self._around.read(path)
             except OSError as error:
-                raise ConfigInvalid(f"Corefile, line {line.line}: import {path}: {error.strerror}") from error
+                raise line.invalid(f"import {path}: {error.strerror}") from error
             yield from self.expand(_read(text, path, self._around), depth + 1, inside=inside)
