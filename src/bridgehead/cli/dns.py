@@ -30,6 +30,7 @@ from bridgehead.dns.corefile_text import Surroundings
 from bridgehead.dns.errors import ConfigInvalid, DnsError
 from bridgehead.dns.node_local import Hold, HoldElsewhere, hold_for_others
 from bridgehead.dns.process import dump, follow_file, run, try_addresses
+from bridgehead.dns.records import as_domain
 from bridgehead.dns.supervisor import supervise
 from bridgehead.dns.upstream import Server, parse_server
 
@@ -101,7 +102,7 @@ def command(
 ) -> None:
     logs_setup.configure(verbosity)
     with reporting_failures("dns", DnsError, ConfigError):
-        zone = {"domain": cluster_domain and cluster_domain.rstrip(".").lower(), "pods": pods, "ttl": ttl}
+        zone = {"domain": cluster_domain and as_domain(cluster_domain), "pods": pods, "ttl": ttl}
         pages: dict[str, Any] = {
             name: parse_address(f"--{name}", text, port) if text else None
             for name, text, port in (("health", health, 8080), ("ready", ready, 8181), ("metrics", metrics, 9153))
@@ -171,7 +172,7 @@ def _stub_domain(text: str) -> tuple[str, tuple[Server, ...]]:
     domain, equals, addresses = text.partition("=")
     if not equals or not domain:
         raise ConfigInvalid(f"--stub-domain: {text!r} is not DOMAIN=ADDRESS[,ADDRESS...]")
-    return domain.rstrip(".").lower(), tuple(parse_server(address) for address in addresses.split(","))
+    return as_domain(domain), tuple(parse_server(address) for address in addresses.split(","))
 
 
 async def _work(

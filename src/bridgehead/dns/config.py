@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from .errors import ConfigInvalid
 from .hosts import Hosts
-from .records import is_name
+from .records import is_name, is_within
 from .rewriting import Rule
 from .templates import Template
 from .transfer import Network
@@ -100,12 +100,12 @@ def check(config: DnsConfig) -> None:
     for domain in domains:
         if not is_name(domain):
             raise ConfigInvalid(f"stub domain {domain!r} is not a domain name")
-        if f".{domain}".endswith(f".{zone.domain}"):
+        if is_within(domain, zone.domain):
             raise ConfigInvalid(f"stub domain {domain!r} is in the cluster's own domain {zone.domain!r}")
         if domains.count(domain) > 1:
             raise ConfigInvalid(f"stub domain {domain!r} is there twice")
     for name in (name for hosts in config.hosts for _, names in hosts.entries for name in names):
-        if f".{name}".endswith(f".{zone.domain}"):
+        if is_within(name, zone.domain):
             raise ConfigInvalid(f"hosts: {name!r} is in the cluster's own domain {zone.domain!r}")
     if not 0 <= config.lameduck_seconds <= 3600:
         raise ConfigInvalid(f"lameduck {config.lameduck_seconds:g}: 0 to 3600 seconds")

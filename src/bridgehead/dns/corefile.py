@@ -21,6 +21,7 @@ from .corefile_text import Directive, Surroundings, invalid, parse
 from .errors import ConfigInvalid
 from .hosts import Entry, Hosts, parse_entry, parse_hosts
 from .query_log import CLASSES
+from .records import as_domain, is_within
 from .rewriting import KINDS, make_rule
 from .templates import read_template
 from .transfer import Network
@@ -209,7 +210,7 @@ class _Reader:
         self._set(zone=replace(self._config.zone, ttl=_number(option)))
 
     def _read_forward(self, directive: Directive) -> None:
-        zone = directive.arguments[0].rstrip(".").lower() if directive.arguments else ""
+        zone = as_domain(directive.arguments[0]) if directive.arguments else ""
         if len(directive.arguments) == 2 and directive.arguments[1].startswith("/") and not zone:
             self._set(upstreams=None, resolv_conf=directive.arguments[1])
         elif zone:
@@ -420,11 +421,11 @@ class _Reader:
 
 
 def _domains(words: Iterable[str]) -> tuple[str, ...]:
-    return tuple(word.rstrip(".").lower() for word in words)
+    return tuple(map(as_domain, words))
 
 
 def _is_in(name: str, zones: Iterable[str]) -> bool:
-    return any(not zone or f".{name}".endswith(f".{zone}") for zone in zones)
+    return any(is_within(name, zone) for zone in zones)
 
 
 def _networks(text: str, line: int | str) -> tuple[Network, ...]:
@@ -443,7 +444,7 @@ def _server_key(key: str, line: int | str) -> Address:
     if separator and scheme != "dns":
         raise invalid(line, f"{scheme!r} is not supported, only plain DNS")
     domain, port = parse_address(f"Corefile, line {line}", rest, 53)
-    return domain.rstrip(".").lower(), port
+    return as_domain(domain), port
 
 
 def _page(directive: Directive, port: int) -> Address:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from . import wire
-from .records import Data, address_sets, is_name, reverse_name
+from .records import Data, address_sets, as_domain, is_name, reverse_name
 
 Entry = tuple[str, tuple[str, ...]]  # an address and its names, lower-case without the last dot
 
@@ -39,7 +39,7 @@ def parse_entry(words: list[str]) -> Entry | None:
         address = ipaddress.ip_address(words[0])
     except ValueError:
         return None
-    names = tuple(name for name in (word.rstrip(".").lower() for word in words[1:]) if is_name(name))
+    names = tuple(name for name in map(as_domain, words[1:]) if is_name(name))
     if not names or getattr(address, "scope_id", None):
         return None
     return str(address), names

@@ -1,8 +1,8 @@
 """Services, EndpointSlices and Pods as DNS names and their record sets: the Kubernetes DNS specification 1.1.0.
 
-`zone.py` calls this for every object that changed and compiles what it gets to finished answers. Names are lower-case,
-absolute, without the last dot. An empty record set says that a name exists and has no records of its own ("empty
-non-terminal": NODATA, not NXDOMAIN).
+`agent.py` calls this for every object that changed, and `zone.py` compiles what comes out to finished answers. Names
+are lower-case, absolute, without the last dot. An empty record set says that a name exists and has no records of its
+own ("empty non-terminal": NODATA, not NXDOMAIN).
 """
 
 from __future__ import annotations
@@ -142,6 +142,16 @@ def address_sets(addresses: Iterable[str]) -> dict[str, tuple[Data, ...]]:
     return {kind: tuple(values) for kind, values in sets.items()}
 
 
+def as_domain(text: str) -> str:
+    """A name that somebody wrote, as names are here; "" is the root."""
+    return text.rstrip(".").lower()
+
+
+def is_within(name: str, domain: str) -> bool:
+    """Whether the name is the domain's own, or below it. All are below the root."""
+    return not domain or f".{name}".endswith(f".{domain}")
+
+
 def is_name(text: str) -> bool:
     """Whether this can be put on the wire (RFC 1035, section 3.1): labels of 1 to 63 bytes, 255 in all."""
     if not text or not text.isascii() or len(text) > LONGEST_NAME:
@@ -179,7 +189,7 @@ def _cluster_ip(service: Service, name: str) -> ServiceRecords:
 
 
 def _external_name(service: Service, name: str) -> ServiceRecords:
-    target = service.spec.external_name.rstrip(".").lower()
+    target = as_domain(service.spec.external_name)
     if not is_name(target):
         return ServiceRecords({name: {}}, problems=(f"externalName {service.spec.external_name!r} is not a name",))
     if address_sets((target,)):  # CoreDNS does the same: what looks like an address is answered as one

@@ -1,6 +1,6 @@
 """The sockets: UDP answered in batches straight from the event loop's reader, TCP with many messages a connection.
 
-`serving.py`'s caller binds and runs this; what a reply says is `responder.py`'s and `resolver.py`'s business.
+`process.py` binds and runs this; what a reply says is `responder.py`'s and `resolver.py`'s business.
 """
 
 from __future__ import annotations

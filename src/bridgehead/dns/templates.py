@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from . import wire
 from .corefile_text import Directive
 from .errors import ConfigInvalid
-from .records import Data, address_sets, is_name
+from .records import Data, address_sets, as_domain, is_name, is_within
 from .wire import Answer, Query
 
 _FIELD = re.compile(r"\{\{-?\s*(.*?)\s*-?\}\}")
@@ -73,7 +73,7 @@ def read_template(directive: Directive, zones: tuple[str, ...], *, for_others: b
             case "rcode" if len(option.arguments) == 1 and option.arguments[0].upper() in wire.RCODE_NAMES:
                 code = option.arguments[0].upper()
             case "fallthrough":
-                through = _zones(option.arguments) or ("",)
+                through = tuple(map(as_domain, option.arguments)) or ("",)
             case _:
                 raise ConfigInvalid(
                     f'{where} takes match, answer "...", rcode and fallthrough, not {" ".join(option.words)}'
@@ -83,17 +83,13 @@ def read_template(directive: Directive, zones: tuple[str, ...], *, for_others: b
         raise ConfigInvalid(f"{where} has neither an answer nor a rcode")
     return Template(
         kind.upper(),
-        _zones(own) or zones,
+        tuple(map(as_domain, own)) or zones,
         tuple(patterns) or (".*",),
         wire.RCODE_NAMES.index(code),
         tuple(lines),
         through,
         for_others,
     )
-
-
-def _zones(words: Iterable[str]) -> tuple[str, ...]:
-    return tuple(word.rstrip(".").lower() for word in words)
 
 
 def _read_line(text: str, where: str) -> Line:
@@ -133,7 +129,7 @@ class Templates:
         """Whether one may answer for names in this domain."""
         return any(
             not template.for_others
-            and (_zone_of(domain, template.zones) is not None or _zone_above(domain, template.zones))
+            and any(is_within(domain, zone) or is_within(zone, domain) for zone in template.zones)
             for template, _ in self._templates
         )
 
@@ -169,11 +165,7 @@ class Templates:
 
 def _zone_of(name: str, zones: Iterable[str]) -> str | None:
     """The longest of the zones that the name is in."""
-    return max((zone for zone in zones if not zone or f".{name}".endswith(f".{zone}")), key=len, default=None)
-
-
-def _zone_above(domain: str, zones: Iterable[str]) -> bool:
-    return any(f".{zone}".endswith(f".{domain}") for zone in zones)
+    return max((zone for zone in zones if is_within(name, zone)), key=len, default=None)
 
 
 def _fill(text: str, fields: Mapping[str, str], found: re.Match[str]) -> str:
@@ -194,5 +186,5 @@ def _data(kind: str, text: str) -> Data | None:
     if kind == "TXT":
         text = text.strip('"')
         return text if text.isascii() and len(text) < 256 else None
-    name = text.rstrip(".").lower()
+    name = as_domain(text)
     return name if is_name(name) else None

@@ -20,6 +20,7 @@ from bridgehead.objects.addresses import join_host_port
 from . import foreign, wire
 from .errors import BadPacket, ConfigInvalid, UpstreamFailed
 from .foreign import Found
+from .records import as_domain
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +74,7 @@ def parse_search(text: str) -> list[str]:
     for line in text.splitlines():
         words = line.split("#")[0].split(";")[0].split()
         if words and words[0] in ("search", "domain"):
-            found = [word.rstrip(".").lower() for word in words[1:] if word != "."]
+            found = [as_domain(word) for word in words[1:] if word != "."]
     return found
 
 

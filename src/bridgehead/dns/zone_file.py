@@ -9,6 +9,7 @@ import ipaddress
 from collections.abc import Iterable, Iterator
 
 from . import foreign, wire
+from .records import is_within
 from .zone import Zone
 
 
@@ -63,5 +64,4 @@ def _name(message: bytes, at: int) -> str:
 
 def _order(line: str, domain: str) -> tuple[bool, list[str], bool, str]:
     name = line.partition(" ")[0].rstrip(".")
-    inside = name == domain or name.endswith(f".{domain}")
-    return not inside, name.split(".")[::-1], " IN SOA " not in line, line
+    return not is_within(name, domain), name.split(".")[::-1], " IN SOA " not in line, line
