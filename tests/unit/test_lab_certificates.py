@@ -52,6 +52,38 @@ def test_kubeconfigs(files: LabFiles) -> None:
         certificate.verify_directly_issued_by(x509.load_pem_x509_certificate((files.pki / "ca.crt").read_bytes()))
 
 
+def test_what_the_user_has_put_into_the_kubeconfig_stays(files: LabFiles) -> None:
+    made = msgspec.yaml.decode(files.kubeconfig.read_bytes())
+    changed = msgspec.yaml.decode(files.kubeconfig.read_bytes())
+    changed["contexts"][0]["context"]["namespace"] = "demo"
+    changed["contexts"].append({"name": "mine", "context": {"cluster": "other", "user": "other"}})
+    changed["clusters"].insert(0, {"name": "other", "cluster": {"server": "https://example.com"}})
+    changed["users"].append({"name": "other", "user": {"token": "secret"}})
+    changed["current-context"] = "mine"
+    files.kubeconfig.write_bytes(msgspec.yaml.encode(changed))
+    moved = LabConfig(name="lab", nodes=1, port=7444)
+    for _ in range(2):
+        make_certificates(moved, files)
+        now = msgspec.yaml.decode(files.kubeconfig.read_bytes())
+        assert now["current-context"] == "bridgehead-lab"
+        assert [entry["name"] for entry in now["clusters"]] == ["bridgehead-lab", "other"]
+        assert now["clusters"][0]["cluster"]["server"] == "https://127.0.0.1:7444"
+        assert now["contexts"] == changed["contexts"]
+        assert now["users"] == changed["users"]
+    inside = msgspec.yaml.decode(files.inside_kubeconfig.read_bytes())
+    assert inside["contexts"] == made["contexts"]
+
+
+@pytest.mark.parametrize(
+    "damage", [b"", b"\xff", b"{", b"[]", b"users: 3", b"contexts: [{name: a}]", b"clusters: [a]", b"users: null"]
+)
+def test_a_damaged_kubeconfig_is_made_again(files: LabFiles, damage: bytes) -> None:
+    made = files.kubeconfig.read_bytes()
+    files.kubeconfig.write_bytes(damage)
+    make_certificates(CONFIG, files)
+    assert files.kubeconfig.read_bytes() == made
+
+
 @pytest.mark.parametrize(
     ("family", "server", "serves", "node"),
     [

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import ipaddress
 import os
-from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from cryptography import x509
@@ -22,6 +22,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from .addressing import api_url
 from .errors import LabError
+from .kubeconfigs import keep_users_own, make_kubeconfig
 from .plan import CLUSTER_DOMAIN, LabConfig, LabFiles, plan_nodes
 
 _LIFETIME = timedelta(days=3650)
@@ -141,14 +142,17 @@ def _make_all(config: LabConfig, files: LabFiles) -> None:
     inside = api_url(config.ranges)
     context = f"bridgehead-{config.name}"
     admin = authority.issue(_Identity("admin", "kubernetes-admin", "system:masters"))
-    _write_kubeconfig(files.kubeconfig, f"https://127.0.0.1:{config.port}", context, authority.pem, admin)
-    _write_kubeconfig(files.inside_kubeconfig, inside, context, authority.pem, admin)
+    ca = authority.pem
+    outside = make_kubeconfig(f"https://127.0.0.1:{config.port}", context, ca, admin)
+    before = files.kubeconfig.read_bytes() if files.kubeconfig.exists() else b""
+    _write_kubeconfig(files.kubeconfig, keep_users_own(outside, before))
+    _write_kubeconfig(files.inside_kubeconfig, make_kubeconfig(inside, context, ca, admin))
     controllers = authority.issue(_Identity("controllers", "system:kube-controller-manager"))
-    _write_kubeconfig(files.part_kubeconfig("controllers"), inside, context, authority.pem, controllers)
+    _write_kubeconfig(files.part_kubeconfig("controllers"), make_kubeconfig(inside, context, ca, controllers))
     for node in plan_nodes(config):
         serves = [node.name, *node.addresses, "127.0.0.1"]
         credentials = authority.issue(_Identity(node.name, f"system:node:{node.name}", "system:nodes", serves))
-        _write_kubeconfig(files.part_kubeconfig(node.name), inside, context, authority.pem, credentials)
+        _write_kubeconfig(files.part_kubeconfig(node.name), make_kubeconfig(inside, context, ca, credentials))
 
 
 def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
@@ -196,24 +200,5 @@ def _write_private(path: Path, data: bytes) -> None:
         file.write(data)
 
 
-def _write_kubeconfig(path: Path, server: str, context: str, ca: bytes, credentials: tuple[bytes, bytes]) -> None:
-    certificate, key = credentials
-    kubeconfig = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [
-            {"name": context, "cluster": {"server": server, "certificate-authority-data": b64encode(ca).decode()}}
-        ],
-        "users": [
-            {
-                "name": context,
-                "user": {
-                    "client-certificate-data": b64encode(certificate).decode(),
-                    "client-key-data": b64encode(key).decode(),
-                },
-            }
-        ],
-        "contexts": [{"name": context, "context": {"cluster": context, "user": context}}],
-        "current-context": context,
-    }
+def _write_kubeconfig(path: Path, kubeconfig: dict[str, Any]) -> None:
     _write_private(path, msgspec.yaml.encode(kubeconfig))
