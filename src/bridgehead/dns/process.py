@@ -110,8 +110,11 @@ class _Work:
         return DnsServer(engine.responder, engine.resolver.resolve, tell=_tell(engine.config))
 
     def obstacle(self) -> str:
-        """Why we are not ready, "" if we are. An API server that goes away after the first full sync is no reason."""
-        return "" if self.engine.responder.is_ready else "kubernetes"
+        """Why we are not ready, "" if we are. An API server that goes away after the first full sync is no reason.
+
+        Addresses that several processes share are taken only then: whoever hears that we are ready is answered there.
+        """
+        return "" if self.answers.is_set() else "kubernetes"
 
     def bind(self, *, shared: bool = False) -> Iterator[int]:
         """Take the addresses; their ports. Raises CannotServe."""
