@@ -63,11 +63,11 @@ async def live(world: World) -> None:
     answer = world.run("curl", "-s", f"http://{ip}/")
     assert answer == f"kubernetes pod-test v0.1!! ClientIP: {NODE_ADDRESS}, ServerName: web-0, ServerIP: {ip}!\n"
     # The containers of a pod share its network and its name, not their processes and files.
-    other = await world.start("web-0", "other", command=("sh", "-c", "echo $$; touch /here; exec sleep 1000"))
+    other = await world.start("web-0", "other", command=("sh", "-c", "touch /here; echo $$; exec sleep 1000"))
+    await until(lambda: _same("\n".join(world.log("web-0", "other")), "stdout F 1"))
     assert "ServerName: web-0" in await world.sh(other, "curl -s localhost")
     assert await world.sh(other, "hostname; ls /here") == "web-0\n/here\n"
     assert await world.sh(server, "ls /here 2>&1 || true") != "/here\n"
-    await until(lambda: _same("\n".join(world.log("web-0", "other")), "stdout F 1"))
 
     await world.client.signal_container(server.id, signal.SIGTERM)
     ended = await world.wait_exit(server.id)
@@ -249,6 +249,16 @@ async def test_a_containers_files_are_its_own(world: World) -> None:
     assert "stdout F refused" in world.log("p", "three")
 
 
+async def receive_all(stream: socket.socket) -> bytes:
+    """Until the other side ends it."""
+    loop = asyncio.get_running_loop()
+    data = b""
+    async with asyncio.timeout(DEADLINE):
+        while chunk := await loop.sock_recv(stream, 65536):
+            data += chunk
+    return data
+
+
 def put_busybox_image(directory: Path) -> set[str]:
     """An image with nothing but BusyBox in it, and the libraries that this machine's is linked with; what is in `/`."""
     busybox = shutil.which("busybox")
@@ -304,7 +314,7 @@ async def test_pods_reach_each_other_and_themselves(world: World) -> None:
     with stream:
         loop = asyncio.get_running_loop()
         await loop.sock_sendall(stream, b"GET / HTTP/1.0\r\n\r\n")
-        assert b"ClientIP: 127.0.0.1" in await loop.sock_recv(stream, 65536)
+        assert b"ClientIP: 127.0.0.1" in await receive_all(stream)
     with pytest.raises(RuntimeFailure, match="connection refused"):
         await world.client.open_port("one", 81)
 
@@ -530,9 +540,7 @@ async def test_a_request_in_flight_is_answered_before_the_server_ends(world: Wor
         await world.client.signal_container(server.id, signal.SIGTERM)
         await until(lambda: _refused(world))
         await loop.sock_sendall(stream, b"Host: p\r\n\r\n")
-        answer = b""
-        while chunk := await loop.sock_recv(stream, 65536):
-            answer += chunk
+        answer = await receive_all(stream)
     assert answer.startswith(b"HTTP/1.1 200 OK")
     assert b"Connection: close" in answer
     assert (await world.wait_exit(server.id)).exit_code == 0

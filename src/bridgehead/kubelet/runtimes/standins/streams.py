@@ -97,7 +97,7 @@ class StreamServer:
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # a container's first process reaps its orphans
         self._epoll.register(reader.fileno(), select.EPOLLIN)
         next_sweep = time.monotonic() + IDLE_SECONDS
-        while self._drain_until is None or (self._connections and time.monotonic() < self._drain_until):
+        while not self._is_drained():
             events = self._epoll.poll(self._longest_wait())
             now = time.monotonic()
             for fd, event in events:
@@ -112,6 +112,14 @@ class StreamServer:
                 self._after_round()
         signal.set_wakeup_fd(-1)
         return 0
+
+    def _is_drained(self) -> bool:
+        """Told to end, and nothing is in flight. A request that has begun is waited for as long as the pod may live."""
+        if self._drain_until is None:
+            return False
+        if time.monotonic() < self._drain_until:
+            return not self._connections
+        return not any(connection.session.busy or connection.out for connection in self._connections.values())
 
     def _longest_wait(self) -> float:
         if self._drain_until is not None:
