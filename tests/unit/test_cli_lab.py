@@ -114,6 +114,22 @@ def test_no_lab_in_the_current_directory_by_accident(
     assert [path.name for path in tmp_path.iterdir()] == ["project"]
 
 
+@pytest.mark.parametrize("place", ["file/lab", "too-long" * 40])  # not even root can enter these
+@pytest.mark.parametrize(
+    "argv", [("up",), ("down",), ("down", "--delete"), ("status",), ("kubeconfig",), ("logs",), ("exec", "--", "true")]
+)
+def test_a_state_directory_that_cannot_be_looked_into(
+    argv: tuple[str, ...], place: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    command, *rest = argv
+    assert run(command, f"--state-dir={tmp_path}/{place}", *rest) == 1
+    err = capsys.readouterr().err
+    assert err.startswith("bridgehead: cannot ")
+    assert f"{tmp_path}/{place}" in err
+    assert err.count("\n") == 1
+
+
 def test_own_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     script = tmp_path / "with space" / "bridgehead"
     script.parent.mkdir()

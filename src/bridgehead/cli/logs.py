@@ -35,9 +35,10 @@ def command(
     with reporting_errors():
         files = registry.find_files(name, state_dir)
         directory = files.log("init").parent
-        logs = sorted(directory.glob(f"{part or '*'}.log"))
+        every = _list_logs(directory)
+        logs = [path for path in every if part in (None, path.stem)]
         if not logs:
-            known = ", ".join(path.stem for path in sorted(directory.glob("*.log")))
+            known = ", ".join(path.stem for path in every)
             raise LabError(f"no logs of {part!r}; there are: {known}" if known else f"no logs in {directory}")
         if following:
             try:
@@ -49,6 +50,15 @@ def command(
             lines = path.read_text("utf-8", errors="replace").splitlines()
             for line in lines[-tail:]:
                 sys.stdout.write(_line(path, line, len(logs) > 1))
+
+
+def _list_logs(directory: Path) -> list[Path]:
+    try:
+        return sorted(path for path in directory.iterdir() if path.suffix == ".log")
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise LabError(f"cannot read {directory}: {error.strerror}") from error
 
 
 def follow(logs: Sequence[Path], *, until: Callable[[], bool], tail: int = 0) -> None:

@@ -55,9 +55,9 @@ def check_place(files: LabFiles) -> None:
 
     So `--state-dir ''`, which is the current directory, makes nobody's project a lab.
     """
-    if files.config.exists() or not files.root.is_dir():
-        return
     try:
+        if files.config.exists() or not files.root.is_dir():
+            return
         names = (path.name for path in sorted(files.root.iterdir()))
         foreign = next((name for name in names if name != files.lock.name and not _is_own(name)), None)
     except OSError as error:
