@@ -131,7 +131,8 @@ def fixed_chains(family: Family, settings: Settings) -> tuple[Chain, ...]:
     astray = [f"ct state new {ip} daddr @cluster-ips goto reject-refused"]
     ranges = of_family(settings.service_cidrs, family)
     if ranges:
-        astray.append(f"ct state new {ip} daddr {_set(ranges)} drop")
+        # One that is an address of the node itself is served by somebody else: so do other proxies, and DNS caches.
+        astray.append(f"ct state new {ip} daddr {_set(ranges)} fib daddr type != local drop")
     stray_reset = "ct state invalid tcp flags & (rst | ack) == rst drop"
     filtering, early = "type filter hook", (refused, lost, *astray)
     return (
