@@ -83,7 +83,14 @@ async def read_framed(reader: asyncio.StreamReader) -> bytes:
 async def dig(port: int, *words: str) -> list[str]:
     """What the command prints, line by line."""
     process = await asyncio.create_subprocess_exec(
-        "dig", "@127.0.0.1", "-p", str(port), "+tries=1", *words, stdout=asyncio.subprocess.PIPE
+        "dig",
+        "@127.0.0.1",
+        "-p",
+        str(port),
+        "+tries=1",
+        f"+time={DEADLINE:.0f}",
+        *words,
+        stdout=asyncio.subprocess.PIPE,
     )
     async with asyncio.timeout(DEADLINE):
         out, _ = await process.communicate()

@@ -32,8 +32,12 @@ def test_it_says_what_it_waits_for_and_ends_when_told_to(tmp_path: Path) -> None
     argv = [sys.executable, "-c", "from bridgehead.cli import main; main()", "kubelet"]
     argv += [f"{name}={value}" for name, value in options.items()]
     with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as kubelet:
-        assert kubelet.stderr is not None
-        assert f"waiting for the runtime at {tmp_path}/runtime.sock" in kubelet.stderr.readline()
-        kubelet.terminate()
-        assert kubelet.stderr.read() == ""
+        try:
+            assert kubelet.stderr is not None
+            assert f"waiting for the runtime at {tmp_path}/runtime.sock" in kubelet.stderr.readline()
+            kubelet.terminate()
+            assert kubelet.stderr.read() == ""
+        except BaseException:
+            kubelet.kill()
+            raise
     assert kubelet.returncode == 0

@@ -134,7 +134,8 @@ async def test_namespaces_get_a_service_account_and_the_root_certificate():
 async def test_deleting_a_namespace_empties_it():
     async with cluster(*LIFECYCLE) as client:
         await client.create(NAMESPACES, {"metadata": {"name": "blue"}})
-        await until(lambda: exists(client, CONFIG_MAPS, "kube-root-ca.crt", "blue"))
+        for kind, name in ((CONFIG_MAPS, "kube-root-ca.crt"), (SERVICE_ACCOUNTS, "default")):
+            await until(lambda kind=kind, name=name: exists(client, kind, name, "blue"))
         await client.create(NODES, {"metadata": {"name": "node1"}})
         await client.create(PODS, pod("web", "node1", "blue"))
         await client.create(SECRETS, {"metadata": {"name": "s", "namespace": "blue"}})

@@ -97,14 +97,14 @@ async def test_many_pods_have_addresses_of_their_own(world):
 
 async def test_a_job_succeeds_and_another_crashes(world):
     await world.start_kubelet()
+    await world.create("loop", containers=[container("crash:1")])
+    loop = await world.until("loop", waits_for("CrashLoopBackOff"))
     await world.create("job", containers=[container("job:1")], restartPolicy="Never")
     await world.create("bad", containers=[container("crash:1")], restartPolicy="Never")
-    await world.create("loop", containers=[container("crash:1")])
     done = await world.until("job", lambda pod: pod.status.phase == "Succeeded")
     assert done.status.container_statuses[0].state.terminated.reason == "Completed"
     bad = await world.until("bad", lambda pod: pod.status.phase == "Failed")
     assert bad.status.container_statuses[0].state.terminated.exit_code == 3
-    loop = await world.until("loop", waits_for("CrashLoopBackOff"))
     status = loop.status.container_statuses[0]
     assert loop.status.phase == "Running"
     assert status.restart_count == 1
@@ -228,8 +228,7 @@ async def test_readiness_decides_and_liveness_restarts(world):
     await world.create("unready", containers=[container("sick:1", readinessProbe=probe)])
     await world.create("dying", containers=[container("sick:1", livenessProbe=probe)])
     await world.until_event("unready", "Unhealthy", "Readiness probe failed: I am sick")
-    pod = await world.pod("unready")
-    assert pod.status.phase == "Running"
+    pod = await world.until("unready", lambda pod: pod.status.phase == "Running")
     assert not pod.is_ready
     await world.until_event("dying", "Killing", "Container app failed liveness probe, will be restarted")
     await world.until("dying", lambda pod: pod.status.container_statuses[0].restart_count > 0)

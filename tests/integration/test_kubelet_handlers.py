@@ -176,5 +176,5 @@ def test_an_empty_dir_in_memory_is_a_file_system_of_its_own(tmp_path):
         """
     )
     command = ["unshare", "--user", "--map-root-user", "--mount", sys.executable, "-c", script, str(tmp_path / "pod")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, env={"PYTHONPATH": ":".join(sys.path)})
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env={"PYTHONPATH": ":".join(sys.path)})
     assert done.returncode == 0, done.stderr

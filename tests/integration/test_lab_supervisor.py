@@ -20,6 +20,8 @@ from bridgehead.lab.supervisor import PartStatus
 
 pytestmark = pytest.mark.integration
 
+DEADLINE = 60.0
+
 SCRIPT = """
 import os, pathlib, signal, sys
 from bridgehead.lab.plan import LabFiles, PartPlan
@@ -52,17 +54,17 @@ class Supervised:
         return next((part for part in registry.read_parts(self.files) if part.name == name), None)
 
     def eventually(self, what: Callable[[PartStatus], Any], name: str) -> PartStatus:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + DEADLINE
         while time.monotonic() < deadline:
             part = self.part(name)
             if part and what(part):
                 return part
             time.sleep(0.01)
-        pytest.fail(f"not so within 20 s: {self.part(name)}")
+        pytest.fail(f"not so within {DEADLINE:g} s: {self.part(name)}")
 
     def stop(self) -> int:
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(20)
+        return self.process.wait(DEADLINE)
 
 
 @pytest.fixture
@@ -122,7 +124,7 @@ def replace_by_directory(path: Path) -> None:
 
 
 def wait_for_line(log: Path, word: str, count: int = 1) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + DEADLINE
     while not log.exists() or log.read_text().count(word) < count:
         if time.monotonic() > deadline:
             pytest.fail(f"no {word!r} in {log}")

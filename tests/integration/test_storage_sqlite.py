@@ -21,6 +21,8 @@ from bridgehead.storage.sqlite import Database, SqliteStore
 
 pytestmark = pytest.mark.integration
 
+DEADLINE = 60.0
+
 
 def pod(name: str) -> Key:
     return Key("pods", "default", name)
@@ -65,7 +67,7 @@ async def test_everything_is_there_after_a_restart(path: Path) -> None:
             store.watch("pods", since=4)
         watch = store.watch("pods", since=5)
         assert await put(store, "c") == 6
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(DEADLINE):
             assert [change.record.key.name for change in await anext(watch)] == ["c"]
     finally:
         await store.close()
@@ -140,13 +142,13 @@ async def test_writes_that_arrive_together_share_a_commit(store: SqliteStore, mo
     def counted(database: Database, changes: list[object]) -> None:
         commits.append(len(changes))
         started.set()
-        if not go_on.wait(10):
+        if not go_on.wait(DEADLINE):
             raise AssertionError("nobody let the commit go on")
         commit(database, changes)
 
     monkeypatch.setattr(Database, "commit", counted)
     first = asyncio.create_task(put(store, "first"))
-    await asyncio.to_thread(started.wait, 10)
+    await asyncio.to_thread(started.wait, DEADLINE)
     watch = store.watch("pods", since=0)
     others = [asyncio.create_task(put(store, f"p{n}")) for n in range(100)]
     await asyncio.sleep(0)
@@ -241,7 +243,7 @@ async def test_a_file_has_one_store_at_a_time(store: SqliteStore, path: Path) ->
     await put(store, "a")
     script = "import sys; from bridgehead.storage import open_store; open_store('sqlite://' + sys.argv[1])"
     second = await asyncio.to_thread(
-        subprocess.run, [sys.executable, "-c", script, str(path)], capture_output=True, text=True, timeout=30
+        subprocess.run, [sys.executable, "-c", script, str(path)], capture_output=True, text=True, timeout=DEADLINE
     )
     assert second.returncode == 1
     assert "in use by another process: stop it, or choose another path" in second.stderr.splitlines()[-1]
@@ -286,7 +288,7 @@ def test_a_full_disk_refuses_and_recovers(tmp_path: Path) -> None:
     mount = 'mount -t tmpfs -o size=1m none "$1" && exec "$2" -c "$3" "$1"'
     flags = "-m" if os.geteuid() == 0 else "-rm"
     command = ["unshare", flags, "sh", "-ec", mount, "sh", str(tmp_path), sys.executable, _FULL_DISK]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    result = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE)
     assert result.returncode == 0, result.stderr
     message, *facts = result.stdout.splitlines()
     assert message.endswith("is full: free some space and try again")
