@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -36,12 +37,8 @@ def system(lab: Lab) -> Iterator[Namespace]:
 def answered_on_the_node(lab: Lab) -> int:
     """Queries for addresses that the node's own DNS has had."""
     page = lab.inside("curl", "-sS", "--max-time", "5", "http://127.0.0.1:9253/metrics", node=NODE).stdout
-    counts = dict.fromkeys(("A", "AAAA"), 0)
-    for line in page.splitlines():
-        for kind in counts:
-            if line.startswith(f'coredns_dns_requests_total{{type="{kind}"}}'):
-                counts[kind] = int(float(line.split()[-1]))
-    return sum(counts.values())
+    found = re.findall(r'^coredns_dns_requests_total\{.*type="A(?:AAA)?"\} (\S+)$', page, re.MULTILINE)
+    return sum(int(float(count)) for count in found)
 
 
 def test_pods_ask_the_dns_of_their_node_and_connection_tracking_knows_nothing_of_it(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import signal
 import socket
 import sys
@@ -88,15 +89,16 @@ async def test_it_answers_until_it_is_told_to_stop(tmp_path, processes):
             texts = [(await page(metrics + number, "/metrics"))[1] for number in range(processes)]
             lines = [line for text in texts for line in text.splitlines()]
             counted = [
-                float(line.split()[1]) for line in lines if line.startswith('coredns_dns_requests_total{type="A"}')
+                float(line.split()[1]) for line in lines if re.match(r'coredns_dns_requests_total\{.*type="A"\}', line)
             ]
             assert sum(counted) >= 12
-            assert 'coredns_dns_responses_total{rcode="REFUSED"} 1.0' in lines
+            assert f'coredns_dns_responses_total{{rcode="REFUSED",server="dns://127.0.0.1:{port}"}} 1.0' in lines
             # Whatever was answered took its time, and had a size before and after.
             for name in ("request_duration_seconds", "request_size_bytes", "response_size_bytes"):
                 counts = [float(line.split()[1]) for line in lines if line.startswith(f"coredns_dns_{name}_count")]
                 assert sum(counts) >= 12
-                assert any(line.startswith(f'coredns_dns_{name}_bucket{{le="+Inf"}}') for line in lines)
+                assert any(re.match(rf'coredns_dns_{name}_bucket\{{.*le="\+Inf"', line) for line in lines)
+            assert any(line.startswith("process_resident_memory_bytes ") for line in lines)
 
 
 @pytest.mark.parametrize("processes", [1, 2])

@@ -129,9 +129,9 @@ async def test_rubbish_through_the_sockets_while_others_ask():
             await flood
         assert answered == 100
         assert await data_of(port, WEB) == ["10.96.0.9"]
-    assert server.udp_requests > 40_000
-    assert server.tcp_requests > 300
-    assert answering.counts.malformed > 10_000
+    assert server.traffic["udp"].messages > 40_000
+    assert server.traffic["tcp"].messages > 300
+    assert server.traffic["udp"].malformed > 10_000
 
 
 async def send_all(port: int, packets: Iterable[bytes]) -> None:
@@ -203,7 +203,7 @@ async def test_a_flood_of_names_that_nobody_has_heard_of():
             assert await data_of(port, WEB) == ["10.96.0.9"]
         loop.remove_reader(upstream.fileno())
     assert 0 < len(cache) <= 500
-    assert server.udp_requests > 16_000
+    assert server.traffic["udp"].messages > 16_000
     assert server.overflows > 1000
 
 

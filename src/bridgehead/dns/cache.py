@@ -57,6 +57,11 @@ class Cache:
         self.hits = 0
         self.negative_hits = 0
         self.misses = 0
+        self.prefetches = 0
+        self.stale_hits = 0
+        self.negatives = 0  # of the entries
+        self.evictions = 0
+        self.negative_evictions = 0
 
     def get(self, key: bytes) -> Answer | None:
         """With its TTLs run down."""
@@ -86,6 +91,7 @@ class Cache:
         entry = self._entries.get(key)
         if entry is None or self._now() >= entry.expires + self._stale:
             return None
+        self.stale_hits += 1
         return foreign.aged(entry.found, 1 << 31)
 
     def put(self, key: bytes, found: Found) -> None:
@@ -99,13 +105,20 @@ class Cache:
         now = self._now()
         self._entries[key] = _Entry(found, now, now + seconds)
         self.size += _size(key, found)
+        self.negatives += found.is_negative
         while len(self._entries) > self._most or self.size > self._most_bytes:
-            self._drop(next(iter(self._entries)))
+            oldest = next(iter(self._entries))
+            if self._entries[oldest].found.is_negative:
+                self.negative_evictions += 1
+            else:
+                self.evictions += 1
+            self._drop(oldest)
 
     def _drop(self, key: bytes) -> None:
         entry = self._entries.pop(key, None)
         if entry is not None:
             self.size -= _size(key, entry.found)
+            self.negatives -= entry.found.is_negative
 
     def __len__(self) -> int:
         return len(self._entries)

@@ -20,7 +20,7 @@ from .forwarding import plan_forwarders, plan_search
 from .hosts import HostTable
 from .metrics import DnsMetrics
 from .resolver import Resolver
-from .responder import Counts, Responder
+from .responder import Responder
 from .rewriting import Rewriter
 from .templates import Templates
 from .upstream import Forwarder, Server
@@ -55,13 +55,13 @@ class Cluster:
 
 
 class Engine:
-    """One configuration at work. `counts` goes on from one to the next, and `before`'s cluster where it fits.
+    """One configuration at work. The cluster of the one `before` goes on where it fits.
 
     Raises ConfigInvalid.
     """
 
     def __init__(
-        self, client: ApiClient, config: DnsConfig, metrics: DnsMetrics, counts: Counts, before: Cluster | None = None
+        self, client: ApiClient, config: DnsConfig, metrics: DnsMetrics, before: Cluster | None = None
     ) -> None:
         forwarders = plan_forwarders(config, self._is_us)
         settings = replace(config.zone, recursive=bool(forwarders))
@@ -71,7 +71,6 @@ class Engine:
         self.cluster = before
         self.responder: Responder = Responder(
             self.cluster.zone,
-            counts,
             size=config.udp_size,
             is_recursive=bool(forwarders),
             has_autopath=config.autopath,

@@ -1,25 +1,32 @@
-"""The DNS server's metrics, under the names CoreDNS gives them where it has them.
+"""The DNS server's metrics, under the names and labels CoreDNS gives them where it has them.
 
-What every query counts is a plain number in `responder.py` and `server.py`, read here when somebody asks.
+What every query counts is a plain number (`tallies.py`), read here when somebody asks. CoreDNS's labels `zone` and
+`view` are left out: an answer here is looked up, whatever server block was written for its name.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter as Sums
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
-from prometheus_client import CollectorRegistry, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+
+from bridgehead.objects.addresses import join_host_port
 
 from . import wire
 from .cache import Cache
+from .config import DnsConfig
 from .responder import Responder
 from .server import DnsServer
-from .tallies import DURATION_BOUNDS, SIZE_BOUNDS, count_sizes, cumulate
+from .tallies import DURATION_BOUNDS, SIZE_BOUNDS, Durations, count_sizes, cumulate
 from .upstream import Forwarder
 
 _PROGRAMMING_BUCKETS = tuple(0.001 * 2**n for n in range(20))
+_IPV4, _IPV6 = "1", "2"  # families as CoreDNS numbers them
+
+Values = tuple[str, ...]  # of labels
 
 
 class DnsMetrics:
@@ -27,11 +34,18 @@ class DnsMetrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self.programming_seconds = Histogram(
+        ProcessCollector(registry=self.registry)  # memory, processor time, open files: for dashboards of CoreDNS
+        programming = Histogram(
             "coredns_kubernetes_dns_programming_duration_seconds",
             "In Cluster DNS Programming Latency in seconds",
+            labelnames=["service_kind"],
             buckets=_PROGRAMMING_BUCKETS,
             registry=self.registry,
+        )
+        # Only these have endpoints in the DNS, with the time of what changed them.
+        self.programming_seconds = programming.labels("headless_with_selector")
+        self.failed_reloads = Counter(
+            "coredns_reload_failed", "Counter of the number of failed reload attempts.", registry=self.registry
         )
 
     def watch(self, engine: Callable[[], Working], servers: Iterable[DnsServer]) -> None:
@@ -47,6 +61,8 @@ class Working(Protocol):
     """What has numbers to show: `engine.Engine`."""
 
     @property
+    def config(self) -> DnsConfig: ...
+    @property
     def responder(self) -> Responder: ...
     @property
     def cache(self) -> Cache: ...
@@ -61,64 +77,143 @@ class _Numbers:
 
     def collect(self) -> Iterable[Metric]:
         engine = self._engine()
-        responder, cache, counts = engine.responder, engine.cache, engine.responder.counts
-        types = CounterMetricFamily("coredns_dns_requests", "Counter of DNS requests made per type.", labels=["type"])
-        for number, count in enumerate(counts.queries):
-            if count:
-                types.add_metric([wire.TYPE_NAMES.get(number, "other")], count)
-        yield types
-        rcodes = CounterMetricFamily("coredns_dns_responses", "Counter of response status codes.", labels=["rcode"])
-        for number, count in enumerate(counts.rcodes):
-            if count:
-                rcodes.add_metric([wire.RCODE_NAMES[number] if number < 6 else str(number)], count)
-        yield rcodes
-        protocols = CounterMetricFamily("bridgehead_dns_messages", "Messages received.", labels=["proto"])
-        protocols.add_metric(["udp"], sum(server.udp_requests for server in self._servers))
-        protocols.add_metric(["tcp"], sum(server.tcp_requests for server in self._servers))
-        yield protocols
-        yield from self._histograms()
-        yield CounterMetricFamily("bridgehead_dns_malformed", "Messages that were no queries.", counts.malformed)
-        hits = CounterMetricFamily("coredns_cache_hits", "The count of cache hits.", labels=["type"])
-        hits.add_metric(["success"], cache.hits)
-        hits.add_metric(["denial"], cache.negative_hits)
-        yield hits
-        yield CounterMetricFamily("coredns_cache_misses", "The count of cache misses.", cache.misses)
-        yield GaugeMetricFamily("coredns_cache_entries", "The number of elements in the cache.", len(cache))
-        asked = CounterMetricFamily("coredns_forward_requests", "Counter of requests made per upstream.", labels=["to"])
-        failed = CounterMetricFamily(
-            "bridgehead_dns_forward_failures", "Questions an upstream gave no sound answer to.", labels=["to"]
-        )
-        for forwarder in engine.forwarders:
-            for server in forwarder.servers:
-                asked.add_metric([str(server)], forwarder.requests[server])
-                failed.add_metric([str(server)], forwarder.failures[server])
-        yield asked
-        yield failed
+        yield from self._messages()
+        yield from self._sizes_and_times()
+        yield from _cache(engine.cache)
+        yield from _upstreams(engine.forwarders)
         yield CounterMetricFamily(
             "coredns_forward_max_concurrent_rejects",
             "Counter of the number of queries rejected because the concurrent queries were at maximum.",
             sum(server.overflows for server in self._servers),
         )
-        yield GaugeMetricFamily("bridgehead_dns_answers", "Finished answers of the cluster.", len(responder.zone))
-
-    def _histograms(self) -> Iterator[Metric]:
-        durations = [server.durations for server in self._servers]
-        each = [sum(counts) for counts in zip(*(found.counts() for found in durations), strict=True)]
-        yield _histogram(
-            "coredns_dns_request_duration_seconds",
-            "Histogram of the time (in seconds) each request took.",
-            DURATION_BOUNDS,
-            each or [0] * (len(DURATION_BOUNDS) + 1),
-            sum(found.total for found in durations),
+        yield GaugeMetricFamily(
+            "coredns_hosts_entries",
+            "The combined number of entries in hosts and Corefile.",
+            sum(len(names) for hosts in engine.config.hosts for _, names in hosts.entries),
         )
-        for name, text, found in (
-            ("request", "Size of the request in bytes.", [server.query_sizes for server in self._servers]),
-            ("response", "Size of the returned response in bytes.", [server.reply_sizes for server in self._servers]),
-        ):
-            sizes = sum(map(Counter, found), Counter[int]())
-            total = sum(size * times for size, times in sizes.items())
-            yield _histogram(f"coredns_dns_{name}_size_bytes", text, SIZE_BOUNDS, count_sizes(sizes), total)
+        yield GaugeMetricFamily(
+            "bridgehead_dns_answers", "Finished answers of the cluster.", len(engine.responder.zone)
+        )
+
+    def _messages(self) -> Iterator[Metric]:
+        requests, replies, malformed = Sums[Values](), Sums[Values](), 0
+        for server in self._servers:
+            family = _IPV6 if server.is_ipv6 else _IPV4
+            for protocol, traffic in server.traffic.items():
+                malformed += traffic.malformed
+                for number, count in enumerate(traffic.queries):
+                    kind = wire.TYPE_NAMES.get(number, "other")
+                    requests[_name(server), protocol, family, kind] += count
+                for number, count in enumerate(traffic.rcodes):
+                    rcode = wire.RCODE_NAMES[number] if number < len(wire.RCODE_NAMES) else str(number)
+                    replies[_name(server), rcode] += count
+        yield _counters(
+            "coredns_dns_requests",
+            "Counter of DNS requests made per server, protocol, family and type.",
+            ("server", "proto", "family", "type"),
+            requests,
+        )
+        yield _counters("coredns_dns_responses", "Counter of response status codes.", ("server", "rcode"), replies)
+        yield CounterMetricFamily("bridgehead_dns_malformed", "Messages that were no queries.", malformed)
+
+    def _sizes_and_times(self) -> Iterator[Metric]:
+        times = HistogramMetricFamily(
+            "coredns_dns_request_duration_seconds",
+            "Histogram of the time (in seconds) each request took per server.",
+            labels=["server"],
+        )
+        requests = HistogramMetricFamily(
+            "coredns_dns_request_size_bytes",
+            "Size of the request in bytes per server and protocol.",
+            labels=["server", "proto"],
+        )
+        replies = HistogramMetricFamily(
+            "coredns_dns_response_size_bytes",
+            "Size of the returned response in bytes per server and protocol.",
+            labels=["server", "proto"],
+        )
+        by_name: dict[str, list[DnsServer]] = {}
+        for server in self._servers:
+            by_name.setdefault(_name(server), []).append(server)
+        for name, servers in by_name.items():
+            _add_times(times, [name], [traffic.durations for server in servers for traffic in server.traffic.values()])
+            for protocol in ("udp", "tcp"):
+                traffic = [server.traffic[protocol] for server in servers]
+                _add_sizes(requests, [name, protocol], sum((Sums(one.query_sizes) for one in traffic), Sums[int]()))
+                _add_sizes(replies, [name, protocol], sum((Sums(one.reply_sizes) for one in traffic), Sums[int]()))
+        yield from (times, requests, replies)
 
 
-def _histogram(name: str, text: str, bounds: Sequence[float], counts: Sequence[int], total: float) -> Metric:
-    return HistogramMetricFamily(name, text, buckets=cumulate(bounds, counts), sum_value=total)
+def _cache(cache: Cache) -> Iterator[Metric]:
+    def by_type(name: str, text: str, success: int, denial: int) -> Metric:
+        return _counters(name, text, ("type",), {("success",): success, ("denial",): denial})
+
+    yield by_type("coredns_cache_hits", "The count of cache hits.", cache.hits, cache.negative_hits)
+    yield by_type("coredns_cache_evictions", "The count of cache evictions.", cache.evictions, cache.negative_evictions)
+    entries = GaugeMetricFamily("coredns_cache_entries", "The number of elements in the cache.", labels=["type"])
+    entries.add_metric(["success"], len(cache) - cache.negatives)
+    entries.add_metric(["denial"], cache.negatives)
+    yield entries
+    requests = cache.hits + cache.negative_hits + cache.misses
+    yield CounterMetricFamily("coredns_cache_requests", "The count of cache requests.", requests)
+    yield CounterMetricFamily("coredns_cache_misses", "The count of cache misses.", cache.misses)
+    yield CounterMetricFamily(
+        "coredns_cache_prefetch", "The number of times the cache has prefetched a cached item.", cache.prefetches
+    )
+    yield CounterMetricFamily(
+        "coredns_cache_served_stale", "The number of requests served from stale cache entries.", cache.stale_hits
+    )
+
+
+def _upstreams(forwarders: Sequence[Forwarder]) -> Iterator[Metric]:
+    """A server may be in several forwarders."""
+    asked, failed = Sums[Values](), Sums[Values]()
+    durations: dict[Values, list[Durations]] = {}
+    for forwarder in forwarders:
+        for server in forwarder.servers:
+            asked[(str(server),)] += forwarder.requests[server]
+            failed[(str(server),)] += forwarder.failures[server]
+        for (server, code), found in forwarder.durations.items():
+            rcode = wire.RCODE_NAMES[code] if code < len(wire.RCODE_NAMES) else str(code)
+            durations.setdefault(("forward", str(server), rcode), []).append(found)
+    yield _counters("coredns_forward_requests", "Counter of requests made per upstream.", ("to",), asked)
+    yield _counters(
+        "bridgehead_dns_forward_failures", "Questions an upstream gave no sound answer to.", ("to",), failed
+    )
+    times = HistogramMetricFamily(
+        "coredns_proxy_request_duration_seconds",
+        "Histogram of the time each request took.",
+        labels=["proxy_name", "to", "rcode"],
+    )
+    for values, several in durations.items():
+        _add_times(times, values, several)
+    yield times
+    yield CounterMetricFamily(
+        "coredns_forward_healthcheck_broken",
+        "Counter of the number of complete failures of the healthchecks.",
+        sum(forwarder.forlorn for forwarder in forwarders),
+    )
+
+
+def _name(server: DnsServer) -> str:
+    return f"dns://{join_host_port(*server.place)}"
+
+
+def _counters(name: str, text: str, labels: Sequence[str], counts: Mapping[Values, int]) -> Metric:
+    """Those that ever counted something."""
+    metric = CounterMetricFamily(name, text, labels=labels)
+    for values, count in counts.items():
+        if count:
+            metric.add_metric(values, count)
+    return metric
+
+
+def _add_times(metric: HistogramMetricFamily, values: Sequence[str], several: Iterable[Durations]) -> None:
+    found = list(several)
+    counts = [sum(each) for each in zip(*(one.counts() for one in found), strict=True)]
+    metric.add_metric(values, cumulate(DURATION_BOUNDS, counts), sum(one.total for one in found))
+
+
+def _add_sizes(metric: HistogramMetricFamily, values: Sequence[str], sizes: Mapping[int, int]) -> None:
+    total = sum(size * times for size, times in sizes.items())
+    metric.add_metric(values, cumulate(SIZE_BOUNDS, count_sizes(sizes)), total)

@@ -19,7 +19,6 @@ from .errors import ConfigInvalid
 from .metrics import DnsMetrics
 from .node_local import Hold, HoldHere
 from .query_log import QueryLog
-from .responder import Counts
 from .server import DnsServer, Tell, take
 from .serving import health_routes, metrics_routes, ready_routes, serve
 from .zone import Zone
@@ -35,7 +34,7 @@ async def run(
     config: DnsConfig,
     number: int = 0,
     *,
-    changes: AsyncIterator[DnsConfig] | None = None,
+    changes: AsyncIterator[DnsConfig | ConfigInvalid] | None = None,
     bound: Callable[[int], None] | None = None,
     ending: asyncio.Event | None = None,
     hold: Hold | None = None,
@@ -45,9 +44,9 @@ async def run(
 
     `hold` is who holds the addresses that are served on the node; without it this process does.
 
-    `changes` are later configurations; each takes over when it is ready to, and no query is lost. After `ending` is set
-    we are not ready, but answer for `lameduck_seconds`, so that whoever sends us queries can turn to others; then this
-    returns. Raises DnsError.
+    `changes` are later configurations; each takes over when it is ready to, and no query is lost; what is not sound is
+    told of and passed over. After `ending` is set we are not ready, but answer for `lameduck_seconds`, so that whoever
+    sends us queries can turn to others; then this returns. Raises DnsError.
     """
     work = _Work(client, config)
     ending = asyncio.Event() if ending is None else ending
@@ -95,9 +94,8 @@ class _Work:
     def __init__(self, client: ApiClient, config: DnsConfig) -> None:
         self._client = client
         self._first = config
-        self._counts = Counts()
         self.metrics = DnsMetrics()
-        self.engine = Engine(client, config, self.metrics, self._counts)
+        self.engine = Engine(client, config, self.metrics)
         self._places = list(_places(config))
         self.servers = [self._server(self.engine) for _ in self._places]
         self._has_answers = asyncio.Event()
@@ -135,11 +133,14 @@ class _Work:
         await self._has_answers.wait()
         self.answers.set()
 
-    def change(self, config: DnsConfig, tasks: asyncio.TaskGroup) -> None:
+    def change(self, config: DnsConfig | ConfigInvalid, tasks: asyncio.TaskGroup) -> None:
         """Answer by this configuration as soon as its zone is complete; until then by the one before."""
         try:
-            fresh = Engine(self._client, config, self.metrics, self._counts, self.engine.cluster)
+            if isinstance(config, ConfigInvalid):
+                raise config
+            fresh = Engine(self._client, config, self.metrics, self.engine.cluster)
         except ConfigInvalid as error:
+            self.metrics.failed_reloads.inc()
             log.error("the new configuration is not used: %s", error)
             return
         _warn_of_fixed(self._first, config)
@@ -215,8 +216,8 @@ async def _never() -> AsyncIterator[DnsConfig]:
 
 async def follow_file(
     read: Callable[[], DnsConfig], first: DnsConfig, seconds: float = 1.0
-) -> AsyncIterator[DnsConfig]:
-    """What `read` gives each time it gives something else. A file that is not sound is told of once and passed over."""
+) -> AsyncIterator[DnsConfig | ConfigInvalid]:
+    """What `read` gives each time it gives something else, or why it gives nothing, once each."""
     last, told = first, ""
     while True:
         await asyncio.sleep(seconds)
@@ -224,8 +225,8 @@ async def follow_file(
             fresh = read()
         except ConfigInvalid as error:
             if str(error) != told:
-                log.error("the new configuration is not used: %s", error)
-            told = str(error)
+                told = str(error)
+                yield error
             continue
         told = ""
         if fresh != last:

@@ -81,7 +81,8 @@ class Resolver:
         key = query.key + bytes((do, cd))
         answer = self._cache.get(key)
         if answer is not None:
-            if self._cache.is_due(key):
+            if key not in self._flights and self._cache.is_due(key):
+                self._cache.prefetches += 1
                 self._start(forwarder, key, query, do, cd)
             return answer
         return await asyncio.shield(self._start(forwarder, key, query, do, cd))

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from .errors import CannotServe
 from .own_address import CONTROL_BYTES, Control, answer_from, is_every_address, tell_addresses
 from .responder import Open, Responder, Transfer
-from .tallies import Durations
+from .tallies import Traffic
 
 log = logging.getLogger(__name__)
 
@@ -61,13 +61,10 @@ class DnsServer:
         self._open = 0
         self._begun = 0.0  # when the message in hand came, if somebody is told
         self._connections: set[asyncio.Task[None]] = set()
-        self.udp_requests = 0
-        self.tcp_requests = 0
+        self.place = ("", 0)  # where it serves; "" is every address of a family
+        self.is_ipv6 = False
+        self.traffic = {"udp": Traffic(), "tcp": Traffic()}
         self.overflows = 0  # queries refused because too many were open
-        self.durations = Durations()
-        # How many messages of each size came, and went.
-        self.query_sizes: dict[int, int] = {}
-        self.reply_sizes: dict[int, int] = {}
 
     def bind(self, host: str, port: int, *, shared: bool = False, at_once: bool = False) -> int:
         """Take the address for UDP and TCP; `shared`: with other processes that ask so, too. Returns the port.
@@ -80,7 +77,9 @@ class DnsServer:
         self._is_every = is_every_address(self._udp)
         if self._is_every:
             tell_addresses(self._udp)
-        return int(self._tcp.getsockname()[1])
+        self.is_ipv6 = ":" in host
+        self.place = ("" if self._is_every else host, int(self._tcp.getsockname()[1]))
+        return self.place[1]
 
     def use(self, responder: Responder, resolve: Resolve, tell: Tell | None = None) -> None:
         """Answer by these from the next message on."""
@@ -122,7 +121,7 @@ class DnsServer:
         respond: Callable[[bytes], bytes | Open | Transfer | None] = self._responder.respond_untrusted
         if self._tell is not None:
             respond = self._respond_and_remember
-        query_sizes, reply_sizes = self.query_sizes, self.reply_sizes
+        count = self.traffic["udp"].add
         begun, later = time.perf_counter(), 0
         for done in range(_BATCH):
             try:
@@ -131,17 +130,14 @@ class DnsServer:
                 else:
                     data, client = receive(_LARGEST_QUERY)
             except BlockingIOError:
-                self._count(done, later, begun)
+                self._time(done - later, begun)
                 return
             except OSError as error:  # an ICMP error that came back for an earlier reply
                 log.debug("receiving: %s", error)
                 continue
             reply = respond(data)
-            size = len(data)
-            query_sizes[size] = query_sizes.get(size, 0) + 1
             if isinstance(reply, bytes):
-                size = len(reply)
-                reply_sizes[size] = reply_sizes.get(size, 0) + 1
+                count(data, reply)
                 try:
                     if is_every:
                         udp.sendmsg((reply,), answer_from(control), 0, client)
@@ -153,17 +149,17 @@ class DnsServer:
                 later += 1
                 self._ask_others(reply, data, udp, client, control, tasks)
                 continue
+            else:
+                count(data, None)
             if self._tell is not None:
                 answered = reply if isinstance(reply, bytes) else None
                 self._tell(client, data, answered, "udp", time.perf_counter() - self._begun)
-        self._count(_BATCH, later, begun)
+        self._time(_BATCH - later, begun)
 
-    def _count(self, messages: int, later: int, begun: float) -> None:
+    def _time(self, answered: int, begun: float) -> None:
         """After a batch, whose messages share its time: a look at the clock for each is not worth what it costs."""
-        self.udp_requests += messages
-        answered = messages - later
         if answered > 0:
-            self.durations.add((time.perf_counter() - begun) / answered, answered)
+            self.traffic["udp"].durations.add((time.perf_counter() - begun) / answered, answered)
 
     def _respond_and_remember(self, data: bytes) -> bytes | Open | Transfer | None:
         self._begun = time.perf_counter()
@@ -180,7 +176,9 @@ class DnsServer:
     ) -> None:
         if self._open >= self._limits.open_questions:
             self.overflows += 1
-            self._send(udp, self._responder.refuse(question), client, control)
+            refusal = self._responder.refuse(question)
+            self.traffic["udp"].add(data, refusal)
+            self._send(udp, refusal, client, control)
             return
         self._open += 1
 
@@ -192,8 +190,8 @@ class DnsServer:
                 self._open -= 1
             self._send(udp, reply, client, control)
             seconds = time.perf_counter() - begun
-            self.durations.add(seconds)
-            _add(self.reply_sizes, len(reply))
+            self.traffic["udp"].add(data, reply)
+            self.traffic["udp"].durations.add(seconds)
             if self._tell is not None:
                 self._tell(client, data, reply, "udp", seconds)
 
@@ -218,7 +216,6 @@ class DnsServer:
             while True:
                 async with asyncio.timeout(self._limits.idle_seconds):
                     data = await reader.readexactly(int.from_bytes(await reader.readexactly(2), "big"))
-                self.tcp_requests += 1
                 begun = time.perf_counter()
                 reply = self._responder.respond_untrusted(data, is_udp=False)
                 if isinstance(reply, Transfer):
@@ -226,13 +223,12 @@ class DnsServer:
                 elif isinstance(reply, Open):
                     reply = await self._resolve(reply, client[0])
                 seconds = time.perf_counter() - begun
-                self.durations.add(seconds)
-                _add(self.query_sizes, len(data))
+                self.traffic["tcp"].add(data, reply)
+                self.traffic["tcp"].durations.add(seconds)
                 if self._tell is not None:
                     self._tell(client, data, reply, "tcp", seconds)
                 if reply is None:
                     break
-                _add(self.reply_sizes, len(reply))
                 await self._write(writer, reply)
         except (TimeoutError, asyncio.IncompleteReadError, OSError):
             pass  # it has nothing more to say, or does not listen
@@ -256,10 +252,6 @@ class DnsServer:
         async with asyncio.timeout(self._limits.idle_seconds):
             writer.write(len(message).to_bytes(2, "big") + message)
             await writer.drain()
-
-
-def _add(sizes: dict[int, int], size: int) -> None:
-    sizes[size] = sizes.get(size, 0) + 1
 
 
 def take(host: str, port: int, *, shared: bool, at_once: bool) -> tuple[socket.socket, socket.socket]:

@@ -1,10 +1,12 @@
-"""Histograms of what every query counts, as plain numbers: `server.py` fills them, `metrics.py` shows them."""
+"""What every query counts, as plain numbers: `server.py` and `upstream.py` fill them, `metrics.py` shows them."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
+
+from .wire import HEADER_SIZE
 
 # CoreDNS's own (plugin/pkg/.../metrics): 0.25 ms doubled fifteen times, and sizes in bytes.
 DURATION_BOUNDS = tuple(0.00025 * 2**n for n in range(16))
@@ -27,6 +29,39 @@ class Durations:
     def counts(self) -> Sequence[int]:
         """For each bound how many values lie between it and the one below; then those above all."""
         return self._counts
+
+
+class Traffic:
+    """What one protocol brought to one address, and what it got: by the low byte of a query's type (0 is any that has
+    two), by the reply's code, and by size; and what was no query."""
+
+    def __init__(self) -> None:
+        self.queries = [0] * 256
+        self.rcodes = [0] * 16
+        self.malformed = 0
+        self.query_sizes: dict[int, int] = {}
+        self.reply_sizes: dict[int, int] = {}
+        self.durations = Durations()
+
+    def add(self, data: bytes, reply: bytes | None) -> None:
+        """One message and its reply; None: it got none."""
+        size = len(data)
+        self.query_sizes[size] = self.query_sizes.get(size, 0) + 1
+        if reply is None:
+            self.malformed += 1
+            return
+        size = len(reply)
+        self.reply_sizes[size] = self.reply_sizes.get(size, 0) + 1
+        self.rcodes[reply[3] & 15] += 1
+        if not reply[5]:  # no question comes back where none could be read
+            self.malformed += 1
+            return
+        end = data.find(b"\0", HEADER_SIZE)
+        self.queries[0 if data[end + 1] else data[end + 2]] += 1
+
+    @property
+    def messages(self) -> int:
+        return sum(self.query_sizes.values())
 
 
 def cumulate(bounds: Sequence[float], counts: Iterable[int]) -> Buckets:

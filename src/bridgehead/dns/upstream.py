@@ -21,6 +21,7 @@ from . import foreign, wire
 from .errors import BadPacket, ConfigInvalid, UpstreamFailed
 from .foreign import Found
 from .records import as_domain
+from .tallies import Durations
 
 log = logging.getLogger(__name__)
 
@@ -102,6 +103,8 @@ class Forwarder:
         self._resting: dict[Server, float] = {}
         self.requests: dict[Server, int] = dict.fromkeys(self.servers, 0)
         self.failures: dict[Server, int] = dict.fromkeys(self.servers, 0)
+        self.durations: dict[tuple[Server, int], Durations] = {}  # of questions that got a reply with that code
+        self.forlorn = 0  # questions asked although every server had failed a moment ago
 
     async def ask(self, question: bytes, *, do: bool = False, cd: bool = False) -> Found:
         """The first sound answer. A SERVFAIL or REFUSED counts only if nobody knows better. Raises UpstreamFailed."""
@@ -126,10 +129,14 @@ class Forwarder:
             self._told_of.add(server)
             log.error("upstream %s is the address of this DNS itself and is not asked", server)
         self._shuffle(order)
-        return sorted(order, key=lambda server: self._resting.get(server, 0.0) > now)
+        resting = [server for server in order if self._resting.get(server, 0.0) > now]
+        if order and len(resting) == len(order):
+            self.forlorn += 1
+        return [server for server in order if server not in resting] + resting
 
     async def _try(self, server: Server, question: bytes, *, do: bool, cd: bool) -> Found | None:
         self.requests[server] += 1
+        begun = self._now()
         id_ = secrets.token_bytes(2)
         query = foreign.forwarded_query(id_, question, OUR_SIZE, do=do, cd=cd)
         try:
@@ -145,6 +152,7 @@ class Forwarder:
                 raise UpstreamFailed("no more sockets") from error  # not this server's fault
             self._failed(server, error)
             return None
+        self.durations.setdefault((server, found.rcode), Durations()).add(self._now() - begun)
         if self._resting.pop(server, None) is not None:
             log.info("upstream %s answers again", server)
         return found

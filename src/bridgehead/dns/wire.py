@@ -27,11 +27,9 @@ TYPES = {
     "A": 1, "NS": 2, "CNAME": 5, "SOA": 6, "PTR": 12, "MX": 15, "TXT": 16, "AAAA": 28, "SRV": 33, "OPT": 41, "ANY": 255
 }  # fmt: skip
 TYPE_NAMES = {number: name for name, number in TYPES.items()} | {
-    43: "DS",
-    64: "SVCB",
-    65: "HTTPS",
-    252: "AXFR",
-}
+    13: "HINFO", 35: "NAPTR", 43: "DS", 46: "RRSIG", 47: "NSEC", 48: "DNSKEY", 50: "NSEC3", 52: "TLSA", 64: "SVCB",
+    65: "HTTPS", 251: "IXFR", 252: "AXFR", 257: "CAA"
+}  # fmt: skip
 OPT, HINFO, AXFR, IXFR, ANY = 41, 13, 252, 251, 255
 IN = 1
 
