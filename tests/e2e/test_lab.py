@@ -228,6 +228,20 @@ def test_a_missing_tool(other: Lab, tmp_path: Path) -> None:
     )
 
 
+def test_a_full_disk(other: Lab) -> None:
+    os.makedirs(other.state_dir, exist_ok=True)
+    script = (
+        f"mount -t tmpfs -o size=4m none {other.state_dir} &&"
+        f" exec {BRIDGEHEAD} up --detach --name other --state-dir {other.state_dir}"
+    )
+    result = run("unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script)
+    assert result.returncode == 1
+    assert result.stderr.strip() == (
+        f"bridgehead: the disk of {other.state_dir} has 4 MiB left, a lab needs 16:"
+        " free some space, or choose another with --state-dir"
+    )
+
+
 def test_a_kernel_without_user_namespaces(other: Lab) -> None:
     script = (
         "echo 0 > /proc/sys/user/max_user_namespaces && echo 0 > /proc/sys/user/max_net_namespaces &&"

@@ -106,6 +106,7 @@ def _start(
     if before and before.ephemeral:
         registry.empty(files)
         before = None
+    host.check_space(files.root)
     family = host.choose_ip_family(ip_family, before, lack_of_ipv6)
     with host.open_api_socket(port, before.port if before else None) as api_socket:
         config = LabConfig(

@@ -18,6 +18,8 @@ from .addressing import API_PORT, IpFamily
 from .errors import LabError, Unsupported
 from .plan import LabConfig
 
+# What a lab writes until it is ready, three times over: keys, the store and its journal, logs.
+_LEAST_SPACE = 16 << 20
 # Ports tried for the API when the user did not ask for one.
 _PORT_CANDIDATES = range(API_PORT, API_PORT + 100)
 
@@ -33,6 +35,17 @@ def check_host(state_root: Path) -> str:
             if str(path.resolve()).startswith(forbidden):
                 raise Unsupported(f"{what} is in {path}, which the lab replaces by its own; use another place")
     return _check_namespaces()
+
+
+def check_space(state_root: Path) -> None:
+    """Raises `LabError` when the state directory's disk is full, or nearly: the parts would fail one by one."""
+    disk = os.statvfs(state_root)
+    free = disk.f_frsize * (disk.f_bfree if os.geteuid() == 0 else disk.f_bavail)
+    if disk.f_blocks and free < _LEAST_SPACE:  # some file systems do not know how large they are
+        raise LabError(
+            f"the disk of {state_root} has {free >> 20} MiB left, a lab needs {_LEAST_SPACE >> 20}:"
+            " free some space, or choose another with --state-dir"
+        )
 
 
 def choose_ip_family(wanted: IpFamily | None, before: LabConfig | None, lack_of_ipv6: str) -> IpFamily:
