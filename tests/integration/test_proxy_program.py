@@ -87,13 +87,14 @@ async def becomes(url: str, status: int) -> str:
 async def test_health_and_metrics_are_kube_proxys(mode: str, failures: str) -> None:
     async with api_world() as world, ApiClient(world.config) as client:
         written = "/run/config.yaml"
-        options = ("--write-config-to", written, "--proxy-mode", mode, "--healthz-bind-address", "127.0.0.1")
-        async with proxy(world, *options) as process:
+        options = ("--proxy-mode", mode, "--healthz-bind-address", "127.0.0.1", "--oom-score-adj", "1000")
+        async with proxy(world, "--write-config-to", written, *options) as process:
             assert await process.wait() == 0
         async with proxy(world, "--config", written) as process:
             body = await becomes(f"{HEALTH}/healthz", 200)
             assert body.startswith('{"lastUpdated": "20')
             assert body.endswith('"nodeEligible": true}')
+            assert sh(f"cat /proc/{process.pid}/oom_score_adj") == "1000\n"
             assert (await ask(f"{HEALTH}/livez"))[0] == 200
             assert await ask(f"{METRICS}/proxyMode") == (200, mode)
             spec = {"clusterIP": "10.96.0.77", "ports": [{"port": 80}]}

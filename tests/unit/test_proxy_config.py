@@ -113,10 +113,11 @@ def test_what_asks_for_something_unused_is_told() -> None:
 
 def test_what_is_there_of_the_process_itself() -> None:
     config = parse_config(
-        HEAD | {"oomScoreAdj": -999, "logging": {"verbosity": 4, "format": "text", "flushFrequency": 0}}
+        HEAD | {"oomScoreAdj": -998, "logging": {"verbosity": 4, "format": "text", "flushFrequency": 0}}
     )
 
-    assert (config.oom_score_adj, config.verbosity, config.warnings) == (-999, 4, ())
+    assert (config.oom_score_adj, config.verbosity, config.warnings) == (-998, 4, ())
+    assert parse_config(HEAD | {"oomScoreAdj": None}).oom_score_adj == -999, "as kube-proxy has it"
     assert parse_config(HEAD | {"oomScoreAdj": 0}).oom_score_adj == 0
     asked = HEAD | {"enableProfiling": True, "featureGates": {"A": True}, "logging": {"vmodule": [{"x": 1}]}}
     assert parse_config(asked).warnings == (

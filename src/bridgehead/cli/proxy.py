@@ -129,7 +129,7 @@ def command(
     ] = None,
     conntrack_udp_timeout: Annotated[str, typer.Option(help="And UDP without an answer; 0 leaves it.")] = "",
     conntrack_udp_timeout_stream: Annotated[str, typer.Option(help="And with answers; 0 leaves it.")] = "",
-    oom_score_adj: Annotated[int | None, typer.Option(help="Of this process, from -1000 to 1000.")] = None,
+    oom_score_adj: Annotated[int | None, typer.Option(help="Of this process, from -1000 to 1000.  [-999]")] = None,
     # Manifests have these of kube-proxy, too; README.md of the proxy says of each what it means here.
     config_sync_period: Annotated[str, typer.Option(hidden=True)] = "",
     feature_gates: Annotated[str, typer.Option(hidden=True)] = "",
@@ -254,8 +254,7 @@ async def _work(
     agent: ProxyAgent, config: ProxyConfig, document: Mapping[str, Any], progress: ProgressPublisher
 ) -> None:
     log.info("proxy of node %s, mode %s", config.hostname_override, agent.mode.name)
-    if config.oom_score_adj is not None:
-        _set_oom_score(config.oom_score_adj)
+    _set_oom_score(config.oom_score_adj)
     apply_sysctls(plan_sysctls(config, os.cpu_count() or 1))
     is_fatal = config.is_bind_failure_fatal
     async with asyncio.TaskGroup() as tasks:
@@ -272,11 +271,15 @@ async def _work(
 
 
 def _set_oom_score(score: int) -> None:
-    """How readily the kernel ends this process when it is short of memory."""
+    """How readily the kernel ends this process when it is short of memory.
+
+    Less readily is not for everybody to ask, and whoever says nothing has not asked.
+    """
     try:
         Path("/proc/self/oom_score_adj").write_text(str(score))
     except OSError as error:
-        log.warning("oomScoreAdj: %d is not for this process to set: %s", score, error.strerror)
+        level = logging.DEBUG if score == ProxyConfig().oom_score_adj else logging.WARNING
+        log.log(level, "oomScoreAdj: %d is not for this process to set: %s", score, error.strerror)
 
 
 async def _take_over(agent: ProxyAgent) -> None:

@@ -64,6 +64,7 @@ DEFAULTS: Mapping[str, Any] = {
     "mode": "",
     "nftables": {"masqueradeAll": False, "masqueradeBit": 14, "minSyncPeriod": "0s", "syncPeriod": "30s"},
     "nodePortAddresses": [],
+    "oomScoreAdj": -999,
 }
 
 # These tune the Go program, or are no business of a Linux node.
@@ -122,7 +123,7 @@ class ProxyConfig:
     udp_idle_seconds: float = UDP_IDLE_SECONDS  # of a session in mode userspace
     ipvs: IpvsOptions = IpvsOptions()
     conntrack: ConntrackOptions = ConntrackOptions()
-    oom_score_adj: int | None = None  # of this process; None leaves it
+    oom_score_adj: int = -999  # of this process: of all on a node, it and the kubelet are ended last
     verbosity: int = 0
     warnings: tuple[str, ...] = ()
 
@@ -170,7 +171,7 @@ def parse_config(document: object, mode: str = "") -> ProxyConfig:
         udp_idle_seconds=root.seconds("udpIdleTimeout", 0.0) or default.udp_idle_seconds,
         ipvs=_ipvs_options(own) if mode == "ipvs" else default.ipvs,
         conntrack=_conntrack_options(root.section("conntrack")),
-        oom_score_adj=_oom_score_adj(root),
+        oom_score_adj=root.number("oomScoreAdj", default.oom_score_adj, -1000, 1000),
         verbosity=logging.number("verbosity", 0, 0, 2**31 - 1),
     )
     warnings = tuple(f"{name} is not used" for name in root.unread())
@@ -254,12 +255,6 @@ def _conntrack_options(section: Section) -> ConntrackOptions:
         udp_timeout=int(section.seconds("udpTimeout", 0.0)),
         udp_stream_timeout=int(section.seconds("udpStreamTimeout", 0.0)),
     )
-
-
-def _oom_score_adj(root: Section) -> int | None:
-    unset = 1001
-    value = root.number("oomScoreAdj", unset, -1000, 1000)
-    return None if value == unset else value
 
 
 def _node_port_addresses(root: Section, mode: str) -> tuple[str, ...]:
