@@ -174,12 +174,12 @@ async def dns(*options: str) -> AsyncIterator[asyncio.subprocess.Process]:
             await process.wait()
 
 
-async def ask(where: str, address: str, *, tcp: bool = False) -> str:
+async def ask(where: str, address: str, *, tcp: bool = False, seconds: float = 20) -> str:
     """The address that the Service's name has for who asks there; "" without an answer."""
     made = open_socket(where, address, socket.SOCK_STREAM if tcp else socket.SOCK_DGRAM)
     with made, contextlib.suppress(TimeoutError, ConnectionError):
         loop = asyncio.get_running_loop()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(seconds):
             await loop.sock_connect(made, (address, 53))
             query = bytes(dnslib.DNSRecord.question(WEB).pack())
             await loop.sock_sendall(made, framed(query) if tcp else query)
@@ -195,7 +195,7 @@ def open_socket(where: str, address: str, kind: int) -> socket.socket:
 
 async def answered_by(expected: str, where: str = "client", family: int = 4) -> None:
     async def is_so() -> bool:
-        return await ask(where, DNS[family]) == expected
+        return await ask(where, DNS[family], seconds=1) == expected
 
     await until(is_so)
 
@@ -222,7 +222,7 @@ class Load:
     def __init__(self) -> None:
         self.sent = 0
         self.answers: dict[int, str] = {}
-        self._sockets: list[socket.socket] = []
+        self._sockets: set[socket.socket] = set()
         self._more = asyncio.Event()
 
     async def __aenter__(self) -> Load:
@@ -233,9 +233,8 @@ class Load:
     async def __aexit__(self, *_: object) -> None:
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
-        for made in self._sockets:
-            asyncio.get_running_loop().remove_reader(made)
-            made.close()
+        for made in list(self._sockets):
+            self._close(made)
 
     def unanswered(self, upto: int) -> set[int]:
         return set(range(upto)) - set(self.answers)
@@ -271,11 +270,12 @@ class Load:
             with contextlib.suppress(TimeoutError):  # whatever becomes of it, the next one follows
                 async with asyncio.timeout(0.02):
                     await self._more.wait()
+            await asyncio.sleep(0.002)  # however quick the machine: an answer is known by 16 bits
 
     def _open(self) -> socket.socket:
         made = open_socket("client", DNS[4], socket.SOCK_DGRAM)
         made.connect((DNS[4], 53))
-        self._sockets.append(made)
+        self._sockets.add(made)
         asyncio.get_running_loop().add_reader(made, self._read, made)
         return made
 
@@ -284,6 +284,13 @@ class Load:
             reply = dnslib.DNSRecord.parse(made.recv(4096))
             self.answers[reply.header.id] = str(reply.rr[0].rdata)
             self._more.set()
+            if made is not self._steady:
+                self._close(made)
+
+    def _close(self, made: socket.socket) -> None:
+        self._sockets.remove(made)
+        asyncio.get_running_loop().remove_reader(made)
+        made.close()
 
 
 # --- Tests -------------------------------------------------------------------------------------------------
