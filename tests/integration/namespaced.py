@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-DEADLINE = 100
+DEADLINE = 240
 _ROOT = Path(__file__).resolve().parents[2]
 
 
