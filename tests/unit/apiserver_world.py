@@ -79,7 +79,7 @@ class Watching:
 
     async def next(self) -> dict[str, Any] | None:
         """None when the stream has ended."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(40):
             while b"\n" not in self._buffer:
                 piece = await self._pieces.get()
                 if piece is None:
@@ -95,12 +95,12 @@ class Watching:
 
     async def leave(self) -> None:
         self._left.set()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(40):
             await self._task
 
     async def end(self) -> None:
         """Wait for the server to end it."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(40):
             await self._task
 
 
@@ -169,7 +169,7 @@ class World:
     async def watch(self, url: str, *, headers: Mapping[str, str] | None = None) -> Watching:
         query = "&" if "?" in url else "?"
         watching = Watching(self, self.scope("GET", f"{url}{query}watch=true", headers or {}, ADMIN))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(40):
             await watching.started.wait()
         return watching
 

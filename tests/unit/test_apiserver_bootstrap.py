@@ -36,7 +36,7 @@ async def test_what_is_deleted_comes_back(world):
         keep_basics(world.parts.registry, service_ip="10.96.0.1", advertise=("10.0.0.1", 6443), interval=0.001)
     )
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(40):
             for url in GONE:
                 while (await world.call("GET", url)).status == 404:  # noqa: ASYNC110 - nobody tells
                     await asyncio.sleep(0.001)

@@ -10,7 +10,7 @@ LINTER = Path(sys.executable).with_name("lint-imports")
 
 def lint_imports(config: Path, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [LINTER, "--no-cache", "--config", config], cwd=cwd, capture_output=True, text=True, timeout=60
+        [LINTER, "--no-cache", "--config", config], cwd=cwd, capture_output=True, text=True, timeout=200
     )
 
 

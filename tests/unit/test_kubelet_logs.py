@@ -68,7 +68,7 @@ async def test_following_ends_with_the_container(log):
         while b"".join(seen) != expected:  # noqa: ASYNC110 - a file has no events
             await asyncio.sleep(0.01)
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(40):
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(follow())
             await until_seen(b"\n")

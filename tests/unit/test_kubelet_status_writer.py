@@ -52,7 +52,7 @@ def at_once(monkeypatch):
 )
 async def test_what_may_pass_is_tried_again(trouble):
     client = Client(trouble, trouble)
-    async with running(client) as writer, asyncio.timeout(10):
+    async with running(client) as writer, asyncio.timeout(40):
         writer.submit(RUNNING, urgent=True)
         await writer.flush()
     assert client.patches == [{"metadata": {"uid": "1"}, "status": {"phase": "Running"}}] * 3
@@ -60,7 +60,7 @@ async def test_what_may_pass_is_tried_again(trouble):
 
 async def test_nobody_is_told_of_a_pod_that_is_gone():
     client = Client(NotFound(404, "NotFound", 'pods "web" not found'))
-    async with running(client) as writer, asyncio.timeout(10):
+    async with running(client) as writer, asyncio.timeout(40):
         writer.submit(RUNNING, urgent=True)
         await writer.flush()
         writer.submit(PodStatus(phase="Succeeded"), urgent=True)
@@ -77,7 +77,7 @@ async def test_a_pod_whose_name_another_one_took_is_given_up():
             self.answers.append(Conflict(409, "Conflict", "Precondition failed: UID in precondition"))
             return await super().patch(*args, **options)
 
-    async with running(Stubborn()) as writer, asyncio.timeout(10):
+    async with running(Stubborn()) as writer, asyncio.timeout(40):
         writer.submit(RUNNING, urgent=True)
         flushed = asyncio.create_task(writer.flush())
         await tried.wait()

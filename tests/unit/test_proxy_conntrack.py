@@ -583,7 +583,7 @@ async def test_the_keeper_runs_by_itself() -> None:
     task = asyncio.create_task(keeper.run())
     try:
         keeper.programmed(FrontendTable(), SETTINGS)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(40):
             while kernel.flows != [KEPT]:  # noqa: ASYNC110 - the script sets no event
                 await asyncio.sleep(0.005)
     finally:

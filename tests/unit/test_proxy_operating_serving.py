@@ -57,30 +57,32 @@ async def test_the_little_servers_answer() -> None:
     health, metrics = ProxyHealth(60, lambda: 1000.0), ProxyMetrics()
     metrics.service_changes.inc(3)
     routes = {**metrics_routes(metrics, "nftables", {"mode": "nftables"}), **health_routes(health, metrics)}
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    server = asyncio.create_task(serve(("127.0.0.1", port), routes))
-    try:
-        await until_open(port)
-        assert (await ask(port, b"GET /healthz HTTP/1.1\r\n\r\n"))[0] == 503, "there are no rules yet"
-        assert (await ask(port, b"GET /livez HTTP/1.1\r\n\r\n"))[0] == 200
-        health.updated()
-        assert (await ask(port, b"GET /healthz HTTP/1.1\r\n\r\n"))[0] == 200
-        health.is_node_eligible = False
-        assert (await ask(port, b"GET /healthz HTTP/1.1\r\n\r\n"))[0] == 503
-        assert (await ask(port, b"GET /livez?x HTTP/1.1\r\n\r\n"))[0] == 200
-        assert await ask(port, b"GET /proxyMode HTTP/1.1\r\n\r\n") == (200, b"nftables")
-        assert await ask(port, b"GET /configz HTTP/1.1\r\n\r\n") == (
-            200,
-            b'{"kubeproxy.config.k8s.io": {"mode": "nftables"}}',
-        )
-        _, body = await ask(port, b"GET /metrics HTTP/1.1\r\n\r\n")
-        assert b"kubeproxy_sync_proxy_rules_service_changes_total 3.0\n" in body
-        assert b"kubeproxy_network_programming_duration_seconds_bucket" in body
-        assert (await ask(port, b"GET /x HTTP/1.1\r\n\r\n"))[0] == 404
-        assert (await ask(port, b"POST /healthz HTTP/1.1\r\n\r\n"))[0] == 405
-        assert await ask(port, b"HEAD /healthz HTTP/1.1\r\n\r\n") == (503, b"")
-    finally:
-        server.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await server
+    with socket.socket() as held:  # nobody else is given the port meanwhile
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(("127.0.0.1", 0))
+        port = held.getsockname()[1]
+        server = asyncio.create_task(serve(("127.0.0.1", port), routes))
+        try:
+            await until_open(port)
+            assert (await ask(port, b"GET /healthz HTTP/1.1\r\n\r\n"))[0] == 503, "there are no rules yet"
+            assert (await ask(port, b"GET /livez HTTP/1.1\r\n\r\n"))[0] == 200
+            health.updated()
+            assert (await ask(port, b"GET /healthz HTTP/1.1\r\n\r\n"))[0] == 200
+            health.is_node_eligible = False
+            assert (await ask(port, b"GET /healthz HTTP/1.1\r\n\r\n"))[0] == 503
+            assert (await ask(port, b"GET /livez?x HTTP/1.1\r\n\r\n"))[0] == 200
+            assert await ask(port, b"GET /proxyMode HTTP/1.1\r\n\r\n") == (200, b"nftables")
+            assert await ask(port, b"GET /configz HTTP/1.1\r\n\r\n") == (
+                200,
+                b'{"kubeproxy.config.k8s.io": {"mode": "nftables"}}',
+            )
+            _, body = await ask(port, b"GET /metrics HTTP/1.1\r\n\r\n")
+            assert b"kubeproxy_sync_proxy_rules_service_changes_total 3.0\n" in body
+            assert b"kubeproxy_network_programming_duration_seconds_bucket" in body
+            assert (await ask(port, b"GET /x HTTP/1.1\r\n\r\n"))[0] == 404
+            assert (await ask(port, b"POST /healthz HTTP/1.1\r\n\r\n"))[0] == 405
+            assert await ask(port, b"HEAD /healthz HTTP/1.1\r\n\r\n") == (503, b"")
+        finally:
+            server.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await server

@@ -65,7 +65,7 @@ async def put(store: Store, name: str, namespace: str = "default", **facts: obje
 async def take(watch: Watch, count: int) -> list[Change]:
     """The next `count` changes of the watch."""
     changes: list[Change] = []
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(40):
         async for batch in watch:
             assert batch
             changes += batch
