@@ -25,7 +25,7 @@ down: .venv/.prepared
 	@.venv/bin/bridgehead down --name $(LAB)
 
 test: .venv/.prepared
-	@scripts/system-packages nft iptables-restore ip conntrack curl kubectl dig host busybox linux.uml modprobe ipvsadm ipset perl
+	@scripts/system-packages nft iptables-restore ip conntrack curl kubectl dig host busybox linux.uml modprobe cc ipvsadm ipset perl
 	@$(PYTHON) -m pytest $(TESTS)
 
 unit: .venv/.prepared
@@ -38,7 +38,7 @@ check: .venv/.prepared
 	@$(PYTHON) -m pytest -q tests/unit/test_architecture.py
 
 bench: .venv/.prepared
-	@scripts/system-packages nft iptables-restore ip curl kubectl dnsperf linux.uml modprobe
+	@scripts/system-packages nft iptables-restore ip curl kubectl dnsperf linux.uml modprobe cc
 	@$(PYTHON) -m benchmarks
 
 format: .venv/.prepared

@@ -7,7 +7,8 @@ The first such test of a session starts the guest with all of them. The guest ru
 become the results of the tests here, as if they had run here. The guest sees this machine's root read-only, has no
 network, and ends with the session: when that ends, when it is killed, and when the guest takes too long.
 
-`tests/integration/conftest.py` puts this into pytest on both sides; `guest-init` is the guest's first process.
+`tests/integration/conftest.py` puts this into pytest on both sides; `guest-init` is the guest's first process,
+and `guest-xstate.c` lets it start on processors that are younger than it.
 Benchmarks start guests, too (`benchmarks/guest.py`).
 """
 
@@ -15,14 +16,11 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import errno
-import functools
 import json
 import os
 import queue
 import shutil
 import signal
-import struct
 import subprocess
 import sys
 import tempfile
@@ -35,6 +33,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 INIT = Path(__file__).with_name("guest-init")
+XSTATE = Path(__file__).with_name("guest-xstate.c")
 MODULES = Path("/usr/lib/uml/modules")
 REPORTS_VARIABLE = "BRIDGEHEAD_GUEST_REPORTS"  # is there inside the guest: where its reports go
 # Many times what they take where nothing else runs.
@@ -55,6 +54,8 @@ def what_is_missing() -> str:
         return "linux.uml is not installed (Debian's user-mode-linux; scripts/system-packages does it)"
     if shutil.which("modprobe") is None:
         return "modprobe is not installed (Debian's kmod; scripts/system-packages does it)"
+    if shutil.which("cc") is None:
+        return "cc is not installed (Debian's gcc; scripts/system-packages does it)"
     return ""
 
 
@@ -76,6 +77,8 @@ class Guest:
         self._directory = Path(tempfile.mkdtemp(prefix="bridgehead-guest-"))
         self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
         (self._directory / "arguments").write_text("".join(f"{argument}\n" for argument in arguments))
+        xstate = self._directory / "xstate.so"
+        subprocess.run(["cc", "-shared", "-fPIC", "-nostdlib", "-O2", "-o", xstate, XSTATE], check=True)
         reports, theirs = os.pipe()
         self._reports = reports
         with open(self._directory / "console", "wb") as console:
@@ -91,10 +94,9 @@ class Guest:
                     "quiet",
                     # What the kernel does not know goes to the first process, as its environment.
                     f"GUEST_DIRECTORY={self._directory}", f"GUEST_CHECKOUT={ROOT}", f"GUEST_PYTHON={sys.executable}",
-                    *([f"GLIBC_TUNABLES={_WITHOUT_AVX}"] if has_large_registers() else ()),
                 ],
                 stdin=subprocess.DEVNULL, stdout=console, stderr=console, pass_fds=(theirs,), start_new_session=True,
-                preexec_fn=_prepare,
+                preexec_fn=_end_with_the_parent, env={**os.environ, "LD_PRELOAD": str(xstate)},
             )  # fmt: skip
         os.close(theirs)
         # Tests of this side may come in between; the guest must not wait for them in the midst of a test.
@@ -141,56 +143,8 @@ class Guest:
         return (self._directory / "console").read_text(errors="replace")[-4000:]
 
 
-def _prepare() -> None:
-    """In the process that becomes the guest."""
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if has_large_registers():
-        _hide_extended_registers()
-
-
-# --- Processors with more registers than the guest's kernel has room for ------------------------------------------
-#
-# Linux before 6.13 as user-mode-linux keeps 2,696 bytes of registers for each of its processes, gives back what it
-# read, and the machine's kernel takes all of them or none (EFAULT). With Intel's AMX they are 11,008 bytes, and the
-# guest's first process cannot begin. If the guest cannot read them at all, it keeps those of SSE, as on an old
-# processor. Then only those are each thread's own, and the C library in there must use no others.
-
-_WITHOUT_AVX = "glibc.cpu.hwcaps=-AVX,-AVX2,-AVX512F,-AVX512VL,-AVX_Fast_Unaligned_Load"
-_PR_SET_PDEATHSIG, _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS = 1, 22, 38
-_SECCOMP_MODE_FILTER = 2
-_PTRACE, _PTRACE_GETREGSET, _NT_X86_XSTATE = 101, 0x4204, 0x202
-_LOAD, _IS_EQUAL, _RETURN = 0x20, 0x15, 0x06  # of seccomp's programs; a jump skips so many when true, and when false
-_REFUSE, _ALLOW = 0x00050000 | errno.ENODEV, 0x7FFF0000
-_NUMBER, _FIRST, _THIRD = 0, 16, 32  # where a system call's number and arguments are
-_FILTER = b"".join(
-    struct.pack("=HBBI", *step)
-    for step in (
-        (_LOAD, 0, 0, _NUMBER), (_IS_EQUAL, 0, 5, _PTRACE),
-        (_LOAD, 0, 0, _FIRST), (_IS_EQUAL, 0, 3, _PTRACE_GETREGSET),
-        (_LOAD, 0, 0, _THIRD), (_IS_EQUAL, 0, 1, _NT_X86_XSTATE),
-        (_RETURN, 0, 0, _REFUSE),
-        (_RETURN, 0, 0, _ALLOW),
-    )
-)  # fmt: skip
-
-
-@functools.cache
-def has_large_registers() -> bool:
-    return "amx_tile" in Path("/proc/cpuinfo").read_text().split()
-
-
-def _hide_extended_registers() -> None:
-    """From this process and those it starts."""
-    steps = ctypes.create_string_buffer(_FILTER, len(_FILTER))
-    program = ctypes.create_string_buffer(struct.pack("@HP", len(_FILTER) // 8, ctypes.addressof(steps)))
-    _prctl(_PR_SET_NO_NEW_PRIVS, 1)
-    _prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.addressof(program))
-
-
-def _prctl(*arguments: int) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(*(ctypes.c_ulong(argument) for argument in (*arguments, 0, 0, 0, 0)[:5])):
-        raise OSError(ctypes.get_errno(), f"prctl {arguments[0]}")
+def _end_with_the_parent() -> None:
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 # --- On this side: the results of the guest's tests ------------------------------------------------------------
