@@ -247,6 +247,38 @@ def test_whom_to_ask_and_whom_not():
 
 
 @pytest.mark.parametrize(
+    ("zones", "fallthrough", "denied"),
+    [
+        ("x in-addr.arpa ip6.arpa", "", ("in-addr.arpa", "ip6.arpa")),
+        ("x in-addr.arpa ip6.arpa", "fallthrough ip6.arpa", ("in-addr.arpa",)),
+        ("x in-addr.arpa ip6.arpa", "fallthrough in-addr.arpa ip6.arpa", ()),
+        ("x in-addr.arpa ip6.arpa", "fallthrough", ()),
+        ("x", "", ()),
+        ("x corp.in-addr.arpa", "", ()),
+    ],
+)
+def test_of_reverse_zones_that_do_not_fall_through_nobody_is_asked(zones, fallthrough, denied):
+    text = (
+        f".:53 {{\n kubernetes {zones} {{\n {fallthrough}\n }}\n forward . 192.0.2.1\n}}\n"
+        "corp.in-addr.arpa:53 {\n forward . 192.0.2.2\n}\n"
+    )
+    config = read_corefile(text, DnsConfig()).config
+    assert config.denied == tuple((zone, 3) for zone in denied)
+    check(config)
+
+
+@pytest.mark.parametrize(("limits", "most"), [((), 1000), ((10,), 10), ((2000, 10), 2000), ((10, 0), 1 << 30)], ids=str)
+def test_how_many_questions_may_be_open(limits, most):
+    stubs = [f"s{at}.example {{\n forward . 1.1.1.1 {{\n max_concurrent {n}\n }}\n}}\n" for at, n in enumerate(limits)]
+    assert read_corefile(f". {{\n kubernetes x\n}}\n{''.join(stubs)}", DnsConfig()).config.most_open == most
+
+
+def test_pages_without_an_address():
+    config = read_corefile(". {\n kubernetes x\n health\n ready\n prometheus\n}", DnsConfig()).config
+    assert (config.health, config.ready, config.metrics) == (("", 8080), ("", 8181), ("localhost", 9153))
+
+
+@pytest.mark.parametrize(
     ("log", "classes"),
     [
         ("log", ()),
@@ -282,6 +314,10 @@ def test_what_is_logged(log, classes):
             "), log a.example (line 4), 'class denial some' in log (line 5), whoami (line 7)",
         ),
         (".:53 {\n kubernetes x\n forward .\n}", "line 3: forward FROM TO"),
+        (
+            "x:53 {\n kubernetes x\n}\n.:5301 {\n forward . 1.1.1.1\n}",
+            "not supported: port 5301 (line 4: all names are",
+        ),
         (".:53 {\n kubernetes x\n health {\n  lameduck\n }\n}", "line 4: '' is not a time"),
         (".:53 {\n kubernetes x\n cache {\n  serve_stale soon\n }\n}", "'soon' is not a time"),
         (".:53 {\n kubernetes x\n}\n.:54 {\n kubernetes y\n}", "line 4: a second `kubernetes`"),
@@ -315,6 +351,11 @@ def test_what_a_corefile_may_not_say(text, words):
     with pytest.raises(ConfigInvalid) as caught:
         read_corefile(text, DnsConfig())
     assert words in str(caught.value)
+
+
+def test_hosts_may_fall_through_in_some_zones():
+    text = "x {\n kubernetes x\n hosts /dev/null a.example b.example in-addr.arpa {\n fallthrough b.example arpa\n }\n}"
+    assert read_corefile(text, DnsConfig()).config.denied == (("a.example", 3),)
 
 
 def test_hosts_are_read_with_the_corefile():
@@ -490,8 +531,8 @@ corp.example {{
 @pytest.mark.parametrize(
     ("rest", "expected"),
     [
-        ("template ANY ANY {\n rcode NXDOMAIN\n }", {"upstreams": (), "denied": (("", 3),)}),
-        ("template IN ANY . {\n rcode REFUSED\n }", {"upstreams": (), "denied": (("", 5),)}),
+        ("template ANY ANY {\n rcode NXDOMAIN\n }", {"upstreams": (), "denied": (("in-addr.arpa", 3), ("", 3))}),
+        ("template IN ANY . {\n rcode REFUSED\n }", {"upstreams": (), "denied": (("in-addr.arpa", 3), ("", 5))}),
         ("forward . 10.0.0.2 10.0.0.3:5353", {"upstreams": (Server("10.0.0.2"), Server("10.0.0.3", 5353))}),
         ("forward . /etc/resolv.conf", {"upstreams": None}),
     ],

@@ -37,6 +37,7 @@ class DnsConfig:
     stub_domains: tuple[tuple[str, tuple[Server, ...]], ...] = ()
     denied: tuple[tuple[str, int], ...] = ()
     asked_in_order: tuple[str, ...] = ()
+    most_open: int = 1000  # questions that wait for upstreams at one time, at each address
     autopath: bool = False
     cache_entries: int = 10_000
     cache_seconds: int = 3600

@@ -34,7 +34,6 @@ _WITHOUT_EFFECT = {
     "loop",
     "loadbalance",
     "fallthrough",
-    "max_concurrent",
     "prefer_udp",
     "any",
     "cancel",
@@ -54,6 +53,8 @@ _TUNING = {
 }
 _TUNING |= {"failfast_all_unhealthy_upstreams", "max_connect_attempts", "minimal", "multisocket", "pprof", "timeouts"}
 _TUNING |= {"startup_timeout", "apiserver_qps", "apiserver_burst", "apiserver_max_inflight", "resyncperiod", "upstream"}
+_NXDOMAIN = wire.RCODE_NAMES.index("NXDOMAIN")
+_NO_LIMIT = 1 << 30
 _PLAIN_ONLY = "only plain DNS; a server of yours may speak TLS to others"
 # What people wrote, and what they can do.
 _INSTEAD = {
@@ -121,17 +122,29 @@ class _Reader:
         self._lacking: list[str] = []
         self._remarks: list[str] = []
         self._has_cluster = False
+        self._ports: list[tuple[int, int | str]] = []  # and the line of each
+        self._limits: list[int] = []
 
     def finish(self) -> Reading:
+        served = {port for _, port in self._config.listen}
+        for port, line in self._ports:
+            if self._has_cluster and port not in served:
+                self._lacking.append(f"port {port} (line {line}: all names are served where those of the cluster are)")
         if self._lacking:
             raise ConfigInvalid(f"Corefile: not supported: {', '.join(self._lacking)}; take out what is not needed")
         if not self._has_cluster:
             raise ConfigInvalid("Corefile: no server block has a `kubernetes` directive")
-        config = replace(self._config, stub_domains=tuple(self._stubs), denied=(*self._denied, *self._left_out()))
+        stubs = {zone for zone, _ in self._stubs}
+        denied: dict[str, int] = {}
+        for zone, rcode in self._denied:
+            if zone not in stubs:
+                denied.setdefault(zone, rcode)
+        config = replace(self._config, stub_domains=tuple(self._stubs), denied=(*denied.items(), *self._left_out()))
         return Reading(config, tuple(self._remarks))
 
     def read_server(self, server: Directive) -> None:
         keys = [_server_key(key, server.line) for key in _keys(server)]
+        self._ports += [(port, server.line) for _, port in keys]
         is_cluster = any(directive.name == "kubernetes" for directive in server.block)
         if is_cluster:
             if self._has_cluster:
@@ -191,12 +204,16 @@ class _Reader:
         self._set(zone=replace(self._config.zone, domain=domains[0], pods="disabled"))
         for option in directive.block:
             self._read(option, f"_kubernetes_{option.name}")
+        # Addresses of the cluster have their names; of others in zones that do not fall through nobody is asked.
+        through = [line.arguments or ("",) for line in directive.block if line.name == "fallthrough"]
+        falling = _domains(word for words in through for word in words)
+        self._denied += [(zone, _NXDOMAIN) for zone in zones if zone not in domains and not _is_in(zone, falling)]
 
     def _kubernetes_pods(self, option: Directive) -> None:
         self._set(zone=replace(self._config.zone, pods=_one(option)))
 
     def _kubernetes_fallthrough(self, option: Directive) -> None:
-        """Addresses without a name of ours are asked of others anyway, and names of the cluster never are."""
+        """What it says of reverse zones is heard above. Names of the cluster are asked of nobody."""
         if not option.arguments or self._config.zone.domain in _domains(option.arguments):
             self._remarks.append(f"line {option.line}: names of {self._config.zone.domain} do not fall through")
 
@@ -227,6 +244,11 @@ class _Reader:
                     self._excepted += _domains(option.arguments)
                 case _:
                     self._read(option, f"_forward_{option.name}")
+
+    def _forward_max_concurrent(self, option: Directive) -> None:
+        """One limit is for all questions that are open, the largest. 0 is none."""
+        self._limits.append(_number(option) or _NO_LIMIT)
+        self._set(most_open=max(self._limits))
 
     def _left_out(self) -> Iterable[tuple[str, int]]:
         """What `except` keeps from the upstreams, and nobody else is asked about: CoreDNS says SERVFAIL, too."""
@@ -315,7 +337,7 @@ class _Reader:
         self._set(ready=_page(directive, 8181))
 
     def _read_prometheus(self, directive: Directive) -> None:
-        self._set(metrics=_page(directive, 9153))
+        self._set(metrics=_page(directive, 9153, host="localhost"))
 
     def _read_log(self, directive: Directive) -> None:
         if directive.arguments not in ((), (".",)):
@@ -338,11 +360,12 @@ class _Reader:
         path, *its_zones = directive.arguments or ("/etc/hosts",)
         zones = _domains(its_zones) or zones
         entries: list[Entry] = []
-        hosts, falls_through = Hosts(), False
+        hosts = Hosts()
+        through: tuple[str, ...] = ()
         for option in directive.block:
             match option.name:
-                case "fallthrough" if not option.arguments:
-                    falls_through = True
+                case "fallthrough":
+                    through = _domains(option.arguments) or ("",)
                 case "ttl":
                     hosts = replace(hosts, ttl=_number(option))
                 case "no_reverse":
@@ -363,10 +386,9 @@ class _Reader:
         except OSError as error:
             self._remarks.append(f"line {directive.line}: {path}: {error.strerror}")
         entries = [(address, tuple(name for name in names if _is_in(name, zones))) for address, names in entries]
-        if not falls_through and "" in zones:
+        if "" in zones and "" not in through:
             raise directive.invalid("hosts without `fallthrough` would deny every other name")
-        if not falls_through:
-            self._denied += [(zone, wire.RCODE_NAMES.index("NXDOMAIN")) for zone in zones]
+        self._denied += [(zone, _NXDOMAIN) for zone in zones if not _is_in(zone, through)]
         kept = tuple((address, names) for address, names in entries if names)
         self._set(hosts=(*self._config.hosts, replace(hosts, entries=kept)))
 
@@ -447,8 +469,8 @@ def _server_key(key: str, line: int | str) -> Address:
     return as_domain(domain), port
 
 
-def _page(directive: Directive, port: int) -> Address:
-    return parse_address(f"Corefile, line {directive.line}", _one(directive) if directive.arguments else "", port)
+def _page(directive: Directive, port: int, host: str = "") -> Address:
+    return parse_address(f"Corefile, line {directive.line}", _one(directive) if directive.arguments else host, port)
 
 
 def _one(directive: Directive) -> str:

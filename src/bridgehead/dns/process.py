@@ -19,7 +19,7 @@ from .errors import ConfigInvalid
 from .metrics import DnsMetrics
 from .node_local import Hold, HoldHere
 from .query_log import QueryLog
-from .server import DnsServer, Tell, take
+from .server import DnsServer, Limits, Tell, take
 from .serving import health_routes, metrics_routes, ready_routes, serve
 from .zone import Zone
 from .zone_file import zone_file
@@ -105,7 +105,8 @@ class _Work:
         self.metrics.watch(lambda: self.engine, self.servers)
 
     def _server(self, engine: Engine) -> DnsServer:
-        return DnsServer(engine.responder, engine.resolver.resolve, tell=_tell(engine.config))
+        limits = Limits(open_questions=engine.config.most_open)
+        return DnsServer(engine.responder, engine.resolver.resolve, limits, tell=_tell(engine.config))
 
     def obstacle(self) -> str:
         """Why we are not ready, "" if we are. An API server that goes away after the first full sync is no reason.
@@ -158,7 +159,7 @@ class _Work:
     async def _take_over(self, engine: Engine) -> None:
         await engine.become_ready()
         for server in self.servers:
-            server.use(engine.responder, engine.resolver.resolve, _tell(engine.config))
+            server.use(engine.responder, engine.resolver.resolve, _tell(engine.config), engine.config.most_open)
         if engine is not self.engine:
             log.info("the new configuration is in use")
         self.engine = engine

@@ -59,6 +59,7 @@ class DnsServer:
         self._is_every = False  # address of the machine: replies leave from the one that was asked
         self._tcp: socket.socket | None = None
         self._open = 0
+        self._most_open = limits.open_questions
         self._begun = 0.0  # when the message in hand came, if somebody is told
         self._connections: set[asyncio.Task[None]] = set()
         self.place = ("", 0)  # where it serves; "" is every address of a family
@@ -81,8 +82,9 @@ class DnsServer:
         self.place = ("" if self._is_every else host, int(self._tcp.getsockname()[1]))
         return self.place[1]
 
-    def use(self, responder: Responder, resolve: Resolve, tell: Tell | None = None) -> None:
+    def use(self, responder: Responder, resolve: Resolve, tell: Tell | None, most_open: int) -> None:
         """Answer by these from the next message on."""
+        self._most_open = most_open
         self._responder = responder
         self._resolve = resolve
         self._tell = tell
@@ -174,7 +176,7 @@ class DnsServer:
         control: Control,
         tasks: asyncio.TaskGroup,
     ) -> None:
-        if self._open >= self._limits.open_questions:
+        if self._open >= self._most_open:
             self.overflows += 1
             refusal = self._responder.refuse(question)
             self.traffic["udp"].add(data, refusal)
