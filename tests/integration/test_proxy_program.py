@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import shutil
 import signal
 import socket
@@ -24,6 +25,7 @@ from tests.unit.proxy_agent_world import eventually
 pytestmark = pytest.mark.integration
 
 PROXY = (sys.executable, "-c", "from bridgehead.cli import main; main()", "proxy")
+IPTABLES = ("iptables", "ip6tables")
 HEALTH, METRICS = "http://127.0.0.1:10256", "http://127.0.0.1:10249"
 
 
@@ -119,6 +121,9 @@ async def test_health_and_metrics_are_kube_proxys(mode: str, failures: str) -> N
             ):
                 assert f"\nkubeproxy_{name}" in metrics, name
             assert "\nprocess_resident_memory_bytes " in metrics
+            for table in ("filter", "nat") if mode == "iptables" else ():
+                count = sum(len(re.findall("^-A KUBE-", sh(f"{ip}-save -t {table}"), re.MULTILINE)) for ip in IPTABLES)
+                assert f'\nkubeproxy_sync_proxy_rules_iptables_total{{table="{table}"}} {count}.0\n' in metrics
             process.send_signal(signal.SIGTERM)
             assert await process.wait() == 0
             assert "10.96.0.77" in sh("nft list ruleset"), "rules outlive the proxy"

@@ -378,6 +378,10 @@ def test_changes_end_where_a_fresh_start_would(history: list[list[tuple[ObjectKe
     fresh.restore(Renderer(SETTINGS).full(table, table.cluster_ips(), {}).texts()[4])
     assert kernel.tables["nat"] == fresh.tables["nat"]
     assert kernel.tables["filter"] == fresh.tables["filter"]
+    assert renderer.rule_counts() == {
+        name: sum(len(rules) for chain, rules in kernel.tables[name].chains.items() if chain.startswith("KUBE-"))
+        for name in ("filter", "nat", "mangle")
+    }
 
 
 anything = st.builds(

@@ -29,7 +29,7 @@ from .conntrack.keeper import FlowKeeper
 from .errors import TransactionFailed
 from .frontends import NodeFacts
 from .guard import RuleGuard
-from .mode import Mode, Settings
+from .mode import Counting, Mode, Settings
 from .node import is_eligible, plan_node
 from .operating.complaints import Complaints
 from .operating.health import ProxyHealth
@@ -85,6 +85,8 @@ class ProxyAgent:
     ) -> None:
         self.mode = mode
         self.metrics = metrics or ProxyMetrics(mode.name)
+        if isinstance(mode, Counting):
+            self.metrics.count_rules(mode.rule_counts)
         self.health = health or ProxyHealth(2 * config.sync_period, now)
         self._config = config
         self._node_name = node_name

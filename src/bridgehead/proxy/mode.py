@@ -120,6 +120,14 @@ class Listening(Protocol):
 
 
 @runtime_checkable
+class Counting(Protocol):
+    """A mode with as many rules as there are Services and backends, so that people want to know how many."""
+
+    def rule_counts(self) -> Mapping[str, int]:
+        """By table."""
+
+
+@runtime_checkable
 class Rehearsing(Protocol):
     """A mode that can ask the kernel without changing anything."""
 

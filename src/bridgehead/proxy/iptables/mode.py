@@ -163,6 +163,11 @@ class IptablesMode:
         removed = await _remove(self._kernel, self.settings)
         return await self._remove_from_other_variants() or removed
 
+    def rule_counts(self) -> Mapping[str, int]:
+        """How many rules of ours there are, by table, but for the jumps to them: kube-proxy's count."""
+        counts = self._renderer.rule_counts()
+        return {table: counts[table] for table in ("filter", "nat")}
+
     def render(self, table: FrontendTable) -> str:
         """The whole ruleset as text for iptables-restore and ip6tables-restore, as for an empty kernel."""
         texts = Renderer(self.settings).full(table, table.cluster_ips(), {}).texts()

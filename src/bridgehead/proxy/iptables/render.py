@@ -41,13 +41,17 @@ Kernel = Mapping[Family, Tables]
 
 
 class Renderer:
-    """Knows the Frontends of each Service port, and each port's lines in shared chains; the rest it is told."""
+    """Knows the Frontends of each Service port, its lines in shared chains, and how many rules are its own.
+
+    The rest it is told.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.compares_words = True  # False: only the number of a chain's rules, for other versions of iptables-save
         self._ports: dict[PortKey, dict[FrontendKey, Frontend]] = {}
         self._shared: dict[PortKey, dict[Chain, Rules]] = {}
+        self._own_rules: dict[PortKey, int] = {}
         self._cluster_ips: Counter[str] = Counter()
 
     def change(
@@ -101,6 +105,7 @@ class Renderer:
         """
         self._ports.clear()
         self._shared.clear()
+        self._own_rules.clear()
         self._cluster_ips = Counter(cluster_ips)
         for frontend in frontends:
             self._ports.setdefault(port_of(frontend), {})[frontend.key] = frontend
@@ -159,6 +164,21 @@ class Renderer:
             found[CLUSTER_IPS] = self._rules_of(family, CLUSTER_IPS)
         return found
 
+    def rule_counts(self) -> dict[str, int]:
+        """How many rules each table should have now in chains of ours."""
+        counts = Counter({"filter": 0, "nat": sum(self._own_rules.values())})
+        for shared in self._shared.values():
+            for chain, rules in shared.items():
+                counts[chain.table] += len(rules)
+        for family in self.settings.families:
+            fixed = fixed_chains(family, self.settings)
+            fixed |= {chain: closing_rules(chain, family, self.settings) for chain in SHARED}
+            if of_family(self.settings.service_cidrs, family):
+                fixed[CLUSTER_IPS] = self._rules_of(family, CLUSTER_IPS)
+            for chain, rules in fixed.items():
+                counts[chain.table] += len(rules)
+        return dict(counts)
+
     def _some_chains(self, family: Family, names: Collection[Chain]) -> dict[Chain, Rules]:
         """Those of them that the family's tables should have now."""
         found = fixed_chains(family, self.settings)
@@ -185,6 +205,10 @@ class Renderer:
     def _remember(self, port: PortKey, rules: PortRules) -> None:
         if not self._ports[port]:
             del self._ports[port]
+        if rules.own:
+            self._own_rules[port] = sum(map(len, rules.own.values()))
+        else:
+            self._own_rules.pop(port, None)
         if rules.shared:
             self._shared[port] = rules.shared
         else:

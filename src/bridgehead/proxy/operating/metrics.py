@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 
@@ -97,6 +97,17 @@ class ProxyMetrics:
         self.sync_seconds.observe(seconds)
         (self.full_sync_seconds if is_full else self.partial_sync_seconds).observe(seconds)
         self.refused.set(refused)
+
+    def count_rules(self, counts: Callable[[], Mapping[str, int]]) -> None:
+        """Show how many rules there are, by table. `counts` is called whenever somebody asks."""
+        gauge = Gauge(
+            "kubeproxy_sync_proxy_rules_iptables_total",  # a gauge, though
+            "Total number of iptables rules owned by kube-proxy",
+            ("table",),
+            registry=self.registry,
+        )
+        for table in counts():
+            gauge.labels(table).set_function(lambda table=table: counts()[table])  # type: ignore[misc]
 
     def up_to_date(self) -> None:
         """All that was queued is in the kernel, even if nothing had to be sent: alerts compare the two timestamps."""
