@@ -54,6 +54,7 @@ FEEDS = {
     wire.parse_query_untrusted: lambda data: wire.parse_query_untrusted(data),
     foreign.parse_reply_untrusted: lambda data: foreign.parse_reply_untrusted(data, _own_question(data)),
     foreign.adopt_reply_untrusted: lambda data: _adopt(data),
+    foreign.each_record_untrusted: lambda data: list(foreign.each_record_untrusted(data, 12, (2, 2, 2))),
     foreign.plain_records_untrusted: lambda data: foreign.plain_records_untrusted(
         wire.Answer(data[2:12].ljust(10, b"\0"), data[12:], 0), QUESTION
     ),

@@ -6,7 +6,7 @@ BadPacket; names are read by following pointers backwards only, so that no loop 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Iterator
 from typing import NamedTuple
 
 from .errors import BadPacket
@@ -27,14 +27,31 @@ from .wire import (
 
 
 class RecordAt(NamedTuple):
-    """Where a record of a message is: its owner's offset, offset of its TTL, of its data and of its end."""
+    """A record of a message: its TTL, and the offsets of its owner, of the TTL, of its data and of its end."""
 
     section: int  # 0 answer, 1 authority, 2 additional
     type: int
+    ttl: int
     start: int
     ttl_at: int
     data_at: int
     end: int
+
+
+def each_record_untrusted(message: bytes, at: int, counts: Iterable[int]) -> Iterator[RecordAt]:
+    """The records from `at` on, of which each section has so many. Raises BadPacket."""
+    for section, count in enumerate(counts):
+        for _ in range(count):
+            _, kind, _, length_at = skip_record_untrusted(message, at)
+            ttl_at, data_at = length_at - 4, length_at + 2
+            end = data_at + int.from_bytes(message[length_at:data_at], "big")
+            yield RecordAt(section, kind, int.from_bytes(message[ttl_at:length_at], "big"), at, ttl_at, data_at, end)
+            at = end
+
+
+def section_counts(front: bytes) -> list[int]:
+    """How many records an answer's head counts in each section."""
+    return [int.from_bytes(front[offset : offset + 2], "big") for offset in (4, 6, 8)]
 
 
 def parse_reply_untrusted(data: bytes, question: bytes) -> list[RecordAt]:
@@ -43,15 +60,7 @@ def parse_reply_untrusted(data: bytes, question: bytes) -> list[RecordAt]:
         raise BadPacket("not a reply to one question")
     if data[HEADER_SIZE : HEADER_SIZE + len(question)].lower() != question.lower():
         raise BadPacket("a reply to another question")
-    at = HEADER_SIZE + len(question)
-    records = []
-    for section, offset in enumerate((6, 8, 10)):
-        for _ in range(int.from_bytes(data[offset : offset + 2], "big")):
-            _, kind, _, length_at = skip_record_untrusted(data, at)
-            end = length_at + 2 + int.from_bytes(data[length_at : length_at + 2], "big")
-            records.append(RecordAt(section, kind, at, length_at - 4, length_at + 2, end))
-            at = end
-    return records
+    return list(each_record_untrusted(data, HEADER_SIZE + len(question), section_counts(data[2:12])))
 
 
 def read_name_untrusted(data: bytes, at: int) -> bytes:
@@ -109,7 +118,7 @@ def adopt_reply_untrusted(data: bytes, question: bytes) -> Found:
         counts[record.section] += 1
         end = record.end
         offsets.append(record.ttl_at - base)
-        ttl = int.from_bytes(data[record.ttl_at : record.ttl_at + 4], "big")
+        ttl = record.ttl
         if record.section == 1 and record.type == TYPES["SOA"]:  # RFC 2308: how long a "no" is good
             ttl = min(ttl, int.from_bytes(data[record.end - 4 : record.end], "big"))
         if record.section < 2:
@@ -128,7 +137,7 @@ def aged(found: Found, seconds: int) -> Answer:
 
 
 class PlainRecord(NamedTuple):
-    """A record without compression; `data` of a CNAME is its target in wire form."""
+    """A record without compression, fit for another message; `data` of a CNAME is its target in wire form."""
 
     owner: bytes
     type: int
@@ -136,31 +145,11 @@ class PlainRecord(NamedTuple):
     data: bytes
 
 
-_CHASED = (TYPES["A"], TYPES["AAAA"], TYPES["CNAME"])
-
-
-def plain_records_untrusted(answer: Answer, question: bytes) -> list[PlainRecord]:
-    """The addresses and aliases in an answer's first section. Raises BadPacket."""
-    message = bytes(HEADER_SIZE) + question + answer.body
-    at = HEADER_SIZE + len(question)
-    records = []
-    for _ in range(int.from_bytes(answer.head[4:6], "big")):
-        _, kind, _, length_at = skip_record_untrusted(message, at)
-        end = length_at + 2 + int.from_bytes(message[length_at : length_at + 2], "big")
-        if kind in _CHASED:
-            is_alias = kind == TYPES["CNAME"]
-            data = read_name_untrusted(message, length_at + 2) if is_alias else message[length_at + 2 : end]
-            ttl = int.from_bytes(message[length_at - 4 : length_at], "big")
-            records.append(PlainRecord(read_name_untrusted(message, at), kind, ttl, data))
-        at = end
-    return records
-
-
 _NAME_AT = {TYPES["NS"]: 0, TYPES["CNAME"]: 0, TYPES["PTR"]: 0, TYPES["MX"]: 2, TYPES["SRV"]: 6}
 
 
 def plain_data_untrusted(message: bytes, kind: int, at: int, end: int) -> bytes:
-    """A record's data without compression, fit for another message. Raises BadPacket."""
+    """A record's data without compression. Raises BadPacket."""
     before = _NAME_AT.get(kind)
     if before is not None:
         return message[at : at + before] + read_name_untrusted(message, at + before)
@@ -169,6 +158,24 @@ def plain_data_untrusted(message: bytes, kind: int, at: int, end: int) -> bytes:
         numbers = message[skip_name_untrusted(message, second) : end]
         return read_name_untrusted(message, at) + read_name_untrusted(message, second) + numbers
     return message[at:end]
+
+
+def plain_records_untrusted(
+    answer: Answer, question: bytes, *, sections: int = 1, types: Container[int] | None = None
+) -> list[PlainRecord]:
+    """The records in an answer's first sections, of these types if any are given. Raises BadPacket."""
+    message = bytes(HEADER_SIZE) + question + answer.body
+    counts = section_counts(answer.head)[:sections]
+    return [
+        PlainRecord(
+            read_name_untrusted(message, record.start),
+            record.type,
+            record.ttl,
+            plain_data_untrusted(message, record.type, record.data_at, record.end),
+        )
+        for record in each_record_untrusted(message, HEADER_SIZE + len(question), counts)
+        if types is None or record.type in types
+    ]
 
 
 def compile_chain(name: bytes, records: Iterable[PlainRecord], rcode: int, *, ra: bool) -> Answer:

@@ -21,6 +21,7 @@ from .wire import Answer, Query
 log = logging.getLogger(__name__)
 
 _LONGEST_CHAIN = 8  # aliases that lead to aliases
+_FOLLOWED = (wire.TYPES["A"], wire.TYPES["AAAA"], wire.TYPES["CNAME"])
 
 
 class Resolver:
@@ -135,7 +136,7 @@ class Resolver:
                 except UpstreamFailed:
                     rcode = wire.SERVFAIL  # with the part of the chain that is known
                     break
-            records = foreign.plain_records_untrusted(answer, step.question)
+            records = foreign.plain_records_untrusted(answer, step.question, types=_FOLLOWED)
             chain += records
             rcode = answer.head[1] & 15
             if not records or records[-1].type != wire.TYPES["CNAME"]:
@@ -170,7 +171,7 @@ class Resolver:
             elif self._zone.is_alias(step.name):
                 answer = await self._follow(step)
             if answer.head[1] & 15 == wire.NOERROR:
-                records = foreign.plain_records_untrusted(answer, step.question)
+                records = foreign.plain_records_untrusted(answer, step.question, types=_FOLLOWED)
                 ttl = min((record.ttl for record in records), default=0)
                 alias = foreign.PlainRecord(query.name, wire.TYPES["CNAME"], ttl, step.name)
                 return foreign.compile_chain(

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from . import wire
 from .errors import ConfigInvalid
-from .foreign import plain_data_untrusted, read_name_untrusted
+from .foreign import plain_records_untrusted
 from .records import is_name
 from .wire import Answer, Query
 
@@ -116,15 +116,7 @@ def renamed_untrusted(answer: Answer, asked: Query, answered: Query) -> Answer:
     """The answer to one question as the answer to another. Raises BadPacket."""
     if answer.stride > 0 or not answer.body:
         return answer  # rows of addresses, which point to the question for their name
-    message = bytes(wire.HEADER_SIZE) + answered.question + answer.body
     writer = wire.Writer(asked.name)
-    at = wire.HEADER_SIZE + len(answered.question)
-    for _ in range(sum(int.from_bytes(answer.head[offset : offset + 2], "big") for offset in (4, 6, 8))):
-        _, kind, _, length_at = wire.skip_record_untrusted(message, at)
-        end = length_at + 2 + int.from_bytes(message[length_at : length_at + 2], "big")
-        owner = read_name_untrusted(message, at)
-        ttl = int.from_bytes(message[length_at - 4 : length_at], "big")
-        data = plain_data_untrusted(message, kind, length_at + 2, end)
+    for owner, kind, ttl, data in plain_records_untrusted(answer, answered.question, sections=3):
         writer.add_plain(asked.name if owner == answered.name else owner, kind, ttl, data)
-        at = end
     return Answer(answer.head, bytes(writer.body), 0)

@@ -10,7 +10,7 @@ import ipaddress
 from collections.abc import Iterator
 
 from . import wire
-from .foreign import plain_data_untrusted, read_name_untrusted
+from .foreign import PlainRecord, plain_records_untrusted
 from .wire import Query
 from .zone import Zone
 
@@ -31,7 +31,7 @@ def transfer(zone: Zone, query: Query) -> Iterator[bytes]:
 
 def _transfer(table: dict[bytes, wire.Answer], domain: bytes, query: Query) -> Iterator[bytes]:
     soa_key = wire.question_key(domain, wire.TYPES["SOA"])
-    soa = list(_records(soa_key, table[soa_key]))
+    soa = plain_records_untrusted(table[soa_key], soa_key)
     writer, count = wire.Writer(query.name), 0
     for record in _in_order(table, domain, soa_key, soa):
         writer.add_plain(*record)
@@ -43,27 +43,14 @@ def _transfer(table: dict[bytes, wire.Answer], domain: bytes, query: Query) -> I
         yield _message(query, bytes(writer.body), count)
 
 
-_Record = tuple[bytes, int, int, bytes]  # owner, type, TTL, data
-
-
-def _in_order(table: dict[bytes, wire.Answer], domain: bytes, soa_key: bytes, soa: list[_Record]) -> Iterator[_Record]:
+def _in_order(
+    table: dict[bytes, wire.Answer], domain: bytes, soa_key: bytes, soa: list[PlainRecord]
+) -> Iterator[PlainRecord]:
     yield from soa
     for key, answer in table.items():
         if answer.stride >= 0 and key != soa_key and key[:-4].endswith(domain):
-            yield from _records(key, answer)
+            yield from plain_records_untrusted(answer, key)
     yield from soa
-
-
-def _records(key: bytes, answer: wire.Answer) -> Iterator[_Record]:
-    """Those of the first section, without compression."""
-    message = bytes(wire.HEADER_SIZE) + key + answer.body
-    at = wire.HEADER_SIZE + len(key)
-    for _ in range(int.from_bytes(answer.head[4:6], "big")):
-        _, kind, _, length_at = wire.skip_record_untrusted(message, at)
-        end = length_at + 2 + int.from_bytes(message[length_at : length_at + 2], "big")
-        ttl = int.from_bytes(message[length_at - 4 : length_at], "big")
-        yield read_name_untrusted(message, at), kind, ttl, plain_data_untrusted(message, kind, length_at + 2, end)
-        at = end
 
 
 def _message(query: Query, body: bytes, count: int) -> bytes:

@@ -29,13 +29,11 @@ def record_lines(zone: Zone) -> Iterator[str]:
 def answer_lines(question: bytes, answer: wire.Answer) -> Iterable[str]:
     """The records in the first section of an answer to that question."""
     message = bytes(wire.HEADER_SIZE) + question + answer.body
-    reply = bytes((0, 0, wire.QR)) + bytes(1) + b"\0\1" + answer.head[4:10] + question + answer.body
-    for record in foreign.parse_reply_untrusted(reply, question):
-        if record.section == 0:
-            ttl = int.from_bytes(message[record.ttl_at : record.ttl_at + 4], "big")
-            owner = _name(message, record.start)
-            kind = wire.TYPE_NAMES.get(record.type, f"TYPE{record.type}")
-            yield f"{owner} {ttl} IN {kind} {_data(message, record, kind)}"
+    counts = foreign.section_counts(answer.head)[:1]
+    for record in foreign.each_record_untrusted(message, wire.HEADER_SIZE + len(question), counts):
+        owner = _name(message, record.start)
+        kind = wire.TYPE_NAMES.get(record.type, f"TYPE{record.type}")
+        yield f"{owner} {record.ttl} IN {kind} {_data(message, record, kind)}"
 
 
 def _data(message: bytes, record: foreign.RecordAt, kind: str) -> str:
