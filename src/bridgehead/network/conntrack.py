@@ -22,11 +22,14 @@ from .netlink import (
     DONE,
     DUMP,
     ERROR,
+    GENERIC_SIZE,
     HEADER,
     KIND_MASK,
     NESTED,
     NETFILTER,
+    PROTOCOLS,
     REQUEST,
+    address_family,
     attribute,
     each_attribute,
     nest,
@@ -43,9 +46,6 @@ _FILTER_ORIG, _FILTER_REPLY = 1, 2
 _BY_SOURCE, _BY_DESTINATION, _BY_PROTOCOL, _BY_SOURCE_PORT, _BY_DESTINATION_PORT = 1, 1 << 1, 1 << 3, 1 << 4, 1 << 5
 _STATUS_SEEN_REPLY: Final = 1 << 1
 
-_PROTOCOLS: Final = {"tcp": socket.IPPROTO_TCP, "udp": socket.IPPROTO_UDP, "sctp": socket.IPPROTO_SCTP}
-
-_GENERIC_SIZE: Final = 4  # struct nfgenmsg
 _AT_ONCE: Final = 64  # deletions in one datagram; an answer comes only to those that fail
 _RECEIVE_SIZE: Final = 1 << 18
 _REMEMBERED: Final = 10_000  # kinds of flows; nodes that ask the whole internet have as many as flows
@@ -90,7 +90,7 @@ class Conntrack(Closable):
         is_unanswered: bool = False,
     ) -> Iterator[tuple[Flow, bytes]]:
         """Flows, each with what tells it apart from all others, also from one with the same addresses later."""
-        af = _address_family(family)
+        af = address_family(family)
         for message in self._dump(af, protocol, destination, answerer, is_unanswered):
             found = _read(af, message, protocol)
             if found is not None:
@@ -110,7 +110,7 @@ class Conntrack(Closable):
 
         A flow that ended meanwhile, or was made anew, is left. Returns how many were removed.
         """
-        af = _address_family(family)
+        af = address_family(family)
         verdicts: dict[_Raw, bool] = {}
         stale: list[bytes] = []
         removed = 0
@@ -149,7 +149,7 @@ def _match(tuple_kind: int, af: int, protocol: str, place: Endpoint) -> tuple[by
     address, port = place
     is_reply = tuple_kind == _TUPLE_REPLY
     flags = _BY_PROTOCOL
-    ip, ports = b"", attribute(_PROTO_NUM, struct.pack("B", _PROTOCOLS[protocol]))
+    ip, ports = b"", attribute(_PROTO_NUM, struct.pack("B", PROTOCOLS[protocol]))
     if port:
         flags |= _BY_SOURCE_PORT if is_reply else _BY_DESTINATION_PORT
         ports += attribute(_PROTO_SOURCE_PORT if is_reply else _PROTO_DESTINATION_PORT, struct.pack("!H", port))
@@ -189,7 +189,7 @@ class _NetlinkSocket:
                         if number:
                             raise _error(-number)
                         return
-                    yield view[at + HEADER.size + _GENERIC_SIZE : at + length]
+                    yield view[at + HEADER.size + GENERIC_SIZE : at + length]
                 at += max((length + 3) & ~3, HEADER.size)
 
     def delete(self, af: int, identities: Sequence[bytes]) -> int:
@@ -225,7 +225,7 @@ class _NetlinkSocket:
 
     def _encode(self, kind: int, flags: int, af: int, body: bytes) -> bytes:
         self._sequence += 1
-        length = HEADER.size + _GENERIC_SIZE + len(body)
+        length = HEADER.size + GENERIC_SIZE + len(body)
         return HEADER.pack(length, kind, REQUEST | flags, self._sequence, 0) + struct.pack("BBH", af, 0, 0) + body
 
 
@@ -233,10 +233,6 @@ def _error(number: int) -> OSError:
     if number == errno.EPERM:
         return PermissionError(number, "may not see this network namespace's connections: CAP_NET_ADMIN is needed")
     return OSError(number, f"connection tracking: {os.strerror(number)}")
-
-
-def _address_family(family: int) -> int:
-    return socket.AF_INET6 if family == 6 else socket.AF_INET
 
 
 # --- Reading flows ---------------------------------------------------------------------------------------
@@ -284,7 +280,7 @@ def _read(af: int, message: memoryview, protocol: str) -> _Raw | None:
             i, j, k, answerer, m, _, n, o, _, p, answering_port, q, _, r, status,
         ) = layout.struct.unpack_from(message)  # fmt: skip
         if (a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q, r) == layout.words:
-            if number != _PROTOCOLS[protocol]:
+            if number != PROTOCOLS[protocol]:
                 return None
             return address, port, answerer, answering_port, int.from_bytes(status) & _STATUS_SEEN_REPLY, 0
     return _read_slowly(af, message, protocol)
@@ -295,7 +291,7 @@ def _read_slowly(af: int, message: memoryview, protocol: str) -> _Raw | None:
     try:
         original, reply = (dict(each_attribute(found[kind])) for kind in (_TUPLE_ORIG, _TUPLE_REPLY))
         numbers, answering = (dict(each_attribute(part[_TUPLE_PROTO])) for part in (original, reply))
-        if numbers[_PROTO_NUM][0] != _PROTOCOLS[protocol]:
+        if numbers[_PROTO_NUM][0] != PROTOCOLS[protocol]:
             return None
         # A zone may hold for one direction only.
         zone = found.get(_ZONE) or original.get(_TUPLE_ZONE) or reply.get(_TUPLE_ZONE) or b""

@@ -14,7 +14,23 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from .closable import Closable
-from .netlink import EXCL, NESTED, NETFILTER, Netlink, Request, attribute, attributes, each_attribute, nest, text
+from .netlink import (
+    EXCL,
+    GENERIC_SIZE,
+    NESTED,
+    NETFILTER,
+    PROTOCOL_NAMES,
+    PROTOCOLS,
+    Netlink,
+    Request,
+    address_family,
+    as_text,
+    attribute,
+    attributes,
+    each_attribute,
+    nest,
+    text,
+)
 
 _SUBSYSTEM: Final = 6 << 8
 _CREATE, _DESTROY, _FLUSH, _LIST, _ADD, _DEL, _TYPE = 2, 3, 4, 7, 9, 10, 13
@@ -28,9 +44,6 @@ _MAXELEM, _ELEMENTS = 19, 24
 _WITH_MARKS: Final = 1 << 6
 _NET_ORDER: Final = 0x4000
 
-_PROTOCOLS: Final = {"tcp": 6, "udp": 17, "sctp": 132}
-_PROTOCOL_NAMES: Final = {number: name for name, number in _PROTOCOLS.items()}
-_GENERIC_SIZE: Final = 4  # struct nfgenmsg
 _ELEMENTS_AT_ONCE: Final = 200  # in one message, whose size a nest limits to 64 KiB
 _MOST_ELEMENTS: Final = 1 << 22  # the hash grows with what is in it
 
@@ -77,10 +90,10 @@ class IpSets(Closable):
                 continue
             header = attributes(there[_DATA])
             flags = int.from_bytes(header.get(_CADT_FLAGS, b""))
-            kind = SetType(_as_text(there[_TYPENAME]), 6 if there[_FAMILY][0] == socket.AF_INET6 else 4,
+            kind = SetType(as_text(there[_TYPENAME]), 6 if there[_FAMILY][0] == socket.AF_INET6 else 4,
                            bool(flags & _WITH_MARKS))  # fmt: skip
             count = int.from_bytes(header[_ELEMENTS]) if _ELEMENTS in header else -1
-            found[_as_text(there[_SETNAME])] = (kind, count)
+            found[as_text(there[_SETNAME])] = (kind, count)
         return found
 
     def elements(self, name: str) -> set[str]:
@@ -101,7 +114,7 @@ class IpSets(Closable):
                 data += attribute(_CADT_FLAGS | _NET_ORDER, struct.pack("!I", _WITH_MARKS))
         else:
             data = _port(_PORT, 0) + _port(_PORT_TO, 65535)
-        family = 0 if kind.kind.startswith("bitmap:") else _af(kind.family)  # NFPROTO_UNSPEC
+        family = 0 if kind.kind.startswith("bitmap:") else address_family(kind.family)  # NFPROTO_UNSPEC
         body = (
             text(_SETNAME, name)
             + text(_TYPENAME, kind.kind)
@@ -151,7 +164,7 @@ class IpSets(Closable):
                 answer = self._netlink.ask(_request(_TYPE, body, f"set type {kind}"))
             except OSError as error:
                 raise _explained(error) from error
-            known = self._revisions[kind, family] = attributes((answer or b"")[_GENERIC_SIZE:])[_REVISION][0]
+            known = self._revisions[kind, family] = attributes((answer or b"")[GENERIC_SIZE:])[_REVISION][0]
         return known
 
     def _list(self, body: bytes, what: str) -> Iterator[dict[int, bytes]]:
@@ -160,7 +173,7 @@ class IpSets(Closable):
         except OSError as error:
             raise _explained(error) from error
         for payload in answers:
-            yield attributes(payload[_GENERIC_SIZE:])
+            yield attributes(payload[GENERIC_SIZE:])
 
     def _send(self, requests: Iterable[Request]) -> None:
         try:
@@ -188,14 +201,6 @@ def _elements_request(command: int, name: str, chunk: list[bytes], what: str) ->
     return _request(command, body, what)
 
 
-def _af(family: int) -> int:
-    return int(socket.AF_INET6 if family == 6 else socket.AF_INET)
-
-
-def _as_text(value: bytes) -> str:
-    return value.rstrip(b"\0").decode(errors="replace")
-
-
 def _port(kind: int, port: int) -> bytes:
     return attribute(kind | _NET_ORDER, struct.pack("!H", port))
 
@@ -213,7 +218,7 @@ def _element_body(element: str, *, with_mark: bool) -> bytes:
     if not rest:
         return _port(_PORT, int(first)) if first.isdigit() else _ip(_IP, first)
     protocol, _, port = rest[0].partition(":")
-    body = _ip(_IP, first) + _port(_PORT, int(port)) + attribute(_PROTO, bytes([_PROTOCOLS[protocol]]))
+    body = _ip(_IP, first) + _port(_PORT, int(port)) + attribute(_PROTO, bytes([PROTOCOLS[protocol]]))
     if len(rest) > 1:
         other, slash, length = rest[1].partition("/")
         body += _ip(_IP2, other)
@@ -233,7 +238,7 @@ def _element_text(found: dict[int, bytes]) -> str:
     if _PORT in found:
         port = int.from_bytes(found[_PORT])
         number = found[_PROTO][0] if _PROTO in found else 0
-        parts.append(f"{_PROTOCOL_NAMES.get(number, number)}:{port}" if number else str(port))
+        parts.append(f"{PROTOCOL_NAMES.get(number, number)}:{port}" if number else str(port))
     if _IP2 in found:
         other = _address(found[_IP2])
         bits = 128 if ":" in other else 32

@@ -15,7 +15,18 @@ from typing import Final, NamedTuple
 from bridgehead.objects.addresses import join_host_port
 
 from .closable import Closable
-from .netlink import Netlink, Request, attribute, attributes, nest, text
+from .netlink import (
+    PROTOCOL_NAMES,
+    PROTOCOLS,
+    Netlink,
+    Request,
+    address_family,
+    as_text,
+    attribute,
+    attributes,
+    nest,
+    text,
+)
 
 _NETLINK_GENERIC: Final = 16
 _CONTROL, _GET_FAMILY, _FAMILY_ID, _FAMILY_NAME = 16, 3, 1, 2
@@ -35,10 +46,7 @@ HASHED: Final = 0x2  # the kernel's own remark
 SOURCE_HASH: Final = 0x10  # of the schedulers mh and sh: by the client's port, too
 _MASQUERADING: Final = 0
 
-_FAMILIES: Final[dict[int, int]] = {4: int(socket.AF_INET), 6: int(socket.AF_INET6)}
-_VERSIONS: Final = {number: version for version, number in _FAMILIES.items()}
-_PROTOCOLS: Final = {"tcp": 6, "udp": 17, "sctp": 132}
-_PROTOCOL_NAMES: Final = {number: name for name, number in _PROTOCOLS.items()}
+_VERSIONS: Final = {address_family(version): version for version in (4, 6)}
 
 _THERE: Final = frozenset((errno.EEXIST,))
 _GONE: Final = frozenset((errno.ENOENT, errno.ESRCH))
@@ -120,7 +128,9 @@ class Ipvs(Closable):
         request = self._request(_GET_DEST, _identity(server), f"list what is behind {server}")
         for payload in self._netlink.dump(request._replace(tolerated=_GONE)):
             there = attributes(attributes(payload[4:])[_DEST])
-            kind = struct.unpack("=H", there[_DEST_FAMILY])[0] if _DEST_FAMILY in there else _FAMILIES[server.family]
+            kind = (
+                struct.unpack("=H", there[_DEST_FAMILY])[0] if _DEST_FAMILY in there else address_family(server.family)
+            )
             address = _address(kind, there[_DEST_ADDR])
             weight, active, inactive = (
                 int(struct.unpack("=I", there[kind])[0]) for kind in (_WEIGHT, _ACTIVE, _INACTIVE)
@@ -200,7 +210,7 @@ def _short(kind: int, value: int) -> bytes:
 
 
 def _packed(family: int, address: str) -> bytes:
-    return socket.inet_pton(_FAMILIES[family], address).ljust(16, b"\0")
+    return socket.inet_pton(address_family(family), address).ljust(16, b"\0")
 
 
 def _address(family: int, packed: bytes) -> str:
@@ -209,10 +219,10 @@ def _address(family: int, packed: bytes) -> str:
 
 def _who(server: Server) -> bytes:
     if server.mark:
-        return _short(_AF, _FAMILIES[server.family]) + _number(_FWMARK, server.mark)
-    protocol = _PROTOCOLS.get(server.protocol)
+        return _short(_AF, address_family(server.family)) + _number(_FWMARK, server.mark)
+    protocol = PROTOCOLS.get(server.protocol)
     return (
-        _short(_AF, _FAMILIES[server.family])
+        _short(_AF, address_family(server.family))
         + _short(_PROTOCOL, int(server.protocol) if protocol is None else protocol)
         + attribute(_ADDR, _packed(server.family, server.address))
         + attribute(_PORT, struct.pack("!H", server.port))
@@ -246,7 +256,7 @@ def _destination(server: Server, destination: Destination, weight: int) -> bytes
         + _number(_WEIGHT, weight)
         + _number(_U_THRESH, 0)
         + _number(_L_THRESH, 0)
-        + _short(_DEST_FAMILY, _FAMILIES[server.family]),
+        + _short(_DEST_FAMILY, address_family(server.family)),
     )
 
 
@@ -256,12 +266,12 @@ def _parse_server(found: dict[int, bytes]) -> tuple[Server, Scheduling]:
     flags, _ = struct.unpack("=II", found[_FLAGS])
     timeout = int(struct.unpack("=I", found[_TIMEOUT])[0])
     scheduling = Scheduling(
-        found[_SCHED_NAME].rstrip(b"\0").decode(errors="replace"),
+        as_text(found[_SCHED_NAME]),
         timeout if flags & PERSISTENT else 0,
         flags & ~(PERSISTENT | HASHED),
     )
     if mark:
         return Server(_VERSIONS[af], "", "", 0, mark), scheduling
     protocol = int(struct.unpack("=H", found[_PROTOCOL])[0])
-    name = _PROTOCOL_NAMES.get(protocol, str(protocol))
+    name = PROTOCOL_NAMES.get(protocol, str(protocol))
     return Server(_VERSIONS[af], _address(af, found[_ADDR]), name, int.from_bytes(found[_PORT])), scheduling

@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import ipaddress
 import os
-import socket
 from typing import Any
 
 from pyroute2 import IPRoute
@@ -17,6 +16,7 @@ from pyroute2.netlink.exceptions import NetlinkError
 from pyroute2.netlink.rtnl.ifaddrmsg import IFA_F_NODAD
 
 from .closable import Closable
+from .netlink import address_family
 
 
 class Links(Closable):
@@ -73,12 +73,12 @@ class Links(Closable):
         """Add or replace. `destination` is a network, or "default"."""
         route: dict[str, Any] = {"dst": destination, "gateway": via}
         if destination == "default":
-            route["family"] = socket.AF_INET6 if ":" in via else socket.AF_INET
+            route["family"] = address_family(6 if ":" in via else 4)
         self._call("route", "replace", **route)
 
     def refuse_forwarding(self, device: str, version: int = 4) -> None:
         """Answer what comes in on `device` for somebody else with "network unreachable", of one IP version."""
-        family = socket.AF_INET6 if version == 6 else socket.AF_INET
+        family = address_family(version)
         self._tolerate(errno.EEXIST, "rule", "add", family=family, iifname=device, action="unreachable", priority=100)
 
     def _call(self, method: str, *args: Any, **kwargs: Any) -> Any:

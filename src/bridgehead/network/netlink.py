@@ -19,13 +19,17 @@ from .closable import Closable
 Data = TypeVar("Data", bytes, memoryview)
 
 NETFILTER: Final = 12  # NETLINK_NETFILTER, the protocol of all of nfnetlink's subsystems
+GENERIC_SIZE: Final = 4  # struct nfgenmsg, with which their messages begin
 NF_TABLES: Final = 10  # NFNL_SUBSYS_NFTABLES, the subsystem in the upper byte of a message's kind
 REQUEST, ACK, REPLACE, EXCL, CREATE = 0x1, 0x4, 0x100, 0x200, 0x400
 DUMP: Final = 0x300
 NESTED: Final = 0x8000
 ERROR, DONE = 2, 3
 KIND_MASK: Final = 0x3FFF
-_SOL_NETLINK, _CAP_ACK = 270, 10
+PROTOCOLS: Final = {"tcp": socket.IPPROTO_TCP, "udp": socket.IPPROTO_UDP, "sctp": socket.IPPROTO_SCTP}
+PROTOCOL_NAMES: Final = {int(number): name for name, number in PROTOCOLS.items()}
+SOL_NETLINK: Final = 270
+_CAP_ACK: Final = 10
 _INTERRUPTED: Final = 0x10  # NLM_F_DUMP_INTR: something changed while it was listed
 
 HEADER: Final = struct.Struct("=IHHII")  # struct nlmsghdr
@@ -58,7 +62,7 @@ class Netlink(Closable):
             self._socket.bind((0, groups))
             # Python would wait, timeout or not, when the socket is one that waits.
             self._socket.settimeout(0 if groups else 30)
-            self._socket.setsockopt(_SOL_NETLINK, _CAP_ACK, 1)
+            self._socket.setsockopt(SOL_NETLINK, _CAP_ACK, 1)
         except OSError:
             self._socket.close()
             raise
@@ -208,6 +212,16 @@ def nest(kind: int, value: bytes) -> bytes:
 
 def text(kind: int, value: str) -> bytes:
     return attribute(kind, value.encode() + b"\0")
+
+
+def as_text(value: bytes) -> str:
+    """The value of such an attribute."""
+    return value.rstrip(b"\0").decode(errors="replace")
+
+
+def address_family(version: int) -> int:
+    """Of IP version 4 or 6."""
+    return int(socket.AF_INET6 if version == 6 else socket.AF_INET)
 
 
 def attributes(data: bytes) -> dict[int, bytes]:

@@ -38,20 +38,13 @@ def add_own_address(address: str) -> None:
         body += attribute(8, struct.pack("=I", NO_DAD | NO_PREFIX_ROUTE))  # IFA_FLAGS
         # IFA_CACHEINFO with no preferred lifetime: deprecated, so only used by who asks for it (RFC 6724, rule 3).
         body += attribute(6, struct.pack("=IIII", 0, _FOREVER, 0, 0))
-    with Netlink(socket.NETLINK_ROUTE) as sockets:
-        sockets.send([Request(NEWADDR, CREATE | REPLACE, body, f"add address {address}")])
+    with Netlink(socket.NETLINK_ROUTE) as netlink:
+        netlink.send([Request(NEWADDR, CREATE | REPLACE, body, f"add address {address}")])
 
 
 def remove_own_address(address: str) -> bool:
     """Take it away again. False: it was not there."""
-    with Netlink(socket.NETLINK_ROUTE) as sockets:
-        try:
-            sockets.send([Request(DELADDR, 0, _body(address), f"remove address {address}")])
-        except OSError as error:
-            if error.errno not in (errno.EADDRNOTAVAIL, errno.ENODEV, errno.EAFNOSUPPORT, errno.EOPNOTSUPP):
-                raise
-            return False
-    return True
+    return _remove(Request(DELADDR, 0, _body(address), f"remove address {address}"), errno.EADDRNOTAVAIL)
 
 
 def source_towards(address: str) -> str:
@@ -80,17 +73,22 @@ def add_local_route(address: str, source: str) -> None:
     IPV6_FREEBIND to be bound to it. Raises OSError; EEXIST when somebody has the address.
     """
     body = _route(address) + (attribute(7, pack(source)[2]) if source else b"")  # RTA_PREFSRC
-    with Netlink(socket.NETLINK_ROUTE) as sockets:
-        sockets.send([Request(NEWROUTE, CREATE | EXCL, body, f"take in what is sent to {address}")])
+    with Netlink(socket.NETLINK_ROUTE) as netlink:
+        netlink.send([Request(NEWROUTE, CREATE | EXCL, body, f"take in what is sent to {address}")])
 
 
 def remove_local_route(address: str) -> bool:
     """Only such a one: those that come with addresses stay. False: it was not there."""
-    with Netlink(socket.NETLINK_ROUTE) as sockets:
+    return _remove(Request(DELROUTE, 0, _route(address), f"take in no more what is sent to {address}"), errno.ESRCH)
+
+
+def _remove(request: Request, absent: int) -> bool:
+    """False: it was not there, of which this errno tells, or a lack of the link or of the whole family."""
+    with Netlink(socket.NETLINK_ROUTE) as netlink:
         try:
-            sockets.send([Request(DELROUTE, 0, _route(address), f"take in no more what is sent to {address}")])
+            netlink.send([request])
         except OSError as error:
-            if error.errno not in (errno.ESRCH, errno.ENODEV, errno.EAFNOSUPPORT, errno.EOPNOTSUPP):
+            if error.errno not in (absent, errno.ENODEV, errno.EAFNOSUPPORT, errno.EOPNOTSUPP):
                 raise
             return False
     return True

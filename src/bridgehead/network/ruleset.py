@@ -11,11 +11,10 @@ import socket
 from typing import Final
 
 from .closable import Closable
-from .netlink import NETFILTER, NF_TABLES, Netlink, Request, attributes
+from .netlink import GENERIC_SIZE, NETFILTER, NF_TABLES, Netlink, Request, attributes
 
-_HEAD: Final = bytes(4)  # struct nfgenmsg
 _GEN_ID: Final = 1
-_ASK: Final = Request((NF_TABLES << 8) | 16, 0, _HEAD, "generation of the ruleset")  # NFT_MSG_GETGEN
+_ASK: Final = Request((NF_TABLES << 8) | 16, 0, bytes(GENERIC_SIZE), "generation of the ruleset")  # NFT_MSG_GETGEN
 _SO_SNDBUFFORCE: Final = 32
 _HUGE: Final = 1 << 29
 
@@ -51,7 +50,7 @@ class Ruleset(Closable):
     def generation(self) -> int:
         """A number that grows by one with every transaction of anybody in this network namespace."""
         answer = self._netlink.ask(_ASK) or b""
-        found = attributes(answer[len(_HEAD) :])
+        found = attributes(answer[GENERIC_SIZE:])
         if _GEN_ID not in found:
             raise OSError(0, "the kernel did not tell the ruleset's generation")
         return int.from_bytes(found[_GEN_ID])

@@ -14,17 +14,15 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from .closable import Closable
-from .netlink import NETFILTER, NF_TABLES, attributes, each_message
+from .netlink import GENERIC_SIZE, NETFILTER, NF_TABLES, SOL_NETLINK, as_text, attributes, each_message
 from .ruleset import Ruleset
 
-_SOL_NETLINK = 270
 _ADD_MEMBERSHIP, _DROP_MEMBERSHIP = 1, 2
 _GROUP_NFTABLES = 7
 _RECEIVE_BYTES = 1 << 18
 _SO_RCVBUFFORCE = 33
 _BUFFER_BYTES = 1 << 22  # more than the usual 200 KiB: some ten thousand elements, such as all of a map that is emptied
 _NEWGEN = 15
-_HEAD_BYTES = 4  # struct nfgenmsg
 _FAMILIES = {1: "inet", 2: "ip", 3: "arp", 5: "netdev", 7: "bridge", 10: "ip6"}
 # Which attribute has a name, by the message's kind (NFT_MSG_*); that of the table's name is always the first.
 _CHAIN_NAME = {3: 3, 5: 3, 6: 2, 8: 2}
@@ -103,10 +101,10 @@ class RulesetEvents(Closable):
 
     def pause(self) -> None:
         """Hear nothing until `resume`, but what has come can still be read. What nobody hears is not even written."""
-        self._socket.setsockopt(_SOL_NETLINK, _DROP_MEMBERSHIP, _GROUP_NFTABLES)
+        self._socket.setsockopt(SOL_NETLINK, _DROP_MEMBERSHIP, _GROUP_NFTABLES)
 
     def resume(self) -> None:
-        self._socket.setsockopt(_SOL_NETLINK, _ADD_MEMBERSHIP, _GROUP_NFTABLES)
+        self._socket.setsockopt(SOL_NETLINK, _ADD_MEMBERSHIP, _GROUP_NFTABLES)
         self._has_lost |= bool(self._begun)
         self._listen_from_now()
 
@@ -148,26 +146,22 @@ class RulesetEvents(Closable):
 def parse_events(data: bytes) -> Iterator[Touched | End]:
     """The messages of one datagram; what is not understood is left out."""
     for kind, _, _, payload in each_message(data):
-        if kind >> 8 != NF_TABLES or len(payload) < _HEAD_BYTES:
+        if kind >> 8 != NF_TABLES or len(payload) < GENERIC_SIZE:
             continue
         kind &= 0xFF
-        found = attributes(payload[_HEAD_BYTES:])
+        found = attributes(payload[GENERIC_SIZE:])
         if kind == _NEWGEN:
             generation, pid = (int.from_bytes(found.get(number, b""), "big") for number in (1, 2))
-            yield End(generation, Author(_text(found.get(3, b"")), pid))
+            yield End(generation, Author(as_text(found.get(3, b"")), pid))
             continue
         yield Touched(
             _FAMILIES.get(payload[0], ""),
-            _text(found.get(1, b"")),
-            _text(found.get(_CHAIN_NAME.get(kind, 0), b"")),
-            _text(found.get(_CONTAINER_NAME.get(kind, 0), b"")),
+            as_text(found.get(1, b"")),
+            as_text(found.get(_CHAIN_NAME.get(kind, 0), b"")),
+            as_text(found.get(_CONTAINER_NAME.get(kind, 0), b"")),
             found.get(_ELEMENTS.get(kind, 0), b""),
             kind in _GONE,
         )
-
-
-def _text(value: bytes) -> str:
-    return value.rstrip(b"\0").decode(errors="replace")
 
 
 def try_open() -> RulesetEvents | None:

@@ -32,7 +32,7 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 from .closable import Closable
-from .netlink import CREATE, EXCL, NETFILTER, NF_TABLES, Netlink, Request, attribute, nest, text
+from .netlink import CREATE, EXCL, NETFILTER, NF_TABLES, Netlink, Request, address_family, attribute, nest, text
 
 _NEWTABLE, _DELTABLE, _NEWCHAIN, _NEWRULE, _NEWSET, _NEWSETELEM, _DELSETELEM = 0, 2, 3, 6, 9, 12, 14
 _INET: Final = 1  # NFPROTO_INET
@@ -193,7 +193,7 @@ class UntrackedTable(Closable):
 
     def _element(self, kind: int, use: str, address: str) -> Request:
         family = 6 if ":" in address else 4
-        packed = socket.inet_pton(socket.AF_INET6 if family == 6 else socket.AF_INET, address)
+        packed = socket.inet_pton(address_family(family), address)
         element = nest(1, nest(1, attribute(1, packed)))
         body = _HEAD + text(1, self._name) + text(2, f"{use}{family}") + nest(3, element)
         flags = CREATE if kind == _NEWSETELEM else 0

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from bridgehead.network.netlink import attributes, each_attribute
+from bridgehead.network.netlink import PROTOCOL_NAMES, as_text, attributes, each_attribute
 from bridgehead.network.ruleset_events import Touched
 from bridgehead.proxy.addresses import Family
 
@@ -30,7 +30,6 @@ _CATCHALL = b"\0\0\0\2"
 _VALUE, _VERDICT = 1, 2  # NFTA_DATA_
 _VERDICT_CODE, _VERDICT_CHAIN = 1, 2
 _VERDICTS: Final = {0: "drop", 1: "accept", -1: "continue", -3: "jump", -4: "goto", -5: "return"}  # linux/netfilter.h
-_PROTOCOLS: Final = {6: "tcp", 17: "udp", 132: "sctp"}
 
 _declaration = re.compile(r"(?:set|map) \S+ { typeof (?P<key>[^;:]*?)(?: : (?P<value>[^;:]*?))?;")
 
@@ -117,7 +116,7 @@ def _value(data: Mapping[int, bytes], fields: tuple[str, ...] | None) -> str | N
     verdict = attributes(data.get(_VERDICT, b""))
     code = verdict.get(_VERDICT_CODE, b"")
     word = _VERDICTS.get(struct.unpack("!i", code)[0]) if len(code) == 4 else None
-    chain = verdict.get(_VERDICT_CHAIN, b"").rstrip(b"\0").decode(errors="replace")
+    chain = as_text(verdict.get(_VERDICT_CHAIN, b""))
     return f"{word} {chain}" if word and chain else word
 
 
@@ -129,7 +128,7 @@ def _words(data: bytes, fields: tuple[str, ...]) -> str | None:
         elif name.startswith("ip "):
             size, word = 4, socket.inet_ntop(socket.AF_INET, data[:4]) if len(data) >= 4 else ""
         elif name == "meta l4proto":
-            size, word = 4, _PROTOCOLS.get(data[0], str(data[0])) if data else ""
+            size, word = 4, PROTOCOL_NAMES.get(data[0], str(data[0])) if data else ""
         elif name.endswith(" dport"):
             size, word = 4, str(int.from_bytes(data[:2], "big"))
         elif name == "meta priority":
