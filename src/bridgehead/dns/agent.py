@@ -13,10 +13,9 @@ from collections.abc import Callable, Iterable, Mapping
 
 from bridgehead.client import ApiClient, Informer
 from bridgehead.objects.core import Namespace, Pod, Service
-from bridgehead.objects.discovery import TRIGGER_TIME_ANNOTATION, EndpointSlice, index_by_service
+from bridgehead.objects.discovery import EndpointSlice, index_by_service
 from bridgehead.objects.kinds import ENDPOINT_SLICES, NAMESPACES, PODS, SERVICES
 from bridgehead.objects.meta import ObjectKey
-from bridgehead.objects.times import parse_time
 
 from .metrics import DnsMetrics
 from .records import RecordSets, ServiceRecords, more_records, pod_records, service_records
@@ -116,12 +115,9 @@ class DnsAgent:
                     self.zone.forget_more(key)
 
     def _note_trigger(self, slice_: EndpointSlice | None) -> None:
-        trigger = slice_.metadata.annotations.get(TRIGGER_TIME_ANNOTATION) if slice_ is not None else None
-        if trigger and self._synced.is_set():  # what happened before our start says nothing about us
-            try:
-                self._triggers.append(parse_time(trigger))
-            except ValueError:
-                log.debug("%s: %s is no time", TRIGGER_TIME_ANNOTATION, trigger)
+        trigger = slice_.triggered_at if slice_ is not None else None
+        if trigger is not None and self._synced.is_set():  # what happened before our start says nothing about us
+            self._triggers.append(trigger)
 
     def _namespace_changed(self, old: Namespace | None, new: Namespace | None) -> None:
         either = new if new is not None else old

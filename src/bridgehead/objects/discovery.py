@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .meta import Object, ObjectReference, Part
+from .times import parse_time
 
 SERVICE_NAME_LABEL = "kubernetes.io/service-name"
 MANAGED_BY_LABEL = "endpointslice.kubernetes.io/managed-by"
@@ -63,6 +64,14 @@ class EndpointSlice(Object, frozen=True, kw_only=True):
     def service_name(self) -> str:
         """The Service this slice belongs to, or "" when it belongs to none."""
         return self.metadata.labels.get(SERVICE_NAME_LABEL, "")
+
+    @property
+    def triggered_at(self) -> float | None:
+        """When that happened which led to its last change, in epoch seconds; None when it does not say."""
+        try:
+            return parse_time(self.metadata.annotations[TRIGGER_TIME_ANNOTATION])
+        except (KeyError, ValueError):
+            return None
 
 
 def index_by_service(slice_: EndpointSlice) -> tuple[str, ...]:

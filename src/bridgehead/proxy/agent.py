@@ -16,10 +16,9 @@ from dataclasses import dataclass, field
 
 from bridgehead.client import ApiClient, EventRecorder, Informer
 from bridgehead.objects.core import PROXY_NAME_LABEL, Node, Service
-from bridgehead.objects.discovery import HEADLESS_LABEL, TRIGGER_TIME_ANNOTATION, EndpointSlice, index_by_service
+from bridgehead.objects.discovery import HEADLESS_LABEL, EndpointSlice, index_by_service
 from bridgehead.objects.kinds import ENDPOINT_SLICES, NODES, SERVICES
 from bridgehead.objects.meta import ObjectKey, ObjectReference
-from bridgehead.objects.times import parse_time
 
 from .addresses import Family
 from .bulk import bulk
@@ -181,12 +180,9 @@ class ProxyAgent:
         for slice_ in (old, new):
             if slice_ is not None and slice_.service_name:
                 self._mark(ObjectKey(slice_.metadata.namespace, slice_.service_name))
-        trigger = new.metadata.annotations.get(TRIGGER_TIME_ANNOTATION) if new is not None else None
-        if trigger and self._programmed.is_set():  # what happened before our start says nothing about us
-            try:
-                self._dirty.triggers.append(parse_time(trigger))
-            except ValueError:
-                log.debug("%s: %s is no time", TRIGGER_TIME_ANNOTATION, trigger)
+        trigger = new.triggered_at if new is not None else None
+        if trigger is not None and self._programmed.is_set():  # what happened before our start says nothing about us
+            self._dirty.triggers.append(trigger)
 
     def _node_changed(self, node: Node | None) -> None:
         self.health.is_node_eligible = is_eligible(node)
