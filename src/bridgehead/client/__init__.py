@@ -6,7 +6,7 @@ Errors are in `client.errors`, a reconcile's outcomes in `client.workqueue`.
 from .api import ApiClient
 from .codec import ListResult, WatchEvent
 from .events import EventRecorder, reference_to
-from .informer import Informer
+from .informer import Informer, Running, running
 from .kubeconfig import ClientConfig, in_cluster_config, load_config, load_kubeconfig
 from .leases import LeaderElector, renew_lease
 from .workqueue import Done, Outcome, Requeue, Retry, WorkQueue
@@ -22,6 +22,7 @@ __all__ = [
     "Outcome",
     "Requeue",
     "Retry",
+    "Running",
     "WatchEvent",
     "WorkQueue",
     "in_cluster_config",
@@ -29,4 +30,5 @@ __all__ = [
     "load_kubeconfig",
     "reference_to",
     "renew_lease",
+    "running",
 ]

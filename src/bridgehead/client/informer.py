@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 from typing import Generic, Protocol, TypeVar
 
 from bridgehead.objects.kinds import Kind
@@ -172,6 +172,24 @@ class Informer(Generic[T]):
         if self._last_error:
             log.info("%s: listed again", self.kind.plural)
             self._last_error = ""
+
+
+class Running(Protocol):
+    """What works until it is cancelled."""
+
+    async def run(self) -> None: ...
+
+
+@contextlib.asynccontextmanager
+async def running(*works: Running) -> AsyncIterator[None]:
+    """Let them work beside the block, and cancel them at its end. For who looks once: what they raise is not told."""
+    tasks = [asyncio.create_task(work.run()) for work in works]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 class _Backoff:

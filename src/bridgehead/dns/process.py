@@ -9,7 +9,7 @@ import socket
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 
-from bridgehead.client import ApiClient
+from bridgehead.client import ApiClient, running
 from bridgehead.pages import Routes
 
 from .agent import DnsAgent
@@ -239,13 +239,9 @@ async def dump(client: ApiClient, config: DnsConfig) -> str:
     """The whole zone as a zone file."""
     zone = Zone(config.zone, serial=int(time.time()))
     agent = DnsAgent(client, zone, DnsMetrics())
-    following = asyncio.create_task(agent.run())
-    try:
+    async with running(agent):
         await agent.wait_synced()
         return zone_file(zone)
-    finally:
-        following.cancel()
-        await asyncio.gather(following, return_exceptions=True)
 
 
 def _warn_of_fixed(old: DnsConfig, new: DnsConfig) -> None:

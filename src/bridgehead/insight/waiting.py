@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-from bridgehead.client import ApiClient, Informer
+from bridgehead.client import ApiClient, Informer, running
 from bridgehead.objects import progress
 from bridgehead.objects.core import Service
 from bridgehead.objects.discovery import SERVICE_NAME_LABEL
@@ -72,19 +73,11 @@ class _Wait:
         self._news = asyncio.Event()
         self._wanted: Versions | None = None
 
-    @contextlib.asynccontextmanager
-    async def following(self) -> AsyncIterator[None]:
+    def following(self) -> AbstractAsyncContextManager[None]:
         """The copies are kept up to date inside the block."""
-        runs = []
         for informer in self._informers:
             informer.on_change(self._changed)
-            runs.append(asyncio.create_task(informer.run()))
-        try:
-            yield
-        finally:
-            for run in runs:
-                run.cancel()
-            await asyncio.gather(*runs, return_exceptions=True)
+        return running(*self._informers)
 
     def _changed(self, old: object, new: object) -> None:
         self._news.set()

@@ -11,10 +11,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from bridgehead.client import ApiClient, EventRecorder, Informer
+from bridgehead.client import ApiClient, EventRecorder, Informer, Running, running
 from bridgehead.objects.core import PROXY_NAME_LABEL, Node, Service
 from bridgehead.objects.discovery import HEADLESS_LABEL, EndpointSlice, index_by_service
 from bridgehead.objects.kinds import ENDPOINT_SLICES, NODES, SERVICES
@@ -129,8 +129,8 @@ class ProxyAgent:
         about = ObjectReference(kind="Node", name=self._node_name, uid=self._node_name)
         self._recorder.record(about, reason="Starting", message="Starting kube-proxy.")
         async with asyncio.TaskGroup() as tasks:
-            for follow in self._followed():
-                tasks.create_task(follow())
+            for followed in self._followed():
+                tasks.create_task(followed.run())
             tasks.create_task(self._recorder.run())
             tasks.create_task(self._consume())
             tasks.create_task(self._health_ports.run())
@@ -145,21 +145,16 @@ class ProxyAgent:
         """What `render` makes of everything there is, without touching the kernel."""
         self._services.on_change(self._service_changed)
         self._nodes.on_change(lambda old, new: self._node_changed(new))
-        runs = [asyncio.create_task(follow()) for follow in self._followed()]
-        try:
+        async with running(*self._followed()):
             await self._wait_synced()
             self._configure()
             await self._compile(self._take().services)
             return render(self._programmer.table)
-        finally:
-            for run in runs:
-                run.cancel()
-            await asyncio.gather(*runs, return_exceptions=True)
 
-    def _followed(self) -> list[Callable[[], Coroutine[None, None, None]]]:
+    def _followed(self) -> list[Running]:
         """What keeps the copies of the API's objects up to date."""
-        runs = [informer.run for informer in (self._services, self._slices, self._nodes)]
-        return runs if self._service_cidrs is not None else [*runs, self._service_ranges.run]
+        informers: list[Running] = [self._services, self._slices, self._nodes]
+        return informers if self._service_cidrs is not None else [*informers, self._service_ranges]
 
     async def _wait_synced(self) -> None:
         for informer in (self._services, self._slices, self._nodes):
