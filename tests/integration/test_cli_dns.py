@@ -14,10 +14,10 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-import yaml
 
 from bridgehead.client import ApiClient
 from bridgehead.objects.kinds import SERVICES
+from tests.kubeconfigs import write_kubeconfig
 
 from .api_world import ApiWorld, api_world, free_ports, until
 from .dns_world import ask, data_of
@@ -28,15 +28,7 @@ WEB = "web.default.svc.cluster.local"
 
 
 def kubeconfig(world: ApiWorld, directory: Path) -> str:
-    path = directory / "kubeconfig"
-    document = {
-        "current-context": "x",
-        "clusters": [{"name": "c", "cluster": {"server": world.config.server}}],
-        "users": [{"name": "u", "user": {"token": "admin"}}],
-        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
-    }
-    path.write_text(yaml.safe_dump(document))
-    return f"--kubeconfig={path}"
+    return f"--kubeconfig={write_kubeconfig(directory / 'kubeconfig', world.config.server, token='admin')}"
 
 
 async def run(*arguments: str) -> asyncio.subprocess.Process:

@@ -8,19 +8,13 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.integration
+from tests.kubeconfigs import write_kubeconfig
 
-KUBECONFIG = """
-apiVersion: v1
-kind: Config
-current-context: x
-clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}]
-contexts: [{name: x, context: {cluster: c}}]
-"""
+pytestmark = pytest.mark.integration
 
 
 def test_it_says_what_it_waits_for_and_ends_when_told_to(tmp_path: Path) -> None:
-    (tmp_path / "kubeconfig").write_text(KUBECONFIG)
+    write_kubeconfig(tmp_path / "kubeconfig")
     options = {
         "--node-name": "node1",
         "--kubeconfig": tmp_path / "kubeconfig",

@@ -11,23 +11,16 @@ from pathlib import Path
 
 import pytest
 
+from tests.kubeconfigs import write_kubeconfig
+
 pytestmark = pytest.mark.integration
 
-KUBECONFIG = """\
-apiVersion: v1
-kind: Config
-current-context: a
-contexts: [{name: a, context: {cluster: a}}]
-clusters: [{name: a, cluster: {server: "http://127.0.0.1:1"}}]
-"""
 PROXY = (sys.executable, "-c", "from bridgehead.cli import main; main()", "proxy")
 
 
 @pytest.fixture
 def kubeconfig(tmp_path: Path) -> str:
-    path = tmp_path / "kubeconfig"
-    path.write_text(KUBECONFIG)
-    return str(path)
+    return str(write_kubeconfig(tmp_path / "kubeconfig"))
 
 
 # The network namespace comes after the mapping, so that its files in /proc/net belong to this root.

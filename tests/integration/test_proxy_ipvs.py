@@ -12,11 +12,13 @@ from typing import Any
 
 import pytest
 
+from tests.kubeconfigs import write_kubeconfig
+
 from .ipvs_world import IpvsWorld
 from .proxy_clients import TALK_PORT
 from .proxy_objects import EXTERNAL, WEB4, WEB6, answered_by, pods_of, sctp, service, slice_of, sticky
 from .proxy_world import CLIENT4, NODE4, PODS, World, pod_ip
-from .test_proxy_command import KUBECONFIG, PROXY, run_in_namespace
+from .test_proxy_command import PROXY, run_in_namespace
 
 pytestmark = pytest.mark.integration
 guest = pytest.mark.guest
@@ -74,8 +76,7 @@ asyncio.run(main())
 
 def test_where_an_ordinary_user_has_no_ipvs_iptables_takes_its_place(tmp_path: Any) -> None:
     """W35. No kernel shows IPVS's settings to the network namespace of an ordinary user; many have no IPVS at all."""
-    kubeconfig = tmp_path / "kubeconfig"
-    kubeconfig.write_text(KUBECONFIG)
+    kubeconfig = write_kubeconfig(tmp_path / "kubeconfig")
     watch = 'mount -t tmpfs none /run; ip link set lo up; "$@" 2>&1 & until iptables-save -t nat 2>/dev/null | grep -q '
     watch += "KUBE-PROXY-CANARY; do :; done; kill $!; wait $!"
     arguments = ("--proxy-mode", "ipvs", "--kubeconfig", str(kubeconfig), "--node-name", "node1")

@@ -20,6 +20,7 @@ from bridgehead.client import ApiClient
 from bridgehead.objects.kinds import SERVICES
 from tests.integration.api_world import ApiWorld, api_world
 from tests.integration.namespaced import in_namespace, sh
+from tests.kubeconfigs import write_kubeconfig
 from tests.unit.proxy_agent_world import eventually
 
 pytestmark = pytest.mark.integration
@@ -31,12 +32,7 @@ HEALTH, METRICS = "http://127.0.0.1:10256", "http://127.0.0.1:10249"
 
 def kubeconfig(world: ApiWorld) -> str:
     path = Path("/run/kubeconfig")  # a file system of the test's own
-    path.write_text(
-        "apiVersion: v1\nkind: Config\ncurrent-context: x\ncontexts: [{name: x, context: {cluster: x, user: x}}]\n"
-        f'clusters: [{{name: x, cluster: {{server: "{world.config.server}"}}}}]\n'
-        f"users: [{{name: x, user: {{token: {world.config.token}}}}}]\n"
-    )
-    return str(path)
+    return str(write_kubeconfig(path, world.config.server, token=world.config.token or ""))
 
 
 @contextlib.asynccontextmanager

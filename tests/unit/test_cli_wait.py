@@ -5,14 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bridgehead import cli
-
-KUBECONFIG = """
-apiVersion: v1
-kind: Config
-current-context: x
-clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}]
-contexts: [{name: x, context: {cluster: c}}]
-"""
+from tests.kubeconfigs import write_kubeconfig
 
 
 @pytest.fixture(autouse=True)
@@ -60,8 +53,6 @@ def test_a_kubeconfig_that_is_not_there(capsys, tmp_path):
 
 def test_a_server_that_is_not_there(capsys, monkeypatch, tmp_path):
     monkeypatch.setattr("bridgehead.client.transport.RETRY_DELAYS", ())
-    path = tmp_path / "kubeconfig"
-    path.write_text(KUBECONFIG)
-    monkeypatch.setenv("KUBECONFIG", str(path))
+    monkeypatch.setenv("KUBECONFIG", str(write_kubeconfig(tmp_path / "kubeconfig")))
     assert wait("web") == 1
     assert "http://127.0.0.1:1: " in capsys.readouterr().err
