@@ -6,7 +6,8 @@ import time
 from collections import Counter
 from typing import Any
 
-from .proxy_world import PORT, World, pod_ip
+from .proxy_clients import TALK_PORT
+from .proxy_world import NODE4, PORT, World, pod_ip
 
 WEB4, WEB6 = "10.96.0.10", "fd00:96::10"
 EXTERNAL = "203.0.113.7"
@@ -32,6 +33,31 @@ def slice_of(*pods: str, family: int = 4, node: str = "node1", udp: bool = False
             {"addresses": [pod_ip(pod, family)], "conditions": {"ready": True}, "nodeName": node} for pod in pods
         ],
     }
+
+
+def talkers(*pods: str, family: int = 4) -> dict[str, Any]:
+    """A slice of the servers with which one can go on talking (`proxy_clients.Conversations`)."""
+    found = slice_of(*pods, family=family)
+    found["ports"][0]["port"] = TALK_PORT
+    return found
+
+
+def dial_all(world: World, address4: str, address6: str, prefix: str = "") -> list[str]:
+    """Connections to the servers of `talkers` in pod1 from everywhere; their names."""
+    dialled = [
+        ("client", address4, 80), ("client", address6, 80), ("client", NODE4, 30080),
+        ("node", address4, 80), ("pod2", address4, 80), ("pod1", address4, 80),
+    ]  # fmt: skip
+    names = [f"{prefix} {where} {address} {port}" for where, address, port in dialled]
+    for name, place in zip(names, dialled, strict=True):
+        world.talk("dial", name, *place)
+    assert say_all(world, names) == ["pod1"] * len(names)
+    return names
+
+
+def say_all(world: World, names: list[str]) -> list[str]:
+    """Who answers on each of these connections."""
+    return [world.talk("say", name) for name in names]
 
 
 def sctp(document: dict[str, Any]) -> dict[str, Any]:

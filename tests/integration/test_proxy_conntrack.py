@@ -19,8 +19,7 @@ import pytest
 from bridgehead.proxy.conntrack.stale import DEPARTED_SECONDS, SECOND_LOOK_SECONDS, UNANSWERED_SECONDS
 
 from . import proxy_clients
-from .proxy_clients import TALK_PORT
-from .proxy_objects import EXTERNAL, PLACES, WEB4, WEB6, service, slice_of
+from .proxy_objects import EXTERNAL, PLACES, WEB4, WEB6, service, slice_of, talkers
 from .proxy_world import NODE4, NODE6, World, pod_ip
 
 pytestmark = pytest.mark.integration
@@ -239,8 +238,7 @@ def test_flows_in_other_zones(world: World) -> None:
 
 def put_talk(world: World, *pods: str, family: int = 4, draining: tuple[str, ...] = (), **spec: Any) -> None:
     """A Service of the pods that talk on."""
-    part = slice_of(*pods, *draining, family=family)
-    part["ports"][0]["port"] = TALK_PORT
+    part = talkers(*pods, *draining, family=family)
     for endpoint in part["endpoints"][len(pods) :]:
         endpoint["conditions"] = {"ready": False, "serving": True, "terminating": True}
     for pod in pods:

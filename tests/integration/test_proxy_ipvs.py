@@ -16,7 +16,20 @@ from tests.kubeconfigs import write_kubeconfig
 
 from .ipvs_world import IpvsWorld
 from .proxy_clients import TALK_PORT
-from .proxy_objects import EXTERNAL, WEB4, WEB6, answered_by, pods_of, sctp, service, slice_of, sticky
+from .proxy_objects import (
+    EXTERNAL,
+    WEB4,
+    WEB6,
+    answered_by,
+    dial_all,
+    pods_of,
+    say_all,
+    sctp,
+    service,
+    slice_of,
+    sticky,
+    talkers,
+)
 from .proxy_world import CLIENT4, NODE4, PODS, World, pod_ip
 from .test_proxy_command import PROXY, run_in_namespace
 
@@ -101,13 +114,6 @@ def shared_world() -> Iterator[World]:
 def world(shared_world: World) -> World:
     shared_world.reset()
     return shared_world
-
-
-def talkers(*pods: str) -> dict[str, Any]:
-    """A slice of the servers with which one can go on talking."""
-    found = slice_of(*pods)
-    found["ports"][0]["port"] = TALK_PORT
-    return found
 
 
 def listing(world: World) -> dict[str, list[str]]:
@@ -307,36 +313,15 @@ def test_a_dry_run_prints_what_would_do_the_same(world: World) -> None:
 TALK4, TALK6 = "10.96.0.30", "fd00:96::30"
 
 
-def dial_all(world: World, prefix: str) -> list[str]:
-    """Open connections to `talkers` from everywhere; their names."""
-    dialled = [
-        ("client", TALK4, 80), ("client", TALK6, 80), ("client", NODE4, 30080),
-        ("node", TALK4, 80), ("pod2", TALK4, 80), ("pod1", TALK4, 80),
-    ]  # fmt: skip
-    names = [f"{prefix} {where} {address} {port}" for where, address, port in dialled]
-    for name, place in zip(names, dialled, strict=True):
-        world.talk("dial", name, *place)
-    assert say_all(world, names) == ["pod1"] * len(names)
-    return names
-
-
-def say_all(world: World, names: list[str]) -> list[str]:
-    return [world.talk("say", name) for name in names]
-
-
 @guest
 def test_changing_to_iptables_and_back_leaves_nothing_of_the_other_mode(world: World) -> None:
     """W34. Somebody is served all the time; who was connected goes on, but for what only IPVS knew of."""
     for family in (4, 6):
         world.talk("listen", "pod1", family)
-    talking = talkers("pod1")
-    talking6 = {
-        **talking,
-        **{part: slice_of("pod1", family=6)[part] for part in ("metadata", "addressType", "endpoints")},
-    }
-    world.put(service("talk", addresses=(TALK4, TALK6), type="NodePort", nodePort=30080), talking, talking6)
+    talking = [talkers("pod1", family=family) for family in (4, 6)]
+    world.put(service("talk", addresses=(TALK4, TALK6), type="NodePort", nodePort=30080), *talking)
     world.put(service(), slice_of(*PODS))
-    old = dial_all(world, "ipvs")
+    old = dial_all(world, TALK4, TALK6, "ipvs")
     world.ask("begin_asking", where="client", address=WEB4, port=80)
 
     assert world.ask("change_mode", name="iptables") == ["ipvs"]
@@ -353,7 +338,7 @@ def test_changing_to_iptables_and_back_leaves_nothing_of_the_other_mode(world: W
     assert set(say_all(world, [name for name in old if " node " not in name])) <= {"reset", "pod1"}, "none hangs"
     assert world.ask("verify", thoroughly=True) is None
 
-    open_ones = dial_all(world, "iptables")
+    open_ones = dial_all(world, TALK4, TALK6, "iptables")
     world.ask("begin_asking", where="client", address=WEB4, port=80)
     assert world.ask("change_mode", name="ipvs") == ["iptables"]
     assert set(world.ask("end_asking")) <= set(PODS)
@@ -363,7 +348,7 @@ def test_changing_to_iptables_and_back_leaves_nothing_of_the_other_mode(world: W
     assert [line.split()[0] for line in saved.splitlines() if "-CANARY" in line] == [":KUBE-PROXY-CANARY"] * 2
     assert sum(line.startswith(":KUBE-SERVICES ") for line in saved.splitlines()) == 2, "in nat alone"
     assert say_all(world, open_ones) == ["pod1"] * len(open_ones)
-    assert say_all(world, dial_all(world, "ipvs again")) == ["pod1"] * len(open_ones)
+    assert say_all(world, dial_all(world, TALK4, TALK6, "ipvs again")) == ["pod1"] * len(open_ones)
     assert world.ask("verify", thoroughly=True) is None
 
 

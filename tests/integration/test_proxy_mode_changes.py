@@ -9,9 +9,7 @@ from __future__ import annotations
 import pytest
 
 from .ipvs_world import IpvsWorld
-from .proxy_clients import TALK_PORT
-from .proxy_objects import WEB4, WEB6, service, slice_of
-from .proxy_world import NODE4
+from .proxy_objects import WEB4, WEB6, dial_all, say_all, service, talkers
 
 pytestmark = pytest.mark.integration
 
@@ -24,19 +22,10 @@ def test_open_connections_go_on_in_the_new_mode(old: str, new: str) -> None:
         world.reset()
         for family in (4, 6):
             world.talk("listen", "pod1", family)
-        slices = [slice_of("pod1", family=family) for family in (4, 6)]
-        for part in slices:
-            part["ports"][0]["port"] = TALK_PORT
+        slices = [talkers("pod1", family=family) for family in (4, 6)]
         world.put(service(addresses=(WEB4, WEB6), type="NodePort", nodePort=30080), *slices)
-        dialled = [
-            ("client", WEB4, 80), ("client", WEB6, 80), ("client", NODE4, 30080),
-            ("node", WEB4, 80), ("pod2", WEB4, 80), ("pod1", WEB4, 80),
-        ]  # fmt: skip
-        names = [f"{where} {address} {port}" for where, address, port in dialled]
-        for name, place in zip(names, dialled, strict=True):
-            world.talk("dial", name, *place)
-        assert [world.talk("say", name) for name in names] == ["pod1"] * len(names)
+        names = dial_all(world, WEB4, WEB6)
 
         assert world.ask("change_mode", name=new) == [old]
 
-        assert [world.talk("say", name) for name in names] == ["pod1"] * len(names)
+        assert say_all(world, names) == ["pod1"] * len(names)

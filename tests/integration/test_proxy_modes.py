@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from .proxy_clients import TALK_PORT
-from .proxy_objects import EXTERNAL, PLACES, WEB4, WEB6, answered_by, pods_of, service, slice_of, sticky
+from .proxy_objects import EXTERNAL, PLACES, WEB4, WEB6, answered_by, pods_of, service, slice_of, sticky, talkers
 from .proxy_world import CLIENT4, MODES, NODE4, NODE6, PODS, World, pod_ip
 
 pytestmark = pytest.mark.integration
@@ -377,10 +376,8 @@ def test_a_udp_client_follows_its_service(world: World) -> None:
 
 def test_open_connections_go_on_without_their_backend_and_their_service(world: World) -> None:
     def put(pod: str) -> None:
-        part = slice_of(pod)
-        part["ports"][0]["port"] = TALK_PORT
         world.talk("listen", pod, 4)
-        world.put(service(), part)
+        world.put(service(), talkers(pod))
 
     put("pod1")
     world.talk("dial", "a", "client", WEB4, 80)

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from .proxy_clients import TALK_PORT
-from .proxy_objects import PLACES, WEB4, WEB6, service, slice_of
+from .proxy_objects import PLACES, WEB4, WEB6, service, slice_of, talkers
 from .proxy_world import NODE4, NODE6, PODS, World
 
 pytestmark = pytest.mark.integration
@@ -105,10 +104,8 @@ def test_cleanup_leaves_nothing(world: World) -> None:
 
 
 def test_a_removed_backend_that_says_nothing_more_loses_its_connections(world: World) -> None:
-    part = slice_of("pod1")
-    part["ports"][0]["port"] = TALK_PORT
     world.talk("listen", "pod1", 4)
-    world.put(service(), part)
+    world.put(service(), talkers("pod1"))
     world.talk("dial", "a", "client", WEB4, 80)
     assert world.talk("say", "a") == "pod1"
 
