@@ -58,13 +58,13 @@ class TcpListener:
             self._socket.close()
             raise
         self.port: int = self._socket.getsockname()[1]
-        loop.add_reader(self._socket, self._accept)
+        loop.add_reader(self._socket.fileno(), self._accept)
 
     def close(self) -> None:
         """Accept nothing more. What is connected stays so."""
         if self._pause is not None:
             self._pause.cancel()
-        self.loop.remove_reader(self._socket)
+        self.loop.remove_reader(self._socket.fileno())
         self._socket.close()
 
     def gone(self, places: Iterable[Place]) -> None:
@@ -94,17 +94,17 @@ class TcpListener:
         """Clients wait in the kernel's queue until there are sockets again."""
         if self._pause is None:
             log.warning("connections wait: %s", error.strerror)
-            self.loop.remove_reader(self._socket)
+            self.loop.remove_reader(self._socket.fileno())
             self._pause = self.loop.call_later(_PAUSE_SECONDS, self._resume)
 
     def _resume(self) -> None:
         self._pause = None
-        self.loop.add_reader(self._socket, self._accept)
+        self.loop.add_reader(self._socket.fileno(), self._accept)
 
-    def _connected(self, connection: Connection, place: Place) -> None:
+    def connected(self, connection: Connection, place: Place) -> None:
         self._by_place.setdefault(place, set()).add(connection)
 
-    def _ended(self, connection: Connection, place: Place | None) -> None:
+    def ended(self, connection: Connection, place: Place | None) -> None:
         self.open_connections.discard(connection)
         if place is not None:
             others = self._by_place[place]
@@ -116,11 +116,11 @@ class TcpListener:
 class Connection:
     """One client's connection. First `dial`s, then the two pipes do everything."""
 
-    __slots__ = ("_address", "_attempt", "_client", "_listener", "_loop", "_pipes", "_place", "_server", "_timer")
+    __slots__ = ("_address", "_attempt", "_client", "_listener", "_pipes", "_place", "_server", "_timer", "loop")
 
     def __init__(self, listener: TcpListener, client: socket.socket, address: str) -> None:
         self._listener = listener
-        self._loop = listener.loop
+        self.loop = listener.loop
         self._client = client
         self._address = address
         self._server: socket.socket | None = None
@@ -135,7 +135,7 @@ class Connection:
         """Try one backend after the other until one answers, four times at most."""
         balancer = self._listener.balancer
         while len(self._attempt) < len(DIAL_SECONDS):
-            place = balancer.choose(self._address, self._loop.time(), self._attempt)
+            place = balancer.choose(self._address, self.loop.time(), self._attempt)
             if place is None:
                 break
             self._attempt.append(place)
@@ -155,9 +155,9 @@ class Connection:
                 self._start(server)
                 return
             if status in _CONNECTING:
-                self._loop.add_writer(server.fileno(), self._dialed)
+                self.loop.add_writer(server.fileno(), self._dialed)
                 seconds = DIAL_SECONDS[len(self._attempt) - 1]
-                self._timer = self._loop.call_later(seconds, self._next, "no answer")
+                self._timer = self.loop.call_later(seconds, self._next, "no answer")
                 return
             server.close()
             self._server = None
@@ -186,7 +186,7 @@ class Connection:
         self.dial()
 
     def _stop_dialing(self, server: socket.socket) -> None:
-        self._loop.remove_writer(server.fileno())
+        self.loop.remove_writer(server.fileno())
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -195,12 +195,12 @@ class Connection:
 
     def _start(self, server: socket.socket) -> None:
         place = self._place = self._attempt[-1]
-        self._listener.balancer.served(self._address, place, self._loop.time())
-        self._listener._connected(self, place)
+        self._listener.balancer.served(self._address, place, self.loop.time())
+        self._listener.connected(self, place)
         up, down = Pipe(self, self._client, server), Pipe(self, server, self._client)
         self._pipes = (up, down)
-        self._loop.add_reader(server.fileno(), down.readable)
-        self._loop.add_reader(self._client.fileno(), up.readable)
+        self.loop.add_reader(server.fileno(), down.readable)
+        self.loop.add_reader(self._client.fileno(), up.readable)
         up.readable()  # most clients speak first, and have spoken by now
 
     def suspect(self) -> None:
@@ -225,15 +225,15 @@ class Connection:
         self._close()
 
     def _close(self) -> None:
-        self._listener._ended(self, self._place)
+        self._listener.ended(self, self._place)
         self._place = None
         if self._timer is not None:
             self._timer.cancel()
         for end in (self._client, self._server):
             number = end.fileno() if end is not None else -1
             if end is not None and number >= 0:
-                self._loop.remove_reader(number)
-                self._loop.remove_writer(number)
+                self.loop.remove_reader(number)
+                self.loop.remove_writer(number)
                 end.close()
         self._server = None
         self._pipes = ()
@@ -260,7 +260,7 @@ class Pipe:
             sent = _send(self._sink.send, _view[:count])
             if sent < count:
                 self._pending = memoryview(bytes(_view[sent:count]))
-                loop = self._connection._loop
+                loop = self._connection.loop
                 loop.remove_reader(self._source.fileno())
                 loop.add_writer(self._sink.fileno(), self._writable)
         except BlockingIOError:
@@ -281,12 +281,12 @@ class Pipe:
             self._pending = pending[sent:]
             return
         self._pending = None
-        loop = self._connection._loop
+        loop = self._connection.loop
         loop.remove_writer(self._sink.fileno())
         loop.add_reader(self._source.fileno(), self.readable)
 
     def _finish(self) -> None:
-        self._connection._loop.remove_reader(self._source.fileno())
+        self._connection.loop.remove_reader(self._source.fileno())
         self._sink.shutdown(socket.SHUT_WR)
         self.is_finished = True
         self._connection.finished()
