@@ -39,7 +39,7 @@ RCODE_NAMES = ("NOERROR", "FORMERR", "SERVFAIL", "NXDOMAIN", "NOTIMP", "REFUSED"
 
 # In the second 16 bits of a header, as (first byte, second byte).
 QR, AA, TC, RD = 0x80, 0x04, 0x02, 0x01
-RA, AD, CD = 0x80, 0x20, 0x10
+RA, CD = 0x80, 0x10
 
 _POINTER_TO_QUESTION = b"\xc0\x0c"
 _LARGEST_POINTER = 0x3FFF

@@ -151,70 +151,78 @@ class PartPlan:
 
 def plan_parts(config: LabConfig, files: LabFiles, *, listen_fd: int) -> list[PartPlan]:
     """The processes that the lab's first process keeps running, in the order they start."""
-    pki, ranges = files.pki, config.ranges
-    parts = [
-        PartPlan(
-            "apiserver",
-            (
-                "apiserver",
-                f"--listen-fd={listen_fd}",
-                *(f"--listen={join_host_port(family.lab, API_PORT)}" for family in ranges),
-                f"--advertise-address={join_host_port(ranges[0].lab, API_PORT)}",
-                f"--tls-cert-file={pki / 'apiserver.crt'}",
-                f"--tls-private-key-file={pki / 'apiserver.key'}",
-                f"--client-ca-file={pki / 'ca.crt'}",
-                f"--service-account-key-file={pki / 'sa.key'}",
-                f"--kubelet-client-certificate={pki / 'apiserver-kubelet-client.crt'}",
-                f"--kubelet-client-key={pki / 'apiserver-kubelet-client.key'}",
-                f"--kubelet-certificate-authority={pki / 'ca.crt'}",
-                f"--store=sqlite://{files.store}",
-                f"--service-cluster-ip-range={','.join(family.services for family in ranges)}",
-                f"--service-node-port-range={NODE_PORTS}",
-            ),
-        ),
-        PartPlan(
-            "controllers",
-            (
-                "controllers",
-                f"--kubeconfig={files.part_kubeconfig('controllers')}",
-                f"--root-ca-file={pki / 'ca.crt'}",
-                "--no-leader-elect",
-            ),
-        ),
-    ]
+    parts = [_api_server(config, files, listen_fd), _controllers(files)]
     for node in plan_nodes(config):
-        parts.append(
-            PartPlan(
-                f"runtime-{node.name}",
-                (
-                    "runtime",
-                    f"--socket={node.runtime_socket}",
-                    f"--root={node.runtime_root}",
-                    f"--image-dir={files.images}",
-                ),
-                node,
-            )
-        )
-        parts.append(
-            PartPlan(
-                f"kubelet-{node.name}",
-                (
-                    "kubelet",
-                    f"--node-name={node.name}",
-                    f"--node-ip={','.join(node.addresses)}",
-                    f"--pod-cidr={','.join(node.pod_ranges)}",
-                    f"--kubeconfig={files.part_kubeconfig(node.name)}",
-                    f"--runtime-socket={node.runtime_socket}",
-                    f"--root-dir={files.node(node)}",
-                    f"--cluster-dns={ranges[0].cluster_dns}",
-                    f"--cluster-domain={CLUSTER_DOMAIN}",
-                    # The machine's name servers are out of reach, and its search domains are nobody's business here.
-                    "--resolv-conf=",
-                    f"--tls-cert-file={pki / f'{node.name}.crt'}",
-                    f"--tls-private-key-file={pki / f'{node.name}.key'}",
-                    f"--client-ca-file={pki / 'ca.crt'}",
-                ),
-                node,
-            )
-        )
+        parts += [_runtime(files, node), _kubelet(config, files, node)]
     return parts
+
+
+def _api_server(config: LabConfig, files: LabFiles, listen_fd: int) -> PartPlan:
+    pki, ranges = files.pki, config.ranges
+    return PartPlan(
+        "apiserver",
+        (
+            "apiserver",
+            f"--listen-fd={listen_fd}",
+            *(f"--listen={join_host_port(family.lab, API_PORT)}" for family in ranges),
+            f"--advertise-address={join_host_port(ranges[0].lab, API_PORT)}",
+            f"--tls-cert-file={pki / 'apiserver.crt'}",
+            f"--tls-private-key-file={pki / 'apiserver.key'}",
+            f"--client-ca-file={pki / 'ca.crt'}",
+            f"--service-account-key-file={pki / 'sa.key'}",
+            f"--kubelet-client-certificate={pki / 'apiserver-kubelet-client.crt'}",
+            f"--kubelet-client-key={pki / 'apiserver-kubelet-client.key'}",
+            f"--kubelet-certificate-authority={pki / 'ca.crt'}",
+            f"--store=sqlite://{files.store}",
+            f"--service-cluster-ip-range={','.join(family.services for family in ranges)}",
+            f"--service-node-port-range={NODE_PORTS}",
+        ),
+    )
+
+
+def _controllers(files: LabFiles) -> PartPlan:
+    return PartPlan(
+        "controllers",
+        (
+            "controllers",
+            f"--kubeconfig={files.part_kubeconfig('controllers')}",
+            f"--root-ca-file={files.pki / 'ca.crt'}",
+            "--no-leader-elect",
+        ),
+    )
+
+
+def _runtime(files: LabFiles, node: NodePlan) -> PartPlan:
+    return PartPlan(
+        f"runtime-{node.name}",
+        (
+            "runtime",
+            f"--socket={node.runtime_socket}",
+            f"--root={node.runtime_root}",
+            f"--image-dir={files.images}",
+        ),
+        node,
+    )
+
+
+def _kubelet(config: LabConfig, files: LabFiles, node: NodePlan) -> PartPlan:
+    return PartPlan(
+        f"kubelet-{node.name}",
+        (
+            "kubelet",
+            f"--node-name={node.name}",
+            f"--node-ip={','.join(node.addresses)}",
+            f"--pod-cidr={','.join(node.pod_ranges)}",
+            f"--kubeconfig={files.part_kubeconfig(node.name)}",
+            f"--runtime-socket={node.runtime_socket}",
+            f"--root-dir={files.node(node)}",
+            f"--cluster-dns={config.ranges[0].cluster_dns}",
+            f"--cluster-domain={CLUSTER_DOMAIN}",
+            # The machine's name servers are out of reach, and its search domains are nobody's business here.
+            "--resolv-conf=",
+            f"--tls-cert-file={files.pki / f'{node.name}.crt'}",
+            f"--tls-private-key-file={files.pki / f'{node.name}.key'}",
+            f"--client-ca-file={files.pki / 'ca.crt'}",
+        ),
+        node,
+    )

@@ -75,7 +75,7 @@ def _plan_second_delete(obj: JsonObject, marked: JsonObject, grace: int, options
     return Keep(marked if marked != obj else None)
 
 
-def is_finished(resource: Resource, obj: JsonObject) -> bool:
+def is_finished(obj: JsonObject) -> bool:
     """Whether an object that is being deleted has nothing left to wait for, so that this update removes it."""
     metadata = obj["metadata"]
     if "deletionTimestamp" not in metadata or _is_held(obj):

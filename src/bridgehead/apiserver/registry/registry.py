@@ -130,7 +130,7 @@ class Registry:
             if new == old:
                 return current
             facts = self.facts(resource, new)
-            finished = is_finished(resource, new)
+            finished = is_finished(new)
             if dry_run:
                 return Record(current.key, current.revision, _encode(new), facts)
             try:
