@@ -7,7 +7,7 @@ import pytest
 from bridgehead.objects.core import Service
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.proxy.frontends import Problem, Reason
-from bridgehead.proxy.operating.complaints import Complaints, shown
+from bridgehead.proxy.operating.complaints import Complaints, shown_name
 
 KEY = ObjectKey("default", "web")
 
@@ -64,5 +64,5 @@ def test_a_service_that_is_gone_gets_no_event(
 
 @pytest.mark.parametrize("name", ["x" * 4000, "two\nlines", "\x1b[31mred"])
 def test_names_fit_into_a_line(name: str) -> None:
-    assert len(shown(ObjectKey("default", name))) <= 160
-    assert shown(ObjectKey("default", name)).isprintable()
+    assert len(shown_name(ObjectKey("default", name))) <= 160
+    assert shown_name(ObjectKey("default", name)).isprintable()

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from bridgehead.client import EventRecorder
 from bridgehead.objects.core import Service
 from bridgehead.objects.meta import ObjectKey
-from bridgehead.proxy.frontends import Problem, Reason
+from bridgehead.proxy.frontends import Problem, Reason, shown
 
 log = logging.getLogger(__name__)
 
@@ -36,11 +36,11 @@ class Complaints:
         self._told[key] = told.union(fresh)
         service = self._find(key)
         for problem in fresh[:_MOST_TOLD]:
-            log.warning("Service %s: %s", shown(key), problem)
+            log.warning("Service %s: %s", shown_name(key), problem)
             if service is not None:
                 self._recorder.record(service, type="Warning", reason=problem.reason.value, message=problem.text)
         if len(fresh) > _MOST_TOLD:
-            log.warning("Service %s: and %d more of the kind", shown(key), len(fresh) - _MOST_TOLD)
+            log.warning("Service %s: and %d more of the kind", shown_name(key), len(fresh) - _MOST_TOLD)
 
     def tell_refused(self, key: ObjectKey, words: str) -> None:
         """The kernel refuses the Service, in these words."""
@@ -53,9 +53,7 @@ class Complaints:
         self._told.pop(key, None)
 
 
-def shown(key: ObjectKey) -> str:
+def shown_name(key: ObjectKey) -> str:
     """An object's name, fit for one log line."""
     text = str(key)
-    if len(text) <= 160 and text.isprintable():
-        return text
-    return repr(text if len(text) <= 80 else text[:77] + "...")
+    return text if len(text) <= 160 and text.isprintable() else shown(text)
