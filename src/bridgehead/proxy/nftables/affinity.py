@@ -18,7 +18,7 @@ from operator import attrgetter, is_not, ne
 from bridgehead.proxy.addresses import Family
 from bridgehead.proxy.frontends import Backend, Frontend, FrontendKey
 
-from .chains import INSIDE, SECOND_LIST
+from .chains import INSIDE, SECOND_LIST, backend_words, key_words, priority_words
 
 # A backend's number is for a moment the packet's priority. The last four bits, by which queues sort packets, are those
 # of ordinary ones; the two bits set here are there because nft writes 0 in either half differently.
@@ -55,8 +55,7 @@ def _elements(frontend: Frontend, numbered: Sequence[tuple[list[int], Iterable[i
         return {}
     key = frontend.key
     where = "affinity-nodeport" if key.is_node_port else "affinity"
-    words = f"{key.protocol} . {key.port}" if key.is_node_port else f"{key.address} . {key.protocol} . {key.port}"
-    prefix = f"{key.port}" if key.is_node_port else f"{key.address} . {key.port}"
+    words, prefix = key_words(key), backend_words(key)
     choices: dict[str, str] = {}
     targets: dict[str, str] = {}
     for base, flag, backends, (numbers, places) in zip(
@@ -65,8 +64,8 @@ def _elements(frontend: Frontend, numbered: Sequence[tuple[list[int], Iterable[i
         for place in places:
             if place < len(backends):
                 backend, number = backends[place], numbers[place]
-                choices[f"{words} . {base + place}"] = _as_priority(number)
-                targets[f"{prefix} . {_as_priority(number | flag)}"] = f"{backend.address} . {backend.port}"
+                choices[f"{words} . {base + place}"] = priority_words(number)
+                targets[f"{prefix} . {priority_words(number | flag)}"] = f"{backend.address} . {backend.port}"
     return {
         f"{where}-names": {words: _name_of(frontend.owner, key)},
         f"{where}-choices": choices,
@@ -129,8 +128,3 @@ _ADDRESS, _PORT = attrgetter("address"), attrgetter("port")
 @lru_cache(maxsize=16384)
 def _number(address: str, port: int) -> int:
     return zlib.crc32(f"{address} {port}".encode()) & _NUMBER_BITS | _NUMBER_BASE
-
-
-def _as_priority(number: int) -> str:
-    """As nft writes a packet's priority."""
-    return f"{number >> 16:x}:{number & 0xFFFF:x}"

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from bridgehead.proxy.addresses import Family, of_family
-from bridgehead.proxy.frontends import Frontend, SourceNat, Verdict
+from bridgehead.proxy.frontends import Frontend, FrontendKey, SourceNat, Verdict
 from bridgehead.proxy.mode import Settings
 
 REFUSE = 0x8000  # mark
@@ -39,6 +39,21 @@ class Chain(NamedTuple):
 def word(family: Family) -> str:
     """What nft calls the family."""
     return "ip6" if family == 6 else "ip"
+
+
+def key_words(key: FrontendKey) -> str:
+    """A Frontend's key as that of an element of the verdict maps."""
+    return f"{key.protocol} . {key.port}" if key.is_node_port else f"{key.address} . {key.protocol} . {key.port}"
+
+
+def backend_words(key: FrontendKey) -> str:
+    """How the keys of the elements with its backends begin, in the maps that its protocol has for itself."""
+    return str(key.port) if key.is_node_port else f"{key.address} . {key.port}"
+
+
+def priority_words(number: int) -> str:
+    """A packet's priority."""
+    return f"{number >> 16:x}:{number & 0xFFFF:x}"
 
 
 def containers(family: Family) -> dict[str, str]:

@@ -19,7 +19,7 @@ from bridgehead.network.netlink import PROTOCOL_NAMES, as_text, attributes, each
 from bridgehead.network.ruleset_events import Touched
 from bridgehead.proxy.addresses import Family
 
-from .chains import CLIENTS, containers
+from .chains import CLIENTS, containers, priority_words
 from .render import EVERYTHING
 from .transaction import Container
 
@@ -132,8 +132,7 @@ def _words(data: bytes, fields: tuple[str, ...]) -> str | None:
         elif name.endswith(" dport"):
             size, word = 4, str(int.from_bytes(data[:2], "big"))
         elif name == "meta priority":
-            number = struct.unpack_from("=I", data)[0] if len(data) >= 4 else 0
-            size, word = 4, f"{number >> 16:x}:{number & 0xFFFF:x}"
+            size, word = 4, priority_words(struct.unpack_from("=I", data)[0]) if len(data) >= 4 else ""
         elif name.startswith("numgen "):
             size, word = 4, str(struct.unpack_from("=I", data)[0]) if len(data) >= 4 else ""
         else:

@@ -32,8 +32,10 @@ from .chains import (
     PROTOCOLS,
     Chain,
     affinity_containers,
+    backend_words,
     clients_map,
     fixed_chains,
+    key_words,
     usual_containers,
     way_of,
     word,
@@ -194,10 +196,10 @@ class Renderer:
         if verdicts[0] == verdicts[1] and (old is None or new is None or old.owner == new.owner):
             return
         if old is not None:
-            transaction.removed.setdefault(_container(old.key, "services", "nodeports"), []).append(_words(old.key))
+            transaction.removed.setdefault(_container(old.key, "services", "nodeports"), []).append(key_words(old.key))
         if new is not None:
             comment = f' comment "{new.owner}"' if _is_harmless(new.owner) else ""
-            element = f"{_words(new.key)}{comment} : {verdicts[1]}"
+            element = f"{key_words(new.key)}{comment} : {verdicts[1]}"
             transaction.added.setdefault(_container(new.key, "services", "nodeports"), []).append(element)
 
     def _structure(self, transaction: Transaction, family: Family, table: Table) -> None:
@@ -253,7 +255,7 @@ def _backends(
     if old is new and was_numbered == is_numbered:
         return
     container = _container(key, f"{key.protocol}-endpoints", f"{key.protocol}-nodeport-endpoints")
-    prefix = str(key.port) if key.is_node_port else f"{key.address} . {key.port}"
+    prefix = backend_words(key)
     added: list[str] = []
     removed: list[str] = []
     pairs = Container(key.family, "hairpin")
@@ -379,8 +381,3 @@ def _close(table: str, chains: Iterable[tuple[Family, str]]) -> Iterator[str]:
 
 def _container(key: FrontendKey, addressed: str, node_port: str) -> Container:
     return Container(key.family, node_port if key.is_node_port else addressed)
-
-
-def _words(key: FrontendKey) -> str:
-    """A Frontend's key as the verdict maps have it."""
-    return f"{key.protocol} . {key.port}" if key.is_node_port else f"{key.address} . {key.protocol} . {key.port}"
