@@ -1,6 +1,6 @@
 """Follows Services, EndpointSlices, Namespaces and, if asked for, Pods, and keeps the zone equal to what they say.
 
-Informers mark Services as dirty; one consumer recompiles those, and only those. `cli/dns.py` starts it. While the API
+Informers mark Services as dirty; one consumer recompiles those, and only those. `engine.py` runs it. While the API
 server is away the zone stays as it is, and answers.
 """
 

@@ -1,4 +1,4 @@
-"""Whether a Service, as it is now, is in the kernel of every node (pure). Used by `cli/wait.py`.
+"""Whether a Service, as it is now, is in the kernel of every node (pure). Used by `waiting`.
 
 Three things follow each other: the pods that the Service selects change (or the Endpoints that somebody wrote), its
 EndpointSlices say so, every node's proxy programs them. The last is what proxies make known (`objects/progress.py`).
