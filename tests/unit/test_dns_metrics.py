@@ -45,13 +45,20 @@ def shown() -> dict[str, float]:
     servers = [DnsServer(responder, None), DnsServer(responder, None)]  # type: ignore[arg-type]
     for server, host in zip(servers, ("0.0.0.0", "::"), strict=True):
         server.place, server.is_ipv6 = ("", 53), ":" in host
-    for protocol in ("udp", "udp", "tcp"):
-        servers[0].traffic[protocol].add(web, responder.respond_untrusted(web))  # type: ignore[arg-type]
     caa = question("nix.cluster.local", "CAA")
-    servers[1].traffic["udp"].add(caa, responder.respond_untrusted(caa))  # type: ignore[arg-type]
-    servers[1].traffic["udp"].add(bytes(12), responder.respond_untrusted(bytes(12)))  # type: ignore[arg-type]
-    servers[1].traffic["udp"].add(b"?", None)
-    servers[1].traffic["udp"].durations.add(0.001, 2)
+    for server, protocol, messages in (
+        (servers[0], "udp", (web, web)),
+        (servers[0], "tcp", (web,)),
+        (servers[1], "udp", (caa, bytes(12), b"?")),
+    ):
+        traffic = server.traffic[protocol]
+        for message in messages:
+            reply = responder.respond_untrusted(message, is_udp=protocol == "udp", traffic=traffic)
+            traffic.add_sizes(message, reply)  # type: ignore[arg-type]
+    outside = question("example.com")
+    servers[1].traffic["udp"].add_query(outside, responder.respond_untrusted(outside))
+    servers[1].traffic["udp"].add_late(outside, outside[:3] + b"\x82" + outside[4:], 0.001)
+    servers[1].traffic["udp"].durations.add(0.001)
     servers[1].overflows = 3
 
     now = 0.0
@@ -98,10 +105,12 @@ def shown() -> dict[str, float]:
         ('dns_responses_total{rcode="NOERROR",server="dns://:53"}', 3),
         ('dns_responses_total{rcode="NXDOMAIN",server="dns://:53"}', 1),
         ('dns_responses_total{rcode="FORMERR",server="dns://:53"}', 1),
+        ('dns_requests_total{family="2",proto="udp",server="dns://:53",type="A"}', 1),
+        ('dns_responses_total{rcode="SERVFAIL",server="dns://:53"}', 1),
         ('dns_request_duration_seconds_count{server="dns://:53"}', 2),
         ('dns_request_duration_seconds_bucket{le="0.001",server="dns://:53"}', 2),
-        ('dns_request_size_bytes_count{proto="udp",server="dns://:53"}', 5),
-        ('dns_response_size_bytes_count{proto="udp",server="dns://:53"}', 4),
+        ('dns_request_size_bytes_count{proto="udp",server="dns://:53"}', 6),
+        ('dns_response_size_bytes_count{proto="udp",server="dns://:53"}', 5),
         ('dns_response_size_bytes_count{proto="tcp",server="dns://:53"}', 1),
         ("forward_max_concurrent_rejects_total", 3),
         ('cache_entries{type="success"}', 1),

@@ -13,6 +13,7 @@ from . import wire
 from .errors import BadPacket
 from .hosts import HostTable
 from .rewriting import Rewriter, renamed_untrusted
+from .tallies import Traffic
 from .templates import Templates
 from .transfer import Network, is_allowed, transfer
 from .wire import Answer, Query
@@ -90,20 +91,33 @@ class Responder:
         self.is_ready = True
         self._table = self.zone.table
 
-    def respond_untrusted(self, data: bytes, *, is_udp: bool = True) -> bytes | Open | Transfer | None:
+    def respond_untrusted(
+        self, data: bytes, *, is_udp: bool = True, traffic: Traffic | None = None
+    ) -> bytes | Open | Transfer | None:
         """The reply to one message; None when there must be none. Raises nothing, whatever the bytes are.
 
-        A Transfer only comes of what did not come by UDP.
+        A Transfer only comes of what did not come by UDP. `traffic` counts query and reply, but for their sizes.
         """
-        if self._has_rules_for_table:
-            return self._carefully_untrusted(data, is_udp)
-        end = data.find(b"\0", wire.HEADER_SIZE) + 5
-        answer = self._table.get(data[wire.HEADER_SIZE : end].lower()) or self._no_such_name(data, end)
-        if answer is not None and is_udp:
-            reply = self._quickly(data, end, answer)
+        if is_udp and not self._has_rules_for_table:
+            reply = self._at_once(data, traffic)
             if reply is not None:
                 return reply
-        return self._carefully_untrusted(data, is_udp)
+        found = self._carefully_untrusted(data, is_udp)
+        if traffic is not None:
+            traffic.add_query(data, found)
+        return found
+
+    def _at_once(self, data: bytes, traffic: Traffic | None) -> bytes | None:
+        end = data.find(b"\0", wire.HEADER_SIZE) + 5
+        answer = self._table.get(data[wire.HEADER_SIZE : end].lower())
+        rcode = wire.NOERROR
+        if answer is None:
+            answer, rcode = self._no_such_name(data, end), wire.NXDOMAIN
+        reply = None if answer is None else self._quickly(data, end, answer)
+        if reply is not None and traffic is not None:
+            traffic.queries[data[end - 3]] += 1
+            traffic.rcodes[rcode] += 1
+        return reply
 
     def _no_such_name(self, data: bytes, end: int) -> Answer | None:
         """The zone's answer to a question for addresses that nothing has, where that is plain to see.

@@ -60,7 +60,6 @@ class DnsServer:
         self._tcp: socket.socket | None = None
         self._open = 0
         self._most_open = limits.open_questions
-        self._begun = 0.0  # when the message in hand came, if somebody is told
         self._connections: set[asyncio.Task[None]] = set()
         self.place = ("", 0)  # where it serves; "" is every address of a family
         self.is_ipv6 = False
@@ -120,11 +119,10 @@ class DnsServer:
     def _read_batch(self, udp: socket.socket, tasks: asyncio.TaskGroup) -> None:
         receive, send = udp.recvfrom, udp.sendto
         is_every, control = self._is_every, _NO_CONTROL
-        respond: Callable[[bytes], bytes | Open | Transfer | None] = self._responder.respond_untrusted
-        if self._tell is not None:
-            respond = self._respond_and_remember
-        count = self.traffic["udp"].add
-        begun, later = time.perf_counter(), 0
+        respond, traffic = self._responder.respond_untrusted, self.traffic["udp"]
+        query_sizes, reply_sizes = traffic.query_sizes, traffic.reply_sizes
+        begun = came = time.perf_counter()
+        later = 0
         for done in range(_BATCH):
             try:
                 if is_every:
@@ -137,9 +135,16 @@ class DnsServer:
             except OSError as error:  # an ICMP error that came back for an earlier reply
                 log.debug("receiving: %s", error)
                 continue
-            reply = respond(data)
+            if self._tell is not None:
+                came = time.perf_counter()
+            reply = respond(data, traffic=traffic)
+            if isinstance(reply, Open):
+                later += 1
+                self._ask_others(reply, data, udp, client, control, tasks)
+                continue
+            query_sizes[len(data)] += 1
             if isinstance(reply, bytes):
-                count(data, reply)
+                reply_sizes[len(reply)] += 1
                 try:
                     if is_every:
                         udp.sendmsg((reply,), answer_from(control), 0, client)
@@ -147,25 +152,15 @@ class DnsServer:
                         send(reply, client)
                 except OSError as error:  # the client's business: it is gone, or nobody can reach its address
                     log.debug("a reply to %s could not be sent: %s", client[0], error)
-            elif isinstance(reply, Open):
-                later += 1
-                self._ask_others(reply, data, udp, client, control, tasks)
-                continue
-            else:
-                count(data, None)
             if self._tell is not None:
                 answered = reply if isinstance(reply, bytes) else None
-                self._tell(client, data, answered, "udp", time.perf_counter() - self._begun)
+                self._tell(client, data, answered, "udp", time.perf_counter() - came)
         self._time(_BATCH - later, begun)
 
     def _time(self, answered: int, begun: float) -> None:
         """After a batch, whose messages share its time: a look at the clock for each is not worth what it costs."""
         if answered > 0:
             self.traffic["udp"].durations.add((time.perf_counter() - begun) / answered, answered)
-
-    def _respond_and_remember(self, data: bytes) -> bytes | Open | Transfer | None:
-        self._begun = time.perf_counter()
-        return self._responder.respond_untrusted(data)
 
     def _ask_others(
         self,
@@ -179,7 +174,7 @@ class DnsServer:
         if self._open >= self._most_open:
             self.overflows += 1
             refusal = self._responder.refuse(question)
-            self.traffic["udp"].add(data, refusal)
+            self.traffic["udp"].add_late(data, refusal, 0.0)
             self._send(udp, refusal, client, control)
             return
         self._open += 1
@@ -192,8 +187,7 @@ class DnsServer:
                 self._open -= 1
             self._send(udp, reply, client, control)
             seconds = time.perf_counter() - begun
-            self.traffic["udp"].add(data, reply)
-            self.traffic["udp"].durations.add(seconds)
+            self.traffic["udp"].add_late(data, reply, seconds)
             if self._tell is not None:
                 self._tell(client, data, reply, "udp", seconds)
 
@@ -218,15 +212,15 @@ class DnsServer:
             while True:
                 async with asyncio.timeout(self._limits.idle_seconds):
                     data = await reader.readexactly(int.from_bytes(await reader.readexactly(2), "big"))
-                begun = time.perf_counter()
-                reply = self._responder.respond_untrusted(data, is_udp=False)
-                if isinstance(reply, Transfer):
-                    reply = await self._transfer(reply, client[0], writer)
-                elif isinstance(reply, Open):
-                    reply = await self._resolve(reply, client[0])
+                begun, traffic = time.perf_counter(), self.traffic["tcp"]
+                found = self._responder.respond_untrusted(data, is_udp=False, traffic=traffic)
+                reply = await self._whole(found, client[0], writer)
                 seconds = time.perf_counter() - begun
-                self.traffic["tcp"].add(data, reply)
-                self.traffic["tcp"].durations.add(seconds)
+                if reply is None or reply is found:
+                    traffic.add_sizes(data, reply)
+                    traffic.durations.add(seconds)
+                else:
+                    traffic.add_late(data, reply, seconds)
                 if self._tell is not None:
                     self._tell(client, data, reply, "tcp", seconds)
                 if reply is None:
@@ -239,6 +233,15 @@ class DnsServer:
         finally:
             self._connections.discard(task)
             writer.close()
+
+    async def _whole(
+        self, found: bytes | Open | Transfer | None, client: str, writer: asyncio.StreamWriter
+    ) -> bytes | None:
+        if isinstance(found, Transfer):
+            return await self._transfer(found, client, writer)
+        if isinstance(found, Open):
+            return await self._resolve(found, client)
+        return found
 
     async def _transfer(self, wanted: Transfer, client: str, writer: asyncio.StreamWriter) -> bytes:
         """Send the whole zone, if the client may have it. Returns the last message, which is still to be sent."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 
@@ -33,31 +34,39 @@ class Durations:
 
 class Traffic:
     """What one protocol brought to one address, and what it got: by the low byte of a query's type (0 is any that has
-    two), by the reply's code, and by size; and what was no query."""
+    two), by the reply's code, and by size; and what was no query.
+
+    `responder.py` counts what it can say at once, which costs least there; `server.py` the rest.
+    """
 
     def __init__(self) -> None:
         self.queries = [0] * 256
         self.rcodes = [0] * 16
         self.malformed = 0
-        self.query_sizes: dict[int, int] = {}
-        self.reply_sizes: dict[int, int] = {}
+        self.query_sizes: defaultdict[int, int] = defaultdict(int)
+        self.reply_sizes: defaultdict[int, int] = defaultdict(int)
         self.durations = Durations()
 
-    def add(self, data: bytes, reply: bytes | None) -> None:
-        """One message and its reply; None: it got none."""
-        size = len(data)
-        self.query_sizes[size] = self.query_sizes.get(size, 0) + 1
-        if reply is None:
+    def add_query(self, data: bytes, reply: bytes | object | None) -> None:
+        """One message and its reply, be it one that is still to come; None: it gets none."""
+        if reply is None or (isinstance(reply, bytes) and not reply[5]):  # no question comes back: none could be read
             self.malformed += 1
-            return
-        size = len(reply)
-        self.reply_sizes[size] = self.reply_sizes.get(size, 0) + 1
+        else:
+            end = data.find(b"\0", HEADER_SIZE)
+            self.queries[0 if data[end + 1] else data[end + 2]] += 1
+        if isinstance(reply, bytes):
+            self.rcodes[reply[3] & 15] += 1
+
+    def add_sizes(self, data: bytes, reply: bytes | None) -> None:
+        self.query_sizes[len(data)] += 1
+        if reply is not None:
+            self.reply_sizes[len(reply)] += 1
+
+    def add_late(self, data: bytes, reply: bytes, seconds: float) -> None:
+        """What is there now of a reply that was still to come."""
         self.rcodes[reply[3] & 15] += 1
-        if not reply[5]:  # no question comes back where none could be read
-            self.malformed += 1
-            return
-        end = data.find(b"\0", HEADER_SIZE)
-        self.queries[0 if data[end + 1] else data[end + 2]] += 1
+        self.add_sizes(data, reply)
+        self.durations.add(seconds)
 
     @property
     def messages(self) -> int:
