@@ -67,6 +67,15 @@ def test_what_it_cannot_do_without_is_one_line(arguments: tuple[str, ...], text:
     assert text in line
 
 
+def test_cleanup_without_the_right_does_not_say_that_there_was_nothing() -> None:
+    result = run_in_namespace(*PROXY, "--cleanup", root=False)
+
+    assert result.returncode == 1
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("bridgehead proxy: the rules of mode ")
+    assert "CAP_NET_ADMIN is needed" in line
+
+
 def test_cleanup_takes_our_tables_and_no_others() -> None:
     script = (
         'nft add table ip bridgehead; nft add table ip6 bridgehead; nft add table ip other; "$@" && nft list tables'
@@ -97,6 +106,21 @@ def python_in_namespace(program: str) -> str:
     result = run_in_namespace("unshare", "--mount", "sh", "-c", script, "sh", *command)
     assert result.returncode == 0, result.stderr
     return result.stdout
+
+
+@needs_iptables
+def test_cleanup_goes_on_after_what_cannot_go_and_tells_of_it() -> None:
+    script = (
+        "nft add table ip bridgehead; iptables-nft -t nat -N KUBE-SERVICES; iptables-nft -t nat -N mine;"
+        'iptables-nft -t nat -A mine -g KUBE-SERVICES; "$@"; echo $?; nft list tables'
+    )
+
+    result = run_in_namespace("sh", "-c", script, "sh", *PROXY, "--cleanup")
+
+    assert result.stdout.split() == ["1", "table", "ip", "nat"]
+    assert result.stderr.splitlines()[-1].startswith(
+        "bridgehead proxy: the rules of mode iptables could not be removed: "
+    )
 
 
 @needs_iptables

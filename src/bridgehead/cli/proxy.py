@@ -39,7 +39,7 @@ from bridgehead.proxy.conntrack.stale import NodeAddresses
 from bridgehead.proxy.errors import ConfigInvalid, ProxyError
 from bridgehead.proxy.memory import give_back
 from bridgehead.proxy.mode import Listening, Mode
-from bridgehead.proxy.modes import open_mode, open_working_mode, remove_others
+from bridgehead.proxy.modes import open_mode, open_working_mode, remove_modes, remove_others
 from bridgehead.proxy.operating.progress import ProgressPublisher
 from bridgehead.proxy.operating.serving import health_routes, metrics_routes
 from bridgehead.proxy.sysctls import apply_sysctls, kernel_families, plan_sysctls
@@ -313,10 +313,12 @@ async def _print_rules(agent: ProxyAgent, mode: Mode) -> None:
 
 
 async def _clean_up() -> None:
-    removed = await remove_others("")
+    removed, failed = await remove_modes()
     if removed:
         log.info("the rules of %s are removed", " and ".join(removed))
-    else:
+    for mode, error in failed.items():
+        raise type(error)(f"the rules of mode {mode} could not be removed: {error}") from error
+    if not removed:
         log.info("there were no rules of ours")
 
 

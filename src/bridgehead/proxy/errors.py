@@ -3,6 +3,7 @@
 ProxyError
 ├── ConfigInvalid         the configuration cannot be used; the text says which field and why
 ├── ModeUnavailable       the node lacks what a mode needs; the text says what. The proxy cannot run in this mode.
+│   └── NotPermitted      the node may have it, but this process may neither use it nor see it
 └── TransactionFailed     the kernel's rules are not what they should be; a full sync has to follow
     ├── NotFound          it refers to what is not there: somebody removed a part of the rules
     ├── TooBig            more than the netlink socket takes at once (an ordinary user cannot enlarge it)
@@ -25,6 +26,10 @@ class ModeUnavailable(ProxyError):
     """This node cannot do it."""
 
 
+class NotPermitted(ModeUnavailable):
+    """This process cannot do it."""
+
+
 NOT_PERMITTED = "may not change this network namespace's nftables: CAP_NET_ADMIN is needed"
 NOT_IN_KERNEL = "this kernel has no nftables (CONFIG_NF_TABLES)"
 
@@ -32,7 +37,7 @@ NOT_IN_KERNEL = "this kernel has no nftables (CONFIG_NF_TABLES)"
 def without_nf_tables(error: OSError) -> ModeUnavailable:
     """What it means that the kernel does not tell of its ruleset."""
     if isinstance(error, PermissionError):
-        return ModeUnavailable(NOT_PERMITTED)
+        return NotPermitted(NOT_PERMITTED)
     return ModeUnavailable(f"{NOT_IN_KERNEL}: {error.strerror}")
 
 

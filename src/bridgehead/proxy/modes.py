@@ -10,7 +10,7 @@ import logging
 from collections.abc import AsyncIterator
 
 from .config import MODES, UDP_IDLE_SECONDS, IpvsOptions
-from .errors import ModeUnavailable, TransactionFailed
+from .errors import ModeUnavailable, NotPermitted, ProxyError, TransactionFailed
 from .mode import Mode, Settings
 
 log = logging.getLogger(__name__)
@@ -82,26 +82,34 @@ async def open_working_mode(
 
 
 async def remove_others(name: str) -> list[str]:
-    """Take the rules of all modes but `name` ("" for really all) out of the kernel; the modes that had any.
+    """Take the rules of all modes but `name` out of the kernel; the modes that had any.
 
     With them goes what kube-proxy left that was here before: it does not clean up when it ends, and its tables
     of nftables go on dropping, and translating if they are younger than ours. In its other modes it has our names.
     """
-    others = {other: open_mode(other, probe=False) for other in MODES if other != name}
+    removed, failed = await remove_modes(but=name)
+    for other, error in failed.items():
+        level = logging.DEBUG if isinstance(error, NotPermitted) else logging.WARNING
+        log.log(level, "the rules of mode %s could not be removed: %s", other, error)
+    return removed
+
+
+async def remove_modes(but: str = "") -> tuple[list[str], dict[str, ProxyError]]:
+    """Take the rules of all modes out of the kernel; the modes that had any, and why others may still have some."""
+    others = {other: open_mode(other, probe=False) for other in MODES if other != but}
     others["nftables of kube-proxy"] = _open_kube_proxys_tables()
-    return [other for other, opening in others.items() if await _remove(other, opening)]
-
-
-async def _remove(name: str, opening: contextlib.AbstractAsyncContextManager[Mode]) -> bool:
-    """Whether there was anything. A mode that this node cannot do has left nothing."""
-    try:
-        async with opening as mode:
-            return await mode.remove()
-    except ModeUnavailable as error:
-        log.debug("mode %s has left nothing: %s", name, error)
-    except TransactionFailed as error:
-        log.warning("the rules of mode %s could not be removed: %s", name, error)
-    return False
+    removed: list[str] = []
+    failed: dict[str, ProxyError] = {}
+    for other, opening in others.items():
+        try:
+            async with opening as mode:
+                if await mode.remove():
+                    removed.append(other)
+        except (NotPermitted, TransactionFailed) as error:
+            failed[other] = error
+        except ModeUnavailable as error:  # a mode that this node cannot do has left nothing
+            log.debug("mode %s has left nothing: %s", other, error)
+    return removed, failed
 
 
 @contextlib.asynccontextmanager

@@ -17,7 +17,15 @@ from typing import Protocol
 from bridgehead.network.ruleset import Ruleset
 from bridgehead.proxy.addresses import Family
 from bridgehead.proxy.commands import find_command, run_command
-from bridgehead.proxy.errors import NOT_PERMITTED, ModeUnavailable, NotFound, Refused, TooBig, without_nf_tables
+from bridgehead.proxy.errors import (
+    NOT_PERMITTED,
+    ModeUnavailable,
+    NotFound,
+    NotPermitted,
+    Refused,
+    TooBig,
+    without_nf_tables,
+)
 
 VARIANTS = ("nft", "legacy")
 _WAIT_SECONDS = "5"  # for the lock of the legacy variant
@@ -182,7 +190,7 @@ def _as_exception(error: str, text: str) -> Exception:
     if "Message too long" in error or "No buffer space" in error:
         return TooBig(said)
     if re.search(r"Permission denied|you must be root|Operation not permitted", error):
-        return ModeUnavailable(f"{NOT_PERMITTED.replace('nftables', 'iptables')}: {said}")
+        return NotPermitted(f"{NOT_PERMITTED.replace('nftables', 'iptables')}: {said}")
     if re.search(r"can't initialize|Table does not exist|Protocol not supported|Operation not supported", error):
         return ModeUnavailable(f"this kernel lacks what iptables needs: {said}")
     if re.search(r"No chain/target/match|does not exist|No such file|matching rule exist", error):

@@ -18,7 +18,7 @@ from bridgehead.network.ipset import IpSets
 from bridgehead.network.ipvs import Destination, Ipvs, Load, Scheduling, Server
 from bridgehead.proxy import iptables
 from bridgehead.proxy.config import IpvsOptions
-from bridgehead.proxy.errors import ModeUnavailable, NotFound, Refused, TransactionFailed
+from bridgehead.proxy.errors import ModeUnavailable, NotFound, NotPermitted, Refused, TransactionFailed
 from bridgehead.proxy.iptables.apply import State
 from bridgehead.proxy.iptables.readback import Table, parse_listing
 from bridgehead.proxy.iptables.transaction import Transaction as RulesTransaction
@@ -303,7 +303,7 @@ def _as_exception(
     error: OSError, otherwise: type[ModeUnavailable] | type[TransactionFailed]
 ) -> ModeUnavailable | TransactionFailed:
     if error.errno in (errno.EPERM, errno.EACCES):
-        return ModeUnavailable(
+        return NotPermitted(
             f"may not change this network namespace's virtual servers: CAP_NET_ADMIN is needed ({error.strerror})"
         )
     return otherwise(str(error.strerror))

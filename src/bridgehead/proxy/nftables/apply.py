@@ -17,6 +17,7 @@ from bridgehead.proxy.errors import (
     NOT_PERMITTED,
     ModeUnavailable,
     NotFound,
+    NotPermitted,
     Refused,
     TooBig,
     without_nf_tables,
@@ -111,7 +112,7 @@ def _as_exception(error: str) -> Exception:
     if "No such file or directory" in error:
         return NotFound(first)
     if "Operation not permitted" in error:
-        return ModeUnavailable(NOT_PERMITTED)
+        return NotPermitted(NOT_PERMITTED)
     if "Protocol not supported" in error or "cache initialization failed" in error:
         return ModeUnavailable(NOT_IN_KERNEL)
     return Refused(first)
