@@ -13,6 +13,7 @@ from bridgehead.client import ApiClient
 from bridgehead.client.errors import ClientError, NotFound
 from bridgehead.objects.core import Pod, PodStatus
 from bridgehead.objects.kinds import PODS
+from bridgehead.objects.meta import version_number
 
 from .status import status_patch
 
@@ -110,5 +111,4 @@ class PodStatusWriter:
 
 
 def _version(pod: Pod) -> int:
-    version = pod.metadata.resource_version
-    return int(version) if version.isdigit() else 0
+    return version_number(pod.metadata.resource_version)

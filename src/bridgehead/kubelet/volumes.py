@@ -35,8 +35,6 @@ from .references import ReferencedObjects
 from .tokens import Tokens
 from .uninterrupted import uninterrupted
 
-_NOSUID, _NODEV, _DETACH = 2, 4, 2  # mount(2), umount2(2)
-
 _PLUGINS = {
     "config_map": "kubernetes.io~configmap",
     "secret": "kubernetes.io~secret",
@@ -124,7 +122,7 @@ def make_empty_dir(directory: Path, volume: EmptyDirVolume) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     if volume.medium == "Memory" and not directory.is_mount():
         size = f",size={whole_value(volume.size_limit)}" if volume.size_limit is not None else ""
-        syscalls.mount("tmpfs", str(directory), "tmpfs", _NOSUID | _NODEV, "mode=0777" + size)
+        syscalls.mount("tmpfs", str(directory), "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, "mode=0777" + size)
     directory.chmod(0o777)
 
 
@@ -133,7 +131,7 @@ def remove_pod_directory(directory: Path) -> None:
     for entry in directory.glob(f"volumes/{_PLUGINS['empty_dir']}/*"):
         if entry.is_mount():
             with contextlib.suppress(OSError):
-                syscalls.umount(str(entry), _DETACH)
+                syscalls.umount(str(entry), syscalls.MNT_DETACH)
     shutil.rmtree(directory, ignore_errors=True)
 
 
