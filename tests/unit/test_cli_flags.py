@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import yaml
 from bridgehead import __version__
 from bridgehead.cli import main, preload
 from bridgehead.cli.proxy import client_config
+from bridgehead.proxy.sysctls import Sysctl
 
 
 def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Any:
@@ -155,7 +157,12 @@ def test_master_goes_before_the_kubeconfig(tmp_path: Path, cluster: str, master:
 def test_init_only_makes_the_settings_of_the_kernel_and_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[str] = []
     monkeypatch.setattr("bridgehead.cli.proxy.logs_setup.configure", lambda verbosity: None)
-    monkeypatch.setattr("bridgehead.cli.proxy.apply_sysctls", lambda wanted: made.extend(one.path for one in wanted))
+
+    def apply(wanted: list[Sysctl], *, refused: int) -> None:
+        made.extend(sysctl.path for sysctl in wanted)
+        assert refused == logging.WARNING, "who asks for nothing else hears of what could not be had"
+
+    monkeypatch.setattr("bridgehead.cli.proxy.apply_sysctls", apply)
     with pytest.raises(SystemExit) as end:
         main(["proxy", "--init-only=true"])
     assert not end.value.code

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from pathlib import Path
+
+import pytest
 
 from bridgehead.proxy.config import ConntrackOptions, ProxyConfig
 from bridgehead.proxy.sysctls import Sysctl, apply_sysctls, kernel_families, plan_sysctls
@@ -41,6 +44,16 @@ def test_a_kernel_may_have_no_ipv6(tmp_path: Path) -> None:
     assert kernel_families(tmp_path) == (4,)
     (tmp_path / "net/ipv6").mkdir(parents=True)
     assert kernel_families(tmp_path) == (4, 6)
+
+
+@pytest.mark.parametrize(("level", "is_told"), [(logging.WARNING, True), (logging.DEBUG, False)])
+def test_what_cannot_be_set_is_told_to_who_asked_for_nothing_else(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, level: int, is_told: bool
+) -> None:
+    with caplog.at_level(logging.INFO):
+        assert apply_sysctls([Sysctl("missing", 5)], tmp_path, refused=level) == 0
+
+    assert ("missing stays as it is: " in caplog.text) is is_told
 
 
 def test_only_what_differs_is_written(tmp_path: Path) -> None:

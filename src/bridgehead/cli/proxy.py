@@ -189,7 +189,7 @@ def command(
         elif cleanup:
             asyncio.run(_clean_up())
         elif init_only:
-            apply_sysctls(plan_sysctls(settings, os.cpu_count() or 1))
+            apply_sysctls(plan_sysctls(settings, os.cpu_count() or 1), refused=logging.WARNING)
         else:
             asyncio.run(_run(settings, document, client_config(settings.kubeconfig, master), service_cidrs, dry_run))
 

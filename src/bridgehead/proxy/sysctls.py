@@ -56,14 +56,14 @@ def plan_sysctls(config: ProxyConfig, processors: int) -> list[Sysctl]:
     return found
 
 
-def apply_sysctls(wanted: list[Sysctl], root: Path = _PROC) -> int:
-    """Write those that differ; how many were written."""
+def apply_sysctls(wanted: list[Sysctl], root: Path = _PROC, *, refused: int = logging.DEBUG) -> int:
+    """Write those that differ; how many were written. `refused`: the log level for what cannot be."""
     written = 0
     for sysctl in wanted:
         try:
             before = write_sysctl(sysctl, root)
         except (OSError, ValueError) as error:
-            log.debug("%s stays as it is: %s", sysctl.path, error)
+            log.log(refused, "%s stays as it is: %s", sysctl.path, error)
             continue
         if before is not None:
             log.info("set %s to %d, was %d", sysctl.path, sysctl.value, before)
