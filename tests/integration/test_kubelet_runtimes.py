@@ -493,7 +493,7 @@ async def test_a_stranger_on_the_socket_is_dropped(world: World) -> None:
 
 
 async def test_built_in_servers(world: World) -> None:
-    """Each answers as the image it plays, ends gracefully, and its files can be changed from inside."""
+    """Each answers as soon as it is started, as the image it plays; its files can be changed from inside."""
     expected = {
         "ikubernetes/myapp:v2": ("80", 'Hello MyApp | Version: v2 | <a href="hostname.html">Pod Name</a>\n'),
         "httpd": ("80", "<html><body><h1>It works!</h1></body></html>\n"),
@@ -505,13 +505,11 @@ async def test_built_in_servers(world: World) -> None:
         ip = await world.pod(pod)
         args = ("netexec",) if "agnhost" in image else ()
         server = await world.start(pod, image=image, args=args)
-        await world.wait_port(pod, int(place.partition("/")[0]))
         assert world.run("curl", "-s", f"http://{ip}:{place}") == body
         await world.client.signal_container(server.id, signal.SIGTERM)
         assert (await world.wait_exit(server.id)).exit_code == 0
     ip = await world.pod("n")
     nginx = await world.start("n", image="nginx")
-    await world.wait_port("n", 80)
     await world.sh(nginx, "echo changed > /usr/share/nginx/html/index.html")
     assert world.run("curl", "-s", ip) == "changed\n"
     assert world.run("curl", "-s", "-o", "/dev/null", "-w", "%{http_code}", f"{ip}/none") == "404"
@@ -522,12 +520,23 @@ async def test_built_in_servers(world: World) -> None:
     await until(logged)
     ip = await world.pod("r")
     await world.start("r", image="redis")
-    await world.wait_port("r", 6379)
     stream = await world.client.open_port("r", 6379)
     with stream:
         loop = asyncio.get_running_loop()
         await loop.sock_sendall(stream, b"SET a 1\r\nINCR a\r\n")
         assert await loop.sock_recv(stream, 100) == b"+OK\r\n:2\r\n"
+
+
+@pytest.mark.parametrize(
+    "image", ["nginx", "redis", "registry.k8s.io/e2e-test-images/agnhost:2.53", "registry.k8s.io/pause:3.9"]
+)
+async def test_a_built_in_program_can_be_told_to_end_as_soon_as_it_is_started(world: World, image: str) -> None:
+    """Without a handler its first process would not hear of it, and be killed after the grace period."""
+    for number in range(10):
+        await world.pod(f"p{number}")
+        program = await world.start(f"p{number}", image=image)
+        await world.client.signal_container(program.id, signal.SIGTERM)
+        assert (await world.wait_exit(program.id)).exit_code == 0
 
 
 async def test_a_request_in_flight_is_answered_before_the_server_ends(world: World) -> None:

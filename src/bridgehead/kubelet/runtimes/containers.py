@@ -19,7 +19,7 @@ import msgspec
 from bridgehead.kubelet.runtimes import logs, processes, rootfs
 from bridgehead.kubelet.runtimes.children import Child, Exit, Listener
 from bridgehead.kubelet.runtimes.images import FoundImage
-from bridgehead.kubelet.runtimes.processes import Forker, Identity, SetupFailure
+from bridgehead.kubelet.runtimes.processes import BuiltIn, Forker, Identity, SetupFailure
 from bridgehead.kubelet.runtimes.reactor import Reactor
 from bridgehead.kubelet.runtimes.rootfs import RootBuilder, RootFailure, RootPlan
 from bridgehead.kubelet.runtimes.runtime import ContainerInfo, ContainerSpec, Image, RuntimeFailure
@@ -39,7 +39,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     environment: dict[str, str]
     working_dir: str
     identity: Identity
-    function: Callable[[], int] | None = None
+    function: BuiltIn | None = None
 
 
 class Blueprint(msgspec.Struct, frozen=True, kw_only=True):

@@ -29,7 +29,7 @@ from bridgehead.kubelet.runtimes.containers import (
 )
 from bridgehead.kubelet.runtimes.execs import Capture, Session
 from bridgehead.kubelet.runtimes.images import FoundImage
-from bridgehead.kubelet.runtimes.processes import Forker, Identity
+from bridgehead.kubelet.runtimes.processes import BuiltIn, Forker, Identity
 from bridgehead.kubelet.runtimes.reactor import Reactor
 from bridgehead.kubelet.runtimes.runtime import (
     ContainerInfo,
@@ -45,6 +45,7 @@ from bridgehead.kubelet.runtimes.runtime import (
 from bridgehead.kubelet.runtimes.sandboxes import Sandbox, SandboxMaker
 from bridgehead.kubelet.runtimes.standins import launcher
 from bridgehead.kubelet.runtimes.standins.standin import Launch
+from bridgehead.kubelet.runtimes.standins.standin import Program as StandInProgram
 
 # Runs one of Bridgehead's parts in this process: argv without the program's name; ends with SystemExit or returns.
 PartRunner = Callable[[list[str]], None]
@@ -307,7 +308,7 @@ class Node:
 
     def _built_in(
         self, argv: tuple[str, ...], found: FoundImage, hostname: str, environment: dict[str, str]
-    ) -> Callable[[], int] | None:
+    ) -> BuiltIn | None:
         """The function that plays the program `argv`, None if it is to be executed."""
         name = os.path.basename(argv[0]) if argv else ""
         if found.part and name in ("bridgehead", f"kube-{found.part}", found.part):
@@ -315,7 +316,7 @@ class Node:
             return functools.partial(_run_part, self._run_part, arguments, environment)
         if found.stand_in is not None and name in found.stand_in.programs:
             launch = Launch(argv=argv, tag=found.tag, hostname=hostname)
-            return functools.partial(found.stand_in.programs[name], launch)
+            return functools.partial(_run_stand_in, found.stand_in.programs[name], launch)
         return None
 
     def _plan_exec(self, container: Container, argv: tuple[str, ...], *, terminal: bool = False) -> Program:
@@ -324,7 +325,14 @@ class Node:
         return msgspec.structs.replace(program, argv=argv, environment=environment, function=None)
 
 
-def _run_part(run_part: PartRunner, arguments: list[str], environment: dict[str, str]) -> int:
+def _run_stand_in(program: StandInProgram, launch: Launch, started: Callable[[], None]) -> int:
+    return program(msgspec.structs.replace(launch, started=started))
+
+
+def _run_part(
+    run_part: PartRunner, arguments: list[str], environment: dict[str, str], started: Callable[[], None]
+) -> int:
+    started()  # parts have probes
     os.environ.clear()
     os.environ.update(environment)
     run_part(arguments)

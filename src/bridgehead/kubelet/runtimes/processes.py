@@ -35,6 +35,9 @@ DEFAULT_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/
 # SETUID, SETPCAP, NET_BIND_SERVICE, NET_RAW, SYS_CHROOT, MKNOD, AUDIT_WRITE, SETFCAP.
 DEFAULT_CAPABILITIES: Final = frozenset({0, 1, 3, 4, 5, 6, 7, 8, 10, 13, 18, 27, 29, 31})
 
+# A built-in program: it calls its argument when it can be asked and told to end, and returns its exit code.
+BuiltIn = Callable[[Callable[[], None]], int]
+
 
 class SetupFailure(Exception):
     """The program could not be started; the message is one line for the kubelet."""
@@ -174,18 +177,17 @@ def execute(argv: tuple[str, ...], environment: dict[str, str], working_dir: str
         raise SetupFailure(f"exec {path}: {reason}") from error
 
 
-def run_function(function: Callable[[], int], status: socket.socket) -> NoReturn:
+def run_function(function: BuiltIn, status: socket.socket) -> NoReturn:
     """Become a built-in program: what an exec would have dropped is dropped here."""
     status_fd = status.fileno()
     os.closerange(3, status_fd)
     os.closerange(status_fd + 1, 1 << 20)
-    status.close()
     # The copies of the runtime's objects will never be freed: don't look at them again, that would copy their pages.
     gc.freeze()
     gc.enable()
     code = 1
     try:
-        code = function()
+        code = function(status.close)
     except SystemExit as error:
         code = error.code if isinstance(error.code, int) else (0 if error.code is None else 1)
         if isinstance(error.code, str):

@@ -23,9 +23,9 @@ def run(launch: Launch) -> int:
         return pause(launch)
     try:
         if subcommand == "netexec":
-            return _netexec(launch.hostname, int(flags.get("http-port", "8080")), int(flags.get("udp-port", "8081")))
+            return _netexec(launch, int(flags.get("http-port", "8080")), int(flags.get("udp-port", "8081")))
         if subcommand == "serve-hostname":
-            return _serve_hostname(launch.hostname, int(flags.get("port", "9376")))
+            return _serve_hostname(launch, int(flags.get("port", "9376")))
     except (OSError, ValueError) as error:
         return fail(f"{subcommand}: {error}")
     return fail(f"unknown command {subcommand!r} for the stand-in of agnhost: it has netexec, serve-hostname and pause")
@@ -48,18 +48,18 @@ def parse_flags(args: tuple[str, ...]) -> tuple[str, dict[str, str]]:
     return subcommand, flags
 
 
-def _netexec(hostname: str, http_port: int, udp_port: int) -> int:
-    handler = netexec_site(hostname)
+def _netexec(launch: Launch, http_port: int, udp_port: int) -> int:
+    handler = netexec_site(launch.hostname)
 
     def datagram(data: bytes, peer: Peer) -> bytes | None:
         word, _, rest = data.decode("utf-8", "replace").strip().partition(" ")
-        return {"hostname": hostname, "clientip": str(peer), "echo": rest}.get(word, "").encode() or None
+        return {"hostname": launch.hostname, "clientip": str(peer), "echo": rest}.get(word, "").encode() or None
 
     server = StreamServer()
     server.listen(http_port, lambda peer: HttpSession(handler, peer, _PRODUCT, None))
     if udp_port > 0:
         server.listen_datagrams(udp_port, datagram)
-    return server.serve()
+    return server.serve(launch.started)
 
 
 def netexec_site(hostname: str) -> Handler:
@@ -83,11 +83,11 @@ def netexec_site(hostname: str) -> Handler:
     return answer
 
 
-def _serve_hostname(hostname: str, port: int) -> int:
+def _serve_hostname(launch: Launch, port: int) -> int:
     server = StreamServer()
-    response = _text(hostname)
+    response = _text(launch.hostname)
     server.listen(port, lambda peer: HttpSession(lambda request: response, peer, _PRODUCT, None))
-    return server.serve()
+    return server.serve(launch.started)
 
 
 def _text(words: str) -> HttpResponse:

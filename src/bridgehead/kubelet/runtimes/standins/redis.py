@@ -35,7 +35,7 @@ def serve(launch: Launch) -> int:
         server.listen(port, lambda peer: RedisSession(store))
     except OSError as error:
         return fail(f"Could not create server TCP listening socket *:{port}: bind: {error.strerror}")
-    return server.serve()
+    return server.serve(launch.started)
 
 
 def parse_command(data: bytes) -> tuple[list[bytes], int] | None:

@@ -46,7 +46,7 @@ _TYPES = {
 }
 
 
-def serve_site(handler: Handler, port: int, product: str) -> int:
+def serve_site(launch: Launch, handler: Handler, port: int, product: str) -> int:
     """Answer on `port` until told to end, with an access log in the common format on standard output."""
     output = OutputBuffer()
     access_log = _common_log(output)
@@ -55,7 +55,7 @@ def serve_site(handler: Handler, port: int, product: str) -> int:
         server.listen(port, lambda peer: HttpSession(handler, peer, product, access_log))
     except OSError as error:
         return fail(f"bind() to 0.0.0.0:{port} failed ({error.errno}: {error.strerror})")
-    return server.serve()
+    return server.serve(launch.started)
 
 
 def serve_pod_test(launch: Launch) -> int:
@@ -75,7 +75,7 @@ def serve_pod_test(launch: Launch) -> int:
             return HttpResponse(f"ServerName: {launch.hostname}\n".encode())
         return not_found(request)
 
-    return serve_site(answer, 80, "bridgehead-pod-test")
+    return serve_site(launch, answer, 80, "bridgehead-pod-test")
 
 
 def serve_myapp(launch: Launch) -> int:
@@ -89,25 +89,23 @@ def serve_myapp(launch: Launch) -> int:
             return HttpResponse(front)
         return HttpResponse(name) if path == "/hostname.html" else not_found(request)
 
-    return serve_site(answer, 80, "bridgehead-myapp")
+    return serve_site(launch, answer, 80, "bridgehead-myapp")
 
 
 def serve_node_hello(launch: Launch) -> int:
-    del launch
     response = HttpResponse(b"Hello Kubernetes!", content_type="text/plain")
-    return serve_site(lambda request: response, 8080, "bridgehead-node-hello")
+    return serve_site(launch, lambda request: response, 8080, "bridgehead-node-hello")
 
 
 def serve_nginx(launch: Launch) -> int:
     if "-v" in launch.argv or "-V" in launch.argv:
         sys.stderr.write(f"nginx version: nginx/{launch.tag or 'latest'} (Bridgehead's stand-in)\n")
         return 0
-    return serve_site(file_site(NGINX_ROOT), 80, "bridgehead-nginx")
+    return serve_site(launch, file_site(NGINX_ROOT), 80, "bridgehead-nginx")
 
 
 def serve_httpd(launch: Launch) -> int:
-    del launch
-    return serve_site(file_site(HTTPD_ROOT), 80, "bridgehead-httpd")
+    return serve_site(launch, file_site(HTTPD_ROOT), 80, "bridgehead-httpd")
 
 
 def not_found(request: HttpRequest) -> HttpResponse:

@@ -8,12 +8,21 @@ from collections.abc import Callable
 import msgspec
 
 
+def _nothing() -> None:
+    pass
+
+
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
-    """What a built-in program is started with, inside its container."""
+    """What a built-in program is started with, inside its container.
+
+    It calls `started` when it can be asked and told to end: a container without probes is ready from then on, and its
+    first process hears no signal without a handler.
+    """
 
     argv: tuple[str, ...]
     tag: str
     hostname: str
+    started: Callable[[], None] = _nothing
 
 
 # Runs until it is told to stop (SIGTERM) and returns the exit code.

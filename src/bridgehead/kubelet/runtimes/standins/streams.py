@@ -86,8 +86,8 @@ class StreamServer:
         self._epoll.register(bound.fileno(), select.EPOLLIN)
         return int(bound.getsockname()[1])
 
-    def serve(self) -> int:
-        """Returns the exit code."""
+    def serve(self, started: Callable[[], None]) -> int:
+        """Returns the exit code. `started` is called once it can be told to end."""
         reader, writer = socket.socketpair()
         for end in (reader, writer):
             end.setblocking(False)
@@ -97,6 +97,7 @@ class StreamServer:
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # a container's first process reaps its orphans
         self._epoll.register(reader.fileno(), select.EPOLLIN)
         next_sweep = time.monotonic() + IDLE_SECONDS
+        started()
         while not self._is_drained():
             events = self._epoll.poll(self._longest_wait())
             now = time.monotonic()

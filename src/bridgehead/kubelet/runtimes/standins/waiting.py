@@ -8,8 +8,8 @@ from bridgehead.kubelet.runtimes.standins.standin import Launch
 
 
 def pause(launch: Launch) -> int:
-    del launch
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
+    launch.started()
     signal.sigwait({signal.SIGTERM, signal.SIGINT})
     return 0
