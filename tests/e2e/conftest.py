@@ -19,27 +19,39 @@ import pytest
 
 BRIDGEHEAD = Path(sys.executable).with_name("bridgehead")
 EXAMPLES = Path(__file__).parents[2] / "examples"
+# How long something may take that a test waits for. Nothing needs so much; a slow and busy machine may. (seconds)
+PATIENCE = 120
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "tests/e2e/" in item.nodeid:
             item.add_marker(pytest.mark.e2e)
-            item.add_marker(pytest.mark.timeout(300))
+            item.add_marker(pytest.mark.timeout(600))
 
 
-def run(*argv: object, stdin: str | None = None, env: dict[str, str] | None = None, timeout: float = 90):
+def run(*argv: object, stdin: str | None = None, env: dict[str, str] | None = None):
     return subprocess.run(
         [str(word) for word in argv],
         input=stdin if stdin is not None else "",
         env=env,
         capture_output=True,
         text=True,
-        timeout=timeout,
+        timeout=2 * PATIENCE,
     )
 
 
-def eventually(what: Callable[[], Any], *, within: float = 60, message: str = "") -> Any:
+@contextlib.contextmanager
+def running(*argv: object, **streams: Any) -> Iterator[subprocess.Popen[str]]:
+    """A program that does not outlive the block."""
+    with subprocess.Popen([str(word) for word in argv], text=True, **streams) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def eventually(what: Callable[[], Any], *, within: float = PATIENCE, message: str = "") -> Any:
     """The first true value of `what`, looked at until `within` seconds have passed."""
     deadline = time.monotonic() + within
     while True:
@@ -62,15 +74,20 @@ class Lab:
     def env(self) -> dict[str, str]:
         return {**os.environ, "KUBECONFIG": str(self.state_dir / "kubeconfig")}
 
-    def command(self, verb: str, *args: object, timeout: float = 120) -> subprocess.CompletedProcess[str]:
-        return run(BRIDGEHEAD, verb, "--name", self.name, "--state-dir", self.state_dir, *args, timeout=timeout)
+    def argv(self, verb: str, *args: object) -> list[object]:
+        return [BRIDGEHEAD, verb, "--name", self.name, "--state-dir", self.state_dir, *args]
+
+    def argv_inside(self, *argv: object, node: str | None = None) -> list[object]:
+        return self.argv("exec", *(["--node", node] if node else []), "--", *argv)
+
+    def command(self, verb: str, *args: object) -> subprocess.CompletedProcess[str]:
+        return run(*self.argv(verb, *args))
 
     def kubectl(self, *args: object, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
         return run("kubectl", *args, stdin=stdin, env=self.env)
 
-    def inside(self, *argv: object, node: str | None = None, timeout: float = 60):
-        where = ["--node", node] if node else []
-        return self.command("exec", *where, "--", *argv, timeout=timeout)
+    def inside(self, *argv: object, node: str | None = None) -> subprocess.CompletedProcess[str]:
+        return run(*self.argv_inside(*argv, node=node))
 
 
 @dataclass
@@ -102,7 +119,12 @@ class Namespace:
 
     def rolled_out(self, *workloads: str) -> None:
         for workload in workloads:
-            self.kubectl("rollout", "status", workload, "--timeout=60s")
+            self.kubectl("rollout", "status", workload, f"--timeout={PATIENCE}s")
+
+    def ready(self, *pods: str) -> None:
+        """Wait until these pods are ready; all, if none is named."""
+        which = [f"pod/{pod}" for pod in pods] or ["pod", "--all"]
+        self.kubectl("wait", "--for=condition=Ready", *which, f"--timeout={PATIENCE}s")
 
     def succeeded(self, *pods: str) -> None:
         """Wait until these have ended well. (kubectl waits for a phase only since 1.23.)"""
@@ -110,7 +132,7 @@ class Namespace:
         def done() -> set[str]:
             return {pod["metadata"]["name"] for pod in self.pods("") if pod["status"]["phase"] == "Succeeded"}
 
-        eventually(lambda: done() >= set(pods), within=60, message=f"{pods} never succeeded")
+        eventually(lambda: done() >= set(pods), message=f"{pods} never succeeded")
 
     def pods(self, selector: str) -> list[dict[str, Any]]:
         return self.get("pods", "-l", selector)["items"]
@@ -119,28 +141,34 @@ class Namespace:
         return self.get("service", service)["spec"]["clusterIP"]
 
     def wait_endpoints(self, service: str, count: int) -> list[str]:
-        """The ready addresses of a Service, once there are `count` of them and every node's kernel can know."""
+        """The ready addresses of a Service, once there are `count` of them and every node's kernel has them."""
 
-        def ready() -> list[str] | None:
+        addresses: list[str] = []
+
+        def are_ready() -> bool:
             slices = self.get("endpointslices", "-l", f"kubernetes.io/service-name={service}")["items"]
-            addresses = [
+            addresses[:] = [
                 address
                 for item in slices
                 for endpoint in item["endpoints"] or []
                 if endpoint["conditions"].get("ready", True)
                 for address in endpoint["addresses"]
             ]
-            return sorted(addresses) if len(addresses) == count else None
+            return len(addresses) == count
 
-        if count:
-            return eventually(ready, message=f"{service} never had {count} ready endpoints")
-        eventually(lambda: ready() is not None, message=f"{service} never lost its endpoints")
-        return []
+        eventually(are_ready, message=f"{service} never had {count} ready endpoints")
+        self.programmed(service)
+        return sorted(addresses)
+
+    def programmed(self, service: str) -> None:
+        """Wait until every node's kernel has the Service as it is now."""
+        result = self.lab.command("wait", "-n", self.name, f"service/{service}", f"--timeout={PATIENCE}s")
+        assert result.returncode == 0, result.stderr
 
     def client_pod(self) -> str:
         """A pod with curl in it."""
         self.kubectl("run", "client", "--image=busybox", "--restart=Never", "--", "sleep", "3600")
-        self.kubectl("wait", "--for=condition=Ready", "pod/client", "--timeout=60s")
+        self.ready("client")
         return "client"
 
 
@@ -150,10 +178,12 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         if shutil.which(tool, path=os.environ["PATH"] + ":/usr/sbin:/sbin") is None:
             pytest.fail(f"{tool} is missing: `make test` installs it or says how")
     lab = Lab("e2e", tmp_path_factory.mktemp("lab"))
-    result = lab.command("up", "--detach", "--ephemeral")
-    assert result.returncode == 0, result.stderr + _logs(lab)
-    yield lab
-    lab.command("down")
+    try:
+        result = lab.command("up", "--detach", "--ephemeral")
+        assert result.returncode == 0, result.stderr + _logs(lab)
+        yield lab
+    finally:
+        lab.command("down")
 
 
 def _logs(lab: Lab) -> str:
@@ -178,12 +208,12 @@ def ns(lab: Lab, request: pytest.FixtureRequest) -> Iterator[Namespace]:
 
 def curl(lab: Lab, url: str, *options: object, node: str | None = None):
     """curl from the lab, or from a node. Its exit code 7 is a refused connection, 28 a timeout."""
-    return lab.inside("curl", "-sS", "--max-time", "5", *options, url, node=node)
+    return lab.inside("curl", "-sS", "--max-time", "20", *options, url, node=node)
 
 
 def curl_many(lab: Lab, url: str, count: int, node: str | None = None) -> list[str]:
     """`count` answers, each over a connection of its own."""
-    script = f"for i in $(seq {count}); do curl -sS --max-time 5 {url}; echo; done"
+    script = f"for i in $(seq {count}); do curl -sS --max-time 20 {url}; echo; done"
     result = lab.inside("sh", "-c", script, node=node)
     assert result.returncode == 0, result.stderr
     return [line for line in result.stdout.splitlines() if line]
@@ -191,20 +221,20 @@ def curl_many(lab: Lab, url: str, count: int, node: str | None = None) -> list[s
 
 @contextlib.contextmanager
 def no_request_lost(lab: Lab, url: str, *, at_least: int) -> Iterator[None]:
-    """curl asks in the lab for as long as the block lasts: more than `at_least` times, and each is answered."""
+    """curl asks in the lab for as long as the block lasts, and more than `at_least` times; each time it is answered."""
     done = lab.state_dir / "stop-the-client"
     loop = (
-        f"n=0; bad=0; while [ ! -e {done} ]; do n=$((n+1)); "
-        f"curl -sS -m 5 {url} >/dev/null || bad=$((bad+1)); done; echo $n $bad"
+        f"n=0; bad=0; while [ ! -e {done} ] || [ $n -le {at_least} ]; do n=$((n+1)); "
+        f"curl -sS -m 20 {url} >/dev/null || bad=$((bad+1)); [ $n = 1 ] && echo begun; done; echo $n $bad"
     )
-    argv = [str(BRIDGEHEAD), "exec", "--name", lab.name, "--state-dir", str(lab.state_dir), "--", "sh", "-c", loop]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as client:
-        try:
-            yield
-        finally:
-            done.touch()
-            out, errors = client.communicate(timeout=30)
-            done.unlink()
-    requests, failed = map(int, out.split())
+    done.unlink(missing_ok=True)
+    client_argv = lab.argv_inside("sh", "-c", loop)
+    with running(*client_argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as client:
+        assert client.stdout is not None
+        first = client.stdout.readline()
+        assert first == "begun\n", first
+        yield
+        done.touch()
+        *errors, counts = client.stdout.read().splitlines()
+    requests, failed = map(int, counts.split())
     assert failed == 0, f"{failed} of {requests} requests failed: {errors}"
-    assert requests > at_least

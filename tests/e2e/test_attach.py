@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from .conftest import Lab, Namespace, eventually
+from .conftest import PATIENCE, Lab, Namespace, eventually
 from .test_pods import phase, pod
 
 
@@ -31,15 +31,15 @@ class Terminal:
     def type(self, text: str) -> None:
         os.write(self._master, text.encode())
 
-    def expect(self, pattern: str, within: float = 30) -> None:
-        deadline = time.monotonic() + within
+    def expect(self, pattern: str) -> None:
+        deadline = time.monotonic() + PATIENCE
         while not re.search(pattern, self.screen):
             if time.monotonic() > deadline or not self._read(deadline):
                 pytest.fail(f"{pattern!r} does not come: {self.screen!r}")
 
-    def end(self, within: float = 30) -> int:
+    def end(self) -> int:
         """The exit code, once kubectl has ended."""
-        deadline = time.monotonic() + within
+        deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline and self._read(deadline):
             pass
         return self.process.wait(max(0.1, deadline - time.monotonic()))
@@ -85,7 +85,7 @@ def test_a_shell_on_a_terminal(lab: Lab, ns: Namespace) -> None:
         shell.expect("press(ing)? enter")
         # kubectl first tells a size that is wrong by one, so that full-screen programs draw anew.
         shell.type("until stty size | grep '37 101'; do :; done; tty; echo typed $((40+2))\n")
-        shell.expect(r"\n37 101\s+/dev/pts/0\s+typed 42")
+        shell.expect(r"37 101\s+/dev/pts/0\s+typed 42")
         shell.type("exit 4\n")
         assert shell.end() == 4, shell.screen
     eventually(lambda: is_gone(ns, "probe"))
@@ -123,7 +123,7 @@ def test_input_from_a_pipe(lab: Lab, ns: Namespace) -> None:
 
 def test_attach_shows_output_and_leaves_the_container_alone(lab: Lab, ns: Namespace) -> None:
     ns.apply(pod("talks", "sh", "-c", "while read line; do echo got $line; done", container={"stdin": True}))
-    ns.kubectl("wait", "--for=condition=Ready", "pod/talks", "--timeout=60s")
+    ns.ready("talks")
     for word in ("first", "second"):
         ns.kubectl("attach", "-i", "talks", stdin=f"{word}\n")  # its input ends, the container's does not
         eventually(lambda word=word: f"got {word}\n" in ns.kubectl("logs", "talks"))

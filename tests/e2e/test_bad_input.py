@@ -16,7 +16,7 @@ import yaml
 from bridgehead.lab import registry
 from bridgehead.lab.plan import LabFiles
 
-from .conftest import Lab, Namespace
+from .conftest import PATIENCE, Lab, Namespace
 
 JSON, YAML = "application/json", "application/yaml"
 
@@ -36,7 +36,7 @@ class Api:
         self._host = cluster["server"].removeprefix("https://")
 
     def connect(self) -> http.client.HTTPSConnection:
-        return http.client.HTTPSConnection(self._host, context=self._context, timeout=30)
+        return http.client.HTTPSConnection(self._host, context=self._context, timeout=PATIENCE)
 
     def call(self, method: str, path: str, body: Any = None, content_type: str = JSON, chunked: bool = False):
         connection = self.connect()
@@ -114,17 +114,10 @@ def test_watches_that_are_never_read(api: Api, ns: Namespace) -> None:
     try:
         for connection in connections:
             connection.request("GET", f"{config_maps(ns)}?watch=1")
-        writer = api.connect()
-        path = f"{config_maps(ns)}/one"
-        writer.request("POST", config_maps(ns), named(), {"Content-Type": JSON})
-        assert writer.getresponse().read()
+        assert api.call("POST", config_maps(ns), named())[0] == 201
         for number in range(60):
             patch = json.dumps({"data": {"number": str(number), "much": "x" * 100_000}})
-            writer.request("PATCH", path, patch, {"Content-Type": "application/merge-patch+json"})
-            answer = writer.getresponse()
-            answer.read()
-            assert answer.status == 200
-        writer.close()
+            assert api.call("PATCH", f"{config_maps(ns)}/one", patch, "application/merge-patch+json")[0] == 200
         assert ns.get("configmap", "one")["data"]["number"] == "59"
         ns.kubectl("run", "beside", "--image=busybox", "--restart=Never", "--", "true")
         ns.succeeded("beside")

@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from .conftest import BRIDGEHEAD, Lab, Namespace, eventually
+from .conftest import Lab, Namespace, eventually, running
 from .test_publishing import NODES
 
 # Asks for the server's name again and again from one socket. For a line on standard input it tells what it was
@@ -86,18 +86,9 @@ class Client:
 
 @contextlib.contextmanager
 def client(lab: Lab, address: str, port: int, node: str | None = None) -> Iterator[Client]:
-    where = ["--node", node] if node else []
-    command = [BRIDGEHEAD, "exec", "--name", lab.name, "--state-dir", lab.state_dir, *where, "--", sys.executable]
-    with subprocess.Popen(
-        [*map(str, command), "-c", CLIENT, address, str(port)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
-        try:
-            yield Client(process)
-        finally:
-            process.kill()
+    argv = lab.argv_inside(sys.executable, "-c", CLIENT, address, port, node=node)
+    with running(*argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        yield Client(process)
 
 
 def name_of_the_pod(ns: Namespace) -> str:
@@ -145,15 +136,15 @@ def test_udp_clients_follow_their_service(lab: Lab, ns: Namespace) -> None:
 
 # As servers of UDP do that want to be left in time (CoreDNS calls it lameduck): not ready any more, they still answer.
 GOES_SLOWLY = """
-terminationGracePeriodSeconds: 60
+terminationGracePeriodSeconds: 600
 volumes: [{name: state, emptyDir: {}}]
 containers:
 - name: server
   image: registry.k8s.io/e2e-test-images/agnhost:2.47
   args: [netexec]
   volumeMounts: [{name: state, mountPath: /state}]
-  readinessProbe: {exec: {command: [test, "!", -e, /state/ending]}, periodSeconds: 1, failureThreshold: 1}
-  lifecycle: {preStop: {exec: {command: [sh, -c, "touch /state/ending; sleep 50"]}}}
+  readinessProbe: {exec: {command: [test, "!", -e, /state/ending]}, periodSeconds: 1, timeoutSeconds: 60}
+  lifecycle: {preStop: {exec: {command: [sh, -c, "touch /state/ending; sleep 500"]}}}
 """
 
 

@@ -15,7 +15,7 @@ from bridgehead.lab.plan import LabFiles
 from bridgehead.lab.registry import read_config
 
 from .conftest import Lab, Namespace, curl, eventually
-from .test_every_mode import HIDES_THE_CLIENT, MODES, configure
+from .test_every_mode import HIDES_THE_CLIENT, MANY, MODES, configure
 from .test_services import ANSWER, POD_TEST, make_myweb, service
 
 LAB_ADDRESSES = {"IPv4": IPV4.lab, "IPv6": IPV6.lab}
@@ -83,7 +83,7 @@ def test_pods_have_addresses_of_both_families(lab: Lab, ns: Namespace) -> None:
         spec = {"hostNetwork": host_network, "containers": [container]}
         ns.apply(json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}))
     for name in ("own", "of-the-host"):
-        ns.kubectl("wait", "--for=condition=Ready", f"pod/{name}", "--timeout=60s")
+        ns.ready(name)
         pod = ns.get("pod", name)
         ips = [entry["ip"] for entry in pod["status"]["podIPs"]]
         hosts = [entry["ip"] for entry in pod["status"]["hostIPs"]]
@@ -236,7 +236,7 @@ class Web:
     def ask(self, where: str, *urls: str) -> list[re.Match[str]]:
         """What each URL answers the lab, a node or the client pod, once it answers."""
         script = (
-            "for url; do n=0; until curl -sS -g -m 2 $url; do n=$((n+1)); [ $n = 100 ] && exit 1; sleep 0.1; done; done"
+            "for url; do n=0; until curl -sS -g -m 5 $url; do n=$((n+1)); [ $n = 40 ] && exit 1; sleep 0.1; done; done"
         )
         command = ("sh", "-c", script, "sh", *urls)
         if where == "pod":
@@ -270,6 +270,8 @@ def web(lab: Lab, request: pytest.FixtureRequest) -> Iterator[Web]:
     dual = {"type": "NodePort", "ipFamilyPolicy": "RequireDualStack"}
     ns.apply(service("both", externalIPs=["10.0.0.89", "fd00:10::89"], **dual))
     ns.apply(service("single", selector={"app": "single"}, externalTrafficPolicy="Local", **dual))
+    for name, pods in (("both", 3), ("single", 1)):
+        ns.wait_endpoints(name, 2 * pods)
     yield Web(request.param, lab, ns)
     ns.kubectl("delete", "services", "--all")  # at once: the namespace's own come after its last pod
     lab.kubectl("delete", "namespace", ns.name, "--wait=false")
@@ -283,9 +285,9 @@ def test_both_cluster_ips_answer_from_everywhere(web: Web) -> None:
         assert [family_of(answer[3]) for answer in answers] == ["IPv4", "IPv6"]
     expected = slices(web.ns, "both")
     client = {entry["ip"] for entry in web.ns.get("pod", "client")["status"]["podIPs"]}
-    answers = web.ask("pod", *[url_of(four)] * 40, *[url_of(six)] * 40)
-    assert sorted({answer[3] for answer in answers[:40]}) == expected["IPv4"]
-    assert sorted({answer[3] for answer in answers[40:]}) == expected["IPv6"]
+    answers = web.ask("pod", *[url_of(four)] * MANY, *[url_of(six)] * MANY)
+    assert sorted({answer[3] for answer in answers[:MANY]}) == expected["IPv4"]
+    assert sorted({answer[3] for answer in answers[MANY:]}) == expected["IPv6"]
     # Within the cluster a pod is seen as what it is.
     assert web.hides_the_client or {answer[1] for answer in answers} == client
     for address in (four, six):
@@ -328,7 +330,7 @@ def test_w16_external_ips_of_both_families(web: Web) -> None:
 
 def test_a_pod_reaches_itself_through_its_own_service(web: Web) -> None:
     for address in cluster_ips(web.ns, "single"):
-        command = ("exec", "deployment/single", "--", "curl", "-sS", "-g", "-m", "5", url_of(address))
+        command = ("exec", "deployment/single", "--", "curl", "-sS", "-g", "-m", "20", url_of(address))
         answer = eventually(lambda command=command: ANSWER.match(web.ns.try_kubectl(*command).stdout))
         assert answer[3] in slices(web.ns, "single")[family_of(address)]
 
@@ -339,10 +341,12 @@ def test_a_pod_reaches_itself_through_its_own_service(web: Web) -> None:
 @pytest.fixture(scope="module")
 def six(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     lab = Lab("six", tmp_path_factory.mktemp("six") / "state")
-    result = lab.command("up", "--detach", "--nodes", "2", "--ip-family", "ipv6")
-    assert result.returncode == 0, result.stderr
-    yield lab
-    lab.command("down")
+    try:
+        result = lab.command("up", "--detach", "--nodes", "2", "--ip-family", "ipv6")
+        assert result.returncode == 0, result.stderr
+        yield lab
+    finally:
+        lab.command("down")
 
 
 def test_a_lab_of_ipv6_alone(six: Lab) -> None:
@@ -353,14 +357,14 @@ def test_a_lab_of_ipv6_alone(six: Lab) -> None:
     ns.client_pod()
     assert ns.get("service", "myweb")["spec"]["ipFamilies"] == ["IPv6"]
     assert list(slices(ns, "kubernetes")) == ["IPv6"]
-    command = ("exec", "client", "--", "curl", "-sS", "-m", "5", f"http://myweb.{ns.name}.svc.cluster.local/")
+    command = ("exec", "client", "--", "curl", "-sS", "-m", "20", f"http://myweb.{ns.name}.svc.cluster.local/")
     answer = eventually(lambda: ANSWER.match(ns.try_kubectl(*command).stdout))
     assert {family_of(answer[1]), family_of(answer[3])} == {"IPv6"}
     port = ns.get("service", "myweb")["spec"]["ports"][0]["nodePort"]
     for address in (cluster_ips(ns, "myweb")[0], f"{IPV6.node(2)}"):
         url = url_of(address, 80 if address != IPV6.node(2) else port)
         assert eventually(lambda url=url: ANSWER.match(curl(six, url).stdout))
-    assert "GET / HTTP/1.1" in ns.kubectl("logs", "-l", "app=myweb")
+    eventually(lambda: "GET / HTTP/1.1" in ns.kubectl("logs", "-l", "app=myweb"))
     told = ns.refused(service("four", ipFamilies=["IPv4"]))
     assert 'spec.ipFamilies[0]: Invalid value: "IPv4": not configured on this cluster' in told
     told = ns.refused(service("dual", ipFamilyPolicy="RequireDualStack"))

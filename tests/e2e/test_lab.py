@@ -16,7 +16,7 @@ import pytest
 from bridgehead.lab import registry
 from bridgehead.lab.plan import LabFiles, RunningLab
 
-from .conftest import BRIDGEHEAD, Lab, eventually, run
+from .conftest import BRIDGEHEAD, PATIENCE, Lab, Namespace, curl, eventually, run, running
 
 # As a user without privileges: no capabilities, an id other than 0, and files that are still readable.
 ORDINARY_USER = ("unshare", "--user", "--map-user=1000", "--map-group=1000")
@@ -77,14 +77,10 @@ def test_exec_takes_its_command_along(lab: Lab, number: int, code: int) -> None:
     def sleepers() -> str:
         return lab.inside("pgrep", "--full", "--runstates", "S", "^sleep 98765$").stdout
 
-    argv = [BRIDGEHEAD, "exec", "--name", lab.name, "--state-dir", lab.state_dir, "--", "sleep", "98765"]
-    with subprocess.Popen(argv) as inside:
-        try:
-            eventually(sleepers)
-            inside.send_signal(number)
-            assert inside.wait(30) == code
-        finally:
-            inside.kill()
+    with running(*lab.argv_inside("sleep", "98765")) as inside:
+        eventually(sleepers)
+        inside.send_signal(number)
+        assert inside.wait(PATIENCE) == code
     eventually(lambda: not sleepers(), message="the command outlives `exec`")
 
 
@@ -101,6 +97,7 @@ def test_no_way_out(lab: Lab) -> None:
 
 def test_two_labs_state_and_kill(lab: Lab, other: Lab) -> None:
     """A lab beside another keeps its state over down and up, and leaves nothing when it is killed."""
+    links = link_names()
     up = other.command("up", "--detach", "--nodes=2", "--node-dns")
     assert up.returncode == 0, up.stderr
     assert other.command("down").returncode == 0
@@ -111,7 +108,7 @@ def test_two_labs_state_and_kill(lab: Lab, other: Lab) -> None:
     assert lab.kubectl("get", "nodes", "-o", "name").stdout.count("node/") == 3
     assert other.kubectl("get", "nodes", "-o", "name").stdout.split() == ["node/node1"]
     assert other.kubectl("create", "deployment", "web", "--image=nginx").returncode == 0
-    assert other.kubectl("rollout", "status", "deployment/web", "--timeout=60s").returncode == 0
+    Namespace(other, "default").rolled_out("deployment/web")
 
     assert other.command("down").returncode == 0
     down = other.command("exec", "--", "true")
@@ -119,17 +116,18 @@ def test_two_labs_state_and_kill(lab: Lab, other: Lab) -> None:
     assert "bridgehead up" in down.stderr
     assert other.command("up", "--detach", "--no-node-dns").returncode == 0
     assert other.kubectl("get", "daemonsets", "-A", "-o", "name").stdout.split() == ["daemonset.apps/kube-proxy"]
-    assert other.kubectl("rollout", "status", "deployment/web", "--timeout=60s").returncode == 0
+    Namespace(other, "default").rolled_out("deployment/web")
 
-    links = run("ip", "-o", "link").stdout
     init = init_of(other)
-    pid_namespace = os.readlink(f"/proc/{init}/ns/pid")
-    os.kill(init, signal.SIGKILL)
-    eventually(lambda: pid_namespace not in pid_namespaces(), message="processes outlive the lab")
-    assert run("ip", "-o", "link").stdout == links
+    with open(f"/proc/{init}/ns/pid", "rb") as held:  # while it is open, no other namespace gets its number
+        pid_namespace = f"pid:[{os.fstat(held.fileno()).st_ino}]"
+        assert pid_namespace in pid_namespaces()
+        os.kill(init, signal.SIGKILL)
+        eventually(lambda: pid_namespace not in pid_namespaces(), message="processes outlive the lab")
+    eventually(lambda: link_names() <= links, message="links outlive the lab")
     assert other.command("exec", "--", "true").returncode == 1
     assert other.command("up", "--detach").returncode == 0
-    assert other.kubectl("rollout", "status", "deployment/web", "--timeout=60s").returncode == 0
+    Namespace(other, "default").rolled_out("deployment/web")
     assert other.command("down", "--delete").returncode == 0
     assert not other.state_dir.exists()
 
@@ -137,34 +135,37 @@ def test_two_labs_state_and_kill(lab: Lab, other: Lab) -> None:
 def test_interrupted_while_it_starts(other: Lab) -> None:
     """There is no moment at which a lab runs that nobody can stop."""
     files = LabFiles(other.state_dir)
-    argv = [BRIDGEHEAD, "up", "--name", other.name, "--state-dir", other.state_dir, "--nodes=1", "--detach"]
-    with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as up:
+    argv = ("nice", "-n", "19", *other.argv("up", "--nodes=1", "--detach"))  # we have to be quicker
+    with running(*argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as up:
         eventually(files.running.exists)
         up.send_signal(signal.SIGINT)
-        assert up.wait(60) == 130
+        assert up.wait(PATIENCE) == 130
     assert not registry.is_running(files)
 
 
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM, None])
 def test_up_that_stays_takes_its_lab_along(other: Lab, ending: int | None) -> None:
     """At Ctrl-C, when it is told to end, and when nobody reads any more what it says (None)."""
-    argv = [BRIDGEHEAD, "up", "--name", other.name, "--state-dir", other.state_dir, "--nodes=1"]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as up:
+    with running(*other.argv("up", "--nodes=1"), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as up:
         assert up.stdout is not None
         assert 'The lab "other" is ready' in up.stdout.readline()
         up.stdout.close() if ending is None else up.send_signal(ending)
-        assert up.wait(60) == (0 if ending else 1)
+        assert up.wait(PATIENCE) == (0 if ending else 1)
     assert not registry.is_running(LabFiles(other.state_dir))
 
 
 def test_a_lab_holds_no_pipe_of_its_caller(other: Lab) -> None:
     """Whoever started `up` may wait for the end of it."""
     reader, writer = os.pipe()
-    argv = [BRIDGEHEAD, "up", "--name", other.name, "--state-dir", other.state_dir, "--nodes=1", "--detach"]
-    subprocess.run(argv, check=True, capture_output=True, pass_fds=[writer], timeout=120)
-    os.close(writer)
+    with running(*other.argv("up", "--nodes=1", "--detach"), stdout=subprocess.DEVNULL, pass_fds=[writer]) as up:
+        os.close(writer)
+        assert up.wait(2 * PATIENCE) == 0
     with open(reader, "rb") as pipe:
         assert pipe.read() == b""
+
+
+def link_names() -> set[str]:
+    return {name for _, name in socket.if_nameindex()}
 
 
 def pid_namespaces() -> set[str]:
@@ -189,19 +190,18 @@ def test_parts_are_restarted(lab: Lab) -> None:
 
     eventually(back)
     assert lab.kubectl("create", "deployment", "after", "--image=nginx").returncode == 0
-    assert lab.kubectl("rollout", "status", "deployment/after", "--timeout=60s").returncode == 0
+    Namespace(lab, "default").rolled_out("deployment/after")
     lab.kubectl("delete", "deployment", "after")
 
 
 def test_as_an_ordinary_user(other: Lab) -> None:
-    name = ("--name", other.name, "--state-dir", other.state_dir)
-    up = run(*ORDINARY_USER, BRIDGEHEAD, "up", *name, "--detach", "--nodes=2", timeout=120)
+    up = run(*ORDINARY_USER, *other.argv("up", "--detach", "--nodes=2"))
     assert up.returncode == 0, up.stderr
     assert other.kubectl("create", "deployment", "web", "--image=nginx", "--replicas=2").returncode == 0
     assert other.kubectl("expose", "deployment", "web", "--port=80").returncode == 0
-    assert other.kubectl("rollout", "status", "deployment/web", "--timeout=60s").returncode == 0
+    Namespace(other, "default").rolled_out("deployment/web")
     ip = other.kubectl("get", "service", "web", "-o", "jsonpath={.spec.clusterIP}").stdout
-    eventually(lambda: other.inside("curl", "-sS", "-m", "5", f"http://{ip}/").returncode == 0)
+    eventually(lambda: curl(other, f"http://{ip}/").returncode == 0)
     assert other.command("down").returncode == 0
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 
-from .conftest import Lab, Namespace
+from .conftest import PATIENCE, Lab, Namespace, running
 
 # Two containers that say three lines and go on, after an init container that says one.
 TALKERS = {
@@ -43,15 +44,17 @@ def test_logs_of_several_pods(lab: Lab, ns: Namespace) -> None:
     said = (("first", "prepared"), ("one", "one 2"), ("one", "one 3"), ("two", "two 2"), ("two", "two 3"))
     wanted = {f"[pod/{pod}/{container}] {line}" for pod in pods for container, line in said}
     shown = ns.kubectl("logs", "-l", "app=talkers", "--all-containers", "--prefix", "--tail=2")
-    assert set(shown.splitlines()) == wanted
-    assert len(shown.splitlines()) == len(wanted)
+    assert sorted(shown.splitlines()) == sorted(wanted)
 
     # What is followed ends with its containers.
-    ns.kubectl("delete", "deployment", "talkers", "--wait=false")
-    words = ("logs", "-f", "-l", "app=talkers", "-c", "one", "--prefix", "--tail=1")
-    followed = ns.try_kubectl(*words)
-    assert followed.returncode == 0, followed.stderr
-    assert set(followed.stdout.splitlines()) <= {f"[pod/{pod}/one] one 3" for pod in pods}
+    words = ("kubectl", "-n", ns.name, "logs", "-f", "-l", "app=talkers", "-c", "one", "--prefix", "--tail=1")
+    with running(*words, env=lab.env, stdout=subprocess.PIPE) as following:
+        assert following.stdout is not None
+        followed = {following.stdout.readline() for _ in pods}
+        assert followed == {f"[pod/{pod}/one] one 3\n" for pod in pods}
+        ns.kubectl("delete", "deployment", "talkers", "--wait=false")
+        assert following.stdout.read() == ""
+        assert following.wait(PATIENCE) == 0
 
 
 def test_a_part_of_a_log(lab: Lab, ns: Namespace) -> None:

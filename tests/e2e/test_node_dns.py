@@ -12,7 +12,7 @@ from bridgehead.lab import registry
 from bridgehead.lab.plan import LabFiles
 from bridgehead.lab.system import system_manifests
 
-from .conftest import Lab, Namespace, eventually
+from .conftest import Lab, Namespace, curl, eventually
 from .test_discovery import CLUSTER_DNS, TOOLS, pod, sh
 
 NODE = "node1"
@@ -36,7 +36,7 @@ def system(lab: Lab) -> Iterator[Namespace]:
 
 def answered_on_the_node(lab: Lab) -> int:
     """Queries for addresses that the node's own DNS has had."""
-    page = lab.inside("curl", "-sS", "--max-time", "5", "http://127.0.0.1:9253/metrics", node=NODE).stdout
+    page = curl(lab, "http://127.0.0.1:9253/metrics", node=NODE).stdout
     found = re.findall(r'^coredns_dns_requests_total\{.*type="A(?:AAA)?"\} (\S+)$', page, re.MULTILINE)
     return sum(int(float(count)) for count in found)
 
@@ -46,7 +46,7 @@ def test_pods_ask_the_dns_of_their_node_and_connection_tracking_knows_nothing_of
 ) -> None:
     for name, image in (("tools", TOOLS), ("box", "busybox")):
         ns.apply(pod(name, image, nodeName=NODE))
-    ns.kubectl("wait", "--for=condition=Ready", "pod", "--all", "--timeout=60s")
+    ns.ready()
     lab.inside("conntrack", "-D", "-d", CLUSTER_DNS, node=NODE)  # of tests before
     before = answered_on_the_node(lab)
 

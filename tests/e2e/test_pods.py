@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from .conftest import EXAMPLES, Lab, Namespace, curl, eventually
+from .conftest import EXAMPLES, PATIENCE, Lab, Namespace, curl, eventually
 
 
 def pod(name: str, *command: str, image: str = "busybox", **spec: object) -> str:
@@ -29,7 +29,7 @@ def events(ns: Namespace, name: str) -> str:
 
 def test_a_pod_with_everything(lab: Lab, ns: Namespace) -> None:
     ns.kubectl("apply", "-f", EXAMPLES / "pod-with-everything.yaml")
-    ns.kubectl("wait", "--for=condition=Ready", "pod/everything", "--timeout=60s")
+    ns.ready("everything")
     status = ns.get("pod", "everything")["status"]
     node = ns.get("pod", "everything")["spec"]["nodeName"]
 
@@ -64,7 +64,7 @@ def test_a_pod_with_everything(lab: Lab, ns: Namespace) -> None:
 
     # A changed ConfigMap reaches the volume, but not the environment and not a subPath.
     ns.kubectl("patch", "configmap", "settings", "-p", '{"data":{"colour":"green","app.conf":"listen 9090"}}')
-    eventually(lambda: inside("cat", "/etc/settings/colour") == "green", within=90)
+    eventually(lambda: inside("cat", "/etc/settings/colour") == "green")
     assert inside("cat", "/etc/one.conf") == "listen 8080\n"
 
     described = ns.kubectl("describe", "pod", "everything")
@@ -102,7 +102,7 @@ def test_an_image_that_is_nowhere(ns: Namespace) -> None:
 
 def test_a_stand_in_says_that_it_is_one(ns: Namespace) -> None:
     ns.kubectl("run", "web", "--image=nginx")
-    ns.kubectl("wait", "--for=condition=Ready", "pod/web", "--timeout=60s")
+    ns.ready("web")
     assert "stand-in" in ns.get("pod", "web")["status"]["containerStatuses"][0]["imageID"]
     eventually(lambda: "stand-in" in events(ns, "web"))
 
@@ -113,13 +113,13 @@ def test_probes(lab: Lab, ns: Namespace) -> None:
             "probed", image="nginx",
             container={
                 "readinessProbe": {"httpGet": {"path": "/", "port": 80}, "periodSeconds": 1},
-                "startupProbe": {"tcpSocket": {"port": 80}, "periodSeconds": 1},
+                "startupProbe": {"tcpSocket": {"port": 80}, "periodSeconds": 1, "failureThreshold": 60},
                 "livenessProbe": {"exec": {"command": ["test", "!", "-e", "/tmp/dead"]}, "periodSeconds": 1,
-                                  "failureThreshold": 1},
+                                  "failureThreshold": 1, "timeoutSeconds": 60},
             },
         )
     )  # fmt: skip
-    ns.kubectl("wait", "--for=condition=Ready", "pod/probed", "--timeout=60s")
+    ns.ready("probed")
     ns.kubectl("exec", "probed", "--", "touch", "/tmp/dead")
     eventually(lambda: ns.get("pod", "probed")["status"]["containerStatuses"][0]["restartCount"] == 1)
     eventually(lambda: "Container main failed liveness probe, will be restarted" in events(ns, "probed"))
@@ -138,7 +138,7 @@ def test_probes(lab: Lab, ns: Namespace) -> None:
 
 def test_host_network(lab: Lab, ns: Namespace) -> None:
     ns.apply(pod("hosted", image="gcr.io/google-samples/node-hello:1.0", hostNetwork=True))
-    ns.kubectl("wait", "--for=condition=Ready", "pod/hosted", "--timeout=60s")
+    ns.ready("hosted")
     address = ns.get("pod", "hosted")["status"]["podIP"]
     assert address.startswith("10.0.0.20")
     eventually(lambda: "Hello" in curl(lab, f"http://{address}:8080/").stdout)
@@ -146,13 +146,13 @@ def test_host_network(lab: Lab, ns: Namespace) -> None:
 
 def test_sigkill_after_the_grace_period(ns: Namespace) -> None:
     ns.apply(pod("stubborn", "sh", "-c", "trap '' TERM; while :; do sleep 0.1; done"))
-    ns.kubectl("wait", "--for=condition=Ready", "pod/stubborn", "--timeout=60s")
-    ns.kubectl("delete", "pod", "stubborn", "--timeout=30s")
+    ns.ready("stubborn")
+    ns.kubectl("delete", "pod", "stubborn", f"--timeout={PATIENCE}s")
 
 
 def test_exec_and_logs(ns: Namespace) -> None:
     ns.apply(pod("shell", "sh", "-c", "for i in 1 2 3; do echo line $i; done; sleep 1000"))
-    ns.kubectl("wait", "--for=condition=Ready", "pod/shell", "--timeout=60s")
+    ns.ready("shell")
     eventually(lambda: ns.kubectl("logs", "shell", "--tail=2") == "line 2\nline 3\n")
     assert re.fullmatch(r"\d{4}-\S+Z line 3\n", ns.kubectl("logs", "shell", "--tail=1", "--timestamps"))
     echoed = ns.kubectl("exec", "-i", "shell", "--", "cat", stdin="through and back\n")
@@ -167,14 +167,14 @@ def test_exec_and_logs(ns: Namespace) -> None:
 
 def test_kubelet_restart_keeps_containers(lab: Lab, ns: Namespace) -> None:
     ns.apply(pod("steady", "sleep", "1000", nodeSelector={"kubernetes.io/hostname": "node2"}))
-    ns.kubectl("wait", "--for=condition=Ready", "pod/steady", "--timeout=60s")
+    ns.ready("steady")
     before = ns.get("pod", "steady")["status"]["containerStatuses"][0]
     status = lab.command("status").stdout
     pid = re.search(r"kubelet-node2 +(\d+)", status)[1]
     assert lab.inside("kill", "-9", pid).returncode == 0
     eventually(lambda: re.search(r"kubelet-node2 +(\d+) +[1-9]", lab.command("status").stdout))
     ns.apply(pod("after", "sleep", "1000", nodeSelector={"kubernetes.io/hostname": "node2"}))
-    ns.kubectl("wait", "--for=condition=Ready", "pod/after", "--timeout=60s")
+    ns.ready("after")
     after = ns.get("pod", "steady")["status"]["containerStatuses"][0]
     assert after["containerID"] == before["containerID"]
     assert after["restartCount"] == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
@@ -15,7 +16,7 @@ import pytest
 from bridgehead.lab import registry
 from bridgehead.lab.plan import LabFiles
 
-from .conftest import Lab, Namespace, eventually
+from .conftest import PATIENCE, Lab, Namespace, curl, eventually
 from .test_bad_input import Api, config_maps, named
 from .test_lab import init_of
 
@@ -39,7 +40,7 @@ def test_services_work_while_parts_are_killed(lab: Lab, ns: Namespace) -> None:
     parts = ("apiserver", "controllers", "kubelet-node1")
     pids = {part: pid_of(lab, part) for part in parts}
     assert lab.inside("kill", "-9", *pids.values()).returncode == 0
-    script = f"for i in $(seq 100); do curl -sS --max-time 10 -o /dev/null {url} || exit 1; done"
+    script = f"for i in $(seq 100); do curl -sS --max-time 20 -o /dev/null {url} || exit 1; done"
     answers = lab.inside("sh", "-c", script, node="node1")
     assert answers.returncode == 0, answers.stderr
     eventually(lambda: all(pid_of(lab, part) not in (0, pid) for part, pid in pids.items()))
@@ -55,9 +56,7 @@ def test_services_work_while_parts_are_killed(lab: Lab, ns: Namespace) -> None:
 def test_flushed_rules_come_back(lab: Lab, ns: Namespace) -> None:
     url = deployed(ns, 1)
     assert lab.inside("nft", "flush", "ruleset", node="node2").returncode == 0
-    eventually(
-        lambda: lab.inside("curl", "-s", "--max-time", "1", "-o", "/dev/null", url, node="node2").returncode == 0
-    )
+    eventually(lambda: curl(lab, url, node="node2").returncode == 0)
 
 
 def test_a_container_that_is_killed_starts_again(lab: Lab, ns: Namespace) -> None:
@@ -78,7 +77,7 @@ def test_nothing_is_left_of_many_pods(lab: Lab, ns: Namespace) -> None:
     ns.rolled_out("deployment/web")
     uids = [pod["metadata"]["uid"] for pod in ns.pods("app=web")]
     assert len(uids) == 12
-    ns.lab.kubectl("delete", "namespace", ns.name, "--wait=true", "--timeout=60s")
+    ns.lab.kubectl("delete", "namespace", ns.name, "--wait=true", f"--timeout={PATIENCE}s")
     assert ns.lab.kubectl("get", "namespace", ns.name).returncode == 1
     root = lab.state_dir / "nodes"
     eventually(lambda: not [path for uid in uids for path in root.glob(f"*/*/*{uid}*")], message="files are left")
@@ -95,22 +94,21 @@ def test_what_is_acknowledged_survives_a_kill(other: Lab) -> None:
     """Writes until the lab's first process is killed in their midst; then fewer nodes than before."""
     assert other.command("up", "--detach", "--nodes=2").returncode == 0
     ns = Namespace(other, "default")
-    path, connection = config_maps(ns), Api(other).connect()
     acknowledged = set()
     init = init_of(other)
-    for number in itertools.count():  # until the kernel has ended them all; the test has a deadline
-        try:
-            name = f"c{number}"
-            connection.request("POST", path, named(metadata={"name": name}), {"Content-Type": "application/json"})
-            answer = connection.getresponse()
-            answer.read()
-        except (OSError, HTTPException):  # an answer may end in its midst
-            break
-        assert answer.status == 201
-        acknowledged.add(name)
-        if number == 150:
-            os.kill(init, signal.SIGKILL)
-    connection.close()
+    with contextlib.closing(Api(other).connect()) as connection:
+        for number in itertools.count():  # until the kernel has ended them all; the test has a deadline
+            body = named(metadata={"name": f"c{number}"})
+            try:
+                connection.request("POST", config_maps(ns), body, {"Content-Type": "application/json"})
+                answer = connection.getresponse()
+                answer.read()
+            except (OSError, HTTPException):  # an answer may end in its midst
+                break
+            assert answer.status == 201
+            acknowledged.add(f"c{number}")
+            if number == 150:
+                os.kill(init, signal.SIGKILL)
     assert len(acknowledged) > 150
 
     eventually(lambda: other.command("up", "--detach", "--nodes=1").returncode == 0)
