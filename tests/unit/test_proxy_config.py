@@ -237,6 +237,25 @@ def test_each_mode_reads_its_own_section() -> None:
     assert parse_config(HEAD, "iptables").localhost_node_ports, "as kube-proxy has it"
 
 
+@pytest.mark.parametrize(
+    ("addresses", "has_loopback"),
+    [
+        ([], True),
+        (["primary"], False),
+        (["10.0.0.0/24"], False),
+        (["10.0.0.0/24", "127.0.0.0/8"], True),
+        (["0.0.0.0/0"], True),
+        (["fd00:10::/64"], True),  # of IPv4 nothing is said, which is everything
+    ],
+)
+def test_node_ports_answer_on_loopback_only_where_it_is_among_their_addresses(
+    addresses: list[str], has_loopback: bool
+) -> None:
+    config = parse_config(HEAD | {"nodePortAddresses": addresses}, "iptables")
+
+    assert config.localhost_node_ports is has_loopback
+
+
 def test_the_default_mode_is_nftables() -> None:
     assert parse_mode("") == "nftables"
 

@@ -7,11 +7,13 @@ named in `warnings`; fields that are wrong raise.
 from __future__ import annotations
 
 import copy
+import ipaddress
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from .addresses import family_of
 from .config_reader import Section
 from .errors import ConfigInvalid
 
@@ -149,6 +151,7 @@ def parse_config(document: object, mode: str = "") -> ProxyConfig:
         raise ConfigInvalid("logging.format: logs are text; leave it out")
     detect_local_mode, pod_interface = _detect_local(root)
     default = ProxyConfig()
+    node_port_addresses = _node_port_addresses(root, mode)
     bind_address = root.address("bindAddress")
     everywhere, loopback = ("::", "::1") if ":" in bind_address else ("0.0.0.0", "127.0.0.1")
     config = ProxyConfig(
@@ -160,8 +163,10 @@ def parse_config(document: object, mode: str = "") -> ProxyConfig:
         cluster_cidrs=root.cidrs("clusterCIDR"),
         detect_local_mode=detect_local_mode,
         pod_interface=pod_interface,
-        node_port_addresses=_node_port_addresses(root, mode),
-        localhost_node_ports=mode == "iptables" and own.flag("localhostNodePorts", default=True),
+        node_port_addresses=node_port_addresses,
+        localhost_node_ports=(
+            mode == "iptables" and own.flag("localhostNodePorts", default=True) and _has_loopback(node_port_addresses)
+        ),
         masquerade_all=own.flag("masqueradeAll"),
         masquerade_bit=own.number("masqueradeBit", 14, 0, 31) if mode in ("iptables", "nftables") else 14,
         sync_period=own.seconds("syncPeriod", 0.0) or default.sync_period,
@@ -262,6 +267,14 @@ def _node_port_addresses(root: Section, mode: str) -> tuple[str, ...]:
         return ("primary",)
     # The nftables mode came late enough to have the default that most want (KEP-3866).
     return root.cidrs("nodePortAddresses") or (("primary",) if mode == "nftables" else ())
+
+
+def _has_loopback(node_port_addresses: Sequence[str]) -> bool:
+    """Whether 127.0.0.1 is among them. The kernel need not be told to route to it (CVE-2020-8558) where it is not."""
+    if node_port_addresses == ("primary",):
+        return False
+    ranges = [ipaddress.ip_network(cidr) for cidr in node_port_addresses if family_of(cidr) == 4]
+    return not ranges or any(ipaddress.ip_address("127.0.0.1") in range_ for range_ in ranges)
 
 
 def _specified(address: str) -> str:
