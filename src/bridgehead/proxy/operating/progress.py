@@ -109,7 +109,8 @@ class ProgressPublisher:
         try:
             await self._write(self._versions)
         except Forbidden as error:
-            self._failed(f"{error}; nobody can wait for this node's proxy (see examples/proxy-progress-rbac.yaml)")
+            needed = "examples/real-cluster/proxy-progress-rbac.yaml"
+            self._failed(f"{error}; nobody can wait for this node's proxy (see {needed})")
             return FORBIDDEN_SECONDS
         except ClientError as error:
             self._failed(str(error))
