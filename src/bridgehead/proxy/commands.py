@@ -6,6 +6,7 @@ import asyncio
 import os
 import shutil
 import subprocess
+from io import FileIO
 
 
 def find_command(name: str) -> str | None:
@@ -15,15 +16,16 @@ def find_command(name: str) -> str | None:
 
 async def run_command(*command: str, text: str = "") -> tuple[int, bytes, str]:
     """The command's status, output and error text, in English. `text` is its input."""
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=os.environ | {"LC_ALL": "C"},
-    )
+    with _whole(text.encode()) as file:
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=file,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=os.environ | {"LC_ALL": "C"},
+        )
     try:
-        output, error = await process.communicate(text.encode())
+        output, error = await process.communicate()
     except asyncio.CancelledError:
         # A transaction that has begun ends by itself, whole or not at all; nobody waits for its answer any more.
         if process.returncode is None:
@@ -31,3 +33,14 @@ async def run_command(*command: str, text: str = "") -> tuple[int, bytes, str]:
             await process.wait()
         raise
     return process.returncode or 0, output, error.decode(errors="replace")
+
+
+def _whole(data: bytes) -> FileIO:
+    """A file in memory. Through a pipe, the command would get the beginning of it and take that for all, if this
+    process were killed meanwhile."""
+    file = FileIO(os.memfd_create("input"), "r+")
+    rest = memoryview(data)
+    while rest:
+        rest = rest[file.write(rest) :]
+    file.seek(0)
+    return file
