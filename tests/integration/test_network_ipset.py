@@ -26,7 +26,7 @@ def in_namespace(program: str) -> list[str]:
     result = subprocess.run(
         ["unshare", "--user", "--map-root-user", "unshare", "--net", sys.executable, "-c",
          header + textwrap.dedent(program)],
-        capture_output=True, text=True, timeout=30, env=os.environ | {"PYTHONPATH": str(SOURCE)},
+        capture_output=True, text=True, timeout=240, env=os.environ | {"PYTHONPATH": str(SOURCE)},
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
     return result.stdout.splitlines()

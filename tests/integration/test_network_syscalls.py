@@ -36,7 +36,7 @@ def test_a_forked_process_has_a_title_of_its_own(title: str) -> None:
         input=title.encode(),
         capture_output=True,
         check=True,
-        timeout=280,
+        timeout=240,
         env=os.environ | {"PYTHONPATH": str(SOURCE)},
     )
     name, _, shown = result.stdout.partition(b"\n")

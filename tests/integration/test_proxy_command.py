@@ -34,7 +34,7 @@ def run_in_namespace(*command: str, root: bool = True) -> subprocess.CompletedPr
         [*(ROOT_OF_A_NAMESPACE if root else ["unshare", "--user", "--net"]), *command],
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=240,
         env=environment | {"PYTHONPATH": str(source)},
     )
 
