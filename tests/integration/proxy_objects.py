@@ -85,13 +85,15 @@ def keeps_its_pod(world: World, seconds: float) -> tuple[float, str]:
 
     Since when that was so, by the monotonic clock, and which pod.
     """
+    before = time.monotonic()
     (chosen,) = pods_of(world, "client", times=1)
     begun = last = time.monotonic()
     while last < begun + seconds:
+        asked = last
         (pod,) = pods_of(world, "client", times=1)
-        now = time.monotonic()
-        if now > last + 0.9:  # this machine paused for so long that the client may have been forgotten
-            begun, chosen = now, pod
+        last = time.monotonic()
+        if last > before + 0.9:  # from before one to after the next: the client may have been forgotten in between
+            begun, chosen = last, pod
         assert pod == chosen
-        last = now
+        before = asked
     return begun, chosen

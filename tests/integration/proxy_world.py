@@ -83,7 +83,7 @@ class World:
         assert self._worker.stdout is not None
         self._worker.stdin.close()
         try:
-            self._worker.wait(20)
+            self._worker.wait(60)
         except subprocess.TimeoutExpired:
             self._worker.kill()
             self._worker.wait()
@@ -202,9 +202,12 @@ def _make_network() -> dict[str, int]:
         ("ipv4/ip_forward", 1),
         ("ipv6/conf/all/forwarding", 1),
         ("ipv6/conf/default/accept_dad", 0),
-        # A client that is refused again and again shall be told each time.
+        # A client that is refused again and again shall be told each time; what is in the masks is limited for all
+        # network namespaces of the machine together.
         ("ipv4/icmp_ratelimit", 0),
+        ("ipv4/icmp_ratemask", 0),
         ("ipv6/icmp/ratelimit", 0),
+        ("ipv6/icmp/ratemask", ""),
         # A pod that reaches itself would be sent redirects.
         ("ipv4/conf/all/send_redirects", 0),
         ("ipv4/conf/default/send_redirects", 0),
@@ -273,7 +276,7 @@ def _listen(namespaces: dict[str, int], pod: str, family: int) -> Server:
 
 def _await_reachable(namespaces: dict[str, int], address: str) -> None:
     """A new veth drops packets, and a new IPv6 address has no local route, until the kernel has got round to it."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while True:
         try:
             with _inside(namespaces, "client"), socket.create_connection((address, PORT), timeout=0.1):
@@ -292,12 +295,13 @@ def _answer_all(servers: list[Server]) -> None:
             pod = by_socket[sock]
             if sock.type == socket.SOCK_STREAM:
                 connection, peer = sock.accept()
-                with connection, contextlib.suppress(ConnectionError):  # who has lost patience is gone
+                with connection, contextlib.suppress(OSError):  # who has lost patience is gone, maybe with its route
                     connection.sendall(f"{pod} from {peer[0]}".encode())
             else:
                 data, peer = sock.recvfrom(100)
                 number = f" {data.decode()}" if data.isdigit() else ""
-                sock.sendto(f"{pod} from {peer[0]}{number}".encode(), peer)
+                with contextlib.suppress(OSError):
+                    sock.sendto(f"{pod} from {peer[0]}{number}".encode(), peer)
 
 
 class _Proxy:

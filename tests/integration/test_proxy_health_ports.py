@@ -38,10 +38,10 @@ def ask(host: str = "127.0.0.1", port: int = PORT, method: str = "GET") -> tuple
 
 
 async def status(host: str = "127.0.0.1", port: int = PORT) -> int:
-    """0: nobody listens."""
+    """0: nobody listens, or not to the end."""
     try:
         return (await asyncio.to_thread(ask, host, port))[0]
-    except ConnectionError:
+    except (ConnectionError, http.client.HTTPException):
         return 0
 
 

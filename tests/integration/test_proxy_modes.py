@@ -51,14 +51,14 @@ def test_a_cluster_ip_reaches_every_pod_evenly(world: World, where: str, family:
     answers = answered_by(world.connect(where, address, 80, times=300))
 
     assert set(answers) == set(PODS)
-    assert min(answers.values()) > 60, "with 300 connections over three pods, 60 is five standard deviations away"
+    assert min(answers.values()) > 45, "with 300 connections over three pods, 45 is 6.7 standard deviations away"
 
 
 def test_udp_is_translated(world: World) -> None:
     world.put(service(udp=True), slice_of(*PODS, udp=True))
 
     for where in PLACES:
-        assert set(answered_by(world.connect(where, WEB4, 80, times=40, udp=True))) == set(PODS)
+        assert set(answered_by(world.connect(where, WEB4, 80, times=60, udp=True))) == set(PODS)
 
 
 def test_a_pod_in_the_cluster_keeps_its_address_and_others_get_the_nodes(world: World) -> None:
@@ -125,7 +125,7 @@ def test_external_ips_and_load_balancer_addresses_answer(world: World, where: st
     world.put(balanced, slice_of(*PODS))
 
     for address in (EXTERNAL, "203.0.113.8"):
-        assert set(answered_by(world.connect(where, address, 80, times=40))) == set(PODS)
+        assert set(answered_by(world.connect(where, address, 80, times=60))) == set(PODS)
     world.put(balanced)
     assert world.connect(where, EXTERNAL, 80) == ["refused"]
 
@@ -329,9 +329,9 @@ def test_a_client_meets_the_same_pod_at_every_address_of_the_service(world: Worl
 
 def test_sticky_clients_are_spread_over_the_pods(world: World) -> None:
     world.put(sticky(), slice_of(*PODS))
-    world.run("ip", "-n", "client", "route", "replace", "local", "10.0.0.96/27", "dev", "lo")
+    world.run("ip", "-n", "client", "route", "replace", "local", "10.0.0.64/26", "dev", "lo")
 
-    sources = [f"10.0.0.{number}" for number in range(96, 128)]
+    sources = [f"10.0.0.{number}" for number in range(64, 128)]  # by chance, too, each pod gets some of so many
     answers = [world.connect("client", WEB4, 80, times=2, source=source) for source in sources]
 
     assert all(len(answered_by(some)) == 1 for some in answers)

@@ -124,7 +124,7 @@ def test_affinity_ends_after_its_timeout_and_each_connection_renews_it(world: Wo
     world.put(sticky(1), slice_of(*PODS))
     begun, _ = keeps_its_pod(world, 1.2)  # longer than the timeout
     while f"{CLIENT4} timeout" in world.run("nft", "list", "table", "ip", "bridgehead"):
-        assert time.monotonic() < begun + 15, "never forgotten"
+        assert time.monotonic() < begun + 60, "never forgotten"
         time.sleep(0.02)
     begun = time.monotonic()
     pods = pods_of(world, "client")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import http.client
 import re
 import shutil
 import signal
@@ -57,14 +58,14 @@ async def ask(url: str) -> tuple[int, str]:
         except urllib.error.HTTPError as error:
             with error:
                 return error.code, error.read().decode()
-        except OSError:
+        except (OSError, http.client.HTTPException):  # it may go away at any byte
             return 0, ""
 
     return await asyncio.to_thread(get)
 
 
 async def becomes(url: str, status: int) -> str:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while (answer := await ask(url))[0] != status:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
     return answer[1]

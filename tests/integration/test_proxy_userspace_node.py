@@ -112,7 +112,7 @@ def test_a_removed_backend_that_says_nothing_more_loses_its_connections(world: W
     world.run("ip", "-n", "pod1", "route", "add", "blackhole", f"{NODE4}/32")
     try:
         world.put(service(), slice_of("pod2"))
-        assert world.talk("say", "a", 30.0) == "reset"
+        assert world.talk("say", "a") == "reset"
     finally:
         world.run("ip", "-n", "pod1", "route", "del", "blackhole", f"{NODE4}/32")
 
