@@ -539,6 +539,26 @@ async def test_a_built_in_program_can_be_told_to_end_as_soon_as_it_is_started(wo
         assert (await world.wait_exit(program.id)).exit_code == 0
 
 
+async def test_a_part_can_be_told_to_end_as_soon_as_it_is_started(world: World) -> None:
+    """At whatever moment that is; before it has its own handlers, too."""
+    nowhere = world.directory / "kubeconfig"
+    nowhere.write_text(
+        "clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]\n"
+        "contexts: [{name: c, context: {cluster: c, user: ''}}]\ncurrent-context: c\n"
+    )
+    for number in range(10):
+        await world.pod(f"p{number}")
+        part = await world.start(
+            f"p{number}",
+            image="bridgehead/dns:latest",
+            args=("--kubeconfig=/kubeconfig", "--no-upstream"),
+            mounts=(Mount(source=str(nowhere), target="/kubeconfig", read_only=True),),
+        )
+        await asyncio.sleep(number / 20)
+        await world.client.signal_container(part.id, signal.SIGTERM)
+        assert (await world.wait_exit(part.id)).exit_code in (0, 128 + signal.SIGTERM), world.log(f"p{number}")
+
+
 async def test_a_request_in_flight_is_answered_before_the_server_ends(world: World) -> None:
     await world.pod("p")
     server = await world.start("p", image=POD_TEST)

@@ -332,7 +332,9 @@ def _run_stand_in(program: StandInProgram, launch: Launch, started: Callable[[],
 def _run_part(
     run_part: PartRunner, arguments: list[str], environment: dict[str, str], started: Callable[[], None]
 ) -> int:
-    started()  # parts have probes
+    # Until the part, which has probes to tell when it is ready, has its own handlers.
+    signal.signal(signal.SIGTERM, lambda number, _: os._exit(128 + number))
+    started()
     os.environ.clear()
     os.environ.update(environment)
     run_part(arguments)
