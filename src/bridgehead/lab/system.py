@@ -61,7 +61,7 @@ def system_manifests(file: str, config: LabConfig) -> list[dict[str, Any]]:
     return list(yaml.load_all(filled, Loader=loader))
 
 
-async def bring_up(config: LabConfig, files: LabFiles, report: Report, *, bound: float = 60.0) -> None:
+async def bring_up(config: LabConfig, files: LabFiles, report: Report, *, bound: float = 120.0) -> None:
     """Wait until the lab is ready, telling `report` what is waited for. Raises `StartFailed` after `bound` seconds.
 
     Ready means: every node is Ready, every node's proxy has programmed its kernel and names are answered, all since
