@@ -9,6 +9,7 @@ import pytest
 
 from bridgehead import __version__, cli
 from bridgehead.cli import lab_options, logs, up
+from bridgehead.lab.addressing import IpFamily
 from bridgehead.lab.plan import LabConfig, LabFiles
 
 
@@ -156,8 +157,8 @@ def test_options_of(name: str, state_dir: Path | None, options: str) -> None:
     assert lab_options.options_of(name, state_dir) == options
 
 
-def closing_screen(nodes: int, *, detached: bool) -> str:
-    config = LabConfig(name="two", nodes=nodes, port=6444)
+def closing_screen(nodes: int, *, detached: bool, ip_family: IpFamily = "dual") -> str:
+    config = LabConfig(name="two", nodes=nodes, port=6444, ip_family=ip_family)
     return up._closing_screen(config, LabFiles(Path("/state of/two")), " --name two", 2.345, detached)
 
 
@@ -172,6 +173,12 @@ def test_closing_screen(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "Try next (with a kubectl, which is missing here; Debian: kubernetes-client):\n" in screen
     assert "3 nodes" in closing_screen(3, detached=False)
     assert "Ctrl-C stops it." in closing_screen(3, detached=False)
+
+
+def test_an_address_of_ipv6_has_its_brackets() -> None:
+    address = "$(kubectl get service web -o jsonpath={.spec.clusterIP})"
+    assert f"curl -s http://{address}\n" in closing_screen(3, detached=True)
+    assert f'curl -s "http://[{address}]"\n' in closing_screen(3, detached=True, ip_family="ipv6")
 
 
 @pytest.mark.parametrize(

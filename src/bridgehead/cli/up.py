@@ -173,13 +173,16 @@ def _closing_screen(config: LabConfig, files: LabFiles, options: str, seconds: f
     me = own_command()
     nodes = "1 node" if config.nodes == 1 else f"{config.nodes} nodes"
     lacking = "" if shutil.which("kubectl") else " (with a kubectl, which is missing here; Debian: kubernetes-client)"
+    address = "$(kubectl get service web -o jsonpath={.spec.clusterIP})"
+    url = f'"http://[{address}]"' if config.ip_family == "ipv6" else f"http://{address}"
     return f"""\
 The lab "{config.name}" is ready after {seconds:.1f} s: {nodes}, the API at https://127.0.0.1:{config.port}.
 
 Try next{lacking}:
   export KUBECONFIG={shlex.quote(str(files.kubeconfig))}
   kubectl create deployment web --image=nginx --replicas=3 && kubectl expose deployment web --port=80
-  {me} exec{options} -- curl -s http://$(kubectl get service web -o jsonpath={{.spec.clusterIP}})
+  kubectl rollout status deployment web
+  {me} exec{options} -- curl -s {url}
 
 {f"Stop it with: {me} down{options}" if detached else "Ctrl-C stops it."}
 """
