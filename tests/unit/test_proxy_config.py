@@ -207,6 +207,10 @@ def test_an_option_is_a_field() -> None:
         (HEAD | {"nodePortAddresses": 10}, "nodePortAddresses: not a list"),
         (HEAD | {"nftables": []}, "nftables: not an object"),
         (HEAD | {"nftables": {"syncPeriod": "soon"}}, "nftables.syncPeriod: 'soon'"),
+        (
+            HEAD | {"mode": "iptables", "iptables": {"minSyncPeriod": "1m"}},
+            "iptables.minSyncPeriod: 60 s is longer than syncPeriod, 30 s",
+        ),
         (HEAD | {"nftables": {"masqueradeAll": "yes"}}, "masqueradeAll: 'yes'"),
         (HEAD | {"healthzBindAddress": "x:y"}, "healthzBindAddress: 'x:y'"),
     ],

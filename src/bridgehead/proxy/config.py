@@ -179,6 +179,10 @@ def parse_config(document: object, mode: str = "") -> ProxyConfig:
         oom_score_adj=root.number("oomScoreAdj", default.oom_score_adj, -1000, 1000),
         verbosity=logging.number("verbosity", 0, 0, 2**31 - 1),
     )
+    if config.min_sync_period > config.sync_period:  # /livez would take the pauses between two changes for a fault
+        raise ConfigInvalid(
+            f"{mode}.minSyncPeriod: {config.min_sync_period:g} s is longer than syncPeriod, {config.sync_period:g} s"
+        )
     warnings = tuple(f"{name} is not used" for name in root.unread())
     return ProxyConfig(**{**vars(config), "warnings": warnings})
 
