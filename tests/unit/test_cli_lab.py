@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bridgehead import __version__, cli
-from bridgehead.cli import lab_options, logs, up
+from bridgehead.cli import lab_options, logs, status, up
 from bridgehead.lab.addressing import IpFamily
 from bridgehead.lab.plan import LabConfig, LabFiles
 
@@ -129,6 +129,13 @@ def test_a_state_directory_that_cannot_be_looked_into(
     assert err.startswith("bridgehead: cannot ")
     assert f"{tmp_path}/{place}" in err
     assert err.count("\n") == 1
+
+
+def test_columns_are_as_wide_as_they_must_be_and_end_with_nothing() -> None:
+    long = "fd00:10::201, " * 10
+    assert status.columns([("NODE", "ADDRESS", "LAST EXIT"), ("node1", long, "-"), ("n", "", "")]) == (
+        f"NODE   {'ADDRESS':<140}  LAST EXIT\nnode1  {long}  -\nn\n"
+    )
 
 
 def test_own_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from bridgehead.lab import registry
 from bridgehead.lab.errors import NotRunning
 from bridgehead.lab.plan import LabFiles
+from bridgehead.lab.supervisor import PartStatus
 
 from .lab_options import DEFAULT_NAME, StateDir, reporting_errors
+
+Row = Sequence[str]
 
 
 def command(
@@ -22,45 +25,34 @@ def command(
     state_dir: StateDir = None,
 ) -> None:
     with reporting_errors():
-        console = Console(highlight=False)
         if name or state_dir:
-            files = registry.find_files(name or DEFAULT_NAME, state_dir)
-            registry.read_running(files)
-            _show(console, files)
+            sys.stdout.write(_describe(registry.find_files(name or DEFAULT_NAME, state_dir)))
             return
         labs = registry.list_labs()
         running = [files for files in labs.values() if registry.is_running(files)]
         for files in running:
             try:
-                _show(console, files)
+                sys.stdout.write(_describe(files))
             except NotRunning as error:  # it is only starting, or ended just now: the others are still of interest
-                console.print(str(error), soft_wrap=True)
+                sys.stdout.write(f"{error}\n")
         stopped = [name for name, files in labs.items() if files not in running]
         if stopped:
-            console.print(f"Stopped: {', '.join(stopped)}.")
+            sys.stdout.write(f"Stopped: {', '.join(stopped)}.\n")
         if not running:
             raise NotRunning("no lab is running; `bridgehead up` starts one")
 
 
-def _show(console: Console, files: LabFiles) -> None:
+def _describe(files: LabFiles) -> str:
     lab = registry.read_running(files)
-    console.print(
+    first = (
         f'Lab "{lab.config.name}": up for {_age(time.time() - lab.started_at)}, API at'
         f" https://127.0.0.1:{lab.config.port}, KUBECONFIG={files.kubeconfig}"
-        + (", a DNS on each node" if lab.config.node_dns else ""),
-        soft_wrap=True,
+        + (", a DNS on each node" if lab.config.node_dns else "")
     )
-    table = Table("NODE", "STATUS", "ADDRESS", "PODS", box=None, pad_edge=False)
-    for row in asyncio.run(_nodes(files)):
-        table.add_row(*row)
-    console.print(table)
-    parts = Table("PART", "PID", "RESTARTS", "LAST EXIT", box=None, pad_edge=False)
-    for part in registry.read_parts(files):
-        parts.add_row(part.name, str(part.pid) if part.pid else "waiting", str(part.restarts), part.last_exit)
-    console.print(parts)
+    return f"{first}\n{asyncio.run(_nodes(files))}{_parts(registry.read_parts(files))}"
 
 
-async def _nodes(files: LabFiles) -> list[tuple[str, ...]]:
+async def _nodes(files: LabFiles) -> str:
     from bridgehead.client import ApiClient, load_kubeconfig
     from bridgehead.client.errors import ApiError, ClientError
     from bridgehead.objects.kinds import NODES, PODS
@@ -69,9 +61,11 @@ async def _nodes(files: LabFiles) -> list[tuple[str, ...]]:
         async with ApiClient(load_kubeconfig(files.kubeconfig)) as client, asyncio.timeout(5):
             nodes = (await client.list(NODES)).items
             pods = (await client.list(PODS)).items
-    except (ApiError, ClientError, TimeoutError) as error:
-        return [("?", f"the API server does not answer: {error}", "", "")]
-    return [
+    except TimeoutError:
+        return "The API server does not answer within 5 s.\n"
+    except (ApiError, ClientError) as error:
+        return f"The API server does not answer: {error}\n"
+    rows = [
         (
             node.metadata.name,
             "Ready" if node.is_ready else "NotReady",
@@ -80,6 +74,22 @@ async def _nodes(files: LabFiles) -> list[tuple[str, ...]]:
         )
         for node in nodes
     ]
+    return columns([("NODE", "STATUS", "ADDRESS", "PODS"), *rows])
+
+
+def _parts(parts: Sequence[PartStatus]) -> str:
+    rows = [
+        (part.name, str(part.pid) if part.pid else "waiting", str(part.restarts), part.last_exit or "-")
+        for part in parts
+    ]
+    return columns([("PART", "PID", "RESTARTS", "LAST EXIT"), *rows])
+
+
+def columns(rows: Sequence[Row]) -> str:
+    """Lines of text, each column as wide as its widest cell and never cut: also for those who read them with `awk`."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _age(seconds: float) -> str:
