@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import ssl
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -12,8 +13,8 @@ import dnslib
 
 from bridgehead.client import ApiClient
 from bridgehead.dns.config import DnsConfig
+from bridgehead.dns.connections import Server
 from bridgehead.dns.process import run
-from bridgehead.dns.upstream import Server
 
 from .api_world import DEADLINE, running, until
 
@@ -101,10 +102,17 @@ Answer = Callable[[dnslib.DNSRecord, bool], list[bytes]]
 
 
 class FakeUpstream:
-    """Answers as `answer(query, over_tcp)` says: with any messages, or none. `asked` are the questions that came."""
+    """Answers as `answer(query, over_tcp)` says: with any messages, or none. `asked` are the questions that came.
 
-    def __init__(self, answer: Answer) -> None:
+    With `tls` its TCP is that. It ends a connection after `patience` questions, and `open` are those it has.
+    """
+
+    def __init__(self, answer: Answer, *, tls: ssl.SSLContext | None = None, patience: int = 1) -> None:
         self.answer = answer
+        self._tls = tls
+        self._patience = patience
+        self.connections = 0
+        self.open: set[asyncio.StreamWriter] = set()
         self.asked: list[str] = []
         self.ports: list[int] = []
         self.ids: list[int] = []
@@ -123,7 +131,7 @@ class FakeUpstream:
 
         loop = asyncio.get_running_loop()
         while self._udp is None:
-            self._tcp = await asyncio.start_server(self._converse, *LOOPBACK)
+            self._tcp = await asyncio.start_server(self._converse, *LOOPBACK, ssl=self._tls)
             self.server = Server(*self._tcp.sockets[0].getsockname())
             try:
                 self._udp, _ = await loop.create_datagram_endpoint(Protocol, (self.server.host, self.server.port))
@@ -136,6 +144,8 @@ class FakeUpstream:
             self._udp.close()
         if self._tcp is not None:
             self._tcp.close()
+            for writer in self.open:
+                writer.close()
             await self._tcp.wait_closed()
 
     def messages(self, data: bytes, *, over_tcp: bool) -> list[bytes]:
@@ -145,11 +155,17 @@ class FakeUpstream:
         return self.answer(query, over_tcp)
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        self.open.add(writer)
         try:
-            for message in self.messages(await read_framed(reader), over_tcp=True):
-                writer.write(framed(message))
-            await writer.drain()
+            for _ in range(self._patience):
+                for message in self.messages(await read_framed(reader), over_tcp=True):
+                    writer.write(framed(message))
+                await writer.drain()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass  # enough was asked
         finally:
+            self.open.discard(writer)
             writer.close()
 
 

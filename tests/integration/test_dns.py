@@ -15,11 +15,11 @@ import pytest
 
 from bridgehead.client import ApiClient
 from bridgehead.dns.config import DnsConfig
+from bridgehead.dns.connections import Server
 from bridgehead.dns.errors import ConfigInvalid
 from bridgehead.dns.process import follow_file
 from bridgehead.dns.query_log import QueryLog
 from bridgehead.dns.server import DnsServer, Limits
-from bridgehead.dns.upstream import Server
 from bridgehead.dns.zone import ZoneSettings
 from bridgehead.objects.kinds import ENDPOINT_SLICES, SERVICES
 from tests.unit.dns_world import build_zone, read_objects, ready

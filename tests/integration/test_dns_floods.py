@@ -15,10 +15,11 @@ import dnslib
 import pytest
 
 from bridgehead.dns.cache import Cache
+from bridgehead.dns.connections import Server
 from bridgehead.dns.resolver import Resolver
 from bridgehead.dns.responder import Open, Responder
 from bridgehead.dns.server import DnsServer, Limits
-from bridgehead.dns.upstream import Forwarder, Server
+from bridgehead.dns.upstream import Forwarder
 from tests.unit.dns_world import build_zone, packet, read_objects, ready
 from tests.unit.test_dns_responder import headless
 

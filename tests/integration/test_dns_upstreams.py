@@ -10,12 +10,13 @@ import pytest
 from bridgehead.client import ApiClient
 from bridgehead.dns.cache import Cache, make_keeping
 from bridgehead.dns.config import DnsConfig
+from bridgehead.dns.connections import Server
 from bridgehead.dns.forwarding import plan_forwarders
 from bridgehead.dns.hosts import Hosts, HostTable
 from bridgehead.dns.resolver import Resolver
 from bridgehead.dns.responder import Open
 from bridgehead.dns.rewriting import Rewriter, make_rule
-from bridgehead.dns.upstream import Forwarder, Server
+from bridgehead.dns.upstream import Forwarder
 from bridgehead.dns.zone import Zone
 from bridgehead.objects.kinds import SERVICES
 from tests.unit.dns_world import build_zone, packet, read_objects, ready
@@ -196,6 +197,7 @@ async def test_a_cut_answer_is_fetched_over_tcp():
         question = world.responder.respond_untrusted(packet("www.example.com"), is_udp=False)
         assert len(dnslib.DNSRecord.parse(await world.resolver.resolve(question, CLIENT)).rr) == 200
         assert len(upstream.asked) == 2  # UDP, TCP; then from the cache
+        world.forwarder.close()
 
 
 async def test_another_upstream_helps_out_and_the_silent_one_is_asked_last_for_a_while():

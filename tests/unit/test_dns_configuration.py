@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from bridgehead.dns.config import DnsConfig, check, parse_address, parse_node_local
+from bridgehead.dns.connections import Server, Tls
 from bridgehead.dns.corefile import read_corefile
 from bridgehead.dns.corefile_text import Surroundings
 from bridgehead.dns.errors import ConfigInvalid
 from bridgehead.dns.hosts import Hosts
 from bridgehead.dns.rewriting import Rule
-from bridgehead.dns.upstream import Server, parse_resolv_conf, parse_search, parse_server
+from bridgehead.dns.upstream import parse_resolv_conf, parse_search, parse_server
 from bridgehead.dns.zone import ZoneSettings
 
 KUBEADM = """
@@ -267,6 +268,26 @@ def test_of_reverse_zones_that_do_not_fall_through_nobody_is_asked(zones, fallth
     check(config)
 
 
+@pytest.mark.parametrize(
+    ("words", "authority", "certificate", "key"),
+    [
+        ("", "", "", ""),
+        ("ca.pem", "/etc/dns/ca.pem", "", ""),
+        ("us.pem us.key", "", "/etc/dns/us.pem", "/etc/dns/us.key"),
+        ("us.pem us.key /ca.pem", "/ca.pem", "/etc/dns/us.pem", "/etc/dns/us.key"),
+    ],
+)
+def test_servers_that_speak_tls(words, authority, certificate, key):
+    text = (
+        f"x {{\n kubernetes x\n forward . tls://9.9.9.9 10.0.0.1 {{\n tls {words}\n tls_servername a.example\n }}\n}}\n"
+        "corp.example {\n forward . 10.0.0.2 {\n force_tcp\n }\n}"
+    )
+    config = read_corefile(text, DnsConfig(), Surroundings(directory="/etc/dns")).config
+    tls = Tls("a.example", authority, certificate, key)
+    assert config.upstreams == (Server("9.9.9.9", 853, tls), Server("10.0.0.1"))
+    assert config.asked_by_tcp == ("corp.example",)
+
+
 @pytest.mark.parametrize(("limits", "most"), [((), 1000), ((10,), 10), ((2000, 10), 2000), ((10, 0), 1 << 30)], ids=str)
 def test_how_many_questions_may_be_open(limits, most):
     stubs = [f"s{at}.example {{\n forward . 1.1.1.1 {{\n max_concurrent {n}\n }}\n}}\n" for at, n in enumerate(limits)]
@@ -309,10 +330,18 @@ def test_what_is_logged(log, classes):
         (".:53 {\n kubernetes x {\n  ttl soon\n }\n}", "line 3: ttl takes a number"),
         (".:53 {\n kubernetes x\n forward . example.com\n}", "line 3: upstream 'example.com' is not an address"),
         (
-            ".:53 {\n kubernetes x\n forward . tls://1.1.1.1\n log a.example {\n  class denial some\n }\n whoami\n}",
-            "not supported: forward to tls://1.1.1.1 (line 3: only plain DNS; a server of yours may speak TLS to others"
-            "), log a.example (line 4), 'class denial some' in log (line 5), whoami (line 7)",
+            ".:53 {\n kubernetes x\n forward . 1.1.1.1\n log a.example {\n  class denial some\n }\n whoami\n}",
+            "not supported: log a.example (line 4), 'class denial some' in log (line 5), whoami (line 7)",
         ),
+        (
+            ".:53 {\n kubernetes x\n forward . https://1.1.1.1\n}",
+            "line 3: upstream 'https://1.1.1.1': only dns:// and tls:// are spoken here",
+        ),
+        (
+            ".:53 {\n kubernetes x\n forward . tls://9.9.9.9%a.example {\n  tls_servername b.example\n }\n}",
+            "line 4: tls_servername, and a.example for 9.9.9.9:853",
+        ),
+        (".:53 {\n kubernetes x\n forward . tls://9.9.9.9 {\n  tls a b c d\n }\n}", "line 4: tls [CERT KEY] [CA]"),
         (".:53 {\n kubernetes x\n forward .\n}", "line 3: forward FROM TO"),
         (
             "x:53 {\n kubernetes x\n}\n.:5301 {\n forward . 1.1.1.1\n}",
@@ -471,6 +500,14 @@ search lan .
         ("1.1.1.1:5353", Server("1.1.1.1", 5353)),
         ("fd00::1", Server("fd00::1", 53)),
         ("[fd00::1]:54", Server("fd00::1", 54)),
+        ("dns://1.1.1.1", Server("1.1.1.1", 53)),
+        ("tls://1.1.1.1", Server("1.1.1.1", 853, Tls())),
+        ("tls://[fd00::1]:54", Server("fd00::1", 54, Tls())),
+        ("tls://9.9.9.9%dns.quad9.net", Server("9.9.9.9", 853, Tls("dns.quad9.net"))),
+        ("tls://9.9.9.9%dns.quad9.net:10853", Server("9.9.9.9", 10853, Tls("dns.quad9.net"))),
+        ("tls://[fd00::1]%dns.example:10853", Server("fd00::1", 10853, Tls("dns.example"))),
+        ("https://1.1.1.1", None),
+        ("1.1.1.1%dns.example", None),
         ("1.1.1.1:0", None),
         ("1.1.1.1:70000", None),
         ("", None),

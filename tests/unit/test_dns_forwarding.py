@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from bridgehead.dns.config import DnsConfig
+from bridgehead.dns.connections import Server
 from bridgehead.dns.errors import ConfigInvalid
 from bridgehead.dns.forwarding import choose_upstreams
-from bridgehead.dns.upstream import Server
 
 
 def test_an_address_that_is_served_on_the_node_is_no_upstream() -> None:

@@ -10,12 +10,13 @@ import pytest
 from bridgehead.dns import wire
 from bridgehead.dns.cache import Cache
 from bridgehead.dns.config import DnsConfig
+from bridgehead.dns.connections import Server
 from bridgehead.dns.foreign import adopt_reply_untrusted
 from bridgehead.dns.hosts import Hosts
 from bridgehead.dns.metrics import DnsMetrics
 from bridgehead.dns.server import DnsServer
 from bridgehead.dns.tallies import Durations
-from bridgehead.dns.upstream import Forwarder, Server
+from bridgehead.dns.upstream import Forwarder
 
 from .dns_world import build_zone, read_objects, ready
 

@@ -25,6 +25,7 @@ from bridgehead.cli.parsing import path
 from bridgehead.client import ApiClient, ClientConfig, load_config
 from bridgehead.client.errors import ConfigError
 from bridgehead.dns.config import DnsConfig, check, parse_address, parse_node_local
+from bridgehead.dns.connections import Server
 from bridgehead.dns.corefile import read_corefile
 from bridgehead.dns.corefile_text import Surroundings
 from bridgehead.dns.errors import ConfigInvalid, DnsError
@@ -32,7 +33,7 @@ from bridgehead.dns.node_local import Hold, HoldElsewhere, hold_for_others
 from bridgehead.dns.process import dump, follow_file, run, try_addresses
 from bridgehead.dns.records import as_domain
 from bridgehead.dns.supervisor import supervise
-from bridgehead.dns.upstream import Server, parse_server
+from bridgehead.dns.upstream import parse_server
 
 log = logging.getLogger("bridgehead.dns")
 
@@ -65,7 +66,10 @@ def command(
     ] = None,
     upstream: Annotated[
         list[str] | None,
-        typer.Option(help="Whom to ask about other names; may be repeated. Default: those of --resolv-conf."),
+        typer.Option(
+            help="Whom to ask about other names: ADDRESS[:PORT], or tls://ADDRESS[%NAME][:PORT]; may be repeated."
+            " Default: those of --resolv-conf."
+        ),
     ] = None,
     no_upstream: Annotated[bool, typer.Option("--no-upstream", help="Refuse other names.")] = False,
     resolv_conf: Annotated[

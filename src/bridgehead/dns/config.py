@@ -6,13 +6,13 @@ import ipaddress
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from .connections import Server
 from .errors import ConfigInvalid
 from .hosts import Hosts
 from .records import is_name, is_within
 from .rewriting import Rule
 from .templates import Template
 from .transfer import Network
-from .upstream import Server
 from .zone import POD_MODES, ZoneSettings
 
 Address = tuple[str, int]
@@ -24,9 +24,9 @@ class DnsConfig:
 
     `stub_domains` have upstreams of their own; about `denied` domains ("" is everything) nobody is asked, and the
     answer is this code. Upstreams of the domains in `asked_in_order` ("": of everything else) are equal no more: the
-    first that answers is asked. Of outside names those in `cached` are kept, but neither a yes about those with
-    ("success", domain) in `uncached` nor a no about those with ("denial", domain). An address that is None is not
-    served.
+    first that answers is asked; those of the domains in `asked_by_tcp` are asked by nothing else. Outside names in
+    `cached` are kept, but neither a yes about those with ("success", domain) in `uncached` nor a no about those with
+    ("denial", domain). An address that is None is not served.
     """
 
     zone: ZoneSettings = field(default_factory=ZoneSettings)
@@ -37,6 +37,7 @@ class DnsConfig:
     stub_domains: tuple[tuple[str, tuple[Server, ...]], ...] = ()
     denied: tuple[tuple[str, int], ...] = ()
     asked_in_order: tuple[str, ...] = ()
+    asked_by_tcp: tuple[str, ...] = ()
     most_open: int = 1000  # questions that wait for upstreams at one time, at each address
     autopath: bool = False
     cache_entries: int = 10_000

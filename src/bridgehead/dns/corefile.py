@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import difflib
 import ipaddress
+import os
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -17,6 +18,7 @@ from typing import NamedTuple
 
 from . import wire
 from .config import Address, DnsConfig, parse_address
+from .connections import Server, Tls
 from .corefile_text import Directive, Surroundings, invalid, parse
 from .errors import ConfigInvalid
 from .hosts import Entry, Hosts, parse_entry, parse_hosts
@@ -25,7 +27,7 @@ from .records import as_domain, is_within
 from .rewriting import KINDS, make_rule
 from .templates import read_template
 from .transfer import Network
-from .upstream import Server, parse_resolv_conf, parse_server
+from .upstream import parse_resolv_conf, parse_server
 
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600}
 # Done anyway, or meant for what cannot happen here.
@@ -47,15 +49,12 @@ _TUNING = {
     "keepttl",
     "servfail",
     "reload",
-    "force_tcp",
     "max_age",
-    "tls_servername",
 }
 _TUNING |= {"failfast_all_unhealthy_upstreams", "max_connect_attempts", "minimal", "multisocket", "pprof", "timeouts"}
 _TUNING |= {"startup_timeout", "apiserver_qps", "apiserver_burst", "apiserver_max_inflight", "resyncperiod", "upstream"}
 _NXDOMAIN = wire.RCODE_NAMES.index("NXDOMAIN")
 _NO_LIMIT = 1 << 30
-_PLAIN_ONLY = "only plain DNS; a server of yours may speak TLS to others"
 # What people wrote, and what they can do.
 _INSTEAD = {
     "proxy": "write forward",
@@ -240,6 +239,10 @@ class _Reader:
                     self._set(asked_in_order=(*self._config.asked_in_order, zone))
                 case "policy" if option.arguments in (("random",), ("round_robin",)):
                     continue  # who asks at random asks all alike
+                case "force_tcp":
+                    self._set(asked_by_tcp=(*self._config.asked_by_tcp, zone))
+                case "tls" | "tls_servername":
+                    continue  # read with the servers
                 case "except" if not zone:
                     self._excepted += _domains(option.arguments)
                 case _:
@@ -261,20 +264,35 @@ class _Reader:
             raise directive.invalid("forward FROM TO...")
         servers: list[Server] = []
         for text in directive.arguments[1:]:
-            scheme, separator, address = text.rpartition("://")
-            if separator and scheme != "dns":
-                self._lacking.append(f"forward to {text} (line {directive.line}: {_PLAIN_ONLY})")
-                continue
             try:
-                if address.startswith("/"):
-                    servers += parse_resolv_conf(self._around.read(address))
+                if text.startswith("/"):
+                    servers += parse_resolv_conf(self._around.read(text))
                 else:
-                    servers.append(parse_server(address))
+                    servers.append(parse_server(text))
             except ConfigInvalid as error:
                 raise directive.invalid(str(error)) from error
             except OSError as error:
-                raise directive.invalid(f"{address}: {error.strerror}") from error
-        return tuple(servers)
+                raise directive.invalid(f"{text}: {error.strerror}") from error
+        return tuple(
+            server if server.tls is None else self._proven(server, server.tls, directive) for server in servers
+        )
+
+    def _proven(self, server: Server, tls: Tls, directive: Directive) -> Server:
+        """With what the lines `tls [CERT KEY] [CA]` and `tls_servername NAME` say of it."""
+        for option in directive.block:
+            words = option.arguments
+            if option.name == "tls_servername":
+                if tls.name:
+                    raise option.invalid(f"tls_servername, and {tls.name} for {server}")
+                tls = tls._replace(name=_one(option))
+            elif option.name == "tls":
+                if len(words) > 3:
+                    raise option.invalid("tls [CERT KEY] [CA]")
+                paths = [os.path.join(self._around.directory, path) for path in words]
+                *own, authority = paths if len(paths) % 2 else [*paths, ""]
+                certificate, key = own or ("", "")
+                tls = tls._replace(authority=authority, certificate=certificate, key=key)
+        return server._replace(tls=tls)
 
     def _read_cache(self, directive: Directive, *, is_for_all: bool, is_cluster: bool) -> None:
         """One cache is for all outside names. What the block for everything else says of it counts."""

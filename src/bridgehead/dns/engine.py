@@ -16,6 +16,7 @@ from bridgehead.client import ApiClient
 from .agent import DnsAgent
 from .cache import Cache, make_keeping
 from .config import DnsConfig
+from .connections import Server
 from .forwarding import plan_forwarders, plan_search
 from .hosts import HostTable
 from .metrics import DnsMetrics
@@ -23,7 +24,7 @@ from .resolver import Resolver
 from .responder import Responder
 from .rewriting import Rewriter
 from .templates import Templates
-from .upstream import Forwarder, Server
+from .upstream import Forwarder
 from .zone import Zone, ZoneSettings
 
 log = logging.getLogger(__name__)
@@ -99,6 +100,11 @@ class Engine:
     def _is_us(self, server: Server) -> bool:
         """Whether this is the Service under which the cluster reaches us."""
         return server.port == 53 and server.host in self.cluster.zone.server_addresses
+
+    def close(self) -> None:
+        """Another answers from now on. Open questions are still answered."""
+        for forwarder in self.forwarders:
+            forwarder.close()
 
     async def become_ready(self) -> None:
         """Return when the zone is complete, and is answered from."""

@@ -11,9 +11,10 @@ from pathlib import Path
 
 from . import wire
 from .config import DnsConfig
+from .connections import Server
 from .errors import ConfigInvalid
 from .records import is_name
-from .upstream import Forwarder, Server, parse_resolv_conf, parse_search
+from .upstream import Forwarder, parse_resolv_conf, parse_search
 
 log = logging.getLogger(__name__)
 
@@ -74,14 +75,19 @@ def plan_forwarders(config: DnsConfig, is_us: Callable[[Server], bool]) -> dict[
     upstreams = choose_upstreams(config)
     found: dict[bytes, Forwarder | int] = {}
     if upstreams:
-        found[b"\0"] = Forwarder(upstreams, time.monotonic, shuffle=_order(config, ""), is_us=is_us)
+        found[b"\0"] = _forwarder(config, "", upstreams, is_us)
     found |= {wire.encode_name(domain): rcode for domain, rcode in config.denied}
     for domain, servers in config.stub_domains:
         _refuse_ourselves(servers, config)
-        found[wire.encode_name(domain.lower())] = Forwarder(
-            servers, time.monotonic, shuffle=_order(config, domain), is_us=is_us
-        )
+        found[wire.encode_name(domain.lower())] = _forwarder(config, domain, servers, is_us)
     return found
+
+
+def _forwarder(
+    config: DnsConfig, domain: str, servers: tuple[Server, ...], is_us: Callable[[Server], bool]
+) -> Forwarder:
+    only_tcp = domain in config.asked_by_tcp
+    return Forwarder(servers, time.monotonic, shuffle=_order(config, domain), is_us=is_us, only_tcp=only_tcp)
 
 
 def _order(config: DnsConfig, domain: str) -> Callable[[list[Server]], None]:

@@ -76,6 +76,7 @@ async def run(
                 async for changed in changes or _never():
                     work.change(changed, tasks)
     finally:
+        work.engine.close()
         for server in work.servers:
             server.close()
 
@@ -161,6 +162,7 @@ class _Work:
         for server in self.servers:
             server.use(engine.responder, engine.resolver.resolve, _tell(engine.config), engine.config.most_open)
         if engine is not self.engine:
+            self.engine.close()
             log.info("the new configuration is in use")
         self.engine = engine
         self._has_answers.set()

@@ -1,7 +1,7 @@
 """Questions about outside names, asked of those who know: resolv.conf's servers or configured ones.
 
 `resolver.py` asks through here. UDP from a new random port with a random id for each question, TCP when the answer is
-cut; what does not answer the question, comes from elsewhere, or is no sound message is not taken (RFC 5452).
+cut, or TLS; what does not answer the question, comes from elsewhere, or is no sound message is not taken (RFC 5452).
 """
 
 from __future__ import annotations
@@ -13,11 +13,9 @@ import random
 import secrets
 import socket
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
-
-from bridgehead.objects.addresses import join_host_port
 
 from . import foreign, wire
+from .connections import TLS_PORT, Connections, Server, Tls
 from .errors import BadPacket, ConfigInvalid, UpstreamFailed
 from .foreign import Found
 from .records import as_domain
@@ -31,29 +29,31 @@ ALL_SECONDS = 4.5  # a resolver's own patience is 5 s
 _REST_SECONDS = 5.0  # a server that failed is asked last for that long
 
 
-class Server(NamedTuple):
-    host: str
-    port: int = 53
-
-    def __str__(self) -> str:
-        return join_host_port(self.host, self.port)
-
-
 def parse_server(text: str) -> Server:
-    """ "1.1.1.1", "10.0.0.1:5353", "fd00::1", "[fd00::1]:5353". Raises ConfigInvalid."""
-    host, port = text, "53"
-    if text.startswith("["):
-        host, _, rest = text[1:].partition("]")
-        port = rest.removeprefix(":") or "53"
-    elif text.count(":") == 1:
-        host, _, port = text.partition(":")
+    """ "1.1.1.1", "10.0.0.1:5353", "fd00::1", "[fd00::1]:5353", and after "tls://" also with the name in the server's
+    certificate: "9.9.9.9%dns.quad9.net:853". Raises ConfigInvalid."""
+    scheme, _, address = text.rpartition("://")
+    if scheme not in ("", "dns", "tls"):
+        raise ConfigInvalid(f"upstream {text!r}: only dns:// and tls:// are spoken here")
+    tls, default = (Tls(), TLS_PORT) if scheme == "tls" else (None, 53)
+    if tls is not None and "%" in address:
+        address, _, name = address.partition("%")
+        name, _, port = name.partition(":")
+        tls = Tls(name)
+        address = f"{address}:{port}" if port else address
+    host, port = address, ""
+    if address.startswith("["):
+        host, _, rest = address[1:].partition("]")
+        port = rest.removeprefix(":")
+    elif address.count(":") == 1:
+        host, _, port = address.partition(":")
     try:
         socket.inet_pton(socket.AF_INET6 if ":" in host else socket.AF_INET, host)
     except OSError:
         raise ConfigInvalid(f"upstream {text!r} is not an address") from None
-    if not port.isdecimal() or not 0 < int(port) < 65536:
+    if not (port or "53").isdecimal() or not 0 < int(port or "53") < 65536:
         raise ConfigInvalid(f"upstream {text!r}: {port!r} is not a port")
-    return Server(host, int(port))
+    return Server(host, int(port or default), tls)
 
 
 def parse_resolv_conf(text: str) -> list[Server]:
@@ -82,7 +82,8 @@ def parse_search(text: str) -> list[str]:
 class Forwarder:
     """Asks `servers`, those first that answered last time, and none of which `is_us` says that it leads back to us.
 
-    `shuffle` orders equals; `now` is monotonic, in seconds.
+    `shuffle` orders equals; `now` is monotonic, in seconds. With `only_tcp` nobody is asked by UDP, as those never are
+    to whom we speak TLS. Has to be closed in the end. Raises ConfigInvalid.
     """
 
     def __init__(
@@ -93,8 +94,11 @@ class Forwarder:
         shuffle: Callable[[list[Server]], None] = random.shuffle,
         attempt_seconds: float = ATTEMPT_SECONDS,
         is_us: Callable[[Server], bool] = lambda server: False,
+        only_tcp: bool = False,
     ) -> None:
         self.servers = tuple(servers)
+        self._only_tcp = only_tcp
+        self._connections = Connections(self.servers)
         self._now = now
         self._shuffle = shuffle
         self._attempt_seconds = attempt_seconds
@@ -122,6 +126,10 @@ class Forwarder:
             raise UpstreamFailed("no upstream answered")
         return unhappy
 
+    def close(self) -> None:
+        """Open questions are still answered."""
+        self._connections.close()
+
     def _order(self) -> list[Server]:
         now = self._now()
         order = [server for server in self.servers if not self._is_us(server)]
@@ -137,15 +145,10 @@ class Forwarder:
     async def _try(self, server: Server, question: bytes, *, do: bool, cd: bool) -> Found | None:
         self.requests[server] += 1
         begun = self._now()
-        id_ = secrets.token_bytes(2)
-        query = foreign.forwarded_query(id_, question, OUR_SIZE, do=do, cd=cd)
+        query = foreign.forwarded_query(secrets.token_bytes(2), question, OUR_SIZE, do=do, cd=cd)
         try:
             async with asyncio.timeout(self._attempt_seconds):
-                data = await _exchange_udp(server, query, question)
-                if data[2] & wire.TC:
-                    data = await _exchange_tcp(server, query)
-                    if data[:2] != id_:
-                        raise BadPacket("a reply with another id")
+                data = await self._exchange(server, query, question)
                 found = foreign.adopt_reply_untrusted(data, question)
         except (OSError, TimeoutError, BadPacket, asyncio.IncompleteReadError) as error:
             if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
@@ -156,6 +159,13 @@ class Forwarder:
         if self._resting.pop(server, None) is not None:
             log.info("upstream %s answers again", server)
         return found
+
+    async def _exchange(self, server: Server, query: bytes, question: bytes) -> bytes:
+        if server.tls is None and not self._only_tcp:
+            data = await _exchange_udp(server, query, question)
+            if not data[2] & wire.TC:
+                return data
+        return await self._connections.exchange(server, query)
 
     def _failed(self, server: Server, error: Exception) -> None:
         self.failures[server] += 1
@@ -169,7 +179,7 @@ async def _exchange_udp(server: Server, query: bytes, question: bytes) -> bytes:
     loop = asyncio.get_running_loop()
     family = socket.AF_INET6 if ":" in server.host else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as udp:
-        udp.connect(server)  # only this server's datagrams reach us, at a port the kernel picked
+        udp.connect((server.host, server.port))  # only this server's datagrams reach us, at a port the kernel picked
         await loop.sock_sendall(udp, query)
         while True:
             data = await loop.sock_recv(udp, wire.LARGEST)
@@ -181,12 +191,3 @@ async def _exchange_udp(server: Server, query: bytes, question: bytes) -> bytes:
             except BadPacket:
                 continue
             return data
-
-
-async def _exchange_tcp(server: Server, query: bytes) -> bytes:
-    reader, writer = await asyncio.open_connection(*server)
-    try:
-        writer.write(len(query).to_bytes(2, "big") + query)
-        return await reader.readexactly(int.from_bytes(await reader.readexactly(2), "big"))
-    finally:
-        writer.transport.abort()
