@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from bridgehead.objects.core import Pod, Service
 from bridgehead.objects.meta import ObjectKey
 
+from ..conditions import find_condition
+
 
 @dataclass
 class _Seen:
@@ -45,4 +47,5 @@ class TriggerTimes:
 
 
 def _ready_changed(pod: Pod) -> str:
-    return next((c.last_transition_time or "" for c in pod.status.conditions if c.type == "Ready"), "")
+    condition = find_condition(pod.status.conditions, "Ready")
+    return (condition.last_transition_time or "") if condition is not None else ""

@@ -23,6 +23,7 @@ from bridgehead.objects.meta import ObjectKey
 from bridgehead.objects.times import format_time
 
 from ..conditions import find_condition
+from ..pod_status import patch_pod_status
 from ..shared import PODS_BY_NODE, Informers, node_of_pod
 from .node_health import Heartbeat, next_heartbeat, plan_taints, plan_unknown_conditions
 
@@ -163,11 +164,8 @@ class NodeLifecycleController:
             if not pod.is_ready:
                 continue
             condition = {"type": "Ready", "status": "False", "lastTransitionTime": format_time(self._now())}
-            patch = {"metadata": {"uid": pod.metadata.uid}, "status": {"conditions": [condition]}}
             try:
-                await self._client.patch(
-                    PODS, pod.metadata.name, pod.metadata.namespace, patch, type="strategic", subresource="status"
-                )
+                await patch_pod_status(self._client, pod, {"conditions": [condition]})
             except NotFound:
                 continue
             self._recorder.record(pod, type="Warning", reason="NodeNotReady", message="Node is not ready")

@@ -13,8 +13,8 @@ from bridgehead.client.errors import Conflict, NotFound
 from bridgehead.objects.core import Node, Pod
 from bridgehead.objects.kinds import NODES, PODS
 from bridgehead.objects.meta import ObjectKey
-from bridgehead.objects.times import format_time
 
+from ..pod_status import disruption, patch_pod_status
 from ..shared import PODS_BY_NODE, Informers, node_of_pod
 
 QUARANTINE_SECONDS = 40.0  # a node that was deleted may register again
@@ -86,21 +86,11 @@ class PodGarbageCollector:
         return Done()
 
     async def _remove(self, pod: Pod, why: str = "") -> None:
-        name, namespace = pod.metadata.name, pod.metadata.namespace
         try:
             if why and not pod.is_finished:
-                condition = {
-                    "type": "DisruptionTarget",
-                    "status": "True",
-                    "reason": "DeletionByPodGC",
-                    "message": why,
-                    "lastTransitionTime": format_time(self._now()),
-                }
-                patch = {
-                    "metadata": {"uid": pod.metadata.uid},
-                    "status": {"phase": "Failed", "conditions": [condition]},
-                }
-                await self._client.patch(PODS, name, namespace, patch, type="strategic", subresource="status")
-            await self._client.delete(PODS, name, namespace, uid=pod.metadata.uid, grace_period_seconds=0)
+                condition = disruption("DeletionByPodGC", why, self._now())
+                await patch_pod_status(self._client, pod, {"phase": "Failed", "conditions": [condition]})
+            metadata = pod.metadata
+            await self._client.delete(PODS, metadata.name, metadata.namespace, uid=metadata.uid, grace_period_seconds=0)
         except (NotFound, Conflict):
             pass  # it is gone, or another one of its name is there

@@ -14,8 +14,8 @@ from bridgehead.client.errors import Conflict, NotFound
 from bridgehead.objects.core import Node, Pod
 from bridgehead.objects.kinds import NODES, PODS
 from bridgehead.objects.meta import ObjectKey
-from bridgehead.objects.times import format_time
 
+from ..pod_status import disruption, patch_pod_status
 from ..shared import PODS_BY_NODE, Informers, node_of_pod
 from .tolerance import NEVER, NO_EXECUTE, eviction_time
 
@@ -70,21 +70,13 @@ class TaintEvictionController:
         return Done()
 
     async def _evict(self, pod: Pod, now: float) -> None:
-        name, namespace = pod.metadata.name, pod.metadata.namespace
         self._recorder.record(
             pod, type="Normal", reason="TaintManagerEviction", message=f"Marking for deletion Pod {pod.key}"
         )
-        condition = {
-            "type": "DisruptionTarget",
-            "status": "True",
-            "reason": "DeletionByTaintManager",
-            "message": "Taint manager: deleting due to NoExecute taint",
-            "lastTransitionTime": format_time(now),
-        }
-        patch = {"metadata": {"uid": pod.metadata.uid}, "status": {"conditions": [condition]}}
+        condition = disruption("DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint", now)
         try:
-            await self._client.patch(PODS, name, namespace, patch, type="strategic", subresource="status")
-            await self._client.delete(PODS, name, namespace, uid=pod.metadata.uid)
+            await patch_pod_status(self._client, pod, {"conditions": [condition]})
+            await self._client.delete(PODS, pod.metadata.name, pod.metadata.namespace, uid=pod.metadata.uid)
         except (NotFound, Conflict):
             pass  # it is gone, or another one of its name is there
 

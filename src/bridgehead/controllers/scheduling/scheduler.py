@@ -22,6 +22,8 @@ from bridgehead.objects.kinds import NAMESPACES, NODES, PODS
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.objects.times import format_time
 
+from ..conditions import find_condition
+from ..pod_status import patch_pod_status
 from ..shared import Informers
 from .cluster_state import ClusterState, PodFacts
 from .placement import place
@@ -181,7 +183,7 @@ class Scheduler:
 
     async def _say_unschedulable(self, pod: Pod, message: str) -> None:
         """Set the condition PodScheduled to False, unless it says so already."""
-        current = next((c for c in pod.status.conditions if c.type == "PodScheduled"), None)
+        current = find_condition(pod.status.conditions, "PodScheduled")
         if current is not None and (current.status, current.message) == ("False", message):
             return
         condition: dict[str, Any] = {
@@ -192,11 +194,8 @@ class Scheduler:
         }
         if current is None or current.status != "False":
             condition["lastTransitionTime"] = format_time(self._clock())
-        patch = {"metadata": {"uid": pod.metadata.uid}, "status": {"conditions": [condition]}}
         try:
-            await self._client.patch(
-                PODS, pod.metadata.name, pod.metadata.namespace, patch, type="strategic", subresource="status"
-            )
+            await patch_pod_status(self._client, pod, {"conditions": [condition]})
         except (NotFound, Conflict):
             return  # gone, or bound or replaced meanwhile: the informer will tell
 

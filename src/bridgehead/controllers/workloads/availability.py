@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from bridgehead.objects.core import Pod
 from bridgehead.objects.times import parse_time
 
+from ..conditions import find_condition
+
 
 def is_active(pod: Pod) -> bool:
     """Whether `pod` counts as a replica: it neither has ended nor is about to."""
@@ -18,10 +20,10 @@ def is_active(pod: Pod) -> bool:
 
 def ready_since(pod: Pod) -> float | None:
     """When `pod` last became ready, in seconds since the epoch; None when it is not."""
-    for condition in pod.status.conditions:
-        if condition.type == "Ready" and condition.status == "True":
-            return parse_time(condition.last_transition_time) if condition.last_transition_time else 0.0
-    return None
+    condition = find_condition(pod.status.conditions, "Ready")
+    if condition is None or condition.status != "True":
+        return None
+    return parse_time(condition.last_transition_time) if condition.last_transition_time else 0.0
 
 
 def available_in(pod: Pod, min_ready_seconds: int, now: float) -> float | None:

@@ -23,7 +23,7 @@ from bridgehead.objects.meta import LabelSelector, ObjectKey
 from bridgehead.objects.selectors import compile_selector
 
 from ..claims import Claimer, adopters, controller_reference
-from ..conditions import status_patch
+from ..conditions import find_condition, status_patch
 from ..latest import Latest
 from ..shared import Informers
 from . import deployment_status as words
@@ -334,7 +334,7 @@ class DeploymentController:
         patch: dict[str, Any] = {}
         if deployment.metadata.annotations.get(REVISION) != str(revision):
             patch["metadata"] = {"annotations": {REVISION: str(revision)}}
-        is_known = any(condition.type == words.PROGRESSING for condition in deployment.status.conditions)
+        is_known = find_condition(deployment.status.conditions, words.PROGRESSING) is not None
         if reason == words.NEW_REPLICA_SET_CREATED or not is_known:
             verb = "Created" if reason == words.NEW_REPLICA_SET_CREATED else "Found"
             message = f'{verb} new replica set "{new.metadata.name}"'
