@@ -6,9 +6,10 @@ and deleted too.
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from collections.abc import Mapping
+from typing import Any, Generic, TypeVar
 
-from bridgehead.client import Informer
+from bridgehead.client import ApiClient, Informer
 from bridgehead.objects.meta import Object, ObjectKey, version_number
 
 T = TypeVar("T", bound=Object)
@@ -36,6 +37,13 @@ class Latest(Generic[T]):
         if seen is not None and version_of(seen) < version_of(written):
             self._mine[written.key] = written
         return written
+
+    async def patch_status(self, client: ApiClient, obj: T, patch: Mapping[str, Any]) -> T:
+        """Send a merge patch to the subresource `status`, note the answer, and hand it on. Raises ClientError."""
+        metadata = obj.metadata
+        return self.remember(
+            await client.patch(self._informer.kind, metadata.name, metadata.namespace, patch, subresource="status")
+        )
 
     def get(self, key: ObjectKey) -> T | None:
         seen = self._informer.get(key)

@@ -221,12 +221,7 @@ class DaemonSetController:
         )
         patch = status_patch(daemon_set.status, wanted, always=_COUNTS)
         if patch is not None:
-            metadata = daemon_set.metadata
-            self._latest.remember(
-                await self._client.patch(
-                    DAEMON_SETS, metadata.name, metadata.namespace, {"status": patch}, subresource="status"
-                )
-            )
+            await self._latest.patch_status(self._client, daemon_set, {"status": patch})
 
 
 class FailedPods:

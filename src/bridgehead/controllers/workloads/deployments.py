@@ -263,7 +263,7 @@ class DeploymentController:
         if owner is not None and owner.uid == deployment.metadata.uid and find_new(deployment, [found]):
             return self._latest_sets.remember(found)
         count = (deployment.status.collision_count or 0) + 1
-        await self._patch_status(deployment, {"status": {"collisionCount": count}})
+        await self._latest.patch_status(self._client, deployment, {"status": {"collisionCount": count}})
         return None
 
     async def _report_failed_create(self, deployment: Deployment, name: str, error: ClientError) -> None:
@@ -342,17 +342,13 @@ class DeploymentController:
             wanted = msgspec.structs.replace(deployment.status, conditions=conditions)
             if status := status_patch(deployment.status, wanted):
                 patch["status"] = status
-        return await self._patch_status(deployment, patch) if patch else deployment
+        return await self._latest.patch_status(self._client, deployment, patch) if patch else deployment
 
     async def _write_status(self, deployment: Deployment, wanted: DeploymentStatus) -> Deployment:
         patch = status_patch(deployment.status, wanted)
-        return deployment if patch is None else await self._patch_status(deployment, {"status": patch})
-
-    async def _patch_status(self, deployment: Deployment, patch: dict[str, Any]) -> Deployment:
-        metadata = deployment.metadata
-        return self._latest.remember(
-            await self._client.patch(DEPLOYMENTS, metadata.name, metadata.namespace, patch, subresource="status")
-        )
+        if patch is None:
+            return deployment
+        return await self._latest.patch_status(self._client, deployment, {"status": patch})
 
 
 def _others(every: Iterable[ReplicaSet], new: ReplicaSet | None) -> list[ReplicaSet]:

@@ -156,8 +156,4 @@ class ReplicaSetController:
     async def _write_status(self, replica_set: ReplicaSet, wanted: ReplicaSetStatus) -> None:
         patch = status_patch(replica_set.status, wanted, always=("replicas",))
         if patch is not None:
-            metadata = replica_set.metadata
-            written = await self._client.patch(
-                REPLICA_SETS, metadata.name, metadata.namespace, {"status": patch}, subresource="status"
-            )
-            self._latest.remember(written)
+            await self._latest.patch_status(self._client, replica_set, {"status": patch})
