@@ -85,6 +85,14 @@ class Strategy:
         return []
 
 
+class StatusStrategy(Strategy):
+    """Of a resource whose `spec` is its users' and whose `status` is its controller's: neither writes the other's."""
+
+    def prepare_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> None:
+        kept = "spec" if subresource == "status" else "status"
+        obj[kept] = old.get(kept, {})
+
+
 @dataclass(frozen=True)
 class Resource:
     """One resource of the API. `group` is "" for core; `plural` is its place in the URL."""

@@ -113,40 +113,35 @@ class OpenApi:
         return Response(200, gzip.decompress(body), content_type, headers)
 
     def _version_3(self, group: str, version: str) -> JsonObject:
+        resources = [r for r in self._table if (r.group, r.version) == (group, version)]
+        paths, definitions = self._paths(resources, _body_3)
+        return {
+            "openapi": "3.0.0",
+            "info": _INFO,
+            "paths": paths,
+            "components": {"schemas": {name: schema_3(schema) for name, schema in definitions.items()}},
+        }
+
+    def _version_2(self) -> JsonObject:
+        paths, definitions = self._paths(self._table, _body_2)
+        return {
+            "swagger": "2.0",
+            "info": _INFO,
+            "paths": paths,
+            "definitions": {name: schema_2(schema) for name, schema in definitions.items()},
+        }
+
+    def _paths(self, resources: Iterable[Resource], body: Body) -> tuple[JsonObject, dict[str, JsonObject]]:
+        """The paths of `resources`, and every definition they need, by name."""
         definitions = self._load()
         kinds = _kinds(definitions)
-        resources = [r for r in self._table if (r.group, r.version) == (group, version)]
         paths: JsonObject = {}
         roots = {f"{_META}Status", f"{_META}DeleteOptions", f"{_META}Patch"}
         for resource in resources:
             name = kinds[resource.group, resource.version, resource.kind]
             roots |= {name, f"{name}List"}
-            paths |= resource_paths(resource, name, _body_3)
-        return {
-            "openapi": "3.0.0",
-            "info": _INFO,
-            "paths": paths,
-            "components": {
-                "schemas": {name: schema_3(definitions[name]) for name in sorted(closure(definitions, roots))}
-            },
-        }
-
-    def _version_2(self) -> JsonObject:
-        definitions = self._load()
-        kinds = _kinds(definitions)
-        paths: JsonObject = {}
-        roots = {f"{_META}Status", f"{_META}DeleteOptions", f"{_META}Patch"}
-        for resource in self._table:
-            name = kinds[resource.group, resource.version, resource.kind]
-            roots |= {name, f"{name}List"}
-            paths |= resource_paths(resource, name, _body_2)
-        names = sorted(closure(definitions, roots))
-        return {
-            "swagger": "2.0",
-            "info": _INFO,
-            "paths": paths,
-            "definitions": {name: schema_2(definitions[name]) for name in names},
-        }
+            paths |= resource_paths(resource, name, body)
+        return paths, {name: definitions[name] for name in sorted(closure(definitions, roots))}
 
 
 def _kinds(definitions: dict[str, JsonObject]) -> dict[tuple[str, str, str], str]:

@@ -7,7 +7,7 @@ from bridgehead.objects.names import check_dns1123_subdomain
 
 from . import field
 from .columns import AGE, NAME, at, format_label_selector, format_labels, number_column, template_columns
-from .workloads import WorkloadStrategy, is_zero, validate_share
+from .workloads import WorkloadStrategy, is_zero, set_rolling_update, validate_share
 
 _NO_PODS = ("currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady")
 _STRATEGIES = ("RollingUpdate", "OnDelete")
@@ -23,12 +23,7 @@ class DaemonSetStrategy(WorkloadStrategy):
         super().default(obj)
         spec = obj["spec"]
         spec.setdefault("revisionHistoryLimit", 10)
-        strategy = spec.setdefault("updateStrategy", {})
-        strategy["type"] = strategy.get("type") or "RollingUpdate"
-        if strategy["type"] == "RollingUpdate":
-            rolling = strategy.setdefault("rollingUpdate", {})
-            rolling.setdefault("maxUnavailable", 1)
-            rolling.setdefault("maxSurge", 0)
+        set_rolling_update(spec.setdefault("updateStrategy", {}), unavailable=1, surge=0)
 
     def prepare_create(self, obj: JsonObject) -> None:
         obj["status"] = dict.fromkeys(_NO_PODS, 0)

@@ -7,7 +7,7 @@ from bridgehead.objects.names import check_dns1123_subdomain
 
 from . import field
 from .columns import AGE, NAME, at, format_label_selector, number_column, template_columns
-from .workloads import WorkloadStrategy, is_zero, validate_amount, validate_share
+from .workloads import WorkloadStrategy, is_zero, set_rolling_update, validate_amount, validate_share
 
 
 def _ready_cell(deployment: JsonObject, now: float) -> str:
@@ -26,12 +26,7 @@ class DeploymentStrategy(WorkloadStrategy):
         spec.setdefault("replicas", 1)
         spec.setdefault("revisionHistoryLimit", 10)
         spec.setdefault("progressDeadlineSeconds", 600)
-        strategy = spec.setdefault("strategy", {})
-        strategy["type"] = strategy.get("type") or "RollingUpdate"
-        if strategy["type"] == "RollingUpdate":
-            rolling = strategy.setdefault("rollingUpdate", {})
-            rolling.setdefault("maxUnavailable", "25%")
-            rolling.setdefault("maxSurge", "25%")
+        set_rolling_update(spec.setdefault("strategy", {}), unavailable="25%", surge="25%")
 
     def validate(self, obj: JsonObject) -> list[FieldError]:
         spec = obj.get("spec", {})

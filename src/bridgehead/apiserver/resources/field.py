@@ -67,6 +67,13 @@ def one_of(path: str, value: Any, supported: Sequence[str]) -> list[FieldError]:
     return [] if value in supported else [not_supported(path, value, supported)]
 
 
+def only_one(path: str, given: Sequence[str], what: str) -> list[FieldError]:
+    """No error when exactly one field of those that exclude each other is `given`; `what` each of them is."""
+    if not given:
+        return [required(path, f"must specify a {what}")]
+    return [forbidden(f"{path}.{name}", f"may not specify more than 1 {what}") for name in given[1:]]
+
+
 def non_negative(path: str, value: int) -> list[FieldError]:
     return [] if value >= 0 else [invalid(path, value, "must be greater than or equal to 0")]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource, Strategy
+from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource, StatusStrategy
 from bridgehead.objects.names import check_dns1123_subdomain, check_label_value, check_qualified_name
 
 from . import field
@@ -38,7 +38,7 @@ def _address_column(name: str, type: str) -> Column:
     return Column(name, cell, priority=1)
 
 
-class NodeStrategy(Strategy):
+class NodeStrategy(StatusStrategy):
     def default(self, obj: JsonObject) -> None:
         spec, status = obj.setdefault("spec", {}), obj.setdefault("status", {})
         # `podCIDR` is the older name of the first of `podCIDRs`.
@@ -48,12 +48,6 @@ class NodeStrategy(Strategy):
             spec["podCIDR"] = spec["podCIDRs"][0]
         if "capacity" in status and "allocatable" not in status:
             status["allocatable"] = dict(status["capacity"])
-
-    def prepare_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> None:
-        if subresource == "status":
-            obj["spec"] = old.get("spec", {})
-        else:
-            obj["status"] = old.get("status", {})
 
     def validate(self, obj: JsonObject) -> list[FieldError]:
         errors = _validate_taints(at(obj, "spec", "taints") or ())

@@ -39,9 +39,9 @@ def validate_probe(path: str, probe: JsonObject, kind: str, grace_seconds: int) 
 def validate_handler(path: str, handler: JsonObject, grace_seconds: int) -> list[FieldError]:
     """A hook, or the part of a probe that asks."""
     given = [name for name in _HANDLERS if name in handler]
+    errors = field.only_one(path, given, "handler type")
     if not given:
-        return [field.required(path, "must specify a handler type")]
-    errors = [field.forbidden(f"{path}.{name}", "may not specify more than 1 handler type") for name in given[1:]]
+        return errors
     kind, action = given[0], handler[given[0]]
     item = f"{path}.{kind}"
     match kind:

@@ -53,9 +53,9 @@ def validate_volumes(path: str, volumes: Sequence[JsonObject]) -> list[FieldErro
 
 def _validate_source(path: str, volume: JsonObject) -> list[FieldError]:
     given = [name for name in volume if name != "name"]
+    errors = field.only_one(path, given, "volume type")
     if not given:
-        return [field.required(path, "must specify a volume type")]
-    errors = [field.forbidden(f"{path}.{name}", "may not specify more than 1 volume type") for name in given[1:]]
+        return errors
     kind, source = given[0], volume[given[0]]
     item = f"{path}.{kind}"
     match kind:

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from bridgehead.apiserver.resource import FieldError, JsonObject, Strategy
+from bridgehead.apiserver.resource import FieldError, JsonObject, StatusStrategy
 from bridgehead.objects.meta import LabelSelector
 from bridgehead.objects.selectors import compile_selector
 
@@ -23,7 +23,7 @@ from .warnings import warn_of_pod_spec
 _TEMPLATE = "spec.template"
 
 
-class WorkloadStrategy(Strategy):
+class WorkloadStrategy(StatusStrategy):
     """`kind` and `owner` are how messages name it and who makes its pods; kinds add their own defaults and rules."""
 
     kind = ""
@@ -36,12 +36,6 @@ class WorkloadStrategy(Strategy):
 
     def prepare_create(self, obj: JsonObject) -> None:
         obj["status"] = {}
-
-    def prepare_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> None:
-        if subresource == "status":
-            obj["spec"] = old.get("spec", {})
-        else:
-            obj["status"] = old.get("status", {})
 
     def validate(self, obj: JsonObject) -> list[FieldError]:
         spec = obj.get("spec", {})
@@ -84,6 +78,15 @@ class WorkloadStrategy(Strategy):
             detail = f"activeDeadlineSeconds in {self.owner} is not Supported"
             errors.append(field.forbidden(f"{_TEMPLATE}.spec.activeDeadlineSeconds", detail))
         return errors
+
+
+def set_rolling_update(strategy: JsonObject, unavailable: int | str, surge: int | str) -> None:
+    """An update rolls unless it says otherwise, with these amounts unless it says others."""
+    strategy["type"] = strategy.get("type") or "RollingUpdate"
+    if strategy["type"] == "RollingUpdate":
+        rolling = strategy.setdefault("rollingUpdate", {})
+        rolling.setdefault("maxUnavailable", unavailable)
+        rolling.setdefault("maxSurge", surge)
 
 
 def validate_amount(path: str, value: Any) -> list[FieldError]:
