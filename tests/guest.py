@@ -193,7 +193,7 @@ class HostPlugin:
             self._start(item.config)
             while not any(report.when == "teardown" for report in self._reports.get(item.nodeid, ())):
                 self._take(next(self._told), item.config)
-        except (GuestEnded, StopIteration) as error:
+        except (GuestEnded, StopIteration, OSError, subprocess.SubprocessError) as error:
             self._failure = self._failure or f"the guest ended before this test was over: {error}"
             return [*self._reports.pop(item.nodeid, ()), _report(item, "failed", self._failure)]
         return self._reports.pop(item.nodeid)

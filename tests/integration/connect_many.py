@@ -21,7 +21,7 @@ def connect_many(address: str, port: int, count: int) -> Counter[str]:
         several = [socket.socket(family, socket.SOCK_STREAM) for _ in range(min(_AT_ONCE, count))]
         count -= len(several)
         for sock in several:
-            sock.settimeout(10)
+            sock.settimeout(60)
             sock.connect((address, port))
         for sock in several:
             with sock:

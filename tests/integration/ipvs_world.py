@@ -11,12 +11,12 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .proxy_world import PODS, PORT, World, _inside, _Proxy, pod_ip
+    from .proxy_world import LOOK_SECONDS, LOOKS, PODS, PORT, World, _inside, _Proxy, pod_ip
 else:
     try:
-        from .proxy_world import PODS, PORT, World, _inside, _Proxy, pod_ip
+        from .proxy_world import LOOK_SECONDS, LOOKS, PODS, PORT, World, _inside, _Proxy, pod_ip
     except ImportError:  # as the worker's script
-        from proxy_world import PODS, PORT, World, _inside, _Proxy, pod_ip
+        from proxy_world import LOOK_SECONDS, LOOKS, PODS, PORT, World, _inside, _Proxy, pod_ip
 
 
 class IpvsWorld(World):
@@ -77,7 +77,7 @@ class _IpvsProxy(_Proxy):
             with _inside(self._namespaces, where):
                 client = socket.socket()
             with client:
-                client.settimeout(15)  # a first packet that is lost in the change is sent again after 1, 3 and 7 s
+                client.settimeout(60)  # a first packet that is lost in the change is sent again after 1, 3 and 7 s
                 try:
                     client.connect((address, port))
                     answers.append(client.recv(200).decode().partition(" ")[0])
@@ -139,7 +139,7 @@ class _IpvsProxy(_Proxy):
             with client:
                 # Of an association from a port that was in use a moment ago, IPVS drops the first packet, which SCTP
                 # sends again after three seconds.
-                client.settimeout(15)
+                client.settimeout(60)
                 try:
                     client.connect((address, port))
                     found.append(client.recv(200).decode())
@@ -159,7 +159,7 @@ class _IpvsProxy(_Proxy):
             for receiver in receivers:
                 closing.enter_context(receiver)
             self._conversations.begin_sctp(where, address, port)
-            ready = select.select(list(receivers), [], [], 0.7)[0]
+            ready = select.select(list(receivers), [], [], LOOKS * LOOK_SECONDS)[0]
             if not ready:
                 return "timeout"
             packet, peer = ready[0].recvfrom(200)

@@ -24,7 +24,7 @@ from .kubelet_world import open_world
 
 pytestmark = pytest.mark.integration
 
-LONG = 60.0  # longer than any test may take: what is awaited has to come by itself
+LONG = 250.0  # longer than any test may take: what is awaited has to come by itself
 WEB = ObjectKey("default", "web")
 
 

@@ -89,7 +89,7 @@ async def test_node_ports_on_localhost(is_open: bool) -> None:
     def connect(address: str) -> bool:
         try:
             # Who is not let through hears nothing.
-            socket.create_connection((address, 30080), 10 if is_open else 2).close()
+            socket.create_connection((address, 30080), 60 if is_open else 2).close()
         except OSError:
             return False
         return True

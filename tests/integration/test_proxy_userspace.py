@@ -48,7 +48,7 @@ async def nothing_left_open() -> AsyncIterator[None]:
 
 
 async def eventually(condition: Callable[[], bool], message: str = "") -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 - nobody could set an event
             await asyncio.sleep(0.01)
 
@@ -323,7 +323,7 @@ async def test_open_connections_survive_a_change_and_the_listeners_end() -> None
 
 
 async def test_thousands_of_connections_at_once() -> None:
-    most = min(2000, raise_limit() // 6)
+    most = min(1000, raise_limit() // 12) * 2
     async with serving(echo) as a, serving(echo) as b, relaying(a, b) as relay:
         pairs = [await relay.connect() for _ in range(most)]
         for number, (_, writer) in enumerate(pairs):
@@ -482,7 +482,7 @@ class UdpRelay:
 
     async def ask(self, client: socket.socket, data: bytes = b"?") -> bytes:
         loop = asyncio.get_running_loop()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await loop.sock_sendall(client, data)
             return await loop.sock_recv(client, 65536)
 
@@ -573,7 +573,7 @@ async def test_the_clients_of_a_removed_udp_backend_get_others_and_its_last_answ
             relay.listener.gone(relay.balancer.change(_backends((b,)), None, relay.memory))
             assert await relay.ask(client) == b"b?"
             its.sendto(b"late", addr)
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 assert await loop.sock_recv(client, 100) == b"late"
             transport.close()
             await asyncio.sleep(0)

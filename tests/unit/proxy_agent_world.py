@@ -137,7 +137,7 @@ async def running(
     agent = ProxyAgent(api, mode, config, "node1", flows=flows, progress=progress)  # type: ignore[arg-type]
     task = asyncio.create_task(agent.run())
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(100):
             await agent.wait_programmed()
         yield agent
     finally:
@@ -147,6 +147,6 @@ async def running(
 
 
 async def eventually(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 - the scripts set no event
             await asyncio.sleep(0.005)
