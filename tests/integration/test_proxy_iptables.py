@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import time
 from collections.abc import Iterator
@@ -141,7 +142,6 @@ def test_the_rules_of_others_are_nobodys_business(world: World) -> None:
     tool = command(world)
     world.run(tool, "-N", "THEIRS")
     world.run(tool, "-A", "INPUT", "-j", "THEIRS")
-    world.run(tool, "-t", "mangle", "-N", "KUBE-KUBELET-CANARY")
 
     assert world.ask("verify", thoroughly=True) is None
     world.put(service(), slice_of("pod1"))
@@ -151,11 +151,41 @@ def test_the_rules_of_others_are_nobodys_business(world: World) -> None:
 
     left = rules(world)
     assert "-A INPUT -j THEIRS" in left
-    assert ":KUBE-KUBELET-CANARY -" in left
-    assert [line for line in left if "KUBE-" in line and "KUBELET" not in line] == []
+    assert [line for line in left if "KUBE-" in line] == []
     world.run(tool, "-D", "INPUT", "-j", "THEIRS")
     world.run(tool, "-X", "THEIRS")
-    world.run(tool, "-t", "mangle", "-X", "KUBE-KUBELET-CANARY")
+
+
+GUARD = (
+    '! -s 127.0.0.0/8 -d 127.0.0.0/8 -m comment --comment "block incoming localnet connections" '
+    "-m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP"
+)
+
+
+def test_the_kubelets_guard_of_the_loopback_stays(world: World) -> None:
+    tool = command(world)
+    world.ask("cleanup")
+    of_the_kubelet = (  # what it runs as it starts, and never again
+        ("-t", "mangle", "-N", "KUBE-KUBELET-CANARY"),
+        ("-N", "KUBE-FIREWALL"),
+        ("-A", "KUBE-FIREWALL", *shlex.split(GUARD)),
+        ("-I", "OUTPUT", "-j", "KUBE-FIREWALL"),
+        ("-I", "INPUT", "-j", "KUBE-FIREWALL"),
+    )
+    for arguments in of_the_kubelet:
+        world.run(tool, *arguments)
+    before = [line for line in rules(world) if "KUBE-" in line]
+
+    assert world.ask("cleanup") is False, "there was nothing of ours"
+    world.ask("restart")
+    world.ask("sync")
+    world.put(service(), slice_of(*PODS))
+    assert world.ask("cleanup") is True
+
+    assert sorted(line for line in rules(world) if "KUBE-" in line) == sorted(before)
+    for arguments in reversed(of_the_kubelet):
+        undone = {"-N": "-X", "-A": "-D", "-I": "-D"}
+        world.run(tool, *(undone.get(word, word) for word in arguments))
 
 
 def test_a_change_after_a_foreign_flush_ends_in_what_is_right(world: World) -> None:

@@ -39,6 +39,7 @@ PROXY_FIREWALL = Chain("filter", "KUBE-PROXY-FIREWALL")
 FILTER_NODE_PORTS = Chain("filter", "KUBE-NODEPORTS")
 CLUSTER_IPS = Chain("filter", "KUBE-CLUSTER-IPS")  # this and the next are not kube-proxy's
 REFUSE = Chain("filter", "KUBE-REFUSE")
+FIREWALL = Chain("filter", "KUBE-FIREWALL")
 
 # Services have lines in them.
 SHARED = (FILTER_SERVICES, EXTERNAL_SERVICES, PROXY_FIREWALL, FILTER_NODE_PORTS, SERVICES, NODE_PORTS)
@@ -60,6 +61,14 @@ _is_one_of_ours = {
     ).fullmatch,
     "mangle": re.compile(CANARY).fullmatch,
 }
+
+
+# What the kubelet has in KUBE-FIREWALL, and so has kube-proxy, to the word. IPv6 routes nothing from outside to ::1.
+LOOPBACK_GUARD: Rules = (
+    '! -s 127.0.0.0/8 -d 127.0.0.0/8 -m comment --comment "block incoming localnet connections" '
+    "-m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP",
+)
+KUBELETS = frozenset(("KUBE-IPTABLES-HINT", "KUBE-KUBELET-CANARY"))  # of table mangle, where there is a kubelet
 
 
 class Jump(NamedTuple):
@@ -132,16 +141,10 @@ def fixed_chains(family: Family, settings: Settings) -> dict[Chain, Rules]:
     stray_reset = f"-p tcp {invalid} -m tcp --tcp-flags RST,ACK RST"
     bit = settings.masquerade_mark
     mark = f"{bit:#x}/{bit:#x}"
-    localnet: Rules = ()
-    if family == 4:  # IPv6 routes nothing from outside to ::1
-        localnet = (
-            '! -s 127.0.0.0/8 -d 127.0.0.0/8 -m comment --comment "block incoming localnet connections" '
-            "-m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP",
-        )
     return {
         **{Chain(table, CANARY): () for table in TABLES},
-        Chain("filter", "KUBE-FIREWALL"): (
-            *localnet,
+        FIREWALL: (
+            *(LOOPBACK_GUARD if family == 4 else ()),
             *lost,
             f"{stray_reset} -m addrtype --src-type LOCAL -j DROP",
         ),

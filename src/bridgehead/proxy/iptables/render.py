@@ -23,6 +23,9 @@ from bridgehead.proxy.mode import Settings
 
 from .chains import (
     CLUSTER_IPS,
+    FIREWALL,
+    KUBELETS,
+    LOOPBACK_GUARD,
     SHARED,
     SHARED_WITH_IPVS,
     TABLES,
@@ -232,10 +235,17 @@ class Renderer:
 
 
 def _remove(transaction: Transaction, family: Family, tables: Tables) -> None:
-    """Spares what this mode has in common with the ipvs mode, where that is at work."""
+    """Spares what this mode has in common with the ipvs mode, where that is at work, and with the kubelet.
+
+    The kubelet writes its guard of the node's loopback once, as it starts, and does not notice that it is gone.
+    """
+    is_kubelets = family == 4 and not KUBELETS.isdisjoint(tables.get("mangle", EMPTY).chains)
+    if is_kubelets and FIREWALL.name in tables.get("filter", EMPTY).chains:
+        transaction.write(family, tables, {FIREWALL: LOOPBACK_GUARD}, (), words=True)
     is_ipvs = "KUBE-NODE-PORT" in tables.get("nat", EMPTY).chains
     transaction.remove(
         family,
         tables,
         lambda table, name: is_ours(table, name) and not (is_ipvs and (table, name) in SHARED_WITH_IPVS),
+        keep=(FIREWALL,) if is_kubelets else (),
     )
