@@ -118,6 +118,7 @@ async def test_health_and_metrics_are_kube_proxys(mode: str, failures: str) -> N
             ):
                 assert f"\nkubeproxy_{name}" in metrics, name
             assert "\nprocess_resident_memory_bytes " in metrics
+            assert "_created" not in metrics, "a series of Python's client library alone"
             for table in ("filter", "nat") if mode == "iptables" else ():
                 count = sum(len(re.findall("^-A KUBE-", sh(f"{ip}-save -t {table}"), re.MULTILINE)) for ip in IPTABLES)
                 assert f'\nkubeproxy_sync_proxy_rules_iptables_total{{table="{table}"}} {count}.0\n' in metrics
