@@ -16,26 +16,48 @@ from .conftest import Lab, Namespace, eventually, running
 from .test_publishing import NODES
 
 # Asks for the server's name again and again from one socket. For a line on standard input it tells what it was
-# answered: [pod, "refused" or "nothing", how often in a row], ... It has patience: on a busy machine an answer may be
-# late, and a late one is none that was lost.
+# answered: [pod, "refused" or "nothing", how often in a row], ... An answer that comes after it has stopped waiting was
+# late, on a busy machine, and is none that was lost: its "nothing" is taken back.
 CLIENT = """
 import json, select, socket, sys
 sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 sock.connect((sys.argv[1], int(sys.argv[2])))
-sock.settimeout(2)
 answers = []
+
+def note(answer, count=1):
+    if answers and answers[-1][0] == answer:
+        answers[-1][1] += count
+    else:
+        answers.append([answer, count])
+
+def take_back_a_nothing():
+    for at in reversed(range(len(answers))):
+        if answers[at][0] == "nothing":
+            runs = answers[:at] + [["nothing", answers[at][1] - 1]] + answers[at + 1 :]
+            answers.clear()
+            for answer, count in runs:
+                if count:
+                    note(answer, count)
+            return
+
 while True:
     try:
-        sock.send(b"hostname")
-        answer = sock.recv(200).decode()
-    except TimeoutError:
-        answer = "nothing"
+        sock.settimeout(0)
+        while True:
+            sock.recv(200)
+            take_back_a_nothing()
+    except BlockingIOError:
+        pass
     except OSError:
-        answer = "refused"
-    if answers and answers[-1][0] == answer:
-        answers[-1][1] += 1
-    else:
-        answers.append([answer, 1])
+        note("refused")
+    try:
+        sock.settimeout(2)
+        sock.send(b"hostname")
+        note(sock.recv(200).decode())
+    except TimeoutError:
+        note("nothing")
+    except OSError:
+        note("refused")
     if select.select([sys.stdin], [], [], 0.005)[0]:
         if not sys.stdin.readline():
             break
