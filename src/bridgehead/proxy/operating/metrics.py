@@ -19,7 +19,8 @@ from bridgehead.objects.meta import ObjectKey
 from bridgehead.proxy.addresses import Family
 from bridgehead.proxy.frontends import Publication, ServiceFrontends, Verdict
 
-disable_created_metrics()  # Go's client library has no such series, and dashboards no use for them
+# Go's client library has no such series, and dashboards no use for them.
+disable_created_metrics()  # type: ignore[no-untyped-call]
 
 _SYNC_BUCKETS = tuple(0.001 * 2**n for n in range(15))
 _PROGRAMMING_BUCKETS = (0.25, 0.5, *range(1, 60), *range(60, 120, 5), *range(120, 301, 30))
