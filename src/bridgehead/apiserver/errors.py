@@ -64,6 +64,11 @@ def success(details: JsonObject) -> JsonObject:
     return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
 
 
+def created() -> JsonObject:
+    """The `Status` that answers a binding or an eviction."""
+    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
+
+
 def qualified(resource: str, group: str) -> str:
     """`services` or `deployments.apps`: how messages name a resource."""
     return f"{resource}.{group}" if group else resource
@@ -137,6 +142,12 @@ def conflict(resource: Resource, name: str, why: str = MODIFIED) -> ApiStatus:
         f'Operation cannot be fulfilled on {resource.id} "{name}": {why}',
         _details(name, resource.group, resource.plural),
     )
+
+
+def failed_precondition(resource: Resource, name: str, field: str, wanted: str, actual: str) -> ApiStatus:
+    """The request names an object of this `field` (UID or ResourceVersion), and this one is another."""
+    why = f"Precondition failed: {field} in precondition: {wanted}, {field} in object meta: {actual}"
+    return conflict(resource, name, why)
 
 
 def expired(message: str = "The resourceVersion for the provided watch is too old.") -> ApiStatus:

@@ -13,6 +13,7 @@ from typing import Any
 from bridgehead.apiserver.errors import ApiStatus, SchemaMismatch, bad_request, invalid
 from bridgehead.apiserver.http.negotiation import JSON, PROTOBUF, YAML, media_type_of
 from bridgehead.apiserver.http.paths import Query
+from bridgehead.apiserver.http.request import Request
 from bridgehead.apiserver.resource import FieldError, JsonObject, Resource
 
 from .protobuf import BadPacket, decode_envelope_untrusted, decode_message_untrusted
@@ -35,24 +36,16 @@ def validation_of(query: Query) -> str:
     return value
 
 
-def decode_object(
-    body: bytes, content_type: str, resource: Resource, shape: Shape, validation: str, warnings: list[str]
-) -> JsonObject:
-    """The object without nulls and unknown fields. Raises a 400 or a 415; appends to `warnings`."""
-    return decode_kind(body, content_type, resource.group, resource.version, resource.kind, shape, validation, warnings)
+async def decode_object(request: Request, resource: Resource, shape: Shape) -> JsonObject:
+    """The object without nulls and unknown fields. Raises a 400, 415 or 422; appends to the request's warnings."""
+    return await decode_kind(request, resource.group, resource.version, resource.kind, shape)
 
 
-def decode_kind(
-    body: bytes,
-    content_type: str,
-    group: str,
-    version: str,
-    kind: str,
-    shape: Shape,
-    validation: str,
-    warnings: list[str],
-) -> JsonObject:
+async def decode_kind(request: Request, group: str, version: str, kind: str, shape: Shape) -> JsonObject:
     """`decode_object` for a kind that is no resource, such as a Scale."""
+    body = await request.body()
+    content_type = request.header(b"content-type")
+    validation = validation_of(request.query)
     value = decode_value(body, content_type, shape)
     if not isinstance(value, dict):
         raise unreadable(body, f"(must be of type {kind}): the body is no object")
@@ -73,7 +66,7 @@ def decode_kind(
             problems = [f'duplicate field "{path}"' for path in duplicate_fields(body)] + problems
         if problems and validation == STRICT:
             raise _unfit(given_kind, given_version, kind, f"strict decoding error: {', '.join(problems)}")
-        warnings += problems
+        request.warnings.extend(problems)
     return obj
 
 

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from bridgehead.apiserver.access.node_restriction import check_node_create
-from bridgehead.apiserver.bodies.decoding import decode_object, validation_of
+from bridgehead.apiserver.bodies.decoding import decode_object
 from bridgehead.apiserver.bodies.patching import patch_change
 from bridgehead.apiserver.bodies.serialization import encode_yaml, stored_metadata
 from bridgehead.apiserver.errors import ApiStatus, conflict, method_not_allowed, not_found_path, success
@@ -213,15 +213,7 @@ class Handlers:
     # --- helpers
 
     async def _decode(self, request: Request, resource: Resource) -> JsonObject:
-        body = await request.body()
-        return decode_object(
-            body,
-            request.header(b"content-type"),
-            resource,
-            self._registry.shape(resource),
-            validation_of(request.query),
-            request.warnings,
-        )
+        return await decode_object(request, resource, self._registry.shape(resource))
 
     def _warn(self, request: Request, resource: Resource, record: Record) -> None:
         if type(resource.strategy).warnings is not _NO_WARNINGS:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bridgehead.apiserver.access.authorization import Authorizer, Rule
 from bridgehead.apiserver.access.tokens import TokenAuthority
-from bridgehead.apiserver.bodies.decoding import decode_kind, validation_of
+from bridgehead.apiserver.bodies.decoding import decode_kind
 from bridgehead.apiserver.bodies.schema import Schema, Shape
 from bridgehead.apiserver.errors import method_not_allowed
 from bridgehead.apiserver.http.paths import RequestInfo
@@ -37,16 +37,7 @@ class Reviews:
         if info.verb != "create" or info.name:
             raise method_not_allowed()
         kind = _KINDS[info.group, info.resource]
-        review = decode_kind(
-            await request.body(),
-            request.header(b"content-type"),
-            info.group,
-            info.version,
-            kind,
-            self._shapes[kind],
-            validation_of(request.query),
-            request.warnings,
-        )
+        review = await decode_kind(request, info.group, info.version, kind, self._shapes[kind])
         review.setdefault("metadata", {})
         review["status"] = self._answer(kind, review.get("spec", {}), request.user)
         return respond(review, 201)

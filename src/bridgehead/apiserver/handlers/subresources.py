@@ -12,10 +12,18 @@ import msgspec
 
 from bridgehead.apiserver.access.node_restriction import check_node_token
 from bridgehead.apiserver.access.tokens import TokenAuthority
-from bridgehead.apiserver.bodies.decoding import decode_kind, validation_of
+from bridgehead.apiserver.bodies.decoding import decode_kind, decode_object
 from bridgehead.apiserver.bodies.patching import patch_change
 from bridgehead.apiserver.bodies.schema import Schema
-from bridgehead.apiserver.errors import bad_request, conflict, invalid, method_not_allowed, unavailable
+from bridgehead.apiserver.errors import (
+    bad_request,
+    conflict,
+    created,
+    failed_precondition,
+    invalid,
+    method_not_allowed,
+    unavailable,
+)
 from bridgehead.apiserver.http.request import Request, Response, respond
 from bridgehead.apiserver.registry.deletion import DeleteOptions
 from bridgehead.apiserver.registry.registry import BINDING, Registry
@@ -59,20 +67,10 @@ class Subresources:
 
     async def _put_scale(self, request: Request, resource: Resource) -> Response:
         info = request.info
-        body = await request.body()
         if info.verb == "patch":
-            change_scale = patch_change(request, body, "Scale", self._scale)
+            change_scale = patch_change(request, await request.body(), "Scale", self._scale)
         else:
-            wanted = decode_kind(
-                body,
-                request.header(b"content-type"),
-                "autoscaling",
-                "v1",
-                "Scale",
-                self._scale,
-                validation_of(request.query),
-                request.warnings,
-            )
+            wanted = await decode_kind(request, "autoscaling", "v1", "Scale", self._scale)
 
             def change_scale(_: JsonObject) -> JsonObject:
                 return wanted
@@ -85,10 +83,8 @@ class Subresources:
                 raise invalid(
                     "autoscaling", "Scale", info.name, [FieldError("FieldValueInvalid", "spec.replicas", why)]
                 )
-            meta = {**old["metadata"]}
-            if scale.get("metadata", {}).get("resourceVersion"):
-                meta["resourceVersion"] = scale["metadata"]["resourceVersion"]
-            return {**old, "metadata": meta, "spec": {**old.get("spec", {}), "replicas": replicas}}
+            spec = {**old.get("spec", {}), "replicas": replicas}
+            return {**old, "metadata": _expecting(scale, old), "spec": spec}
 
         record = await self._registry.update(
             resource, info.namespace, info.name, change, dry_run=is_dry_run(request.query)
@@ -97,7 +93,7 @@ class Subresources:
 
     async def _bind(self, request: Request, resource: Resource) -> Response:
         info = request.info
-        binding = await self._decode(request, "", "Binding", self._binding)
+        binding = await decode_kind(request, "", "v1", "Binding", self._binding)
         target = binding.get("target", {})
         node = target.get("name", "")
         if target.get("kind") not in (None, "", "Node"):
@@ -110,8 +106,7 @@ class Subresources:
         def change(pod: JsonObject) -> JsonObject:
             meta, spec = pod["metadata"], pod.get("spec", {})
             if wanted_uid and wanted_uid != meta["uid"]:
-                why = f"Precondition failed: UID in precondition: {wanted_uid}, UID in object meta: {meta['uid']}"
-                raise conflict(resource, info.name, why)
+                raise failed_precondition(resource, info.name, "UID", wanted_uid, meta["uid"])
             if "deletionTimestamp" in meta:
                 raise conflict(resource, info.name, f"pod {info.name} is being deleted, cannot be assigned to a host")
             if spec.get("nodeName"):
@@ -121,11 +116,11 @@ class Subresources:
 
         dry_run = is_dry_run(request.query)
         await self._registry.update(resource, info.namespace, info.name, change, subresource=BINDING, dry_run=dry_run)
-        return respond({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}, 201)
+        return respond(created(), 201)
 
     async def _evict(self, request: Request, resource: Resource) -> Response:
         info = request.info
-        eviction = await self._decode(request, "policy", "Eviction", self._eviction)
+        eviction = await decode_kind(request, "policy", "v1", "Eviction", self._eviction)
         given = eviction.get("deleteOptions", {})
         preconditions = given.get("preconditions", {})
         options = DeleteOptions(
@@ -135,11 +130,11 @@ class Subresources:
             dry_run="All" in given.get("dryRun", ()) or is_dry_run(request.query),
         )
         await self._registry.delete(resource, info.namespace, info.name, options)
-        return respond({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}, 201)
+        return respond(created(), 201)
 
     async def _issue_token(self, request: Request, resource: Resource) -> Response:
         info = request.info
-        asked = await self._decode(request, "authentication.k8s.io", "TokenRequest", self._token)
+        asked = await decode_kind(request, "authentication.k8s.io", "v1", "TokenRequest", self._token)
         account = self._registry.get(resource, info.namespace, info.name)
         spec = asked.setdefault("spec", {})
         seconds = spec.setdefault("expirationSeconds", _DEFAULT_TOKEN_SECONDS)
@@ -206,27 +201,14 @@ class Subresources:
 
     async def _finalize(self, request: Request, resource: Resource) -> Response:
         info = request.info
-        body = await request.body()
-        wanted = decode_kind(
-            body,
-            request.header(b"content-type"),
-            resource.group,
-            resource.version,
-            resource.kind,
-            self._registry.shape(resource),
-            validation_of(request.query),
-            request.warnings,
-        )
+        wanted = await decode_object(request, resource, self._registry.shape(resource))
         finalizers: list[Any] = wanted.get("spec", {}).get("finalizers", [])
 
         def change(old: JsonObject) -> JsonObject:
             spec = {key: value for key, value in old.get("spec", {}).items() if key != "finalizers"}
             if finalizers:
                 spec["finalizers"] = finalizers
-            meta = {**old["metadata"]}
-            if wanted.get("metadata", {}).get("resourceVersion"):
-                meta["resourceVersion"] = wanted["metadata"]["resourceVersion"]
-            return {**old, "metadata": meta, "spec": spec}
+            return {**old, "metadata": _expecting(wanted, old), "spec": spec}
 
         record: Record = await self._registry.update(
             resource,
@@ -238,17 +220,11 @@ class Subresources:
         )
         return Response(200, record.value)
 
-    async def _decode(self, request: Request, group: str, kind: str, shape: Any) -> JsonObject:
-        return decode_kind(
-            await request.body(),
-            request.header(b"content-type"),
-            group,
-            "v1",
-            kind,
-            shape,
-            validation_of(request.query),
-            request.warnings,
-        )
+
+def _expecting(wanted: JsonObject, old: JsonObject) -> JsonObject:
+    """The metadata of `old`, of the resourceVersion that the client expects if it says one."""
+    expected = wanted.get("metadata", {}).get("resourceVersion")
+    return {**old["metadata"], "resourceVersion": expected} if expected else {**old["metadata"]}
 
 
 def bind(pod: JsonObject, node: str, now: float) -> JsonObject:

@@ -14,7 +14,15 @@ from typing import Any
 import msgspec
 
 from bridgehead.apiserver.bodies.schema import Schema, Shape
-from bridgehead.apiserver.errors import already_exists, bad_request, conflict, invalid, not_found, unavailable
+from bridgehead.apiserver.errors import (
+    already_exists,
+    bad_request,
+    conflict,
+    failed_precondition,
+    invalid,
+    not_found,
+    unavailable,
+)
 from bridgehead.apiserver.resource import JsonObject, Resource
 from bridgehead.apiserver.resources.metadata import validate_metadata, validate_metadata_update
 from bridgehead.storage import AlreadyExists, ClaimTaken, Conflict, Facts, Key, NotFound, Record, Store
@@ -124,8 +132,7 @@ class Registry:
             if given not in (None, "", "0", str(current.revision)):
                 raise conflict(resource, name)
             if meta.get("uid") and meta["uid"] != old["metadata"]["uid"]:
-                why = f"UID in precondition: {meta['uid']}, UID in object meta: {old['metadata']['uid']}"
-                raise conflict(resource, name, f"Precondition failed: {why}")
+                raise failed_precondition(resource, name, "UID", meta["uid"], old["metadata"]["uid"])
             new = self._prepare_update(resource, new, old, subresource)
             if new == old:
                 return current
@@ -268,11 +275,7 @@ def _restore(new: JsonObject, old: JsonObject, field: str) -> None:
 def _check_preconditions(resource: Resource, name: str, obj: JsonObject, options: DeleteOptions) -> None:
     meta: dict[str, Any] = obj["metadata"]
     if options.uid is not None and options.uid != meta["uid"]:
-        why = f"Precondition failed: UID in precondition: {options.uid}, UID in object meta: {meta['uid']}"
-        raise conflict(resource, name, why)
+        raise failed_precondition(resource, name, "UID", options.uid, meta["uid"])
     if options.resource_version is not None and options.resource_version != meta["resourceVersion"]:
-        why = (
-            f"Precondition failed: ResourceVersion in precondition: {options.resource_version}, "
-            f"ResourceVersion in object meta: {meta['resourceVersion']}"
-        )
-        raise conflict(resource, name, why)
+        wanted, actual = options.resource_version, meta["resourceVersion"]
+        raise failed_precondition(resource, name, "ResourceVersion", wanted, actual)

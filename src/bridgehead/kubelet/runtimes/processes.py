@@ -7,6 +7,7 @@ or the end means "it runs", `FAILED` brings the one line that says why it does n
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import gc
 import os
@@ -173,7 +174,7 @@ def execute(argv: tuple[str, ...], environment: dict[str, str], working_dir: str
     try:
         os.execve(path, argv, environment)
     except OSError as error:
-        reason = "exec format error" if error.errno == 8 else (error.strerror or "").lower()
+        reason = "exec format error" if error.errno == errno.ENOEXEC else (error.strerror or "").lower()
         raise SetupFailure(f"exec {path}: {reason}") from error
 
 
