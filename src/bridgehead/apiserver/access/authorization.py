@@ -38,10 +38,9 @@ class Rule:
             return any(
                 url == request.path or (url.endswith("*") and request.path.startswith(url[:-1])) for url in self.urls
             )
-        resource = f"{request.resource}/{request.subresource}" if request.subresource else request.resource
         return (
             _holds(self.groups, request.group)
-            and _holds(self.resources, resource)
+            and _holds(self.resources, request.rule_resource)
             and (not self.names or request.name in self.names)
             and (not self.namespace or self.namespace == request.namespace)
         )
@@ -138,13 +137,12 @@ def refusal(user: User, request: RequestInfo) -> ApiStatus:
     if not request.is_resource:
         message = f'forbidden: User "{user.name}" cannot {request.verb} path "{request.path}"'
         return ApiStatus(403, "Forbidden", message, {})
-    resource = f"{request.resource}/{request.subresource}" if request.subresource else request.resource
     where = f'in the namespace "{request.namespace}"' if request.namespace else "at the cluster scope"
     subject = qualified(request.resource, request.group)
     if request.name:
         subject += f' "{request.name}"'
     message = (
-        f'{subject} is forbidden: User "{user.name}" cannot {request.verb} resource "{resource}" '
+        f'{subject} is forbidden: User "{user.name}" cannot {request.verb} resource "{request.rule_resource}" '
         f'in API group "{request.group}" {where}'
     )
     details = {"kind": request.resource}

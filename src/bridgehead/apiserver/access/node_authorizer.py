@@ -56,8 +56,7 @@ class NodeAuthorizer:
             return False
         if any(rule.allows(request) for rule in _RULES):
             return True
-        resource = f"{request.resource}/{request.subresource}" if request.subresource else request.resource
-        match request.group, resource:
+        match request.group, request.rule_resource:
             case "", "nodes" | "nodes/status":
                 return request.verb in ("update", "patch") and request.name == node
             case "coordination.k8s.io", "leases":
@@ -67,16 +66,16 @@ class NodeAuthorizer:
                     or (request.verb in ("get", "update", "patch", "delete") and request.name == node)
                 )
             case "", "pods" | "pods/status" | "pods/eviction":
-                return self._may_write_pod(node, request, resource)
+                return self._may_write_pod(node, request)
             case "", "configmaps" | "secrets":
                 return request.verb in _READ and self._is_used(node, request)
             case "", "serviceaccounts/token":
                 return request.verb == "create" and self._runs_as(node, request)
         return False
 
-    def _may_write_pod(self, node: str, request: RequestInfo, resource: str) -> bool:
+    def _may_write_pod(self, node: str, request: RequestInfo) -> bool:
         allowed = {"pods": ("delete",), "pods/status": ("update", "patch"), "pods/eviction": ("create",)}
-        if request.verb not in allowed[resource]:
+        if request.verb not in allowed[request.rule_resource]:
             return False
         record = self._store.get(Key("pods", request.namespace, request.name))
         # One that is gone is answered with a 404, not with a refusal.

@@ -47,6 +47,15 @@ def load_definitions() -> dict[str, JsonObject]:
     return definitions
 
 
+def definitions_by_kind(definitions: dict[str, JsonObject]) -> dict[tuple[str, str, str], str]:
+    """The names of definitions, by the group, version and kind of what they define."""
+    return {
+        (gvk["group"], gvk["version"], gvk["kind"]): name
+        for name, definition in definitions.items()
+        for gvk in definition.get("x-kubernetes-group-version-kind", ())
+    }
+
+
 class _Mismatch(Exception):
     """A value of the wrong type; `place` and `struct` are filled in on the way out."""
 
@@ -331,11 +340,7 @@ class Schema:
         self._definitions = definitions
         self._plain = lru_cache(maxsize=None)(plain)
         self._shapes: dict[str, Shape] = dict(_SPECIAL)
-        self._kinds = {
-            (gvk["group"], gvk["version"], gvk["kind"]): name
-            for name, definition in definitions.items()
-            for gvk in definition.get("x-kubernetes-group-version-kind", ())
-        }
+        self._kinds = definitions_by_kind(definitions)
 
     def of_kind(self, group: str, version: str, kind: str) -> Shape:
         """Raises KeyError for a kind the definitions do not have."""

@@ -16,7 +16,7 @@ import msgspec
 from bridgehead import KUBERNETES_VERSION
 from bridgehead.apiserver.bodies.patch import PATCH_TYPES
 from bridgehead.apiserver.bodies.schema import VERSION as SCHEMA_VERSION
-from bridgehead.apiserver.bodies.schema import load_definitions
+from bridgehead.apiserver.bodies.schema import definitions_by_kind, load_definitions
 from bridgehead.apiserver.errors import not_found_path
 from bridgehead.apiserver.http.negotiation import JSON, choose
 from bridgehead.apiserver.http.request import Request, Response
@@ -134,7 +134,7 @@ class OpenApi:
     def _paths(self, resources: Iterable[Resource], body: Body) -> tuple[JsonObject, dict[str, JsonObject]]:
         """The paths of `resources`, and every definition they need, by name."""
         definitions = self._load()
-        kinds = _kinds(definitions)
+        kinds = definitions_by_kind(definitions)
         paths: JsonObject = {}
         roots = {f"{_META}Status", f"{_META}DeleteOptions", f"{_META}Patch"}
         for resource in resources:
@@ -142,14 +142,6 @@ class OpenApi:
             roots |= {name, f"{name}List"}
             paths |= resource_paths(resource, name, body)
         return paths, {name: definitions[name] for name in sorted(closure(definitions, roots))}
-
-
-def _kinds(definitions: dict[str, JsonObject]) -> dict[tuple[str, str, str], str]:
-    return {
-        (gvk["group"], gvk["version"], gvk["kind"]): name
-        for name, definition in definitions.items()
-        for gvk in definition.get("x-kubernetes-group-version-kind", ())
-    }
 
 
 def closure(definitions: dict[str, JsonObject], roots: Iterable[str]) -> set[str]:

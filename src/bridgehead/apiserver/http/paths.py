@@ -38,6 +38,11 @@ class RequestInfo:
     subresource: str = ""
     rest: str = ""
 
+    @property
+    def rule_resource(self) -> str:
+        """What the rules of RBAC call it: `pods` or `pods/status`."""
+        return f"{self.resource}/{self.subresource}" if self.subresource else self.resource
+
 
 def parse_query(raw: bytes) -> dict[str, str]:
     """The first value of each parameter, as Kubernetes reads them."""
