@@ -168,6 +168,8 @@ HEAD = b"\1\0\0\1\0\0\0\0\0\0"
         (b"id\1\0\0\1\0\0\0\0\0\2" + QUESTION + wire.opt_record(512) * 2, "FORMERR"),
         (b"id\1\0\0\1\0\0\0\0\0\1" + QUESTION + wire.opt_record(512)[:-1], "FORMERR"),
         (b"id\x29\0\0\1\0\0\0\0\0\0" + QUESTION, "NOTIMP"),  # UPDATE
+        (b"id\x20\0\0\1\0\0\0\0\0\1" + QUESTION + wire.opt_record(512), "NOTIMP"),  # NOTIFY
+        (b"id\x29\0\0\0\0\0\0\0\0\0", "FORMERR"),
         (b"id" + HEAD + QUESTION[:-4] + b"\0\xfc\0\1", "REFUSED"),  # AXFR
         (b"id" + HEAD + QUESTION[:-1] + b"\3", "REFUSED"),  # class CHAOS
     ],
@@ -178,5 +180,6 @@ def test_what_is_no_query(data, rcode):
         assert reply is None
         return
     assert reply[:2] == b"id"
+    assert reply[2] & 0x79 == data[2] & 0x79, "a reply to this operation, recursion desired as it was"
     assert dnslib.RCODE[dnslib.DNSRecord.parse(reply).header.rcode] == rcode
     assert len(reply) <= len(data)

@@ -262,7 +262,7 @@ class Responder:
         return max(wire.UDP_SIZE, min(query.edns.size, self.size))
 
     def _refuse(self, query: Query) -> int | None:
-        if query.flags & 0x78:
+        if query.flags & wire.OPCODE:
             return wire.NOTIMP  # an operation that is not a query: NOTIFY, UPDATE
         if query.edns is not None and query.edns.version:
             return wire.BADVERS

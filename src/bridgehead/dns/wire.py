@@ -40,6 +40,7 @@ RCODE_NAMES = ("NOERROR", "FORMERR", "SERVFAIL", "NXDOMAIN", "NOTIMP", "REFUSED"
 # In the second 16 bits of a header, as (first byte, second byte).
 QR, AA, TC, RD = 0x80, 0x04, 0x02, 0x01
 RA, CD = 0x80, 0x10
+OPCODE = 0x78  # of the first byte: which operation; 0 is a query
 
 _POINTER_TO_QUESTION = b"\xc0\x0c"
 _LARGEST_POINTER = 0x3FFF
@@ -382,7 +383,7 @@ def assemble(query: Query, answer: Answer, limit: int, our_size: int, turn: int 
         front, body = head_cut(front, count), body[: count * stride]
     elif len(body) > room:
         front, body = _cut(front, body, room, HEADER_SIZE + len(query.question))
-    flags = front[0] & ~RD | query.flags & RD
+    flags = front[0] & ~RD | query.flags & (OPCODE | RD)
     flags2 = front[1] | query.flags2 & CD
     additional = int.from_bytes(front[8:10], "big") + (1 if tail else 0)
     return b"".join(
@@ -428,4 +429,4 @@ def format_error_untrusted(data: bytes) -> bytes | None:
     """FORMERR for what could not be read, without its question; None where even that would answer a non-query."""
     if len(data) < HEADER_SIZE or data[2] & QR:
         return None
-    return data[:2] + bytes((QR | data[2] & 0x79, FORMERR)) + bytes(8)
+    return data[:2] + bytes((QR | data[2] & (OPCODE | RD), FORMERR)) + bytes(8)
