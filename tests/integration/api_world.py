@@ -21,7 +21,7 @@ from bridgehead.apiserver.resources import build_table
 from bridgehead.client import ClientConfig, Informer
 from bridgehead.storage.memory import MemoryStore
 
-DEADLINE = 40.0
+DEADLINE = 100.0
 _SIGNING_KEY = SigningKey(rsa.generate_private_key(public_exponent=65537, key_size=2048))
 
 

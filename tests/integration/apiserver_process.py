@@ -22,7 +22,7 @@ from cryptography.x509.oid import NameOID
 
 from .api_world import hold_port
 
-DEADLINE = 40.0
+DEADLINE = 100.0
 _PEM, _PKCS8 = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
 
 

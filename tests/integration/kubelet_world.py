@@ -30,7 +30,7 @@ from bridgehead.storage import open_store
 
 from .api_world import free_ports
 
-DEADLINE = 40.0
+DEADLINE = 100.0
 
 
 @dataclass

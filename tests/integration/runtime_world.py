@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 NODE_ADDRESS = "10.0.0.201"
 NOBODY = 65534
-DEADLINE = 40.0
+DEADLINE = 100.0
 SHELL = "busybox"
 
 
