@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from bridgehead.client import ApiClient, ClientConfig, Informer
+from bridgehead.client import ApiClient, ClientConfig, Informer, transport
 from bridgehead.client.errors import ApiError, BadAnswer, Conflict, Gone, NotFound, TooManyRequests, Unreachable
 from bridgehead.objects.core import ConfigMap
 from bridgehead.objects.kinds import CONFIG_MAPS, PODS
@@ -45,6 +45,26 @@ async def serving(handler: Handler) -> AsyncIterator[ClientConfig]:
 def status(code: int, reason: str, headers: dict[str, str] | None = None) -> web.Response:
     body = {"kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": reason}
     return web.json_response(body, status=code, headers=headers)
+
+
+async def test_a_list_may_take_longer_than_other_requests_as_long_as_something_comes(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(transport, "REQUEST_SECONDS", 1.0)
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        answer = web.StreamResponse()
+        await answer.prepare(request)
+        await answer.write(b'{"metadata": {"resourceVersion": "7"}, "items": [')
+        end = asyncio.get_running_loop().time() + 1.5
+        while asyncio.get_running_loop().time() < end:
+            await answer.write(b" ")
+            await asyncio.sleep(0.02)
+        await answer.write(b'{"metadata": {"name": "a"}}]}')
+        return answer
+
+    async with serving(handler) as config, ApiClient(config) as client:
+        result = await client.list(PODS)
+
+    assert [pod.metadata.name for pod in result.items] == ["a"]
 
 
 async def test_requests_are_what_the_api_expects():

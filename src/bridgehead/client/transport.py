@@ -106,7 +106,12 @@ class Transport:
     async def _send_once(
         self, method: str, path: str, body: bytes | None, params: Mapping[str, str], content_type: str
     ) -> bytes:
-        timeout = aiohttp.ClientTimeout(total=REQUEST_SECONDS, sock_connect=CONNECT_SECONDS)
+        timeout = aiohttp.ClientTimeout(
+            # A list of a large cluster may take longer: what comes all the time is no failure.
+            total=None if method == "GET" else REQUEST_SECONDS,
+            sock_connect=CONNECT_SECONDS,
+            sock_read=REQUEST_SECONDS,
+        )
         async with self._answer(method, path, body, params, content_type, timeout) as response:
             return await response.read()
 
