@@ -101,8 +101,9 @@ def test_two_labs_state_and_kill(lab: Lab, other: Lab) -> None:
     up = other.command("up", "--detach", "--nodes=2", "--node-dns")
     assert up.returncode == 0, up.stderr
     assert other.command("down").returncode == 0
-    up = other.command("up", "--detach", "--nodes=1")
+    up = run(BRIDGEHEAD, "up", "--detach", "--nodes=1", "--state-dir", other.state_dir, timeout=120)
     assert up.returncode == 0, up.stderr
+    assert 'The lab "other" is ready' in up.stdout, "it has the name that it was made with"
     assert "a DNS on each node" in other.command("status").stdout, "as before"
     assert "10.96.0.10" in other.inside("ip", "route", "show", "table", "local", node="node1").stdout
     assert lab.kubectl("get", "nodes", "-o", "name").stdout.count("node/") == 3

@@ -110,7 +110,7 @@ def _start(
     family = host.choose_ip_family(ip_family, before, lack_of_ipv6)
     with host.open_api_socket(port, before.port if before else None) as api_socket:
         config = LabConfig(
-            name=name,
+            name=before.name if before else name,
             nodes=nodes or (before.nodes if before else 3),
             port=api_socket.getsockname()[1],
             ephemeral=ephemeral,
