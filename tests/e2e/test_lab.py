@@ -101,7 +101,7 @@ def test_two_labs_state_and_kill(lab: Lab, other: Lab) -> None:
     up = other.command("up", "--detach", "--nodes=2", "--node-dns")
     assert up.returncode == 0, up.stderr
     assert other.command("down").returncode == 0
-    up = run(BRIDGEHEAD, "up", "--detach", "--nodes=1", "--state-dir", other.state_dir, timeout=120)
+    up = run(BRIDGEHEAD, "up", "--detach", "--nodes=1", "--state-dir", other.state_dir)
     assert up.returncode == 0, up.stderr
     assert 'The lab "other" is ready' in up.stdout, "it has the name that it was made with"
     assert "a DNS on each node" in other.command("status").stdout, "as before"
