@@ -98,6 +98,25 @@ async def test_an_outside_name_is_asked_once_and_then_remembered_with_its_ttl_ru
         assert (world.cache.hits, world.cache.misses) == (1, 2)
 
 
+@pytest.mark.parametrize("is_authentic", [True, False])
+async def test_whether_an_answer_is_authentic_is_said_to_who_asks_about_it(is_authentic):
+    def answer(query: dnslib.DNSRecord, over_tcp: bool) -> list[bytes]:
+        reply = dnslib.DNSRecord.parse(says(EXAMPLE)(query, over_tcp)[0])
+        reply.header.ad = is_authentic and query.header.ad
+        return [bytes(reply.pack())]
+
+    async with FakeUpstream(answer) as upstream:
+        world = World(upstream)
+        for _ in range(2):  # the second time from the cache
+            assert (await world.ask("www.example.com")).header.ad == 0
+            assert (await world.ask("www.example.com", ad=1)).header.ad == is_authentic
+            assert (await world.ask("www.example.com", edns=1232, flags="do")).header.ad == is_authentic
+    renamed = ready(Zone(), rewriter=Rewriter([make_rule("exact", "old.example", "www.example.com", is_last=True)]))
+    question = renamed.respond_untrusted(packet("old.example", ad=1))
+    found = await Resolver(renamed, {b"\0": world.forwarder}, world.cache).resolve(question, CLIENT)
+    assert (dnslib.DNSRecord.parse(found).header.ad, len(dnslib.DNSRecord.parse(found).rr)) == (0, 1)
+
+
 @pytest.mark.parametrize(
     ("cached", "uncached", "times"),
     [

@@ -66,6 +66,7 @@ def packet(name: str, kind: str = "A", **options: Any) -> bytes:
     query = dnslib.DNSRecord.question(name, kind)
     query.header.id = options.pop("id", 0x1234)
     query.header.rd = options.pop("rd", 1)
+    query.header.ad = options.pop("ad", 0)
     if edns:
         query.add_ar(dnslib.EDNS0(udp_len=edns, **options))
     return bytes(query.pack())

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from .errors import BadPacket
 from .wire import (
+    AD,
     CD,
     HEADER_SIZE,
     OPT,
@@ -123,7 +124,7 @@ def adopt_reply_untrusted(data: bytes, question: bytes) -> Found:
             ttl = min(ttl, int.from_bytes(data[record.end - 4 : record.end], "big"))
         if record.section < 2:
             ttls.append(0 if ttl >= 1 << 31 else ttl)
-    front = head(data[3] & 15, *counts, aa=False)
+    front = head(data[3] & 15, *counts, aa=False, ad=bool(data[3] & AD))
     return Found(Answer(front, data[base:end], 0), tuple(offsets), min(ttls, default=0))
 
 
@@ -189,5 +190,5 @@ def compile_chain(name: bytes, records: Iterable[PlainRecord], rcode: int, *, ra
 
 
 def forwarded_query(id_: bytes, question: bytes, size: int, *, do: bool, cd: bool) -> bytes:
-    """What we ask an upstream: recursion desired, and our EDNS."""
-    return id_ + bytes((RD, CD if cd else 0)) + b"\0\1\0\0\0\0\0\1" + question + opt_record(size, do=do)
+    """What we ask an upstream: recursion desired, whether it found the answer authentic, and our EDNS."""
+    return id_ + bytes((RD, AD | (CD if cd else 0))) + b"\0\1\0\0\0\0\0\1" + question + opt_record(size, do=do)

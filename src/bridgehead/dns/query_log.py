@@ -17,7 +17,10 @@ log = logging.getLogger("bridgehead.dns.queries")
 # What a reply may be, as CoreDNS sorts them.
 CLASSES = ("success", "denial", "error")
 
-_FLAGS = (("qr", 2, wire.QR), ("aa", 2, wire.AA), ("tc", 2, wire.TC), ("rd", 2, wire.RD), ("ra", 3, wire.RA))
+_FLAGS = (
+    ("qr", 2, wire.QR), ("aa", 2, wire.AA), ("tc", 2, wire.TC), ("rd", 2, wire.RD), ("ra", 3, wire.RA),
+    ("ad", 3, wire.AD), ("cd", 3, wire.CD),
+)  # fmt: skip
 
 
 class QueryLog:

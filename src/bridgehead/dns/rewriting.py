@@ -113,7 +113,8 @@ def _rewritten(rule: Rule, pattern: re.Pattern[str] | None, name: str) -> str | 
 
 
 def renamed_untrusted(answer: Answer, asked: Query, answered: Query) -> Answer:
-    """The answer to one question as the answer to another. Raises BadPacket."""
+    """The answer to one question as the answer to another, which nobody has found authentic. Raises BadPacket."""
+    answer = answer._replace(head=answer.head[:1] + bytes((answer.head[1] & ~wire.AD,)) + answer.head[2:])
     if answer.stride > 0 or not answer.body:
         return answer  # rows of addresses, which point to the question for their name
     writer = wire.Writer(asked.name)

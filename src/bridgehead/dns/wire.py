@@ -39,7 +39,7 @@ RCODE_NAMES = ("NOERROR", "FORMERR", "SERVFAIL", "NXDOMAIN", "NOTIMP", "REFUSED"
 
 # In the second 16 bits of a header, as (first byte, second byte).
 QR, AA, TC, RD = 0x80, 0x04, 0x02, 0x01
-RA, CD = 0x80, 0x10
+RA, AD, CD = 0x80, 0x20, 0x10
 OPCODE = 0x78  # of the first byte: which operation; 0 is a query
 
 _POINTER_TO_QUESTION = b"\xc0\x0c"
@@ -298,11 +298,18 @@ class Writer:
 
 
 def head(
-    rcode: int, answers: int, authority: int = 0, additional: int = 0, *, aa: bool = True, ra: bool = True
+    rcode: int,
+    answers: int,
+    authority: int = 0,
+    additional: int = 0,
+    *,
+    aa: bool = True,
+    ra: bool = True,
+    ad: bool = False,
 ) -> bytes:
     """The ten bytes behind the id, as a reply to a query with RD."""
     counts = (1, answers, authority, additional)
-    flags = bytes((QR | RD | (AA if aa else 0), (RA if ra else 0) | rcode))
+    flags = bytes((QR | RD | (AA if aa else 0), (RA if ra else 0) | (AD if ad else 0) | rcode))
     return flags + b"".join(min(count, LARGEST).to_bytes(2, "big") for count in counts)
 
 
@@ -385,6 +392,8 @@ def assemble(query: Query, answer: Answer, limit: int, our_size: int, turn: int 
         front, body = _cut(front, body, room, HEADER_SIZE + len(query.question))
     flags = front[0] & ~RD | query.flags & (OPCODE | RD)
     flags2 = front[1] | query.flags2 & CD
+    if not (query.flags2 & AD or (query.edns is not None and query.edns.do)):
+        flags2 &= ~AD  # only for who asked about it (RFC 6840, section 5.8)
     additional = int.from_bytes(front[8:10], "big") + (1 if tail else 0)
     return b"".join(
         (query.id, bytes((flags, flags2)), front[2:8], additional.to_bytes(2, "big"), query.question, body, tail)
