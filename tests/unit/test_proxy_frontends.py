@@ -490,3 +490,20 @@ def test_anything_compiles_and_the_order_of_slices_does_not_matter(
                 assert canonical_address(backend.address) == backend.address
                 assert 1 <= backend.port <= 65535
                 assert (":" in backend.address) == (frontend.key.family == 6)
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        (NodeFacts(name="a"), "a (no address yet), no zone, pods not told from others"),
+        (NodeFacts(name="a", knows_pods=True), "a (no address yet), no zone, pods told by their interfaces"),
+        (
+            NodeFacts(
+                name="a", addresses=("10.0.0.1", "fd00::1"), zone="z", cluster_cidrs=("10.1.0.0/16", "fd01::/64")
+            ),
+            "a (10.0.0.1, fd00::1), zone z, pods in 10.1.0.0/16, fd01::/64",
+        ),
+    ],
+)
+def test_a_node_in_words(facts: NodeFacts, words: str) -> None:
+    assert str(facts) == words

@@ -153,3 +153,15 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     cluster_cidrs: tuple[str, ...] = ()  # where pods live; empty: nothing is known to be outside
     knows_pods: bool = False  # without ranges: they are told by their interfaces
     masquerade_all: bool = False
+
+    def __str__(self) -> str:
+        """As the log has it."""
+        pods = (
+            f"pods in {', '.join(self.cluster_cidrs)}"
+            if self.cluster_cidrs
+            else "pods told by their interfaces"
+            if self.knows_pods
+            else "pods not told from others"
+        )
+        addresses = ", ".join(self.addresses) or "no address yet"
+        return f"{self.name} ({addresses}), {f'zone {self.zone}' if self.zone else 'no zone'}, {pods}"
