@@ -23,6 +23,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -109,6 +110,10 @@ class World:
     ) -> list[str]:
         """What each of `times` connections got: "pod1 from 10.0.0.1", "refused" or "timeout"."""
         return self.ask("connect", where=where, address=address, port=port, times=times, udp=udp, source=source)
+
+    def connect_each(self, places: Iterable[str], address: str, port: int) -> dict[str, str]:
+        """What a connection from each of them got. At the same time, since who gets nothing waits for it."""
+        return self.ask("connect_each", places=list(places), address=address, port=port)
 
     def converse(self, name: str, where: str, address: str, port: int) -> str:
         """What a datagram of the client of that name is answered; it keeps its socket, so that its flow goes on."""
@@ -583,6 +588,11 @@ class _Proxy:
 
     def connect(self, where: str, address: str, port: int, times: int, udp: bool, source: str) -> list[str]:
         return [self._connect(where, address, port, udp, source) for _ in range(times)]
+
+    def connect_each(self, places: list[str], address: str, port: int) -> dict[str, str]:
+        with ThreadPoolExecutor(len(places)) as pool:
+            answers = pool.map(lambda where: self._connect(where, address, port, False, ""), places)
+            return dict(zip(places, answers, strict=True))
 
     def _connect(self, where: str, address: str, port: int, udp: bool, source: str) -> str:
         family = socket.AF_INET6 if ":" in address else socket.AF_INET

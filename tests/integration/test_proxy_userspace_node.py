@@ -52,9 +52,8 @@ def test_listeners_answer_only_who_came_by_a_frontend(world: World) -> None:
     world.put(service(), slice_of("pod1"))
     world.run("ip", "-n", "client", "route", "replace", "169.254.98.104", "via", NODE4)
 
-    for where in PLACES:
-        assert world.connect(where, "169.254.98.104", listener(world)) == ["timeout"]
-        assert world.connect(where, WEB4, 80) == [f"pod1 from {NODE4}"]
+    assert world.connect_each(PLACES, "169.254.98.104", listener(world)) == dict.fromkeys(PLACES, "timeout")
+    assert world.connect_each(PLACES, WEB4, 80) == dict.fromkeys(PLACES, f"pod1 from {NODE4}")
 
 
 def test_the_nodes_own_connections_keep_their_source(world: World) -> None:
