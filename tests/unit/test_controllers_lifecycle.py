@@ -11,18 +11,12 @@ from hypothesis import strategies as st
 from bridgehead.controllers.manager import CONTROLLERS, select_controllers
 from bridgehead.controllers.namespaces.namespace_conditions import Remains, merge_conditions, plan_conditions
 from bridgehead.controllers.namespaces.ownership import Item, Ownership
-from bridgehead.controllers.nodes.node_health import (
-    NOT_READY,
-    UNREACHABLE,
-    UNSCHEDULABLE,
-    next_heartbeat,
-    plan_taints,
-    plan_unknown_conditions,
-)
+from bridgehead.controllers.nodes.node_health import next_heartbeat, plan_taints, plan_unknown_conditions
 from bridgehead.controllers.nodes.tolerance import NEVER, eviction_time
 from bridgehead.objects.core import Node, NodeSpec, NodeStatus, Taint, Toleration
 from bridgehead.objects.kinds import PODS
 from bridgehead.objects.meta import Condition, ObjectKey, ObjectMeta, OwnerReference
+from bridgehead.objects.taints import NOT_READY, UNREACHABLE, UNSCHEDULABLE
 from bridgehead.objects.times import format_time
 
 NOW = "2026-01-01T00:00:00Z"

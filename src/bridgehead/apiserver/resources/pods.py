@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from bridgehead.apiserver.resource import FieldError, JsonObject, Resource, Strategy
 from bridgehead.objects.names import check_dns1123_subdomain
+from bridgehead.objects.taints import NOT_READY, UNREACHABLE
 
 from .columns import selectable
 from .pod_columns import POD_COLUMNS
@@ -16,7 +17,7 @@ from .pod_validation import validate_pod_spec, validate_pod_update
 from .warnings import warn_of_pod_spec
 
 _EVICTION_SECONDS = 300
-_NODE_TROUBLES = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+_NODE_TROUBLES = (NOT_READY, UNREACHABLE)
 _GATED = {
     "type": "PodScheduled",
     "status": "False",

@@ -12,19 +12,25 @@ import msgspec
 
 from bridgehead.objects.core import Node, Taint
 from bridgehead.objects.meta import Condition
+from bridgehead.objects.taints import (
+    DISK_PRESSURE,
+    MEMORY_PRESSURE,
+    NETWORK_UNAVAILABLE,
+    NOT_READY,
+    PID_PRESSURE,
+    UNREACHABLE,
+    UNSCHEDULABLE,
+)
 
 from ..conditions import find_condition
 
-NOT_READY = "node.kubernetes.io/not-ready"
-UNREACHABLE = "node.kubernetes.io/unreachable"
-UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
 # The conditions a kubelet keeps up, which are unknown when it is silent.
 KUBELET_CONDITIONS = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
 _PRESSURE_TAINTS = {
-    "MemoryPressure": "node.kubernetes.io/memory-pressure",
-    "DiskPressure": "node.kubernetes.io/disk-pressure",
-    "PIDPressure": "node.kubernetes.io/pid-pressure",
-    "NetworkUnavailable": "node.kubernetes.io/network-unavailable",
+    "MemoryPressure": MEMORY_PRESSURE,
+    "DiskPressure": DISK_PRESSURE,
+    "PIDPressure": PID_PRESSURE,
+    "NetworkUnavailable": NETWORK_UNAVAILABLE,
 }
 _MANAGED = frozenset({NOT_READY, UNREACHABLE, UNSCHEDULABLE, *_PRESSURE_TAINTS.values()})
 

@@ -13,8 +13,6 @@ from typing import Any
 from bridgehead.objects.core import Node, PodSpec, Taint, Toleration
 from bridgehead.objects.selectors import Requirement
 
-TAINT_UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
-
 _OPERATORS = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "!", "Gt": "gt", "Lt": "lt"}
 
 

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from enum import Enum
 
 from bridgehead.objects.core import Node, Taint
+from bridgehead.objects.taints import UNSCHEDULABLE
 
 from .cluster_state import NodeState, PodFacts, Port
 from .node_fit import (
-    TAINT_UNSCHEDULABLE,
     matches_node_affinity,
     preference,
     required_node_names,
@@ -127,7 +127,7 @@ class _Filters:
         if node is None or (self._names is not None and name not in self._names):
             return [Reason(Refusal.OTHER_NODE, is_for_good=True)]
         spec = self._facts.pod.spec
-        unschedulable = Taint(key=TAINT_UNSCHEDULABLE, effect="NoSchedule")
+        unschedulable = Taint(key=UNSCHEDULABLE, effect="NoSchedule")
         if node.spec.unschedulable and not any(tolerates(t, unschedulable) for t in spec.tolerations):
             return [Reason(Refusal.UNSCHEDULABLE, is_for_good=True)]
         taints = untolerated(node.spec.taints, spec.tolerations, ("NoSchedule", "NoExecute"))

@@ -15,6 +15,15 @@ import msgspec
 from bridgehead.objects.apps import DaemonSet, DaemonSetStatus
 from bridgehead.objects.core import Node, Pod, PodSpec, Toleration
 from bridgehead.objects.meta import PodTemplate
+from bridgehead.objects.taints import (
+    DISK_PRESSURE,
+    MEMORY_PRESSURE,
+    NETWORK_UNAVAILABLE,
+    NOT_READY,
+    PID_PRESSURE,
+    UNREACHABLE,
+    UNSCHEDULABLE,
+)
 
 from ..scheduling.node_fit import matches_node_affinity, required_node_names, untolerated
 from .availability import is_available
@@ -26,14 +35,14 @@ GENERATION_ANNOTATION = "deprecated.daemonset.template.generation"
 
 # What a daemon puts up with unasked: it is often what repairs the very trouble (a network, a disk).
 _TOLERATIONS = (
-    ("node.kubernetes.io/not-ready", "NoExecute"),
-    ("node.kubernetes.io/unreachable", "NoExecute"),
-    ("node.kubernetes.io/disk-pressure", "NoSchedule"),
-    ("node.kubernetes.io/memory-pressure", "NoSchedule"),
-    ("node.kubernetes.io/pid-pressure", "NoSchedule"),
-    ("node.kubernetes.io/unschedulable", "NoSchedule"),
+    (NOT_READY, "NoExecute"),
+    (UNREACHABLE, "NoExecute"),
+    (DISK_PRESSURE, "NoSchedule"),
+    (MEMORY_PRESSURE, "NoSchedule"),
+    (PID_PRESSURE, "NoSchedule"),
+    (UNSCHEDULABLE, "NoSchedule"),
 )
-_HOST_NETWORK_TOLERATION = ("node.kubernetes.io/network-unavailable", "NoSchedule")
+_HOST_NETWORK_TOLERATION = (NETWORK_UNAVAILABLE, "NoSchedule")
 
 PodsByNode = Mapping[str, Sequence[Pod]]
 

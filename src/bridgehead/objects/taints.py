@@ -1,0 +1,16 @@
+"""The taints by which the control plane marks a node in trouble: keys that controllers write and pods tolerate.
+
+Source: Kubernetes "Well-Known Labels, Annotations and Taints".
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+NOT_READY: Final = "node.kubernetes.io/not-ready"
+UNREACHABLE: Final = "node.kubernetes.io/unreachable"
+UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"
+MEMORY_PRESSURE: Final = "node.kubernetes.io/memory-pressure"
+DISK_PRESSURE: Final = "node.kubernetes.io/disk-pressure"
+PID_PRESSURE: Final = "node.kubernetes.io/pid-pressure"
+NETWORK_UNAVAILABLE: Final = "node.kubernetes.io/network-unavailable"
