@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from bridgehead.objects.meta import Condition, Part
+
+# What a replica set says when it can't make or delete its pods, and its Deployment says after it.
+REPLICA_FAILURE: Final = "ReplicaFailure"
 
 
 def find_condition(conditions: Sequence[Condition], type: str) -> Condition | None:

@@ -13,6 +13,10 @@ from typing import Any
 from bridgehead.objects.core import Node, PodSpec, Taint, Toleration
 from bridgehead.objects.selectors import Requirement
 
+# The two strengths of every affinity, as the fields are called.
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+
 _OPERATORS = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "!", "Gt": "gt", "Lt": "lt"}
 
 
@@ -64,7 +68,7 @@ def _node_affinity(spec: PodSpec) -> Mapping[str, Any]:
 
 
 def _required_terms(spec: PodSpec) -> Sequence[Mapping[str, Any]] | None:
-    required = _node_affinity(spec).get("requiredDuringSchedulingIgnoredDuringExecution")
+    required = _node_affinity(spec).get(REQUIRED)
     return None if required is None else required.get("nodeSelectorTerms") or ()
 
 
@@ -97,5 +101,5 @@ def required_node_names(spec: PodSpec) -> frozenset[str] | None:
 
 def preference(spec: PodSpec, node: Node) -> int:
     """The sum of the weights of the preferred affinity terms that `node` matches."""
-    preferred = _node_affinity(spec).get("preferredDuringSchedulingIgnoredDuringExecution") or ()
+    preferred = _node_affinity(spec).get(PREFERRED) or ()
     return sum(int(term.get("weight", 0)) for term in preferred if matches_term(term.get("preference") or {}, node))

@@ -10,18 +10,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
-
 from bridgehead.objects.core import Node, Pod
-from bridgehead.objects.meta import LabelSelector
-from bridgehead.objects.selectors import Selector, compile_selector
+from bridgehead.objects.selectors import Selector
 
 from .cluster_state import NodeState
-from .topology_spread import pod_selector
-
-_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
-
+from .node_fit import PREFERRED, REQUIRED
+from .topology_spread import pod_selector, raw_selector
 
 NamespaceLabels = Mapping[str, Mapping[str, str]]
 
@@ -49,24 +43,23 @@ class _Terms:
         self._labels = labels
 
     def required(self, pod: Pod, which: str) -> list[_Term]:
-        return [self._parse(term, pod) for term in _group(pod, which, _REQUIRED)]
+        return [self._parse(term, pod) for term in _group(pod, which, REQUIRED)]
 
     def preferred(self, pod: Pod, which: str, sign: int) -> list[_Term]:
         return [
             self._parse(term.get("podAffinityTerm") or {}, pod, sign * int(term.get("weight", 0)))
-            for term in _group(pod, which, _PREFERRED)
+            for term in _group(pod, which, PREFERRED)
         ]
 
     def _parse(self, term: Mapping[str, Any], pod: Pod, weight: int = 0) -> _Term:
         namespaces = frozenset(map(str, term.get("namespaces") or ()))
-        selector = term.get("namespaceSelector")
-        if not namespaces and selector is None:
+        if not namespaces and term.get("namespaceSelector") is None:
             namespaces = frozenset([pod.metadata.namespace])
         return _Term(
             key=str(term.get("topologyKey", "")),
             selector=pod_selector(term.get("labelSelector"), tuple(term.get("matchLabelKeys") or ()), pod),
             namespaces=namespaces,
-            namespace_selector=compile_selector(None if selector is None else msgspec.convert(selector, LabelSelector)),
+            namespace_selector=raw_selector(term.get("namespaceSelector")),
             labels=self._labels,
             weight=weight,
         )

@@ -25,9 +25,14 @@ def domain_score(count: int, domains: int, max_skew: int) -> float:
     return count * math.log(domains + 2) + max_skew - 1
 
 
+def raw_selector(selector: Mapping[str, Any] | None) -> Selector:
+    """A `LabelSelector` as it stands in a pod's spec; None selects nothing."""
+    return compile_selector(msgspec.convert(selector, LabelSelector) if selector is not None else None)
+
+
 def pod_selector(selector: Mapping[str, Any] | None, keys: tuple[str, ...], pod: Pod) -> Selector:
     """A constraint's `labelSelector`, narrowed to the incoming pod's values of `matchLabelKeys`."""
-    compiled = compile_selector(msgspec.convert(selector, LabelSelector) if selector is not None else None)
+    compiled = raw_selector(selector)
     own = tuple(
         Requirement(key, "in", frozenset([pod.metadata.labels[key]])) for key in keys if key in pod.metadata.labels
     )

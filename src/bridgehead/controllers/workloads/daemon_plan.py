@@ -25,7 +25,7 @@ from bridgehead.objects.taints import (
     UNSCHEDULABLE,
 )
 
-from ..scheduling.node_fit import matches_node_affinity, required_node_names, untolerated
+from ..scheduling.node_fit import REQUIRED, matches_node_affinity, required_node_names, untolerated
 from .availability import is_available
 from .rollout import scaled_value
 
@@ -85,7 +85,7 @@ def template_for_node(template: PodTemplate, node_name: str) -> PodTemplate:
     only = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node_name]}]}
     affinity = dict(template.spec.get("affinity") or {})
     node_affinity = dict(affinity.get("nodeAffinity") or {})
-    node_affinity["requiredDuringSchedulingIgnoredDuringExecution"] = {"nodeSelectorTerms": [only]}
+    node_affinity[REQUIRED] = {"nodeSelectorTerms": [only]}
     affinity["nodeAffinity"] = node_affinity
     return msgspec.structs.replace(template, spec={**template.spec, "affinity": affinity})
 

@@ -10,12 +10,11 @@ from bridgehead.objects.apps import Deployment, DeploymentStatus, ReplicaSet
 from bridgehead.objects.meta import Condition
 from bridgehead.objects.times import format_time, parse_time
 
-from ..conditions import find_condition, with_condition, without_condition
+from ..conditions import REPLICA_FAILURE, find_condition, with_condition, without_condition
 from .rollout import limits, total_available, total_replicas
 
 AVAILABLE = "Available"
 PROGRESSING = "Progressing"
-REPLICA_FAILURE = "ReplicaFailure"
 
 NEW_REPLICA_SET_CREATED = "NewReplicaSetCreated"
 FOUND_NEW_REPLICA_SET = "FoundNewReplicaSet"

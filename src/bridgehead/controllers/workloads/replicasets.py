@@ -20,7 +20,7 @@ from bridgehead.objects.selectors import compile_selector
 from bridgehead.objects.times import format_time
 
 from ..claims import Claimer, adopters
-from ..conditions import status_patch, with_condition, without_condition
+from ..conditions import REPLICA_FAILURE, status_patch, with_condition, without_condition
 from ..latest import Latest
 from ..shared import Informers
 from .availability import is_active, is_available, next_availability
@@ -30,7 +30,6 @@ from .pod_control import BURST, PodControl, is_namespace_terminating, slow_start
 from .ranking import choose_victims
 
 WORKERS: Final = 8
-REPLICA_FAILURE: Final = "ReplicaFailure"
 
 
 def compute_status(
