@@ -6,6 +6,8 @@ Source: Kubernetes `ValidateService`, `ValidateServiceUpdate` and the Service AP
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from bridgehead.apiserver.resource import FieldError, JsonObject
 from bridgehead.objects.names import (
     check_dns1123_label,
@@ -247,15 +249,7 @@ def _validate_cluster_ips_update(spec: JsonObject, old: JsonObject) -> list[Fiel
             for index, (new_ip, old_ip) in enumerate(zip(now, before, strict=True))
             if new_ip != old_ip
         ]
-    errors = []
-    if not now:
-        errors.append(field.invalid(f"{path}[0]", now, "primary clusterIP can not be unset"))
-    elif before and now[0] != before[0]:
-        errors.append(field.invalid(f"{path}[0]", now, _UNCHANGEABLE))
-    if len(before) > len(now) == 1 and spec.get("ipFamilyPolicy") != "SingleStack":
-        detail = "must be set to 'SingleStack' when releasing the secondary clusterIP"
-        errors.append(field.invalid("spec.ipFamilyPolicy", spec.get("ipFamilyPolicy"), detail))
-    return errors
+    return _validate_growth(spec, f"{path}[0]", "clusterIP", now, before)
 
 
 def _validate_families_update(spec: JsonObject, old: JsonObject) -> list[FieldError]:
@@ -263,13 +257,20 @@ def _validate_families_update(spec: JsonObject, old: JsonObject) -> list[FieldEr
     path = "spec.ipFamilies[0]"
     if len(now) == len(before):
         return [field.invalid(path, now, _UNCHANGEABLE)] if now != before else []
+    return _validate_growth(spec, path, "ipFamily", now, before)
+
+
+def _validate_growth(
+    spec: JsonObject, primary: str, what: str, now: Sequence[str], before: Sequence[str]
+) -> list[FieldError]:
+    """A list that has another length now: the first stays, the second goes only when its owner asks for one family."""
     errors = []
     if not now:
-        errors.append(field.invalid(path, now, "primary ipFamily can not be unset"))
+        errors.append(field.invalid(primary, now, f"primary {what} can not be unset"))
     elif before and now[0] != before[0]:
-        errors.append(field.invalid(path, now, _UNCHANGEABLE))
+        errors.append(field.invalid(primary, now, _UNCHANGEABLE))
     if len(before) > len(now) == 1 and spec.get("ipFamilyPolicy") != "SingleStack":
-        detail = "must be set to 'SingleStack' when releasing the secondary ipFamily"
+        detail = f"must be set to 'SingleStack' when releasing the secondary {what}"
         errors.append(field.invalid("spec.ipFamilyPolicy", spec.get("ipFamilyPolicy"), detail))
     return errors
 
