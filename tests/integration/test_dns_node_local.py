@@ -439,7 +439,7 @@ def test_the_nodes_own_queries_have_its_address_whatever_becomes_of_it() -> None
 @in_namespace
 async def test_a_kernel_without_owners_forgets_it_after_a_while() -> None:
     make_node()
-    with UntrackedTable(TABLE, (4, 6), lease_seconds=0.2, may_own=False) as table:
+    with UntrackedTable(TABLE, (4, 6), lease_seconds=1, may_own=False) as table:
         table.take(DNS.values())
 
         async def forgotten() -> bool:
