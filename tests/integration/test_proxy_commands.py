@@ -18,10 +18,10 @@ SOURCE = Path(__file__).resolve().parents[2] / "src"
 SIZE = 3_000_000  # more than any pipe holds
 
 KILLED = f"""
-import asyncio, sys
+import asyncio, os, sys
 from bridgehead.proxy.commands import run_command
-script = 'kill -9 $PPID; wc -c >"$0.part"; mv "$0.part" "$0"'
-asyncio.run(run_command("sh", "-c", script, sys.argv[1], text="x" * {SIZE}))
+script = 'kill -9 "$1"; wc -c >"$0.part"; mv "$0.part" "$0"'
+asyncio.run(run_command("sh", "-c", script, sys.argv[1], str(os.getpid()), text="x" * {SIZE}))
 """
 
 

@@ -290,7 +290,8 @@ def test_killed_at_any_moment_of_a_sync(name: str, size: int, kills: int) -> Non
                 asyncio.run(work(name, version, size, forever=True))
             time.sleep(chance.uniform(0.1, 1.2))  # the moment is the point
             os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
+            _, status = os.waitpid(child, 0)
+            assert os.waitstatus_to_exitcode(status) == -signal.SIGKILL, "it had ended by itself"
             killed.append(child)
         for group in killed:
             await_group(group)
