@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import socket
 
+_IPV4 = int(socket.IPPROTO_IP)
 _IP_PKTINFO = 8  # linux/in.h; Python has no name for it
+_ANY_LINK = bytes(4)
 CONTROL_BYTES = 64  # room for what the kernel tells of a datagram
 
 Control = list[tuple[int, int, bytes]]
@@ -24,7 +26,7 @@ def tell_addresses(udp: socket.socket) -> None:
     if udp.family == socket.AF_INET6:
         udp.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_RECVPKTINFO, 1)
     else:
-        udp.setsockopt(socket.IPPROTO_IP, _IP_PKTINFO, 1)
+        udp.setsockopt(_IPV4, _IP_PKTINFO, 1)
 
 
 def answer_from(told: Control) -> Control:
@@ -32,11 +34,9 @@ def answer_from(told: Control) -> Control:
 
     Only from there: by which link is the routing table's business, and may be another than it came by.
     """
-    for level, kind, data in told:
-        if (
-            level == socket.IPPROTO_IP and kind == _IP_PKTINFO
-        ):  # struct in_pktinfo: link, address of ours, as in the header
-            return [(level, kind, bytes(4) + data[4:8] + bytes(4))]
-        if level == socket.IPPROTO_IPV6 and kind == socket.IPV6_PKTINFO:  # struct in6_pktinfo: address, link
-            return [(level, kind, data[:16] + bytes(4))]
-    return []
+    if not told:
+        return told
+    level, kind, data = told[0]  # nothing else was asked for
+    if level == _IPV4:  # struct in_pktinfo: link, address of ours, address in the header
+        return [(level, kind, _ANY_LINK + data[4:8] + _ANY_LINK)]
+    return [(level, kind, data[:16] + _ANY_LINK)]  # struct in6_pktinfo: address, link
