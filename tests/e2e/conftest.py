@@ -51,15 +51,15 @@ def running(*argv: object, **streams: Any) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-def eventually(what: Callable[[], Any], *, within: float = PATIENCE, message: str = "") -> Any:
-    """The first true value of `what`, looked at until `within` seconds have passed."""
-    deadline = time.monotonic() + within
+def eventually(what: Callable[[], Any], *, message: str = "") -> Any:
+    """The first true value of `what`."""
+    deadline = time.monotonic() + PATIENCE
     while True:
         value = what()
         if value:
             return value
         if time.monotonic() > deadline:
-            pytest.fail(message or f"not so within {within} s: {what}")
+            pytest.fail(message or f"not so within {PATIENCE} s: {what}")
         time.sleep(0.05)
 
 
@@ -142,7 +142,6 @@ class Namespace:
 
     def wait_endpoints(self, service: str, count: int) -> list[str]:
         """The ready addresses of a Service, once there are `count` of them and every node's kernel has them."""
-
         addresses: list[str] = []
 
         def are_ready() -> bool:

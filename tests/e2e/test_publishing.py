@@ -49,13 +49,15 @@ def test_w38_the_whole_tutorial(lab: Lab, ns: Namespace) -> None:
 
     ns.kubectl("expose", "deployment", "hello-world", "--type=NodePort", "--name=example-service")
     ns.wait_endpoints("example-service", 2)
+    endpoints = r"Endpoints: +10\.244\.\d+\.\d+:8080,10\.244\.\d+\.\d+:8080"
+    # Older kubectls show the Endpoints, which are of another controller than the slices.
+    eventually(lambda: re.search(endpoints, ns.kubectl("describe", "service", "example-service")), message=endpoints)
     described = ns.kubectl("describe", "service", "example-service")
     for line in (
         r"Type: +NodePort",
         r"Port: +<unset> +8080/TCP",
         r"TargetPort: +8080/TCP",
         r"NodePort: +<unset> +3\d{4}/TCP",
-        r"Endpoints: +10\.244\.\d+\.\d+:8080,10\.244\.\d+\.\d+:8080",
         r"Session Affinity: +None",
         r"External Traffic Policy: +Cluster",
     ):
