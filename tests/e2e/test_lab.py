@@ -104,7 +104,15 @@ def test_two_labs_state_and_kill(lab: Lab, other: Lab) -> None:
     up = run(BRIDGEHEAD, "up", "--detach", "--nodes=1", "--state-dir", other.state_dir)
     assert up.returncode == 0, up.stderr
     assert 'The lab "other" is ready' in up.stdout, "it has the name that it was made with"
-    assert "a DNS on each node" in other.command("status").stdout, "as before"
+    kubeconfig = LabFiles(other.state_dir).kubeconfig
+    made = kubeconfig.read_text()
+    assert other.kubectl("config", "set", "current-context", "nowhere").returncode == 0
+    status = other.command("status").stdout
+    waited = other.command("wait", "service/kube-dns", "--namespace=kube-system")
+    kubeconfig.write_text(made)
+    assert "a DNS on each node" in status, "as before"
+    assert "node1  Ready" in status, "whichever cluster the user has made the current one"
+    assert waited.returncode == 0, waited.stderr
     assert "10.96.0.10" in other.inside("ip", "route", "show", "table", "local", node="node1").stdout
     assert lab.kubectl("get", "nodes", "-o", "name").stdout.count("node/") == 3
     assert other.kubectl("get", "nodes", "-o", "name").stdout.split() == ["node/node1"]

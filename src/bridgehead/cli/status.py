@@ -49,16 +49,17 @@ def _describe(files: LabFiles) -> str:
         f" https://127.0.0.1:{lab.config.port}, KUBECONFIG={files.kubeconfig}"
         + (", a DNS on each node" if lab.config.node_dns else "")
     )
-    return f"{first}\n{asyncio.run(_nodes(files))}{_parts(registry.read_parts(files))}"
+    return f"{first}\n{asyncio.run(_nodes(files, lab.config.context))}{_parts(registry.read_parts(files))}"
 
 
-async def _nodes(files: LabFiles) -> str:
+async def _nodes(files: LabFiles, context: str) -> str:
+    """In the lab, whichever cluster its user has made the current one in this kubeconfig."""
     from bridgehead.client import ApiClient, load_kubeconfig
     from bridgehead.client.errors import ApiError, ClientError
     from bridgehead.objects.kinds import NODES, PODS
 
     try:
-        async with ApiClient(load_kubeconfig(files.kubeconfig)) as client, asyncio.timeout(5):
+        async with ApiClient(load_kubeconfig(files.kubeconfig, context)) as client, asyncio.timeout(5):
             nodes = (await client.list(NODES)).items
             pods = (await client.list(PODS)).items
     except TimeoutError:

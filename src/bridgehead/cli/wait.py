@@ -18,7 +18,7 @@ from typing import Annotated, Self
 
 import typer
 
-from bridgehead.client import ApiClient, load_kubeconfig
+from bridgehead.client import ApiClient, ClientConfig, load_kubeconfig
 from bridgehead.client.errors import ClientError
 from bridgehead.insight.waiting import NotProgrammed, wait_programmed
 from bridgehead.lab import registry
@@ -49,10 +49,11 @@ def command(
     except ValueError as error:
         fail("wait", error, 2)
     with reporting_errors():
-        path = _find_kubeconfig(kubeconfig, name, state_dir)
+        path, context = _find_kubeconfig(kubeconfig, name, state_dir)
     with reporting_failures("wait", NotProgrammed, ClientError):
+        config = load_kubeconfig(path, context)
         try:
-            sys.stdout.write(f"{asyncio.run(_wait(path, ObjectKey(namespace, service), seconds))}\n")
+            sys.stdout.write(f"{asyncio.run(_wait(config, ObjectKey(namespace, service), seconds))}\n")
         except KeyboardInterrupt:
             raise typer.Exit(130) from None
 
@@ -65,18 +66,20 @@ def _parse_target(text: str) -> str:
     return name
 
 
-def _find_kubeconfig(kubeconfig: Path | None, name: str | None, state_dir: Path | None) -> Path:
-    """A lab that is named goes before kubectl's environment. Raises `LabError`."""
+def _find_kubeconfig(kubeconfig: Path | None, name: str | None, state_dir: Path | None) -> tuple[Path, str | None]:
+    """The file, and the context in it if not the current one. A lab that is named goes before kubectl's environment.
+
+    Raises `LabError`.
+    """
     if kubeconfig is not None and not ((name or state_dir) and str(kubeconfig) == os.environ.get("KUBECONFIG")):
-        return kubeconfig
+        return kubeconfig, None
     files = registry.find_files(name or DEFAULT_NAME, state_dir)
-    registry.read_running(files)
-    return files.kubeconfig
+    return files.kubeconfig, registry.read_running(files).config.context
 
 
-async def _wait(kubeconfig: Path, key: ObjectKey, seconds: float) -> str:
+async def _wait(config: ClientConfig, key: ObjectKey, seconds: float) -> str:
     with _Progress() as progress:
-        async with ApiClient(load_kubeconfig(kubeconfig), "bridgehead-wait") as client:
+        async with ApiClient(config, "bridgehead-wait") as client:
             return await wait_programmed(client, key, seconds, progress.show)
 
 

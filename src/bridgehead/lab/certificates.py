@@ -140,7 +140,7 @@ def _make_all(config: LabConfig, files: LabFiles) -> None:
     authority.issue(_Identity("apiserver-kubelet-client", "kube-apiserver-kubelet-client", "system:masters"))
 
     inside = api_url(config.ranges)
-    context = f"bridgehead-{config.name}"
+    context = config.context
     admin = authority.issue(_Identity("admin", "kubernetes-admin", "system:masters"))
     ca = authority.pem
     outside = make_kubeconfig(f"https://127.0.0.1:{config.port}", context, ca, admin)

@@ -31,6 +31,11 @@ class LabConfig(msgspec.Struct, frozen=True, kw_only=True):
         """The lab's addresses by family, the primary one first."""
         return RANGES[self.ip_family]
 
+    @property
+    def context(self) -> str:
+        """What the lab is called in a kubeconfig."""
+        return f"bridgehead-{self.name}"
+
 
 class RunningLab(msgspec.Struct, frozen=True, kw_only=True):
     """Written while the lab runs. `init_pid` is the lab's first process as the host sees it."""
