@@ -145,7 +145,8 @@ class FakeUpstream:
         if self._tcp is not None:
             self._tcp.close()
             for writer in self.open:
-                writer.close()
+                writer.transport.abort()
+            await until(lambda: asyncio.sleep(0, not self.open))  # no socket is left to a loop that ends
             await self._tcp.wait_closed()
 
     def messages(self, data: bytes, *, over_tcp: bool) -> list[bytes]:

@@ -106,7 +106,9 @@ async def test_who_cannot_prove_his_name_is_asked_nothing(files: tuple[str, str]
                 with pytest.raises(UpstreamFailed):
                     await forwarder.ask(QUESTION)
                 assert list(forwarder.failures.values()) == [1]
-    assert upstream.asked == []
+        assert upstream.asked == []
+        async with asking(upstream.server._replace(tls=Tls(NAME, files[0]))) as forwarder:
+            assert (await forwarder.ask(QUESTION)).rcode == wire.NOERROR
 
 
 async def test_we_may_have_to_prove_who_we_are(files: tuple[str, str], tmp_path: Path) -> None:
@@ -116,7 +118,7 @@ async def test_we_may_have_to_prove_who_we_are(files: tuple[str, str], tmp_path:
     context.load_verify_locations(certificate)
     async with FakeUpstream(says(EXAMPLE), tls=context) as upstream:
         ours = Tls(NAME, files[0], certificate, key)
-        for tls, is_answered in ((ours, True), (Tls(NAME, files[0]), False)):
+        for tls, is_answered in ((Tls(NAME, files[0]), False), (ours, True)):
             async with asking(upstream.server._replace(tls=tls)) as forwarder:
                 if is_answered:
                     assert (await forwarder.ask(QUESTION)).rcode == wire.NOERROR
