@@ -108,7 +108,7 @@ def test_two_labs_state_and_kill(lab: Lab, other: Lab) -> None:
     made = kubeconfig.read_text()
     assert other.kubectl("config", "set", "current-context", "nowhere").returncode == 0
     status = other.command("status").stdout
-    waited = other.command("wait", "service/kube-dns", "--namespace=kube-system")
+    waited = other.command("wait", "service/kube-dns", "--namespace=kube-system", f"--timeout={PATIENCE}s")
     kubeconfig.write_text(made)
     assert "a DNS on each node" in status, "as before"
     assert "node1  Ready" in status, "whichever cluster the user has made the current one"

@@ -19,6 +19,8 @@ from .lab_options import DEFAULT_NAME, StateDir, reporting_errors
 
 Row = Sequence[str]
 
+_API_SECONDS = 30  # a machine that is busy with something else may take long
+
 
 def command(
     name: Annotated[str | None, typer.Option("--name", envvar="BRIDGEHEAD_NAME", help="Only this lab.")] = None,
@@ -59,11 +61,11 @@ async def _nodes(files: LabFiles, context: str) -> str:
     from bridgehead.objects.kinds import NODES, PODS
 
     try:
-        async with ApiClient(load_kubeconfig(files.kubeconfig, context)) as client, asyncio.timeout(5):
+        async with ApiClient(load_kubeconfig(files.kubeconfig, context)) as client, asyncio.timeout(_API_SECONDS):
             nodes = (await client.list(NODES)).items
             pods = (await client.list(PODS)).items
     except TimeoutError:
-        return "The API server does not answer within 5 s.\n"
+        return f"The API server does not answer within {_API_SECONDS} s.\n"
     except (ApiError, ClientError) as error:
         return f"The API server does not answer: {error}\n"
     rows = [
