@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridgehead.proxy.errors import ModeUnavailable, NotFound, ProxyError, Refused, TooBig
+from bridgehead.proxy.errors import ModeUnavailable, NotFound, NotPermitted, ProxyError, Refused, TooBig
 from bridgehead.proxy.iptables.apply import _as_exception
 
 TEXT = "*nat\n:A - [0:0]\n-A A -j B\nCOMMIT\n"
@@ -23,8 +23,8 @@ TEXT = "*nat\n:A - [0:0]\n-A A -j B\nCOMMIT\n"
         ("iptables-nft-restore v1.8.9 (nf_tables): \nline 3: CHAIN_DEL failed (Device or resource busy): chain A",
          Refused, "chain A"),
         ("# Warning: iptables-legacy tables present\niptables-nft-restore v1.8.9 (nf_tables): Could not fetch rule set "
-         "generation id: Permission denied (you must be root)", ModeUnavailable, "CAP_NET_ADMIN"),
-        ("Fatal: can't open lock file /run/xtables.lock: Permission denied", ModeUnavailable, "xtables.lock"),
+         "generation id: Permission denied (you must be root)", NotPermitted, "CAP_NET_ADMIN"),
+        ("Fatal: can't open lock file /run/xtables.lock: Permission denied", NotPermitted, "xtables.lock"),
         ("iptables-legacy v1.8.9 (legacy): can't initialize iptables table `nat': Table does not exist (do you need to "
          "insmod?)", ModeUnavailable, "this kernel lacks"),
     ],
