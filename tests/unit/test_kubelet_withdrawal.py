@@ -11,6 +11,7 @@ from bridgehead.objects.discovery import EndpointSlice
 from bridgehead.objects.times import format_time
 
 NOW = 1_700_000_000.0
+GOING = {"ready": False, "serving": True, "terminating": True}
 
 
 def pod(ready=True, since=NOW, phase="Running", ips=("10.244.1.2",)):
@@ -58,14 +59,18 @@ def test_services_that_lead_to_a_pod(candidate, leads):
     [
         ([slice_(endpoint(ready=True))], False),
         ([slice_(endpoint())], False),  # unknown means ready
-        ([slice_(endpoint(ready=False, serving=True, terminating=True))], True),
-        ([slice_(endpoint(ready=False)), slice_(endpoint("p2", ready=True)), slice_()], True),
-        ([slice_(endpoint(ready=False)), slice_(endpoint(ready=True))], False),
+        ([slice_(endpoint(**GOING))], True),
+        ([slice_(endpoint(ready=False, serving=False, terminating=True))], True),
+        ([slice_(endpoint(**GOING)), slice_(endpoint("p2", ready=True)), slice_()], True),
+        ([slice_(endpoint(**GOING)), slice_(endpoint(ready=True))], False),
+        # What it was before it became ready; that it is comes next.
+        ([slice_(endpoint(ready=False, serving=False, terminating=False))], False),
+        ([slice_(endpoint(ready=False))], False),
         # A ready pod is in the slices, as soon as they know of it.
         ([], False),
         ([slice_(endpoint("p2", ready=True))], False),
         # Somebody else's endpoint at the same address.
-        ([slice_(endpoint(ready=False)), slice_(endpoint("", ready=True))], True),
+        ([slice_(endpoint(**GOING)), slice_(endpoint("", ready=True))], True),
     ],
 )
 def test_a_ready_pod_is_withdrawn_when_its_slices_say_so(slices, withdrawn):

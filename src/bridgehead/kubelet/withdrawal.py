@@ -40,13 +40,15 @@ def find_leading(pod: Pod, services: Iterable[Service]) -> list[Service]:
 def is_withdrawn(pod: Pod, service: Service, slices: Iterable[EndpointSlice]) -> bool:
     """Whether the Service's slices no longer offer the pod. `slices` are those that name it (see `pods_of`).
 
-    Not while they have yet to hear that it became ready: a ready pod is an endpoint in any case, and when it terminates
-    it is one that says so.
+    Not while they have yet to hear that it terminates, even if they call it unready: that may be what it was before it
+    became ready, and then they will offer it before they hear of its end. A ready pod is an endpoint in any case.
     """
-    found = [endpoint for item in slices for endpoint in item.endpoints if _uid_of(endpoint) == pod.metadata.uid]
-    if any(endpoint.conditions.is_ready for endpoint in found):
-        return False
-    return bool(found) or not pod.is_ready or pod.is_finished or not _shares_family(pod, service)
+    found = [
+        endpoint.conditions for item in slices for endpoint in item.endpoints if _uid_of(endpoint) == pod.metadata.uid
+    ]
+    if found:
+        return all(conditions.terminating and not conditions.is_ready for conditions in found)
+    return not pod.is_ready or pod.is_finished or not _shares_family(pod, service)
 
 
 def pods_of(item: EndpointSlice) -> list[str]:
