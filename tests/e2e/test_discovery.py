@@ -409,16 +409,21 @@ def test_a_rolling_update_of_a_headless_service_leaves_no_answer_empty(shop: Nam
     assert "0" not in counts
 
 
-def test_a_rollout_of_the_dns_leaves_no_question_open(shop: Namespace) -> None:
-    """Not even for a client that asks once, and from ports whose flows lead to a pod that ends."""
+def test_a_rollout_of_the_dns_leads_clients_to_pods_that_are_there(shop: Namespace) -> None:
+    """Also those that ask once, and from ports whose flows lead to a pod that ends."""
     system = Namespace(shop.lab, "kube-system")
-    once = "dig -b 0.0.0.0#4000$n +tries=1 +timeout=25 +short web.shop.svc.cluster.local"
-    with asking(shop, f"for n in 0 1 2 3 4 5 6 7 8 9; do {once}; done") as answers:
+    address = shop.cluster_ip("web")
+    once = "dig -b 0.0.0.0#4000$n +tries=1 +timeout=10 +short web.shop.svc.cluster.local"
+    from_each_port = f"for n in 0 1 2 3 4 5 6 7 8 9; do {once}; done"
+    with asking(shop, from_each_port) as answers:
         system.kubectl("rollout", "restart", "deployment/bridgehead-dns")
         system.rolled_out("deployment/bridgehead-dns")
         eventually(lambda: len(system.pods("k8s-app=kube-dns")) == 2)
-    assert len(answers) >= 100
-    assert set(answers) == {shop.cluster_ip("web")}
+    # An answer that is on its way when its flow is taken from a pod is lost (docs/decisions/0012): of a client with one
+    # question at a time, one for each of the two pods. Questions are a hundred at least.
+    assert answers.count(address) >= 98
+    assert len([line for line in answers if "timed out" in line]) <= 2
+    assert lines(sh(shop, "tools", from_each_port)) == 10 * [address]
 
 
 @pytest.fixture
