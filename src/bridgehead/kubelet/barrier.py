@@ -1,7 +1,7 @@
 """Holds a terminating pod until no node sends it new connections any more.
 
-A pod worker asks before it sends SIGTERM. The pod is withdrawn when the slices of its Services no longer offer it, and
-it is out of the kernels when every proxy that is alive says that it has programmed those slices
+A pod worker asks before it sends SIGTERM. The pod is withdrawn when the slices of its Services say that it terminates,
+and it is out of the kernels when every proxy that is alive says that it has programmed those slices
 (`objects/progress.py`; what decides is in `withdrawal.py`). Kubernetes has no such barrier: there, "sleep" in a preStop
 hook stands for it.
 

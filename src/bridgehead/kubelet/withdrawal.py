@@ -38,10 +38,10 @@ def find_leading(pod: Pod, services: Iterable[Service]) -> list[Service]:
 
 
 def is_withdrawn(pod: Pod, service: Service, slices: Iterable[EndpointSlice]) -> bool:
-    """Whether the Service's slices no longer offer the pod. `slices` are those that name it (see `pods_of`).
+    """Whether the Service's slices say that the pod terminates. `slices` are those that name it (see `pods_of`).
 
-    Not while they have yet to hear that it terminates, even if they call it unready: that may be what it was before it
-    became ready, and then they will offer it before they hear of its end. A ready pod is an endpoint in any case.
+    That they call it unready is not enough: it may be what it was before it became ready, and then they will offer it
+    before they hear of its end. A ready pod is an endpoint in any case.
     """
     found = [
         endpoint.conditions for item in slices for endpoint in item.endpoints if _uid_of(endpoint) == pod.metadata.uid
