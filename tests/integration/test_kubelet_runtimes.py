@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from bridgehead.kubelet.runtimes.client import RemoteSession, RuntimeClient
-from bridgehead.kubelet.runtimes.runtime import ContainerInfo, ImageUnavailable, Mount, RuntimeFailure
+from bridgehead.kubelet.runtimes.runtime import ContainerInfo, ImageUnavailable, Mount, RuntimeFailure, Security
 
 from .runtime_world import DEADLINE, NODE_ADDRESS, Node, World, enter_world, make_node, until
 
@@ -156,7 +156,10 @@ async def test_only_the_newest_attempt_is_remembered(world: World) -> None:
         ({"command": ("/no/such",)}, 'exec: "/no/such": stat /no/such: no such file or directory'),
         ({"command": ("/etc",)}, 'exec: "/etc": is a directory'),
         ({"command": ("/etc/passwd",)}, 'exec: "/etc/passwd": permission denied'),
-        ({"run_as_user": 1234}, "cannot run as user 1234: the cluster runs in a user namespace that has no such id"),
+        (
+            {"security": Security(user=1234)},
+            "cannot run as user 1234: the cluster runs in a user namespace that has no such id",
+        ),
         ({"mounts": (Mount(source="/no/such", target="/x"),)}, 'failed to mount "/no/such": No such file or directory'),
     ],
 )
@@ -586,7 +589,9 @@ async def _refused(world: World) -> bool:
 async def test_a_part_runs_in_a_pod(world: World) -> None:
     """By its own image and by Kubernetes' name for it, wherever its interpreter is installed."""
     await world.pod("p", host_network=True)
-    part = await world.start("p", image="registry.k8s.io/kube-proxy:v1.36.0", args=("--help",), privileged=True)
+    part = await world.start(
+        "p", image="registry.k8s.io/kube-proxy:v1.36.0", args=("--help",), security=Security(privileged=True)
+    )
     assert part.image.source == "part"
     assert (await world.wait_exit(part.id)).exit_code == 0
     assert any("bridgehead proxy" in line for line in world.log("p"))
@@ -672,12 +677,12 @@ async def test_another_user() -> None:
         async with enter_world(node) as world:
             await world.pod("p")
             script = "id -u; id -g; echo done >/dev/termination-log; touch /tmp/x /etc/x; grep CapEff /proc/self/status"
-            ended = await world.run_to_end("p", script, run_as_user=1000, run_as_group=1001)
+            ended = await world.run_to_end("p", script, security=Security(user=1000, group=1001))
             assert ended.message == "done\n"
             lines = [line.removeprefix("stdout F ") for line in world.log("p") if line.startswith("stdout")]
             assert lines == ["1000", "1001", "CapEff:\t0000000000000000"]
             # It gave up the signal that ends it with its runtime; the next runtime ends it.
-            await world.start("p", "long", command=("sleep", "2222"), run_as_user=1000)
+            await world.start("p", "long", command=("sleep", "2222"), security=Security(user=1000))
             world.run("kill", "-9", str(world.runtime_pid()))
 
             async def anew() -> bool:
@@ -696,7 +701,7 @@ async def test_capabilities(world: World) -> None:
     await world.run_to_end("p", script, "ordinary")
     assert world.log("p", "ordinary")[0] == "stdout F CapBnd:\t00000000a80425fb"
     assert "stdout F wrote" not in world.log("p", "ordinary")
-    await world.run_to_end("p", script, "privileged", privileged=True)
+    await world.run_to_end("p", script, "privileged", security=Security(privileged=True))
     assert world.log("p", "privileged")[1] == "stdout F wrote"
 
 

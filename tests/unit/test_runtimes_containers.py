@@ -7,7 +7,7 @@ import pytest
 from bridgehead.kubelet.runtimes.containers import plan_argv, plan_environment, plan_working_dir
 from bridgehead.kubelet.runtimes.node import plan_identity
 from bridgehead.kubelet.runtimes.processes import DEFAULT_PATH, Identity
-from bridgehead.kubelet.runtimes.runtime import ContainerSpec, Image, RuntimeFailure
+from bridgehead.kubelet.runtimes.runtime import ContainerSpec, Image, RuntimeFailure, Security
 
 
 def image(**fields: object) -> Image:
@@ -46,7 +46,7 @@ def test_the_environment_is_the_images_under_the_pods() -> None:
 def test_the_pod_may_set_what_is_set_for_it() -> None:
     env = {"PATH": "/x", "HOME": "/h", "HOSTNAME": "n"}
     assert plan_environment(image(), spec(env=env), "web-0") == env
-    assert plan_environment(image(), spec(run_as_user=1000), "web-0")["HOME"] == "/"
+    assert plan_environment(image(), spec(security=Security(user=1000)), "web-0")["HOME"] == "/"
 
 
 def test_the_working_directory() -> None:
@@ -57,13 +57,13 @@ def test_the_working_directory() -> None:
 
 def test_identities_that_the_user_namespace_has() -> None:
     assert plan_identity(spec(), [range(1)], [range(1)]) == Identity()
-    assert plan_identity(spec(run_as_user=0), [range(1)], [range(1)]) == Identity(user=0)
+    assert plan_identity(spec(security=Security(user=0)), [range(1)], [range(1)]) == Identity(user=0)
     full = [range(1), range(1000, 2000)]
-    made = plan_identity(spec(run_as_user=1000, run_as_group=1001, privileged=True), full, full)
+    made = plan_identity(spec(security=Security(user=1000, group=1001, privileged=True)), full, full)
     assert made == Identity(user=1000, group=1001, privileged=True)
 
 
-@pytest.mark.parametrize("fields", [{"run_as_user": 1000}, {"run_as_group": 1000}])
+@pytest.mark.parametrize("fields", [{"user": 1000}, {"group": 1000}])
 def test_an_identity_that_it_has_not(fields: dict[str, int]) -> None:
     with pytest.raises(RuntimeFailure, match=r"cannot run as (user|group) 1000: .* user namespace"):
-        plan_identity(spec(**fields), [range(1)], [range(1)])
+        plan_identity(spec(security=Security(**fields)), [range(1)], [range(1)])

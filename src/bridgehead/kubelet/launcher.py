@@ -19,7 +19,7 @@ from .fields import Addresses
 from .hosts import hosts_file, kernel_host_name, pod_resolver, resolver_file
 from .parts import NodeParts
 from .plan import Run
-from .runtimes.runtime import ContainerInfo, ContainerSpec, Image, ImageUnavailable, Mount, RuntimeFailure
+from .runtimes.runtime import ContainerInfo, ContainerSpec, Image, ImageUnavailable, Mount, RuntimeFailure, Security
 from .volumes import mount_source
 
 
@@ -136,9 +136,11 @@ def _container_spec(
         working_dir=container.working_dir,
         mounts=_mounts(parts, pod, container, env, facts),
         log_path=str(log_path),
-        privileged=own.privileged,
-        run_as_user=of_pod.run_as_user if own.run_as_user is None else own.run_as_user,
-        run_as_group=of_pod.run_as_group if own.run_as_group is None else own.run_as_group,
+        security=Security(
+            privileged=own.privileged,
+            user=of_pod.run_as_user if own.run_as_user is None else own.run_as_user,
+            group=of_pod.run_as_group if own.run_as_group is None else own.run_as_group,
+        ),
         termination_message_path=container.termination_message_path,
         stdin=container.stdin,
         stdin_once=container.stdin_once,

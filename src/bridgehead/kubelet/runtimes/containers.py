@@ -62,7 +62,7 @@ def plan_argv(image: Image, spec: ContainerSpec) -> tuple[str, ...]:
 
 def plan_environment(image: Image, spec: ContainerSpec, hostname: str) -> dict[str, str]:
     environment = {"PATH": processes.DEFAULT_PATH, "HOSTNAME": hostname, **image.env, **spec.env}
-    environment.setdefault("HOME", "/root" if not spec.run_as_user else "/")
+    environment.setdefault("HOME", "/root" if not spec.security.user else "/")
     return environment
 
 
@@ -91,7 +91,7 @@ def _set_up(blueprint: Blueprint, stdin: int, stdout: int, stderr: int, status: 
     syscalls.mount("", "/", "", syscalls.MS_REC | syscalls.MS_PRIVATE)
     builder = RootBuilder(blueprint.root, blueprint.base)
     spec = blueprint.spec
-    builder.build(files=blueprint.files, mounts=spec.mounts, privileged=spec.privileged)
+    builder.build(files=blueprint.files, mounts=spec.mounts, privileged=spec.security.privileged)
     messages = builder.create_file(spec.termination_message_path)
     processes.report(status, processes.TERMINATION_LOG, descriptor=messages)
     os.close(messages)

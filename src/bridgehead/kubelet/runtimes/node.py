@@ -343,13 +343,13 @@ def _run_part(
 
 def plan_identity(spec: ContainerSpec, users: list[range], groups: list[range]) -> Identity:
     """Raises `RuntimeFailure` when the user namespace has no such id."""
-    for what, number, ids in (("user", spec.run_as_user, users), ("group", spec.run_as_group, groups)):
+    for what, number, ids in (("user", spec.security.user, users), ("group", spec.security.group, groups)):
         if number and not any(number in each for each in ids):
             raise RuntimeFailure(
                 f"cannot run as {what} {number}: the cluster runs in a user namespace that has no such id; "
                 "it has them all when it is started as root"
             )
-    return Identity(user=spec.run_as_user, group=spec.run_as_group, privileged=spec.privileged)
+    return Identity(user=spec.security.user, group=spec.security.group, privileged=spec.security.privileged)
 
 
 def read_id_map(path: str) -> list[range]:

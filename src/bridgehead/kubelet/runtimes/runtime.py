@@ -50,23 +50,67 @@ def port_refused(address: str, port: int, code: int) -> str:
 
 class SandboxSpec(msgspec.Struct, frozen=True, kw_only=True):
     """A pod's namespaces. `ips` are its addresses, at most one of each family, the primary one first; none with
-    `host_network`."""
+    `host_network`. `sysctls` are set in the pod's own namespaces ("net.ipv4.ip_local_port_range": "1024 65535")."""
 
     pod_uid: str
     namespace: str
     name: str
     hostname: str
     host_network: bool = False
+    host_pid: bool = False
+    host_ipc: bool = False
+    sysctls: dict[str, str] = {}
     ips: tuple[str, ...] = ()
     mtu: int = 1500
 
 
 class Mount(msgspec.Struct, frozen=True, kw_only=True):
-    """Bind `source` (on the node) to `target` (in the container)."""
+    """Bind `source` (on the node), or what `sub_path` names below it, to `target` (in the container).
+
+    `sub_path` is relative. The runtime resolves it beneath the volume's descriptor, so that no link leads out of the
+    volume, and makes a directory that is not there.
+    """
 
     source: str
     target: str
     read_only: bool = False
+    sub_path: str = ""
+
+
+class Seccomp(msgspec.Struct, frozen=True, kw_only=True):
+    """A pod's or container's `seccompProfile`: `kind` is RuntimeDefault, Unconfined or Localhost, and `path` names a
+    Localhost profile (an absolute path on the node, JSON as in the OCI runtime specification)."""
+
+    kind: str = "RuntimeDefault"
+    path: str = ""
+
+
+class Security(msgspec.Struct, frozen=True, kw_only=True):
+    """Who a container runs as and what it may do. Ids are those of the pod; `user` None is root.
+
+    Capabilities are names as in a Pod ("NET_ADMIN", "ALL"); `drop` is applied to containerd's default set before `add`.
+    """
+
+    user: int | None = None
+    group: int | None = None
+    supplemental_groups: tuple[int, ...] = ()
+    privileged: bool = False
+    add_capabilities: tuple[str, ...] = ()
+    drop_capabilities: tuple[str, ...] = ()
+    no_new_privileges: bool = False
+    read_only_root: bool = False
+    unmasked_proc: bool = False
+    seccomp: Seccomp = Seccomp()
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """A container's share of the node, for its cgroup: memory in bytes, processors in thousandths. None: no limit."""
+
+    memory: int | None = None
+    cpu_millis: int | None = None
+    cpu_request_millis: int = 0
+    pids: int | None = None
+    oom_score_adj: int = 0
 
 
 class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,9 +126,8 @@ class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True):
     working_dir: str = ""
     mounts: tuple[Mount, ...] = ()
     log_path: str = ""  # CRI log format: "<RFC3339Nano> stdout F <line>"
-    privileged: bool = False
-    run_as_user: int | None = None
-    run_as_group: int | None = None
+    security: Security = Security()
+    limits: Limits = Limits()
     termination_message_path: str = "/dev/termination-log"
     stdin: bool = False  # keep its standard input open for `open_attach`
     stdin_once: bool = False  # and close it when the first session that has it does
@@ -106,6 +149,7 @@ class ContainerInfo(msgspec.Struct, frozen=True, kw_only=True):
     finished_at: float | None = None
     exit_code: int | None = None
     signal: int | None = None
+    is_oom_killed: bool = False
     message: str = ""  # the last words of /dev/termination-log
 
 
