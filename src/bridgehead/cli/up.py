@@ -53,6 +53,13 @@ def command(
             " than 5.7 and loses simultaneous queries.",
         ),
     ] = None,
+    host_access: Annotated[
+        bool | None,
+        typer.Option(
+            "--host-access/--no-host-access",
+            help="Let pods with a hostPath reach this machine's files, with your rights. Default: as before, else not.",
+        ),
+    ] = None,
     state_dir: StateDir = None,
 ) -> None:
     with reporting_errors():
@@ -69,7 +76,7 @@ def command(
             raise AlreadyRunning(_already_running(name, files, again)) from error
         try:
             try:
-                config = _start(name, nodes, ephemeral, port, ip_family, node_dns, files, lock)
+                config = _start(name, nodes, ephemeral, port, ip_family, node_dns, host_access, files, lock)
             finally:
                 os.close(lock)  # the lab's first process has it, too
             _wait_ready(config, files)
@@ -94,11 +101,12 @@ def _start(
     port: int | None,
     ip_family: IpFamily | None,
     node_dns: bool | None,
+    host_access: bool | None,
     files: LabFiles,
     lock: int,
 ) -> LabConfig:
     """Everything up to the lab's first process. No thread may have been started before."""
-    from bridgehead.lab import launch
+    from bridgehead.lab import launch, roots, user_namespace
 
     host.extend_path()
     lack_of_ipv6 = host.check_host(files.root)
@@ -107,6 +115,11 @@ def _start(
         registry.empty(files)
         before = None
     host.check_space(files.root)
+    has_host_access = host.choose_host_access(host_access, before)
+    id_map, id_base = None, None
+    if not (has_host_access and os.geteuid() == 0):
+        id_map, id_base = user_namespace.choose_id_map(name, before.id_base if before else None)
+    owner = id_map.root if id_map and id_base is not None else None
     family = host.choose_ip_family(ip_family, before, lack_of_ipv6)
     with host.open_api_socket(port, before.port if before else None) as api_socket:
         config = LabConfig(
@@ -116,10 +129,11 @@ def _start(
             ephemeral=ephemeral,
             ip_family=family,
             node_dns=host.choose_node_dns(node_dns, before, os.uname().release),
+            host_access=has_host_access,
+            id_base=id_base,
         )
         with _writing(files):
-            files.log("init").parent.mkdir(parents=True, exist_ok=True)
-            files.images.mkdir(exist_ok=True)
+            roots.make_state_directories(files, owner)
             registry.keep_previous_logs(files)
             files.parts.unlink(missing_ok=True)
             files.config.write_bytes(msgspec.json.encode(config))
@@ -127,21 +141,23 @@ def _start(
         launch.launch(
             config,
             files,
+            id_map=id_map,
             api_socket=api_socket,
             lock_fd=lock,
             run_part=cli.main,
             preload=cli.preload,
-            prepare=partial(_prepare, config, files),
+            prepare=partial(_prepare, config, files, owner),
         )
     return config
 
 
-def _prepare(config: LabConfig, files: LabFiles) -> None:
+def _prepare(config: LabConfig, files: LabFiles, owner: tuple[int, int] | None) -> None:
     """What the parts find on the disk; the lab's first process loads their code meanwhile."""
-    from bridgehead.lab import certificates
+    from bridgehead.lab import certificates, roots
 
     with _writing(files):
         certificates.make_certificates(config, files)
+        roots.give_credentials(files, owner)
 
 
 @contextlib.contextmanager

@@ -40,6 +40,7 @@ def run_inside(lab: RunningLab, argv: Sequence[str], *, node: NodePlan | None, e
             inner = os.fork()
             if inner == 0:
                 syscalls.set_parent_death_signal(signal.SIGKILL)
+                _mount_kernel_views()
                 signal.pthread_sigmask(signal.SIG_SETMASK, mask)
                 _execute(argv, env)
             os._exit(_wait(inner, mask))
@@ -52,30 +53,30 @@ def run_inside(lab: RunningLab, argv: Sequence[str], *, node: NodePlan | None, e
 
 
 def _enter(lab: RunningLab, node: NodePlan | None) -> None:
-    directory = os.getcwd()
-    namespaces = f"/proc/{lab.init_pid}/ns"
-    kinds = ["ipc", "uts", "net", "pid", "mnt"]
-    if not os.path.samefile(f"{namespaces}/user", "/proc/self/ns/user"):
-        kinds.insert(0, "user")
+    """Enter the namespaces of the lab, or of a node, but keep the caller's files: they are the caller's, not a pod's."""
+    process = f"/proc/{lab.init_pid}"
+    paths = {kind: f"{process}/ns/{kind}" for kind in ("ipc", "uts", "net", "pid")}
+    if node:
+        paths |= {"net": f"{process}/root{node.netns}", "uts": f"{process}/root{node.utsns}"}
+    # The machine's root stays who it is: in the lab it would be nobody.
+    if os.geteuid() != 0 and not os.path.samefile(f"{process}/ns/user", "/proc/self/ns/user"):
+        paths = {"user": f"{process}/ns/user", **paths}
     # Opened first: after entering one, the paths may mean something else.
-    fds = [os.open(f"{namespaces}/{kind}", os.O_RDONLY | os.O_CLOEXEC) for kind in kinds]
-    for fd in fds:
+    fds = {kind: os.open(path, os.O_RDONLY | os.O_CLOEXEC) for kind, path in paths.items()}
+    for fd in fds.values():
         syscalls.setns(fd)
         os.close(fd)
-    if "user" in kinds:
-        # The lab's owner is root there; the machine's root, who may come, too, would be nobody.
+    if "user" in fds:
         os.setresgid(0, 0, 0)
         os.setresuid(0, 0, 0)
-    if node:
-        syscalls.setns(node.netns, syscalls.CLONE_NEWNET)
-        syscalls.setns(node.utsns, syscalls.CLONE_NEWUTS)
-        # /sys shows the network namespace in which it was mounted.
-        syscalls.unshare(syscalls.CLONE_NEWNS)
-        syscalls.mount("sysfs", "/sys", "sysfs", syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC)
-    try:
-        os.chdir(directory)
-    except OSError:
-        os.chdir("/")
+    syscalls.unshare(syscalls.CLONE_NEWNS)
+    syscalls.mount("none", "/", flags=syscalls.MS_REC | syscalls.MS_PRIVATE)
+
+
+def _mount_kernel_views() -> None:
+    """/proc and /sys show the namespaces of the process that mounts them."""
+    for kind, target in (("proc", "/proc"), ("sysfs", "/sys")):
+        syscalls.mount(kind, target, kind, syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC)
 
 
 def _execute(argv: Sequence[str], env: dict[str, str]) -> None:

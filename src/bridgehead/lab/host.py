@@ -64,6 +64,19 @@ def choose_ip_family(wanted: IpFamily | None, before: LabConfig | None, lack_of_
     return chosen
 
 
+def choose_host_access(wanted: bool | None, before: LabConfig | None) -> bool:
+    """Whether pods may reach the machine's files. Raises `LabError` when that was decided otherwise for this lab."""
+    if before is None:
+        return bool(wanted)
+    if wanted is not None and wanted != before.host_access:
+        now = "with" if before.host_access else "without"
+        raise LabError(
+            f"this lab was made {now} --host-access, and its files belong to other users otherwise:"
+            " `bridgehead down --delete` first, or `up --name OTHER`"
+        )
+    return before.host_access
+
+
 def choose_node_dns(wanted: bool | None, before: LabConfig | None, kernel: str) -> bool:
     """Whether each node has a DNS of its own: as wanted, as before, else where it is needed.
 

@@ -1,9 +1,10 @@
 """Leaves the host: from the `up` command into the lab's own namespaces, where its first process begins.
 
-    up ── fork ── (new user namespace, unless root) ── new PID, mount, network ... namespaces ── fork ── init (pid 1)
+    up ── fork ── middle ── fork ── new user, PID, mount, network ... namespaces ── fork ── init (pid 1)
 
-The middle process notes which one init is and ends; init belongs to nobody on the host and holds the lab's lock until
-it ends. While init makes the network and loads what the parts need, `up` makes what they find on the disk.
+The middle process stays the user's own, records which process init is, and ends; init belongs to nobody on the host and
+holds the lab's lock until it ends. While init makes the network and loads what the parts need, `up` makes what they
+find on the disk.
 """
 
 from __future__ import annotations
@@ -24,16 +25,26 @@ import msgspec
 
 from bridgehead.network import syscalls
 
+from . import roots, user_namespace
+from .environment import forget_environment
 from .errors import StartFailed
 from .fabric import build_fabric
-from .plan import LabConfig, LabFiles, RunningLab, plan_nodes, plan_parts
+from .ids import IdMap
+from .plan import LabConfig, LabFiles, NodePlan, RunningLab, plan_nodes, plan_parts
 from .supervisor import RunPart, Supervisor
 
 log = logging.getLogger(__name__)
 
 _NAMESPACES = (
-    syscalls.CLONE_NEWPID | syscalls.CLONE_NEWNS | syscalls.CLONE_NEWNET | syscalls.CLONE_NEWUTS | syscalls.CLONE_NEWIPC
+    syscalls.CLONE_NEWPID
+    | syscalls.CLONE_NEWNS
+    | syscalls.CLONE_NEWNET
+    | syscalls.CLONE_NEWUTS
+    | syscalls.CLONE_NEWIPC
+    | syscalls.CLONE_NEWCGROUP
 )
+# Of the user's environment; all else of it is nobody's business in there.
+_KEPT_ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ")
 
 # What runs in a lab in containers, which runtimes fork from themselves.
 _IN_CONTAINERS = (("proxy",), ("dns",))
@@ -48,6 +59,7 @@ def launch(
     config: LabConfig,
     files: LabFiles,
     *,
+    id_map: IdMap | None,
     api_socket: socket.socket,
     lock_fd: int,
     run_part: RunPart,
@@ -56,11 +68,12 @@ def launch(
 ) -> None:
     """Start the lab's first process and return when it has made the lab's network. Raises `StartFailed`.
 
-    `api_socket` listens on the host's loopback and is passed in. `lock_fd` holds the state directory's lock and is
-    kept by init. `run_part(argv)` runs one part in the calling process; `preload(lines)` loads what these command lines
-    need. `prepare()` is called here, in the meantime, and no part starts before it has returned; what it raises is
-    raised. The caller must have no other threads. Signals that ask it to end are held back meanwhile: once it returns,
-    or raises, the lab that it may have started can be stopped.
+    `id_map` is that of the lab's user namespace, None for none: then its root is the machine's. `api_socket` listens on
+    the host's loopback and is passed in. `lock_fd` holds the state directory's lock and is kept by init.
+    `run_part(argv)` runs one part in the calling process; `preload(lines)` loads what these command lines need.
+    `prepare()` is called here, in the meantime, and no part starts before it has returned; what it raises is raised.
+    The caller must have no other threads. Signals that ask it to end are held back meanwhile: once it returns, or
+    raises, the lab that it may have started can be stopped.
     """
     held = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
     try:
@@ -71,14 +84,12 @@ def launch(
             try:
                 os.close(reader)
                 os.close(release)
-                _leave_host(held)
-                pid = os.fork()
-                if pid:
-                    # Noted here, not by `up`: a lab must be found and stopped even if `up` is killed.
-                    running = RunningLab(config=config, init_pid=pid, started_at=time.time())
-                    files.running.write_bytes(msgspec.json.encode(running))
-                    os._exit(0)
-                _become_init(config, files, _Inherited(api_socket, lock_fd, writer, prepared), run_part, preload)
+                shown = () if config.host_access else tuple(roots.shown_paths(files))
+                inherited = _Inherited(api_socket, lock_fd, writer, prepared, shown)
+                pid = _fork_init(config, files, id_map, held, inherited, run_part, preload)
+                # Recorded here, not by `up`: a lab must be found and stopped even if `up` is killed.
+                running = RunningLab(config=config, init_pid=pid, started_at=time.time())
+                files.running.write_bytes(msgspec.json.encode(running))
                 os._exit(0)
             except BaseException as error:  # noqa: BLE001 - forked: must not return into the command's stack
                 with contextlib.suppress(OSError):  # `up` was killed, or has heard already that all is well
@@ -101,29 +112,75 @@ def launch(
         signal.pthread_sigmask(signal.SIG_SETMASK, held)
 
 
-def _leave_host(signal_mask: set[int | signal.Signals]) -> None:
+def _fork_init(
+    config: LabConfig,
+    files: LabFiles,
+    id_map: IdMap | None,
+    signal_mask: set[int | signal.Signals],
+    inherited: _Inherited,
+    run_part: RunPart,
+    preload: Preload,
+) -> int:
+    """Fork a process that leaves the host and forks init; returns init's PID as the host sees it."""
+    reader, writer = os.pipe()
+    leaver = os.fork()
+    if leaver == 0:
+        try:
+            os.close(reader)
+            _leave_host(id_map, inherited.shown, str(files.images), signal_mask)
+            pid = os.fork()
+            if pid:
+                os.write(writer, str(pid).encode())
+                os._exit(0)
+            os.close(writer)
+            _become_init(config, files, inherited, run_part, preload)
+            os._exit(0)
+        except BaseException as error:  # noqa: BLE001 - forked: must not return into the command's stack
+            with contextlib.suppress(OSError):
+                os.write(inherited.progress, f"{type(error).__name__}: {error}\n".encode())
+            os._exit(1)
+    os.close(writer)
+    with open(reader, encoding="ascii") as answers:
+        answer = answers.read()
+    os.waitpid(leaver, 0)
+    if not answer:
+        os._exit(1)  # it has said why itself
+    return int(answer)
+
+
+def _leave_host(
+    id_map: IdMap | None, shown: Sequence[str], images: str, signal_mask: set[int | signal.Signals]
+) -> None:
+    """Enter new namespaces, and stage what of the machine's files the lab will show."""
     os.setsid()
     for number in (signal.SIGINT, signal.SIGTERM):
         # Asked to end before there is a supervisor to do it in order. (Process 1 ignores what it has no handler for.)
         signal.signal(number, lambda *_: os._exit(1))
     signal.pthread_sigmask(signal.SIG_SETMASK, signal_mask)
-    user, group = os.getuid(), os.getgid()
-    if user != 0:
-        syscalls.unshare(syscalls.CLONE_NEWUSER)
-        # Without privileges on the host one can only map oneself, and must give up setgroups first: user_namespaces(7).
-        Path("/proc/self/setgroups").write_text("deny", encoding="ascii")
-        Path("/proc/self/uid_map").write_text(f"0 {user} 1", encoding="ascii")
-        Path("/proc/self/gid_map").write_text(f"0 {group} 1", encoding="ascii")
+    if id_map is None:
+        syscalls.unshare(_NAMESPACES)
+        return
+    namespace = user_namespace.make(id_map)
+    is_root = os.geteuid() == 0
+    if is_root and shown:
+        # While we may still go where only the machine's root may.
+        syscalls.unshare(syscalls.CLONE_NEWNS)
+        roots.stage(shown, images, namespace)
+    user_namespace.enter(namespace)
+    os.close(namespace)
     syscalls.unshare(_NAMESPACES)
+    if shown and not is_root:
+        roots.stage(shown, images, None)
 
 
 class _Inherited(NamedTuple):
-    """What init has of `up`. It writes to `progress` and reads from `prepared`, which are pipes."""
+    """What init has of `up`. `progress` (written) and `prepared` (read) are pipes, `shown` paths (see `roots`)."""
 
     api_socket: socket.socket
     lock_fd: int
     progress: int
     prepared: int
+    shown: tuple[str, ...]
 
 
 def _become_init(
@@ -133,7 +190,7 @@ def _become_init(
     run_part: RunPart,
     preload: Preload,
 ) -> None:
-    api_socket, lock_fd, progress, prepared = inherited
+    api_socket, lock_fd, progress, prepared, shown = inherited
     os.set_inheritable(lock_fd, False)
     os.chdir("/")
     os.umask(0o022)
@@ -141,17 +198,25 @@ def _become_init(
     _close_inherited({api_socket.fileno(), lock_fd, progress, prepared})
     syscalls.set_hostname("lab")
     syscalls.set_process_name("bridgehead-lab", f"bridgehead-lab {config.name}")
-    _mount_own_view()
+    forget_environment(_KEPT_ENVIRONMENT)
+    if config.host_access:
+        _mount_own_view()
+    else:
+        roots.enter_lab_root(files, shown)
     nodes = plan_nodes(config)
     build_fabric(nodes, config.ranges)
     for node in nodes:
         files.node(node).mkdir(parents=True, exist_ok=True)
-        Path(node.runtime_root).mkdir(parents=True, exist_ok=True)
+        if config.host_access:
+            Path(node.runtime_root).mkdir(parents=True, exist_ok=True)
     parts = plan_parts(config, files, listen_fd=api_socket.fileno())
     _load(preload, [parts[0].argv])
     if not os.read(prepared, 1):
         os._exit(1)  # `up` has failed, and says why itself
     os.close(prepared)
+    if not config.host_access:
+        for node in nodes:
+            _make_node_root(config, files, node)
     os.write(progress, _READY.encode())
     os.close(progress)  # from here on problems go to the log
     log.info("lab %s with %d nodes", config.name, config.nodes)
@@ -171,6 +236,37 @@ def _load(preload: Preload, lines: Iterable[Sequence[str]]) -> None:
         preload(lines)
     finally:
         gc.enable()
+
+
+def _make_node_root(config: LabConfig, files: LabFiles, node: NodePlan) -> None:
+    """Give a node its root and keep the mount namespace by a file. Raises OSError."""
+    built, tell = os.pipe()
+    wait, go_on = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.close(go_on)
+            syscalls.setns(node.netns, syscalls.CLONE_NEWNET)
+            syscalls.setns(node.utsns, syscalls.CLONE_NEWUTS)
+            roots.enter_node_root(config, files, node)
+            os.write(tell, b"!")
+            os.read(wait, 1)
+        except BaseException as error:  # noqa: BLE001 - a forked child must not return into its parent's stack
+            os.write(tell, str(error).encode()[:4096])
+        finally:
+            os._exit(0)
+    os.close(tell)
+    os.close(wait)
+    with open(built, "rb", buffering=0) as answers, open(go_on, "wb", buffering=0):
+        answer = answers.read(4096)
+        if answer == b"!":
+            path = Path(node.mntns)
+            path.parent.mkdir(exist_ok=True)
+            path.touch()
+            syscalls.mount(f"/proc/{pid}/ns/mnt", str(path), flags=syscalls.MS_BIND)
+    os.waitpid(pid, 0)
+    if answer != b"!":
+        raise OSError(f"cannot make the root file system of {node.name}: {(answer or b'').decode(errors='replace')}")
 
 
 def _mount_own_view() -> None:

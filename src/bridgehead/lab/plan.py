@@ -25,6 +25,8 @@ class LabConfig(msgspec.Struct, frozen=True, kw_only=True):
     ephemeral: bool = False
     ip_family: IpFamily = "ipv4"  # what a lab has that was made before there was a choice
     node_dns: bool = False  # a DNS on each node, beside the Deployment
+    host_access: bool = False  # pods may reach the machine's files
+    id_base: int | None = None  # the machine's id that the lab's root is, where the lab has a range of ids
 
     @property
     def ranges(self) -> tuple[Ranges, ...]:
@@ -76,6 +78,11 @@ class NodePlan:
         return f"/run/bridgehead/uts/{self.name}"
 
     @property
+    def mntns(self) -> str:
+        """Where its root file system is entered; not there with `LabConfig.host_access`."""
+        return f"/run/bridgehead/mnt/{self.name}"
+
+    @property
     def runtime_socket(self) -> str:
         return f"/run/bridgehead/{self.name}/runtime.sock"
 
@@ -110,11 +117,11 @@ class LabFiles:
     @property
     def parts(self) -> Path:
         """How the parts are doing, as the lab's first process sees them."""
-        return self.root / "parts.json"
+        return self.root / "run" / "parts.json"
 
     @property
     def store(self) -> Path:
-        return self.root / "cluster.db"
+        return self.root / "store" / "cluster.db"
 
     @property
     def pki(self) -> Path:
@@ -137,6 +144,16 @@ class LabFiles:
 
     def part_kubeconfig(self, part: str) -> Path:
         return self.pki / f"{part}.kubeconfig"
+
+    @property
+    def written_inside(self) -> tuple[Path, ...]:
+        """The directories that the lab writes to. All else is written by the commands outside, and only read there."""
+        return (self.store.parent, self.parts.parent, self.log("init").parent, self.root / "nodes")
+
+    @property
+    def read_inside(self) -> tuple[str, ...]:
+        """What the lab's parts read of `pki`, for `Path.glob`: not the authority's key, nor the administrator's."""
+        return ("ca.crt", "sa.key", "apiserver*", "controllers*", "node*")
 
     def log(self, part: str) -> Path:
         return self.root / "logs" / f"{part}.log"

@@ -26,7 +26,7 @@ DEFAULT_NAME = "bridgehead"
 # Who looks whether a lab runs holds its lock for an instant; one that is held for this long is a lab's (seconds).
 _LOOKERS_BOUND = 0.1
 # What a lab makes in its state directory, beside the lock. Nothing else in there is ever deleted.
-_OWN = ("cluster.db*", "images", "kubeconfig*", "lab.json", "logs", "nodes", "parts.*", "pki", "running.json")
+_OWN = ("images", "kubeconfig*", "lab.json", "logs", "nodes", "pki", "run", "running.json", "store")
 
 
 def state_home() -> Path:

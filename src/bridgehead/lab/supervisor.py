@@ -129,6 +129,8 @@ class Supervisor:
             if plan.node:
                 syscalls.setns(plan.node.netns, syscalls.CLONE_NEWNET)
                 syscalls.setns(plan.node.utsns, syscalls.CLONE_NEWUTS)
+                if os.path.exists(plan.node.mntns):
+                    syscalls.setns(plan.node.mntns, syscalls.CLONE_NEWNS)
             self._run_part(list(plan.argv))
             code = 0
         except SystemExit as end:

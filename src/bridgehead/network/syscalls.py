@@ -1,15 +1,18 @@
 """The few system calls that Python 3.11 does not offer: namespaces, mounts and what goes with them.
 
-Source: unshare(2), setns(2), mount(2), pivot_root(2), prctl(2). Every function raises OSError with the call's name.
+Source: unshare(2), setns(2), mount(2), open_tree(2), move_mount(2), mount_setattr(2), openat2(2), pivot_root(2),
+prctl(2). Every function raises OSError with the call's name.
 """
 
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 
 # Without libc's header files the numbers are ours to know; they are the same on every architecture.
 CLONE_NEWNS = 0x00020000
+CLONE_NEWCGROUP = 0x02000000
 CLONE_NEWUTS = 0x04000000
 CLONE_NEWIPC = 0x08000000
 CLONE_NEWUSER = 0x10000000
@@ -25,6 +28,19 @@ MS_REC = 16384
 MS_PRIVATE = 1 << 18
 MNT_DETACH = 2
 
+MOUNT_ATTR_RDONLY = 0x1
+MOUNT_ATTR_NOSUID = 0x2
+MOUNT_ATTR_NODEV = 0x4
+MOUNT_ATTR_NOEXEC = 0x8
+_MOUNT_ATTR_IDMAP = 0x100000
+
+RESOLVE_NO_MAGICLINKS = 0x02
+RESOLVE_NO_SYMLINKS = 0x04
+RESOLVE_BENEATH = 0x08
+RESOLVE_IN_ROOT = 0x10
+
+_PR_SET_DUMPABLE = 4
+_PR_SET_NO_NEW_PRIVS = 38
 _PR_SET_PDEATHSIG = 1
 _PR_CAPBSET_DROP = 24
 _PR_SET_NAME = 15
@@ -33,12 +49,20 @@ _PR_SET_CHILD_SUBREAPER = 36
 _SYS_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41, "riscv64": 41}
 
 # The same number everywhere, as for every call since Linux 5.0.
+_SYS_OPEN_TREE = 428
+_SYS_MOVE_MOUNT = 429
+_SYS_OPENAT2 = 437
 _SYS_MOUNT_SETATTR = 442
+_OPEN_TREE_CLONE = 1
+_OPEN_TREE_CLOEXEC = os.O_CLOEXEC
+_AT_EMPTY_PATH = 0x1000
+_MOVE_MOUNT_F_EMPTY_PATH = 0x4
+_MOVE_MOUNT_T_EMPTY_PATH = 0x40
 _SYS_CAPSET = {"x86_64": 126, "aarch64": 91, "riscv64": 91}
 _AT_FDCWD = -100
 _AT_RECURSIVE = 0x8000
-_MOUNT_ATTR_RDONLY = 1
 _CAPABILITY_VERSION_3 = 0x20080522
+_OPEN_ATTEMPTS = 1000
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -99,6 +123,16 @@ def set_parent_death_signal(signal: int) -> None:
     _check(_libc.prctl(_PR_SET_PDEATHSIG, signal, 0, 0, 0), "prctl(PR_SET_PDEATHSIG)")
 
 
+def set_dumpable(is_dumpable: bool) -> None:
+    """Whether processes of the same user may read this one's memory. A change of user resets it to no, exec to yes."""
+    _check(_libc.prctl(_PR_SET_DUMPABLE, int(is_dumpable), 0, 0, 0), "prctl(PR_SET_DUMPABLE)")
+
+
+def set_no_new_privileges() -> None:
+    """From here on no exec grants privileges: neither set-user-ID nor file capabilities."""
+    _check(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "prctl(PR_SET_NO_NEW_PRIVS)")
+
+
 def set_process_name(name: str, title: str = "") -> None:
     """What `ps` and `top` show: `name`, cut to 15 bytes by the kernel, and `title` as the command line.
 
@@ -124,20 +158,68 @@ class _MountAttributes(ctypes.Structure):
     )
 
 
-def set_mount_read_only(target: str) -> None:
-    """Make a mount and all below it read-only. Unlike a remount it leaves flags that a user namespace locked alone."""
-    attributes = _MountAttributes(_MOUNT_ATTR_RDONLY, 0, 0, 0)
+def set_mount_attributes(tree: int | str, attributes: int, *, user_namespace: int | None = None) -> None:
+    """Set `attributes` (MOUNT_ATTR_*) of a mount and all below it, given as a path or as the descriptor of its root.
+
+    Unlike a remount it leaves flags that a user namespace locked alone. With `user_namespace` (a descriptor) the mount,
+    which must not be attached yet, shows owners as that namespace maps them.
+    """
+    if user_namespace is not None:
+        attributes |= _MOUNT_ATTR_IDMAP
+    wanted = _MountAttributes(attributes, 0, 0, user_namespace or 0)
+    by_path = isinstance(tree, str)
     _check(
         _libc.syscall(
             _SYS_MOUNT_SETATTR,
-            _AT_FDCWD,
-            target.encode(),
-            _AT_RECURSIVE,
-            ctypes.byref(attributes),
-            ctypes.sizeof(attributes),
+            _AT_FDCWD if by_path else tree,
+            str(tree).encode() if by_path else b"",
+            _AT_RECURSIVE if by_path else _AT_RECURSIVE | _AT_EMPTY_PATH,
+            ctypes.byref(wanted),
+            ctypes.sizeof(wanted),
         ),
-        f"mount_setattr {target}",
+        f"mount_setattr {tree}" if by_path else "mount_setattr",
     )
+
+
+def clone_mount(tree: int | str, *, recursive: bool = True) -> int:
+    """A copy of the mount at a path or a descriptor, attached nowhere yet: its descriptor (for `attach_mount`)."""
+    by_path = isinstance(tree, str)
+    flags = _OPEN_TREE_CLONE | _OPEN_TREE_CLOEXEC | (_AT_RECURSIVE if recursive else 0)
+    result = _libc.syscall(
+        _SYS_OPEN_TREE,
+        _AT_FDCWD if by_path else tree,
+        str(tree).encode() if by_path else b"",
+        flags if by_path else flags | _AT_EMPTY_PATH,
+    )
+    _check(result, f"open_tree {tree}" if by_path else "open_tree")
+    return int(result)
+
+
+def attach_mount(mount: int, target: int) -> None:
+    """Attach what `clone_mount` made on top of the directory or file that the descriptor `target` is open on."""
+    _check(
+        _libc.syscall(_SYS_MOVE_MOUNT, mount, b"", target, b"", _MOVE_MOUNT_F_EMPTY_PATH | _MOVE_MOUNT_T_EMPTY_PATH),
+        "move_mount",
+    )
+
+
+class _OpenHow(ctypes.Structure):
+    _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
+
+
+def open_beneath(directory: int, path: str, flags: int, resolve: int, mode: int = 0) -> int:
+    """Open `path` relative to the descriptor `directory`, as `resolve` (RESOLVE_*) says. The descriptor closes at exec.
+
+    EXDEV: with RESOLVE_BENEATH the path leads out. EAGAIN: the kernel could not be sure, because something was renamed
+    in the meantime; it is asked again, a bounded number of times.
+    """
+    how = _OpenHow(flags | os.O_CLOEXEC, mode, resolve)
+    for _ in range(_OPEN_ATTEMPTS):
+        result = _libc.syscall(_SYS_OPENAT2, directory, path.encode(), ctypes.byref(how), ctypes.sizeof(how))
+        if result >= 0 or ctypes.get_errno() != errno.EAGAIN:
+            break
+    _check(result, f"openat2 {path}")
+    return int(result)
 
 
 def keep_capabilities(kept: frozenset[int]) -> None:

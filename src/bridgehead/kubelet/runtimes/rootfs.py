@@ -25,8 +25,8 @@ import msgspec
 from bridgehead.kubelet.runtimes.runtime import Mount
 from bridgehead.network import syscalls
 
-_SHOWN: Final = ("bin", "sbin", "lib", "lib32", "lib64", "libx32", "usr", "etc", "opt", "nix", "gnu")
-_FRESH: Final = {  # directory -> mode
+SHOWN: Final = ("bin", "sbin", "lib", "lib32", "lib64", "libx32", "usr", "etc", "opt", "nix", "gnu")
+FRESH: Final = {  # directory -> mode
     "dev": 0o755,
     "proc": 0o555,
     "sys": 0o555,
@@ -45,12 +45,12 @@ _FRESH: Final = {  # directory -> mode
     "var/spool": 0o755,
     "var/tmp": 0o1777,
 }
-_FRESH_LINKS: Final = {"var/run": "/run", "var/lock": "/run/lock"}
+FRESH_LINKS: Final = {"var/run": "/run", "var/lock": "/run/lock"}
 # Made in the upper layer, so that they are ours to write to even where the host's root is not mapped.
 _WRITABLE: Final = ("usr/share", "usr/local", "usr/local/bin", "usr/local/share")
 _HIDDEN: Final = ("etc/shadow", "etc/shadow-", "etc/gshadow", "etc/gshadow-")
-_DEVICES: Final = ("null", "zero", "full", "random", "urandom", "tty")
-_DEVICE_LINKS: Final = {
+DEVICES: Final = ("null", "zero", "full", "random", "urandom", "tty")
+DEVICE_LINKS: Final = {
     "fd": "/proc/self/fd",
     "stdin": "/proc/self/fd/0",
     "stdout": "/proc/self/fd/1",
@@ -81,7 +81,7 @@ def plan_image_root(rootfs: str) -> RootPlan:
 def plan_host_root(entries: Mapping[str, str | None], mount_points: Collection[str]) -> RootPlan:
     """From the entries of the host's root (name -> target of a symbolic link, None for a directory) and its mounts."""
     overlays, read_only, links = {}, [], {}
-    for name in _SHOWN:
+    for name in SHOWN:
         if name not in entries:
             continue
         target = entries[name]
@@ -98,7 +98,7 @@ def observe_host_root(copies: str) -> RootPlan:
     """`plan_host_root` of this machine. Where things are mounted in `/etc`, as in most containers, it is copied to the
     directory `copies`, because a container's own files must go there."""
     entries: dict[str, str | None] = {}
-    for name in _SHOWN:
+    for name in SHOWN:
         path = f"/{name}"
         if os.path.islink(path):
             entries[name] = os.readlink(path)
@@ -219,10 +219,10 @@ class RootBuilder:
     # Before the layers are mounted: what lies below and what will lie on top are looked at apart.
 
     def _make_host_skeleton(self) -> None:
-        for name, mode in _FRESH.items():
+        for name, mode in FRESH.items():
             os.mkdir(f"{self._root}/{name}")
             os.chmod(f"{self._root}/{name}", mode)
-        for name, target in {**_FRESH_LINKS, **self._plan.links}.items():
+        for name, target in {**FRESH_LINKS, **self._plan.links}.items():
             os.symlink(target, f"{self._root}/{name}")
         for name in _WRITABLE:
             self._make_directories(f"/{name}")
@@ -328,7 +328,7 @@ class RootBuilder:
             target = self._root + path
             os.makedirs(target, exist_ok=True)
             self._mount(path, target, "", syscalls.MS_BIND | syscalls.MS_REC, "")
-            syscalls.set_mount_read_only(target)
+            syscalls.set_mount_attributes(target, syscalls.MOUNT_ATTR_RDONLY)
 
     def _mount_overlay(self, lower: str, label: str, target: str) -> None:
         escaped = lower.replace("\\", "\\\\").replace(":", "\\:").replace(",", "\\,")
@@ -352,25 +352,25 @@ class RootBuilder:
             ) from error
         if not privileged:
             self._mount(f"{root}/proc/sys", f"{root}/proc/sys", "", syscalls.MS_BIND, "")
-            syscalls.set_mount_read_only(f"{root}/proc/sys")
+            syscalls.set_mount_attributes(f"{root}/proc/sys", syscalls.MOUNT_ATTR_RDONLY)
         try:
             syscalls.mount("sysfs", f"{root}/sys", "sysfs", hardened | (0 if privileged else syscalls.MS_RDONLY))
         except OSError:  # refused in a user namespace in which part of /sys is hidden
             self._mount("/sys", f"{root}/sys", "", syscalls.MS_BIND | syscalls.MS_REC, "")
-            syscalls.set_mount_read_only(f"{root}/sys")
+            syscalls.set_mount_attributes(f"{root}/sys", syscalls.MOUNT_ATTR_RDONLY)
         self._make_devices()
 
     def _make_devices(self) -> None:
         dev = f"{self._base}/dev"
-        for name in _DEVICES:
+        for name in DEVICES:
             os.close(os.open(f"{dev}/{name}", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666))
-        for name, target in _DEVICE_LINKS.items():
+        for name, target in DEVICE_LINKS.items():
             os.symlink(target, f"{dev}/{name}")
         for name in ("pts", "shm"):
             os.mkdir(f"{dev}/{name}")
         os.chmod(f"{dev}/shm", 0o1777)
         self._mount(dev, f"{self._root}/dev", "", syscalls.MS_BIND, "")
-        for name in _DEVICES:
+        for name in DEVICES:
             self._mount(f"/dev/{name}", f"{self._root}/dev/{name}", "", syscalls.MS_BIND, "")
         self._mount(
             "devpts",
@@ -389,7 +389,7 @@ class RootBuilder:
                 target = self._root + place
             self._mount(mount.source, target, "", syscalls.MS_BIND | syscalls.MS_REC, "")
             if mount.read_only:
-                syscalls.set_mount_read_only(target)
+                syscalls.set_mount_attributes(target, syscalls.MOUNT_ATTR_RDONLY)
 
     def _resolve_built(self, path: str) -> str:
         def readlink(inside: str) -> str | None:

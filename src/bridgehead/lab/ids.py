@@ -1,0 +1,108 @@
+"""Which ids of the machine the users of a lab are. Pure.
+
+A lab has a user namespace of its own, so that its root is nobody on the machine: a range of ids that belongs to no user
+where the machine's root starts it; the user's own id, and those that /etc/subuid grants, where somebody else does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+# As many as the ids of images and of nobody (65534) need.
+RANGE = 1 << 16
+# For containers' users, by systemd's "Users, Groups, UIDs and GIDs on systemd Systems".
+_FIRST_CONTAINER_ID = 0x00080000
+_LAST_CONTAINER_ID = 0x6FFFFFFF
+
+
+class IdRange(NamedTuple):
+    first: int
+    size: int
+
+    def contains(self, other: IdRange) -> bool:
+        return self.first <= other.first and other.first + other.size <= self.first + self.size
+
+    def overlaps(self, other: IdRange) -> bool:
+        return self.first < other.first + other.size and other.first < self.first + self.size
+
+
+class MapEntry(NamedTuple):
+    """`size` ids from `inside` on are the machine's from `outside` on: a line of /proc/PID/uid_map."""
+
+    inside: int
+    outside: int
+    size: int
+
+
+class IdMap(msgspec.Struct, frozen=True, kw_only=True):
+    """The maps of a user namespace. `is_granted`: newuidmap(1) writes them, because /etc/subuid grants the ids."""
+
+    users: tuple[MapEntry, ...]
+    groups: tuple[MapEntry, ...]
+    is_granted: bool = False
+
+    @property
+    def root(self) -> tuple[int, int]:
+        """The user and the group of the machine that the namespace's root is."""
+        return self.users[0].outside, self.groups[0].outside
+
+    @property
+    def is_single(self) -> bool:
+        """Whether only root exists in it."""
+        return self.users[0].size == 1 and len(self.users) == 1
+
+
+def parse_id_map(text: str) -> list[IdRange]:
+    """The ids that exist in a user namespace, from the text of its /proc/PID/uid_map."""
+    return [IdRange(int(line.split()[0]), int(line.split()[2])) for line in text.splitlines()]
+
+
+def parse_subordinate(text: str, names: Iterable[str]) -> list[IdRange]:
+    """The ranges that subuid(5) or subgid(5) grants to a user known by `names` (its name and its number)."""
+    wanted = set(names)
+    found = []
+    for line in text.splitlines():
+        fields = line.strip().split(":")
+        if len(fields) == 3 and (fields[0] in wanted or not wanted) and fields[1].isdecimal() and fields[2].isdecimal():
+            found.append(IdRange(int(fields[1]), int(fields[2])))
+    return found
+
+
+def choose_base(name: str, own: Sequence[IdRange], taken: Sequence[IdRange]) -> int | None:
+    """The first id of a range for the lab of the machine's root: the same for a name, if others leave it.
+
+    `own` are the ids that exist here, `taken` those that belong to somebody. None: there is no such range, because this
+    is a user namespace with few ids.
+    """
+    slots = (_LAST_CONTAINER_ID + 1 - _FIRST_CONTAINER_ID) // RANGE
+    start = int.from_bytes(hashlib.sha256(name.encode()).digest()[:4]) % slots
+    for step in range(slots):
+        candidate = IdRange(_FIRST_CONTAINER_ID + (start + step) % slots * RANGE, RANGE)
+        if any(ids.contains(candidate) for ids in own) and not any(ids.overlaps(candidate) for ids in taken):
+            return candidate.first
+    return None
+
+
+def map_range(base: int) -> IdMap:
+    entry = (MapEntry(0, base, RANGE),)
+    return IdMap(users=entry, groups=entry)
+
+
+def map_user(user: int, group: int, users: Sequence[IdRange], groups: Sequence[IdRange]) -> IdMap:
+    """For an ordinary user: root is the user; `users` and `groups`, where there are both, are the ids from 1 on."""
+    if not users or not groups:
+        return IdMap(users=(MapEntry(0, user, 1),), groups=(MapEntry(0, group, 1),))
+    return IdMap(users=_append(user, users), groups=_append(group, groups), is_granted=True)
+
+
+def _append(own: int, granted: Sequence[IdRange]) -> tuple[MapEntry, ...]:
+    entries = [MapEntry(0, own, 1)]
+    inside = 1
+    for ids in granted:
+        entries.append(MapEntry(inside, ids.first, ids.size))
+        inside += ids.size
+    return tuple(entries)

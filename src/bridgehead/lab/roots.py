@@ -1,0 +1,223 @@
+"""The file systems that a lab and its nodes see instead of the machine's. Called by the lab's first process.
+
+    the lab      system directories (read-only), a copy of /etc without what only root may read, the state directory,
+                 Python; all else is fresh and in memory. The API server and the controllers run here.
+    each node    the same system directories and /etc; all else is the node's own, below the state directory, and stays
+                 from one run to the next. Of the lab's state it has its own directory, its own credentials and the
+                 images. The node's kubelet and runtime run here, so a hostPath is one of this root.
+
+What has to be shown, though only the machine's root may go where it is, is bound to a staging directory first, before
+the process becomes nobody on the machine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from bridgehead.kubelet.runtimes import rootfs
+from bridgehead.network import syscalls
+
+from .plan import LabConfig, LabFiles, NodePlan
+
+_STAGE: Final = "/run/stage"
+_NEW: Final = "/run/root"
+_DEVICES: Final = (*rootfs.DEVICES, "net/tun", "fuse")
+
+
+def shown_paths(files: LabFiles) -> list[str]:
+    """What the lab's root shows beside the system directories: its state, its images and this program."""
+    return [str(files.root), str(files.images), *rootfs.own_paths()]
+
+
+def stage(shown: Sequence[str], images: str, user_namespace: int | None) -> None:
+    """Bind what `shown` names below a directory that everybody may enter. Changes the calling process's mounts.
+
+    `images` is one of them. The machine's root unpacks images, so they show their owners as `user_namespace` maps them,
+    where the kernel and the file system can do that; otherwise root's files are nobody's in the lab.
+    """
+    syscalls.mount("none", "/", flags=syscalls.MS_REC | syscalls.MS_PRIVATE)
+    syscalls.mount("tmpfs", "/run", "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, "mode=755")
+    os.mkdir(_STAGE)
+    os.mkdir(_NEW)
+    for number, path in enumerate(shown):
+        target = f"{_STAGE}/{number}"
+        _make_mount_point(path, target)
+        mount = syscalls.clone_mount(path)
+        try:
+            if path == images and user_namespace is not None:
+                with contextlib.suppress(OSError):
+                    syscalls.set_mount_attributes(mount, 0, user_namespace=user_namespace)
+            _attach(mount, target)
+        finally:
+            os.close(mount)
+
+
+def enter_lab_root(files: LabFiles, shown: Sequence[str]) -> None:
+    """Build the lab's root from what `stage` prepared and make it the calling process's. In the lab's namespaces."""
+    syscalls.mount("none", "/", flags=syscalls.MS_REC | syscalls.MS_PRIVATE)
+    syscalls.mount("tmpfs", _NEW, "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, "mode=755")
+    copying = _start_copying_etc(f"{_NEW}/etc")
+    _make_fresh_directories(_NEW)
+    _bind_system(_NEW)
+    for number, path in enumerate(shown):
+        if path != str(files.root) and not path.startswith(f"{files.root}/") and _is_system(path):
+            continue
+        is_written = path == str(files.root)
+        _bind(f"{_STAGE}/{number}", _NEW + path, read_only=not is_written)
+    _make_devices(f"{_NEW}/dev")
+    _mount_kernel_file_systems(_NEW)
+    os.mkdir(f"{_NEW}/run/bridgehead")
+    copying.wait()  # what only the machine's root may read it cannot copy, and says so
+    _change_root(_NEW)
+
+
+def enter_node_root(config: LabConfig, files: LabFiles, node: NodePlan) -> None:
+    """Build the root of a node in a mount namespace of its own. In the node's network namespace, for its /sys."""
+    syscalls.unshare(syscalls.CLONE_NEWNS)
+    own = files.node(node)
+    root = f"{own}/root"
+    os.makedirs(root, exist_ok=True)
+    new = "/mnt"
+    syscalls.mount(root, new, flags=syscalls.MS_BIND)
+    _make_fresh_directories(new)
+    _bind_system(new)
+    os.makedirs(f"{new}/etc", exist_ok=True)
+    syscalls.mount("/etc", f"{new}/etc", flags=syscalls.MS_BIND)
+    syscalls.mount("tmpfs", f"{new}/run", "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, "mode=755")
+    os.makedirs(new + node.runtime_root)
+    os.makedirs(f"{new}/run/lock", mode=0o1777)
+    _bind("/dev", f"{new}/dev")
+    _mount_kernel_file_systems(new)
+    for path in rootfs.own_paths():
+        if not _is_system(path):
+            _bind(path, new + path, read_only=True)
+    _bind(str(own), f"{new}{own}")
+    _bind(str(files.images), f"{new}{files.images}", read_only=True)
+    for file in (files.pki / "ca.crt", *sorted(files.pki.glob(f"{node.name}.*"))):
+        _bind(str(file), f"{new}{file}", read_only=True)
+    _change_root(new)
+
+
+def _make_fresh_directories(root: str) -> None:
+    for name, mode in rootfs.FRESH.items():
+        path = f"{root}/{name}"
+        if not os.path.lexists(path):
+            os.mkdir(path)
+            os.chmod(path, mode)
+    for name, target in rootfs.FRESH_LINKS.items():
+        if not os.path.lexists(f"{root}/{name}"):
+            os.symlink(target, f"{root}/{name}")
+
+
+def _bind_system(root: str) -> None:
+    for name in rootfs.SHOWN:
+        source, target = f"/{name}", f"{root}/{name}"
+        if name == "etc":
+            continue
+        if os.path.islink(source):
+            if not os.path.lexists(target):
+                os.symlink(os.readlink(source), target)
+        elif os.path.isdir(source):
+            _bind(source, target, read_only=True)
+
+
+def _is_system(path: str) -> bool:
+    top = path.split("/", 2)[1]
+    return top in rootfs.SHOWN and top != "etc"
+
+
+def _start_copying_etc(target: str) -> subprocess.Popen[bytes]:
+    os.mkdir(target)
+    return subprocess.Popen(
+        ["cp", "-a", "--no-preserve=ownership", "/etc/.", target],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+
+def _make_devices(directory: str) -> None:
+    for name in _DEVICES:
+        if os.path.exists(f"/dev/{name}"):
+            _bind(f"/dev/{name}", f"{directory}/{name}")
+    for name, target in rootfs.DEVICE_LINKS.items():
+        os.symlink(target, f"{directory}/{name}")
+    for name in ("pts", "shm"):
+        os.mkdir(f"{directory}/{name}")
+    os.chmod(f"{directory}/shm", 0o1777)
+    syscalls.mount(
+        "devpts", f"{directory}/pts", "devpts", syscalls.MS_NOSUID | syscalls.MS_NOEXEC, "newinstance,ptmxmode=0666"
+    )
+
+
+def _mount_kernel_file_systems(root: str) -> None:
+    hardened = syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC
+    syscalls.mount("proc", f"{root}/proc", "proc", hardened)
+    syscalls.mount("sysfs", f"{root}/sys", "sysfs", hardened)
+
+
+def _make_mount_point(source: str, target: str) -> None:
+    if os.path.isdir(source):
+        os.makedirs(target, exist_ok=True)
+    elif not os.path.lexists(target):
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        Path(target).touch()
+
+
+def _bind(source: str, target: str, *, read_only: bool = False) -> None:
+    _make_mount_point(source, target)
+    mount = syscalls.clone_mount(source)
+    try:
+        if read_only:
+            syscalls.set_mount_attributes(mount, syscalls.MOUNT_ATTR_RDONLY)
+        _attach(mount, target)
+    finally:
+        os.close(mount)
+
+
+def _attach(mount: int, target: str) -> None:
+    where = os.open(target, os.O_PATH | os.O_CLOEXEC)
+    try:
+        syscalls.attach_mount(mount, where)
+    finally:
+        os.close(where)
+
+
+def _change_root(new: str) -> None:
+    os.chdir(new)
+    syscalls.pivot_root(".", ".")
+    syscalls.umount(".", syscalls.MNT_DETACH)
+    os.chdir("/")
+
+
+def make_state_directories(files: LabFiles, owner: Sequence[int] | None) -> None:
+    """Make the directories of the state, and give what the lab writes to `owner` (user, group), root of the lab.
+
+    What the commands outside write, and act on as the machine's root, the lab can only read: so the state directory
+    itself stays ours, and the lab's group may pass through it.
+    """
+    for directory in (files.root, files.pki, files.images, *files.written_inside):
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if owner is None:
+        return
+    user, group = owner
+    for directory in files.written_inside:
+        os.chown(directory, user, group)
+    for directory in (files.root, files.pki, files.images):
+        os.chown(directory, -1, group)
+        directory.chmod(0o750 if directory == files.pki else 0o710)
+
+
+def give_credentials(files: LabFiles, owner: Sequence[int] | None) -> None:
+    """Let the lab's parts read their keys and certificates, and nobody else."""
+    if owner is None:
+        return
+    for pattern in files.read_inside:
+        for path in files.pki.glob(pattern):
+            os.chown(path, -1, owner[1])
+            path.chmod(0o640)

@@ -1,0 +1,123 @@
+"""Makes the lab's user namespace. Edge; which ids it has is planned in `ids`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from bridgehead.network import syscalls
+
+from . import ids
+from .errors import LabError
+from .ids import IdMap, IdRange, MapEntry
+
+
+def choose_id_map(name: str, base: int | None) -> tuple[IdMap, int | None]:
+    """The map for a lab that this user starts, and the first id of its range (None: it has none of its own).
+
+    `base` is that of the run before, to which its files belong.
+    """
+    user, group = os.geteuid(), os.getegid()
+    if user == 0:
+        if base is None:
+            base = ids.choose_base(name, _existing_ids(), _taken_ids())
+        if base is not None:
+            return ids.map_range(base), base
+    if shutil.which("newuidmap") is None or shutil.which("newgidmap") is None:
+        return ids.map_user(user, group, (), ()), None
+    names = [str(user)]
+    with contextlib.suppress(KeyError):
+        names.append(pwd.getpwuid(user).pw_name)
+    return (
+        ids.map_user(user, group, _subordinate("/etc/subuid", names), _subordinate("/etc/subgid", names)),
+        None,
+    )
+
+
+def _existing_ids() -> list[IdRange]:
+    return ids.parse_id_map(Path("/proc/self/uid_map").read_text(encoding="ascii"))
+
+
+def _taken_ids() -> list[IdRange]:
+    users = [IdRange(entry.pw_uid, 1) for entry in pwd.getpwall()]
+    return users + _subordinate("/etc/subuid", ()) + _subordinate("/etc/subgid", ())
+
+
+def _subordinate(path: str, names: Sequence[str]) -> list[IdRange]:
+    try:
+        text = Path(path).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return []
+    existing = _existing_ids()
+    granted = ids.parse_subordinate(text, names)
+    return [one for one in granted if any(each.contains(one) for each in existing)]
+
+
+def make(id_map: IdMap) -> int:
+    """A new user namespace, as a descriptor. Raises OSError; `LabError` when newuidmap refuses."""
+    asleep, wake = os.pipe()
+    made, tell = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.close(wake)
+            syscalls.unshare(syscalls.CLONE_NEWUSER)
+            os.write(tell, b"!")
+            os.read(asleep, 1)
+        except OSError as error:
+            os.write(tell, str(error.errno).encode())
+        finally:
+            os._exit(0)
+    os.close(asleep)
+    os.close(tell)
+    try:
+        answer = os.read(made, 16)
+        if answer != b"!":
+            code = int(answer or b"1")
+            raise OSError(code, f"unshare: {os.strerror(code)}")
+        if id_map.is_granted:
+            _map_by_command("newuidmap", pid, id_map.users)
+            _map_by_command("newgidmap", pid, id_map.groups)
+        else:
+            if os.geteuid() != 0:
+                # Who may not map other groups must give up setgroups first: user_namespaces(7).
+                Path(f"/proc/{pid}/setgroups").write_text("deny", encoding="ascii")
+            Path(f"/proc/{pid}/uid_map").write_text(_lines(id_map.users), encoding="ascii")
+            Path(f"/proc/{pid}/gid_map").write_text(_lines(id_map.groups), encoding="ascii")
+        return os.open(f"/proc/{pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
+    finally:
+        os.close(wake)
+        os.close(made)
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+def _lines(entries: Sequence[MapEntry]) -> str:
+    return "\n".join(f"{entry.inside} {entry.outside} {entry.size}" for entry in entries)
+
+
+def _map_by_command(command: str, pid: int, entries: Sequence[MapEntry]) -> None:
+    words = [str(number) for entry in entries for number in entry]
+    done = subprocess.run([command, str(pid), *words], capture_output=True, text=True, timeout=10, check=False)
+    if done.returncode != 0:
+        reason = done.stderr.strip().splitlines()
+        raise LabError(
+            f"{command} refuses the ids of /etc/subuid and /etc/subgid: {reason[0] if reason else 'no reason'}"
+        )
+
+
+def enter(namespace: int) -> None:
+    """Become root of the user namespace, with all capabilities in it and none outside."""
+    syscalls.setns(namespace, syscalls.CLONE_NEWUSER)
+    with contextlib.suppress(PermissionError):  # an ordinary user's single group
+        os.setgroups([])
+    os.setresgid(0, 0, 0)
+    os.setresuid(0, 0, 0)
+    # A change of user makes a process unreadable for those of the same user, and its /proc/self unwritable for itself.
+    syscalls.set_dumpable(True)
