@@ -53,7 +53,7 @@ def run_inside(lab: RunningLab, argv: Sequence[str], *, node: NodePlan | None, e
 
 
 def _enter(lab: RunningLab, node: NodePlan | None) -> None:
-    """Enter the namespaces of the lab, or of a node, but keep the caller's files: they are the caller's, not a pod's."""
+    """Enter the namespaces of the lab or of a node, but keep the caller's files: no pod's are to be trusted."""
     process = f"/proc/{lab.init_pid}"
     paths = {kind: f"{process}/ns/{kind}" for kind in ("ipc", "uts", "net", "pid")}
     if node:

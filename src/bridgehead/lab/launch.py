@@ -85,7 +85,9 @@ def launch(
                 os.close(reader)
                 os.close(release)
                 shown = () if config.host_access else tuple(roots.shown_paths(files))
-                inherited = _Inherited(api_socket, lock_fd, writer, prepared, shown)
+                # Never a link, which the lab, to which the directory belongs, could have put there.
+                log_fd = os.open(files.log("init"), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
+                inherited = _Inherited(api_socket, lock_fd, log_fd, writer, prepared, shown)
                 pid = _fork_init(config, files, id_map, held, inherited, run_part, preload)
                 # Recorded here, not by `up`: a lab must be found and stopped even if `up` is killed.
                 running = RunningLab(config=config, init_pid=pid, started_at=time.time())
@@ -178,6 +180,7 @@ class _Inherited(NamedTuple):
 
     api_socket: socket.socket
     lock_fd: int
+    log_fd: int
     progress: int
     prepared: int
     shown: tuple[str, ...]
@@ -190,11 +193,11 @@ def _become_init(
     run_part: RunPart,
     preload: Preload,
 ) -> None:
-    api_socket, lock_fd, progress, prepared, shown = inherited
+    api_socket, lock_fd, log_fd, progress, prepared, shown = inherited
     os.set_inheritable(lock_fd, False)
     os.chdir("/")
     os.umask(0o022)
-    _redirect_standard_streams(files.log("init"))
+    _redirect_standard_streams(log_fd)
     _close_inherited({api_socket.fileno(), lock_fd, progress, prepared})
     syscalls.set_hostname("lab")
     syscalls.set_process_name("bridgehead-lab", f"bridgehead-lab {config.name}")
@@ -214,14 +217,12 @@ def _become_init(
     if not os.read(prepared, 1):
         os._exit(1)  # `up` has failed, and says why itself
     os.close(prepared)
-    if not config.host_access:
-        for node in nodes:
-            _make_node_root(config, files, node)
+    node_roots = {} if config.host_access else {node.name: _make_node_root(files, node) for node in nodes}
     os.write(progress, _READY.encode())
     os.close(progress)  # from here on problems go to the log
     log.info("lab %s with %d nodes", config.name, config.nodes)
     try:
-        Supervisor(parts, files, run_part).run(
+        Supervisor(parts, files, run_part, node_roots).run(
             lambda: _load(preload, [*(part.argv for part in parts[1:]), *_IN_CONTAINERS])
         )
     except Exception:
@@ -238,8 +239,13 @@ def _load(preload: Preload, lines: Iterable[Sequence[str]]) -> None:
         gc.enable()
 
 
-def _make_node_root(config: LabConfig, files: LabFiles, node: NodePlan) -> None:
-    """Give a node its root and keep the mount namespace by a file. Raises OSError."""
+def _make_node_root(files: LabFiles, node: NodePlan) -> int:
+    """The mount namespace with a node's root, as a descriptor. Raises OSError.
+
+    Kept by a descriptor and not by a file as the others: to bind the file of a mount namespace the kernel asks for one
+    that is younger than ours, and its order of ages is not reliable in Linux 6.18.
+    """
+    namespace = -1
     built, tell = os.pipe()
     wait, go_on = os.pipe()
     pid = os.fork()
@@ -248,7 +254,7 @@ def _make_node_root(config: LabConfig, files: LabFiles, node: NodePlan) -> None:
             os.close(go_on)
             syscalls.setns(node.netns, syscalls.CLONE_NEWNET)
             syscalls.setns(node.utsns, syscalls.CLONE_NEWUTS)
-            roots.enter_node_root(config, files, node)
+            roots.enter_node_root(files, node)
             os.write(tell, b"!")
             os.read(wait, 1)
         except BaseException as error:  # noqa: BLE001 - a forked child must not return into its parent's stack
@@ -260,13 +266,11 @@ def _make_node_root(config: LabConfig, files: LabFiles, node: NodePlan) -> None:
     with open(built, "rb", buffering=0) as answers, open(go_on, "wb", buffering=0):
         answer = answers.read(4096)
         if answer == b"!":
-            path = Path(node.mntns)
-            path.parent.mkdir(exist_ok=True)
-            path.touch()
-            syscalls.mount(f"/proc/{pid}/ns/mnt", str(path), flags=syscalls.MS_BIND)
+            namespace = os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
     os.waitpid(pid, 0)
-    if answer != b"!":
+    if namespace < 0:
         raise OSError(f"cannot make the root file system of {node.name}: {(answer or b'').decode(errors='replace')}")
+    return namespace
 
 
 def _mount_own_view() -> None:
@@ -278,17 +282,16 @@ def _mount_own_view() -> None:
     Path("/run/bridgehead").mkdir()
 
 
-def _redirect_standard_streams(output: Path) -> None:
+def _redirect_standard_streams(output: int) -> None:
     """Init reads nothing and writes to its log; it must not hold on to the terminal of `up`."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     sys.stdout.flush()
     null = os.open(os.devnull, os.O_RDONLY)
-    out = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(null, 0)
-    os.dup2(out, 1)
-    os.dup2(out, 2)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
     os.close(null)
-    os.close(out)
+    os.close(output)
 
 
 def _close_inherited(kept: set[int]) -> None:

@@ -78,11 +78,6 @@ class NodePlan:
         return f"/run/bridgehead/uts/{self.name}"
 
     @property
-    def mntns(self) -> str:
-        """Where its root file system is entered; not there with `LabConfig.host_access`."""
-        return f"/run/bridgehead/mnt/{self.name}"
-
-    @property
     def runtime_socket(self) -> str:
         return f"/run/bridgehead/{self.name}/runtime.sock"
 

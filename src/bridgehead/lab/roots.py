@@ -22,7 +22,7 @@ from typing import Final
 from bridgehead.kubelet.runtimes import rootfs
 from bridgehead.network import syscalls
 
-from .plan import LabConfig, LabFiles, NodePlan
+from .plan import LabFiles, NodePlan
 
 _STAGE: Final = "/run/stage"
 _NEW: Final = "/run/root"
@@ -76,7 +76,7 @@ def enter_lab_root(files: LabFiles, shown: Sequence[str]) -> None:
     _change_root(_NEW)
 
 
-def enter_node_root(config: LabConfig, files: LabFiles, node: NodePlan) -> None:
+def enter_node_root(files: LabFiles, node: NodePlan) -> None:
     """Build the root of a node in a mount namespace of its own. In the node's network namespace, for its /sys."""
     syscalls.unshare(syscalls.CLONE_NEWNS)
     own = files.node(node)

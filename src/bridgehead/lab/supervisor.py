@@ -13,7 +13,7 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,9 +56,15 @@ class _Part:
 
 
 class Supervisor:
-    """Runs `plans` with `run_part` until told to stop by SIGTERM or SIGINT."""
+    """Runs `plans` with `run_part` until told to stop by SIGTERM or SIGINT.
 
-    def __init__(self, plans: Sequence[PartPlan], files: LabFiles, run_part: RunPart) -> None:
+    `node_roots` are descriptors of the mount namespaces of nodes, by their names; without one a node has ours.
+    """
+
+    def __init__(
+        self, plans: Sequence[PartPlan], files: LabFiles, run_part: RunPart, node_roots: Mapping[str, int] | None = None
+    ) -> None:
+        self._node_roots = node_roots or {}
         self._parts = [_Part(plan, PartStatus(name=plan.name)) for plan in plans]
         self._files = files
         self._run_part = run_part
@@ -129,8 +135,8 @@ class Supervisor:
             if plan.node:
                 syscalls.setns(plan.node.netns, syscalls.CLONE_NEWNET)
                 syscalls.setns(plan.node.utsns, syscalls.CLONE_NEWUTS)
-                if os.path.exists(plan.node.mntns):
-                    syscalls.setns(plan.node.mntns, syscalls.CLONE_NEWNS)
+                if plan.node.name in self._node_roots:
+                    syscalls.setns(self._node_roots[plan.node.name], syscalls.CLONE_NEWNS)
             self._run_part(list(plan.argv))
             code = 0
         except SystemExit as end:
