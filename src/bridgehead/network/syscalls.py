@@ -59,6 +59,8 @@ _AT_EMPTY_PATH = 0x1000
 _MOVE_MOUNT_F_EMPTY_PATH = 0x4
 _MOVE_MOUNT_T_EMPTY_PATH = 0x40
 _SYS_CAPSET = {"x86_64": 126, "aarch64": 91, "riscv64": 91}
+_SYS_KEYCTL = {"x86_64": 250, "aarch64": 219, "riscv64": 219}
+_KEYCTL_JOIN_SESSION_KEYRING = 1
 _AT_FDCWD = -100
 _AT_RECURSIVE = 0x8000
 _CAPABILITY_VERSION_3 = 0x20080522
@@ -222,16 +224,29 @@ def open_beneath(directory: int, path: str, flags: int, resolve: int, mode: int 
     return int(result)
 
 
-def keep_capabilities(kept: frozenset[int]) -> None:
-    """Give up all capabilities but `kept` (their numbers, capabilities(7)), for what is executed from here on, too."""
+def drop_bounding_capabilities(kept: frozenset[int]) -> None:
+    """Take all capabilities but `kept` (their numbers, capabilities(7)) from what is executed from here on."""
     for number in range(64):
         if number not in kept and _libc.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0) < 0:
-            break  # past the last one that this kernel knows
+            if ctypes.get_errno() == errno.EINVAL:
+                break  # past the last one that this kernel knows
+            _check(-1, "prctl(PR_CAPBSET_DROP)")
+
+
+def set_capabilities(kept: frozenset[int]) -> None:
+    """Have the capabilities `kept` and no others, permitted and effective; none is inheritable."""
     machine = os.uname().machine
     if machine not in _SYS_CAPSET:
-        raise OSError(38, f"capset: unknown on {machine}")
+        raise OSError(errno.ENOSYS, f"capset: unknown on {machine}")
     mask = sum(1 << capability for capability in kept)
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
     low, high = mask & 0xFFFFFFFF, mask >> 32
     data = (ctypes.c_uint32 * 6)(low, low, 0, high, high, 0)
     _check(_libc.syscall(_SYS_CAPSET[machine], ctypes.byref(header), ctypes.byref(data)), "capset")
+
+
+def join_session_keyring() -> None:
+    """Leave the session keyring that was inherited for a new, empty one."""
+    number = _SYS_KEYCTL.get(os.uname().machine)
+    if number is not None:
+        _check(_libc.syscall(number, _KEYCTL_JOIN_SESSION_KEYRING, None), "keyctl(KEYCTL_JOIN_SESSION_KEYRING)")

@@ -5,6 +5,9 @@ directories, each below an overlay of its own: a user namespace may not put an o
 that it inherited (the kernel answers EINVAL), and the host's `/` always has some. Everything written goes to a tmpfs
 that belongs to the container's mount namespace, so that nothing is left to clean up.
 
+What a pod can change while this runs, its volumes above all, is never reached by a name: sources below a volume and
+mount points inside one are resolved on descriptors, beneath the volume or inside the container's root (openat2(2)).
+
 The host's other directories (home directories above all) are not shown; they are fresh and empty.
 """
 
@@ -17,7 +20,7 @@ import posixpath
 import shutil
 import stat
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -48,7 +51,22 @@ FRESH: Final = {  # directory -> mode
 FRESH_LINKS: Final = {"var/run": "/run", "var/lock": "/run/lock"}
 # Made in the upper layer, so that they are ours to write to even where the host's root is not mapped.
 _WRITABLE: Final = ("usr/share", "usr/local", "usr/local/bin", "usr/local/share")
-_HIDDEN: Final = ("etc/shadow", "etc/shadow-", "etc/gshadow", "etc/gshadow-")
+# What containerd hides of /proc and /sys, and what it makes read-only (containerd, pkg/oci: defaultUnixNamespaces).
+_MASKED: Final = (
+    "proc/acpi",
+    "proc/asound",
+    "proc/interrupts",
+    "proc/kcore",
+    "proc/keys",
+    "proc/latency_stats",
+    "proc/sched_debug",
+    "proc/scsi",
+    "proc/timer_list",
+    "proc/timer_stats",
+    "sys/devices/virtual/powercap",
+    "sys/firmware",
+)
+_READ_ONLY: Final = ("proc/bus", "proc/fs", "proc/irq", "proc/sys", "proc/sysrq-trigger")
 DEVICES: Final = ("null", "zero", "full", "random", "urandom", "tty")
 DEVICE_LINKS: Final = {
     "fd": "/proc/self/fd",
@@ -66,11 +84,13 @@ class RootFailure(Exception):
 
 class RootPlan(msgspec.Struct, frozen=True, kw_only=True):
     """`overlays`: directory in the container ("" for its root) -> what lies below it. `read_only`: host paths shown
-    as they are. `links`: symbolic links. `whole` says that the image brings all of its root."""
+    as they are. `links`: symbolic links. `hidden`: paths in an overlay that the container does not see. `whole` says that
+    the image brings all of its root."""
 
     overlays: dict[str, str]
     read_only: tuple[str, ...] = ()
     links: dict[str, str] = {}
+    hidden: tuple[str, ...] = ()
     whole: bool = False
 
 
@@ -107,14 +127,28 @@ def observe_host_root(copies: str) -> RootPlan:
     with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
         mount_points = [line.split(" ", 5)[4] for line in file]
     plan = plan_host_root(entries, mount_points)
+    hidden = tuple(_find_private("/etc"))
     if "/etc" not in plan.read_only:
-        return plan
+        return msgspec.structs.replace(plan, hidden=hidden)
     copy_tree("/etc", f"{copies}/etc")
     return RootPlan(
         overlays={**plan.overlays, "etc": f"{copies}/etc"},
         read_only=tuple(path for path in plan.read_only if path != "/etc"),
         links=plan.links,
+        hidden=hidden,
     )
+
+
+def _find_private(top: str) -> Iterator[str]:
+    """What below a directory not everybody may read: no pod's business, also where we are root."""
+    for directory, names, files in os.walk(top):
+        for name in [*names, *files]:
+            path = f"{directory}/{name}"
+            with contextlib.suppress(FileNotFoundError):
+                if not os.stat(path, follow_symlinks=False).st_mode & stat.S_IROTH:
+                    yield path
+                    if name in names:
+                        names.remove(name)
 
 
 def copy_tree(source: str, target: str) -> None:
@@ -183,21 +217,46 @@ class RootBuilder:
         self._base = base
         self._root = f"{base}/root"
 
-    def build(self, *, files: Mapping[str, str], mounts: Collection[Mount], privileged: bool) -> None:
-        """`files`: absolute path -> content. Raises `RootFailure`."""
+    def build(
+        self, *, files: Mapping[str, str], mounts: Collection[Mount], security: Security, working_dir: str
+    ) -> int:
+        """`files`: absolute path -> content. Returns a descriptor of the termination log. Raises `RootFailure`."""
         self._mount("tmpfs", self._base, "tmpfs", syscalls.MS_NODEV, "mode=755")
         for directory in ("root", "upper", "work", "dev"):
             os.mkdir(f"{self._base}/{directory}")
         if not self._plan.whole:
             self._make_host_skeleton()
+        for path in self._plan.hidden:
+            self._hide(path)
         for path, content in files.items():
             self._write(path, content)
         for directory in ("proc", "sys", "dev"):
             self._make_directories(f"/{directory}")
         placed = self._place(mounts)
         self._mount_layers()
-        self._mount_kernel_file_systems(privileged)
-        self._bind(placed)
+        self._mount_kernel_file_systems(security)
+        root = os.open(self._root, os.O_PATH | os.O_CLOEXEC)
+        try:
+            self._bind(root, placed, with_devices=security.privileged)
+            with contextlib.suppress(OSError, RootFailure):  # what is wrong with it shows when it is entered
+                os.close(inside.make_directory(root, working_dir))
+        finally:
+            os.close(root)
+        if security.read_only_root:
+            self._make_read_only()
+
+    def mount_file(self, path: str) -> int:
+        """After `build`: an empty file that any user may write, mounted at `path`; returns a descriptor to read it."""
+        source = f"{self._base}/termination-log"
+        fd = os.open(source, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        os.fchmod(fd, 0o666)
+        root = os.open(self._root, os.O_PATH | os.O_CLOEXEC)
+        try:
+            mount = syscalls.clone_mount(source)
+            inside.attach(mount, inside.make_file(root, path))
+        finally:
+            os.close(root)
+        return fd
 
     def enter(self) -> None:
         """Make what was built the root of this process's mount namespace, and the old one unreachable."""
@@ -205,16 +264,6 @@ class RootBuilder:
         syscalls.pivot_root(".", ".")
         syscalls.umount(".", syscalls.MNT_DETACH)
         os.chdir("/")
-
-    def create_file(self, path: str) -> int:
-        """After `build`: an empty file that any user may write, mounted at `path`; returns a descriptor to read it."""
-        source = f"{self._base}/termination-log"
-        fd = os.open(source, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        os.fchmod(fd, 0o666)
-        target = self._resolve_built(path)
-        self._make_mount_point(target, directory=False)
-        self._mount(source, target, "", syscalls.MS_BIND, "")
-        return fd
 
     # Before the layers are mounted: what lies below and what will lie on top are looked at apart.
 
