@@ -207,6 +207,46 @@ CONTAINERS = [
     ("{lifecycle: {preStop: {sleep: {seconds: 60}}}}", [
         "{}.lifecycle.preStop.sleep: Invalid value: 60: must be non-negative and less than "
         "terminationGracePeriodSeconds (30)"]),
+    ("{securityContext: {runAsUser: -1, runAsGroup: 2147483648}}", [
+        "{}.securityContext.runAsUser: Invalid value: -1: must be between 0 and 2147483647, inclusive",
+        "{}.securityContext.runAsGroup: Invalid value: 2147483648: must be between 0 and 2147483647, inclusive"]),
+    ("{securityContext: {allowPrivilegeEscalation: false, privileged: true}}", [
+        '{}.securityContext: Invalid value: {"allowPrivilegeEscalation":false,"privileged":true}: cannot set '
+        "`allowPrivilegeEscalation` to false and `privileged` to true"]),
+    ("{securityContext: {allowPrivilegeEscalation: false, capabilities: {add: [CAP_SYS_ADMIN]}}}", [
+        '{}.securityContext: Invalid value: {"allowPrivilegeEscalation":false,"capabilities":{"add":["CAP_SYS_ADMIN"]}}'
+        ": cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN"]),
+    ("{securityContext: {allowPrivilegeEscalation: true, privileged: true, procMount: Default}}", []),
+    ("{securityContext: {procMount: Unmasked}}", [
+        '{}.securityContext.procMount: Invalid value: "Unmasked": `hostUsers` must be false to use `Unmasked`']),
+    ("{securityContext: {procMount: None}}", [
+        '{}.securityContext.procMount: Unsupported value: "None": supported values: "Default", "Unmasked"']),
+    ("{securityContext: {seccompProfile: {}}}", [
+        "{}.securityContext.seccompProfile.type: Required value: type is required when seccompProfile is set"]),
+    ("{securityContext: {seccompProfile: {type: Docker}}}", [
+        '{}.securityContext.seccompProfile.type: Unsupported value: "Docker": supported values: "Localhost", '
+        '"RuntimeDefault", "Unconfined"']),
+    ("{securityContext: {seccompProfile: {type: Localhost}}}", [
+        "{}.securityContext.seccompProfile.localhostProfile: Required value: must be set when seccomp type is "
+        "Localhost"]),
+    ("{securityContext: {seccompProfile: {type: Localhost, localhostProfile: ../x}}}", [
+        "{}.securityContext.seccompProfile.localhostProfile: Invalid value: \"../x\": must not contain '..'"]),
+    ("{securityContext: {seccompProfile: {type: Localhost, localhostProfile: /x}}}", [
+        '{}.securityContext.seccompProfile.localhostProfile: Invalid value: "/x": must be a relative path']),
+    ("{securityContext: {seccompProfile: {type: Unconfined, localhostProfile: x}}}", [
+        '{}.securityContext.seccompProfile.localhostProfile: Invalid value: {"type":"Unconfined","localhostProfile":"x"'
+        "}: can only be set when seccomp type is Localhost"]),
+    ("{securityContext: {appArmorProfile: {type: Localhost, localhostProfile: ' x'}}}", [
+        '{}.securityContext.appArmorProfile.localhostProfile: Invalid value: " x": must not be padded with '
+        "whitespace"]),
+    ("{securityContext: {appArmorProfile: {type: Localhost}}}", [
+        "{}.securityContext.appArmorProfile.localhostProfile: Required value: must be set when AppArmor type is "
+        "Localhost"]),
+    ("{securityContext: {appArmorProfile: {type: RuntimeDefault, localhostProfile: x}}}", [
+        '{}.securityContext.appArmorProfile.localhostProfile: Invalid value: "x": can only be set when AppArmor type '
+        "is Localhost"]),
+    ("{securityContext: {appArmorProfile: {}}}", [
+        "{}.securityContext.appArmorProfile.type: Required value: type is required when appArmorProfile is set"]),
 ]  # fmt: skip
 
 
@@ -306,6 +346,42 @@ SPECS = [
     (f"{{{CONTAINER}, nodeName: node1, schedulingGates: [{{name: a/x}}, {{name: a/x}}]}}", [
         'spec.schedulingGates[1]: Duplicate value: "a/x"',
         "spec.nodeName: Forbidden: cannot be set until all schedulingGates have been cleared"]),
+    (f"{{{CONTAINER}, securityContext: {{fsGroup: -1, runAsUser: 0, supplementalGroups: [5, 2147483648]}}}}", [
+        "spec.securityContext.fsGroup: Invalid value: -1: must be between 0 and 2147483647, inclusive",
+        "spec.securityContext.supplementalGroups[1]: Invalid value: 2147483648: must be between 0 and 2147483647, "
+        "inclusive"]),
+    (f"{{{CONTAINER}, securityContext: {{fsGroupChangePolicy: Never, supplementalGroupsPolicy: Most}}}}", [
+        'spec.securityContext.fsGroupChangePolicy: Unsupported value: "Never": supported values: "Always", '
+        '"OnRootMismatch"',
+        'spec.securityContext.supplementalGroupsPolicy: Unsupported value: "Most": supported values: "Merge", '
+        '"Strict"']),
+    (f"{{{CONTAINER}, securityContext: {{seccompProfile: {{type: Localhost, localhostProfile: a/../b}}}}}}", [
+        "spec.securityContext.seccompProfile.localhostProfile: Invalid value: \"a/../b\": must not contain '..'"]),
+    (f"{{{CONTAINER}, shareProcessNamespace: true, hostPID: true}}", [
+        "spec.securityContext.shareProcessNamespace: Invalid value: true: ShareProcessNamespace and HostPID cannot "
+        "both be enabled"]),
+    (f"{{{CONTAINER}, securityContext: {{sysctls: [{{name: ''}}, {{name: A}}, {{name: net.a/b}}, "
+     "{name: net.a/b}]}}", [
+        "spec.securityContext.sysctls[0].name: Required value",
+        'spec.securityContext.sysctls[1].name: Invalid value: "A": must have at most 253 characters and match regex '
+        r"^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$",
+        'spec.securityContext.sysctls[3].name: Duplicate value: "net.a/b"']),
+    (f"{{{CONTAINER}, hostNetwork: true, hostIPC: true, securityContext: {{sysctls: [{{name: net/ipv4/x}}, "
+     "{name: kernel.shm_rmid_forced}, {name: kernel.sem}, {name: fs.mqueue.x}, {name: kernel.other}]}}", [
+        "spec.securityContext.sysctls[0].name: Invalid value: \"net/ipv4/x\": may not be specified when 'hostNetwork' "
+        "is true",
+        'spec.securityContext.sysctls[1].name: Invalid value: "kernel.shm_rmid_forced": may not be specified when '
+        "'hostIPC' is true",
+        "spec.securityContext.sysctls[2].name: Invalid value: \"kernel.sem\": may not be specified when 'hostIPC' is "
+        "true",
+        "spec.securityContext.sysctls[3].name: Invalid value: \"fs.mqueue.x\": may not be specified when 'hostIPC' is "
+        "true"]),
+    (f"{{{CONTAINER}, hostUsers: false, hostNetwork: true, hostPID: true, hostIPC: true}}", [
+        "spec.hostNetwork: Forbidden: when `hostUsers` is false",
+        "spec.HostPID: Forbidden: when `hostUsers` is false",
+        "spec.HostIPC: Forbidden: when `hostUsers` is false"]),
+    ("{containers: [{name: a, image: b, securityContext: {procMount: Unmasked}}], hostUsers: false}", []),
+    (f"{{{CONTAINER}, hostPID: true, hostIPC: true, hostNetwork: true}}", []),
 ]  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from bridgehead.cli.parsing import path
 from bridgehead.client.errors import ConfigError
 from bridgehead.kubelet.errors import KubeletError
 from bridgehead.kubelet.hosts import Resolver, parse_resolver
-from bridgehead.kubelet.parts import NodeSettings
+from bridgehead.kubelet.parts import DEFAULT_MAX_PIDS, NodeSettings
 from bridgehead.kubelet.process import TlsFiles, run_kubelet
 from bridgehead.kubelet.runtimes.runtime import RuntimeFailure
 
@@ -42,6 +42,9 @@ def command(
     ] = "/etc/resolv.conf",
     node_labels: Annotated[str, typer.Option(help="Further labels of the Node: k=v,k2=v2.")] = "",
     max_pods: Annotated[int, typer.Option(min=0, help="How many pods the node takes.")] = 110,
+    pod_max_pids: Annotated[
+        int, typer.Option(min=-1, help="How many processes and threads a container may have; -1: any number.")
+    ] = DEFAULT_MAX_PIDS,
     termination_barrier: Annotated[
         float,
         typer.Option(
@@ -81,6 +84,7 @@ def command(
             resolver=_read_resolver(resolv_conf),
             labels=labels,
             max_pods=max_pods,
+            pod_max_pids=pod_max_pids if pod_max_pids > 0 else None,
             termination_barrier=termination_barrier,
             port=port,
         )

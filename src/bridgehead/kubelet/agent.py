@@ -20,7 +20,7 @@ from bridgehead.objects.meta import ObjectKey
 from .addresses import PodAddresses
 from .barrier import Barrier
 from .handlers import Handlers
-from .node import NodeReporter, machine_capacity
+from .node import NodeReporter, kernel_has_app_armor, machine_capacity
 from .parts import NodeParts, NodeSettings
 from .pod_worker import PodWorker
 from .references import ReferencedObjects
@@ -89,6 +89,7 @@ class Kubelet:
                 handlers=handlers,
                 barrier=barrier,
                 allocatable=capacity,
+                has_app_armor=kernel_has_app_armor(),
             )
             reporter = NodeReporter(settings, self._client, self._recorder, capacity)
             self._tasks.create_task(self._recorder.run())

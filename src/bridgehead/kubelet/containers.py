@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -110,6 +110,11 @@ class PodContainers:
         self._holds[name] = now + self.pulls.delay(name)
         self._pull_failures[name] = now
         self.waiting[name] = Waiting(reason, message)
+
+    def wait_all(self, names: Iterable[str], error: Exception) -> None:
+        """No container can be started: the pod's sandbox cannot be made."""
+        for name in names:
+            self.waiting[name] = Waiting("CreatePodSandboxError", str(error))
 
     def release_holds(self) -> None:
         """Something a container may have waited for has changed: try again now (crashes excepted)."""

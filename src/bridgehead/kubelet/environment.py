@@ -90,6 +90,12 @@ def expand(text: str, *scopes: Mapping[str, str]) -> str:
     return _REFERENCE.sub(replace, text)
 
 
+def missing_references(text: str, variables: Mapping[str, str]) -> list[str]:
+    """The names that `text` refers to and that have no value, sorted."""
+    names = {found.group(2) for found in _REFERENCE.finditer(text) if found.group(1) != "$"}
+    return sorted(name for name in names if not variables.get(name))
+
+
 def container_environment(pod: Pod, container: Container, sources: EnvironmentSources) -> dict[str, str]:
     """All variables of `container`. Raises `ConfigNotReady` while something it refers to is missing."""
     inherited = service_variables(sources.services, pod.metadata.namespace, links=pod.spec.enable_service_links)

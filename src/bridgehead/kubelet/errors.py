@@ -2,7 +2,9 @@
 
     KubeletError
     ├── VolumeNotReady        a volume can't be set up yet; the pod waits (event FailedMount)
-    ├── ConfigNotReady        an environment variable can't be resolved yet (CreateContainerConfigError)
+    ├── ConfigNotReady        an environment variable or a mount can't be resolved yet (CreateContainerConfigError)
+    ├── SandboxRefused        the pod asks for namespaces that the runtime cannot make (FailedCreatePodSandBox)
+    ├── SecurityRefused       the security context forbids to run the container (CreateContainerConfigError)
     ├── AddressesExhausted    the node's pod range has no free address (FailedCreatePodSandBox)
     ├── NotServed             a log or exec request that can't be answered; carries the HTTP status
     └── StartupFailed         the kubelet can't run at all; one line for the operator
@@ -27,7 +29,15 @@ class VolumeNotReady(KubeletError):
 
 
 class ConfigNotReady(KubeletError):
-    """A ConfigMap, Secret or field that a container's environment needs is not there."""
+    """A ConfigMap, Secret or field that a container's environment or mounts need is not there."""
+
+
+class SandboxRefused(KubeletError):
+    """The pod asks for namespaces that the runtime cannot make."""
+
+
+class SecurityRefused(KubeletError):
+    """The container would not run as its security context demands."""
 
 
 class AddressesExhausted(KubeletError):

@@ -11,16 +11,18 @@ from pathlib import Path
 
 import msgspec
 
-from bridgehead.objects.core import Container, Pod, SecurityContext
+from bridgehead.objects.core import Container, Pod
 
 from .environment import EnvironmentSources, container_environment, expand
-from .errors import ConfigNotReady
+from .errors import ConfigNotReady, SecurityRefused
 from .fields import Addresses
 from .hosts import hosts_file, kernel_host_name, pod_resolver, resolver_file
+from .limits import plan_limits
+from .mounts import plan_mounts
 from .parts import NodeParts
 from .plan import Run
-from .runtimes.runtime import ContainerInfo, ContainerSpec, Image, ImageUnavailable, Mount, RuntimeFailure, Security
-from .volumes import mount_source
+from .runtimes.runtime import ContainerInfo, ContainerSpec, Image, ImageUnavailable, Mount, RuntimeFailure
+from .security import plan_security
 
 
 class LaunchRefused(Exception):
@@ -49,6 +51,7 @@ def run_of(info: ContainerInfo) -> Run:
         finished_at=None if info.state == "running" else info.finished_at or info.started_at,
         exit_code=info.exit_code or 0,
         signal=info.signal or 0,
+        reason="OOMKilled" if info.is_oom_killed else "",
         message=info.message,
     )
 
@@ -61,7 +64,7 @@ async def launch(parts: NodeParts, pod: Pod, container: Container, attempt: int,
     image = await _find_image(parts, pod, container)
     try:
         spec = _container_spec(parts, pod, container, attempt, image, facts)
-    except ConfigNotReady as error:
+    except (ConfigNotReady, SecurityRefused) as error:
         parts.record(pod, "Warning", "Failed", f"Error: {error}", container)
         raise LaunchRefused("CreateContainerConfigError", str(error)) from error
     except OSError as error:
@@ -109,6 +112,7 @@ def _container_spec(
     parts: NodeParts, pod: Pod, container: Container, attempt: int, image: Image, facts: PodFacts
 ) -> ContainerSpec:
     namespace = pod.metadata.namespace
+    security = plan_security(pod, container, image, parts.settings.seccomp_root)
     env = container_environment(
         pod,
         container,
@@ -124,7 +128,6 @@ def _container_spec(
     log_path.parent.mkdir(parents=True, exist_ok=True)
     for old in log_path.parent.glob(f"{attempt - 2}.log*"):  # this run and the last one are kept
         old.unlink(missing_ok=True)
-    own, of_pod = container.security_context or SecurityContext(), pod.spec.security_context or SecurityContext()
     return ContainerSpec(
         pod_uid=pod.metadata.uid,
         name=container.name,
@@ -136,11 +139,8 @@ def _container_spec(
         working_dir=container.working_dir,
         mounts=_mounts(parts, pod, container, env, facts),
         log_path=str(log_path),
-        security=Security(
-            privileged=own.privileged,
-            user=of_pod.run_as_user if own.run_as_user is None else own.run_as_user,
-            group=of_pod.run_as_group if own.run_as_group is None else own.run_as_group,
-        ),
+        security=security,
+        limits=plan_limits(pod, container, parts.allocatable, parts.settings.pod_max_pids),
         termination_message_path=container.termination_message_path,
         stdin=container.stdin,
         stdin_once=container.stdin_once,
@@ -156,21 +156,7 @@ def _host_name(parts: NodeParts, pod: Pod) -> str:
 def _mounts(
     parts: NodeParts, pod: Pod, container: Container, env: dict[str, str], facts: PodFacts
 ) -> tuple[Mount, ...]:
-    mounts = []
-    for mount in container.volume_mounts:
-        path = facts.volumes.get(mount.name)
-        if path is None:
-            raise ConfigNotReady(f'cannot find volume "{mount.name}" to mount into container "{container.name}"')
-        sub_path = mount.sub_path or expand(mount.sub_path_expr, env)
-        volume = next(v for v in pod.spec.volumes if v.name == mount.name)
-        is_written_by_kubelet = volume.empty_dir is None and volume.host_path is None
-        mounts.append(
-            Mount(
-                source=mount_source(path, mount, sub_path),
-                target=mount.mount_path,
-                read_only=mount.read_only or is_written_by_kubelet,
-            )
-        )
+    mounts = plan_mounts(pod, container, env, facts.volumes)
     taken = {mount.target.rstrip("/") for mount in mounts}
     files = _etc_files(parts, pod, facts.pod_ips)
     mounts += [Mount(source=str(source), target=target) for target, source in files.items() if target not in taken]

@@ -68,6 +68,10 @@ def machine_info() -> dict[str, str]:
     }
 
 
+def kernel_has_app_armor() -> bool:
+    return _read_line("/sys/module/apparmor/parameters/enabled") == "Y"
+
+
 def _os_image() -> str:
     try:
         return platform.freedesktop_os_release().get("PRETTY_NAME", "Linux")

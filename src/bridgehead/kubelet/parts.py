@@ -18,12 +18,16 @@ from .references import ReferencedObjects
 from .runtimes.runtime import Runtime, SandboxInfo
 from .volumes import Volumes
 
+# Kubernetes has no limit unless it is configured; here a pod's fork bomb would take the whole machine along.
+DEFAULT_MAX_PIDS = 4096
+
 
 @dataclass(frozen=True, kw_only=True)
 class NodeSettings:
     """The kubelet's configuration. Times are in seconds.
 
     `ips` are the node's addresses, `pod_cidrs` the ranges of its pods: one of each family, the primary one first.
+    `pod_max_pids` is how many processes and threads each container of a pod may have; None: any number.
     """
 
     name: str
@@ -37,11 +41,17 @@ class NodeSettings:
     max_pods: int = 110
     termination_barrier: float = 5.0
     port: int = 10250
+    pod_max_pids: int | None = DEFAULT_MAX_PIDS
 
     @property
     def ip(self) -> str:
         """The node's primary address."""
         return self.ips[0]
+
+    @property
+    def seccomp_root(self) -> Path:
+        """The directory of the seccomp profiles that pods may name (type Localhost)."""
+        return self.root / "seccomp"
 
     def log_directory(self, pod: Pod) -> Path:
         meta = pod.metadata
@@ -64,6 +74,7 @@ class NodeParts:
     handlers: Handlers
     barrier: Barrier
     allocatable: Mapping[str, str | int | float]
+    has_app_armor: bool
 
     def record(self, pod: Pod, type: str, reason: str, message: str, container: Container | None = None) -> None:
         """Write an event about the pod or one of its containers."""

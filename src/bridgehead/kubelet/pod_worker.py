@@ -20,9 +20,10 @@ from bridgehead.objects.core import Pod, PodStatus
 from bridgehead.objects.kinds import PODS
 from bridgehead.objects.times import parse_time
 
+from .admission import admission_refusal, check_namespaces, pod_sysctls
 from .container_driver import ContainerDriver
 from .containers import PodContainers
-from .errors import AddressesExhausted, VolumeNotReady
+from .errors import AddressesExhausted, SandboxRefused, VolumeNotReady
 from .hosts import kernel_host_name
 from .logs import last_words
 from .parts import NodeParts, PodContext
@@ -162,6 +163,8 @@ class PodWorker:
             raise result
 
     async def _live(self) -> None:
+        if self._is_rejected():
+            return
         while not (self.pod.is_finished or self._ending.is_set()):
             self._wake.clear()
             now = time.time()
@@ -176,7 +179,7 @@ class PodWorker:
                 self._driver.note_back_off(plan)
                 acted = await self._act(plan)
                 self._failures = 0
-            except (RuntimeFailure, VolumeNotReady, AddressesExhausted, ClientError) as error:
+            except (RuntimeFailure, VolumeNotReady, AddressesExhausted, SandboxRefused, ClientError) as error:
                 self._report(error)
                 self._publish()
                 await self._pause()
@@ -184,6 +187,18 @@ class PodWorker:
             self._publish()
             if not acted:
                 await self._wait(plan)
+
+    def _is_rejected(self) -> bool:
+        """A pod that this node does not take fails at once; one that runs already is left alone."""
+        if self.pod.status.phase not in ("", "Pending") or self._context.sandbox is not None:
+            return False
+        refusal = admission_refusal(self.pod, has_app_armor=self._parts.has_app_armor)
+        if refusal is None:
+            return False
+        reason, message = refusal
+        self._context.record("Warning", reason, message)
+        self._verdict = (reason, f"Pod was rejected: {message}")
+        return True
 
     def _plan(self, now: float) -> Plan:
         return plan_pod(
@@ -231,7 +246,9 @@ class PodWorker:
             case VolumeNotReady():
                 message = f'MountVolume.SetUp failed for volume "{error.volume}" : {error}'
                 self._context.record("Warning", "FailedMount", message)
-            case AddressesExhausted() | RuntimeFailure() if self._context.sandbox is None:
+            case AddressesExhausted() | RuntimeFailure() | SandboxRefused() if self._context.sandbox is None:
+                if isinstance(error, SandboxRefused):
+                    self.containers.wait_all([c.name for c in self._context.all_containers()], error)
                 message = f"Failed to create pod sandbox: {error}"
                 self._context.record("Warning", "FailedCreatePodSandBox", message)
             case _:
@@ -255,6 +272,7 @@ class PodWorker:
     async def _create_sandbox(self) -> None:
         pod = self.pod
         meta = pod.metadata
+        check_namespaces(pod)
         if self._had_sandbox:
             message = "Pod sandbox changed, it will be killed and re-created."
             self._context.record("Normal", "SandboxChanged", message)
@@ -277,6 +295,9 @@ class PodWorker:
             name=meta.name,
             hostname=hostname,
             host_network=pod.spec.host_network,
+            host_pid=pod.spec.host_pid,
+            host_ipc=pod.spec.host_ipc,
+            sysctls=pod_sysctls(pod),
             ips=() if pod.spec.host_network else self._parts.addresses.allocate(meta.uid),
         )
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import shutil
 import stat
 from collections.abc import Mapping
@@ -23,12 +22,11 @@ from bridgehead.objects.core import (
     Pod,
     ServiceAccountTokenProjection,
     Volume,
-    VolumeMount,
 )
 from bridgehead.objects.quantities import whole_value
 
 from .atomic_files import write_files
-from .errors import ConfigNotReady, VolumeNotReady
+from .errors import VolumeNotReady
 from .fields import Addresses
 from .payloads import PayloadSources, has_payload, token_projections, volume_files
 from .references import ReferencedObjects
@@ -164,22 +162,3 @@ def check_host_path(volume: HostPathVolume) -> Path:
     if not path.exists() or not check(path.stat().st_mode):
         raise ValueError(f"hostPath type check failed: {path} is not {what}")
     return path
-
-
-def mount_source(volume_path: str, mount: VolumeMount, sub_path: str) -> str:
-    """What to bind for a mount: the volume or, with a subPath, something in it, made if it is not there.
-
-    Raises `ConfigNotReady` for a subPath that leads out of the volume.
-    """
-    if not sub_path:
-        return volume_path
-    parts = Path(sub_path).parts
-    if sub_path.startswith("/") or ".." in parts:
-        raise ConfigNotReady(f"failed to prepare subPath for volumeMount {mount.name!r}: {sub_path!r} must be relative")
-    root = os.path.realpath(volume_path)
-    source = os.path.realpath(os.path.join(root, sub_path))
-    if os.path.commonpath((root, source)) != root:
-        raise ConfigNotReady(f"failed to prepare subPath for volumeMount {mount.name!r}: it leads out of the volume")
-    if not os.path.exists(source):
-        os.makedirs(source, mode=0o755)
-    return source

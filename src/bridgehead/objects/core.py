@@ -241,10 +241,61 @@ class ResourceRequirements(Part, frozen=True, kw_only=True):
     requests: dict[str, str | int | float] = {}
 
 
+class Capabilities(Part, frozen=True, kw_only=True):
+    add: tuple[str, ...] = ()
+    drop: tuple[str, ...] = ()
+
+
+class SeccompProfile(Part, frozen=True, kw_only=True):
+    type: str = ""
+    localhost_profile: str = ""
+
+
+class AppArmorProfile(Part, frozen=True, kw_only=True):
+    type: str = ""
+    localhost_profile: str = ""
+
+
+class SELinuxOptions(Part, frozen=True, kw_only=True):
+    user: str = ""
+    role: str = ""
+    type: str = ""
+    level: str = ""
+
+
+class Sysctl(Part, frozen=True, kw_only=True):
+    name: str
+    value: str = ""
+
+
 class SecurityContext(Part, frozen=True, kw_only=True):
+    """A container's. What it leaves out (None) is the pod's where the pod has the field, too."""
+
     privileged: bool = False
+    allow_privilege_escalation: bool | None = None
+    capabilities: Capabilities | None = None
+    read_only_root_filesystem: bool = False
+    proc_mount: str = "Default"
     run_as_user: int | None = None
     run_as_group: int | None = None
+    run_as_non_root: bool | None = None
+    seccomp_profile: SeccompProfile | None = None
+    app_armor_profile: AppArmorProfile | None = None
+    se_linux_options: SELinuxOptions | None = None
+
+
+class PodSecurityContext(Part, frozen=True, kw_only=True):
+    run_as_user: int | None = None
+    run_as_group: int | None = None
+    run_as_non_root: bool | None = None
+    supplemental_groups: tuple[int, ...] = ()
+    supplemental_groups_policy: str = "Merge"
+    fs_group: int | None = None
+    fs_group_change_policy: str = "Always"
+    sysctls: tuple[Sysctl, ...] = ()
+    seccomp_profile: SeccompProfile | None = None
+    app_armor_profile: AppArmorProfile | None = None
+    se_linux_options: SELinuxOptions | None = None
 
 
 class Container(Part, frozen=True, kw_only=True):
@@ -391,6 +442,8 @@ class PodSpec(Part, frozen=True, kw_only=True):
     host_network: bool = False
     host_pid: bool = False
     host_ipc: bool = False
+    host_users: bool = True
+    share_process_namespace: bool = False
     hostname: str = ""
     subdomain: str = ""
     set_hostname_as_fqdn: bool = False
@@ -399,7 +452,7 @@ class PodSpec(Part, frozen=True, kw_only=True):
     service_account_name: str = ""
     automount_service_account_token: bool | None = None
     readiness_gates: tuple[PodReadinessGate, ...] = ()
-    security_context: SecurityContext | None = None
+    security_context: PodSecurityContext | None = None
     priority_class_name: str = ""
 
 

@@ -22,6 +22,7 @@ from .keys import check_config_key, check_env_name, check_local_path
 from .ports import PROTOCOLS
 from .probe_validation import validate_handler, validate_probe
 from .quantities import amount_of, validate_quantity
+from .security_validation import validate_security_context
 
 _PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 _MESSAGE_POLICIES = ("FallbackToLogsOnError", "File")
@@ -51,9 +52,10 @@ _SUBSCRIPT = re.compile(r"(metadata\.(?:annotations|labels))\['(.*)'\]")
 
 
 def validate_container(
-    path: str, container: JsonObject, volumes: Sequence[str], grace_seconds: int
+    path: str, container: JsonObject, volumes: Sequence[str], grace_seconds: int, *, host_users: bool
 ) -> list[FieldError]:
-    """Rules that hold for containers and init containers alike. `volumes` are the pod's, by name."""
+    """Rules that hold for containers and init containers alike. `volumes` are the pod's, by name; `host_users` is the
+    pod's hostUsers."""
     name = container.get("name", "")
     errors = (
         field.invalid_for(f"{path}.name", name, check_dns1123_label(name)) if name else [field.required(f"{path}.name")]
@@ -75,16 +77,8 @@ def validate_container(
     for hook, handler in container.get("lifecycle", {}).items():
         if isinstance(handler, dict):
             errors.extend(validate_handler(f"{path}.lifecycle.{hook}", handler, grace_seconds))
-    return [*errors, *validate_ids(f"{path}.securityContext", container.get("securityContext", {}))]
-
-
-def validate_ids(path: str, context: JsonObject) -> list[FieldError]:
-    """User and group of a container or of a pod."""
-    errors = []
-    for name in ("runAsUser", "runAsGroup", "fsGroup"):
-        if name in context:
-            errors.extend(field.within(f"{path}.{name}", context[name], 0, 2**31 - 1))
-    return errors
+    context = container.get("securityContext", {})
+    return [*errors, *validate_security_context(f"{path}.securityContext", context, host_users=host_users)]
 
 
 def _validate_ports(path: str, ports: Sequence[JsonObject]) -> list[FieldError]:

@@ -19,9 +19,10 @@ from bridgehead.objects.names import (
 from . import field
 from .addresses import check_ip
 from .affinity_validation import validate_affinity
-from .container_validation import validate_container, validate_ids
+from .container_validation import validate_container
 from .metadata import validate_annotations, validate_label_selector, validate_labels
 from .pod_qos import qos_class
+from .security_validation import validate_pod_security_context
 from .volume_validation import validate_volumes
 
 _RESTART_POLICIES = ("Always", "OnFailure", "Never")
@@ -60,7 +61,7 @@ def validate_pod_spec(path: str, spec: JsonObject) -> list[FieldError]:
     errors.extend(field.one_of(f"{path}.restartPolicy", spec.get("restartPolicy"), _RESTART_POLICIES))
     errors.extend(_validate_dns(path, spec))
     errors.extend(validate_labels(f"{path}.nodeSelector", spec.get("nodeSelector", {})))
-    errors.extend(validate_ids(f"{path}.securityContext", spec.get("securityContext", {})))
+    errors.extend(validate_pod_security_context(path, spec))
     for name in ("serviceAccountName", "nodeName", "priorityClassName"):
         if value := spec.get(name):
             errors.extend(field.invalid_for(f"{path}.{name}", value, check_dns1123_subdomain(value)))
@@ -96,6 +97,7 @@ def _validate_gates(path: str, spec: JsonObject) -> list[FieldError]:
 def _validate_containers(path: str, spec: JsonObject) -> list[FieldError]:
     volumes = [volume.get("name", "") for volume in spec.get("volumes", ())]
     grace = spec.get("terminationGracePeriodSeconds", 0)
+    host_users = spec.get("hostUsers", True)
     if not spec.get("containers"):
         return [field.required(f"{path}.containers")]
     errors = []
@@ -104,7 +106,7 @@ def _validate_containers(path: str, spec: JsonObject) -> list[FieldError]:
     for kind in ("containers", "initContainers"):
         for index, container in enumerate(spec.get(kind, ())):
             item = f"{path}.{kind}[{index}]"
-            errors.extend(validate_container(item, container, volumes, grace))
+            errors.extend(validate_container(item, container, volumes, grace, host_users=host_users))
             name = container.get("name", "")
             if name and name in names:
                 errors.append(field.duplicate(f"{item}.name", name))

@@ -26,6 +26,7 @@ from .runtime import (
     RuntimeFailure,
     SandboxInfo,
     SandboxSpec,
+    Seccomp,
 )
 
 Exec = Callable[[ContainerSpec, tuple[str, ...]], ExecResult]
@@ -114,11 +115,14 @@ class FakeSession:
 
 
 class FakeRuntime:
-    """`specs` are the containers started so far, oldest first; `signals` what they were sent, as (name, number);
-    `sessions` the commands opened in them, and `attached` the sessions on their own streams, by container id."""
+    """`sandbox_specs` and `specs` are the sandboxes and the containers started so far, oldest first; `users` the user
+    that an image names; `signals` what containers were sent, as (name, number); `sessions` the commands opened in them,
+    and `attached` the sessions on their own streams, by container id."""
 
     def __init__(self, images: dict[str, Behaviour] | None = None) -> None:
         self.images = {"app:1": Behaviour()} if images is None else images
+        self.users: dict[str, str] = {}
+        self.sandbox_specs: list[SandboxSpec] = []
         self.specs: list[ContainerSpec] = []
         self.signals: list[tuple[str, int]] = []
         self.sessions: list[FakeSession] = []
@@ -131,7 +135,7 @@ class FakeRuntime:
     async def find_image(self, name: str) -> Image:
         if name not in self.images:
             raise ImageUnavailable(f"{name}: not in the local image store and no stand-in plays it")
-        return Image(name=name, id=f"fake://{name}", source="store")
+        return Image(name=name, id=f"fake://{name}", source="store", user=self.users.get(name, ""))
 
     async def run_sandbox(self, spec: SandboxSpec) -> SandboxInfo:
         if spec.pod_uid in self.sandboxes:
@@ -143,6 +147,7 @@ class FakeRuntime:
         netns = "" if spec.host_network else f"/run/netns/{spec.pod_uid}"
         info = SandboxInfo(pod_uid=spec.pod_uid, namespace=spec.namespace, name=spec.name, ips=spec.ips, netns=netns)
         self.sandboxes[spec.pod_uid] = info
+        self.sandbox_specs.append(spec)
         return info
 
     async def remove_sandbox(self, pod_uid: str) -> None:
@@ -159,7 +164,8 @@ class FakeRuntime:
         if spec.pod_uid not in self.sandboxes:
             raise RuntimeFailure(f"pod {spec.pod_uid} has no sandbox")
         for mount in spec.mounts:
-            _check_source(mount)
+            _check_mount(mount)
+        _check_seccomp(spec.security.seccomp)
         others = [c for c in self.containers.values() if c.pod_uid == spec.pod_uid and c.name == spec.name]
         if any(c.state == "running" for c in others):
             raise RuntimeFailure(f"container {spec.name} runs already")
@@ -259,7 +265,7 @@ class FakeRuntime:
 
     # --- What happens inside ----------------------------------------------------------------------------
 
-    def finish(self, container_id: str, exit_code: int, message: str = "") -> None:
+    def finish(self, container_id: str, exit_code: int, message: str = "", *, is_oom_killed: bool = False) -> None:
         """The container's process ends."""
         info = self.containers.get(container_id)
         if info is None or info.state != "running":
@@ -271,6 +277,7 @@ class FakeRuntime:
             exit_code=exit_code,
             signal=exit_code - 128 if exit_code > 128 else None,
             message=message,
+            is_oom_killed=is_oom_killed,
         )
         self.containers[container_id] = ended
         for session in self.attached.pop(container_id, ()):
@@ -285,6 +292,15 @@ class FakeRuntime:
             del self.containers[info.id]
 
 
-def _check_source(mount: Mount) -> None:
+def _check_mount(mount: Mount) -> None:
     if not os.path.exists(mount.source):
         raise RuntimeFailure(f"mount source {mount.source} does not exist")
+    if mount.sub_path.startswith("/") or ".." in mount.sub_path.split("/"):
+        raise RuntimeFailure(f"{mount.sub_path} leads out of the volume")
+
+
+def _check_seccomp(profile: Seccomp) -> None:
+    if profile.kind not in ("RuntimeDefault", "Unconfined", "Localhost"):
+        raise RuntimeFailure(f"unknown seccomp profile type {profile.kind}")
+    if profile.kind == "Localhost" and not os.path.isfile(profile.path):
+        raise RuntimeFailure(f'cannot load seccomp profile "{profile.path}": No such file or directory')

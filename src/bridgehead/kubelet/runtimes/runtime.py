@@ -31,6 +31,7 @@ class Image(msgspec.Struct, frozen=True, kw_only=True):
     command: tuple[str, ...] = ()
     env: dict[str, str] = {}
     working_dir: str = "/"
+    user: str = ""  # USER or USER:GROUP as in the image's configuration, names or numbers; "" is root
     description: str = ""  # who plays a stand-in's part, for an Event
 
 
@@ -68,7 +69,7 @@ class Mount(msgspec.Struct, frozen=True, kw_only=True):
     """Bind `source` (on the node), or what `sub_path` names below it, to `target` (in the container).
 
     `sub_path` is relative. The runtime resolves it beneath the volume's descriptor, so that no link leads out of the
-    volume, and makes a directory that is not there.
+    volume, and makes a directory that is not there, with the mode of the volume's root.
     """
 
     source: str
@@ -86,14 +87,18 @@ class Seccomp(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Security(msgspec.Struct, frozen=True, kw_only=True):
-    """Who a container runs as and what it may do. Ids are those of the pod; `user` None is root.
+    """Who a container runs as and what it may do. Ids are those of the pod.
 
-    Capabilities are names as in a Pod ("NET_ADMIN", "ALL"); `drop` is applied to containerd's default set before `add`.
+    `user` None is the user that the image names, or root; `group` None the group that the image names, or the user's in
+    the container's /etc/passwd, or root's. `strict_groups`: the groups that the container's /etc/group gives the user
+    are not added. Capabilities are names as in a Pod ("NET_ADMIN", "ALL"), applied to containerd's default set in
+    containerd's order: add ALL, drop ALL, add the named ones, drop the named ones.
     """
 
     user: int | None = None
     group: int | None = None
     supplemental_groups: tuple[int, ...] = ()
+    strict_groups: bool = False
     privileged: bool = False
     add_capabilities: tuple[str, ...] = ()
     drop_capabilities: tuple[str, ...] = ()

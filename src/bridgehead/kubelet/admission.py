@@ -1,0 +1,95 @@
+"""Which pods this node does not take, and the parts of their sandbox that it has to check. Pure.
+
+Called by the pod worker before it makes anything for a pod. Source: kubelet's admission handlers
+(`sysctl.patternAllowlist`, `lifecycle.appArmorAdmitHandler`) and `rejectPod`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from bridgehead.objects.core import AppArmorProfile, Pod
+
+from .errors import SandboxRefused
+
+# Those that a pod may set: namespaced, and without influence on other pods. As in Kubernetes 1.36.
+SAFE_SYSCTLS = frozenset(
+    (
+        "kernel.shm_rmid_forced",
+        "net.ipv4.ip_local_port_range",
+        "net.ipv4.ip_local_reserved_ports",
+        "net.ipv4.ip_unprivileged_port_start",
+        "net.ipv4.ping_group_range",
+        "net.ipv4.tcp_fin_timeout",
+        "net.ipv4.tcp_keepalive_intvl",
+        "net.ipv4.tcp_keepalive_probes",
+        "net.ipv4.tcp_keepalive_time",
+        "net.ipv4.tcp_rmem",
+        "net.ipv4.tcp_syncookies",
+        "net.ipv4.tcp_wmem",
+    )
+)
+_APP_ARMOR_ANNOTATION = "container.apparmor.security.beta.kubernetes.io/"
+
+
+def admission_refusal(pod: Pod, *, has_app_armor: bool) -> tuple[str, str] | None:
+    """Reason and message for a pod that fails before it starts; None for one that is taken.
+
+    `has_app_armor` says whether the node's kernel enforces AppArmor.
+    """
+    for name in pod_sysctls(pod):
+        if words := _sysctl_refusal(name, pod):
+            return "SysctlForbidden", f"forbidden sysctl: {words}"
+    if any(True for _ in _enforced_app_armor_profiles(pod)):
+        words = "the container runtime applies no profiles" if has_app_armor else "AppArmor is not enabled on the host"
+        return "AppArmor", f"Cannot enforce AppArmor: {words}"
+    return None
+
+
+def pod_sysctls(pod: Pod) -> dict[str, str]:
+    """The pod's sysctls, names spelled with dots."""
+    context = pod.spec.security_context
+    return {} if context is None else {_with_dots(sysctl.name): sysctl.value for sysctl in context.sysctls}
+
+
+def _with_dots(name: str) -> str:
+    """The first separator says what the others are: `net/ipv4/conf/eth0.1/x` is `net.ipv4.conf.eth0/1.x`."""
+    first = next((character for character in name if character in "./"), ".")
+    return name if first == "." else name.translate(str.maketrans("./", "/."))
+
+
+def _sysctl_refusal(name: str, pod: Pod) -> str:
+    if name not in SAFE_SYSCTLS:
+        return f'"{name}" not allowlisted'
+    if name.startswith("net.") and pod.spec.host_network:
+        return f'"{name}" not allowed with host net enabled'
+    if name.startswith("kernel.") and pod.spec.host_ipc:
+        return f'"{name}" not allowed with host ipc enabled'
+    return ""
+
+
+def _enforced_app_armor_profiles(pod: Pod) -> Iterator[str]:
+    of_pod = pod.spec.security_context.app_armor_profile if pod.spec.security_context is not None else None
+    for container in pod.spec.init_containers + pod.spec.containers:
+        own = container.security_context.app_armor_profile if container.security_context is not None else None
+        profile = own or of_pod or AppArmorProfile(type=_annotated_app_armor(pod, container.name))
+        if profile.type not in ("", "Unconfined"):
+            yield profile.type
+
+
+def _annotated_app_armor(pod: Pod, container: str) -> str:
+    """What the annotation says that pods had before the field."""
+    value = pod.metadata.annotations.get(_APP_ARMOR_ANNOTATION + container, "")
+    return "Unconfined" if value == "unconfined" else value
+
+
+def check_namespaces(pod: Pod) -> None:
+    """Raises `SandboxRefused`: what the pod shares, or does not share, is never silently otherwise."""
+    if pod.spec.share_process_namespace:
+        raise SandboxRefused(
+            "shareProcessNamespace is not supported: the container runtime makes a PID namespace for each container"
+        )
+    if not pod.spec.host_users:
+        raise SandboxRefused(
+            "hostUsers: false is not supported: the container runtime makes no user namespace for a pod"
+        )

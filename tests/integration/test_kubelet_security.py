@@ -1,0 +1,174 @@
+"""Security contexts on their way through the kubelet: to the runtime, or to a refusal that the user sees."""
+
+from __future__ import annotations
+
+import pytest
+
+from bridgehead.kubelet.runtimes.fake import Behaviour
+from bridgehead.kubelet.runtimes.runtime import Limits, Seccomp, Security
+from bridgehead.objects.kinds import PODS
+
+from .kubelet_world import open_world
+
+pytestmark = pytest.mark.integration
+
+GIB = 1 << 30
+
+
+@pytest.fixture
+async def world(tmp_path):
+    async with open_world(tmp_path, {"app:1": Behaviour(), "job:1": Behaviour(exits_with=0)}) as world:
+        yield world
+
+
+def is_running(pod):
+    return pod.status.phase == "Running" and pod.is_ready
+
+
+def waits_for(reason):
+    def check(pod):
+        waiting = pod.status.container_statuses and pod.status.container_statuses[0].state.waiting
+        return waiting and waiting.reason == reason
+
+    return check
+
+
+def container(image="app:1", **more):
+    return {"name": "app", "image": image, **more}
+
+
+async def test_the_runtime_gets_what_the_contexts_say(world):
+    await world.start_kubelet()
+    own = {"capabilities": {"add": ["NET_ADMIN"], "drop": ["ALL"]}, "readOnlyRootFilesystem": True, "runAsUser": 7}
+    init = {"name": "first", "image": "job:1", "securityContext": {"allowPrivilegeEscalation": False}}
+    side = {"name": "side", "image": "app:1", "restartPolicy": "Always", "securityContext": {"runAsGroup": 3}}
+    resources = {"limits": {"memory": "1Gi", "cpu": "500m"}}
+    await world.create(
+        "web",
+        hostPID=True,
+        hostIPC=True,
+        securityContext={
+            "runAsNonRoot": True,
+            "runAsUser": 5,
+            "supplementalGroups": [8],
+            "sysctls": [{"name": "net/ipv4/ip_local_port_range", "value": "1024 65535"}],
+            "seccompProfile": {"type": "Unconfined"},
+        },
+        initContainers=[init, side],
+        containers=[container(securityContext=own, resources=resources)],
+    )
+    await world.until("web", is_running)
+    [sandbox] = world.runtime.sandbox_specs
+    assert (sandbox.host_pid, sandbox.host_ipc) == (True, True)
+    assert sandbox.sysctls == {"net.ipv4.ip_local_port_range": "1024 65535"}
+    shared = {"supplemental_groups": (8,), "seccomp": Seccomp(kind="Unconfined")}
+    assert [spec.security for spec in world.runtime.specs] == [
+        Security(user=5, no_new_privileges=True, **shared),
+        Security(user=5, group=3, **shared),
+        Security(user=7, add_capabilities=("NET_ADMIN",), drop_capabilities=("ALL",), read_only_root=True, **shared),
+    ]
+    limits = world.runtime.specs[-1].limits
+    assert limits == Limits(
+        memory=GIB, cpu_millis=500, cpu_request_millis=500, pids=4096, oom_score_adj=limits.oom_score_adj
+    )
+    assert 2 < limits.oom_score_adj < 1000
+
+
+async def test_root_where_none_is_wanted(world):
+    await world.start_kubelet()
+    await world.create("web", securityContext={"runAsNonRoot": True})
+    pod = await world.until("web", waits_for("CreateContainerConfigError"))
+    words = "container has runAsNonRoot and image will run as root"
+    where = f'(pod: "web_default({pod.metadata.uid})", container: app)'
+    assert pod.status.container_statuses[0].state.waiting.message == f"{words} {where}"
+    await world.until_event("web", "Failed", f"Error: {words} {where}")
+    assert world.runtime.specs == []
+    world.runtime.users["app:1"] = "1000:1000"
+    await world.create("other", securityContext={"runAsNonRoot": True})
+    await world.until("other", is_running)
+    assert world.runtime.specs[0].security.user == 1000
+
+
+async def test_a_seccomp_profile_of_the_node(world):
+    kubelet = await world.start_kubelet()
+    profile = {"type": "Localhost", "localhostProfile": "a/b.json"}
+    await world.create(
+        "bad", containers=[container(securityContext={"seccompProfile": profile})], restartPolicy="Never"
+    )
+    pod = await world.until("bad", lambda pod: pod.status.phase == "Failed")
+    terminated = pod.status.container_statuses[0].state.terminated
+    assert terminated.message.startswith(f'cannot load seccomp profile "{world.root}/seccomp/a/b.json"')
+    path = kubelet.settings.seccomp_root / "a" / "b.json"
+    path.parent.mkdir(parents=True)
+    path.write_text("{}")
+    await world.create("good", securityContext={"seccompProfile": profile})
+    await world.until("good", is_running)
+    assert world.runtime.specs[0].security.seccomp == Seccomp(kind="Localhost", path=str(path))
+
+
+@pytest.mark.parametrize(
+    ("context", "reason", "message"),
+    [
+        (
+            {"sysctls": [{"name": "kernel.msgmax", "value": "1"}]},
+            "SysctlForbidden",
+            'forbidden sysctl: "kernel.msgmax" not allowlisted',
+        ),
+        (
+            {"appArmorProfile": {"type": "RuntimeDefault"}},
+            "AppArmor",
+            "Cannot enforce AppArmor: AppArmor is not enabled on the host",
+        ),
+    ],
+)
+async def test_pods_that_the_node_rejects(world, monkeypatch, context, reason, message):
+    monkeypatch.setattr("bridgehead.kubelet.agent.kernel_has_app_armor", lambda: False)
+    await world.start_kubelet()
+    await world.create("web", securityContext=context)
+    pod = await world.until("web", lambda pod: pod.status.phase == "Failed")
+    assert (pod.status.reason, pod.status.message) == (reason, f"Pod was rejected: {message}")
+    event = await world.until_event("web", reason)
+    assert (event.type, event.message) == ("Warning", message)
+    assert world.runtime.sandbox_specs == []
+    await world.admin.delete(PODS, "web", "default")
+    await world.until_gone("web")
+
+
+async def test_a_pod_that_runs_is_not_rejected_by_the_next_kubelet(world, monkeypatch):
+    await world.start_kubelet()
+    await world.create("web", securityContext={"sysctls": [{"name": "net.ipv4.tcp_rmem", "value": "1 2 3"}]})
+    await world.until("web", is_running)
+    await world.stop_kubelet()
+    monkeypatch.setattr("bridgehead.kubelet.admission.SAFE_SYSCTLS", frozenset())
+    await world.start_kubelet()
+    await world.create("other", securityContext={"sysctls": [{"name": "net.ipv4.tcp_rmem", "value": "1 2 3"}]})
+    await world.until("other", lambda pod: pod.status.phase == "Failed")
+    assert is_running(await world.pod("web"))
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ({"shareProcessNamespace": True}, "shareProcessNamespace is not supported"),
+        ({"hostUsers": False}, "hostUsers: false is not supported"),
+    ],
+)
+async def test_namespaces_that_the_runtime_cannot_make(world, spec, words):
+    await world.start_kubelet()
+    await world.create("web", **spec)
+    pod = await world.until("web", waits_for("CreatePodSandboxError"))
+    assert pod.status.phase == "Pending"
+    assert words in pod.status.container_statuses[0].state.waiting.message
+    await world.until_event("web", "FailedCreatePodSandBox", f"Failed to create pod sandbox: {words}")
+    assert world.runtime.sandbox_specs == []
+
+
+async def test_a_container_that_had_too_little_memory(world):
+    await world.start_kubelet()
+    await world.create("web", restartPolicy="Never")
+    await world.until("web", is_running)
+    [info] = world.runtime.containers.values()
+    world.runtime.finish(info.id, 137, is_oom_killed=True)
+    pod = await world.until("web", lambda pod: pod.status.phase == "Failed")
+    terminated = pod.status.container_statuses[0].state.terminated
+    assert (terminated.reason, terminated.exit_code) == ("OOMKilled", 137)
