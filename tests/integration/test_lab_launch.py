@@ -35,25 +35,30 @@ UP = """
 import os, signal, socket, sys
 from pathlib import Path
 from bridgehead.lab import launch
+from bridgehead.lab.plan import LabConfig, LabFiles
 
+files = LabFiles(Path(sys.argv[1]))
+files.log("init").parent.mkdir()
+config = LabConfig(name="x", nodes=1, port=1, host_access=True)
 parent = os.getpid()
 
-def fail(_):
+def fail(*_):
     os.kill(parent, signal.SIGKILL)
-    while os.getppid() == parent:
-        pass
     raise OSError("there is nobody left to tell")
 
 launch._leave_host = fail
 try:
-    launch.launch(None, None, api_socket=socket.socket(), lock_fd=-1, run_part=None, preload=None, prepare=signal.pause)
+    launch.launch(
+        config, files, id_map=None, api_socket=socket.socket(), lock_fd=-1, run_part=None, preload=None,
+        prepare=signal.pause,
+    )
 finally:
     print("the command goes on in the wrong process", flush=True)
 """
 
 
-def test_when_the_command_is_killed_nobody_goes_on_in_its_place() -> None:
-    done = subprocess.run([sys.executable, "-c", UP], capture_output=True, text=True, timeout=100)
+def test_when_the_command_is_killed_nobody_goes_on_in_its_place(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", UP, str(tmp_path)], capture_output=True, text=True, timeout=100)
     assert (done.returncode, done.stdout) == (-signal.SIGKILL, "")
 
 

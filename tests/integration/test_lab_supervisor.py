@@ -47,7 +47,8 @@ class Supervised:
 
     def __init__(self, root: Path, *parts: str) -> None:
         self.files = LabFiles(root)
-        self.files.log("init").parent.mkdir()
+        for directory in self.files.written_inside:
+            directory.mkdir()
         self.process = subprocess.Popen([sys.executable, "-c", SCRIPT, str(root), *parts])
 
     def part(self, name: str) -> PartStatus | None:

@@ -110,7 +110,7 @@ def test_configuration_that_makes_no_sense(files: LabFiles, text: str) -> None:
 
 def test_parts_of_a_lab_that_wrote_none(files: LabFiles) -> None:
     assert registry.read_parts(files) == []
-    files.root.mkdir(parents=True)
+    files.parts.parent.mkdir(parents=True)
     files.parts.write_text('[{"name":')
     assert registry.read_parts(files) == []
 
@@ -190,8 +190,7 @@ def test_no_lab_is_made_in_the_midst_of_something_else(files: LabFiles) -> None:
 
 def test_every_file_of_a_lab_is_known_as_its_own(files: LabFiles) -> None:
     for name, member in vars(LabFiles).items():
-        if isinstance(member, property) and name != "lock":
-            path: Path = getattr(files, name)
+        if isinstance(member, property) and isinstance(path := getattr(files, name), Path) and name != "lock":
             assert registry._is_own(path.relative_to(files.root).parts[0]), name
 
 

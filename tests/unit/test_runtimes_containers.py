@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from bridgehead.kubelet.runtimes.containers import plan_argv, plan_environment, plan_working_dir
-from bridgehead.kubelet.runtimes.node import plan_identity
-from bridgehead.kubelet.runtimes.processes import DEFAULT_PATH, Identity
+from bridgehead.kubelet.runtimes.node import check_ids
+from bridgehead.kubelet.runtimes.processes import DEFAULT_PATH
 from bridgehead.kubelet.runtimes.runtime import ContainerSpec, Image, RuntimeFailure, Security
 
 
@@ -40,13 +42,12 @@ def test_command_and_args(
 
 def test_the_environment_is_the_images_under_the_pods() -> None:
     made = plan_environment(image(env={"A": "1", "B": "1"}), spec(env={"B": "2"}), "web-0")
-    assert made == {"PATH": DEFAULT_PATH, "HOSTNAME": "web-0", "HOME": "/root", "A": "1", "B": "2"}
+    assert made == {"PATH": DEFAULT_PATH, "HOSTNAME": "web-0", "A": "1", "B": "2"}
 
 
 def test_the_pod_may_set_what_is_set_for_it() -> None:
     env = {"PATH": "/x", "HOME": "/h", "HOSTNAME": "n"}
     assert plan_environment(image(), spec(env=env), "web-0") == env
-    assert plan_environment(image(), spec(security=Security(user=1000)), "web-0")["HOME"] == "/"
 
 
 def test_the_working_directory() -> None:
@@ -55,15 +56,13 @@ def test_the_working_directory() -> None:
     assert plan_working_dir(image(working_dir=""), spec()) == "/"
 
 
-def test_identities_that_the_user_namespace_has() -> None:
-    assert plan_identity(spec(), [range(1)], [range(1)]) == Identity()
-    assert plan_identity(spec(security=Security(user=0)), [range(1)], [range(1)]) == Identity(user=0)
-    full = [range(1), range(1000, 2000)]
-    made = plan_identity(spec(security=Security(user=1000, group=1001, privileged=True)), full, full)
-    assert made == Identity(user=1000, group=1001, privileged=True)
+def test_ids_that_the_user_namespace_has() -> None:
+    check_ids(Security(), [range(1)], [range(1)])
+    check_ids(Security(user=0, group=0), [range(1)], [range(1)])
+    check_ids(Security(user=1000, group=1001, supplemental_groups=(1999,)), [range(1001)], [range(1000, 2000)])
 
 
-@pytest.mark.parametrize("fields", [{"user": 1000}, {"group": 1000}])
-def test_an_identity_that_it_has_not(fields: dict[str, int]) -> None:
-    with pytest.raises(RuntimeFailure, match=r"cannot run as (user|group) 1000: .* user namespace"):
-        plan_identity(spec(security=Security(**fields)), [range(1)], [range(1)])
+@pytest.mark.parametrize("fields", [{"user": 1000}, {"group": 1000}, {"supplemental_groups": (1, 1000)}])
+def test_ids_that_it_has_not(fields: dict[str, Any]) -> None:
+    with pytest.raises(RuntimeFailure, match=r"cannot run as (user|group) 1000: .* user namespace .* uidmap"):
+        check_ids(Security(**fields), [range(2)], [range(2)])

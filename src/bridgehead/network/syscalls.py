@@ -160,7 +160,9 @@ class _MountAttributes(ctypes.Structure):
     )
 
 
-def set_mount_attributes(tree: int | str, attributes: int, *, user_namespace: int | None = None) -> None:
+def set_mount_attributes(
+    tree: int | str, attributes: int, *, user_namespace: int | None = None, recursive: bool = True
+) -> None:
     """Set `attributes` (MOUNT_ATTR_*) of a mount and all below it, given as a path or as the descriptor of its root.
 
     Unlike a remount it leaves flags that a user namespace locked alone. With `user_namespace` (a descriptor) the mount,
@@ -175,7 +177,7 @@ def set_mount_attributes(tree: int | str, attributes: int, *, user_namespace: in
             _SYS_MOUNT_SETATTR,
             _AT_FDCWD if by_path else tree,
             str(tree).encode() if by_path else b"",
-            _AT_RECURSIVE if by_path else _AT_RECURSIVE | _AT_EMPTY_PATH,
+            (_AT_RECURSIVE if recursive else 0) | (0 if by_path else _AT_EMPTY_PATH),
             ctypes.byref(wanted),
             ctypes.sizeof(wanted),
         ),

@@ -7,14 +7,15 @@ import contextlib
 import os
 import signal
 import socket
-from collections.abc import Callable
-from typing import Final, NoReturn
+from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
 from bridgehead.kubelet.runtimes import processes
-from bridgehead.kubelet.runtimes.processes import Forker
+from bridgehead.kubelet.runtimes.jobs import Job
 from bridgehead.kubelet.runtimes.reactor import Reactor
+from bridgehead.kubelet.runtimes.zygote import Zygote, send_job
 
 _PACKET: Final = 8192
 
@@ -45,24 +46,28 @@ class Listener:
 
 
 class Child:
-    """Forks at once. Raises OSError when it cannot."""
+    """A process of the zygote's, forked at once. Raises OSError when it cannot be."""
 
     def __init__(
         self,
         reactor: Reactor,
-        forker: Forker,
-        body: Callable[[socket.socket], NoReturn],
+        zygote: Zygote,
+        job: Job,
+        descriptors: Sequence[int],
         listener: Listener,
         *,
-        pid_namespace: int | None,
+        where: bytes,
+        pid_namespace: int | None = None,
     ) -> None:
+        """`descriptors` are the job's and stay the caller's; `where` and `pid_namespace` as for `Zygote.fork`."""
         self._reactor = reactor
+        self._zygote = zygote
         self._listener = listener
         self._failure: str | None = None
         self._started = False
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
-            self.pid = forker.fork(lambda: body(theirs), pid_namespace=pid_namespace)
+            self.pid = zygote.fork(theirs, where, pid_namespace)
         except BaseException:
             ours.close()
             raise
@@ -70,9 +75,10 @@ class Child:
             theirs.close()
         try:
             self.pidfd = os.pidfd_open(self.pid)
-        except OSError:  # out of descriptors: without one we could not look after it
+            send_job(ours, job, descriptors)
+        except OSError:  # out of descriptors or memory: without them we could not look after it
             os.kill(self.pid, signal.SIGKILL)
-            os.waitpid(self.pid, 0)
+            zygote.wait(self.pid)
             ours.close()
             raise
         ours.setblocking(False)
@@ -126,7 +132,7 @@ class Child:
     def _reap(self) -> None:
         self._read_status()
         self._close_status()
-        _, status = os.waitpid(self.pid, 0)
+        status = self._zygote.wait(self.pid)
         self._reactor.unwatch(self.pidfd)
         os.close(self.pidfd)
         self.pidfd = -1

@@ -1,5 +1,4 @@
-"""One container: how its first process becomes what the image says, and the runtime's record of it until it is
-removed."""
+"""One container: what its image and its Pod make of it, and the runtime's record of it until it is removed."""
 
 from __future__ import annotations
 
@@ -8,49 +7,25 @@ import fcntl
 import functools
 import os
 import secrets
-import signal
-import socket
 import time
 from collections.abc import Callable
-from typing import Final, NoReturn
-
-import msgspec
+from typing import Final
 
 from bridgehead.kubelet.runtimes import logs, processes, rootfs
 from bridgehead.kubelet.runtimes.children import Child, Exit, Listener
 from bridgehead.kubelet.runtimes.images import FoundImage
-from bridgehead.kubelet.runtimes.processes import BuiltIn, Forker, Identity, SetupFailure
+from bridgehead.kubelet.runtimes.jobs import RunContainer
 from bridgehead.kubelet.runtimes.reactor import Reactor
-from bridgehead.kubelet.runtimes.rootfs import RootBuilder, RootFailure, RootPlan
+from bridgehead.kubelet.runtimes.rootfs import RootPlan
 from bridgehead.kubelet.runtimes.runtime import ContainerInfo, ContainerSpec, Image, RuntimeFailure
 from bridgehead.kubelet.runtimes.sandboxes import Sandbox
-from bridgehead.network import syscalls
+from bridgehead.kubelet.runtimes.zygote import IN_NEW, IN_NODE, Zygote
 
 TERMINATION_MESSAGE_LIMIT: Final = 4096
 _LOG_CHUNK: Final = 64 << 10
 _TAP_SIZE: Final = 1 << 20
+_NAMESPACES: Final = {processes.MOUNT_NAMESPACE: "mnt", processes.PID_NAMESPACE: "pid"}
 _LOG_ROUNDS: Final = 16  # how much one container may write before the others are looked after
-
-
-class Program(msgspec.Struct, frozen=True, kw_only=True):
-    """What a container's first process becomes: `function` if it is built in, else `argv` is executed."""
-
-    argv: tuple[str, ...]
-    environment: dict[str, str]
-    working_dir: str
-    identity: Identity
-    function: BuiltIn | None = None
-
-
-class Blueprint(msgspec.Struct, frozen=True, kw_only=True):
-    """All that the forked child needs to build its container."""
-
-    spec: ContainerSpec
-    sandbox: Sandbox
-    program: Program
-    root: RootPlan
-    files: dict[str, str]
-    base: str
 
 
 def plan_argv(image: Image, spec: ContainerSpec) -> tuple[str, ...]:
@@ -61,62 +36,12 @@ def plan_argv(image: Image, spec: ContainerSpec) -> tuple[str, ...]:
 
 
 def plan_environment(image: Image, spec: ContainerSpec, hostname: str) -> dict[str, str]:
-    environment = {"PATH": processes.DEFAULT_PATH, "HOSTNAME": hostname, **image.env, **spec.env}
-    environment.setdefault("HOME", "/root" if not spec.security.user else "/")
-    return environment
+    """Without HOME, which is known when the container's /etc/passwd is."""
+    return {"PATH": processes.DEFAULT_PATH, "HOSTNAME": hostname, **image.env, **spec.env}
 
 
 def plan_working_dir(image: Image, spec: ContainerSpec) -> str:
     return spec.working_dir or image.working_dir or "/"
-
-
-def run(blueprint: Blueprint, stdin: int, stdout: int, stderr: int, status: socket.socket) -> NoReturn:
-    """The first process of a container, from the fork on; `stdin` is -1 for none. Tells the runtime when it cannot."""
-    try:
-        _set_up(blueprint, stdin, stdout, stderr, status)
-        start(blueprint.program, status)
-    except (SetupFailure, RootFailure) as error:
-        processes.report(status, processes.FAILED, str(error))
-    except OSError as error:
-        processes.report(status, processes.FAILED, f"failed to set up the container: {error}")
-    os._exit(127)
-
-
-def _set_up(blueprint: Blueprint, stdin: int, stdout: int, stderr: int, status: socket.socket) -> None:
-    syscalls.set_parent_death_signal(signal.SIGKILL)
-    os.setsid()
-    os.umask(0o022)
-    blueprint.sandbox.enter()
-    syscalls.unshare(syscalls.CLONE_NEWNS)
-    syscalls.mount("", "/", "", syscalls.MS_REC | syscalls.MS_PRIVATE)
-    builder = RootBuilder(blueprint.root, blueprint.base)
-    spec = blueprint.spec
-    builder.build(files=blueprint.files, mounts=spec.mounts, privileged=spec.security.privileged)
-    messages = builder.create_file(spec.termination_message_path)
-    processes.report(status, processes.TERMINATION_LOG, descriptor=messages)
-    os.close(messages)
-    builder.enter()
-    if spec.tty:
-        slave = processes.open_terminal(status)
-        processes.redirect_streams(slave, slave, slave)
-    else:
-        if stdin < 0:
-            stdin = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
-        processes.redirect_streams(stdin, stdout, stderr)
-    processes.reset_signals()
-    working_dir = blueprint.program.working_dir
-    with contextlib.suppress(FileExistsError):
-        os.makedirs(working_dir)
-    processes.become(blueprint.program.identity)
-    syscalls.set_parent_death_signal(signal.SIGKILL)  # the kernel forgets it with a change of user
-    os.chdir(working_dir)
-
-
-def start(program: Program, status: socket.socket) -> NoReturn:
-    if program.function is not None:
-        syscalls.set_process_name(os.path.basename(program.argv[0]), " ".join(program.argv))
-        processes.run_function(program.function, status)
-    processes.execute(program.argv, program.environment, program.working_dir)
 
 
 class Tap:
@@ -162,13 +87,16 @@ class Container(Listener):
     def __init__(
         self,
         reactor: Reactor,
-        blueprint: Blueprint,
+        job: RunContainer,
+        sandbox: Sandbox,
         found: FoundImage,
         *,
         on_start: Callable[[Container, RuntimeFailure | None], None],
         on_end: Callable[[Container], None],
     ) -> None:
-        self.blueprint = blueprint
+        self.job = job
+        self.sandbox = sandbox
+        self.namespaces: dict[str, int] = {}  # its own mount and PID namespaces, by kind, while it runs
         self.id = secrets.token_hex(32)
         self._reactor = reactor
         self._image = found.image
@@ -187,25 +115,30 @@ class Container(Listener):
         self._message = ""
         self.is_started = False
 
-    def fork(self, forker: Forker) -> None:
+    @property
+    def spec(self) -> ContainerSpec:
+        return self.job.spec
+
+    def fork(self, zygote: Zygote) -> None:
         """Raises `RuntimeFailure`."""
-        spec = self.blueprint.spec
+        spec = self.spec
         theirs: list[int] = []
-        stdin = stdout = stderr = -1
         try:
             if spec.log_path:
                 self._log = logs.LogFile(spec.log_path)
-            if spec.stdin and not spec.tty:
+            if self.job.has_stdin:
                 stdin, self._stdin = os.pipe2(os.O_CLOEXEC)
                 theirs.append(stdin)
             if not spec.tty:
-                stdout, stderr = (self._make_output(stream, theirs) for stream in ("stdout", "stderr"))
+                for stream in ("stdout", "stderr"):
+                    self._make_output(stream, theirs)
             self._child = Child(
                 self._reactor,
-                forker,
-                lambda status: run(self.blueprint, stdin, stdout, stderr, status),
+                zygote,
+                self.job,
+                [*(self.sandbox.descriptors[kind] for kind in self.job.namespaces), *theirs],
                 self,
-                pid_namespace=None,
+                where=IN_NODE if self.sandbox.spec.host_pid else IN_NEW,
             )
         except OSError as error:
             self._close_streams()
@@ -216,12 +149,11 @@ class Container(Listener):
         for reader in self._streams:
             self._reactor.watch(reader, functools.partial(self._copy, reader))
 
-    def _make_output(self, stream: str, theirs: list[int]) -> int:
+    def _make_output(self, stream: str, theirs: list[int]) -> None:
         reader, writer = os.pipe2(os.O_CLOEXEC)
         theirs.append(writer)
         os.set_blocking(reader, False)
         self._streams[reader] = logs.LineCutter(stream)
-        return writer
 
     def attach(self, *, stdin: bool, stderr: bool, on_end: Callable[[int], None]) -> tuple[Tap, list[int]]:
         """Listen in; returns the descriptors for the other side: the terminal or (if asked for) stdin, stdout, stderr.
@@ -235,7 +167,7 @@ class Container(Listener):
             if self._stdin < 0:
                 raise RuntimeFailure("the container has no standard input to attach to")
             descriptors.append(os.dup(self._stdin))
-            if self.blueprint.spec.stdin_once:
+            if self.spec.stdin_once:
                 os.close(self._stdin)
                 self._stdin = -1
         tap = Tap(self, on_end, apart=stderr and self._terminal < 0)
@@ -256,11 +188,6 @@ class Container(Listener):
         return self._child.pid if self._child is not None else 0
 
     @property
-    def pidfd(self) -> int:
-        """-1 when it does not run."""
-        return self._child.pidfd if self._child is not None else -1
-
-    @property
     def is_running(self) -> bool:
         return self._child is not None and self._child.is_alive
 
@@ -270,7 +197,7 @@ class Container(Listener):
 
     @property
     def info(self) -> ContainerInfo:
-        spec = self.blueprint.spec
+        spec = self.spec
         return ContainerInfo(
             id=self.id,
             pod_uid=spec.pod_uid,
@@ -291,6 +218,8 @@ class Container(Listener):
     def on_descriptor(self, kind: bytes, fd: int) -> None:
         if kind == processes.TERMINATION_LOG and self._messages < 0:
             self._messages = fd
+        elif kind in _NAMESPACES and _NAMESPACES[kind] not in self.namespaces:
+            self.namespaces[_NAMESPACES[kind]] = fd
         elif kind == processes.TERMINAL and self._terminal < 0:
             self._terminal = fd
             os.set_blocking(fd, False)
@@ -367,6 +296,9 @@ class Container(Listener):
         if self._stdin >= 0:
             os.close(self._stdin)
             self._stdin = -1
+        for namespace in self.namespaces.values():
+            os.close(namespace)
+        self.namespaces.clear()
 
 
 def root_of(found: FoundImage, host: RootPlan) -> RootPlan:

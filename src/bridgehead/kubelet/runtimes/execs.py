@@ -4,67 +4,44 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 from collections.abc import Callable
-from typing import Final, NoReturn
+from typing import Final
 
 from bridgehead.kubelet.runtimes import processes
 from bridgehead.kubelet.runtimes.children import Child, Exit, Listener
-from bridgehead.kubelet.runtimes.containers import Container, Program
-from bridgehead.kubelet.runtimes.processes import Forker, SetupFailure
+from bridgehead.kubelet.runtimes.containers import Container
+from bridgehead.kubelet.runtimes.jobs import Program, RunCommand
 from bridgehead.kubelet.runtimes.reactor import Reactor
 from bridgehead.kubelet.runtimes.runtime import ExecResult, RuntimeFailure
-from bridgehead.network import syscalls
+from bridgehead.kubelet.runtimes.zygote import IN_GIVEN, Zygote
 
 OUTPUT_LIMIT: Final = 10 << 10
-_ALL: Final = syscalls.CLONE_NEWNS | syscalls.CLONE_NEWNET | syscalls.CLONE_NEWUTS | syscalls.CLONE_NEWIPC
-
-
-def run(program: Program, pidfd: int, streams: tuple[int, int, int] | None, status: socket.socket) -> NoReturn:
-    """The forked child, in the container's PID namespace already. Without `streams` it gets a terminal of its own."""
-    try:
-        os.setsid()
-        os.umask(0o022)
-        syscalls.setns(pidfd, _ALL)
-        if streams is None:
-            slave = processes.open_terminal(status)
-            streams = (slave, slave, slave)
-        processes.redirect_streams(*streams)
-        processes.reset_signals()
-        processes.become(program.identity)
-        os.chdir(program.working_dir)
-        processes.execute(program.argv, program.environment, program.working_dir)
-    except SetupFailure as error:
-        processes.report(status, processes.FAILED, str(error))
-    except OSError as error:
-        processes.report(status, processes.FAILED, f"failed to enter the container: {error}")
-    os._exit(127)
 
 
 def _fork(
     reactor: Reactor,
-    forker: Forker,
+    zygote: Zygote,
     container: Container,
     program: Program,
     streams: tuple[int, int, int] | None,
     listener: Listener,
 ) -> Child:
-    """Raises `RuntimeFailure`."""
-    pidfd = container.pidfd
-    if pidfd < 0:
+    """Without `streams` the command gets a terminal of its own. Raises `RuntimeFailure`."""
+    entered = {**container.sandbox.descriptors, **container.namespaces}
+    pid_namespace = entered.pop("pid", None)
+    if pid_namespace is None:
         raise RuntimeFailure("container is not running")
+    job = RunCommand(spec=container.spec, program=program, namespaces=tuple(entered), has_terminal=streams is None)
     try:
-        namespace = os.open(f"/proc/{container.pid}/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            return Child(
-                reactor,
-                forker,
-                lambda status: run(program, pidfd, streams, status),
-                listener,
-                pid_namespace=namespace,
-            )
-        finally:
-            os.close(namespace)
+        return Child(
+            reactor,
+            zygote,
+            job,
+            [*entered.values(), *(streams or ())],
+            listener,
+            where=IN_GIVEN,
+            pid_namespace=pid_namespace,
+        )
     except OSError as error:
         raise RuntimeFailure(f"failed to exec in container: {error}") from error
 
@@ -75,7 +52,7 @@ class Capture(Listener):
     def __init__(
         self,
         reactor: Reactor,
-        forker: Forker,
+        zygote: Zygote,
         container: Container,
         program: Program,
         timeout: float,
@@ -90,7 +67,7 @@ class Capture(Listener):
         null = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
         self._reader = reader
         try:
-            self._child = _fork(reactor, forker, container, program, (null, writer, writer), self)
+            self._child = _fork(reactor, zygote, container, program, (null, writer, writer), self)
         except RuntimeFailure:
             os.close(reader)
             raise
@@ -149,7 +126,7 @@ class Session(Listener):
     def __init__(
         self,
         reactor: Reactor,
-        forker: Forker,
+        zygote: Zygote,
         container: Container,
         program: Program,
         *,
@@ -165,7 +142,7 @@ class Session(Listener):
         theirs: list[int] = []
         try:
             streams = None if tty else self._make_streams(theirs, stdin=stdin, stderr=stderr)
-            self._child = _fork(reactor, forker, container, program, streams, self)
+            self._child = _fork(reactor, zygote, container, program, streams, self)
         except RuntimeFailure:
             self._close()
             raise

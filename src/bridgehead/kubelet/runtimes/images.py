@@ -38,6 +38,7 @@ class _Config(msgspec.Struct, frozen=True):
     command: tuple[str, ...] | None = msgspec.field(name="Cmd", default=None)
     env: tuple[str, ...] | None = msgspec.field(name="Env", default=None)
     working_dir: str = msgspec.field(name="WorkingDir", default="")
+    user: str = msgspec.field(name="User", default="")
 
 
 class _ConfigFile(_Config, frozen=True):
@@ -84,6 +85,7 @@ def find_in_store(name: str, reference: Reference, image_dir: str) -> FoundImage
                     command=config.command or (),
                     env=dict(entry.partition("=")[::2] for entry in config.env or ()),
                     working_dir=config.working_dir or "/",
+                    user=config.user,
                 ),
                 rootfs=rootfs,
                 tag=reference.tag,

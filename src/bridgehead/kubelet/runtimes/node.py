@@ -16,11 +16,10 @@ from typing import Final
 
 import msgspec
 
-from bridgehead.kubelet.runtimes import busybox, images, leftovers, rootfs
+from bridgehead.kubelet.runtimes import busybox, images, leftovers, privileges, rootfs, seccomp
+from bridgehead.kubelet.runtimes.container_process import PartRunner, work
 from bridgehead.kubelet.runtimes.containers import (
-    Blueprint,
     Container,
-    Program,
     Tap,
     plan_argv,
     plan_environment,
@@ -29,7 +28,8 @@ from bridgehead.kubelet.runtimes.containers import (
 )
 from bridgehead.kubelet.runtimes.execs import Capture, Session
 from bridgehead.kubelet.runtimes.images import FoundImage
-from bridgehead.kubelet.runtimes.processes import BuiltIn, Forker, Identity
+from bridgehead.kubelet.runtimes.jobs import Part, Program, RunContainer, StandInProgram
+from bridgehead.kubelet.runtimes.privileges import Privileges
 from bridgehead.kubelet.runtimes.reactor import Reactor
 from bridgehead.kubelet.runtimes.runtime import (
     ContainerInfo,
@@ -40,15 +40,13 @@ from bridgehead.kubelet.runtimes.runtime import (
     RuntimeFailure,
     SandboxInfo,
     SandboxSpec,
+    Seccomp,
+    Security,
     port_refused,
 )
 from bridgehead.kubelet.runtimes.sandboxes import Sandbox, SandboxMaker
 from bridgehead.kubelet.runtimes.standins import launcher
-from bridgehead.kubelet.runtimes.standins.standin import Launch
-from bridgehead.kubelet.runtimes.standins.standin import Program as StandInProgram
-
-# Runs one of Bridgehead's parts in this process: argv without the program's name; ends with SystemExit or returns.
-PartRunner = Callable[[list[str]], None]
+from bridgehead.kubelet.runtimes.zygote import Zygote
 
 _UID_MAP: Final = "/proc/self/uid_map"
 _GID_MAP: Final = "/proc/self/gid_map"
@@ -77,9 +75,8 @@ class Node:
     ) -> None:
         self._reactor = reactor
         self._image_dir = image_dir
-        self._run_part = run_part
         self._on_exit = on_exit
-        self._forker = Forker()
+        self._filters: dict[object, bytes] = {}
         self._maker = SandboxMaker()
         self._host = rootfs.observe_host_root(os.path.join(root_dir, "copies"))
         self._base = os.path.join(root_dir, "container")
@@ -90,11 +87,13 @@ class Node:
         self._containers: dict[str, Container] = {}
         os.makedirs(self._base, exist_ok=True)
         self._leftovers.end_all()
+        # Last, with all that is loaded by then, and before there is any pod.
+        self._zygote = Zygote(functools.partial(work, run_part))
 
     def close(self) -> None:
         """After `end_all` has emptied it."""
         self._maker.close()
-        self._forker.close()
+        self._zygote.close()
 
     # Images and sandboxes.
 
@@ -172,11 +171,11 @@ class Node:
             raise RuntimeFailure("the pod has no sandbox")
         same = self._named(pod, spec.name)
         for container in same:
-            if container.blueprint.spec.attempt == spec.attempt and container.is_started:
+            if container.spec.attempt == spec.attempt and container.is_started:
                 on_done(container.info)  # asked again by a kubelet that did not hear the answer
                 return
         found = images.find_image(spec.image.name, self._image_dir)
-        blueprint = self._plan(spec, pod.sandbox, found)
+        job = self._plan(spec, pod.sandbox, found)
 
         def started(container: Container, failure: RuntimeFailure | None) -> None:
             if failure is not None:
@@ -193,19 +192,19 @@ class Node:
         def ended(container: Container) -> None:
             self._leftovers.remove(container.pid)
             self._on_exit(container.info)
-            if any(other.blueprint.spec.attempt > spec.attempt for other in self._named(pod, spec.name)):
+            if any(other.spec.attempt > spec.attempt for other in self._named(pod, spec.name)):
                 self._forget(pod, container)
             self._remove_if_empty(pod)
 
-        container = Container(self._reactor, blueprint, found, on_start=started, on_end=ended)
-        container.fork(self._forker)
+        container = Container(self._reactor, job, pod.sandbox, found, on_start=started, on_end=ended)
+        container.fork(self._zygote)
         pod.containers.append(container)
         self._containers[container.id] = container
 
     @staticmethod
     def _named(pod: Pod, name: str) -> list[Container]:
         """All attempts of one container of the Pod."""
-        return [container for container in pod.containers if container.blueprint.spec.name == name]
+        return [container for container in pod.containers if container.spec.name == name]
 
     def _forget(self, pod: Pod, container: Container) -> None:
         with contextlib.suppress(ValueError):
@@ -229,7 +228,7 @@ class Node:
     ) -> None:
         """Raises `RuntimeFailure`."""
         container = self._running(container_id)
-        Capture(self._reactor, self._forker, container, self._plan_exec(container, argv), timeout, on_done)
+        Capture(self._reactor, self._zygote, container, self._plan_exec(container, argv), timeout, on_done)
 
     def open_exec(
         self,
@@ -246,7 +245,7 @@ class Node:
         container = self._running(container_id)
         return Session(
             self._reactor,
-            self._forker,
+            self._zygote,
             container,
             self._plan_exec(container, argv, terminal=tty),
             stdin=stdin,
@@ -262,7 +261,7 @@ class Node:
         """The tap, the descriptors for the other side and whether the first is a terminal. Raises `RuntimeFailure`."""
         container = self._running(container_id)
         tap, descriptors = container.attach(stdin=stdin, stderr=stderr, on_end=on_end)
-        return tap, descriptors, container.blueprint.spec.tty
+        return tap, descriptors, container.spec.tty
 
     def _running(self, container_id: str) -> Container:
         container = self._containers.get(container_id)
@@ -274,7 +273,7 @@ class Node:
 
     # Plans.
 
-    def _plan(self, spec: ContainerSpec, sandbox: Sandbox, found: FoundImage) -> Blueprint:
+    def _plan(self, spec: ContainerSpec, sandbox: Sandbox, found: FoundImage) -> RunContainer:
         hostname = sandbox.spec.hostname
         argv = plan_argv(found.image, spec)
         environment = plan_environment(found.image, spec, hostname)
@@ -291,65 +290,84 @@ class Node:
                 for path in self._own_paths
                 if not rootfs.is_shown(self._host, path)
             ]
-        return Blueprint(
+        security = spec.security
+        if not found.part:  # which has to be root of the node's network, whatever its image may say
+            check_ids(security, read_id_map(_UID_MAP), read_id_map(_GID_MAP))
+        return RunContainer(
             spec=msgspec.structs.replace(spec, mounts=tuple(mounts)),
-            sandbox=sandbox,
             program=Program(
                 argv=argv,
                 environment=environment,
                 working_dir=plan_working_dir(found.image, spec),
-                identity=plan_identity(spec, read_id_map(_UID_MAP), read_id_map(_GID_MAP)),
-                function=self._built_in(argv, found, hostname, environment),
+                privileges=self._plan_privileges(security),
+                image_user=found.image.user,
+                built_in=_find_built_in(argv, found, hostname),
             ),
             root=root_of(found, self._host),
             files=files,
             base=self._base,
+            namespaces=tuple(sandbox.descriptors),
+            has_stdin=spec.stdin and not spec.tty,
         )
 
-    def _built_in(
-        self, argv: tuple[str, ...], found: FoundImage, hostname: str, environment: dict[str, str]
-    ) -> BuiltIn | None:
-        """The function that plays the program `argv`, None if it is to be executed."""
-        name = os.path.basename(argv[0]) if argv else ""
-        if found.part and name in ("bridgehead", f"kube-{found.part}", found.part):
-            arguments = list(argv[1:]) if name == "bridgehead" else [found.part, *argv[1:]]
-            return functools.partial(_run_part, self._run_part, arguments, environment)
-        if found.stand_in is not None and name in found.stand_in.programs:
-            launch = Launch(argv=argv, tag=found.tag, hostname=hostname)
-            return functools.partial(_run_stand_in, found.stand_in.programs[name], launch)
-        return None
+    def _plan_privileges(self, security: Security) -> Privileges:
+        names = privileges.plan_capabilities(security)
+        return Privileges(
+            capabilities=privileges.numbers_of(names),
+            groups=security.supplemental_groups,
+            no_new_privileges=security.no_new_privileges,
+            filter=self._find_filter(security.seccomp, names),
+        )
+
+    def _find_filter(self, wanted: Seccomp, capabilities: frozenset[str]) -> bytes:
+        """Compiled once for each profile and set of capabilities."""
+        if wanted.kind == "Unconfined":
+            return b""
+        try:
+            profile = None
+            if wanted.kind == "Localhost":
+                with open(wanted.path, "rb") as file:
+                    profile = file.read()
+            key = (profile, capabilities)
+            if key not in self._filters:
+                self._filters[key] = (
+                    seccomp.default_filter(capabilities)
+                    if profile is None
+                    else seccomp.localhost_filter(profile, capabilities)
+                )
+        except OSError as error:
+            raise RuntimeFailure(f"cannot load seccomp profile {wanted.path!r}: {error.strerror}") from error
+        except (seccomp.BadProfile, seccomp.SeccompUnavailable) as error:
+            raise RuntimeFailure(str(error)) from error
+        return self._filters[key]
 
     def _plan_exec(self, container: Container, argv: tuple[str, ...], *, terminal: bool = False) -> Program:
-        program = container.blueprint.program
+        program = container.job.program
         environment = {**program.environment, "TERM": "xterm"} if terminal else program.environment
-        return msgspec.structs.replace(program, argv=argv, environment=environment, function=None)
+        return msgspec.structs.replace(program, argv=argv, environment=environment, built_in=None)
 
 
-def _run_stand_in(program: StandInProgram, launch: Launch, started: Callable[[], None]) -> int:
-    return program(msgspec.structs.replace(launch, started=started))
+def _find_built_in(argv: tuple[str, ...], found: FoundImage, hostname: str) -> Part | StandInProgram | None:
+    """What plays the program `argv`, None if it is to be executed."""
+    name = os.path.basename(argv[0]) if argv else ""
+    if found.part and name in ("bridgehead", f"kube-{found.part}", found.part):
+        return Part(argv[1:] if name == "bridgehead" else (found.part, *argv[1:]))
+    if found.stand_in is not None and name in found.stand_in.programs:
+        return StandInProgram(found.stand_in.name, name, found.tag, hostname)
+    return None
 
 
-def _run_part(
-    run_part: PartRunner, arguments: list[str], environment: dict[str, str], started: Callable[[], None]
-) -> int:
-    # Until the part, which has probes to tell when it is ready, has its own handlers.
-    signal.signal(signal.SIGTERM, lambda number, _: os._exit(128 + number))
-    started()
-    os.environ.clear()
-    os.environ.update(environment)
-    run_part(arguments)
-    return 0
-
-
-def plan_identity(spec: ContainerSpec, users: list[range], groups: list[range]) -> Identity:
-    """Raises `RuntimeFailure` when the user namespace has no such id."""
-    for what, number, ids in (("user", spec.security.user, users), ("group", spec.security.group, groups)):
-        if number and not any(number in each for each in ids):
+def check_ids(security: Security, users: list[range], groups: list[range]) -> None:
+    """Raises `RuntimeFailure` when the user namespace lacks an id that is asked for."""
+    asked = [("user", security.user), ("group", security.group)]
+    asked += [("group", number) for number in security.supplemental_groups]
+    for what, number in asked:
+        if number and not any(number in each for each in (users if what == "user" else groups)):
             raise RuntimeFailure(
-                f"cannot run as {what} {number}: the cluster runs in a user namespace that has no such id; "
-                "it has them all when it is started as root"
+                f"cannot run as {what} {number}: the cluster runs in a user namespace that has no such id; it has more"
+                " with newuidmap (Debian: apt-get install uidmap) and a range of yours in /etc/subuid and /etc/subgid,"
+                " or when it is started as root"
             )
-    return Identity(user=spec.security.user, group=spec.security.group, privileged=spec.security.privileged)
 
 
 def read_id_map(path: str) -> list[range]:

@@ -1,4 +1,4 @@
-"""Forking into a container's namespaces, and what the forked child tells the runtime until its program runs.
+"""What a forked process does to become a program, and what it tells the runtime until the program runs.
 
 The child has one end of a sequenced-packet socket that closes by itself when a program is executed: an empty packet
 or the end means "it runs", `FAILED` brings the one line that says why it does not, the others bring a descriptor.
@@ -20,74 +20,22 @@ import traceback
 from collections.abc import Callable
 from typing import Final, NoReturn
 
-import msgspec
-
-from bridgehead.network import syscalls
-
 FAILED: Final = b"F"
 TERMINATION_LOG: Final = b"L"
 TERMINAL: Final = b"T"
+MOUNT_NAMESPACE: Final = b"M"
+PID_NAMESPACE: Final = b"P"
 
 _TIOCSPTLCK: Final = 0x40045431
 _TIOCGPTPEER: Final = 0x5441
 
 DEFAULT_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-# What containerd leaves to a container that is not privileged: CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETGID,
-# SETUID, SETPCAP, NET_BIND_SERVICE, NET_RAW, SYS_CHROOT, MKNOD, AUDIT_WRITE, SETFCAP.
-DEFAULT_CAPABILITIES: Final = frozenset({0, 1, 3, 4, 5, 6, 7, 8, 10, 13, 18, 27, 29, 31})
-
 # A built-in program: it calls its argument when it can be asked and told to end, and returns its exit code.
 BuiltIn = Callable[[Callable[[], None]], int]
 
 
 class SetupFailure(Exception):
     """The program could not be started; the message is one line for the kubelet."""
-
-
-class Identity(msgspec.Struct, frozen=True, kw_only=True):
-    """Who a program runs as. None is root, with all or the default capabilities."""
-
-    user: int | None = None
-    group: int | None = None
-    privileged: bool = False
-
-
-class Forker:
-    """Forks children into PID namespaces: a new one, of which the child is the first process, or a container's.
-
-    Only for a process with one thread. A process's own PID namespace cannot change, only the one of its children, so
-    the runtime switches that for the moment of the fork and needs no process in between.
-    """
-
-    def __init__(self) -> None:
-        self._own = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
-
-    def close(self) -> None:
-        os.close(self._own)
-
-    def fork(self, body: Callable[[], NoReturn], *, pid_namespace: int | None) -> int:
-        """The child's PID; the child calls `body` and never returns. Raises OSError."""
-        if pid_namespace is None:
-            syscalls.unshare(syscalls.CLONE_NEWPID)
-        else:
-            syscalls.setns(pid_namespace, syscalls.CLONE_NEWPID)
-        try:
-            pid = os.fork()
-            if pid == 0:
-                _be_child(body)
-        finally:
-            syscalls.setns(self._own, syscalls.CLONE_NEWPID)
-        return pid
-
-
-def _be_child(body: Callable[[], NoReturn]) -> NoReturn:
-    gc.disable()  # a collection would copy the memory that is shared with the runtime
-    try:
-        body()
-    except BaseException:  # noqa: BLE001 - a child must never return into the runtime's code
-        traceback.print_exc()
-    finally:
-        os._exit(127)
 
 
 def report(status: socket.socket, kind: bytes, text: str = "", descriptor: int | None = None) -> None:
@@ -117,23 +65,6 @@ def reset_signals() -> None:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, set())
-
-
-def become(identity: Identity) -> None:
-    """Take on user, group and capabilities. Raises `SetupFailure`."""
-    try:
-        if not identity.privileged:
-            syscalls.keep_capabilities(DEFAULT_CAPABILITIES)
-        if identity.user is None and identity.group is None:
-            return
-        user = identity.user or 0
-        group = identity.group or 0
-        with contextlib.suppress(PermissionError):  # a user namespace made by an ordinary user forbids setgroups
-            os.setgroups([group])
-        os.setresgid(group, group, group)
-        os.setresuid(user, user, user)
-    except OSError as error:
-        raise SetupFailure(f"cannot run as user {identity.user}, group {identity.group}: {error.strerror}") from error
 
 
 def redirect_streams(stdin: int, stdout: int, stderr: int) -> None:

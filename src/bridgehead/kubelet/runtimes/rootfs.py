@@ -25,7 +25,8 @@ from typing import Final
 
 import msgspec
 
-from bridgehead.kubelet.runtimes.runtime import Mount
+from bridgehead.kubelet.runtimes import descriptor_paths
+from bridgehead.kubelet.runtimes.runtime import Mount, Security
 from bridgehead.network import syscalls
 
 SHOWN: Final = ("bin", "sbin", "lib", "lib32", "lib64", "libx32", "usr", "etc", "opt", "nix", "gnu")
@@ -84,8 +85,8 @@ class RootFailure(Exception):
 
 class RootPlan(msgspec.Struct, frozen=True, kw_only=True):
     """`overlays`: directory in the container ("" for its root) -> what lies below it. `read_only`: host paths shown
-    as they are. `links`: symbolic links. `hidden`: paths in an overlay that the container does not see. `whole` says that
-    the image brings all of its root."""
+    as they are. `links`: symbolic links. `hidden`: paths in an overlay that the container does not see. `whole` says
+    that the image brings all of its root."""
 
     overlays: dict[str, str]
     read_only: tuple[str, ...] = ()
@@ -218,9 +219,15 @@ class RootBuilder:
         self._root = f"{base}/root"
 
     def build(
-        self, *, files: Mapping[str, str], mounts: Collection[Mount], security: Security, working_dir: str
+        self,
+        *,
+        files: Mapping[str, str],
+        mounts: Collection[Mount],
+        security: Security,
+        working_dir: str,
+        termination_log: str,
     ) -> int:
-        """`files`: absolute path -> content. Returns a descriptor of the termination log. Raises `RootFailure`."""
+        """`files`: absolute path -> content. Returns a descriptor to read the termination log. Raises `RootFailure`."""
         self._mount("tmpfs", self._base, "tmpfs", syscalls.MS_NODEV, "mode=755")
         for directory in ("root", "upper", "work", "dev"):
             os.mkdir(f"{self._base}/{directory}")
@@ -238,25 +245,14 @@ class RootBuilder:
         root = os.open(self._root, os.O_PATH | os.O_CLOEXEC)
         try:
             self._bind(root, placed, with_devices=security.privileged)
-            with contextlib.suppress(OSError, RootFailure):  # what is wrong with it shows when it is entered
-                os.close(inside.make_directory(root, working_dir))
+            messages = self._mount_termination_log(root, termination_log)
+            with contextlib.suppress(OSError):  # what is wrong with it shows when it is entered
+                os.close(descriptor_paths.make_directory_inside(root, working_dir))
         finally:
             os.close(root)
         if security.read_only_root:
             self._make_read_only()
-
-    def mount_file(self, path: str) -> int:
-        """After `build`: an empty file that any user may write, mounted at `path`; returns a descriptor to read it."""
-        source = f"{self._base}/termination-log"
-        fd = os.open(source, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        os.fchmod(fd, 0o666)
-        root = os.open(self._root, os.O_PATH | os.O_CLOEXEC)
-        try:
-            mount = syscalls.clone_mount(source)
-            inside.attach(mount, inside.make_file(root, path))
-        finally:
-            os.close(root)
-        return fd
+        return messages
 
     def enter(self) -> None:
         """Make what was built the root of this process's mount namespace, and the old one unreachable."""
@@ -275,9 +271,13 @@ class RootBuilder:
             os.symlink(target, f"{self._root}/{name}")
         for name in _WRITABLE:
             self._make_directories(f"/{name}")
-        for name in _HIDDEN:
-            if os.path.exists(f"/{name}"):
-                self._write(f"/{name}", "")
+
+    def _hide(self, path: str) -> None:
+        """A whiteout, as overlayfs has it, on top of a file or directory."""
+        above = self._above(path)
+        if above.startswith(f"{self._base}/upper/"):
+            self._make_directories(posixpath.dirname(path))
+            os.mknod(above, stat.S_IFCHR, os.makedev(0, 0))
 
     def _below(self, path: str) -> str | None:
         """Where a path of the container is in what its overlay covers."""
@@ -341,6 +341,8 @@ class RootBuilder:
         covered: list[str] = ["/dev", "/proc", "/sys", *self._plan.read_only]
         for mount in order_mounts(mounts):
             target = resolve_in_root(mount.target, self._readlink)
+            if f"{target}/".startswith(("/proc/", "/sys/fs/cgroup/")):
+                raise RootFailure(f'failed to mount at "{mount.target}": it is inside "{posixpath.dirname(target)}"')
             if any(target.startswith(f"{outer}/") for outer in covered):
                 placed.append((mount, None))
             else:
@@ -390,24 +392,43 @@ class RootBuilder:
                 f"failed to mount an overlay on {lower}: {reason} (needed: overlayfs, Linux 5.11 in a user namespace)"
             ) from error
 
-    def _mount_kernel_file_systems(self, privileged: bool) -> None:
+    def _mount_kernel_file_systems(self, security: Security) -> None:
         hardened = syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC
         root = self._root
         try:
             syscalls.mount("proc", f"{root}/proc", "proc", hardened)
         except OSError as error:
             raise RootFailure(
-                f"failed to mount proc: {_reason(error)}; is part of /proc hidden by other mounts?"
+                f"failed to mount proc: {_reason(error)} (a part of /proc is hidden where this lab was started)"
             ) from error
-        if not privileged:
-            self._mount(f"{root}/proc/sys", f"{root}/proc/sys", "", syscalls.MS_BIND, "")
-            syscalls.set_mount_attributes(f"{root}/proc/sys", syscalls.MOUNT_ATTR_RDONLY)
+        read_only = 0 if security.privileged else syscalls.MS_RDONLY
         try:
-            syscalls.mount("sysfs", f"{root}/sys", "sysfs", hardened | (0 if privileged else syscalls.MS_RDONLY))
+            syscalls.mount("sysfs", f"{root}/sys", "sysfs", hardened | read_only)
         except OSError:  # refused in a user namespace in which part of /sys is hidden
             self._mount("/sys", f"{root}/sys", "", syscalls.MS_BIND | syscalls.MS_REC, "")
             syscalls.set_mount_attributes(f"{root}/sys", syscalls.MOUNT_ATTR_RDONLY)
         self._make_devices()
+        if not (security.privileged or security.unmasked_proc):
+            self._mask()
+
+    def _mask(self) -> None:
+        for path in _MASKED:
+            target = f"{self._root}/{path}"
+            if os.path.isdir(target):
+                self._mount("tmpfs", target, "tmpfs", syscalls.MS_RDONLY | syscalls.MS_NOSUID | syscalls.MS_NODEV, "")
+            elif os.path.exists(target):
+                self._mount("/dev/null", target, "", syscalls.MS_BIND, "")
+        for path in _READ_ONLY:
+            target = f"{self._root}/{path}"
+            if os.path.exists(target):
+                self._mount(target, target, "", syscalls.MS_BIND | syscalls.MS_REC, "")
+                syscalls.set_mount_attributes(target, syscalls.MOUNT_ATTR_RDONLY)
+
+    def _make_read_only(self) -> None:
+        """The root, but neither the volumes nor what the kernel has mounted in it."""
+        for name in dict.fromkeys(["", *self._plan.overlays]):
+            target = f"{self._root}/{name}" if name else self._root
+            syscalls.set_mount_attributes(target, syscalls.MOUNT_ATTR_RDONLY, recursive=False)
 
     def _make_devices(self) -> None:
         dev = f"{self._base}/dev"
@@ -429,36 +450,70 @@ class RootBuilder:
             "newinstance,ptmxmode=0666,mode=0620",
         )
 
-    def _bind(self, placed: list[tuple[Mount, str | None]]) -> None:
+    def _bind(self, root: int, placed: list[tuple[Mount, str | None]], *, with_devices: bool) -> None:
+        attributes = syscalls.MOUNT_ATTR_NOSUID | (0 if with_devices else syscalls.MOUNT_ATTR_NODEV)
         for mount, place in placed:
-            if place is None:
-                target = self._resolve_built(mount.target)
-                self._make_mount_point(target, directory=os.path.isdir(mount.source))
-            else:
-                target = self._root + place
-            self._mount(mount.source, target, "", syscalls.MS_BIND | syscalls.MS_REC, "")
-            if mount.read_only:
-                syscalls.set_mount_attributes(target, syscalls.MOUNT_ATTR_RDONLY)
-
-    def _resolve_built(self, path: str) -> str:
-        def readlink(inside: str) -> str | None:
+            source = self._open_source(mount)
+            tree = -1
             try:
-                return os.readlink(self._root + inside)
-            except OSError:
-                return None
-
-        return self._root + resolve_in_root(path, readlink)
+                target = self._open_target(root, mount, place, is_directory=stat.S_ISDIR(os.fstat(source).st_mode))
+                try:
+                    tree = syscalls.clone_mount(source)
+                    read_only = syscalls.MOUNT_ATTR_RDONLY if mount.read_only else 0
+                    syscalls.set_mount_attributes(tree, attributes | read_only)
+                    syscalls.attach_mount(tree, target)
+                finally:
+                    os.close(target)
+            except OSError as error:
+                raise RootFailure(f'failed to mount "{mount.source}" at "{mount.target}": {_reason(error)}') from error
+            finally:
+                os.close(source)
+                if tree >= 0:
+                    os.close(tree)
 
     @staticmethod
-    def _make_mount_point(target: str, *, directory: bool) -> None:
+    def _open_source(mount: Mount) -> int:
         try:
-            if directory:
-                os.makedirs(target, exist_ok=True)
-            elif not os.path.exists(target):
-                os.makedirs(os.path.dirname(target), exist_ok=True)
-                os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
+            volume = os.open(mount.source, os.O_PATH | os.O_CLOEXEC)
         except OSError as error:
-            raise RootFailure(f'failed to create mount point "{target}": {error.strerror}') from error
+            raise RootFailure(f'failed to mount "{mount.source}": {_reason(error)}') from error
+        if not mount.sub_path:
+            return volume
+        try:
+            return descriptor_paths.open_beneath(volume, mount.sub_path)
+        except OSError as error:
+            reason = str(error.strerror) if isinstance(error, descriptor_paths.LeadsOut) else _reason(error)
+            raise RootFailure(f'failed to prepare subPath "{mount.sub_path}" of "{mount.target}": {reason}') from error
+        finally:
+            os.close(volume)
+
+    @staticmethod
+    def _open_target(root: int, mount: Mount, place: str | None, *, is_directory: bool) -> int:
+        try:
+            if place is not None:
+                return descriptor_paths.open_inside(root, place)
+            if is_directory:
+                return descriptor_paths.make_directory_inside(root, mount.target)
+            return descriptor_paths.make_file_inside(root, mount.target)
+        except OSError as error:
+            raise RootFailure(f'failed to create mount point "{mount.target}": {_reason(error)}') from error
+
+    def _mount_termination_log(self, root: int, path: str) -> int:
+        """Mount an empty file that any user may write; returns a descriptor to read it."""
+        source = f"{self._base}/termination-log"
+        messages = os.open(source, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        os.fchmod(messages, 0o666)
+        try:
+            target = descriptor_paths.make_file_inside(root, path)
+            try:
+                tree = syscalls.clone_mount(source)
+                syscalls.attach_mount(tree, target)
+                os.close(tree)
+            finally:
+                os.close(target)
+        except OSError as error:
+            raise RootFailure(f'failed to create mount point "{path}": {_reason(error)}') from error
+        return messages
 
     @staticmethod
     def _mount(source: str, target: str, filesystem: str, flags: int, data: str) -> None:

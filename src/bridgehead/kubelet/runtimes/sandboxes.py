@@ -76,7 +76,8 @@ class SandboxMaker:
 
     def make(self, spec: SandboxSpec) -> Sandbox:
         """Raises `RuntimeFailure`; then nothing of it is left."""
-        kinds = ["uts", "ipc"] if spec.host_network else ["net", "uts", "ipc"]
+        shared = {"net": spec.host_network, "uts": False, "ipc": spec.host_ipc}
+        kinds = [kind for kind in _KINDS if not shared[kind]]
         sandbox = Sandbox(spec, {})
         try:
             with self._coming_home(kinds):
@@ -86,6 +87,8 @@ class SandboxMaker:
                 syscalls.set_hostname(spec.hostname)
                 if not spec.host_network:
                     self._wire_pod(spec, sandbox.descriptors["net"])
+                for name, value in spec.sysctls.items():
+                    _write_sysctl(name, value)
             if spec.ips:
                 self._wire_node(spec.pod_uid, spec.ips)
         except OSError as error:
@@ -157,6 +160,19 @@ class SandboxMaker:
             requests += [rtnetlink.add_host_route(index, ip), rtnetlink.add_neighbour(index, ip, pod_mac)]
         self._node.send(requests)
         _await(lambda: rtnetlink.is_operating(self._node.ask(rtnetlink.get_link(index)) or b""))
+
+
+def _write_sysctl(name: str, value: str) -> None:
+    """Raises OSError."""
+    with open(f"/proc/sys/{sysctl_path(name)}", "w", encoding="ascii") as file:
+        file.write(value)
+
+
+def sysctl_path(name: str) -> str:
+    """Below /proc/sys. The first separator in the name is the one between its parts, and within a part the other stands
+    for it: `net.ipv4.conf.eth0/1.forwarding` is `net/ipv4/conf/eth0.1/forwarding` (sysctl.d(5))."""
+    first = next((letter for letter in name if letter in "./"), "/")
+    return name if first == "/" else name.translate(str.maketrans("./", "/."))
 
 
 def _await(is_so: Callable[[], bool]) -> None:

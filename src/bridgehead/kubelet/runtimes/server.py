@@ -20,10 +20,10 @@ from typing import Any, Final
 import msgspec
 
 from bridgehead.kubelet.runtimes import messages
+from bridgehead.kubelet.runtimes.container_process import PartRunner
 from bridgehead.kubelet.runtimes.containers import Tap
 from bridgehead.kubelet.runtimes.execs import Session
-from bridgehead.kubelet.runtimes.forking import prepare_to_fork
-from bridgehead.kubelet.runtimes.node import Node, PartRunner
+from bridgehead.kubelet.runtimes.node import Node
 from bridgehead.kubelet.runtimes.reactor import Reactor
 from bridgehead.kubelet.runtimes.runtime import ContainerInfo, ExecResult, ImageUnavailable, RuntimeFailure
 from bridgehead.network import syscalls
@@ -57,7 +57,6 @@ def serve(*, socket_path: str, root_dir: str, image_dir: str, run_part: PartRunn
         raise ServerFailure(f"cannot start the runtime: {error}") from error
     server.node = node
     _stop_on_signals(reactor, node, server)
-    prepare_to_fork()
     log.info("serving on %s, root %s, images %s", socket_path, root_dir, image_dir)
     reactor.run()
     server.close()

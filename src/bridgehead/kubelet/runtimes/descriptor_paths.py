@@ -1,0 +1,80 @@
+"""Paths below a directory that somebody else may change at any time, resolved on its descriptor by openat2(2).
+
+A container can swap a directory and a link while its neighbour is set up, so a path that was looked at by name may lead
+elsewhere when it is used by name. Here every step starts from a descriptor, and the kernel keeps it beneath a volume
+(links that lead out are refused) or inside a container's root (links are taken from that root, as after chroot(2)).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import posixpath
+import stat
+from typing import Final
+
+from bridgehead.network import syscalls
+
+_BENEATH: Final = syscalls.RESOLVE_BENEATH | syscalls.RESOLVE_NO_MAGICLINKS
+_IN_ROOT: Final = syscalls.RESOLVE_IN_ROOT | syscalls.RESOLVE_NO_MAGICLINKS
+
+
+class LeadsOut(OSError):
+    """The path leads out of the directory."""
+
+
+def open_beneath(directory: int, path: str) -> int:
+    """An O_PATH descriptor of what `path` names beneath `directory`; a directory is made if nothing is there.
+
+    Directories that are made get the mode of `directory`, as a kubelet's of a subPath. Raises `LeadsOut`, OSError.
+    """
+    try:
+        mode = stat.S_IMODE(os.fstat(directory).st_mode)
+        return _open_or_make(directory, path, _BENEATH, mode)
+    except OSError as error:
+        if error.errno in (errno.EXDEV, errno.ELOOP):
+            raise LeadsOut(error.errno, "it leads out of the volume") from error
+        raise
+
+
+def open_inside(root: int, path: str) -> int:
+    """An O_PATH descriptor of what `path` names for a process whose root is `root`. Raises OSError."""
+    return syscalls.open_beneath(root, path, os.O_PATH, _IN_ROOT)
+
+
+def make_directory_inside(root: int, path: str, mode: int = 0o755) -> int:
+    """As `open_inside`; directories are made if nothing is there."""
+    return _open_or_make(root, path, _IN_ROOT, mode)
+
+
+def make_file_inside(root: int, path: str) -> int:
+    """As `open_inside`; an empty file is made if nothing is there, with the directories that it lies in."""
+    try:
+        return open_inside(root, path)
+    except FileNotFoundError:
+        directory, name = posixpath.split(posixpath.normpath(path))
+        parent = make_directory_inside(root, directory)
+        try:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            os.close(os.open(name, flags, 0o644, dir_fd=parent))
+        finally:
+            os.close(parent)
+        return open_inside(root, path)
+
+
+def _open_or_make(directory: int, path: str, resolve: int, mode: int) -> int:
+    try:
+        return syscalls.open_beneath(directory, path, os.O_PATH, resolve)
+    except FileNotFoundError:
+        outer, name = posixpath.split(posixpath.normpath(path))
+        parent = _open_or_make(directory, outer or ".", resolve, mode)
+        try:
+            os.mkdir(name, mode, dir_fd=parent)
+            made = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+            os.fchmod(made, mode)  # whatever the umask is
+            os.close(made)
+        except FileExistsError:
+            pass  # made meanwhile, or a link that leads nowhere: the next look tells
+        finally:
+            os.close(parent)
+        return syscalls.open_beneath(directory, path, os.O_PATH, resolve)

@@ -1,0 +1,68 @@
+"""Which user and groups a container runs as, by the container's own /etc/passwd and /etc/group. Pure.
+
+Source: containerd's `WithUser` and `WithAdditionalGIDs`; passwd(5), group(5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from bridgehead.kubelet.runtimes.runtime import Security
+
+
+class UnknownUser(Exception):
+    """The image names a user or group that its files do not have."""
+
+
+class Account(msgspec.Struct, frozen=True, kw_only=True):
+    """`groups` are supplementary; `home` is "" when /etc/passwd does not have the user."""
+
+    user: int
+    group: int
+    groups: tuple[int, ...] = ()
+    home: str = ""
+
+
+def find_account(security: Security, image_user: str, passwd: str, group: str) -> Account:
+    """`image_user` is USER or USER:GROUP, names or numbers; `passwd` and `group` are texts. Raises `UnknownUser`."""
+    named_user, _, named_group = image_user.partition(":")
+    if security.user is not None:
+        named_user, named_group = str(security.user), "" if security.group is None else named_group
+    entries = list(_entries(passwd, 6))
+    known = next((fields for fields in entries if named_user in (fields[0], fields[2])), None)
+    if not named_user:
+        known = next((fields for fields in entries if fields[2] == "0"), None)
+    if known is None and named_user and not named_user.isdecimal():
+        raise UnknownUser(f"unable to find user {named_user}: no matching entries in passwd file")
+    user = int(known[2]) if known else int(named_user or 0)
+    main = int(known[3]) if known else 0
+    if named_group:
+        main = _find_group(named_group, group)
+    if security.group is not None:
+        main = security.group
+    name = known[0] if known else ""
+    listed = [
+        int(fields[2])
+        for fields in _entries(group, 4)
+        if name and name in fields[3].split(",") and not security.strict_groups
+    ]
+    groups = tuple(dict.fromkeys([*listed, *security.supplemental_groups]))
+    return Account(user=user, group=main, groups=groups, home=known[5] if known else "")
+
+
+def _find_group(wanted: str, text: str) -> int:
+    for fields in _entries(text, 3):
+        if wanted in (fields[0], fields[2]):
+            return int(fields[2])
+    if wanted.isdecimal():
+        return int(wanted)
+    raise UnknownUser(f"unable to find group {wanted}: no matching entries in group file")
+
+
+def _entries(text: str, least: int) -> Iterator[list[str]]:
+    for line in text.splitlines():
+        fields = line.strip().split(":")
+        if len(fields) >= least and fields[2].isdecimal() and (least < 6 or fields[3].isdecimal()):
+            yield fields
