@@ -46,12 +46,14 @@ def _end(name: str, mac: str, mtu: int) -> bytes:
     return text(3, name) + _mac(1, mac) + _number(4, mtu)
 
 
-def add_veth(name: str, mac: str, peer: str, peer_mac: str, *, peer_namespace: int, mtu: int) -> Request:
-    """A pair: `name` here (up), `peer` in the namespace of that descriptor (down)."""
+def add_veth(
+    name: str, mac: str, peer: str, peer_mac: str, *, peer_namespace: int, mtu: int, group: int = 0
+) -> Request:
+    """A pair: `name` here (up, in that group of interfaces), `peer` in the namespace of that descriptor (down)."""
     there = LINK.pack(0, 0, 0, 0, 0) + _end(peer, peer_mac, mtu) + _number(28, peer_namespace)  # IFLA_NET_NS_FD
     data = attribute(2, attribute(1, there))  # IFLA_INFO_DATA, VETH_INFO_PEER
     info = attribute(18, text(1, "veth") + data)  # IFLA_LINKINFO, IFLA_INFO_KIND
-    body = LINK.pack(0, 0, 0, _UP, _UP) + _end(name, mac, mtu) + info
+    body = LINK.pack(0, 0, 0, _UP, _UP) + _end(name, mac, mtu) + _number(27, group) + info  # IFLA_GROUP
     return Request(NEWLINK, CREATE | EXCL, body, f"add veth {name}")
 
 

@@ -32,23 +32,47 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 from .closable import Closable
-from .netlink import CREATE, EXCL, NETFILTER, NF_TABLES, Netlink, Request, address_family, attribute, nest, text
+from .netlink import CREATE, NETFILTER, NF_TABLES, Netlink, Request, address_family, attribute, nest, text
+from .nf_tables import (
+    DELSETELEM,
+    INET,
+    IPV4,
+    IPV4_TYPE,
+    IPV6,
+    IPV6_TYPE,
+    L4PROTO,
+    NETWORK_HEADER,
+    NEWSETELEM,
+    NFPROTO,
+    OUTPUT,
+    PORT_TYPE,
+    PREROUTING,
+    PRIORITY_RAW,
+    TRANSPORT_HEADER,
+    UPDATE,
+    WORDS,
+    add_base_chain,
+    add_rule,
+    add_set,
+    add_table,
+    compare,
+    expression,
+    is_in,
+    masked,
+    meta,
+    payload,
+    put_into,
+    remove_table,
+    request,
+)
 
-_NEWTABLE, _DELTABLE, _NEWCHAIN, _NEWRULE, _NEWSET, _NEWSETELEM, _DELSETELEM = 0, 2, 3, 6, 9, 12, 14
-_INET: Final = 1  # NFPROTO_INET
-_APPEND: Final = 0x800
-_OWNER: Final = 2  # NFT_TABLE_F_OWNER
-_PRIORITY_RAW: Final = -300
-_HOOKS: Final = {"prerouting": 0, "output": 3}
-_TIMEOUT, _EVAL = 0x10, 0x20  # NFT_SET_*
-_REGISTER: Final = 1
+_HOOKS: Final = {"prerouting": PREROUTING, "output": OUTPUT}
 _UDP, _TCP = 17, 6
 _SYN, _FIN_SYN_RST_ACK = 0x02, 0x17
-_INET_SERVICE: Final = 13  # nft's number of the type of ports; in a concatenation each part has six bits
 _MOST_PEERS: Final = 1 << 16
 _PEER_SECONDS: Final = 60  # without a segment
-# By family: its number (NFPROTO_*), nft's number of its addresses' type, where a packet has source and destination.
-_FAMILIES: Final = {4: (2, 7, 12, 16), 6: (10, 8, 8, 24)}
+# By family: its number, its addresses' type, where a packet has source and destination.
+_FAMILIES: Final = {4: (IPV4, IPV4_TYPE, 12, 16), 6: (IPV6, IPV6_TYPE, 8, 24)}
 _PORT: Final = 53
 
 
@@ -93,8 +117,8 @@ class UntrackedTable(Closable):
         """
         found = [address for address in addresses if address not in self._taken]
         if found:
-            requests = [self._element(_NEWSETELEM, "replies", address) for address in found]
-            requests += [self._element(_NEWSETELEM, "queries", address) for address in found]
+            requests = [self._element(NEWSETELEM, "replies", address) for address in found]
+            requests += [self._element(NEWSETELEM, "queries", address) for address in found]
             self._netlink.transact(NF_TABLES, requests)
             self._taken.update(found)
         return bool(found)
@@ -111,130 +135,76 @@ class UntrackedTable(Closable):
         if self._taken and not self.is_owned:
             self._delete_queries(self._taken)
             self._netlink.transact(
-                NF_TABLES, [self._element(_NEWSETELEM, "queries", address) for address in self._taken]
+                NF_TABLES, [self._element(NEWSETELEM, "queries", address) for address in self._taken]
             )
 
     def _delete_queries(self, addresses: Iterable[str]) -> None:
         for address in addresses:
             try:
-                self._netlink.transact(NF_TABLES, [self._element(_DELSETELEM, "queries", address)])
+                self._netlink.transact(NF_TABLES, [self._element(DELSETELEM, "queries", address)])
             except OSError as error:
                 if error.errno != errno.ENOENT:  # it has expired
                     raise
 
     def _remove(self) -> None:
-        try:
-            self._netlink.transact(
-                NF_TABLES, [Request(_kind(_DELTABLE), 0, _HEAD + text(1, self._name), f"remove table {self._name}")]
-            )
-        except OSError as error:
-            if error.errno != errno.ENOENT:
-                raise
+        remove_table(self._netlink, INET, self._name)
 
     def _create(self) -> None:
-        flags = attribute(2, struct.pack("!I", _OWNER)) if self.is_owned else b""
-        body = _HEAD + text(1, self._name) + flags
-        requests = [Request(_kind(_NEWTABLE), CREATE | EXCL, body, f"add table {self._name}")]
+        requests = [add_table(INET, self._name, is_owned=self.is_owned)]
         for family in self._families:
             requests += [self._set(use, family) for use in _USES]
         for chain, hook in _HOOKS.items():
-            hooked = attribute(1, struct.pack("!I", hook)) + attribute(2, struct.pack("!i", _PRIORITY_RAW))
-            body = _HEAD + text(1, self._name) + text(3, chain) + nest(4, hooked) + text(7, "filter")
-            requests.append(Request(_kind(_NEWCHAIN), CREATE, body, f"add chain {chain}"))
+            requests.append(add_base_chain(INET, self._name, chain, hook, PRIORITY_RAW))
             for family in self._families:
                 requests += self._rules(chain, family)
         self._netlink.transact(NF_TABLES, requests)
 
     def _set(self, use: str, family: int) -> Request:
         kind, size = _FAMILIES[family][1], 4 if family == 4 else 16
-        flags, seconds = 0, 0.0
+        seconds, most = 0.0, 0
         if use == "peers":
-            flags, seconds = _TIMEOUT | _EVAL, _PEER_SECONDS
-            kind, size = kind << 6 | _INET_SERVICE, size + 4
+            kind, size = kind << 6 | PORT_TYPE, size + 4
+            seconds, most = _PEER_SECONDS, _MOST_PEERS
         elif use == "queries" and not self.is_owned:
-            flags, seconds = _TIMEOUT, self._lease_seconds
-        body = _HEAD + text(1, self._name) + text(2, f"{use}{family}")
-        for attribute_kind, value in ((3, flags), (4, kind), (5, size), (10, family * 10 + _USES.index(use))):
-            body += _number(attribute_kind, value)
-        if use == "peers":
-            body += nest(9, _number(1, _MOST_PEERS))
-        if seconds:
-            body += attribute(11, struct.pack("!Q", int(seconds * 1000)))
-        return Request(_kind(_NEWSET), CREATE, body, f"add set {use}{family}")
+            seconds = self._lease_seconds
+        identity = family * 10 + _USES.index(use)
+        return add_set(INET, self._name, f"{use}{family}", kind, size, identity=identity, seconds=seconds, most=most)
 
     def _rules(self, chain: str, family: int) -> Iterator[Request]:
-        number, _, source, destination = _FAMILIES[family]
+        protocol_family, _, source, destination = _FAMILIES[family]
         length = 4 if family == 4 else 16
         # Where the port goes in a key of address and port: the 32 bits behind the address.
-        peer = _payload(1, source, length) + _payload(2, 0, 2, 9 if family == 4 else 2)
-        remember = _expression("dynset", text(1, f"peers{family}") + _number(3, 1) + _number(4, _REGISTER))
-        pass_over = _expression("notrack", b"")
-        begins = _payload(2, 13, 1) + _masked(_FIN_SYN_RST_ACK) + _is(bytes([_SYN]))
+        peer = payload(NETWORK_HEADER, source, length) + payload(TRANSPORT_HEADER, 0, 2, WORDS + length // 4)
+        remember = put_into(f"peers{family}", UPDATE)
+        pass_over = expression("notrack", b"")
+        begins = payload(TRANSPORT_HEADER, 13, 1) + masked(bytes([_FIN_SYN_RST_ACK])) + compare(bytes([_SYN]))
         for protocol, use, address, port, then in (
             (_UDP, "queries", destination, 2, pass_over),
             (_UDP, "replies", source, 0, pass_over),
             (_TCP, "replies", source, 0, pass_over),
             (_TCP, "queries", destination, 2, begins + peer + remember),
-            (_TCP, "replies", destination, 2, peer + _is_in(f"peers{family}") + remember + pass_over),
+            (_TCP, "replies", destination, 2, peer + is_in(f"peers{family}") + remember + pass_over),
         ):
             expressions = (
-                _meta(15)  # NFT_META_NFPROTO
-                + _is(bytes([number]))
-                + _meta(16)  # NFT_META_L4PROTO
-                + _is(bytes([protocol]))
-                + _payload(1, address, length)
-                + _is_in(f"{use}{family}")
-                + _payload(2, port, 2)
-                + _is(struct.pack("!H", _PORT))
+                meta(NFPROTO)
+                + compare(bytes([protocol_family]))
+                + meta(L4PROTO)
+                + compare(bytes([protocol]))
+                + payload(NETWORK_HEADER, address, length)
+                + is_in(f"{use}{family}")
+                + payload(TRANSPORT_HEADER, port, 2)
+                + compare(struct.pack("!H", _PORT))
                 + then
             )
-            body = _HEAD + text(1, self._name) + text(2, chain) + nest(4, expressions)
-            yield Request(_kind(_NEWRULE), CREATE | _APPEND, body, f"add rule to {chain}")
+            yield add_rule(INET, self._name, chain, expressions)
 
     def _element(self, kind: int, use: str, address: str) -> Request:
         family = 6 if ":" in address else 4
         packed = socket.inet_pton(address_family(family), address)
         element = nest(1, nest(1, attribute(1, packed)))
-        body = _HEAD + text(1, self._name) + text(2, f"{use}{family}") + nest(3, element)
-        flags = CREATE if kind == _NEWSETELEM else 0
-        return Request(_kind(kind), flags, body, f"{address} in {use}")
+        body = text(1, self._name) + text(2, f"{use}{family}") + nest(3, element)
+        flags = CREATE if kind == NEWSETELEM else 0
+        return request(kind, flags, INET, body, f"{address} in {use}")
 
 
-_HEAD: Final = struct.pack("!BBH", _INET, 0, 0)  # struct nfgenmsg
 _USES: Final = ("queries", "replies", "peers")
-
-
-def _kind(number: int) -> int:
-    return NF_TABLES << 8 | number
-
-
-def _expression(name: str, data: bytes) -> bytes:
-    return nest(1, text(1, name) + nest(2, data))
-
-
-def _number(kind: int, value: int) -> bytes:
-    return attribute(kind, struct.pack("!I", value))
-
-
-def _meta(key: int) -> bytes:
-    return _expression("meta", _number(1, _REGISTER) + _number(2, key))
-
-
-def _payload(base: int, offset: int, length: int, register: int = _REGISTER) -> bytes:
-    """`base` 1: the network header, 2: the transport header."""
-    values = enumerate((register, base, offset, length), 1)
-    return _expression("payload", b"".join(_number(kind, value) for kind, value in values))
-
-
-def _masked(mask: int) -> bytes:
-    """One byte, of which only these bits are of interest."""
-    data = _number(1, _REGISTER) + _number(2, _REGISTER) + _number(3, 1)
-    return _expression("bitwise", data + nest(4, attribute(1, bytes([mask]))) + nest(5, attribute(1, b"\0")))
-
-
-def _is(value: bytes) -> bytes:
-    return _expression("cmp", _number(1, _REGISTER) + _number(2, 0) + nest(3, attribute(1, value)))
-
-
-def _is_in(name: str) -> bytes:
-    return _expression("lookup", text(1, name) + _number(2, _REGISTER))

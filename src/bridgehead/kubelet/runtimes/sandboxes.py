@@ -21,6 +21,7 @@ from typing import Final
 from bridgehead.kubelet.runtimes.runtime import RuntimeFailure, SandboxInfo, SandboxSpec
 from bridgehead.network import rtnetlink, syscalls
 from bridgehead.network.netlink import Netlink
+from bridgehead.network.spoofing import POD_GROUP
 
 GATEWAY: Final = "169.254.1.1"
 GATEWAY6: Final = "fe80::1"
@@ -128,7 +129,9 @@ class SandboxMaker:
         """Called inside the new namespaces; `self._node` still speaks to the node's."""
         host_end = host_end_name(spec.pod_uid)
         host_mac, pod_mac = macs(spec.pod_uid)
-        pair = rtnetlink.add_veth(host_end, host_mac, "eth0", pod_mac, peer_namespace=netns, mtu=spec.mtu)
+        pair = rtnetlink.add_veth(
+            host_end, host_mac, "eth0", pod_mac, peer_namespace=netns, mtu=spec.mtu, group=POD_GROUP
+        )
         try:
             self._node.send([pair])
         except FileExistsError:  # of a runtime that died here: the kernel has not come to removing it yet
