@@ -18,6 +18,7 @@ from .errors import ConfigNotReady, SecurityRefused
 from .fields import Addresses
 from .hosts import hosts_file, kernel_host_name, pod_resolver, resolver_file
 from .limits import plan_limits
+from .logs import remove_logs
 from .mounts import plan_mounts
 from .parts import NodeParts
 from .plan import Run
@@ -126,8 +127,7 @@ def _container_spec(
     )
     log_path = parts.settings.log_path(pod, container.name, attempt)
     log_path.parent.mkdir(parents=True, exist_ok=True)
-    for old in log_path.parent.glob(f"{attempt - 2}.log*"):  # this run and the last one are kept
-        old.unlink(missing_ok=True)
+    remove_logs(log_path.parent, attempt - 2)  # this run and the last one are kept
     return ContainerSpec(
         pod_uid=pod.metadata.uid,
         name=container.name,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import shutil
 import stat
 from collections.abc import Mapping
 from pathlib import Path
@@ -28,6 +27,7 @@ from bridgehead.objects.quantities import whole_value
 from .atomic_files import write_files
 from .errors import VolumeNotReady
 from .fields import Addresses
+from .links import remove_tree
 from .ownership import set_owner
 from .payloads import PayloadSources, has_payload, token_projections, volume_files
 from .references import ReferencedObjects
@@ -145,7 +145,7 @@ def remove_pod_directory(directory: Path) -> None:
         if entry.is_mount():
             with contextlib.suppress(OSError):
                 syscalls.umount(str(entry), syscalls.MNT_DETACH)
-    shutil.rmtree(directory, ignore_errors=True)
+    remove_tree(directory)
 
 
 def check_host_path(volume: HostPathVolume) -> Path:
