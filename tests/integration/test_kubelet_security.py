@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
 from bridgehead.kubelet.runtimes.fake import Behaviour
-from bridgehead.kubelet.runtimes.runtime import Limits, Seccomp, Security
-from bridgehead.objects.kinds import PODS
+from bridgehead.kubelet.runtimes.runtime import Limits, Mount, Seccomp, Security
+from bridgehead.objects.kinds import CONFIG_MAPS, PODS
 
 from .kubelet_world import open_world
 
@@ -104,6 +107,48 @@ async def test_a_seccomp_profile_of_the_node(world):
     await world.create("good", securityContext={"seccompProfile": profile})
     await world.until("good", is_running)
     assert world.runtime.specs[0].security.seccomp == Seccomp(kind="Localhost", path=str(path))
+
+
+async def test_the_pod_of_kubectl_debug_node(world):
+    """As kubectl 1.36 makes it."""
+    await world.start_kubelet()
+    debugger = {"name": "debugger", "image": "app:1", "stdin": True, "tty": True}
+    await world.create(
+        "node-debugger-node1-x",
+        containers=[debugger | {"volumeMounts": [{"name": "host-root", "mountPath": "/host"}]}],
+        hostIPC=True,
+        hostNetwork=True,
+        hostPID=True,
+        restartPolicy="Never",
+        tolerations=[{"operator": "Exists"}],
+        volumes=[{"name": "host-root", "hostPath": {"path": "/"}}],
+    )
+    await world.until("node-debugger-node1-x", is_running)
+    [sandbox], [spec] = world.runtime.sandbox_specs, world.runtime.specs
+    assert (sandbox.host_network, sandbox.host_pid, sandbox.host_ipc) == (True, True, True)
+    assert Mount(source="/", target="/host") in spec.mounts
+    assert spec.security == Security()
+
+
+async def test_volumes_belong_to_the_group_of_the_pod(world):
+    """In the group of this process, so that it needs no privileges; in a user namespace there may be no others."""
+    group = os.getgid()
+    await world.start_kubelet()
+    config = {"metadata": {"name": "cfg", "namespace": "default"}, "data": {"color": "red"}}
+    await world.admin.create(CONFIG_MAPS, config)
+    volumes = [{"name": "cfg", "configMap": {"name": "cfg", "defaultMode": 0o400}}, {"name": "tmp", "emptyDir": {}}]
+    mounts = [{"name": "cfg", "mountPath": "/cfg"}, {"name": "tmp", "mountPath": "/tmp"}]
+    await world.create(
+        "web", securityContext={"fsGroup": group}, volumes=volumes, containers=[container(volumeMounts=mounts)]
+    )
+    await world.until("web", is_running)
+    [spec] = world.runtime.specs
+    assert spec.security.supplemental_groups == (group,)
+    sources = {mount.target: Path(mount.source) for mount in spec.mounts}
+    token = sources["/var/run/secrets/kubernetes.io/serviceaccount"] / "token"
+    modes = {path: path.stat().st_mode & 0o7777 for path in (sources["/tmp"], sources["/cfg"] / "color", token)}
+    assert list(modes.values()) == [0o2777, 0o440, 0o640]
+    assert {path.stat().st_gid for path in modes} == {group}
 
 
 @pytest.mark.parametrize(
