@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from bridgehead.kubelet.backoff import BackOff
 from bridgehead.kubelet.runtimes.fake import Behaviour
 from bridgehead.kubelet.runtimes.runtime import Limits, Mount, Seccomp, Security
 from bridgehead.objects.kinds import CONFIG_MAPS, PODS
@@ -128,6 +129,23 @@ async def test_the_pod_of_kubectl_debug_node(world):
     assert (sandbox.host_network, sandbox.host_pid, sandbox.host_ipc) == (True, True, True)
     assert Mount(source="/", target="/host") in spec.mounts
     assert spec.security == Security()
+
+
+async def test_what_a_container_writes_to_its_etc_hosts_harms_nobody(world):
+    kubelet = await world.start_kubelet()
+    await world.create("web", containers=[container(securityContext={"readOnlyRootFilesystem": True})])
+    await world.until("web", is_running)
+    [spec] = world.runtime.specs
+    files = {mount.target: mount for mount in spec.mounts}
+    assert [files[f"/etc/{name}"].read_only for name in ("hosts", "hostname", "resolv.conf")] == [False, True, True]
+    hosts = world.root.joinpath(files["/etc/hosts"].source)
+    written = hosts.read_text()
+    hosts.write_bytes(b"\xff" * len(written))
+    kubelet.worker("default", "web").containers._crashes = BackOff(initial=0.01, maximum=0.01)
+    [info] = world.runtime.containers.values()
+    world.runtime.finish(info.id, 1)
+    await world.until("web", lambda pod: pod.status.container_statuses[0].restart_count == 1 and is_running(pod))
+    assert hosts.read_text() == written
 
 
 async def test_volumes_belong_to_the_group_of_the_pod(world):

@@ -159,7 +159,14 @@ def _mounts(
     mounts = plan_mounts(pod, container, env, facts.volumes)
     taken = {mount.target.rstrip("/") for mount in mounts}
     files = _etc_files(parts, pod, facts.pod_ips)
-    mounts += [Mount(source=str(source), target=target) for target, source in files.items() if target not in taken]
+    context = container.security_context
+    # As the root file system, except /etc/hosts: so it is with kubelet and containerd.
+    is_read_only = context is not None and context.read_only_root_filesystem
+    mounts += [
+        Mount(source=str(source), target=target, read_only=is_read_only and target != "/etc/hosts")
+        for target, source in files.items()
+        if target not in taken
+    ]
     return tuple(mounts)
 
 
@@ -182,10 +189,17 @@ def _etc_files(parts: NodeParts, pod: Pod, pod_ips: tuple[str, ...]) -> dict[str
     for target, (name, text) in contents.items():
         path = directory / name
         # Not replaced once it is there: the bind mounts of running containers hold on to the file.
-        if not path.exists() or path.read_text() != text:
+        if not _has_content(path, text.encode()):
             path.write_text(text)
         files[target] = path
     return files
+
+
+def _has_content(path: Path, content: bytes) -> bool:
+    """A container may have written anything to the file, and any amount of it."""
+    if not path.exists() or path.stat().st_size != len(content):
+        return False
+    return path.read_bytes() == content
 
 
 def _read_text(path: str) -> str:
