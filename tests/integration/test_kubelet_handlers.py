@@ -166,11 +166,17 @@ def test_an_empty_dir_in_memory_is_a_file_system_of_its_own(tmp_path):
         pod = Path(sys.argv[1])
         directory = pod / "volumes/kubernetes.io~empty-dir/mem"
         for _ in range(2):
-            make_empty_dir(directory, EmptyDirVolume(medium="Memory", size_limit="8Mi"))
+            make_empty_dir(directory, EmptyDirVolume(medium="Memory", size_limit="8Mi"), 0)
         (directory / "file").write_text("x")
         found = [line.split() for line in open("/proc/mounts") if str(directory) in line]
         assert [line[2] for line in found] == ["tmpfs"], found
         assert "size=8192k" in found[0][3], found
+        assert directory.stat().st_mode & 0o7777 == 0o2777
+        try:
+            make_empty_dir(pod / "volumes/kubernetes.io~empty-dir/other", EmptyDirVolume(), 9)
+            raise AssertionError
+        except ValueError as error:
+            assert "cannot be owned by group 9: the cluster runs in a user namespace" in str(error)
         remove_pod_directory(pod)
         assert not pod.exists()
         """

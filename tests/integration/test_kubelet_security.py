@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
+from bridgehead.kubelet.backoff import BackOff
 from bridgehead.kubelet.runtimes.fake import Behaviour
-from bridgehead.kubelet.runtimes.runtime import Limits, Seccomp, Security
-from bridgehead.objects.kinds import PODS
+from bridgehead.kubelet.runtimes.runtime import Limits, Mount, Seccomp, Security
+from bridgehead.objects.kinds import CONFIG_MAPS, PODS
 
 from .kubelet_world import open_world
 
@@ -104,6 +108,65 @@ async def test_a_seccomp_profile_of_the_node(world):
     await world.create("good", securityContext={"seccompProfile": profile})
     await world.until("good", is_running)
     assert world.runtime.specs[0].security.seccomp == Seccomp(kind="Localhost", path=str(path))
+
+
+async def test_the_pod_of_kubectl_debug_node(world):
+    """As kubectl 1.36 makes it."""
+    await world.start_kubelet()
+    debugger = {"name": "debugger", "image": "app:1", "stdin": True, "tty": True}
+    await world.create(
+        "node-debugger-node1-x",
+        containers=[debugger | {"volumeMounts": [{"name": "host-root", "mountPath": "/host"}]}],
+        hostIPC=True,
+        hostNetwork=True,
+        hostPID=True,
+        restartPolicy="Never",
+        tolerations=[{"operator": "Exists"}],
+        volumes=[{"name": "host-root", "hostPath": {"path": "/"}}],
+    )
+    await world.until("node-debugger-node1-x", is_running)
+    [sandbox], [spec] = world.runtime.sandbox_specs, world.runtime.specs
+    assert (sandbox.host_network, sandbox.host_pid, sandbox.host_ipc) == (True, True, True)
+    assert Mount(source="/", target="/host") in spec.mounts
+    assert spec.security == Security()
+
+
+async def test_what_a_container_writes_to_its_etc_hosts_harms_nobody(world):
+    kubelet = await world.start_kubelet()
+    await world.create("web", containers=[container(securityContext={"readOnlyRootFilesystem": True})])
+    await world.until("web", is_running)
+    [spec] = world.runtime.specs
+    files = {mount.target: mount for mount in spec.mounts}
+    assert [files[f"/etc/{name}"].read_only for name in ("hosts", "hostname", "resolv.conf")] == [False, True, True]
+    hosts = world.root.joinpath(files["/etc/hosts"].source)
+    written = hosts.read_text()
+    hosts.write_bytes(b"\xff" * len(written))
+    kubelet.worker("default", "web").containers._crashes = BackOff(initial=0.01, maximum=0.01)
+    [info] = world.runtime.containers.values()
+    world.runtime.finish(info.id, 1)
+    await world.until("web", lambda pod: pod.status.container_statuses[0].restart_count == 1 and is_running(pod))
+    assert hosts.read_text() == written
+
+
+async def test_volumes_belong_to_the_group_of_the_pod(world):
+    """In the group of this process, so that it needs no privileges; in a user namespace there may be no others."""
+    group = os.getgid()
+    await world.start_kubelet()
+    config = {"metadata": {"name": "cfg", "namespace": "default"}, "data": {"color": "red"}}
+    await world.admin.create(CONFIG_MAPS, config)
+    volumes = [{"name": "cfg", "configMap": {"name": "cfg", "defaultMode": 0o400}}, {"name": "tmp", "emptyDir": {}}]
+    mounts = [{"name": "cfg", "mountPath": "/cfg"}, {"name": "tmp", "mountPath": "/tmp"}]
+    await world.create(
+        "web", securityContext={"fsGroup": group}, volumes=volumes, containers=[container(volumeMounts=mounts)]
+    )
+    await world.until("web", is_running)
+    [spec] = world.runtime.specs
+    assert spec.security.supplemental_groups == (group,)
+    sources = {mount.target: Path(mount.source) for mount in spec.mounts}
+    token = sources["/var/run/secrets/kubernetes.io/serviceaccount"] / "token"
+    modes = {path: path.stat().st_mode & 0o7777 for path in (sources["/tmp"], sources["/cfg"] / "color", token)}
+    assert list(modes.values()) == [0o2777, 0o440, 0o640]
+    assert {path.stat().st_gid for path in modes} == {group}
 
 
 @pytest.mark.parametrize(

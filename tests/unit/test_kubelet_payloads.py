@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import errno
 import os
 
 import msgspec
@@ -13,8 +14,8 @@ from bridgehead.kubelet.errors import VolumeNotReady
 from bridgehead.kubelet.fields import Addresses
 from bridgehead.kubelet.payloads import File, PayloadSources, volume_files
 from bridgehead.kubelet.references import Reference, references_of
-from bridgehead.kubelet.volumes import check_host_path
-from bridgehead.objects.core import ConfigMap, HostPathVolume, Pod, Secret, Volume
+from bridgehead.kubelet.volumes import check_host_path, make_empty_dir
+from bridgehead.objects.core import ConfigMap, EmptyDirVolume, HostPathVolume, Pod, Secret, Volume
 from bridgehead.objects.meta import ObjectMeta
 
 CONFIG = ConfigMap(
@@ -105,7 +106,36 @@ CONTAINERS = [{"name": "app", "resources": {"limits": {"memory": "64Mi"}}}]
     ],
 )
 def test_files(source, files):
-    assert volume_files(volume(**source), pod(containers=CONTAINERS), SOURCES) == files
+    made = volume_files(volume(**source), pod(containers=CONTAINERS), SOURCES)
+    assert made == {path: File(content, mode) for path, (content, mode) in files.items()}
+
+
+TOKEN = {"projected": {"sources": [{"serviceAccountToken": {"path": "token"}}], "defaultMode": 0o644}}
+ROOTLESS = {"securityContext": {"runAsUser": 7}}
+
+
+@pytest.mark.parametrize(
+    ("source", "spec", "expected"),
+    [
+        (TOKEN, {}, (0o644, None, None)),
+        (TOKEN, ROOTLESS, (0o600, 7, None)),
+        (TOKEN, {"securityContext": {"fsGroup": 9}}, (0o640, None, 9)),
+        (TOKEN, {"securityContext": {"fsGroup": 9, "runAsUser": 7}}, (0o640, 7, 9)),
+        (TOKEN, {**ROOTLESS, "containers": [{"name": "a"}, {"name": "b", **ROOTLESS}]}, (0o600, 7, None)),
+        (TOKEN, {"containers": [{"name": "a"}, {"name": "b", **ROOTLESS}]}, (0o644, None, None)),
+        (TOKEN, {"containers": [{"name": "a", **ROOTLESS}], "initContainers": [{"name": "b"}]}, (0o644, None, None)),
+        ({"secret": {"secretName": "sec", "defaultMode": 0o400}}, ROOTLESS, (0o400, None, None)),
+        (
+            {"secret": {"secretName": "sec", "defaultMode": 0o400}},
+            {"securityContext": {"fsGroup": 9}},
+            (0o440, None, 9),
+        ),
+        ({"secret": {"secretName": "sec", "defaultMode": 0}}, {"securityContext": {"fsGroup": 0}}, (0o440, None, 0)),
+    ],
+)
+def test_owners_of_files(source, spec, expected):
+    [file] = volume_files(volume(**source), pod(**{"containers": CONTAINERS, **spec}), SOURCES).values()
+    assert (file.mode, file.user, file.group) == expected
 
 
 @pytest.mark.parametrize(
@@ -155,6 +185,46 @@ def test_references():
     )
     maps = {Reference("ConfigMap", "ns", f"cm{n}") for n in range(1, 5)}
     assert found == maps | {Reference("Secret", "ns", f"s{n}") for n in range(1, 5)}
+
+
+def stat_of(path):
+    status = path.lstat()
+    return status.st_mode & 0o7777, status.st_uid, status.st_gid
+
+
+def test_files_and_directories_have_owners(tmp_path):
+    """Of our own ids, so that it needs no privileges; in a user namespace there may be no others."""
+    user, group = os.getuid(), os.getgid()
+    files = {"d/e": File(b"1", 0o440, user, group)}
+    assert write_files(tmp_path / "v", files, group)
+    data = tmp_path / "v" / "..data" / ""
+    assert stat_of(data / "d" / "e") == (0o440, user, group)
+    for directory in (tmp_path / "v", data.resolve(), data / "d"):
+        assert stat_of(directory) == (0o2755, user, group)
+    assert not write_files(tmp_path / "v", files, group)
+    assert write_files(tmp_path / "v", {"d/e": File(b"1", 0o400, user)}, group)
+
+
+def test_an_empty_dir_is_left_as_the_pod_has_made_it(tmp_path):
+    directory = tmp_path / "volumes" / "v"
+    make_empty_dir(directory, EmptyDirVolume())
+    assert stat_of(directory)[0] == 0o777
+    directory.chmod(0o700)
+    make_empty_dir(directory, EmptyDirVolume())
+    assert stat_of(directory)[0] == 0o700
+    make_empty_dir(tmp_path / "volumes" / "w", EmptyDirVolume(), os.getgid())
+    assert stat_of(tmp_path / "volumes" / "w") == (0o2777, os.getuid(), os.getgid())
+    assert sorted(path.name for path in (tmp_path / "volumes").iterdir()) == ["v", "w"]
+
+
+def test_an_owner_that_the_user_namespace_does_not_have(tmp_path, monkeypatch):
+    def chown(*args, **options):
+        raise OSError(errno.EINVAL, "Invalid argument")
+
+    monkeypatch.setattr(os, "chown", chown)
+    with pytest.raises(ValueError, match="cannot be owned by group 9: the cluster runs in a user namespace"):
+        make_empty_dir(tmp_path / "v", EmptyDirVolume(), 9)
+    assert not (tmp_path / "v").exists()
 
 
 def read(directory):

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from bridgehead.kubelet.admission import admission_refusal, check_namespaces, pod_sysctls
+from bridgehead.kubelet.admission import admission_refusal, check_namespaces, pod_sysctls, unsupported_fields
 from bridgehead.kubelet.errors import ConfigNotReady, SandboxRefused, SecurityRefused
 from bridgehead.kubelet.limits import oom_score_adj, plan_limits
 from bridgehead.kubelet.mounts import plan_mounts
@@ -195,6 +195,19 @@ def test_namespaces_that_the_runtime_cannot_make(spec, words):
 
 def test_namespaces_that_it_can_make():
     check_namespaces(pod(shareProcessNamespace=False, hostUsers=True, hostPID=True, hostIPC=True))
+
+
+@pytest.mark.parametrize(
+    ("made", "reasons"),
+    [
+        (pod(), []),
+        (pod({"seLinuxOptions": {"level": "s0"}}), ["SELinuxNotSupported"]),
+        (pod({}, {"seLinuxOptions": {"type": "spc_t"}}), ["SELinuxNotSupported"]),
+        (pod(containers=[{"name": "a", "ports": [{"containerPort": 1, "hostPort": 1}]}]), ["HostPortNotSupported"]),
+    ],
+)
+def test_fields_without_effect(made, reasons):
+    assert [reason for reason, _ in unsupported_fields(made)] == reasons
 
 
 # --- Limits ----------------------------------------------------------------------------------------------

@@ -78,7 +78,7 @@ def command(
             name=node_name,
             ips=ips,
             pod_cidrs=pod_cidrs,
-            root=root_dir.absolute(),
+            root=root_dir.resolve(),  # below it no symbolic links are followed where pods may write
             cluster_dns=name_servers,
             cluster_domain=cluster_domain,
             resolver=_read_resolver(resolv_conf),

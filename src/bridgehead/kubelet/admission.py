@@ -83,6 +83,34 @@ def _annotated_app_armor(pod: Pod, container: str) -> str:
     return "Unconfined" if value == "unconfined" else value
 
 
+def unsupported_fields(pod: Pod) -> list[tuple[str, str]]:
+    """Reasons and messages of the Events of a pod that runs although something in it has no effect here."""
+    events = []
+    if (ports := _mapped_host_ports(pod)) and not pod.spec.host_network:
+        message = (
+            f"hostPort {', '.join(map(str, ports))} is not opened on the node: nothing here maps host ports to "
+            "pods. The pod's own ports work; use a Service of type NodePort, or hostNetwork"
+        )
+        events.append(("HostPortNotSupported", message))
+    if _names_selinux_options(pod):
+        message = "seLinuxOptions have no effect, as on a node without SELinux: the container runtime sets no labels"
+        events.append(("SELinuxNotSupported", message))
+    return events
+
+
+def _mapped_host_ports(pod: Pod) -> list[int]:
+    """The node's ports that are asked for, without repeats."""
+    ports = (port for container in pod.spec.init_containers + pod.spec.containers for port in container.ports)
+    return sorted({port.host_port for port in ports if port.host_port})
+
+
+def _names_selinux_options(pod: Pod) -> bool:
+    if pod.spec.security_context is not None and pod.spec.security_context.se_linux_options is not None:
+        return True
+    contexts = [container.security_context for container in pod.spec.init_containers + pod.spec.containers]
+    return any(context is not None and context.se_linux_options is not None for context in contexts)
+
+
 def check_namespaces(pod: Pod) -> None:
     """Raises `SandboxRefused`: what the pod shares, or does not share, is never silently otherwise."""
     if pod.spec.share_process_namespace:

@@ -2,6 +2,7 @@
 
 Called by `volumes`. The layout is that of Kubernetes' `AtomicWriter`: the files are in a directory with a time in its
 name, `..data` points to it, and what the user sees are links through `..data`; an update replaces that one link.
+Containers see these volumes read-only, so nothing here can be led elsewhere by links.
 """
 
 from __future__ import annotations
@@ -12,17 +13,24 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from .ownership import set_owner
 from .payloads import File
 
 _DATA = "..data"
+_GROUP_DIRECTORY_MODE = 0o2755  # what is made in it later belongs to the group, too
 
 
-def write_files(directory: Path, files: Mapping[str, File]) -> bool:
-    """Make `directory` show exactly `files`; say whether anything had to change. Raises OSError."""
+def write_files(directory: Path, files: Mapping[str, File], group: int | None = None) -> bool:
+    """Make `directory` show exactly `files`; say whether anything had to change. Raises OSError, and ValueError for an
+    owner that the user namespace does not have.
+
+    `group` (fsGroup) owns the directories.
+    """
     directory.mkdir(parents=True, exist_ok=True)
+    _give_to_group(directory, group)
     link = directory / _DATA
     old = directory / os.readlink(link) if link.is_symlink() else None
-    if old is not None and _read_files(old) == dict(files):
+    if old is not None and _read_files(old) == {path: _with_owner(file) for path, file in files.items()}:
         return False
     new = Path(tempfile.mkdtemp(prefix="..", dir=directory))
     new.chmod(0o755)
@@ -30,7 +38,10 @@ def write_files(directory: Path, files: Mapping[str, File]) -> bool:
         target = new / path
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(file.content)
+        set_owner(target, file.user, file.group)
         target.chmod(file.mode)
+    for made in (new, *(path for path in new.rglob("*") if path.is_dir())):
+        _give_to_group(made, group)
     temporary = directory / "..data_tmp"
     temporary.unlink(missing_ok=True)
     temporary.symlink_to(new.name)
@@ -45,8 +56,21 @@ def _read_files(directory: Path) -> dict[str, File]:
     files = {}
     for path in directory.rglob("*"):
         if path.is_file():
-            files[str(path.relative_to(directory))] = File(path.read_bytes(), path.stat().st_mode & 0o7777)
+            status = path.stat()
+            mode = status.st_mode & 0o7777
+            files[str(path.relative_to(directory))] = File(path.read_bytes(), mode, status.st_uid, status.st_gid)
     return files
+
+
+def _with_owner(file: File) -> File:
+    user = os.geteuid() if file.user is None else file.user
+    return file._replace(user=user, group=os.getegid() if file.group is None else file.group)
+
+
+def _give_to_group(directory: Path, group: int | None) -> None:
+    if group is not None:
+        set_owner(directory, None, group)
+        directory.chmod(_GROUP_DIRECTORY_MODE)
 
 
 def _link_names(directory: Path, names: set[str]) -> None:

@@ -18,6 +18,7 @@ from .errors import ConfigNotReady, SecurityRefused
 from .fields import Addresses
 from .hosts import hosts_file, kernel_host_name, pod_resolver, resolver_file
 from .limits import plan_limits
+from .logs import remove_logs
 from .mounts import plan_mounts
 from .parts import NodeParts
 from .plan import Run
@@ -126,8 +127,7 @@ def _container_spec(
     )
     log_path = parts.settings.log_path(pod, container.name, attempt)
     log_path.parent.mkdir(parents=True, exist_ok=True)
-    for old in log_path.parent.glob(f"{attempt - 2}.log*"):  # this run and the last one are kept
-        old.unlink(missing_ok=True)
+    remove_logs(log_path.parent, attempt - 2)  # this run and the last one are kept
     return ContainerSpec(
         pod_uid=pod.metadata.uid,
         name=container.name,
@@ -159,7 +159,14 @@ def _mounts(
     mounts = plan_mounts(pod, container, env, facts.volumes)
     taken = {mount.target.rstrip("/") for mount in mounts}
     files = _etc_files(parts, pod, facts.pod_ips)
-    mounts += [Mount(source=str(source), target=target) for target, source in files.items() if target not in taken]
+    context = container.security_context
+    # As the root file system, except /etc/hosts: so it is with kubelet and containerd.
+    is_read_only = context is not None and context.read_only_root_filesystem
+    mounts += [
+        Mount(source=str(source), target=target, read_only=is_read_only and target != "/etc/hosts")
+        for target, source in files.items()
+        if target not in taken
+    ]
     return tuple(mounts)
 
 
@@ -182,10 +189,17 @@ def _etc_files(parts: NodeParts, pod: Pod, pod_ips: tuple[str, ...]) -> dict[str
     for target, (name, text) in contents.items():
         path = directory / name
         # Not replaced once it is there: the bind mounts of running containers hold on to the file.
-        if not path.exists() or path.read_text() != text:
+        if not _has_content(path, text.encode()):
             path.write_text(text)
         files[target] = path
     return files
+
+
+def _has_content(path: Path, content: bytes) -> bool:
+    """A container may have written anything to the file, and any amount of it."""
+    if not path.exists() or path.stat().st_size != len(content):
+        return False
+    return path.read_bytes() == content
 
 
 def _read_text(path: str) -> str:

@@ -1,7 +1,8 @@
 """A container's log file as `kubectl logs` shows it: tail, since, timestamps, a bound, and following.
 
 Called by the kubelet's server. The runtime writes the CRI's format (`runtimes.logs`) and rotates by renaming; reading
-goes on across a rotation. Source: Kubernetes' `PodLogOptions` and `kuberuntime/logs`.
+goes on across a rotation. No symbolic link is followed: a pod may have left it. Source: Kubernetes' `PodLogOptions` and
+`kuberuntime/logs`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import msgspec
 from bridgehead.objects.times import parse_time
 
 from .errors import NotServed
+from .links import open_directory, open_file
 
 _CHUNK = 64 * 1024
 _LAST_LINES, _LAST_BYTES = 80, 2048
@@ -85,12 +87,12 @@ def _seconds(moment: bytes) -> float:
 
 def tail_offset(path: Path, lines: int) -> tuple[int, int]:
     """Where the last `lines` lines of a file begin, and how many there are (fewer in a short file)."""
-    size = path.stat().st_size
-    if lines == 0:
-        return size, 0
-    found = 0
-    position = end = size
-    with path.open("rb") as file:
+    with open_file(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if lines == 0:
+            return size, 0
+        found = 0
+        position = end = size
         while position > 0:
             position = max(0, position - _CHUNK)
             file.seek(position)
@@ -110,7 +112,7 @@ def last_words(path: Path) -> str:
     """The end of a log as a termination message: at most 80 lines and 2048 bytes, as Kubernetes cuts it."""
     try:
         offset, _ = tail_offset(path, _LAST_LINES)
-        with path.open("rb") as file:
+        with open_file(path) as file:
             file.seek(offset)
             lines = (format_entry(entry.rstrip(b"\n"), LogOptions()) for entry in file.readlines())
             text = b"".join(line for line in lines if line is not None)
@@ -123,6 +125,24 @@ def log_files(path: Path) -> list[Path]:
     """The container's log with what was rotated out of it, oldest first."""
     rotated = sorted(path.parent.glob(path.name + ".*"))
     return [*(p for p in rotated if not p.name.endswith((".gz", ".tmp"))), path]
+
+
+def check_log(path: Path) -> None:
+    """Raises `NotServed` for a log that is there but cannot be read, for example since it is a symbolic link."""
+    try:
+        open_file(path).close()
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise NotServed(500, f"failed to open log file {str(path)!r}: {error.strerror}") from error
+
+
+def remove_logs(directory: Path, attempt: int) -> None:
+    """Remove the log of a container's `attempt`th run, with what was rotated out of it. Raises OSError."""
+    with open_directory(directory) as descriptor:
+        for name in os.listdir(descriptor):
+            if name.startswith(f"{attempt}.log"):
+                os.unlink(name, dir_fd=descriptor)
 
 
 async def read_log(path: Path, options: LogOptions, is_running: Callable[[], bool]) -> AsyncGenerator[bytes, None]:
@@ -163,11 +183,11 @@ async def _read_entries(
     if not starts:
         return
     for file, offset in starts[:-1]:
-        with file.open("rb") as older:
+        with open_file(file) as older:
             older.seek(offset)
             while block := older.readlines(_CHUNK):
                 yield [line.rstrip(b"\n") for line in block]
-    current = starts[-1][0].open("rb")
+    current = open_file(starts[-1][0])
     try:
         current.seek(starts[-1][1])
         rest = b""
@@ -181,7 +201,7 @@ async def _read_entries(
                 break
             if rotated:
                 current.close()
-                current, rest = path.open("rb"), b""
+                current, rest = open_file(path), b""
                 continue
             if not alive:
                 break
@@ -194,6 +214,6 @@ async def _read_entries(
 
 def _is_rotated(path: Path, descriptor: int) -> bool:
     try:
-        return path.stat().st_ino != os.fstat(descriptor).st_ino
+        return path.lstat().st_ino != os.fstat(descriptor).st_ino
     except FileNotFoundError:
         return False

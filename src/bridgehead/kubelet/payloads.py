@@ -26,13 +26,20 @@ from bridgehead.objects.core import (
 
 from .errors import VolumeNotReady
 from .fields import Addresses, field_value, resource_value
+from .security import volume_group, volume_user
 
 DEFAULT_MODE = 0o644
+_TOKEN_MODE = 0o600  # of a token that has an owner; others than the pod's user or group have no use for it
+_GROUP_MODE = 0o440  # what fsGroup adds
 
 
 class File(NamedTuple):
+    """`user` and `group` own it; None is the kubelet's own."""
+
     content: bytes
     mode: int
+    user: int | None = None
+    group: int | None = None
 
 
 class PayloadSources(msgspec.Struct, frozen=True):
@@ -60,9 +67,13 @@ def token_projections(volume: Volume) -> tuple[ServiceAccountTokenProjection, ..
 def volume_files(volume: Volume, pod: Pod, sources: PayloadSources) -> dict[str, File]:
     """Path in the volume -> file. Raises `VolumeNotReady` while something is missing."""
     try:
-        return _files(volume, pod, sources)
+        files = _files(volume, pod, sources)
     except ValueError as error:
         raise VolumeNotReady(volume.name, str(error)) from error
+    group = volume_group(pod)
+    if group is None:
+        return files
+    return {path: file._replace(mode=file.mode | _GROUP_MODE, group=group) for path, file in files.items()}
 
 
 def _files(volume: Volume, pod: Pod, sources: PayloadSources) -> dict[str, File]:
@@ -83,7 +94,9 @@ def _files(volume: Volume, pod: Pod, sources: PayloadSources) -> dict[str, File]
             if source.downward_api is not None:
                 files |= _downward_files(source.downward_api.items, pod, sources, mode)
             if (token := source.service_account_token) is not None:
-                files[token.path] = File(sources.token(token).encode(), mode)
+                user = volume_user(pod)
+                has_owner = user is not None or volume_group(pod) is not None
+                files[token.path] = File(sources.token(token).encode(), _TOKEN_MODE if has_owner else mode, user)
     return files
 
 

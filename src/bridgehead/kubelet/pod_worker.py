@@ -20,7 +20,7 @@ from bridgehead.objects.core import Pod, PodStatus
 from bridgehead.objects.kinds import PODS
 from bridgehead.objects.times import parse_time
 
-from .admission import admission_refusal, check_namespaces, pod_sysctls
+from .admission import admission_refusal, check_namespaces, pod_sysctls, unsupported_fields
 from .container_driver import ContainerDriver
 from .containers import PodContainers
 from .errors import AddressesExhausted, SandboxRefused, VolumeNotReady
@@ -277,12 +277,9 @@ class PodWorker:
             message = "Pod sandbox changed, it will be killed and re-created."
             self._context.record("Normal", "SandboxChanged", message)
             self.containers.begin_sandbox([c.name for c in pod.spec.init_containers])
-        elif (ports := mapped_host_ports(pod)) and not pod.spec.host_network:
-            message = (
-                f"hostPort {', '.join(map(str, ports))} is not opened on the node: nothing here maps host ports to "
-                "pods. The pod's own ports work; use a Service of type NodePort, or hostNetwork"
-            )
-            self._context.record("Warning", "HostPortNotSupported", message)
+        else:
+            for reason, message in unsupported_fields(pod):
+                self._context.record("Warning", reason, message)
         hostname = self._parts.settings.name
         if not pod.spec.host_network:
             try:
@@ -431,12 +428,6 @@ class PodWorker:
                 log.warning("pod %s: can't end yet: %s", self.pod.key, errors.exceptions[0])
             await asyncio.sleep(_RETRY_SECONDS[min(failures, len(_RETRY_SECONDS) - 1)])
             failures += 1
-
-
-def mapped_host_ports(pod: Pod) -> list[int]:
-    """The node's ports that are asked for, without repeats."""
-    ports = (port for container in pod.spec.init_containers + pod.spec.containers for port in container.ports)
-    return sorted({port.host_port for port in ports if port.host_port})
 
 
 def _readiness(status: PodStatus) -> tuple[str, ...]:

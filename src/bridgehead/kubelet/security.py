@@ -53,6 +53,18 @@ def run_as_user(pod: Pod, container: Container) -> int | None:
     return of_pod.run_as_user if own.run_as_user is None else own.run_as_user
 
 
+def volume_user(pod: Pod) -> int | None:
+    """The user that all containers of the pod run as, so that what only it may read can be given to it; None if the
+    security contexts name none, or several (kubelet's `FsUserFrom`)."""
+    users = {run_as_user(pod, container) for container in pod.spec.init_containers + pod.spec.containers}
+    return users.pop() if len(users) == 1 else None
+
+
+def volume_group(pod: Pod) -> int | None:
+    """The group that owns the pod's volumes: fsGroup."""
+    return pod.spec.security_context.fs_group if pod.spec.security_context is not None else None
+
+
 def _image_uid(image: Image) -> int | None:
     """The number in the image's `USER:GROUP`; None if it has no user, or a name, which its /etc/passwd resolves."""
     name = _image_user(image)

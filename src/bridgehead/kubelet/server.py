@@ -24,7 +24,7 @@ from bridgehead.objects.core import Container
 from . import streams
 from .agent import Kubelet
 from .errors import NotServed
-from .logs import parse_options, read_log
+from .logs import check_log, parse_options, read_log
 from .pod_worker import PodWorker
 from .port_forward import PROTOCOL, PortForward
 from .runtimes.runtime import ExecSession, RuntimeFailure
@@ -105,9 +105,10 @@ class KubeletServer:
             worker, container = self._find(request)
             options = parse_options(request.query, time.time())
             attempt = _logged_attempt(worker, container.name, previous=options.previous)
+            path = self._kubelet.settings.log_path(worker.pod, container.name, attempt)
+            check_log(path)
         except NotServed as error:
             return web.Response(status=error.status, text=str(error))
-        path = self._kubelet.settings.log_path(worker.pod, container.name, attempt)
         response = web.StreamResponse(headers={"Content-Type": "text/plain"})
         await response.prepare(request)
         pieces = read_log(path, options, lambda: _is_running(worker, container.name, attempt))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import shutil
 import stat
 from collections.abc import Mapping
 from pathlib import Path
@@ -28,8 +27,11 @@ from bridgehead.objects.quantities import whole_value
 from .atomic_files import write_files
 from .errors import VolumeNotReady
 from .fields import Addresses
+from .links import remove_tree
+from .ownership import set_owner
 from .payloads import PayloadSources, has_payload, token_projections, volume_files
 from .references import ReferencedObjects
+from .security import volume_group
 from .tokens import Tokens
 from .uninterrupted import uninterrupted
 
@@ -83,9 +85,9 @@ class Volumes:
                 return check_host_path(volume.host_path)
             directory = self._directory(volume, pod)
             if has_payload(volume):
-                write_files(directory, volume_files(volume, pod, self._sources(pod)))
+                write_files(directory, volume_files(volume, pod, self._sources(pod)), volume_group(pod))
             elif volume.empty_dir is not None:
-                make_empty_dir(directory, volume.empty_dir)
+                make_empty_dir(directory, volume.empty_dir, volume_group(pod))
             return directory
         except (OSError, ValueError) as error:
             raise VolumeNotReady(volume.name, str(error)) from error
@@ -115,13 +117,26 @@ class Volumes:
         await asyncio.to_thread(remove_pod_directory, self.pod_directory(pod_uid))
 
 
-def make_empty_dir(directory: Path, volume: EmptyDirVolume) -> None:
-    """A directory for everybody; with medium Memory a file system in memory, of at most `sizeLimit`. Raises OSError."""
-    directory.mkdir(parents=True, exist_ok=True)
+def make_empty_dir(directory: Path, volume: EmptyDirVolume, group: int | None = None) -> None:
+    """A directory for everybody, owned by `group` (fsGroup); with medium Memory a file system in memory, of at most
+    `sizeLimit`. One that is there is left as the pod has made it. Raises OSError, and ValueError for a group that the
+    user namespace does not have."""
+    mode = 0o777 if group is None else 0o2777
+    # Complete, or not there: a kubelet that dies in between leaves no half-made one.
+    if not directory.is_dir():
+        new = directory.with_name(f".{directory.name}.new")
+        new.mkdir(parents=True, exist_ok=True)
+        set_owner(new, None, group)
+        new.chmod(mode)
+        new.rename(directory)
     if volume.medium == "Memory" and not directory.is_mount():
-        size = f",size={whole_value(volume.size_limit)}" if volume.size_limit is not None else ""
-        syscalls.mount("tmpfs", str(directory), "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, "mode=0777" + size)
-    directory.chmod(0o777)
+        options = [f"mode={mode:o}"]
+        if group is not None:
+            options.append(f"gid={group}")
+        if volume.size_limit is not None:
+            options.append(f"size={whole_value(volume.size_limit)}")
+        flags = syscalls.MS_NOSUID | syscalls.MS_NODEV
+        syscalls.mount("tmpfs", str(directory), "tmpfs", flags, ",".join(options))
 
 
 def remove_pod_directory(directory: Path) -> None:
@@ -130,7 +145,7 @@ def remove_pod_directory(directory: Path) -> None:
         if entry.is_mount():
             with contextlib.suppress(OSError):
                 syscalls.umount(str(entry), syscalls.MNT_DETACH)
-    shutil.rmtree(directory, ignore_errors=True)
+    remove_tree(directory)
 
 
 def check_host_path(volume: HostPathVolume) -> Path:

@@ -1,0 +1,27 @@
+"""Owners of what the kubelet puts into volumes.
+
+Only used on files that no container can reach yet, or that containers see read-only: they are named by paths.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+
+def set_owner(path: Path, user: int | None, group: int | None) -> None:
+    """None leaves it. Raises ValueError for an id that the user namespace does not have, OSError."""
+    if user is None and group is None:
+        return
+    try:
+        os.chown(path, -1 if user is None else user, -1 if group is None else group, follow_symlinks=False)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        wanted = " and ".join(
+            f"{what} {number}" for what, number in (("user", user), ("group", group)) if number is not None
+        )
+        raise ValueError(
+            f"cannot be owned by {wanted}: the cluster runs in a user namespace that has no such id"
+        ) from error
