@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from bridgehead.kubelet.runtimes import logs, processes, rootfs
+from bridgehead.kubelet.runtimes import leftovers, logs, processes, rootfs
 from bridgehead.kubelet.runtimes.children import Child, Exit, Listener
 from bridgehead.kubelet.runtimes.images import FoundImage
 from bridgehead.kubelet.runtimes.jobs import RunContainer
@@ -240,6 +240,8 @@ class Container(Listener):
     def on_exit(self, exit: Exit) -> None:
         self._finished_at = time.time()
         self._exit = exit
+        if self.sandbox.spec.host_pid and "mnt" in self.namespaces:
+            leftovers.kill_members(self.namespaces["mnt"])  # elsewhere they end with the PID namespace
         for fd in list(self._streams):
             while fd in self._streams and self._copy(fd):
                 pass

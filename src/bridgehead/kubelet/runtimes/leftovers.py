@@ -13,6 +13,7 @@ import select
 import signal
 from typing import Final
 
+_KILL_ROUNDS: Final = 20
 _PATIENCE: Final = 5.0  # seconds for killed processes to go
 
 
@@ -66,6 +67,23 @@ class Ledger:
 
     def _file(self, pid: int) -> str:
         return os.path.join(self._directory, str(pid))
+
+
+def kill_members(mount_namespace: int) -> None:
+    """Kill all processes in a mount namespace, given by its descriptor: those that a container without a PID namespace
+    of its own has left. It is looked again until none is there, for one may fork meanwhile."""
+    wanted = os.fstat(mount_namespace).st_ino
+    for _ in range(_KILL_ROUNDS):
+        members = []
+        for name in os.listdir("/proc"):
+            with contextlib.suppress(OSError):
+                if name.isdigit() and os.stat(f"/proc/{name}/ns/mnt").st_ino == wanted:
+                    members.append(int(name))
+        if not members:
+            return
+        for pid in members:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
 
 def read_start_time(pid: int) -> int | None:

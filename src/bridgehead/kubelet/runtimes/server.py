@@ -27,6 +27,7 @@ from bridgehead.kubelet.runtimes.node import Node
 from bridgehead.kubelet.runtimes.reactor import Reactor
 from bridgehead.kubelet.runtimes.runtime import ContainerInfo, ExecResult, ImageUnavailable, RuntimeFailure
 from bridgehead.network import syscalls
+from bridgehead.network.spoofing import PodGuard
 
 log = logging.getLogger(__name__)
 
@@ -49,18 +50,22 @@ def serve(*, socket_path: str, root_dir: str, image_dir: str, run_part: PartRunn
     try:
         syscalls.set_child_subreaper()
         os.makedirs(root_dir, exist_ok=True)
+        guard = PodGuard()
         server = Server(reactor, socket_path)
         node = Node(
             reactor=reactor, root_dir=root_dir, image_dir=image_dir, run_part=run_part, on_exit=server.tell_exit
         )
     except OSError as error:
         raise ServerFailure(f"cannot start the runtime: {error}") from error
+    if guard.missing:
+        log.warning("%s", guard.missing)
     server.node = node
     _stop_on_signals(reactor, node, server)
     log.info("serving on %s, root %s, images %s", socket_path, root_dir, image_dir)
     reactor.run()
     server.close()
     node.close()
+    guard.close()
     reactor.close()
 
 
