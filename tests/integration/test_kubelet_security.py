@@ -190,6 +190,7 @@ async def test_pods_that_the_node_rejects(world, monkeypatch, context, reason, m
     await world.create("web", securityContext=context)
     pod = await world.until("web", lambda pod: pod.status.phase == "Failed")
     assert (pod.status.reason, pod.status.message) == (reason, f"Pod was rejected: {message}")
+    assert pod.status.container_statuses == ()
     event = await world.until_event("web", reason)
     assert (event.type, event.message) == ("Warning", message)
     assert world.runtime.sandbox_specs == []
