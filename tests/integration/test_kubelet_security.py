@@ -9,7 +9,7 @@ import pytest
 
 from bridgehead.kubelet.backoff import BackOff
 from bridgehead.kubelet.runtimes.fake import Behaviour
-from bridgehead.kubelet.runtimes.runtime import Limits, Mount, Seccomp, Security
+from bridgehead.kubelet.runtimes.runtime import Limits, Mount, RuntimeFeatures, Seccomp, Security
 from bridgehead.objects.kinds import CONFIG_MAPS, PODS
 
 from .kubelet_world import open_world
@@ -190,6 +190,7 @@ async def test_pods_that_the_node_rejects(world, monkeypatch, context, reason, m
     await world.create("web", securityContext=context)
     pod = await world.until("web", lambda pod: pod.status.phase == "Failed")
     assert (pod.status.reason, pod.status.message) == (reason, f"Pod was rejected: {message}")
+    assert pod.status.container_statuses == ()
     event = await world.until_event("web", reason)
     assert (event.type, event.message) == ("Warning", message)
     assert world.runtime.sandbox_specs == []
@@ -224,6 +225,20 @@ async def test_namespaces_that_the_runtime_cannot_make(world, spec, words):
     assert words in pod.status.container_statuses[0].state.waiting.message
     await world.until_event("web", "FailedCreatePodSandBox", f"Failed to create pod sandbox: {words}")
     assert world.runtime.sandbox_specs == []
+
+
+async def test_limits_that_are_not_enforced(world):
+    """One event for the node, however many pods it has."""
+    world.runtime.features = RuntimeFeatures(limits="no cgroup v2 is delegated to the lab")
+    await world.start_kubelet()
+    for name in ("one", "two"):
+        await world.create(name, containers=[container(resources={"limits": {"memory": "1Gi"}})])
+        await world.until(name, is_running)
+    event = await world.until_event("node1", "LimitsNotEnforced")
+    words = "Limits of containers are not enforced on this node: no cgroup v2 is delegated to the lab"
+    assert (event.type, event.message, event.count) == ("Warning", words, 1)
+    found = [event.reason for name in ("one", "two", "node1") for event in await world.events(name)]
+    assert found.count("LimitsNotEnforced") == 1
 
 
 async def test_a_container_that_had_too_little_memory(world):

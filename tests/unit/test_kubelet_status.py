@@ -73,6 +73,13 @@ def test_the_phase_of_a_pod_that_was_stopped(last, phase):
     assert pod_status(pod(), view({"a": DONE, "b": last}, is_over=True), NOW).phase == phase
 
 
+def test_a_pod_that_the_node_does_not_take_has_no_containers():
+    rejected = view({}, is_over=True, is_rejected=True, verdict=("AppArmor", "Pod was rejected: no"))
+    status = pod_status(pod(init=(Container(name="i"),)), rejected, NOW)
+    assert (status.phase, status.reason, status.message) == ("Failed", "AppArmor", "Pod was rejected: no")
+    assert status.container_statuses == status.init_container_statuses == ()
+
+
 def test_the_kubelets_own_verdict():
     over = view({"a": DONE, "b": DONE}, is_over=True, verdict=("DeadlineExceeded", "too long"))
     status = pod_status(pod(), over, NOW)

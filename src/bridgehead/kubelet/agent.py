@@ -98,6 +98,8 @@ class Kubelet:
             for uid, sandbox in self._sandboxes.items():
                 addresses.claim(uid, sandbox.ips)
             await reporter.register()
+            if reason := (await self.runtime.capabilities()).limits:
+                reporter.warn_of_limits(reason)
             self._tasks.create_task(reporter.run())
             self._tasks.create_task(self._services.run())
             await self._services.wait_synced()  # a container's environment names every Service there is

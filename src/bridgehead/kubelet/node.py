@@ -150,6 +150,10 @@ class NodeReporter:
         """Create the Node, or take over the one that is there. Tries until the API server lets it."""
         await self._until_done(self._register_once)
 
+    def warn_of_limits(self, reason: str) -> None:
+        """Record once for the node, not for each of its pods, that containers get more than their limits."""
+        self._record("LimitsNotEnforced", f"Limits of containers are not enforced on this node: {reason}", "Warning")
+
     async def run(self) -> None:
         """Renew the Lease and the status until cancelled."""
         async with asyncio.TaskGroup() as tasks:
@@ -216,6 +220,6 @@ class NodeReporter:
                     log.warning("node %s: %s; trying again", self._settings.name, last)
             await asyncio.sleep(_RETRY_SECONDS)
 
-    def _record(self, reason: str, message: str) -> None:
+    def _record(self, reason: str, message: str, type: str = "Normal") -> None:
         reference = ObjectReference(kind="Node", name=self._settings.name, uid=self._settings.name, api_version="v1")
-        self._recorder.record(reference, type="Normal", reason=reason, message=message)
+        self._recorder.record(reference, type=type, reason=reason, message=message)

@@ -23,5 +23,6 @@ def set_owner(path: Path, user: int | None, group: int | None) -> None:
             f"{what} {number}" for what, number in (("user", user), ("group", group)) if number is not None
         )
         raise ValueError(
-            f"cannot be owned by {wanted}: the cluster runs in a user namespace that has no such id"
+            f"cannot be owned by {wanted}: the cluster runs in a user namespace that has no such id; an ordinary "
+            "user's cluster has a range of them with newuidmap (package uidmap) and /etc/subuid"
         ) from error

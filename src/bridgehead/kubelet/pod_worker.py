@@ -57,6 +57,7 @@ class PodWorker:
         self._removed = False
         self._is_over = False
         self._verdict: tuple[str, str] | None = None
+        self._is_rejected = False
         self._deadline: Deadline | None = None
         self._volumes_stale = True
         self._has_volumes = False
@@ -163,7 +164,7 @@ class PodWorker:
             raise result
 
     async def _live(self) -> None:
-        if self._is_rejected():
+        if not self._admit():
             return
         while not (self.pod.is_finished or self._ending.is_set()):
             self._wake.clear()
@@ -188,17 +189,18 @@ class PodWorker:
             if not acted:
                 await self._wait(plan)
 
-    def _is_rejected(self) -> bool:
-        """A pod that this node does not take fails at once; one that runs already is left alone."""
+    def _admit(self) -> bool:
+        """Whether the node takes the pod. One that it does not take fails; one that runs already is left alone."""
         if self.pod.status.phase not in ("", "Pending") or self._context.sandbox is not None:
-            return False
+            return True
         refusal = admission_refusal(self.pod, has_app_armor=self._parts.has_app_armor)
         if refusal is None:
-            return False
+            return True
         reason, message = refusal
         self._context.record("Warning", reason, message)
         self._verdict = (reason, f"Pod was rejected: {message}")
-        return True
+        self._is_rejected = True
+        return False
 
     def _plan(self, now: float) -> Plan:
         return plan_pod(
@@ -340,6 +342,7 @@ class PodWorker:
             ready=frozenset(name for name in containers.runs if containers.is_ready(name)),
             is_over=self._is_over,
             verdict=self._verdict,
+            is_rejected=self._is_rejected,
         )
         old = self._writer.latest
         pod = msgspec.structs.replace(self.pod, status=_known_status(self.pod.status, old))

@@ -43,7 +43,7 @@ class PodView(msgspec.Struct, frozen=True, kw_only=True):
 
     Addresses are one of each family, the primary one first. `started` and `ready` hold the running containers that
     passed their startup and readiness probes. `verdict` is (reason, message) when the kubelet itself ended the pod, for
-    example for its deadline.
+    example for its deadline, or did not take it (`is_rejected`).
     """
 
     host_ips: tuple[str, ...]
@@ -56,11 +56,13 @@ class PodView(msgspec.Struct, frozen=True, kw_only=True):
     ready: frozenset[str] = frozenset()
     is_over: bool = False
     verdict: tuple[str, str] | None = None
+    is_rejected: bool = False
 
 
 def pod_status(pod: Pod, view: PodView, now: float) -> PodStatus:
     """The status to show. What was there before (`pod.status`) gives start time and times of transitions."""
-    spec = pod.spec
+    # Containers that never were have no status, so that `kubectl get` shows the reason of the rejection.
+    spec = msgspec.structs.replace(pod.spec, init_containers=(), containers=()) if view.is_rejected else pod.spec
     init_statuses = tuple(_container_status(pod, c, view, is_init=True) for c in spec.init_containers)
     statuses = tuple(_container_status(pod, c, view, is_init=False) for c in spec.containers)
     phase = _phase(pod, view)

@@ -24,6 +24,7 @@ from .runtime import (
     ImageUnavailable,
     Mount,
     RuntimeFailure,
+    RuntimeFeatures,
     SandboxInfo,
     SandboxSpec,
     Seccomp,
@@ -115,12 +116,13 @@ class FakeSession:
 
 
 class FakeRuntime:
-    """`sandbox_specs` and `specs` are the sandboxes and the containers started so far, oldest first; `users` the user
-    that an image names; `signals` what containers were sent, as (name, number); `sessions` the commands opened in them,
-    and `attached` the sessions on their own streams, by container id."""
+    """`features` is what it says of itself; `sandbox_specs` and `specs` are the sandboxes and the containers started so
+    far, oldest first; `users` the user that an image names; `signals` what containers were sent, as (name, number);
+    `sessions` the commands opened in them, and `attached` the sessions on their own streams, by container id."""
 
     def __init__(self, images: dict[str, Behaviour] | None = None) -> None:
         self.images = {"app:1": Behaviour()} if images is None else images
+        self.features = RuntimeFeatures()
         self.users: dict[str, str] = {}
         self.sandbox_specs: list[SandboxSpec] = []
         self.specs: list[ContainerSpec] = []
@@ -131,6 +133,9 @@ class FakeRuntime:
         self.containers: dict[str, ContainerInfo] = {}
         self._numbers = itertools.count(1)
         self._listeners: list[asyncio.Queue[ContainerInfo]] = []
+
+    async def capabilities(self) -> RuntimeFeatures:
+        return self.features
 
     async def find_image(self, name: str) -> Image:
         if name not in self.images:

@@ -166,6 +166,12 @@ class SandboxInfo(msgspec.Struct, frozen=True, kw_only=True):
     netns: str  # path that setns(2) accepts; "" with host_network
 
 
+class RuntimeFeatures(msgspec.Struct, frozen=True, kw_only=True):
+    """What the runtime can do on this node. `limits` is why `Limits` are not enforced; "" if they are."""
+
+    limits: str = ""
+
+
 class ExecResult(msgspec.Struct, frozen=True, kw_only=True):
     exit_code: int
     output: bytes
@@ -190,6 +196,8 @@ class ExecSession(Protocol):
 
 
 class Runtime(Protocol):
+    async def capabilities(self) -> RuntimeFeatures: ...
+
     async def find_image(self, name: str) -> Image:
         """Raises `ImageUnavailable`."""
         ...
