@@ -28,8 +28,16 @@ T = TypeVar("T")
 
 NODE_ADDRESS = "10.0.0.201"
 NOBODY = 65534
+FIRST_ID = 0x50000000  # of a range that no user has
 DEADLINE = 100.0
 SHELL = "busybox"
+
+IN_RANGE = f"""
+import os, sys
+from bridgehead.lab import ids, user_namespace
+user_namespace.enter(user_namespace.make(ids.map_range({FIRST_ID})))
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
 
 
 class Node(NamedTuple):
@@ -68,7 +76,7 @@ class World:
             raise subprocess.CalledProcessError(done.returncode, argv, done.stdout, done.stderr)
         return done.stdout
 
-    async def pod(self, uid: str, *, host_network: bool = False, also: tuple[str, ...] = ()) -> str:
+    async def pod(self, uid: str, *, host_network: bool = False, also: tuple[str, ...] = (), **fields: object) -> str:
         """A sandbox of that uid; its IPv4 address. `also` are further ones."""
         self._addresses += 1
         ip = f"10.244.1.{self._addresses}"
@@ -80,6 +88,7 @@ class World:
                 hostname=uid,
                 host_network=host_network,
                 ips=() if host_network else (ip, *also),
+                **fields,
             )
         )
         return ip
@@ -166,20 +175,22 @@ def _environment() -> dict[str, str]:
 @contextlib.contextmanager
 def make_node(mode: str) -> Iterator[Node]:
     """`mode`: "root" (no user namespace), "user" (one of the user who runs the tests), "nobody" (one of that user),
-    "container" (one on a machine on which something is mounted in /etc, as in a Docker container)."""
+    "range" (one with a range of ids, as in a lab of root), "container" (one on a machine on which something is mounted
+    in /etc, as in a Docker container)."""
     python, prefix = sys.executable, []
     if mode != "user" and os.geteuid() != 0:
         pytest.skip("needs root")
     # Not pytest's directory: other users may not look into that.
     with tempfile.TemporaryDirectory(prefix="bridgehead-node-", ignore_cleanup_errors=True) as directory:
-        if mode == "nobody":
+        if mode in ("nobody", "range"):
             found = python_for_nobody()
             if found is None:
                 pytest.skip("no interpreter that an ordinary user may run")
-            python, prefix = found, _as_nobody()
-            os.chown(directory, NOBODY, NOBODY)
+            python, user = found, NOBODY if mode == "nobody" else FIRST_ID
+            prefix = _as_nobody() if mode == "nobody" else [sys.executable, "-c", IN_RANGE]
+            os.chown(directory, user, user)
         namespaces = ["--mount", "--net", "--pid", "--fork", "--mount-proc", "--kill-child"]
-        if mode != "root":
+        if mode not in ("root", "range"):
             namespaces += ["--user", "--map-root-user"]
         if mode == "container":
             prefix = ["unshare", "--mount", "sh", "-c", 'mount --bind /etc/passwd /etc/hostname && exec "$@"', "sh"]

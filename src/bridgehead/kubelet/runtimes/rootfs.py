@@ -21,7 +21,7 @@ import shutil
 import stat
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -93,6 +93,16 @@ class RootPlan(msgspec.Struct, frozen=True, kw_only=True):
     links: dict[str, str] = {}
     hidden: tuple[str, ...] = ()
     whole: bool = False
+
+
+class _Placed(NamedTuple):
+    """A mount to be made: the descriptor of its source, and the path of its mount point without links (None for one
+    that lies in another mount and is made there)."""
+
+    mount: Mount
+    source: int
+    is_directory: bool
+    place: str | None
 
 
 def plan_image_root(rootfs: str) -> RootPlan:
@@ -335,25 +345,27 @@ class RootBuilder:
         if content.startswith("#!"):
             os.chmod(self._above(resolved), 0o755)
 
-    def _place(self, mounts: Collection[Mount]) -> list[tuple[Mount, str | None]]:
-        """Make the mount points; None for those that lie in another mount and are made there."""
-        placed: list[tuple[Mount, str | None]] = []
+    def _place(self, mounts: Collection[Mount]) -> list[_Placed]:
+        """Open what is to be mounted and make the mount points."""
+        placed: list[_Placed] = []
         covered: list[str] = ["/dev", "/proc", "/sys", *self._plan.read_only]
         for mount in order_mounts(mounts):
+            source = self._open_source(mount)
+            is_directory = stat.S_ISDIR(os.fstat(source).st_mode)
             target = resolve_in_root(mount.target, self._readlink)
             if f"{target}/".startswith(("/proc/", "/sys/fs/cgroup/")):
                 raise RootFailure(f'failed to mount at "{mount.target}": it is inside "{posixpath.dirname(target)}"')
             if any(target.startswith(f"{outer}/") for outer in covered):
-                placed.append((mount, None))
+                placed.append(_Placed(mount, source, is_directory, None))
             else:
-                self._make_place(mount, target)
-                placed.append((mount, target))
+                self._make_place(mount.target, target, is_directory=is_directory)
+                placed.append(_Placed(mount, source, is_directory, target))
             covered.append(target)
         return placed
 
-    def _make_place(self, mount: Mount, target: str) -> None:
+    def _make_place(self, asked: str, target: str, *, is_directory: bool) -> None:
         try:
-            if os.path.isdir(mount.source):
+            if is_directory:
                 self._make_directories(target)
             else:
                 self._make_directories(posixpath.dirname(target))
@@ -361,7 +373,7 @@ class RootBuilder:
                 if not os.path.lexists(above):
                     os.close(os.open(above, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
         except OSError as error:
-            raise RootFailure(f'failed to create mount point "{mount.target}": {error.strerror}') from error
+            raise RootFailure(f'failed to create mount point "{asked}": {error.strerror}') from error
 
     # Mounting.
 
@@ -450,26 +462,22 @@ class RootBuilder:
             "newinstance,ptmxmode=0666,mode=0620",
         )
 
-    def _bind(self, root: int, placed: list[tuple[Mount, str | None]], *, with_devices: bool) -> None:
+    def _bind(self, root: int, placed: Collection[_Placed], *, with_devices: bool) -> None:
         attributes = syscalls.MOUNT_ATTR_NOSUID | (0 if with_devices else syscalls.MOUNT_ATTR_NODEV)
-        for mount, place in placed:
-            source = self._open_source(mount)
-            tree = -1
+        for each in placed:
+            mount = each.mount
+            target = self._open_target(root, each)
             try:
-                target = self._open_target(root, mount, place, is_directory=stat.S_ISDIR(os.fstat(source).st_mode))
-                try:
-                    tree = syscalls.clone_mount(source)
-                    read_only = syscalls.MOUNT_ATTR_RDONLY if mount.read_only else 0
-                    syscalls.set_mount_attributes(tree, attributes | read_only)
-                    syscalls.attach_mount(tree, target)
-                finally:
-                    os.close(target)
+                tree = syscalls.clone_mount(each.source)
+                read_only = syscalls.MOUNT_ATTR_RDONLY if mount.read_only else 0
+                syscalls.set_mount_attributes(tree, attributes | read_only)
+                syscalls.attach_mount(tree, target)
+                os.close(tree)
             except OSError as error:
                 raise RootFailure(f'failed to mount "{mount.source}" at "{mount.target}": {_reason(error)}') from error
             finally:
-                os.close(source)
-                if tree >= 0:
-                    os.close(tree)
+                os.close(target)
+                os.close(each.source)
 
     @staticmethod
     def _open_source(mount: Mount) -> int:
@@ -488,15 +496,16 @@ class RootBuilder:
             os.close(volume)
 
     @staticmethod
-    def _open_target(root: int, mount: Mount, place: str | None, *, is_directory: bool) -> int:
+    def _open_target(root: int, placed: _Placed) -> int:
+        target = placed.mount.target
         try:
-            if place is not None:
-                return descriptor_paths.open_inside(root, place)
-            if is_directory:
-                return descriptor_paths.make_directory_inside(root, mount.target)
-            return descriptor_paths.make_file_inside(root, mount.target)
+            if placed.place is not None:
+                return descriptor_paths.open_inside(root, placed.place)
+            if placed.is_directory:
+                return descriptor_paths.make_directory_inside(root, target)
+            return descriptor_paths.make_file_inside(root, target)
         except OSError as error:
-            raise RootFailure(f'failed to create mount point "{mount.target}": {_reason(error)}') from error
+            raise RootFailure(f'failed to create mount point "{target}": {_reason(error)}') from error
 
     def _mount_termination_log(self, root: int, path: str) -> int:
         """Mount an empty file that any user may write; returns a descriptor to read it."""

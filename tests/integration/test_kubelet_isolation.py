@@ -1,0 +1,330 @@
+"""What a container may do, and what it can reach: security contexts, and paths that a pod changes meanwhile."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from bridgehead.kubelet.runtimes.runtime import ContainerInfo, Mount, RuntimeFailure, Seccomp, Security
+
+from .runtime_world import DEADLINE, FIRST_ID, Node, World, enter_world, make_node
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def node() -> Iterator[Node]:
+    with make_node("range") as node:
+        yield node
+
+
+@pytest.fixture
+async def world(node: Node) -> AsyncIterator[World]:
+    async with enter_world(node) as world:
+        await world.pod("p")
+        yield world
+
+
+async def said(world: World, script: str, name: str = "c", **fields: object) -> list[str]:
+    """The standard output of a script that is a container."""
+    await world.run_to_end("p", script, name, **fields)
+    return [line.removeprefix("stdout F ") for line in world.log("p", name) if line.startswith("stdout")]
+
+
+def status(field: str) -> str:
+    return f"grep {field}: /proc/self/status | cut -f2"
+
+
+def volume(world: World, name: str) -> Path:
+    """A directory that every container may write to, as an emptyDir."""
+    path = world.directory / name
+    path.mkdir()
+    path.chmod(0o777)
+    return path
+
+
+DEFAULT = 0xA80425FB  # containerd's
+NET_ADMIN, CHOWN = 1 << 12, 1 << 0
+
+
+@pytest.mark.parametrize(
+    ("security", "expected"),
+    [
+        (Security(), DEFAULT),
+        (Security(add_capabilities=("NET_ADMIN",)), DEFAULT | NET_ADMIN),
+        (Security(drop_capabilities=("CHOWN",)), DEFAULT & ~CHOWN),
+        (Security(drop_capabilities=("ALL",)), 0),
+        (Security(drop_capabilities=("ALL",), add_capabilities=("NET_ADMIN",)), NET_ADMIN),
+        (Security(add_capabilities=("ALL",), drop_capabilities=("CHOWN",)), (1 << 41) - 1 & ~CHOWN),
+        (Security(privileged=True), (1 << 41) - 1),
+    ],
+)
+async def test_capabilities(world: World, security: Security, expected: int) -> None:
+    lines = await said(world, f"{status('CapBnd')}; {status('CapEff')}; {status('CapInh')}", security=security)
+    assert [int(line, 16) for line in lines] == [expected, expected, 0]
+
+
+async def test_an_unknown_capability(world: World) -> None:
+    with pytest.raises(RuntimeFailure, match="unknown capability"):
+        await world.start("p", security=Security(add_capabilities=("FLYING",)))
+
+
+async def test_users_and_groups(world: World) -> None:
+    script = "id -u; id -g; id -G; " + status("CapEff")
+    security = Security(user=1000, group=1001, supplemental_groups=(2000, 3000), drop_capabilities=("ALL",))
+    assert await said(world, script, security=security) == ["1000", "1001", "1001 2000 3000", "0000000000000000"]
+    assert await said(world, "id -u; id -g; echo $HOME", "root") == ["0", "0", "/root"]
+    with pytest.raises(RuntimeFailure, match="cannot run as group 70000"):
+        await world.start("p", "none", security=Security(supplemental_groups=(70000,)))
+
+
+async def test_no_new_privileges(world: World) -> None:
+    script = f"{status('NoNewPrivs')}; {status('Seccomp')}"
+    assert await said(world, script, security=Security(no_new_privileges=True)) == ["1", "2"]
+    assert await said(world, script, "may") == ["0", "2"]
+
+
+async def test_filters_of_system_calls(world: World) -> None:
+    script = "unshare -U true 2>/dev/null && echo made; true"
+    assert await said(world, script) == []
+    assert await said(world, script, "u", security=Security(seccomp=Seccomp(kind="Unconfined"))) == ["made"]
+    profile = world.directory / "profile.json"
+    profile.write_text(
+        '{"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [{"names": ["mkdir", "mkdirat"], "action": "SCMP_ACT_ERRNO"}]}'
+    )
+    local = Security(seccomp=Seccomp(kind="Localhost", path=str(profile)))
+    assert await said(world, "mkdir /tmp/x || echo refused", "local", security=local) == ["refused"]
+    profile.write_text("{}")
+    with pytest.raises(RuntimeFailure, match="seccomp"):
+        await world.start("p", "bad", security=local)
+
+
+async def test_a_read_only_root(world: World) -> None:
+    data = volume(world, "data")
+    places = "/ /etc /usr /tmp /data /dev/shm"
+    script = f"for d in {places}; do touch $d/x 2>/dev/null && echo $d; done; echo bye >/dev/termination-log"
+    mounts = (Mount(source=str(data), target="/data"),)
+    assert await said(world, script, mounts=mounts, security=Security(read_only_root=True)) == ["/data", "/dev/shm"]
+    assert await said(world, script, "rw", mounts=mounts) == places.split()
+
+
+async def test_what_is_masked(world: World) -> None:
+    script = (
+        "for f in /proc/kcore /proc/keys /proc/timer_list; do [ -e $f ] && wc -c <$f; done | sort -u; ls /sys/firmware;"
+        " echo 1 >/proc/sys/kernel/domainname; echo b >/proc/sysrq-trigger; touch /sys/x; true"
+    )
+    assert set(await said(world, script)) <= {"0"}
+    unmasked = await said(world, "wc -c </proc/timer_list 2>&1; true", "u", security=Security(unmasked_proc=True))
+    assert unmasked != ["0"]
+
+
+async def test_devices_and_set_user_id_in_volumes(world: World) -> None:
+    data = volume(world, "data")
+    mounts = (Mount(source=str(data), target="/data"),)
+    script = "mknod /data/null c 1 3 || echo refused; grep ' /data ' /proc/self/mounts | cut -d' ' -f4"
+    refused, options = await said(world, script, mounts=mounts)
+    assert refused == "refused"
+    assert {"nosuid", "nodev"} <= set(options.split(","))
+
+
+async def test_files_belong_to_nobody_outside(world: World) -> None:
+    data = volume(world, "data")
+    await world.run_to_end("p", "touch /data/x", mounts=(Mount(source=str(data), target="/data"),))
+    assert (data / "x").stat().st_uid == FIRST_ID
+
+
+async def test_namespaces_of_the_node(world: World) -> None:
+    await world.pod("q", host_pid=True, host_ipc=True, host_network=True)
+    info = await world.start("q", command=("sh", "-c", "sleep 4321 & exec sleep 1000"))
+    assert "runtime" in await world.sh(info, "cat /proc/[0-9]*/cmdline | tr '\\0' ' '")
+    own = await world.sh(info, "readlink /proc/self/ns/ipc")
+    await world.client.signal_container(info.id, 9)
+    await world.wait_exit(info.id)
+    assert "sleep 4321" not in world.run("ps", "ax")
+    assert await said(world, "readlink /proc/self/ns/ipc") != [own.strip()]
+
+
+async def test_sysctls(world: World) -> None:
+    await world.pod("q", sysctls={"net.ipv4.ip_local_port_range": "20000 20099", "kernel.shm_rmid_forced": "1"})
+    info = await world.start("q", command=("sleep", "1000"))
+    found = await world.sh(info, "cat /proc/sys/net/ipv4/ip_local_port_range /proc/sys/kernel/shm_rmid_forced")
+    assert found.split() == ["20000", "20099", "1"]
+    assert await said(world, "cat /proc/sys/net/ipv4/ip_local_port_range") != ["20000\t20099"]
+    with pytest.raises(RuntimeFailure):
+        await world.pod("r", sysctls={"no.such": "1"})
+
+
+def read_memory(world: World, pid: int) -> bytes:
+    """All of a container's first process, as the machine's root sees it; `pid` is the node's."""
+    for status in Path("/proc").glob("[0-9]*/status"):
+        numbers = next((line.split()[1:] for line in read(status).splitlines() if line.startswith("NSpid:")), [])
+        if numbers[1:] == [str(pid), "1"] and str(world.node.directory) in read(status.parent / "mountinfo"):
+            break
+    else:
+        raise AssertionError(f"no process {pid} on the node")
+    contents = []
+    with open(status.parent / "maps") as maps, open(status.parent / "mem", "rb", 0) as memory:
+        for line in maps:
+            span, rights = line.split()[:2]
+            if rights.startswith("rw"):
+                first, last = (int(word, 16) for word in span.split("-"))
+                memory.seek(first)
+                contents.append(memory.read(last - first))
+    return b"".join(contents)
+
+
+def read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:  # it has just ended
+        return ""
+
+
+async def test_a_built_in_program_holds_no_secrets_of_others_and_cannot_be_read(world: World) -> None:
+    await world.start("p", "other", command=("sleep", "1000"), env={"PASSWORD": "of-another-pod"})
+    server = await world.start("p", "web", image="nginx", env={"PASSWORD": "this-is-its-own"})
+    memory = read_memory(world, server.pid)
+    assert b"this-is-its-own" in memory
+    assert b"of-another-pod" not in memory
+    for file in ("mem", "environ", "maps", "root/", "fd/0", "exe"):
+        result = await world.client.exec_in_container(server.id, ("head", "-c1", f"/proc/1/{file}"), timeout=DEADLINE)
+        assert result.exit_code != 0, file
+
+
+async def test_no_descriptors_are_inherited(world: World) -> None:
+    script = "for f in /proc/self/fd/*; do readlink $f || true; done"
+    lines = await said(world, script)
+    assert [line.split(":")[0] for line in lines] == ["/dev/null", "pipe", "pipe"]
+    info = await world.start("p", "long", command=("sleep", "1000"))
+    result = await world.sh(info, script)
+    assert [line.split(":")[0] for line in result.split()] == ["/dev/null", "pipe", "pipe"]
+
+
+# Paths.
+
+
+async def test_sub_paths(world: World) -> None:
+    data = volume(world, "data")
+    (data / "dir").mkdir()
+    (data / "file").write_text("a file\n")
+    (data / "inner").symlink_to("dir")
+    (data / "dir" / "x").write_text("in dir\n")
+
+    def mount(sub_path: str) -> tuple[Mount, ...]:
+        return (Mount(source=str(data), target="/m", sub_path=sub_path),)
+
+    assert await said(world, "cat /m", "file", mounts=mount("file")) == ["a file"]
+    assert await said(world, "cat /m/x", "inner", mounts=mount("inner")) == ["in dir"]
+    assert await said(world, "touch /m/y && echo made", "new", mounts=mount("new/deep")) == ["made"]
+    assert stat.S_IMODE((data / "new" / "deep").stat().st_mode) == 0o777
+
+
+@pytest.mark.parametrize("target", ["/etc", "..", "../../../../../root", "dir/../../x", "/proc/self/root/etc"])
+async def test_a_sub_path_that_leads_out(world: World, target: str) -> None:
+    data = volume(world, "data")
+    (data / "dir").mkdir()
+    (data / "link").symlink_to(target)
+    for sub_path in ("link", "link/passwd", "link/new/directory"):
+        with pytest.raises(RuntimeFailure, match="out of the volume"):
+            await world.start("p", mounts=(Mount(source=str(data), target="/m", sub_path=sub_path),))
+
+
+SWAP = """
+import ctypes, sys
+libc = ctypes.CDLL(None)
+one, other = sys.argv[1].encode(), sys.argv[2].encode()
+print("begun", flush=True)
+while True:
+    libc.renameat2(-100, one, -100, other, 2)  # RENAME_EXCHANGE
+"""
+
+
+async def swap(world: World, data: Path, one: str, other: str) -> ContainerInfo:
+    """A container that exchanges two entries of a volume all the time."""
+    (world.directory / "swap.py").write_text(SWAP)
+    mounts = (
+        Mount(source=str(data), target="/data"),
+        Mount(source=str(world.directory / "swap.py"), target="/swap.py"),
+    )
+    return await world.start(
+        "p", "swap", command=("python3", "/swap.py", f"/data/{one}", f"/data/{other}"), mounts=mounts
+    )
+
+
+@pytest.mark.parametrize("sub_path", ["a", "a/below"])
+async def test_a_sub_path_that_is_swapped(world: World, sub_path: str) -> None:
+    data = volume(world, "data")
+    (data / "a" / "below").mkdir(parents=True)
+    (data / "b").symlink_to("/")
+    for path in (data / "a", data / "a" / "below", data):
+        os.chown(path, FIRST_ID, FIRST_ID)
+    await swap(world, data, "a", "b")
+    started = 0
+    for attempt in range(40):
+        mounts = (Mount(source=str(data), target="/m", sub_path=sub_path),)
+        try:
+            await world.run_to_end("p", "ls /m", "victim", attempt=attempt, mounts=mounts)
+            started += 1
+        except RuntimeFailure as error:
+            assert "out of the volume" in str(error)  # noqa: PT017 - either is fine, and nothing else
+    seen = set(world.log("p", "victim")) if started else set()
+    assert not {"stdout F root", "stdout F etc"} & seen
+
+
+async def test_a_mount_point_that_is_swapped(world: World, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Mount points below a writable volume are made in the container's root, wherever a link leads."""
+    data, other = volume(world, "data"), volume(world, "other")
+    outside = volume(world, "outside")
+    (data / "a").mkdir()
+    (data / "b").symlink_to(outside)
+    for path in (data / "a", data):
+        os.chown(path, FIRST_ID, FIRST_ID)
+    await swap(world, data, "a", "b")
+    for attempt in range(40):
+        mounts = (
+            Mount(source=str(data), target="/m"),
+            Mount(source=str(other), target=f"/m/a/made-{attempt}"),
+        )
+        try:
+            await world.run_to_end(
+                "p", "true", "victim", attempt=attempt, mounts=mounts, termination_message_path=f"/m/a/log-{attempt}"
+            )
+        except RuntimeFailure as error:
+            assert "failed to create mount point" in str(error) or "failed to mount" in str(error)  # noqa: PT017
+    assert list(outside.iterdir()) == []
+
+
+async def test_links_of_an_image_stay_in_it(world: World) -> None:
+    """An image whose directories are links out: its files, mount points and working directory are inside."""
+    outside = volume(world, "outside")
+    rootfs = world.images / "evil" / "rootfs"
+    rootfs.mkdir(parents=True)
+    for name in ("bin", "lib", "lib64", "usr", "sbin"):
+        source = Path("/") / name
+        if source.is_symlink():
+            (rootfs / name).symlink_to(os.readlink(source))
+        elif source.is_dir():
+            (rootfs / name).mkdir()
+    (rootfs / "etc").symlink_to(outside)
+    (rootfs / "proc").symlink_to(outside)
+    (rootfs / "work").symlink_to(f"../../../../..{outside}")
+    mounts = (
+        Mount(source="/usr", target="/usr", read_only=True),
+        Mount(source=str(volume(world, "data")), target="/work/data"),
+    )
+    script = "pwd; ls /proc/1/status"
+    found = await said(
+        world, script, image="evil", mounts=mounts, working_dir="/work", termination_message_path="/work/log"
+    )
+    assert found == [str(outside), "/proc/1/status"]
+    assert list(outside.iterdir()) == []
+
+
+async def test_no_volume_over_proc(world: World) -> None:
+    data = volume(world, "data")
+    with pytest.raises(RuntimeFailure, match="inside"):
+        await world.start("p", mounts=(Mount(source=str(data), target="/proc/sys"),))
