@@ -98,7 +98,7 @@ class Kubelet:
             for uid, sandbox in self._sandboxes.items():
                 addresses.claim(uid, sandbox.ips)
             await reporter.register()
-            if reason := (await self.runtime.capabilities()).limits:
+            if reason := (await self.runtime.find_features()).limits:
                 reporter.warn_of_limits(reason)
             self._tasks.create_task(reporter.run())
             self._tasks.create_task(self._services.run())

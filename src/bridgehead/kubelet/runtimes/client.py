@@ -27,6 +27,7 @@ from bridgehead.kubelet.runtimes.runtime import (
     Image,
     ImageUnavailable,
     RuntimeFailure,
+    RuntimeFeatures,
     SandboxInfo,
     SandboxSpec,
     port_refused,
@@ -68,6 +69,9 @@ class RuntimeClient:
             self._link.break_off("closed")
         for queue in self._subscribers:
             queue.put_nowait(None)
+
+    async def find_features(self) -> RuntimeFeatures:
+        return await self._call(messages.FindFeatures(), RuntimeFeatures)
 
     async def find_image(self, name: str) -> Image:
         return await self._call(messages.FindImage(name), Image)

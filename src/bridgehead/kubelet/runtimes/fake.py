@@ -134,7 +134,7 @@ class FakeRuntime:
         self._numbers = itertools.count(1)
         self._listeners: list[asyncio.Queue[ContainerInfo]] = []
 
-    async def capabilities(self) -> RuntimeFeatures:
+    async def find_features(self) -> RuntimeFeatures:
         return self.features
 
     async def find_image(self, name: str) -> Image:

@@ -22,6 +22,10 @@ class BadFrame(Exception):
     """The other side doesn't speak this protocol."""
 
 
+class FindFeatures(msgspec.Struct, frozen=True, tag=True):
+    pass
+
+
 class FindImage(msgspec.Struct, frozen=True, tag=True):
     name: str
 
@@ -92,7 +96,8 @@ class OpenPort(msgspec.Struct, frozen=True, tag=True):
 
 
 Call = (
-    FindImage
+    FindFeatures
+    | FindImage
     | RunSandbox
     | RemoveSandbox
     | ListSandboxes

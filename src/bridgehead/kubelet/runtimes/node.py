@@ -38,6 +38,7 @@ from bridgehead.kubelet.runtimes.runtime import (
     Image,
     Mount,
     RuntimeFailure,
+    RuntimeFeatures,
     SandboxInfo,
     SandboxSpec,
     Seccomp,
@@ -83,6 +84,7 @@ class Node:
         self._leftovers = leftovers.Ledger(os.path.join(root_dir, "processes"))
         self._applets = busybox.prepare_applets(os.path.join(root_dir, "busybox"))
         self._own_paths = rootfs.own_paths()
+        self.features = RuntimeFeatures(limits="the runtime makes no cgroups")
         self._pods: dict[str, Pod] = {}
         self._containers: dict[str, Container] = {}
         os.makedirs(self._base, exist_ok=True)

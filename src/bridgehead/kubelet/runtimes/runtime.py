@@ -196,7 +196,7 @@ class ExecSession(Protocol):
 
 
 class Runtime(Protocol):
-    async def capabilities(self) -> RuntimeFeatures: ...
+    async def find_features(self) -> RuntimeFeatures: ...
 
     async def find_image(self, name: str) -> Image:
         """Raises `ImageUnavailable`."""

@@ -239,6 +239,8 @@ class Connection:
     def _handle(self, request: int, call: messages.Call) -> None:
         node = self._server.node
         match call:
+            case messages.FindFeatures():
+                self._answer(request, node.features)
             case messages.FindImage(name):
                 self._answer(request, node.find_image(name))
             case messages.RunSandbox(spec):
