@@ -237,10 +237,13 @@ class Registry:
         if name:
             if not meta.get("name"):
                 meta["name"] = name
-            elif meta["name"] != name:
-                raise bad_request(
-                    f"the name of the object ({meta['name']}) does not match the name on the URL ({name})"
-                )
+            check_name(meta["name"], name)
+
+
+def check_name(given: str, on_url: str) -> None:
+    """Raises a 400."""
+    if given != on_url:
+        raise bad_request(f"the name of the object ({given}) does not match the name on the URL ({on_url})")
 
 
 def _copied(value: Any) -> Any:
