@@ -1,4 +1,4 @@
-"""What a new object needs from the objects around it: its namespace, and a pod its service account.
+"""What objects need from the objects around them: a namespace, a pod's service account, addresses that are not taken.
 
 Runs before a resource's own hooks. Source: Kubernetes admission plug-ins NamespaceLifecycle, ServiceAccount and
 Priority.
@@ -12,10 +12,11 @@ from typing import Any
 import msgspec
 
 from bridgehead.apiserver.errors import forbidden, not_found_named
-from bridgehead.apiserver.resource import JsonObject, Resource
+from bridgehead.apiserver.resource import FieldError, JsonObject, Resource
 from bridgehead.apiserver.resources.pod_references import MIRROR_POD, references
 from bridgehead.storage import Key, Record, Store, TooOld
 
+from .captured import check_captured
 from .metadata import random_suffix
 
 IMMORTAL_NAMESPACES = frozenset({"default", "kube-system", "kube-public"})
@@ -43,6 +44,10 @@ class Admission:
             if "priorityClassName" not in spec:
                 spec.setdefault("priority", 0)
                 spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
+
+    def check_update(self, resource: Resource, new: JsonObject, old: JsonObject) -> list[FieldError]:
+        """What other objects have against a change that is fine by itself."""
+        return check_captured(self._store, new, old) if resource.id == "services" else []
 
     def admit_delete(self, resource: Resource, name: str) -> None:
         if resource.id == "namespaces" and name in IMMORTAL_NAMESPACES:

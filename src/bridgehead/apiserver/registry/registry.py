@@ -221,6 +221,7 @@ class Registry:
         errors += validate_metadata_update(new, old, resource)
         errors += strategy.validate(new)
         errors += strategy.validate_update(new, old, subresource)
+        errors += self.admission.check_update(resource, new, old)
         if errors:
             raise invalid(resource.group, resource.kind, old["metadata"]["name"], errors)
         metadata.count_generation(new, old, resource)
