@@ -71,7 +71,8 @@ _EVENTS = Rule(("create", "update", "patch"), ("", "events.k8s.io"), ("events",)
 _LEASES = Rule((*_READ, *_CHANGE), ("coordination.k8s.io",), ("leases",))
 
 _CONTROLLER_MANAGER = (
-    Rule(("*",), ("*",), ("*",)),
+    # The garbage collector and the namespaces' controller work on what there is. Not "*", which is to impersonate, too.
+    Rule((*_READ, *_CHANGE, "deletecollection"), ("*",), ("*",)),
     Rule(("get",), urls=("*",)),
 )
 _SCHEDULER = (
