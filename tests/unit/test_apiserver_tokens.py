@@ -144,6 +144,25 @@ async def test_a_token_ends_with_its_pod_even_if_that_never_goes(world):
     assert await status_with(world, token) == 401
 
 
+async def test_a_token_is_for_its_audiences_only(world):
+    url = "/apis/authentication.k8s.io/v1/tokenreviews"
+
+    async def review(token: str, *audiences: str) -> dict[str, Any]:
+        answer = await world.call("POST", url, {"spec": {"token": token, "audiences": list(audiences)}})
+        status: dict[str, Any] = answer.json["status"]
+        return status
+
+    own, vault = await issue(world), await issue(world, audiences=["vault", "safe"])
+    assert (await review(own))["audiences"] == [ISSUER]
+    assert (await review(own, ISSUER, "vault"))["audiences"] == [ISSUER]
+    assert (await review(vault, "bank", "vault"))["audiences"] == ["vault"]
+    for token, audiences in ((own, ["vault"]), (vault, []), (vault, ["bank"])):
+        status = await review(token, *audiences)
+        assert status["authenticated"] is False
+        assert "is invalid for the target audiences" in status["error"]
+    assert await status_with(world, vault) == 401
+
+
 async def test_no_credential_comes_into_the_log(world, caplog):
     caplog.set_level(logging.DEBUG)
     token = await issue(world)

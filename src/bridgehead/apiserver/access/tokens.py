@@ -47,6 +47,7 @@ class _Private(msgspec.Struct, frozen=True):
 class _Claims(msgspec.Struct, frozen=True):
     """What a token says, as far as it is asked for on each request."""
 
+    aud: tuple[str, ...]
     exp: float
     nbf: float
     private: _Private = msgspec.field(name="kubernetes.io")
@@ -120,18 +121,26 @@ class TokenAuthority:
 
     def verify(self, token: str) -> User | None:
         """The service account's user; None when the token is not one of ours. Raises `InvalidCredentials`."""
+        return self.verify_for(token, (ISSUER,))[0]
+
+    def verify_for(self, token: str, audiences: Sequence[str]) -> tuple[User | None, tuple[str, ...]]:
+        """As `verify`, on behalf of whoever has one of these names. Also returns which of them the token is for."""
         claims = self._verified.get(token)
         if claims is None:
             claims = self._decode(token)
             if claims is None:
-                return None
+                return None, ()
             self._verified[token] = claims
             if len(self._verified) > _CACHED_TOKENS:
                 self._verified.popitem(last=False)
         if not claims.nbf <= self._clock() < claims.exp:
             self._verified.pop(token, None)
             raise InvalidCredentials("the service account token has expired")
-        return self._user(claims)
+        meant = tuple(audience for audience in audiences if audience in claims.aud)
+        if not meant:
+            given, wanted = (" ".join(f'"{one}"' for one in many) for many in (claims.aud, audiences))
+            raise InvalidCredentials(f"token audiences [{given}] is invalid for the target audiences [{wanted}]")
+        return self._user(claims), meant
 
     def _decode(self, token: str) -> _Claims | None:
         if token.count(".") != 2:
@@ -141,10 +150,10 @@ class TokenAuthority:
                 token,
                 self._key.public,
                 algorithms=["RS256"],
-                audience=ISSUER,
                 issuer=ISSUER,
-                # Times are checked with our own clock, on every request.
+                # Times are checked with our own clock, and for whom it is, on every request.
                 options={
+                    "verify_aud": False,
                     "verify_exp": False,
                     "verify_nbf": False,
                     "verify_iat": False,

@@ -6,6 +6,8 @@ authorization.k8s.io/v1).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from bridgehead.apiserver.access.authorization import Authorizer, Rule
 from bridgehead.apiserver.access.node_authorizer import node_name_of
 from bridgehead.apiserver.access.tokens import TokenAuthority
@@ -52,7 +54,7 @@ class Reviews:
             case "SelfSubjectRulesReview":
                 return self._rules(user, spec.get("namespace", ""))
             case "TokenReview":
-                return self._token(spec.get("token", ""))
+                return self._token(spec.get("token", ""), spec.get("audiences", ()) or (self._tokens.issuer,))
         groups = tuple(spec.get("groups", ()))
         return self._access(User(spec.get("user", ""), groups), spec)
 
@@ -90,14 +92,14 @@ class Reviews:
             "incomplete": is_node,
         } | error
 
-    def _token(self, token: str) -> JsonObject:
+    def _token(self, token: str, audiences: Sequence[str]) -> JsonObject:
         try:
-            user = self._tokens.verify(token)
+            user, meant = self._tokens.verify_for(token, audiences)
         except InvalidCredentials as error:
             return {"authenticated": False, "error": str(error), "user": {}}
         if user is None:
             return {"authenticated": False, "user": {}}
-        return {"authenticated": True, "user": _user_info(user), "audiences": [self._tokens.issuer]}
+        return {"authenticated": True, "user": _user_info(user), "audiences": list(meant)}
 
 
 def _selector(attributes: JsonObject) -> str:
