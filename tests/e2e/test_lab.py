@@ -141,6 +141,33 @@ def test_two_labs_state_and_kill(lab: Lab, other: Lab) -> None:
     assert not other.state_dir.exists()
 
 
+def test_the_state_is_nobody_elses_business(other: Lab) -> None:
+    """Whatever the directory and the shell allow; and without its directory the lab ends."""
+    files = LabFiles(other.state_dir)
+    files.root.mkdir()
+    files.root.chmod(0o777)
+    up = subprocess.run(
+        [str(arg) for arg in other.argv("up", "--detach", "--nodes=1")], umask=0, capture_output=True, text=True
+    )
+    assert up.returncode == 0, up.stderr
+    for path in (
+        files.root,
+        files.pki,
+        files.kubeconfig,
+        files.store,
+        *files.pki.glob("*.key"),
+        *files.pki.glob("*.kubeconfig"),
+    ):
+        assert path.stat().st_mode & 0o027 == 0, path
+    for path in files.root.glob("*"):
+        assert path.stat().st_mode & 0o022 == 0, path
+
+    init = init_of(other)
+    shutil.rmtree(files.root, ignore_errors=True)  # while it is written to
+    eventually(lambda: not Path(f"/proc/{init}").exists(), message="the lab outlives its state directory")
+    assert other.command("down").returncode == 1
+
+
 def test_interrupted_while_it_starts(other: Lab) -> None:
     """There is no moment at which a lab runs that nobody can stop."""
     files = LabFiles(other.state_dir)

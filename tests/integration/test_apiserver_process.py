@@ -64,7 +64,9 @@ def test_who_is_who(server):
     assert status_of(lambda: server.read(CONFIG_MAPS, token="bob-token")) == 403
     assert status_of(lambda: server.read(CONFIG_MAPS, user="node1")) == 403
     assert status_of(lambda: server.read("/version", token="wrong")) == 401
-    assert json.loads(server.read("/api/v1/nodes", user="node1"))["items"] == []
+    own_node = "/api/v1/nodes?fieldSelector=metadata.name%3Dnode1"
+    assert json.loads(server.read(own_node, user="node1"))["items"] == []
+    assert status_of(lambda: server.read("/api/v1/nodes", user="node1")) == 403
 
 
 def test_certificates_of_another_authority_are_not_believed(server, tmp_path):

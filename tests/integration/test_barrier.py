@@ -17,7 +17,7 @@ from bridgehead.kubelet.runtimes.fake import Behaviour
 from bridgehead.kubelet.runtimes.runtime import ExecResult
 from bridgehead.objects.kinds import ENDPOINT_SLICES, LEASES, NODES, PODS, SERVICES
 from bridgehead.objects.meta import ObjectKey
-from bridgehead.objects.progress import NAMESPACE, Versions, lease_changes, new_lease, read_progress
+from bridgehead.objects.progress import NAMESPACE, SELECTOR, Versions, lease_changes, new_lease, read_progress
 from bridgehead.proxy.operating.progress import ProgressPublisher
 
 from .kubelet_world import open_world
@@ -142,9 +142,10 @@ async def test_a_proxy_publishes_and_makes_its_lease_anew(world):
 async def test_a_node_may_read_what_it_waits_for_and_write_nothing_of_it(world):
     api = world.node_client
     await api.list(ENDPOINT_SLICES)
-    await api.list(LEASES, NAMESPACE)
-    with pytest.raises(Forbidden):
-        await api.list(LEASES)
+    await api.list(LEASES, NAMESPACE, SELECTOR)
+    for namespace, selector in ((NAMESPACE, ""), ("", SELECTOR)):
+        with pytest.raises(Forbidden):
+            await api.list(LEASES, namespace, selector)
     with pytest.raises(Forbidden):
         await api.create(LEASES, new_lease("node1", Versions(), 0.0, None))
 

@@ -218,6 +218,7 @@ async def test_volumes_follow_their_objects(world):
     assert world.root.joinpath(mounted(spec, "/etc/hosts").source).read_text().endswith("10.244.1.2\tweb\n")
     token = world.root.joinpath(mounted(spec, "/var/run/secrets/kubernetes.io/serviceaccount").source, "token")
     assert token.read_text().count(".") == 2
+    assert (world.root / "pods").stat().st_mode & 0o007 == 0, "other users of the machine can read it"
     await world.admin.delete(PODS, "web", "default")
     await world.until_gone("web")
     assert not shown.exists()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +16,8 @@ from typing import Any
 import pytest
 
 from bridgehead.lab import registry
+from bridgehead.lab.errors import AlreadyRunning, NotRunning
+from bridgehead.lab.orphans import find_orphan
 from bridgehead.lab.plan import LabFiles
 from bridgehead.lab.supervisor import PartStatus
 
@@ -48,7 +51,8 @@ class Supervised:
     def __init__(self, root: Path, *parts: str) -> None:
         self.files = LabFiles(root)
         for directory in self.files.written_inside:
-            directory.mkdir()
+            directory.mkdir(parents=True)
+        self.lock = registry.lock(self.files)
         self.process = subprocess.Popen([sys.executable, "-c", SCRIPT, str(root), *parts])
 
     def part(self, name: str) -> PartStatus | None:
@@ -73,11 +77,12 @@ def supervise(tmp_path: Path) -> Iterator[Callable[..., Supervised]]:
     started: list[Supervised] = []
 
     def start(*parts: str) -> Supervised:
-        started.append(Supervised(tmp_path, *parts))
+        started.append(Supervised(tmp_path / "lab", *parts))
         return started[-1]
 
     yield start
     for supervised in started:
+        os.close(supervised.lock)
         if supervised.process.poll() is None:
             supervised.stop()
 
@@ -116,6 +121,18 @@ def test_a_status_that_cannot_be_written_costs_nothing_else(supervise: Callable[
     assert lab.process.poll() is None
 
 
+def test_a_lab_ends_with_its_state_directory(supervise: Callable[..., Supervised]) -> None:
+    lab = supervise("wait")
+    waiting = lab.eventually(lambda part: part.pid, "wait")
+    lab.files.lock.chmod(0o600)
+    os.utime(lab.files.lock)
+    assert lab.eventually(lambda part: part.pid, "wait").pid == waiting.pid  # that was no deletion
+    shutil.rmtree(lab.files.root)
+    assert lab.process.wait(DEADLINE) == 0
+    with pytest.raises(ProcessLookupError):
+        os.kill(waiting.pid, 0)
+
+
 def replace_by_directory(path: Path) -> None:
     """Even though somebody puts the file there again and again."""
     while not path.is_dir():
@@ -130,3 +147,64 @@ def wait_for_line(log: Path, word: str, count: int = 1) -> None:
         if time.monotonic() > deadline:
             pytest.fail(f"no {word!r} in {log}")
         time.sleep(0.01)
+
+
+# --- Labs whose directory was deleted, before they have ended ---------------------------------------------
+
+
+ORPHAN = """
+import os, pathlib, sys, time
+from bridgehead.lab import registry
+from bridgehead.lab.errors import AlreadyRunning, NotRunning
+from bridgehead.lab.orphans import find_orphan
+from bridgehead.lab.plan import LabFiles
+from bridgehead.network.syscalls import set_process_name
+files = LabFiles(pathlib.Path(sys.argv[1]))
+held = registry.lock(files)
+set_process_name("bridgehead-lab")
+files.lock.unlink()
+print("deleted", flush=True)
+time.sleep(float(sys.argv[2]))
+"""
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> LabFiles:
+    return LabFiles(tmp_path / "lab")
+
+
+@pytest.fixture
+def orphan(files: LabFiles) -> Iterator[Callable[[float], subprocess.Popen[bytes]]]:
+    """Starts what looks like a lab without a directory, for so many seconds."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(seconds: float) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen(
+            [sys.executable, "-c", ORPHAN, str(files.root), str(seconds)], stdout=subprocess.PIPE
+        )
+        started.append(process)
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"deleted\n"
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def test_no_second_lab_beside_an_orphan(files: LabFiles, orphan: Callable[[float], subprocess.Popen[bytes]]) -> None:
+    process = orphan(0.3)
+    with pytest.raises(NotRunning, match="was deleted, and the lab that ran in it is ending"):
+        registry.read_running(files)
+    with pytest.raises(AlreadyRunning, match=rf"process {process.pid}\); `bridgehead down`"):
+        registry.await_orphan(files, bound=0)
+    registry.await_orphan(files)
+    assert process.poll() is not None or find_orphan(files) is None
+
+
+def test_down_ends_an_orphan(files: LabFiles, orphan: Callable[[float], subprocess.Popen[bytes]]) -> None:
+    process = orphan(600)
+    os.close(registry.lock(files))  # by an `up` that gave up
+    registry.stop(files)
+    assert process.wait(60) == -signal.SIGTERM

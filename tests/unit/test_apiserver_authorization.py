@@ -6,10 +6,12 @@ import pytest
 
 from bridgehead.apiserver.access.authentication import read_token_file
 from bridgehead.apiserver.access.authorization import POLICY, Authorizer
-from bridgehead.apiserver.access.node_authorizer import NodeAuthorizer, references
+from bridgehead.apiserver.access.node_authorizer import NodeAuthorizer
 from bridgehead.apiserver.errors import ApiStatus
 from bridgehead.apiserver.http.paths import parse_query, parse_request
 from bridgehead.apiserver.http.user import ANONYMOUS, AUTHENTICATED, User, user_from_certificate
+from bridgehead.apiserver.resources.pod_references import references
+from bridgehead.objects import progress
 from bridgehead.storage import Facts, Key, MemoryStore
 
 PROXY = User("system:kube-proxy", (AUTHENTICATED,))
@@ -20,12 +22,15 @@ SCHEDULER = User("system:kube-scheduler", (AUTHENTICATED,))
 ADMIN = User("admin", ("system:masters", AUTHENTICATED))
 NODE1 = User("system:node:node1", ("system:nodes", AUTHENTICATED))
 NAMED_LIKE_A_NODE = User("system:node:node1", (AUTHENTICATED,))
+NAMELESS = User("system:node:", ("system:nodes", AUTHENTICATED))
+LEASES = "/apis/coordination.k8s.io/v1/namespaces"
+OWN_PODS = "fieldSelector=spec.nodeName%3Dnode1"
 
 
 @pytest.fixture
 async def store():
     store = MemoryStore()
-    for name, node in (("mine", "node1"), ("theirs", "node2")):
+    for name, node in (("mine", "node1"), ("theirs", "node2"), ("unbound", ""), ("mirror", "node1")):
         spec = {
             "nodeName": node,
             "serviceAccountName": f"sa-{name}",
@@ -33,6 +38,8 @@ async def store():
             "volumes": [{"name": "v", "secret": {"secretName": f"secret-{name}"}}],
         }
         pod = {"metadata": {"name": name, "namespace": "n", "uid": name}, "spec": spec}
+        if name == "mirror":
+            pod["metadata"]["annotations"] = {"kubernetes.io/config.mirror": "hash"}
         await store.create(Key("pods", "n", name), pod, Facts(fields={"spec.nodeName": node}))
     yield store
     await store.close()
@@ -77,36 +84,72 @@ async def store():
         (SCHEDULER, "POST", "/api/v1/namespaces/n/pods/p/binding", True),
         (SCHEDULER, "POST", "/api/v1/namespaces/n/pods", False),
         (NODE1, "GET", "/api/v1/services", True),
-        (NODE1, "GET", "/api/v1/pods?watch=true", True),
+        (NODE1, "GET", "/api/v1/pods?watch=true", False),
+        (NODE1, "GET", f"/api/v1/pods?watch=true&{OWN_PODS}", True),
+        (NODE1, "GET", f"/api/v1/namespaces/n/pods?{OWN_PODS},status.phase%3DRunning", True),
+        (NODE1, "GET", "/api/v1/pods?fieldSelector=spec.nodeName%3Dnode2", False),
+        (NODE1, "GET", "/api/v1/pods?fieldSelector=spec.nodeName!%3Dnode1", False),
+        (NODE1, "GET", "/api/v1/pods?fieldSelector=spec.nodeName", False),
+        (NODE1, "GET", "/api/v1/pods?labelSelector=spec.nodeName%3Dnode1", False),
+        (NODE1, "GET", "/api/v1/namespaces/n/pods?watch=true&fieldSelector=metadata.name%3Dmine", True),
+        (NODE1, "GET", "/api/v1/namespaces/n/pods?watch=true&fieldSelector=metadata.name%3Dtheirs", False),
+        (NODE1, "GET", "/api/v1/namespaces/n/pods/mine", True),
+        (NODE1, "GET", "/api/v1/namespaces/n/pods/theirs", False),
+        (NODE1, "GET", "/api/v1/namespaces/n/pods/mine/log", False),
+        (NODE1, "POST", "/api/v1/namespaces/n/pods/mine/exec", False),
+        (NODE1, "POST", "/api/v1/namespaces/n/pods/mine/binding", False),
+        (NODE1, "PATCH", "/api/v1/namespaces/n/pods/mine/ephemeralcontainers", False),
+        (NODE1, "DELETE", f"/api/v1/namespaces/n/pods?{OWN_PODS}", False),
+        (NODE1, "GET", "/api/v1/nodes", False),
+        (NODE1, "GET", "/api/v1/nodes?watch=true&fieldSelector=metadata.name%3Dnode1", True),
+        (NODE1, "GET", "/api/v1/nodes?watch=true&fieldSelector=metadata.name%3Dnode2", False),
+        (NODE1, "GET", "/api/v1/nodes/node1", True),
+        (NODE1, "GET", "/api/v1/nodes/node2", False),
+        (NODE1, "GET", "/api/v1/nodes/node1/proxy/", False),
         (NODE1, "PATCH", "/api/v1/nodes/node1/status", True),
-        (NODE1, "PATCH", "/api/v1/nodes/node2/status", False),
         (NODE1, "DELETE", "/api/v1/nodes/node1", False),
+        (NODE1, "DELETE", "/api/v1/nodes", False),
         (NODE1, "PUT", "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/node1", True),
         (NODE1, "PUT", "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/node2", False),
         (NODE1, "PUT", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/node1", False),
-        (NODE1, "GET", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases?watch=true", True),
+        (NODE1, "GET", f"{LEASES}/kube-system/leases?watch=true&labelSelector={progress.SELECTOR}", True),
+        (NODE1, "GET", f"{LEASES}/kube-system/leases?watch=true", False),
+        (NODE1, "GET", f"{LEASES}/kube-system/leases/kube-controller-manager", False),
+        (NODE1, "PATCH", f"{LEASES}/kube-system/leases/kube-proxy-node2", False),
+        (NODE1, "POST", f"{LEASES}/kube-system/leases", False),
+        (NODE1, "GET", f"{LEASES}/kube-node-lease/leases", False),
+        (NODE1, "GET", f"{LEASES}/kube-node-lease/leases/node2", False),
         (NODE1, "GET", "/apis/coordination.k8s.io/v1/leases", False),
         (NODE1, "GET", "/apis/discovery.k8s.io/v1/endpointslices", True),
+        (NODE1, "PATCH", "/apis/discovery.k8s.io/v1/namespaces/n/endpointslices/e", False),
         (NODE1, "PATCH", "/api/v1/namespaces/n/pods/mine/status", True),
-        (NODE1, "PATCH", "/api/v1/namespaces/n/pods/theirs/status", False),
         (NODE1, "DELETE", "/api/v1/namespaces/n/pods/mine", True),
-        (NODE1, "DELETE", "/api/v1/namespaces/n/pods/theirs", False),
         (NODE1, "PATCH", "/api/v1/namespaces/n/pods/mine", False),
         (NODE1, "GET", "/api/v1/namespaces/n/configmaps/cm-mine", True),
         (NODE1, "GET", "/api/v1/namespaces/n/configmaps/cm-theirs", False),
         (NODE1, "GET", "/api/v1/namespaces/n/secrets?watch=true&fieldSelector=metadata.name%3Dsecret-mine", True),
         (NODE1, "GET", "/api/v1/namespaces/n/secrets/secret-theirs", False),
+        (NODE1, "GET", "/api/v1/namespaces/n/secrets/secret-mirror", False),
+        (NODE1, "GET", "/api/v1/namespaces/n/secrets/secret-unbound", False),
+        (NODE1, "GET", "/api/v1/namespaces/other/secrets/secret-mine", False),
+        (NODE1, "PATCH", "/api/v1/namespaces/n/secrets/secret-mine", False),
+        (NODE1, "DELETE", "/api/v1/namespaces/n/secrets/secret-mine", False),
         (NODE1, "GET", "/api/v1/namespaces/n/secrets", False),
         (NODE1, "GET", "/api/v1/secrets", False),
         (NODE1, "POST", "/api/v1/namespaces/n/serviceaccounts/sa-mine/token", True),
         (NODE1, "POST", "/api/v1/namespaces/n/serviceaccounts/sa-theirs/token", False),
+        (NODE1, "GET", "/api/v1/namespaces/n/serviceaccounts/sa-mine", False),
+        (NODE1, "PATCH", "/api/v1/namespaces/n/services/s/status", False),
+        (NAMELESS, "GET", "/api/v1/namespaces/n/secrets/secret-unbound", False),
+        (NAMELESS, "POST", "/api/v1/nodes", False),
+        (CONTROLLERS, "PATCH", "/api/v1/nodes/node1", True),
         (NAMED_LIKE_A_NODE, "PATCH", "/api/v1/nodes/node1/status", False),
     ],
 )
 def test_policy(store, user, method, url, allowed):
     path, _, query = url.partition("?")
     request = parse_request(method, path, parse_query(query.encode()))
-    assert Authorizer(POLICY, NodeAuthorizer(store)).is_allowed(user, request) == allowed
+    assert Authorizer(POLICY, NodeAuthorizer(store)).decide(user, request).allowed == allowed
 
 
 @pytest.mark.parametrize(
@@ -136,6 +179,25 @@ def test_refusals(store, method, path, message):
     with pytest.raises(ApiStatus) as caught:
         Authorizer(POLICY, NodeAuthorizer(store)).check(User("u"), parse_request(method, path, {}))
     assert (caught.value.code, caught.value.message) == (403, message)
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("/api/v1/pods", "can only list/watch pods with spec.nodeName field selector"),
+        ("/api/v1/nodes", "node 'node1' cannot read all nodes, only its own Node object"),
+        ("/api/v1/nodes/node2", "node 'node1' cannot read 'node2', only its own Node object"),
+        ("/api/v1/namespaces/n/secrets/x", "no relationship found between node 'node1' and this object"),
+        ("/api/v1/secrets", "can only read namespaced object of this type"),
+        ("/api/v1/namespaces/n/secrets", "No Object name found"),
+        ("/apis/apps/v1/deployments", ""),
+    ],
+)
+def test_why_a_node_is_refused(store, path, reason):
+    with pytest.raises(ApiStatus) as caught:
+        Authorizer(POLICY, NodeAuthorizer(store)).check(NODE1, parse_request("GET", path, {}))
+    told = caught.value.message
+    assert told.endswith(f": {reason}") if reason else told.endswith("at the cluster scope")
 
 
 def test_everything_a_pod_refers_to():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -56,7 +58,14 @@ def resource(verb: str, group: str, version: str, namespace: str, plural: str, n
 def test_parse_request(method, url, expected):
     path, _, query = url.partition("?")
     info = parse_request(method, path, parse_query(query.encode()))
-    assert info == RequestInfo(path, *expected)
+    assert replace(info, field_selector="") == RequestInfo(path, *expected)
+
+
+def test_selectors_are_those_of_lists_and_watches():
+    query = parse_query(b"labelSelector=a%3Db&fieldSelector=c%3Dd")
+    for path, selectors in (("/api/v1/pods", ("a=b", "c=d")), ("/api/v1/namespaces/n/pods/p", ("", ""))):
+        info = parse_request("GET", path, query)
+        assert (info.label_selector, info.field_selector) == selectors
 
 
 @settings(deadline=None)

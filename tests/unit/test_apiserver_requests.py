@@ -736,7 +736,36 @@ async def test_nodes_keep_to_themselves(world):
         assert answer.status == status
     for url in ("/api/v1/secrets", "/api/v1/namespaces/default/secrets/x"):
         assert (await world.call("GET", url, user=node1)).status == 403
-    assert (await world.call("GET", "/api/v1/pods", user=node1)).status == 200
+    assert (await world.call("GET", "/api/v1/pods?fieldSelector=spec.nodeName%3Dnode1", user=node1)).status == 200
+
+
+async def test_no_service_takes_over_a_node(world):
+    addresses = [{"type": "InternalIP", "address": "10.0.0.201"}, {"type": "ExternalIP", "address": "fd00:10:0::201"}]
+    for name, status in (("node1", {"addresses": addresses}), ("node2", {})):
+        await world.create("/api/v1/nodes", {"metadata": {"name": name}, "status": status})
+    spec = {"type": "LoadBalancer", "ports": [{"port": 80}]}
+    await world.create(SERVICES, {"metadata": {"name": "web"}, "spec": spec})
+
+    async def try_ingress(*ingress):
+        status = {"status": {"loadBalancer": {"ingress": list(ingress)}}}
+        return await world.patch(f"{SERVICES}/web/status", status)
+
+    for address, owner in (
+        ("10.0.0.201", "node node1"),
+        ("fd00:10::201", "node node1"),
+        ("10.0.0.1", "the API server"),
+    ):
+        refused = await try_ingress({"ip": "192.0.2.1"}, {"ip": address})
+        assert (refused.status, refused.json["reason"]) == (422, "Invalid")
+        (cause,) = refused.json["details"]["causes"]
+        assert cause["field"] == "status.loadBalancer.ingress[1].ip"
+        assert cause["message"] == (
+            f'Invalid value: "{address}": may not be the address of {owner}, which the Service would take over'
+        )
+    # Whose packets no proxy takes: as balancers say it that run on the nodes.
+    assert (await try_ingress({"ip": "10.0.0.201", "ipMode": "Proxy"})).status == 200
+    assert (await try_ingress({"ip": "10.0.0.201", "ipMode": "VIP"})).status == 422
+    assert (await try_ingress({"ip": "10.0.0.202"}, {"hostname": "node1"})).status == 200
 
 
 async def test_unknown_paths_share_a_metric(world):

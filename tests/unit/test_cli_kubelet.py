@@ -26,6 +26,11 @@ NEEDED = {
         ("--cluster-dns", "10.96.0.10,dns", "'dns' does not appear to be an IPv4 or IPv6 address"),
         ("--tls-cert-file", "c.pem", "--tls-cert-file, --tls-private-key-file and --client-ca-file go together"),
         ("--node-labels", "a", "--node-labels: 'a' is not key=value"),
+        (
+            "--node-labels",
+            "tier=a,node-role.kubernetes.io/worker=,topology.kubernetes.io/zone=z",
+            "unknown 'kubernetes.io' or 'k8s.io' labels specified with --node-labels: node-role.kubernetes.io/worker",
+        ),
     ],
 )
 def test_options_without_sense(option, value, words, capsys, monkeypatch):

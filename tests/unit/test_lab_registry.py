@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import fcntl
 import os
+import pwd
+import stat
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import pytest
 
-from bridgehead.lab import registry
+from bridgehead.lab import ownership, registry
 from bridgehead.lab.errors import AlreadyRunning, LabError, NotRunning
+from bridgehead.lab.orphans import find_orphan
 from bridgehead.lab.plan import LabConfig, LabFiles, RunningLab, plan_nodes
 
 CONFIG = LabConfig(name="lab", nodes=2, port=6443)
@@ -201,3 +205,93 @@ def test_a_lab_has_the_name_that_it_was_made_with(files: LabFiles) -> None:
     assert registry.find_name(files, "other") == CONFIG.name
     files.config.write_text("garbage")
     assert registry.find_name(files, "other") == "other"
+
+
+# --- Whose the directory is ------------------------------------------------------------------------------
+
+NOBODYS_ID = 2**31 - 7  # whom neither /etc/passwd nor /etc/group knows, as a lab's ids
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o755, 0o711, 0o701, 0o750, 0o1777])
+def test_a_directory_that_others_can_read_is_closed(tmp_path: Path, mode: int) -> None:
+    tmp_path.chmod(mode)
+    ownership.close_to_others(tmp_path)
+    assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o700
+    ownership.close_to_others(tmp_path)
+
+
+def test_what_a_lab_gives_its_own_ids_stays(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(ownership, "_has_group", lambda gid: False)
+    tmp_path.chmod(0o710)
+    ownership.close_to_others(tmp_path)
+    assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o710
+
+
+def owned_by(monkeypatch: pytest.MonkeyPatch, owner: int) -> None:
+    """Everything there is belongs to `owner`, and we are user 1000."""
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    named = {0: "root", 1000: "me", 1001: "eve"}
+    monkeypatch.setattr(pwd, "getpwuid", lambda uid: SimpleNamespace(pw_name=named[uid]))
+    there = Path.stat
+
+    def fake(self: Path, *, follow_symlinks: bool = True) -> os.stat_result:
+        status = list(there(self, follow_symlinks=follow_symlinks))
+        status[stat.ST_UID] = owner
+        return os.stat_result(status)
+
+    monkeypatch.setattr(Path, "stat", fake)
+
+
+@pytest.mark.parametrize(("owner", "refused"), [(0, False), (1000, False), (NOBODYS_ID, False), (1001, True)])
+def test_whose_a_directory_may_be(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, owner: int, refused: bool) -> None:
+    ownership.check_owner(tmp_path / "none")
+    owned_by(monkeypatch, owner)
+    if not refused:
+        ownership.check_owner(tmp_path)
+        return
+    with pytest.raises(LabError, match=r"belongs to eve: name a directory of your own with --state-dir$"):
+        ownership.check_owner(tmp_path)
+
+
+@pytest.mark.parametrize("place", ["lab.json", "pki/ca.key"])
+def test_what_others_may_have_put_there_is_not_used(
+    monkeypatch: pytest.MonkeyPatch, files: LabFiles, place: str
+) -> None:
+    files.pki.mkdir(parents=True)
+    (files.root / place).touch()
+    owned_by(monkeypatch, 1001)
+    files.root.chmod(0o700)
+    ownership.close_to_others(files.root)  # they could not
+    files.root.chmod(0o777)
+    with pytest.raises(LabError, match=r"was open to other users, and .*(lab\.json|pki) is eve's"):
+        ownership.close_to_others(files.root)
+
+
+def test_a_lock_is_no_link_to_elsewhere(files: LabFiles, tmp_path: Path) -> None:
+    files.root.mkdir(parents=True)
+    files.lock.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(LabError, match="cannot write"):
+        registry.lock(files)
+    assert not (tmp_path / "elsewhere").exists()
+
+
+# --- Labs whose directory was deleted --------------------------------------------------------------------
+
+
+def make_process(proc: Path, pid: int, name: str, *opened: str) -> None:
+    (proc / str(pid) / "fd").mkdir(parents=True)
+    (proc / str(pid) / "comm").write_text(f"{name}\n")
+    for number, path in enumerate(opened):
+        (proc / str(pid) / "fd" / str(number)).symlink_to(path)
+
+
+def test_an_orphan_is_found_by_its_lock(files: LabFiles, tmp_path: Path) -> None:
+    proc = tmp_path / "proc"
+    (proc / "self").mkdir(parents=True)
+    (proc / "12").mkdir()  # has ended meanwhile
+    make_process(proc, 13, "bridgehead-lab", "/dev/null", str(files.lock))
+    make_process(proc, 14, "apiserver", f"{files.lock} (deleted)")
+    make_process(proc, 15, "bridgehead-lab", "/elsewhere/lock (deleted)")
+    assert find_orphan(files, proc) is None
+    make_process(proc, 16, "bridgehead-lab", "/dev/null", f"{files.lock} (deleted)")
+    assert find_orphan(files, proc) == 16

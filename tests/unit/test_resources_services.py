@@ -86,6 +86,70 @@ def test_a_status_comes_from_its_writer_only(services):
     assert services.update(updated, service("{type: ClusterIP, ports: [{port: 80}]}"))["status"] == {"loadBalancer": {}}
 
 
+# --- Addresses of load balancers --------------------------------------------------------------------------
+
+
+BALANCED = "{type: LoadBalancer, ports: [{port: 80}]}"
+
+
+def with_ingress(balanced, **ingress):
+    return {**balanced, "status": {"loadBalancer": {"ingress": [ingress]}}}
+
+
+@pytest.mark.parametrize("wanted", ["banana", "1.2.3", "10.0.0.0/8", "::ffff:1.2.3.4", "fe80::1%eth0", "'; drop'"])
+def test_a_load_balancer_ip_is_an_address(services, wanted):
+    spec = BALANCED[:-1] + f", loadBalancerIP: {wanted!r}}}"
+    with pytest.raises(Refused, match=r"spec\.loadBalancerIP: Invalid value: .*: must"):
+        services.create(service(spec))
+    made = services.create(service(BALANCED))
+    old = {**made, "spec": {**made["spec"], "loadBalancerIP": wanted}}  # by a version that did not look
+    assert services.update(old, old)["spec"]["loadBalancerIP"] == wanted
+    with pytest.raises(Refused, match="loadBalancerIP"):
+        services.update(made, old)
+
+
+@pytest.mark.parametrize("wanted", ["", "192.0.2.7", "2001:db8::7"])
+def test_load_balancer_ips(services, wanted):
+    assert services.create(service(BALANCED[:-1] + f", loadBalancerIP: {wanted!r}}}"))
+
+
+@pytest.mark.parametrize(
+    ("address", "reason"),
+    [
+        ("127.0.0.1", "may not be in the loopback range (127.0.0.0/8, ::1/128)"),
+        ("::1", "may not be in the loopback range (127.0.0.0/8, ::1/128)"),
+        ("169.254.169.254", "may not be in the link-local range (169.254.0.0/16, fe80::/10)"),
+        ("fe80::1", "may not be in the link-local range (169.254.0.0/16, fe80::/10)"),
+        ("0.0.0.0", "may not be unspecified (0.0.0.0)"),
+        ("::", "may not be unspecified (::)"),
+        ("224.0.0.1", "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)"),
+        ("239.1.2.3", "may not be a multicast address"),
+        ("ff0e::1", "may not be a multicast address"),
+        ("10.96.0.10", "may not be in the range of cluster IPs (10.96.0.0/12)"),
+        ("10.111.255.255", "may not be in the range of cluster IPs (10.96.0.0/12)"),
+        ("fd00:10:96:0::5", "may not be in the range of cluster IPs (fd00:10:96::/112)"),
+        ("::ffff:127.0.0.1", "must not be an IPv4-mapped IPv6 address"),
+        ("banana", "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"),
+    ],
+)
+def test_addresses_that_no_load_balancer_has(address, reason):
+    services = Steps(table("10.96.0.0/12", "fd00:10:96::/112")["services"])
+    balanced = services.create(service(BALANCED))
+    for mode in ("VIP", "Proxy"):
+        with pytest.raises(Refused) as refused:
+            services.update(balanced, with_ingress(balanced, ip=address, ipMode=mode), "status")
+        (error,) = refused.value.errors
+        assert error.field == "status.loadBalancer.ingress[0].ip"
+        assert error.message == f'Invalid value: "{address}": {reason}'
+
+
+def test_addresses_that_are_stored_already_are_left(services):
+    balanced = services.create(service(BALANCED))
+    old = with_ingress(balanced, ip="10.96.0.10", ipMode="VIP")
+    assert services.update(old, {**old, "metadata": {**old["metadata"], "labels": {"a": "b"}}})
+    assert services.update(old, old, "status")
+
+
 # --- Allocation ------------------------------------------------------------------------------------------
 
 

@@ -11,6 +11,7 @@ from bridgehead.storage import Store
 from .access.authentication import Authenticator
 from .access.authorization import POLICY, Authorizer
 from .access.node_authorizer import NodeAuthorizer
+from .access.node_restriction import NodeRestriction
 from .access.tokens import SigningKey, TokenAuthority
 from .app import Application
 from .bodies.protobuf import plain_scalars
@@ -65,6 +66,7 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
     registry = Registry(table, store, schema, settings.clock)
     tokens = TokenAuthority(settings.signing_key, store, settings.clock)
     authorizer = Authorizer(POLICY, NodeAuthorizer(store))
+    nodes = NodeRestriction(store)
     watches = OpenWatches()
     kubelets = KubeletAccess(settings.kubelet_tls)
 
@@ -74,7 +76,7 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
     application = Application(
         authenticator=Authenticator(settings.users, tokens.verify),
         authorizer=authorizer,
-        handlers=Handlers(registry, Subresources(registry, tokens, schema), watches),
+        handlers=Handlers(registry, nodes, Subresources(registry, nodes, tokens, schema), watches),
         reviews=Reviews(authorizer, tokens, schema),
         pod_streams=PodStreams(registry, kubelets),
         discovery=Discovery(table),

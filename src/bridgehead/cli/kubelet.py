@@ -22,6 +22,7 @@ from bridgehead.kubelet.hosts import Resolver, parse_resolver
 from bridgehead.kubelet.parts import DEFAULT_MAX_PIDS, NodeSettings
 from bridgehead.kubelet.process import TlsFiles, run_kubelet
 from bridgehead.kubelet.runtimes.runtime import RuntimeFailure
+from bridgehead.objects.node_labels import find_restricted
 
 
 def command(
@@ -117,4 +118,9 @@ def _parse_labels(text: str) -> dict[str, str]:
         if not equals:
             raise ValueError(f"--node-labels: {term!r} is not key=value")
         labels[key.strip()] = value.strip()
+    if restricted := find_restricted(labels):
+        # The API server refuses them, so the node could never register.
+        raise ValueError(
+            f"unknown 'kubernetes.io' or 'k8s.io' labels specified with --node-labels: {', '.join(restricted)}"
+        )
     return labels

@@ -21,7 +21,10 @@ Name = Annotated[
 ]
 StateDir = Annotated[
     Path | None,
-    typer.Option("--state-dir", help="Where it keeps its state. Default: ~/.local/state/bridgehead/NAME."),
+    typer.Option(
+        "--state-dir",
+        help="Where it keeps its state; no other user may read it. Default: ~/.local/state/bridgehead/NAME.",
+    ),
 ]
 
 __all__ = ["DEFAULT_NAME", "Name", "StateDir", "options_of", "own_command", "reporting_errors"]

@@ -24,6 +24,7 @@ from bridgehead import cli
 from bridgehead.lab import host, registry
 from bridgehead.lab.addressing import MAX_NODES, IpFamily
 from bridgehead.lab.errors import AlreadyRunning, LabError, NotRunning, StartFailed
+from bridgehead.lab.ownership import check_owner, close_to_others
 from bridgehead.lab.plan import LabConfig, LabFiles
 
 from . import logs_setup
@@ -69,6 +70,9 @@ def command(
                 signal.signal(number, signal.default_int_handler)
         files = registry.find_files(name, state_dir)
         again = options_of(name, state_dir)
+        # Nobody else writes to what it makes, whatever the shell lets others do.
+        os.umask(os.umask(0o077) | 0o022)
+        check_owner(files.root)
         registry.check_place(files)
         try:
             lock = registry.lock(files)
@@ -76,6 +80,7 @@ def command(
             raise AlreadyRunning(_already_running(name, files, again)) from error
         try:
             try:
+                _claim(files)
                 config = _start(name, nodes, ephemeral, port, ip_family, node_dns, host_access, files, lock)
             finally:
                 os.close(lock)  # the lab's first process has it, too
@@ -92,6 +97,13 @@ def command(
             sys.stdout.flush()
         else:
             _stay(files, screen)
+
+
+def _claim(files: LabFiles) -> None:
+    """Make the state directory, whose lock we hold, this lab's alone. Raises `LabError`."""
+    close_to_others(files.root)
+    if not files.config.exists():
+        registry.await_orphan(files)
 
 
 def _start(

@@ -69,6 +69,10 @@ class Kubelet:
         """Raises `runtimes.runtime.RuntimeFailure` when the runtime does not answer at start."""
         settings = self._settings
         settings.root.mkdir(parents=True, exist_ok=True)
+        # Tokens and Secrets lie below it, readable for whomever a container runs as: not for users of the machine.
+        pods = settings.root / "pods"
+        pods.mkdir(exist_ok=True)
+        pods.chmod(0o750)
         capacity = machine_capacity(settings.root, settings.max_pods)
         addresses = PodAddresses(*settings.pod_cidrs)
         async with (

@@ -117,7 +117,7 @@ def make_certificates(config: LabConfig, files: LabFiles) -> None:
 
 
 def _make_all(config: LabConfig, files: LabFiles) -> None:
-    files.pki.mkdir(parents=True, exist_ok=True)
+    files.pki.mkdir(parents=True, exist_ok=True, mode=0o700)
     authority = _Authority(files.pki)
     service_account_key = files.pki / "sa.key"
     if not service_account_key.exists():

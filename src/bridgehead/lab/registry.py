@@ -13,18 +13,22 @@ import re
 import shutil
 import signal
 import time
+from collections.abc import Callable
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 import msgspec
 
 from .errors import AlreadyRunning, LabError, NotRunning
+from .orphans import find_orphan
 from .plan import LabConfig, LabFiles, RunningLab
 from .supervisor import PartStatus
 
 DEFAULT_NAME = "bridgehead"
 # Who looks whether a lab runs holds its lock for an instant; one that is held for this long is a lab's (seconds).
 _LOOKERS_BOUND = 0.1
+# A lab whose directory was deleted takes this long to end, at most (seconds).
+_ORPHAN_BOUND = 15.0
 # What a lab makes in its state directory, beside the lock. Nothing else in there is ever deleted.
 _OWN = ("images", "kubeconfig*", "lab.json", "logs", "nodes", "pki", "run", "running.json", "store")
 
@@ -78,7 +82,7 @@ def lock(files: LabFiles) -> int:
     while True:
         try:
             files.root.mkdir(parents=True, exist_ok=True, mode=0o700)
-            fd = os.open(files.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fd = os.open(files.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         except OSError as error:
             raise LabError(
                 f"cannot write to {files.root}: {error.strerror}; choose another with --state-dir"
@@ -94,6 +98,8 @@ def lock(files: LabFiles) -> int:
         if _is_file(fd, files.lock):
             # Of a lab that was killed: its process's number may be another's now.
             files.running.unlink(missing_ok=True)
+            # The lab's first process, which may have another id, watches it; nobody else gets through the directory.
+            os.fchmod(fd, 0o644)
             return fd
         os.close(fd)  # `remove` was faster: this is the lock of a directory that is gone
 
@@ -150,6 +156,8 @@ def read_running(files: LabFiles) -> RunningLab:
             return msgspec.json.decode(files.running.read_bytes(), type=RunningLab)
         except (FileNotFoundError, msgspec.MsgspecError):
             raise NotRunning(f"the lab of {files.root} is only starting; try again in a moment") from None
+    if find_orphan(files) is not None:
+        raise NotRunning(f"the state directory {files.root} was deleted, and the lab that ran in it is ending")
     raise NotRunning("no such lab is running; `bridgehead up` starts one, `bridgehead status` lists them")
 
 
@@ -170,26 +178,46 @@ def list_labs() -> dict[str, LabFiles]:
 
 def stop(files: LabFiles, *, bound: float = 15.0) -> None:
     """End a running lab: ask its first process, insist after `bound` seconds. Raises `NotRunning`, `LabError`."""
+    orphan = None if is_running(files) else find_orphan(files)
+    if orphan is not None:
+        _end(orphan, files, lambda: find_orphan(files) == orphan, bound)
+        return
     running = read_running(files)
+    _end(running.init_pid, files, lambda: is_running(files), bound)
+    if running.config.ephemeral:
+        remove(files)
+
+
+def _end(init_pid: int, files: LabFiles, runs: Callable[[], bool], bound: float) -> None:
     try:
-        os.kill(running.init_pid, signal.SIGTERM)
+        os.kill(init_pid, signal.SIGTERM)
     except ProcessLookupError:
         pass  # it ended between the two looks
     except PermissionError:
         raise LabError(f"the lab of {files.root} was started by another user; stop it as that user") from None
     deadline = time.monotonic() + bound
     killed = False
-    while is_running(files):
+    while runs():
         if time.monotonic() > deadline:
             if killed:
-                raise LabError(f"process {running.init_pid} of the lab does not end; see {files.log('init')}")
+                raise LabError(f"process {init_pid} of the lab does not end; see {files.log('init')}")
             # The kernel then ends everything else in the PID namespace.
             with contextlib.suppress(ProcessLookupError):
-                os.kill(running.init_pid, signal.SIGKILL)
+                os.kill(init_pid, signal.SIGKILL)
             killed, deadline = True, deadline + bound
         time.sleep(0.02)
-    if running.config.ephemeral:
-        remove(files)
+
+
+def await_orphan(files: LabFiles, *, bound: float = _ORPHAN_BOUND) -> None:
+    """Wait for the end of a lab that ran in this directory before it was deleted. Raises `AlreadyRunning`."""
+    deadline = time.monotonic() + bound
+    while (pid := find_orphan(files)) is not None:
+        if time.monotonic() > deadline:
+            raise AlreadyRunning(
+                f"the lab that ran in {files.root} before the directory was deleted still does (process {pid});"
+                " `bridgehead down` with the same options ends it"
+            )
+        time.sleep(0.05)
 
 
 def remove(files: LabFiles) -> None:

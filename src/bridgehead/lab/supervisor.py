@@ -56,7 +56,7 @@ class _Part:
 
 
 class Supervisor:
-    """Runs `plans` with `run_part` until told to stop by SIGTERM or SIGINT.
+    """Runs `plans` with `run_part` until told to stop by SIGTERM or SIGINT, or the state directory is deleted.
 
     `node_roots` are descriptors of the mount namespaces of nodes, by their names; without one a node has ours.
     """
@@ -68,6 +68,7 @@ class Supervisor:
         self._parts = [_Part(plan, PartStatus(name=plan.name)) for plan in plans]
         self._files = files
         self._run_part = run_part
+        self._lock = _LockWatch(files.lock)
         self._stopping = False
 
     def run(self, load_rest: Callable[[], None] | None = None) -> None:
@@ -85,9 +86,9 @@ class Supervisor:
             self._start_due(self._parts[:1])
             load_rest()
             prepare_to_fork()
-        while not self._stopping:
+        while not self._stopping and not self._lock.is_gone():
             self._start_due(self._parts)
-            _wait_readable(wakeup, self._time_to_next_start())
+            _wait_readable((wakeup, *self._lock.fds), self._time_to_next_start())
             self._reap()
         self._stop_parts(wakeup)
 
@@ -126,6 +127,7 @@ class Supervisor:
         code = 1
         try:
             signal.set_wakeup_fd(-1)
+            self._lock.close()
             for number in _HANDLED:
                 signal.signal(number, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
@@ -198,7 +200,7 @@ class Supervisor:
                 if part.status.pid:
                     _signal(part.status.pid, signal.SIGTERM)
             while any(part.status.pid for part in group) and time.monotonic() < deadline:
-                _wait_readable(wakeup, deadline - time.monotonic())
+                _wait_readable((wakeup,), deadline - time.monotonic())
                 self._reap()
 
 
@@ -214,8 +216,43 @@ def _signal_name(number: int) -> str:
         return str(number)
 
 
-def _wait_readable(fd: int, timeout: float | None) -> None:
-    if select.select([fd], [], [], timeout)[0]:
+class _LockWatch:
+    """Tells when the state directory was deleted: its lock then has no name any more.
+
+    Without it the lab would run on where no command finds it, and a second one could start beside it.
+    """
+
+    def __init__(self, lock: Path) -> None:
+        self._lock = lock
+        # To wait for; none when the lock cannot be watched, and then the lab never takes it for gone.
+        self.fds: tuple[int, ...] = ()
+        try:
+            # Of several names of a file, the first unlink is an attribute's change: the count of links.
+            self.fds = (syscalls.watch_inode(str(lock), syscalls.IN_ATTRIB),)
+            self._locked = lock.stat()
+        except OSError as error:
+            log.warning("a deleted state directory will not be noticed: %s", error)
+
+    def is_gone(self) -> bool:
+        if not self.fds:
+            return False
+        try:
+            if os.path.samestat(self._lock.stat(), self._locked):
+                return False
+        except FileNotFoundError:
+            pass
+        except OSError:
+            return False
+        log.warning("the state directory %s was deleted; the lab ends", self._lock.parent)
+        return True
+
+    def close(self) -> None:
+        for fd in self.fds:
+            os.close(fd)
+
+
+def _wait_readable(fds: Sequence[int], timeout: float | None) -> None:
+    for fd in select.select(fds, [], [], timeout)[0]:
         os.read(fd, 4096)
 
 

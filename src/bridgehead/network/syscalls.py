@@ -1,7 +1,7 @@
 """The few system calls that Python 3.11 does not offer: namespaces, mounts and what goes with them.
 
 Source: unshare(2), setns(2), mount(2), open_tree(2), move_mount(2), mount_setattr(2), openat2(2), pivot_root(2),
-prctl(2). Every function raises OSError with the call's name.
+prctl(2), inotify(7). Every function raises OSError with the call's name.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ MS_BIND = 4096
 MS_REC = 16384
 MS_PRIVATE = 1 << 18
 MNT_DETACH = 2
+
+IN_ATTRIB = 0x4
 
 MOUNT_ATTR_RDONLY = 0x1
 MOUNT_ATTR_NOSUID = 0x2
@@ -108,6 +110,18 @@ def pivot_root(new_root: str, put_old: str) -> None:
     if number is None:
         raise OSError(38, f"pivot_root: unknown on {os.uname().machine}")
     _check(_libc.syscall(number, new_root.encode(), put_old.encode()), f"pivot_root {new_root}")
+
+
+def watch_inode(path: str, events: int) -> int:
+    """The descriptor of an inotify(7) queue that tells of `events` (IN_*) at one file. It does not block."""
+    fd = _libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK)
+    _check(fd, "inotify_init1")
+    try:
+        _check(_libc.inotify_add_watch(fd, path.encode(), events), f"inotify_add_watch {path}")
+    except OSError:
+        os.close(fd)
+        raise
+    return int(fd)
 
 
 def set_hostname(name: str) -> None:

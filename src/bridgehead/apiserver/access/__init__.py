@@ -1,5 +1,5 @@
 """Who are you, may you.
 
 `authentication` says who (`tokens` signs and checks, `impersonation` comes after it), `authorization` whether he may;
-it asks `node_authorizer` about a node, and `node_restriction` looks into what a node writes.
+it asks `node_authorizer` about a node. `node_restriction` is admission: it looks into what a node writes.
 """

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from bridgehead.apiserver.errors import ApiStatus, qualified
 from bridgehead.apiserver.http.paths import RequestInfo
@@ -70,7 +71,8 @@ _EVENTS = Rule(("create", "update", "patch"), ("", "events.k8s.io"), ("events",)
 _LEASES = Rule((*_READ, *_CHANGE), ("coordination.k8s.io",), ("leases",))
 
 _CONTROLLER_MANAGER = (
-    Rule(("*",), ("*",), ("*",)),
+    # The garbage collector and the namespaces' controller work on what there is. Not "*", which is to impersonate, too.
+    Rule((*_READ, *_CHANGE, "deletecollection"), ("*",), ("*",)),
     Rule(("get",), urls=("*",)),
 )
 _SCHEDULER = (
@@ -106,7 +108,15 @@ POLICY: dict[str, tuple[Rule, ...]] = {
     "system:serviceaccount:kube-system:bridgehead-dns": _DNS,
 }
 
-NodeAuthorizer = Callable[[User, RequestInfo], bool]
+
+class Decision(NamedTuple):
+    """`reason` is why it is not allowed, as far as there is more to say than that no rule allows it."""
+
+    allowed: bool
+    reason: str = ""
+
+
+NodeAuthorizer = Callable[[User, RequestInfo], Decision]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,10 +126,10 @@ class Authorizer:
     policy: dict[str, tuple[Rule, ...]]
     node: NodeAuthorizer
 
-    def is_allowed(self, user: User, request: RequestInfo) -> bool:
-        if MASTERS in user.groups:
-            return True
-        return any(rule.allows(request) for rule in self.rules_of(user)) or self.node(user, request)
+    def decide(self, user: User, request: RequestInfo) -> Decision:
+        if MASTERS in user.groups or any(rule.allows(request) for rule in self.rules_of(user)):
+            return Decision(True)
+        return self.node(user, request)
 
     def rules_of(self, user: User) -> Sequence[Rule]:
         rules = list(self.policy.get(user.name, ()))
@@ -129,11 +139,12 @@ class Authorizer:
 
     def check(self, user: User, request: RequestInfo) -> None:
         """Raises a 403."""
-        if not self.is_allowed(user, request):
-            raise refusal(user, request)
+        decision = self.decide(user, request)
+        if not decision.allowed:
+            raise refusal(user, request, decision.reason)
 
 
-def refusal(user: User, request: RequestInfo) -> ApiStatus:
+def refusal(user: User, request: RequestInfo, reason: str = "") -> ApiStatus:
     if not request.is_resource:
         message = f'forbidden: User "{user.name}" cannot {request.verb} path "{request.path}"'
         return ApiStatus(403, "Forbidden", message, {})
@@ -145,6 +156,8 @@ def refusal(user: User, request: RequestInfo) -> ApiStatus:
         f'{subject} is forbidden: User "{user.name}" cannot {request.verb} resource "{request.rule_resource}" '
         f'in API group "{request.group}" {where}'
     )
+    if reason:
+        message += f": {reason}"
     details = {"kind": request.resource}
     if request.group:
         details["group"] = request.group

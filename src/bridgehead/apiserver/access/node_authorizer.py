@@ -1,44 +1,47 @@
-"""What a node may do: its own Node and Lease, the pods bound to it, and what those pods use.
+"""What a node may ask for: its own Node and Lease, the pods bound to it, and what those pods refer to.
 
-Source: Kubernetes "Using Node Authorization" and the NodeRestriction admission plug-in. A node is a user
-`system:node:NAME` in the group `system:nodes`.
+A node is a user `system:node:NAME` in the group `system:nodes`. What it may put into the objects that it writes, and
+which of them are its own where the URL does not say it, is decided in `node_restriction`.
+Source: Kubernetes "Using Node Authorization", plugin/pkg/auth/authorizer/node, NodeRules of bootstrappolicy/policy.go.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import msgspec
 
 from bridgehead.apiserver.http.paths import RequestInfo
 from bridgehead.apiserver.http.user import User
 from bridgehead.apiserver.resource import JsonObject
+from bridgehead.apiserver.resources.pod_references import MIRROR_POD, references
+from bridgehead.objects import progress
+from bridgehead.objects.selectors import parse_field_selector
 from bridgehead.storage import Key, Store
 
-from .authorization import Rule
+from .authorization import Decision, Rule
 
 _PREFIX = "system:node:"
 _GROUP = "system:nodes"
 _READ = ("get", "list", "watch")
 
+LEASE_NAMESPACE = "kube-node-lease"
+
 # What every node may do, whatever its name.
 _RULES = (
-    Rule(_READ, ("",), ("services", "pods", "nodes")),
+    Rule(_READ, ("",), ("services",)),
     Rule(("create", "update", "patch"), ("", "events.k8s.io"), ("events",)),
-    # How far the proxies are: a node holds its pods until no other one sends them new connections.
-    Rule(_READ, ("discovery.k8s.io",), ("endpointslices",)),
-    Rule(_READ, ("coordination.k8s.io",), ("leases",), namespace="kube-system"),
+    # A node holds its terminating pods until no proxy sends them new connections. Not in NodeRules.
+    Rule(("list", "watch"), ("discovery.k8s.io",), ("endpointslices",)),
     Rule(("create",), ("authentication.k8s.io",), ("tokenreviews",)),
     Rule(("create",), ("authorization.k8s.io",), ("subjectaccessreviews", "localsubjectaccessreviews")),
-    # A node registers itself; under which name is checked below.
-    Rule(("create",), ("",), ("nodes",)),
 )
-_LEASE_NAMESPACE = "kube-node-lease"
+_ALLOWED = Decision(True)
+_NO_OPINION = Decision(False)
 
 
 def node_name_of(user: User) -> str | None:
-    """None for a user that is no node."""
+    """None for a user that is no node; "" for one that claims to be one and has no name."""
     if _GROUP not in user.groups or not user.name.startswith(_PREFIX):
         return None
     return user.name.removeprefix(_PREFIX)
@@ -50,80 +53,113 @@ class NodeAuthorizer:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def __call__(self, user: User, request: RequestInfo) -> bool:
+    def __call__(self, user: User, request: RequestInfo) -> Decision:
         node = node_name_of(user)
         if node is None or not request.is_resource:
-            return False
-        if any(rule.allows(request) for rule in _RULES):
-            return True
-        match request.group, request.rule_resource:
-            case "", "nodes" | "nodes/status":
-                return request.verb in ("update", "patch") and request.name == node
-            case "coordination.k8s.io", "leases":
-                # The name of a new lease is in its body, which is not read yet; only its namespace is known.
-                return request.namespace == _LEASE_NAMESPACE and (
-                    request.verb == "create"
-                    or (request.verb in ("get", "update", "patch", "delete") and request.name == node)
-                )
-            case "", "pods" | "pods/status" | "pods/eviction":
-                return self._may_write_pod(node, request)
+            return _NO_OPINION
+        if not node:
+            return Decision(False, f'unknown node for user "{user.name}"')
+        match request.group, request.resource:
+            case "", "nodes":
+                return _decide_node(node, request)
+            case "", "pods":
+                return self._decide_pod(node, request)
             case "", "configmaps" | "secrets":
-                return request.verb in _READ and self._is_used(node, request)
-            case "", "serviceaccounts/token":
-                return request.verb == "create" and self._runs_as(node, request)
-        return False
+                return self._decide_payload(node, request)
+            case "", "serviceaccounts":
+                return self._decide_token(node, request)
+            case "coordination.k8s.io", "leases":
+                return _decide_lease(node, request)
+        return _ALLOWED if any(rule.allows(request) for rule in _RULES) else _NO_OPINION
 
-    def _may_write_pod(self, node: str, request: RequestInfo) -> bool:
-        allowed = {"pods": ("delete",), "pods/status": ("update", "patch"), "pods/eviction": ("create",)}
-        if request.verb not in allowed[request.rule_resource]:
-            return False
+    def _decide_pod(self, node: str, request: RequestInfo) -> Decision:
+        match request.subresource, request.verb:
+            # Which pods these may be is for `node_restriction`.
+            case ("", "create" | "delete") | ("status", "update" | "patch") | ("eviction", "create"):
+                return _ALLOWED
+            case "", "get":
+                return self._decide_related(node, self._has_pod(node, request))
+            case "", "list" | "watch":
+                if _selects_own_pods(node, request.field_selector):
+                    return _ALLOWED
+                if request.name:
+                    return self._decide_related(node, self._has_pod(node, request))
+                return Decision(False, "can only list/watch pods with spec.nodeName field selector")
+        return _NO_OPINION
+
+    def _decide_payload(self, node: str, request: RequestInfo) -> Decision:
+        """ConfigMaps and Secrets: one at a time, and only those that a pod of the node refers to."""
+        if request.verb not in _READ:
+            return Decision(False, "can only read resources of this type")
+        if request.subresource:
+            return Decision(False, "cannot read subresource")
+        if not request.namespace:
+            return Decision(False, "can only read namespaced object of this type")
+        if not request.name:
+            return Decision(False, "No Object name found")
+        wanted = ("configmap" if request.resource == "configmaps" else "secret", request.name)
+        pods = self._pods(node, request.namespace)
+        return self._decide_related(node, any(wanted in references(pod.get("spec", {})) for pod in pods))
+
+    def _decide_token(self, node: str, request: RequestInfo) -> Decision:
+        if request.verb != "create" or not request.name:
+            return Decision(False, "can only create tokens for individual service accounts")
+        if request.subresource != "token":
+            return Decision(False, "can only create token subresource of serviceaccount")
+        pods = self._pods(node, request.namespace)
+        runs = any(pod.get("spec", {}).get("serviceAccountName", "") == request.name for pod in pods)
+        return self._decide_related(node, runs)
+
+    @staticmethod
+    def _decide_related(node: str, is_related: bool) -> Decision:
+        if is_related:
+            return _ALLOWED
+        return Decision(False, f"no relationship found between node '{node}' and this object")
+
+    def _has_pod(self, node: str, request: RequestInfo) -> bool:
         record = self._store.get(Key("pods", request.namespace, request.name))
-        # One that is gone is answered with a 404, not with a refusal.
-        return record is None or record.facts.fields.get("spec.nodeName") == node
+        return record is not None and record.facts.fields.get("spec.nodeName") == node
 
     def _pods(self, node: str, namespace: str) -> Iterator[JsonObject]:
+        """The node's pods, without mirror pods: a node makes those itself, and must get nothing by it."""
         for record in self._store.list("pods", namespace):
             if record.facts.fields.get("spec.nodeName") == node:
-                yield msgspec.json.decode(record.value)
-
-    def _is_used(self, node: str, request: RequestInfo) -> bool:
-        if not request.name or not request.namespace:
-            return False
-        wanted = ("configmap" if request.resource == "configmaps" else "secret", request.name)
-        return any(wanted in set(references(pod.get("spec", {}))) for pod in self._pods(node, request.namespace))
-
-    def _runs_as(self, node: str, request: RequestInfo) -> bool:
-        return any(
-            pod.get("spec", {}).get("serviceAccountName", "default") == request.name
-            for pod in self._pods(node, request.namespace)
-        )
+                pod = msgspec.json.decode(record.value)
+                if MIRROR_POD not in pod["metadata"].get("annotations", {}):
+                    yield pod
 
 
-_SOURCES = {
-    "configMap": ("configmap", "name"),
-    "configMapRef": ("configmap", "name"),
-    "configMapKeyRef": ("configmap", "name"),
-    "secret": ("secret", "name"),
-    "secretRef": ("secret", "name"),
-    "secretKeyRef": ("secret", "name"),
-}
+def _decide_node(node: str, request: RequestInfo) -> Decision:
+    match request.subresource, request.verb:
+        # Which Node is written is for `node_restriction`: a create names it in its body only.
+        case ("", "create" | "update" | "patch") | ("status", "update" | "patch"):
+            return _ALLOWED
+        case "", "get" | "list" | "watch":
+            if request.name == node:
+                return _ALLOWED
+            other = f"'{request.name}'" if request.name else "all nodes"
+            return Decision(False, f"node '{node}' cannot read {other}, only its own Node object")
+    return _NO_OPINION
 
 
-def references(spec: Any) -> Iterator[tuple[str, str]]:
-    """("configmap" or "secret", name) of everything a pod's spec refers to."""
-    if isinstance(spec, list):
-        for item in spec:
-            yield from references(item)
-        return
-    if not isinstance(spec, dict):
-        return
-    for field, value in spec.items():
-        if field in _SOURCES and isinstance(value, dict):
-            kind, key = _SOURCES[field]
-            name = value.get("secretName") or value.get(key)
-            if name:
-                yield kind, name
-        elif field == "imagePullSecrets" and isinstance(value, list):
-            yield from (("secret", item["name"]) for item in value if item.get("name"))
-        elif isinstance(value, dict | list):
-            yield from references(value)
+def _decide_lease(node: str, request: RequestInfo) -> Decision:
+    if request.namespace == progress.NAMESPACE and request.verb in ("list", "watch"):
+        # How far the proxies are, which a node waits for before it stops a pod. Not in Kubernetes.
+        return _ALLOWED if request.label_selector == progress.SELECTOR else _NO_OPINION
+    if request.verb not in ("get", "create", "update", "patch", "delete"):
+        return Decision(False, "can only get, create, update, patch, or delete a node lease")
+    if request.namespace != LEASE_NAMESPACE:
+        return Decision(False, f'can only access leases in the "{LEASE_NAMESPACE}" system namespace')
+    if request.verb != "create" and request.name != node:
+        return Decision(False, "can only access node lease with the same name as the requesting node")
+    return _ALLOWED
+
+
+def _selects_own_pods(node: str, field_selector: str) -> bool:
+    try:
+        requirements = parse_field_selector(field_selector).requirements
+    except ValueError:
+        return False
+    return any(
+        one.key == "spec.nodeName" and one.operator == "in" and one.values == frozenset((node,)) for one in requirements
+    )

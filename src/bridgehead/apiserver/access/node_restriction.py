@@ -1,39 +1,251 @@
-"""What a node may put into the objects it writes; `node_authorizer` has said by then that it may write them.
+"""What a node may write: admission for requests that `node_authorizer` has let pass.
 
-Its name is in the body of a create, so only here it can be seen (pure; source: plugin/pkg/admission/noderestriction).
+A node keeps to its own Node, Lease and pods, and changes nothing by which it could draw workloads or traffic to itself:
+no labels or taints that are the control plane's, no labels of pods, no owners.
+Source: plugin/pkg/admission/noderestriction, in whose words it refuses.
 """
 
 from __future__ import annotations
 
-from bridgehead.apiserver.errors import forbidden
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from bridgehead.apiserver.errors import forbidden, not_found_named
 from bridgehead.apiserver.http.user import User
 from bridgehead.apiserver.resource import JsonObject, Resource
+from bridgehead.apiserver.resources.pod_references import MIRROR_POD, references
+from bridgehead.objects.node_labels import find_restricted
+from bridgehead.storage import Key, Store
 
-from .node_authorizer import node_name_of
+from .node_authorizer import LEASE_NAMESPACE, node_name_of
+
+Change = Callable[[JsonObject], JsonObject]
 
 
-def check_node_create(user: User, resource: Resource, obj: JsonObject) -> None:
-    """Raises a 403 when a node creates another node's Node or Lease."""
+class NodeRestriction:
+    """Every method raises a 403 for what a node may not do, and does nothing for other users."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def admit_create(self, user: User, resource: Resource, namespace: str, obj: JsonObject) -> None:
+        """`obj` is as the request has it."""
+        node = _node_of(user, resource)
+        if node is None:
+            return
+        name = obj.get("metadata", {}).get("name", "")
+        match resource.id:
+            case "nodes":
+                _check_new_node(node, resource, name, obj)
+            case "pods":
+                self._check_new_pod(node, resource, name, obj)
+            case "leases.coordination.k8s.io":
+                _check_lease(node, resource, namespace, name)
+
+    def guard(self, user: User, resource: Resource, namespace: str, name: str, change: Change) -> Change:
+        """`change`, which is refused as soon as it is applied if this user may not make it."""
+        node = _node_of(user, resource)
+        if node is None:
+            return change
+
+        def guarded(old: JsonObject) -> JsonObject:
+            new = change(old)
+            match resource.id:
+                case "nodes":
+                    _check_changed_node(node, resource, name, new, old)
+                case "pods":
+                    _check_pod_status(node, resource, name, new, old)
+                case "leases.coordination.k8s.io":
+                    _check_lease(node, resource, namespace, name)
+            return new
+
+        return guarded
+
+    def admit_delete(self, user: User, resource: Resource, namespace: str, name: str) -> None:
+        node = _node_of(user, resource)
+        if node is None:
+            return
+        match resource.id:
+            case "nodes":
+                _check_own_node(node, resource, name)
+            case "pods" if self._node_of_pod(namespace, name) != node:
+                why = f'node "{node}" can only delete pods with spec.nodeName set to itself'
+                raise forbidden(resource, name, why)
+            case "leases.coordination.k8s.io":
+                _check_lease(node, resource, namespace, name)
+
+    def admit_eviction(self, user: User, pods: Resource, namespace: str, name: str) -> None:
+        node = _node_of(user, pods)
+        if node is not None and self._node_of_pod(namespace, name) != node:
+            raise forbidden(pods, name, f"node {node} can only evict pods with spec.nodeName set to itself")
+
+    def admit_token(self, user: User, accounts: Resource, namespace: str, name: str, spec: JsonObject) -> None:
+        """`spec` is that of the TokenRequest. A node gets tokens for its pods alone, and each for what the pod uses."""
+        node = _node_of(user, accounts)
+        if node is None:
+            return
+        bound = spec.get("boundObjectRef", {})
+        if bound.get("apiVersion") != "v1" or bound.get("kind") != "Pod" or not bound.get("name"):
+            raise forbidden(accounts, name, "node requested token not bound to a pod")
+        if not bound.get("uid"):
+            raise forbidden(accounts, name, "node requested token with a pod binding without a uid")
+        pod = self._read_pod(namespace, bound["name"])
+        if bound["uid"] != pod["metadata"]["uid"]:
+            why = (
+                f"the UID in the bound object reference ({bound['uid']}) does not match the UID in record. "
+                "The object might have been deleted and then recreated"
+            )
+            raise forbidden(accounts, name, why)
+        if pod.get("spec", {}).get("nodeName", "") != node:
+            raise forbidden(accounts, name, "node requested token bound to a pod scheduled on a different node")
+        audiences = spec.get("audiences", ())
+        if len(audiences) > 1:
+            raise forbidden(accounts, name, "node may only request 0 or 1 audiences")
+        audience = audiences[0] if audiences else ""
+        if audience not in _audiences(pod):
+            why = (
+                f'audience "{audience}" not found in pod spec volume, '
+                f"{user.name} is not authorized to request tokens for this audience"
+            )
+            raise forbidden(accounts, name, why)
+
+    def _check_new_pod(self, node: str, pods: Resource, name: str, pod: JsonObject) -> None:
+        """A node creates only mirror pods: what it runs from files, shown to others, and with nothing of theirs."""
+        metadata, spec = pod.get("metadata", {}), pod.get("spec", {})
+        if MIRROR_POD not in metadata.get("annotations", {}):
+            why = f'pod does not have "{MIRROR_POD}" annotation, node "{node}" can only create mirror pods'
+            raise forbidden(pods, name, why)
+        if spec.get("nodeName", "") != node:
+            raise forbidden(pods, name, f'node "{node}" can only create pods with spec.nodeName set to itself')
+        owners = metadata.get("ownerReferences", ())
+        if len(owners) > 1:
+            why = f'node "{node}" can only create pods with a single owner reference set to itself'
+            raise forbidden(pods, name, why)
+        owner = owners[0] if owners else {}
+        if (owner.get("apiVersion"), owner.get("kind"), owner.get("name")) != ("v1", "Node", node):
+            raise forbidden(pods, name, f'node "{node}" can only create pods with an owner reference set to itself')
+        if not owner.get("controller"):
+            why = f'node "{node}" can only create pods with a controller owner reference set to itself'
+            raise forbidden(pods, name, why)
+        if owner.get("blockOwnerDeletion"):
+            raise forbidden(pods, name, f'node "{node}" must not set blockOwnerDeletion on an owner reference')
+        uid = self._uid_of_node(node)
+        if owner.get("uid", "") != uid:
+            why = f"node {node} UID mismatch: expected {owner.get('uid', '')} got {uid}"
+            raise forbidden(pods, name, why)
+        if spec.get("serviceAccountName") or spec.get("serviceAccount"):
+            raise forbidden(pods, name, f'node "{node}" can not create pods that reference a service account')
+        kinds = {kind for kind, _ in references(spec)}
+        for kind in ("secret", "configmap"):
+            if kind in kinds:
+                raise forbidden(pods, name, f'node "{node}" can not create pods that reference {kind}s')
+        if any("clusterTrustBundle" in source for source in _projected(pod)):
+            raise forbidden(pods, name, f'node "{node}" can not create pods that reference clustertrustbundles')
+        if any("persistentVolumeClaim" in volume for volume in spec.get("volumes", ())):
+            raise forbidden(pods, name, f'node "{node}" can not create pods that reference persistentvolumeclaims')
+
+    def _read_pod(self, namespace: str, name: str) -> JsonObject:
+        """Raises a 404."""
+        record = self._store.get(Key("pods", namespace, name))
+        if record is None:
+            raise not_found_named("pods", "", name)
+        pod: JsonObject = msgspec.json.decode(record.value)
+        return pod
+
+    def _node_of_pod(self, namespace: str, name: str) -> str:
+        """Raises a 404."""
+        node: str = self._read_pod(namespace, name).get("spec", {}).get("nodeName", "")
+        return node
+
+    def _uid_of_node(self, name: str) -> str:
+        """Raises a 404."""
+        record = self._store.get(Key("nodes", "", name))
+        if record is None:
+            raise not_found_named("nodes", "", name)
+        uid: str = msgspec.json.decode(record.value)["metadata"]["uid"]
+        return uid
+
+
+def _node_of(user: User, resource: Resource) -> str | None:
+    """None for a user that is no node. Raises a 403 for one that does not say which."""
     node = node_name_of(user)
-    if node is None:
-        return
-    name = obj.get("metadata", {}).get("name", "")
-    if name == node:
-        return
-    match resource.id:
-        case "nodes":
-            raise forbidden(resource, name, f'node "{node}" is not allowed to modify node "{name}"')
-        case "leases.coordination.k8s.io":
-            why = "can only access node lease with the same name as the requesting node"
-            raise forbidden(resource, name, why)
+    if node == "":
+        raise forbidden(resource, "", f'could not determine node from user "{user.name}"')
+    return node
 
 
-def check_node_token(user: User, accounts: Resource, name: str, pod: tuple[str, str] | None, node_of_pod: str) -> None:
-    """Raises a 403 when a node asks for a token that is not for one of its pods."""
-    node = node_name_of(user)
-    if node is None:
-        return
-    if pod is None:
-        raise forbidden(accounts, name, "node requested token not bound to a pod")
-    if node_of_pod != node:
-        raise forbidden(accounts, name, "node requested token bound to a pod scheduled on a different node")
+def _check_own_node(node: str, nodes: Resource, name: str) -> None:
+    if name != node:
+        raise forbidden(nodes, name, f'node "{node}" is not allowed to modify node "{name}"')
+
+
+def _check_new_node(node: str, nodes: Resource, name: str, obj: JsonObject) -> None:
+    _check_own_node(node, nodes, name)
+    if obj.get("spec", {}).get("configSource") is not None:
+        raise forbidden(nodes, name, f'node "{node}" is not allowed to create pods with a non-nil configSource')
+    # More than Kubernetes asks for: a Node that is born with an owner could be collected, and born again, likewise.
+    if obj["metadata"].get("ownerReferences"):
+        raise forbidden(nodes, name, f'node "{node}" is not allowed to set ownerReferences')
+    if restricted := find_restricted(obj["metadata"].get("labels", ())):
+        why = f'node "{node}" is not allowed to set the following labels: {", ".join(restricted)}'
+        raise forbidden(nodes, name, why)
+
+
+def _check_changed_node(node: str, nodes: Resource, name: str, new: JsonObject, old: JsonObject) -> None:
+    _check_own_node(node, nodes, name)
+    spec, before = new.get("spec", {}), old.get("spec", {})
+    if spec.get("configSource") is not None and spec["configSource"] != before.get("configSource"):
+        raise forbidden(
+            nodes, name, f'node "{node}" is not allowed to update configSource to a new non-nil configSource'
+        )
+    if (spec.get("taints") or []) != (before.get("taints") or []):
+        raise forbidden(nodes, name, f'node "{node}" is not allowed to modify taints')
+    # By an owner that is gone a node would have itself deleted, and could register again as it likes (CVE-2025-5187).
+    metadata, meta_before = new.get("metadata", {}), old["metadata"]
+    if (metadata.get("ownerReferences") or []) != (meta_before.get("ownerReferences") or []):
+        raise forbidden(nodes, name, f'node "{node}" is not allowed to modify ownerReferences')
+    if restricted := find_restricted(_changed(_labels(new), _labels(old))):
+        raise forbidden(nodes, name, f"is not allowed to modify labels: {', '.join(restricted)}")
+
+
+def _check_pod_status(node: str, pods: Resource, name: str, new: JsonObject, old: JsonObject) -> None:
+    """Of a pod that exists a node writes the status only; `node_authorizer` refuses the rest."""
+    if old.get("spec", {}).get("nodeName", "") != node:
+        why = f'node "{node}" can only update pod status for pods with spec.nodeName set to itself'
+        raise forbidden(pods, name, why)
+    if _labels(new) != _labels(old):
+        raise forbidden(pods, name, f'node "{node}" cannot update labels through pod status')
+    claims, before = (one.get("status", {}).get("resourceClaimStatuses") or [] for one in (new, old))
+    if claims != before:
+        raise forbidden(pods, name, f'node "{node}" cannot update resource claim statues')
+
+
+def _check_lease(node: str, leases: Resource, namespace: str, name: str) -> None:
+    if namespace != LEASE_NAMESPACE:
+        why = f'can only access leases in the "{LEASE_NAMESPACE}" system namespace'
+        raise forbidden(leases, name, why)
+    if name != node:
+        raise forbidden(leases, name, "can only access node lease with the same name as the requesting node")
+
+
+def _labels(obj: JsonObject) -> dict[str, str]:
+    labels: dict[str, str] = obj.get("metadata", {}).get("labels") or {}
+    return labels
+
+
+def _changed(new: dict[str, str], old: dict[str, str]) -> set[str]:
+    """The keys of what differs."""
+    return {key for key in new.keys() | old.keys() if new.get(key) != old.get(key)}
+
+
+def _audiences(pod: JsonObject) -> set[str]:
+    """Those of the tokens that the pod's volumes show; "" is the API server itself."""
+    tokens = (source["serviceAccountToken"] for source in _projected(pod) if "serviceAccountToken" in source)
+    return {token.get("audience", "") for token in tokens}
+
+
+def _projected(pod: JsonObject) -> Iterator[JsonObject]:
+    """The sources of the pod's projected volumes."""
+    for volume in pod.get("spec", {}).get("volumes", ()):
+        yield from volume.get("projected", {}).get("sources", ())

@@ -1,8 +1,8 @@
 """Service account tokens: signed here, checked here, stored nowhere.
 
 A token is a JWT (RS256) that names a service account and may be bound to a pod; it is good as long as its time has not
-run out and both still exist with the same uid (source: KEP-1205 "Bound Service Account Tokens",
-pkg/serviceaccount/claims.go).
+run out and both still exist with the same uid, or were to be gone a minute ago at most (source: KEP-1205 "Bound Service
+Account Tokens", pkg/serviceaccount/claims.go).
 """
 
 from __future__ import annotations
@@ -15,17 +15,43 @@ from pathlib import Path
 from typing import Any
 
 import jwt
+import msgspec
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
 from bridgehead.apiserver.bodies.serialization import stored_metadata
 from bridgehead.apiserver.http.user import AUTHENTICATED, InvalidCredentials, User
+from bridgehead.objects.times import parse_time
 from bridgehead.storage import Key, Store
 
 ISSUER = "https://kubernetes.default.svc.cluster.local"
 PREFIX = "system:serviceaccount:"
 _CACHED_TOKENS = 4096
+# Of what is being deleted, so that a container can use its token until it ends.
+_LEEWAY_SECONDS = 60.0
+
+
+class _Reference(msgspec.Struct, frozen=True):
+    name: str
+    uid: str
+
+
+class _Private(msgspec.Struct, frozen=True):
+    namespace: str
+    serviceaccount: _Reference
+    pod: _Reference | None = None
+    node: _Reference | None = None
+
+
+class _Claims(msgspec.Struct, frozen=True):
+    """What a token says, as far as it is asked for on each request."""
+
+    aud: tuple[str, ...]
+    exp: float
+    nbf: float
+    private: _Private = msgspec.field(name="kubernetes.io")
+    jti: str = ""
 
 
 class SigningKey:
@@ -60,7 +86,7 @@ class TokenAuthority:
         self._store = store
         self._clock = clock
         # Checking a signature takes 50 µs, and clients send the same token with every request.
-        self._verified: OrderedDict[str, dict[str, Any]] = OrderedDict()
+        self._verified: OrderedDict[str, _Claims] = OrderedDict()
 
     def issue(
         self,
@@ -95,59 +121,68 @@ class TokenAuthority:
 
     def verify(self, token: str) -> User | None:
         """The service account's user; None when the token is not one of ours. Raises `InvalidCredentials`."""
+        return self.verify_for(token, (ISSUER,))[0]
+
+    def verify_for(self, token: str, audiences: Sequence[str]) -> tuple[User | None, tuple[str, ...]]:
+        """As `verify`, on behalf of whoever has one of these names. Also returns which of them the token is for."""
         claims = self._verified.get(token)
         if claims is None:
             claims = self._decode(token)
             if claims is None:
-                return None
+                return None, ()
             self._verified[token] = claims
             if len(self._verified) > _CACHED_TOKENS:
                 self._verified.popitem(last=False)
-        if not claims["nbf"] <= self._clock() < claims["exp"]:
+        if not claims.nbf <= self._clock() < claims.exp:
             self._verified.pop(token, None)
             raise InvalidCredentials("the service account token has expired")
-        return self._user(claims)
+        meant = tuple(audience for audience in audiences if audience in claims.aud)
+        if not meant:
+            given, wanted = (" ".join(f'"{one}"' for one in many) for many in (claims.aud, audiences))
+            raise InvalidCredentials(f"token audiences [{given}] is invalid for the target audiences [{wanted}]")
+        return self._user(claims), meant
 
-    def _decode(self, token: str) -> dict[str, Any] | None:
+    def _decode(self, token: str) -> _Claims | None:
         if token.count(".") != 2:
             return None
         try:
-            claims: dict[str, Any] = jwt.decode(
+            claims = jwt.decode(
                 token,
                 self._key.public,
                 algorithms=["RS256"],
-                audience=ISSUER,
                 issuer=ISSUER,
-                # Times are checked with our own clock, on every request.
+                # Times are checked with our own clock, and for whom it is, on every request.
                 options={
+                    "verify_aud": False,
                     "verify_exp": False,
                     "verify_nbf": False,
                     "verify_iat": False,
-                    "require": ["exp", "nbf", "sub", "kubernetes.io"],
                 },
             )
-        except jwt.PyJWTError as error:
+            return msgspec.convert(claims, _Claims)
+        except (jwt.PyJWTError, msgspec.ValidationError) as error:
             raise InvalidCredentials(f"service account token: {error}") from error
-        return claims
 
-    def _user(self, claims: dict[str, Any]) -> User:
-        private = claims["kubernetes.io"]
-        namespace, account = private["namespace"], private["serviceaccount"]
+    def _user(self, claims: _Claims) -> User:
+        namespace, account = claims.private.namespace, claims.private.serviceaccount
         self._check_exists("serviceaccounts", namespace, account)
-        extra = {"authentication.kubernetes.io/credential-id": (f"JTI={claims['jti']}",)}
-        pod = private.get("pod")
+        extra = {"authentication.kubernetes.io/credential-id": (f"JTI={claims.jti}",)}
+        pod, node = claims.private.pod, claims.private.node
         if pod is not None:
             self._check_exists("pods", namespace, pod)
-            extra["authentication.kubernetes.io/pod-name"] = (pod["name"],)
-            extra["authentication.kubernetes.io/pod-uid"] = (pod["uid"],)
-        node = private.get("node")
+            extra["authentication.kubernetes.io/pod-name"] = (pod.name,)
+            extra["authentication.kubernetes.io/pod-uid"] = (pod.uid,)
         if node is not None:
-            extra["authentication.kubernetes.io/node-name"] = (node["name"],)
-            extra["authentication.kubernetes.io/node-uid"] = (node["uid"],)
+            extra["authentication.kubernetes.io/node-name"] = (node.name,)
+            extra["authentication.kubernetes.io/node-uid"] = (node.uid,)
         groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", AUTHENTICATED)
-        return User(claims["sub"], groups, account["uid"], extra)
+        return User(f"{PREFIX}{namespace}:{account.name}", groups, account.uid, extra)
 
-    def _check_exists(self, resource: str, namespace: str, wanted: dict[str, str]) -> None:
-        record = self._store.get(Key(resource, namespace, wanted["name"]))
-        if record is None or stored_metadata(record.value).uid != wanted["uid"]:
-            raise InvalidCredentials(f"{resource} {namespace}/{wanted['name']} has been deleted")
+    def _check_exists(self, resource: str, namespace: str, wanted: _Reference) -> None:
+        record = self._store.get(Key(resource, namespace, wanted.name))
+        metadata = None if record is None else stored_metadata(record.value)
+        if metadata is None or metadata.uid != wanted.uid:
+            raise InvalidCredentials(f"{resource} {namespace}/{wanted.name} has been deleted")
+        gone_at = metadata.deletion_timestamp
+        if gone_at and parse_time(gone_at) + _LEEWAY_SECONDS < self._clock():
+            raise InvalidCredentials(f"{resource} {namespace}/{wanted.name} was to be gone at {gone_at}")

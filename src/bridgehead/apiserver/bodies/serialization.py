@@ -122,10 +122,11 @@ def encode_yaml(body: bytes) -> bytes:
 
 
 class StoredMetadata(msgspec.Struct, rename="camel"):
-    """What identifies a stored object and its version."""
+    """What identifies a stored object and its version, and when it is to be gone."""
 
     uid: str = ""
     resource_version: str = ""
+    deletion_timestamp: str = ""
 
 
 class _Stored(msgspec.Struct):

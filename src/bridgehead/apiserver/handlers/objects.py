@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from bridgehead.apiserver.access.node_restriction import check_node_create
+from bridgehead.apiserver.access.node_restriction import NodeRestriction
 from bridgehead.apiserver.bodies.decoding import decode_object
 from bridgehead.apiserver.bodies.patching import patch_change
 from bridgehead.apiserver.bodies.serialization import encode_yaml, stored_metadata
@@ -19,7 +19,7 @@ from bridgehead.apiserver.http.negotiation import JSON, YAML, MediaType, choose
 from bridgehead.apiserver.http.paths import Query
 from bridgehead.apiserver.http.request import Request, Response, respond
 from bridgehead.apiserver.registry import lists
-from bridgehead.apiserver.registry.registry import Registry
+from bridgehead.apiserver.registry.registry import Change, Registry, check_name
 from bridgehead.apiserver.registry.watching import OpenWatches, Render, WatchStream, parse_watch_options
 from bridgehead.apiserver.resource import JsonObject, Resource, Strategy
 from bridgehead.storage import Record
@@ -40,8 +40,11 @@ Handler = Callable[[Request, Resource], Awaitable[Response]]
 
 
 class Handlers:
-    def __init__(self, registry: Registry, subresources: Subresources, watches: OpenWatches) -> None:
+    def __init__(
+        self, registry: Registry, nodes: NodeRestriction, subresources: Subresources, watches: OpenWatches
+    ) -> None:
         self._registry = registry
+        self._nodes = nodes
         self._watches = watches
         self._subresources = subresources
         self._verbs: dict[str, Handler] = {
@@ -146,7 +149,7 @@ class Handlers:
 
     async def _create(self, request: Request, resource: Resource) -> Response:
         obj = await self._decode(request, resource)
-        check_node_create(request.user, resource, obj)
+        self._nodes.admit_create(request.user, resource, request.info.namespace, obj)
         record = await self._registry.create(resource, request.info.namespace, obj, dry_run=is_dry_run(request.query))
         self._warn(request, resource, record)
         return self._one(request, resource, record, 201)
@@ -154,7 +157,6 @@ class Handlers:
     async def _update(self, request: Request, resource: Resource) -> Response:
         info = request.info
         obj = await self._decode(request, resource)
-        check_node_create(request.user, resource, obj)
         dry_run = is_dry_run(request.query)
         status = 200
         key = self._registry.key(resource, info.namespace, info.name)
@@ -163,33 +165,37 @@ class Handlers:
             if obj.get("metadata", {}).get("resourceVersion"):
                 raise conflict(resource, info.name)
             obj.setdefault("metadata", {}).setdefault("name", info.name)
+            check_name(obj["metadata"]["name"], info.name)
+            self._nodes.admit_create(request.user, resource, info.namespace, obj)
             record = await self._registry.create(resource, info.namespace, obj, dry_run=dry_run)
             status = 201
         else:
-            record = await self._registry.update(
-                resource, info.namespace, info.name, lambda _: obj, subresource=info.subresource, dry_run=dry_run
-            )
+            record = await self._change(request, resource, lambda _: obj)
         self._warn(request, resource, record)
         return self._one(request, resource, record, status)
 
     async def _patch(self, request: Request, resource: Resource) -> Response:
-        info = request.info
         body = await request.body()
         change = patch_change(request, body, resource.kind, self._registry.shape(resource))
-        record = await self._registry.update(
+        record = await self._change(request, resource, change)
+        self._warn(request, resource, record)
+        return self._one(request, resource, record)
+
+    async def _change(self, request: Request, resource: Resource, change: Change) -> Record:
+        info = request.info
+        return await self._registry.update(
             resource,
             info.namespace,
             info.name,
-            change,
+            self._nodes.guard(request.user, resource, info.namespace, info.name, change),
             subresource=info.subresource,
             dry_run=is_dry_run(request.query),
         )
-        self._warn(request, resource, record)
-        return self._one(request, resource, record)
 
     async def _delete(self, request: Request, resource: Resource) -> Response:
         info = request.info
         options = parse_delete_options(await request.body(), request, self._registry.delete_options)
+        self._nodes.admit_delete(request.user, resource, info.namespace, info.name)
         deleted = await self._registry.delete(resource, info.namespace, info.name, options)
         if not deleted.gone or resource.id in _RETURNS_DELETED:
             return self._one(request, resource, deleted.record)

@@ -6,7 +6,10 @@ authorization.k8s.io/v1).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from bridgehead.apiserver.access.authorization import Authorizer, Rule
+from bridgehead.apiserver.access.node_authorizer import node_name_of
 from bridgehead.apiserver.access.tokens import TokenAuthority
 from bridgehead.apiserver.bodies.decoding import decode_kind
 from bridgehead.apiserver.bodies.schema import Schema, Shape
@@ -51,7 +54,7 @@ class Reviews:
             case "SelfSubjectRulesReview":
                 return self._rules(user, spec.get("namespace", ""))
             case "TokenReview":
-                return self._token(spec.get("token", ""))
+                return self._token(spec.get("token", ""), spec.get("audiences", ()) or (self._tokens.issuer,))
         groups = tuple(spec.get("groups", ()))
         return self._access(User(spec.get("user", ""), groups), spec)
 
@@ -68,30 +71,47 @@ class Reviews:
                 resource=wanted.get("resource", ""),
                 name=wanted.get("name", ""),
                 subresource=wanted.get("subresource", ""),
+                label_selector=_selector(wanted.get("labelSelector", {})),
+                field_selector=_selector(wanted.get("fieldSelector", {})),
             )
         else:
             wanted = spec.get("nonResourceAttributes", {})
             request = RequestInfo(path=wanted.get("path", ""), verb=wanted.get("verb", ""))
-        return {"allowed": self._authorizer.is_allowed(user, request)}
+        decision = self._authorizer.decide(user, request)
+        return {"allowed": decision.allowed} | ({"reason": decision.reason} if decision.reason else {})
 
     def _rules(self, user: User, namespace: str) -> JsonObject:
         rules = [rule for rule in self._authorizer.rules_of(user) if rule.namespace in ("", namespace)]
+        is_node = node_name_of(user) is not None
+        error = {"evaluationError": "node authorizer does not support user rule resolution"} if is_node else {}
         return {
             "resourceRules": [_resource_rule(rule) for rule in rules if rule.resources],
             "nonResourceRules": [
                 {"verbs": list(rule.verbs), "nonResourceURLs": list(rule.urls)} for rule in rules if rule.urls
             ],
-            "incomplete": False,
-        }
+            "incomplete": is_node,
+        } | error
 
-    def _token(self, token: str) -> JsonObject:
+    def _token(self, token: str, audiences: Sequence[str]) -> JsonObject:
         try:
-            user = self._tokens.verify(token)
+            user, meant = self._tokens.verify_for(token, audiences)
         except InvalidCredentials as error:
             return {"authenticated": False, "error": str(error), "user": {}}
         if user is None:
             return {"authenticated": False, "user": {}}
-        return {"authenticated": True, "user": _user_info(user), "audiences": [self._tokens.issuer]}
+        return {"authenticated": True, "user": _user_info(user), "audiences": list(meant)}
+
+
+def _selector(attributes: JsonObject) -> str:
+    """As a request has it. Requirements of several values are left out, so that more is asked for, not less."""
+    if "rawSelector" in attributes:
+        return str(attributes["rawSelector"])
+    terms = (
+        f"{one.get('key', '')}{'=' if one.get('operator') == 'In' else '!='}{one['values'][0]}"
+        for one in attributes.get("requirements", ())
+        if one.get("operator") in ("In", "NotIn") and len(one.get("values", ())) == 1
+    )
+    return ",".join(terms)
 
 
 def _resource_rule(rule: Rule) -> JsonObject:

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from bridgehead.apiserver.access.node_restriction import check_node_token
+from bridgehead.apiserver.access.node_restriction import NodeRestriction
 from bridgehead.apiserver.access.tokens import TokenAuthority
 from bridgehead.apiserver.bodies.decoding import decode_kind, decode_object
 from bridgehead.apiserver.bodies.patching import patch_change
@@ -40,8 +40,9 @@ _MIN_TOKEN_SECONDS, _DEFAULT_TOKEN_SECONDS, _MAX_TOKEN_SECONDS = 600, 3600, 2**3
 class Subresources:
     """`schema` gives the shapes of bodies that are no resource's own."""
 
-    def __init__(self, registry: Registry, tokens: TokenAuthority, schema: Schema) -> None:
+    def __init__(self, registry: Registry, nodes: NodeRestriction, tokens: TokenAuthority, schema: Schema) -> None:
         self._registry = registry
+        self._nodes = nodes
         self._tokens = tokens
         self._scale = schema.of_kind("autoscaling", "v1", "Scale")
         self._binding = schema.of_kind("", "v1", "Binding")
@@ -121,6 +122,7 @@ class Subresources:
     async def _evict(self, request: Request, resource: Resource) -> Response:
         info = request.info
         eviction = await decode_kind(request, "policy", "v1", "Eviction", self._eviction)
+        self._nodes.admit_eviction(request.user, resource, info.namespace, info.name)
         given = eviction.get("deleteOptions", {})
         preconditions = given.get("preconditions", {})
         options = DeleteOptions(
@@ -135,8 +137,9 @@ class Subresources:
     async def _issue_token(self, request: Request, resource: Resource) -> Response:
         info = request.info
         asked = await decode_kind(request, "authentication.k8s.io", "v1", "TokenRequest", self._token)
-        account = self._registry.get(resource, info.namespace, info.name)
         spec = asked.setdefault("spec", {})
+        self._nodes.admit_token(request.user, resource, info.namespace, info.name, spec)
+        account = self._registry.get(resource, info.namespace, info.name)
         seconds = spec.setdefault("expirationSeconds", _DEFAULT_TOKEN_SECONDS)
         if not _MIN_TOKEN_SECONDS <= seconds <= _MAX_TOKEN_SECONDS:
             bound = (
@@ -148,7 +151,6 @@ class Subresources:
             error = FieldError("FieldValueInvalid", "spec.expirationSeconds", why)
             raise invalid("authentication.k8s.io", "TokenRequest", "", [error])
         pod, node = self._bound_to(info.namespace, info.name, spec.get("boundObjectRef"))
-        check_node_token(request.user, resource, info.name, pod, node[0] if node else "")
         uid = msgspec.json.decode(account.value)["metadata"]["uid"]
         token, until = self._tokens.issue(
             info.namespace,

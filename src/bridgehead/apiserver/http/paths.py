@@ -24,7 +24,7 @@ class RequestInfo:
     """`is_resource` is False for paths such as /healthz or /apis, of which only `verb` and `path` are set.
 
     `verb` is get, list, watch, create, update, patch, delete or deletecollection; for other paths the method in
-    lower case. `rest` is what follows the subresource.
+    lower case. `rest` is what follows the subresource. The selectors are those of a list or a watch, as they were sent.
     """
 
     path: str
@@ -37,6 +37,8 @@ class RequestInfo:
     name: str = ""
     subresource: str = ""
     rest: str = ""
+    label_selector: str = ""
+    field_selector: str = ""
 
     @property
     def rule_resource(self) -> str:
@@ -80,13 +82,15 @@ def parse_request(method: str, path: str, query: Query) -> RequestInfo:
     name = parts[1] if len(parts) > 1 else ""
     subresource = parts[2] if len(parts) > 2 else ""
     rest = "/".join(parts[3:])
+    labels = fields = ""
     if not name:
         if verb == "get":
             verb = "watch" if is_true(query, "watch") else "list"
-            name = _named_by_selector(query.get("fieldSelector", ""))
+            labels, fields = query.get("labelSelector", ""), query.get("fieldSelector", "")
+            name = _named_by_selector(fields)
         elif verb == "delete":
             verb = "deletecollection"
-    return RequestInfo(path, verb, True, group, version, namespace, resource, name, subresource, rest)
+    return RequestInfo(path, verb, True, group, version, namespace, resource, name, subresource, rest, labels, fields)
 
 
 def _named_by_selector(field_selector: str) -> str:

@@ -1,4 +1,4 @@
-"""What a new object needs from the objects around it: its namespace, and a pod its service account.
+"""What objects need from the objects around them: a namespace, a pod's service account, addresses that are not taken.
 
 Runs before a resource's own hooks. Source: Kubernetes admission plug-ins NamespaceLifecycle, ServiceAccount and
 Priority.
@@ -12,9 +12,11 @@ from typing import Any
 import msgspec
 
 from bridgehead.apiserver.errors import forbidden, not_found_named
-from bridgehead.apiserver.resource import JsonObject, Resource
+from bridgehead.apiserver.resource import FieldError, JsonObject, Resource
+from bridgehead.apiserver.resources.pod_references import MIRROR_POD, references
 from bridgehead.storage import Key, Record, Store, TooOld
 
+from .captured import check_captured
 from .metadata import random_suffix
 
 IMMORTAL_NAMESPACES = frozenset({"default", "kube-system", "kube-public"})
@@ -43,6 +45,10 @@ class Admission:
                 spec.setdefault("priority", 0)
                 spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
 
+    def check_update(self, resource: Resource, new: JsonObject, old: JsonObject) -> list[FieldError]:
+        """What other objects have against a change that is fine by itself."""
+        return check_captured(self._store, new, old) if resource.id == "services" else []
+
     def admit_delete(self, resource: Resource, name: str) -> None:
         if resource.id == "namespaces" and name in IMMORTAL_NAMESPACES:
             raise forbidden(resource, name, "this namespace may not be deleted")
@@ -63,12 +69,14 @@ class Admission:
             raise forbidden(resource, metadata.get("name") or metadata.get("generateName", ""), why, [cause])
 
     async def _add_service_account(self, resource: Resource, namespace: str, pod: JsonObject) -> None:
-        spec = pod.setdefault("spec", {})
+        spec, metadata = pod.setdefault("spec", {}), pod["metadata"]
+        if MIRROR_POD in metadata.get("annotations", {}):
+            # It shows what runs already, and a change would make it something else.
+            if why := _refuse_mirror(spec):
+                raise forbidden(resource, metadata.get("name") or metadata.get("generateName", ""), why)
+            return
         name = spec.get("serviceAccountName") or spec.get("serviceAccount") or "default"
         spec["serviceAccountName"] = spec["serviceAccount"] = name
-        metadata = pod["metadata"]
-        if "kubernetes.io/config.mirror" in metadata.get("annotations", {}):
-            return
         record = await self._account(namespace, name)
         self._check_namespace(resource, namespace, pod)  # once more: its account may have been waited for
         if record is None:
@@ -101,6 +109,18 @@ class Admission:
         finally:
             watch.close()
         return None
+
+
+def _refuse_mirror(spec: JsonObject) -> str:
+    """Why no mirror pod may have this spec, or ""."""
+    if spec.get("serviceAccountName") or spec.get("serviceAccount"):
+        return "a mirror pod may not reference service accounts"
+    if any(kind == "secret" for kind, _ in references(spec)):
+        return "a mirror pod may not reference secrets"
+    sources = (s for volume in spec.get("volumes", ()) for s in volume.get("projected", {}).get("sources", ()))
+    if any("serviceAccountToken" in source for source in sources):
+        return "a mirror pod may not use ServiceAccountToken volume projections"
+    return ""
 
 
 def mount_token(spec: JsonObject) -> None:

@@ -221,6 +221,7 @@ class Registry:
         errors += validate_metadata_update(new, old, resource)
         errors += strategy.validate(new)
         errors += strategy.validate_update(new, old, subresource)
+        errors += self.admission.check_update(resource, new, old)
         if errors:
             raise invalid(resource.group, resource.kind, old["metadata"]["name"], errors)
         metadata.count_generation(new, old, resource)
@@ -237,10 +238,13 @@ class Registry:
         if name:
             if not meta.get("name"):
                 meta["name"] = name
-            elif meta["name"] != name:
-                raise bad_request(
-                    f"the name of the object ({meta['name']}) does not match the name on the URL ({name})"
-                )
+            check_name(meta["name"], name)
+
+
+def check_name(given: str, on_url: str) -> None:
+    """Raises a 400."""
+    if given != on_url:
+        raise bad_request(f"the name of the object ({given}) does not match the name on the URL ({on_url})")
 
 
 def _copied(value: Any) -> Any:

@@ -76,6 +76,10 @@ class AddressRange:
     def __str__(self) -> str:
         return str(self._network)
 
+    def contains(self, address: str) -> bool:
+        parsed = parse_ip(address)
+        return parsed is not None and parsed in self._network
+
     def choose(self, is_claimed: IsClaimed, random: Random) -> str | None:
         """A free address, or None when the range is full."""
         for number in _candidates(self._first, self._last, self._reserved, random):

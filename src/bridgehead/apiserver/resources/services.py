@@ -1,6 +1,7 @@
 """Service (core/v1): its entry in the table, its columns, and the order in which its rules are applied.
 
-The rules themselves are in `service_transitions`, `service_families`, `service_allocation` and `service_validation`.
+The rules themselves are in `service_transitions`, `service_families`, `service_allocation`, `service_ingress` and
+`service_validation`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from bridgehead.objects.names import check_dns1035_label
 from .columns import AGE, NAME, NONE, UNKNOWN, at, format_labels, selectable, text_column
 from .service_allocation import AddressRange, PortRange, allocate_addresses, allocate_ports, claims_of
 from .service_families import set_families
+from .service_ingress import check_load_balancer_ip, check_status_addresses
 from .service_transitions import drop_for_type, keep_allocated, link_cluster_ips, set_defaults
 from .service_validation import validate_cluster_ips, validate_service, validate_service_update
 from .warnings import warn_of_service
@@ -97,6 +99,8 @@ class ServiceStrategy(Strategy):
             errors = set_families(spec, old_spec, tuple(self._ranges)) or allocate_addresses(
                 spec, old_spec, self._ranges, is_foreign, self._random
             )
+        errors += check_load_balancer_ip(spec, old_spec)
+        errors += check_status_addresses(obj, old, self._ranges.values())
         return errors + allocate_ports(spec, self._ports, is_foreign, self._random)
 
     def claims(self, obj: JsonObject) -> frozenset[str]:
