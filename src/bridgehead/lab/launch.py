@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from bridgehead.kubelet.runtimes import cgroups
 from bridgehead.network import syscalls
 
 from . import roots, user_namespace
@@ -36,12 +37,7 @@ from .supervisor import RunPart, Supervisor
 log = logging.getLogger(__name__)
 
 _NAMESPACES = (
-    syscalls.CLONE_NEWPID
-    | syscalls.CLONE_NEWNS
-    | syscalls.CLONE_NEWNET
-    | syscalls.CLONE_NEWUTS
-    | syscalls.CLONE_NEWIPC
-    | syscalls.CLONE_NEWCGROUP
+    syscalls.CLONE_NEWPID | syscalls.CLONE_NEWNS | syscalls.CLONE_NEWNET | syscalls.CLONE_NEWUTS | syscalls.CLONE_NEWIPC
 )
 # Of the user's environment; all else of it is nobody's business in there.
 _KEPT_ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ")
@@ -79,6 +75,9 @@ def launch(
     try:
         reader, writer = os.pipe()
         prepared, release = os.pipe()
+        user, group = id_map.root if id_map else (os.geteuid(), os.getegid())
+        delegated = cgroups.prepare_delegation(config.name, user, group)
+        cgroup = None if isinstance(delegated, str) else delegated
         middle = os.fork()
         if middle == 0:
             try:
@@ -87,10 +86,12 @@ def launch(
                 shown = () if config.host_access else tuple(roots.shown_paths(files))
                 # Never a link, which the lab, to which the directory belongs, could have put there.
                 log_fd = os.open(files.log("init"), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
-                inherited = _Inherited(api_socket, lock_fd, log_fd, writer, prepared, shown)
+                inherited = _Inherited(api_socket, lock_fd, log_fd, writer, prepared, shown, cgroup)
                 pid = _fork_init(config, files, id_map, held, inherited, run_part, preload)
                 # Recorded here, not by `up`: a lab must be found and stopped even if `up` is killed.
-                running = RunningLab(config=config, init_pid=pid, started_at=time.time())
+                running = RunningLab(
+                    config=config, init_pid=pid, started_at=time.time(), cgroup=cgroup.directory if cgroup else ""
+                )
                 files.running.write_bytes(msgspec.json.encode(running))
                 os._exit(0)
             except BaseException as error:  # noqa: BLE001 - forked: must not return into the command's stack
@@ -109,6 +110,8 @@ def launch(
                 answer = answers.read().strip()
                 os.waitpid(middle, 0)
         if answer != _READY:
+            if cgroup:
+                cgroups.remove_delegation(cgroup.directory)
             raise StartFailed(answer or "the lab's first process ended before it said anything")
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, held)
@@ -129,7 +132,7 @@ def _fork_init(
     if leaver == 0:
         try:
             os.close(reader)
-            _leave_host(id_map, inherited.shown, str(files.images), signal_mask)
+            _leave_host(id_map, inherited, str(files.images), signal_mask)
             pid = os.fork()
             if pid:
                 os.write(writer, str(pid).encode())
@@ -151,7 +154,7 @@ def _fork_init(
 
 
 def _leave_host(
-    id_map: IdMap | None, shown: Sequence[str], images: str, signal_mask: set[int | signal.Signals]
+    id_map: IdMap | None, inherited: _Inherited, images: str, signal_mask: set[int | signal.Signals]
 ) -> None:
     """Enter new namespaces, and stage what of the machine's files the lab will show."""
     os.setsid()
@@ -159,6 +162,9 @@ def _leave_host(
         # Asked to end before there is a supervisor to do it in order. (Process 1 ignores what it has no handler for.)
         signal.signal(number, lambda *_: os._exit(1))
     signal.pthread_sigmask(signal.SIG_SETMASK, signal_mask)
+    shown, cgroup = inherited.shown, inherited.cgroup
+    if cgroup:
+        cgroup.enter()
     if id_map is None:
         syscalls.unshare(_NAMESPACES)
         return
@@ -167,12 +173,12 @@ def _leave_host(
     if is_root and shown:
         # While we may still go where only the machine's root may.
         syscalls.unshare(syscalls.CLONE_NEWNS)
-        roots.stage(shown, images, namespace)
+        roots.stage(shown, images, namespace, cgroup)
     user_namespace.enter(namespace)
     os.close(namespace)
     syscalls.unshare(_NAMESPACES)
     if shown and not is_root:
-        roots.stage(shown, images, None)
+        roots.stage(shown, images, None, cgroup)
 
 
 class _Inherited(NamedTuple):
@@ -184,6 +190,7 @@ class _Inherited(NamedTuple):
     progress: int
     prepared: int
     shown: tuple[str, ...]
+    cgroup: cgroups.Prepared | None
 
 
 def _become_init(
@@ -193,7 +200,7 @@ def _become_init(
     run_part: RunPart,
     preload: Preload,
 ) -> None:
-    api_socket, lock_fd, log_fd, progress, prepared, shown = inherited
+    api_socket, lock_fd, log_fd, progress, prepared, shown, cgroup = inherited
     os.set_inheritable(lock_fd, False)
     os.chdir("/")
     os.umask(0o022)
@@ -203,7 +210,7 @@ def _become_init(
     syscalls.set_process_name("bridgehead-lab", f"bridgehead-lab {config.name}")
     forget_environment(_KEPT_ENVIRONMENT)
     if config.host_access:
-        _mount_own_view()
+        _mount_own_view(cgroup)
     else:
         roots.enter_lab_root(files, shown)
     nodes = plan_nodes(config)
@@ -273,13 +280,15 @@ def _make_node_root(files: LabFiles, node: NodePlan) -> int:
     return namespace
 
 
-def _mount_own_view() -> None:
+def _mount_own_view(cgroup: cgroups.Prepared | None) -> None:
     """/proc and /sys that show the lab's namespaces, and a /run of its own."""
     syscalls.mount("none", "/", flags=syscalls.MS_REC | syscalls.MS_PRIVATE)
     syscalls.mount("proc", "/proc", "proc", syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC)
-    syscalls.mount("sysfs", "/sys", "sysfs", syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC)
     syscalls.mount("tmpfs", "/run", "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, "mode=755")
     Path("/run/bridgehead").mkdir()
+    if cgroup:
+        cgroup.show("/run/bridgehead/cgroup")
+    syscalls.mount("sysfs", "/sys", "sysfs", syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC)
 
 
 def _redirect_standard_streams(output: int) -> None:

@@ -45,6 +45,7 @@ class RunningLab(msgspec.Struct, frozen=True, kw_only=True):
     config: LabConfig
     init_pid: int
     started_at: float
+    cgroup: str = ""  # where the lab's containers have their limits; "" without
 
 
 @dataclass(frozen=True)

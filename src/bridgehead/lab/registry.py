@@ -19,6 +19,8 @@ from pathlib import Path
 
 import msgspec
 
+from bridgehead.kubelet.runtimes import cgroups
+
 from .errors import AlreadyRunning, LabError, NotRunning
 from .orphans import find_orphan
 from .plan import LabConfig, LabFiles, RunningLab
@@ -184,6 +186,9 @@ def stop(files: LabFiles, *, bound: float = 15.0) -> None:
         return
     running = read_running(files)
     _end(running.init_pid, files, lambda: is_running(files), bound)
+    if running.cgroup:
+        with contextlib.suppress(OSError, ValueError):  # the next `up` tries again
+            cgroups.remove_delegation(running.cgroup)
     if running.config.ephemeral:
         remove(files)
 

@@ -19,13 +19,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from bridgehead.kubelet.runtimes import rootfs
+from bridgehead.kubelet.runtimes import cgroups, rootfs
 from bridgehead.network import syscalls
 
 from .plan import LabFiles, NodePlan
 
 _STAGE: Final = "/run/stage"
+_STAGED_CGROUP: Final = "/run/cgroup"
 _NEW: Final = "/run/root"
+_CGROUP: Final = "/sys/fs/cgroup"
 _DEVICES: Final = (*rootfs.DEVICES, "net/tun", "fuse")
 
 
@@ -34,7 +36,7 @@ def shown_paths(files: LabFiles) -> list[str]:
     return [str(files.root), str(files.images), *rootfs.own_paths()]
 
 
-def stage(shown: Sequence[str], images: str, user_namespace: int | None) -> None:
+def stage(shown: Sequence[str], images: str, user_namespace: int | None, cgroup: cgroups.Prepared | None) -> None:
     """Bind what `shown` names below a directory that everybody may enter. Changes the calling process's mounts.
 
     `images` is one of them. The machine's root unpacks images, so they show their owners as `user_namespace` maps them,
@@ -44,6 +46,8 @@ def stage(shown: Sequence[str], images: str, user_namespace: int | None) -> None
     syscalls.mount("tmpfs", "/run", "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, "mode=755")
     os.mkdir(_STAGE)
     os.mkdir(_NEW)
+    if cgroup:
+        cgroup.show(_STAGED_CGROUP)
     for number, path in enumerate(shown):
         target = f"{_STAGE}/{number}"
         _make_mount_point(path, target)
@@ -71,6 +75,8 @@ def enter_lab_root(files: LabFiles, shown: Sequence[str]) -> None:
         _bind(f"{_STAGE}/{number}", _NEW + path, read_only=not is_written)
     _make_devices(f"{_NEW}/dev")
     _mount_kernel_file_systems(_NEW)
+    if os.path.isdir(_STAGED_CGROUP):
+        _bind(_STAGED_CGROUP, _NEW + _CGROUP)
     os.mkdir(f"{_NEW}/run/bridgehead")
     copying.wait()  # what only the machine's root may read it cannot copy, and says so
     _change_root(_NEW)
@@ -93,6 +99,8 @@ def enter_node_root(files: LabFiles, node: NodePlan) -> None:
     os.makedirs(f"{new}/run/lock", mode=0o1777)
     _bind("/dev", f"{new}/dev")
     _mount_kernel_file_systems(new)
+    if os.listdir(_CGROUP):
+        _bind(_CGROUP, new + _CGROUP)
     for path in rootfs.own_paths():
         if not _is_system(path):
             _bind(path, new + path, read_only=True)

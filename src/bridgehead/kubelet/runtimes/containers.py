@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from bridgehead.kubelet.runtimes import leftovers, logs, processes, rootfs
+from bridgehead.kubelet.runtimes.cgroups import ContainerGroup, Delegation
 from bridgehead.kubelet.runtimes.children import Child, Exit, Listener
 from bridgehead.kubelet.runtimes.images import FoundImage
 from bridgehead.kubelet.runtimes.jobs import RunContainer
@@ -25,6 +26,7 @@ TERMINATION_MESSAGE_LIMIT: Final = 4096
 _LOG_CHUNK: Final = 64 << 10
 _TAP_SIZE: Final = 1 << 20
 _NAMESPACES: Final = {processes.MOUNT_NAMESPACE: "mnt", processes.PID_NAMESPACE: "pid"}
+_GROUP_ENDS_SECONDS: Final = 0.1
 _LOG_ROUNDS: Final = 16  # how much one container may write before the others are looked after
 
 
@@ -90,6 +92,7 @@ class Container(Listener):
         job: RunContainer,
         sandbox: Sandbox,
         found: FoundImage,
+        delegation: Delegation | None,
         *,
         on_start: Callable[[Container, RuntimeFailure | None], None],
         on_end: Callable[[Container], None],
@@ -100,6 +103,9 @@ class Container(Listener):
         self.id = secrets.token_hex(32)
         self._reactor = reactor
         self._image = found.image
+        self._delegation = delegation
+        self._group: ContainerGroup | None = None
+        self._is_oom_killed = False
         self._on_start = on_start
         self._on_end = on_end
         self._log: logs.LogFile | None = None
@@ -132,6 +138,9 @@ class Container(Listener):
             if not spec.tty:
                 for stream in ("stdout", "stderr"):
                     self._make_output(stream, theirs)
+            if self._delegation is not None:
+                self._group = self._delegation.make(self.id, spec.limits)
+                theirs.append(self._group.open_procs())
             self._child = Child(
                 self._reactor,
                 zygote,
@@ -142,6 +151,7 @@ class Container(Listener):
             )
         except OSError as error:
             self._close_streams()
+            self._remove_group()
             raise RuntimeFailure(f"failed to start container: {error}") from error
         finally:
             for fd in theirs:
@@ -210,6 +220,7 @@ class Container(Listener):
             finished_at=self._finished_at,
             exit_code=None if self._exit is None else self._exit.code,
             signal=None if self._exit is None else self._exit.signal,
+            is_oom_killed=self._is_oom_killed,
             message=self._message,
         )
 
@@ -235,11 +246,16 @@ class Container(Listener):
 
     def on_failed(self, reason: str) -> None:
         self._close_streams()
+        self._remove_group()
         self._on_start(self, RuntimeFailure(reason))
 
     def on_exit(self, exit: Exit) -> None:
         self._finished_at = time.time()
         self._exit = exit
+        if self._group is not None:
+            with contextlib.suppress(OSError):
+                self._is_oom_killed = self._group.oom_kills() > 0
+        self._remove_group()
         if self.sandbox.spec.host_pid and "mnt" in self.namespaces:
             leftovers.kill_members(self.namespaces["mnt"])  # elsewhere they end with the PID namespace
         for fd in list(self._streams):
@@ -253,6 +269,21 @@ class Container(Listener):
             tap.close()
             tap.on_end(exit.code)
         self._on_end(self)
+
+    def open_cgroup(self) -> int | None:
+        """For a process that is to be a member (see `ContainerGroup.open_procs`). Raises OSError."""
+        return None if self._group is None else self._group.open_procs()
+
+    def _remove_group(self) -> None:
+        """And all that is left in it; what has not ended yet is looked for again."""
+        if self._group is None:
+            return
+        with contextlib.suppress(OSError):
+            self._group.kill()
+            if self._group.remove():
+                self._group = None
+                return
+        self._reactor.call_later(_GROUP_ENDS_SECONDS, self._remove_group)
 
     # Its output.
 

@@ -31,19 +31,25 @@ def _fork(
     pid_namespace = entered.pop("pid", None)
     if pid_namespace is None:
         raise RuntimeFailure("container is not running")
-    job = RunCommand(spec=container.spec, program=program, namespaces=tuple(entered), has_terminal=streams is None)
+    descriptors = [*entered.values(), *(streams or ())]
+    procs = None
     try:
-        return Child(
-            reactor,
-            zygote,
-            job,
-            [*entered.values(), *(streams or ())],
-            listener,
-            where=IN_GIVEN,
-            pid_namespace=pid_namespace,
+        procs = container.open_cgroup()
+        job = RunCommand(
+            spec=container.spec,
+            program=program,
+            namespaces=tuple(entered),
+            has_terminal=streams is None,
+            has_cgroup=procs is not None,
         )
+        if procs is not None:
+            descriptors.append(procs)
+        return Child(reactor, zygote, job, descriptors, listener, where=IN_GIVEN, pid_namespace=pid_namespace)
     except OSError as error:
         raise RuntimeFailure(f"failed to exec in container: {error}") from error
+    finally:
+        if procs is not None:
+            os.close(procs)
 
 
 class Capture(Listener):

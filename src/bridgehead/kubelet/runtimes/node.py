@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from bridgehead.kubelet.runtimes import busybox, images, leftovers, privileges, rootfs, seccomp
+from bridgehead.kubelet.runtimes import busybox, cgroups, images, leftovers, privileges, rootfs, seccomp
 from bridgehead.kubelet.runtimes.container_process import PartRunner, work
 from bridgehead.kubelet.runtimes.containers import (
     Container,
@@ -36,6 +36,7 @@ from bridgehead.kubelet.runtimes.runtime import (
     ContainerSpec,
     ExecResult,
     Image,
+    Limits,
     Mount,
     RuntimeFailure,
     RuntimeFeatures,
@@ -84,7 +85,9 @@ class Node:
         self._leftovers = leftovers.Ledger(os.path.join(root_dir, "processes"))
         self._applets = busybox.prepare_applets(os.path.join(root_dir, "busybox"))
         self._own_paths = rootfs.own_paths()
-        self.features = RuntimeFeatures(limits="the runtime makes no cgroups")
+        found = cgroups.find_delegated()
+        self._delegation = None if isinstance(found, str) else found
+        self.features = RuntimeFeatures(limits=found if isinstance(found, str) else _describe_lacking(found))
         self._pods: dict[str, Pod] = {}
         self._containers: dict[str, Container] = {}
         os.makedirs(self._base, exist_ok=True)
@@ -198,7 +201,7 @@ class Node:
                 self._forget(pod, container)
             self._remove_if_empty(pod)
 
-        container = Container(self._reactor, job, pod.sandbox, found, on_start=started, on_end=ended)
+        container = Container(self._reactor, job, pod.sandbox, found, self._delegation, on_start=started, on_end=ended)
         container.fork(self._zygote)
         pod.containers.append(container)
         self._containers[container.id] = container
@@ -310,6 +313,7 @@ class Node:
             base=self._base,
             namespaces=tuple(sandbox.descriptors),
             has_stdin=spec.stdin and not spec.tty,
+            has_cgroup=self._delegation is not None,
         )
 
     def _plan_privileges(self, security: Security) -> Privileges:
@@ -357,6 +361,11 @@ def _find_built_in(argv: tuple[str, ...], found: FoundImage, hostname: str) -> P
     if found.stand_in is not None and name in found.stand_in.programs:
         return StandInProgram(found.stand_in.name, name, found.tag, hostname)
     return None
+
+
+def _describe_lacking(delegation: cgroups.Delegation) -> str:
+    lacking = delegation.lacking(Limits(memory=1, cpu_millis=1, pids=1))
+    return f"the cgroup that is delegated to the lab has no controller for {', '.join(lacking)}" if lacking else ""
 
 
 def check_ids(security: Security, users: list[range], groups: list[range]) -> None:
