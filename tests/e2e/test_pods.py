@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 
 import pytest
@@ -72,8 +73,18 @@ def test_a_pod_with_everything(lab: Lab, ns: Namespace) -> None:
     for line in (rf"Normal +{reason} " for reason in ("Scheduled", "Pulled", "Created", "Started")):
         eventually(lambda line=line: re.search(line, ns.kubectl("describe", "pod", "everything")), message=line)
     ns.kubectl("delete", "pod", "everything")
-    left = lab.inside("cat", "/run/everything/stopping", "/run/everything/ended")
-    assert left.stdout == "stopping\nended\n", left.stderr
+    # A hostPath is one of the node's: there for the next pod on it, and nowhere on the machine.
+    ns.apply(
+        pod(
+            "reader", "cat", "/everything/stopping", "/everything/ended",
+            nodeName=node, restartPolicy="Never",
+            volumes=[{"name": "node", "hostPath": {"path": "/run/everything"}}],
+            container={"volumeMounts": [{"name": "node", "mountPath": "/everything"}]},
+        )
+    )  # fmt: skip
+    ns.succeeded("reader")
+    assert ns.kubectl("logs", "reader") == "stopping\nended\n"
+    assert not os.path.exists("/run/everything")
 
 
 def test_restarts_back_off(ns: Namespace) -> None:
