@@ -31,7 +31,8 @@ from .environment import forget_environment
 from .errors import StartFailed
 from .fabric import build_fabric
 from .ids import IdMap
-from .plan import LabConfig, LabFiles, NodePlan, RunningLab, plan_nodes, plan_parts
+from .node_init import NodeInit
+from .plan import LabConfig, LabFiles, RunningLab, plan_nodes, plan_parts
 from .supervisor import RunPart, Supervisor
 
 log = logging.getLogger(__name__)
@@ -158,6 +159,8 @@ def _leave_host(
 ) -> None:
     """Enter new namespaces, and stage what of the machine's files the lab will show."""
     os.setsid()
+    with contextlib.suppress(OSError):  # the user's keys are nobody's business in the lab
+        syscalls.join_session_keyring()
     for number in (signal.SIGINT, signal.SIGTERM):
         # Asked to end before there is a supervisor to do it in order. (Process 1 ignores what it has no handler for.)
         signal.signal(number, lambda *_: os._exit(1))
@@ -224,12 +227,14 @@ def _become_init(
     if not os.read(prepared, 1):
         os._exit(1)  # `up` has failed, and says why itself
     os.close(prepared)
-    node_roots = {} if config.host_access else {node.name: _make_node_root(files, node) for node in nodes}
+    node_inits = {} if config.host_access else {node.name: NodeInit(files, node) for node in nodes}
+    for node_init in node_inits.values():
+        node_init.start()
     os.write(progress, _READY.encode())
     os.close(progress)  # from here on problems go to the log
     log.info("lab %s with %d nodes", config.name, config.nodes)
     try:
-        Supervisor(parts, files, run_part, node_roots).run(
+        Supervisor(parts, files, run_part, node_inits).run(
             lambda: _load(preload, [*(part.argv for part in parts[1:]), *_IN_CONTAINERS])
         )
     except Exception:
@@ -244,40 +249,6 @@ def _load(preload: Preload, lines: Iterable[Sequence[str]]) -> None:
         preload(lines)
     finally:
         gc.enable()
-
-
-def _make_node_root(files: LabFiles, node: NodePlan) -> int:
-    """The mount namespace with a node's root, as a descriptor. Raises OSError.
-
-    Kept by a descriptor and not by a file as the others: to bind the file of a mount namespace the kernel asks for one
-    that is younger than ours, and its order of ages is not reliable in Linux 6.18.
-    """
-    namespace = -1
-    built, tell = os.pipe()
-    wait, go_on = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            os.close(go_on)
-            syscalls.setns(node.netns, syscalls.CLONE_NEWNET)
-            syscalls.setns(node.utsns, syscalls.CLONE_NEWUTS)
-            roots.enter_node_root(files, node)
-            os.write(tell, b"!")
-            os.read(wait, 1)
-        except BaseException as error:  # noqa: BLE001 - a forked child must not return into its parent's stack
-            os.write(tell, str(error).encode()[:4096])
-        finally:
-            os._exit(0)
-    os.close(tell)
-    os.close(wait)
-    with open(built, "rb", buffering=0) as answers, open(go_on, "wb", buffering=0):
-        answer = answers.read(4096)
-        if answer == b"!":
-            namespace = os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
-    os.waitpid(pid, 0)
-    if namespace < 0:
-        raise OSError(f"cannot make the root file system of {node.name}: {(answer or b'').decode(errors='replace')}")
-    return namespace
 
 
 def _mount_own_view(cgroup: cgroups.Prepared | None) -> None:

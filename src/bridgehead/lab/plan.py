@@ -160,11 +160,13 @@ class LabFiles:
 
 @dataclass(frozen=True)
 class PartPlan:
-    """One process of the lab: `bridgehead *argv`, in the namespace of `node` if it has one."""
+    """One process of the lab: `bridgehead *argv`, in the namespaces of `node` if it has one. `descriptors` are what
+    it inherits beside its standard streams."""
 
     name: str
     argv: tuple[str, ...]
     node: NodePlan | None = None
+    descriptors: tuple[int, ...] = ()
 
 
 def plan_parts(config: LabConfig, files: LabFiles, *, listen_fd: int) -> list[PartPlan]:
@@ -195,6 +197,7 @@ def _api_server(config: LabConfig, files: LabFiles, listen_fd: int) -> PartPlan:
             f"--service-cluster-ip-range={','.join(family.services for family in ranges)}",
             f"--service-node-port-range={NODE_PORTS}",
         ),
+        descriptors=(listen_fd,),
     )
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -79,6 +80,8 @@ def enter_lab_root(files: LabFiles, shown: Sequence[str]) -> None:
         _bind(_STAGED_CGROUP, _NEW + _CGROUP)
     os.mkdir(f"{_NEW}/run/bridgehead")
     copying.wait()  # what only the machine's root may read it cannot copy, and says so
+    for private in list(rootfs.find_private(f"{_NEW}/etc")):
+        shutil.rmtree(private) if os.path.isdir(private) and not os.path.islink(private) else os.unlink(private)
     _change_root(_NEW)
 
 
@@ -92,8 +95,7 @@ def enter_node_root(files: LabFiles, node: NodePlan) -> None:
     syscalls.mount(root, new, flags=syscalls.MS_BIND)
     _make_fresh_directories(new)
     _bind_system(new)
-    os.makedirs(f"{new}/etc", exist_ok=True)
-    syscalls.mount("/etc", f"{new}/etc", flags=syscalls.MS_BIND)
+    _overlay_etc(f"{new}/etc")
     syscalls.mount("tmpfs", f"{new}/run", "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, "mode=755")
     os.makedirs(new + node.runtime_root)
     os.makedirs(f"{new}/run/lock", mode=0o1777)
@@ -147,6 +149,18 @@ def _start_copying_etc(target: str) -> subprocess.Popen[bytes]:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
+
+
+def _overlay_etc(target: str) -> None:
+    """The lab's /etc, below a layer of the node's own that is in memory."""
+    os.makedirs(target, exist_ok=True)
+    layers = "/tmp"  # the lab's own, covered for this moment
+    syscalls.mount("tmpfs", layers, "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, "mode=755")
+    for name in ("upper", "work"):
+        os.mkdir(f"{layers}/{name}")
+    data = f"lowerdir=/etc,upperdir={layers}/upper,workdir={layers}/work"
+    syscalls.mount("overlay", target, "overlay", syscalls.MS_NOSUID | syscalls.MS_NODEV, data)
+    syscalls.umount(layers, syscalls.MNT_DETACH)
 
 
 def _make_devices(directory: str) -> None:

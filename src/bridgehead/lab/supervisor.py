@@ -22,6 +22,7 @@ import msgspec
 from bridgehead.kubelet.runtimes.forking import prepare_to_fork
 from bridgehead.network import syscalls
 
+from .node_init import NodeInit
 from .plan import LabFiles, PartPlan
 
 log = logging.getLogger(__name__)
@@ -58,13 +59,17 @@ class _Part:
 class Supervisor:
     """Runs `plans` with `run_part` until told to stop by SIGTERM or SIGINT, or the state directory is deleted.
 
-    `node_roots` are descriptors of the mount namespaces of nodes, by their names; without one a node has ours.
+    `node_inits` are by the names of nodes; without one a node has our processes and files.
     """
 
     def __init__(
-        self, plans: Sequence[PartPlan], files: LabFiles, run_part: RunPart, node_roots: Mapping[str, int] | None = None
+        self,
+        plans: Sequence[PartPlan],
+        files: LabFiles,
+        run_part: RunPart,
+        node_inits: Mapping[str, NodeInit] | None = None,
     ) -> None:
-        self._node_roots = node_roots or {}
+        self._node_inits = node_inits or {}
         self._parts = [_Part(plan, PartStatus(name=plan.name)) for plan in plans]
         self._files = files
         self._run_part = run_part
@@ -113,11 +118,12 @@ class Supervisor:
         return max(0.0, min(waiting) - time.monotonic()) if waiting else None
 
     def _fork(self, plan: PartPlan) -> int:
+        node_init = self._node_inits.get(plan.node.name) if plan.node else None
         # Held back, so that none meets our handlers in the child.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, _HANDLED)
         pid = -1
         try:
-            pid = os.fork()
+            pid = node_init.fork() if node_init else os.fork()
         finally:
             if pid:
                 signal.pthread_sigmask(signal.SIG_SETMASK, mask)
@@ -137,8 +143,9 @@ class Supervisor:
             if plan.node:
                 syscalls.setns(plan.node.netns, syscalls.CLONE_NEWNET)
                 syscalls.setns(plan.node.utsns, syscalls.CLONE_NEWUTS)
-                if plan.node.name in self._node_roots:
-                    syscalls.setns(self._node_roots[plan.node.name], syscalls.CLONE_NEWNS)
+            if node_init:
+                node_init.enter_root()
+            _close_all_but(plan.descriptors)
             self._run_part(list(plan.argv))
             code = 0
         except SystemExit as end:
@@ -254,6 +261,14 @@ class _LockWatch:
 def _wait_readable(fds: Sequence[int], timeout: float | None) -> None:
     for fd in select.select(fds, [], [], timeout)[0]:
         os.read(fd, 4096)
+
+
+def _close_all_but(kept: Sequence[int]) -> None:
+    """What is not this part's is not for it, nor for whoever gets hold of it: the API's socket leads to the machine."""
+    first = 3
+    for descriptor in (*sorted(kept), 1 << 16):
+        os.closerange(first, descriptor)
+        first = descriptor + 1
 
 
 def _redirect_output(path: Path) -> None:

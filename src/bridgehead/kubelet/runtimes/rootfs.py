@@ -138,7 +138,7 @@ def observe_host_root(copies: str) -> RootPlan:
     with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
         mount_points = [line.split(" ", 5)[4] for line in file]
     plan = plan_host_root(entries, mount_points)
-    hidden = tuple(_find_private("/etc"))
+    hidden = tuple(find_private("/etc"))
     if "/etc" not in plan.read_only:
         return msgspec.structs.replace(plan, hidden=hidden)
     copy_tree("/etc", f"{copies}/etc")
@@ -150,7 +150,7 @@ def observe_host_root(copies: str) -> RootPlan:
     )
 
 
-def _find_private(top: str) -> Iterator[str]:
+def find_private(top: str) -> Iterator[str]:
     """What below a directory not everybody may read: no pod's business, also where we are root."""
     for directory, names, files in os.walk(top):
         for name in [*names, *files]:
@@ -452,6 +452,8 @@ class RootBuilder:
             os.mkdir(f"{dev}/{name}")
         os.chmod(f"{dev}/shm", 0o1777)
         self._mount(dev, f"{self._root}/dev", "", syscalls.MS_BIND, "")
+        hardened = syscalls.MOUNT_ATTR_NOSUID | syscalls.MOUNT_ATTR_NOEXEC
+        syscalls.set_mount_attributes(f"{self._root}/dev", hardened, recursive=False)
         for name in DEVICES:
             self._mount(f"/dev/{name}", f"{self._root}/dev/{name}", "", syscalls.MS_BIND, "")
         self._mount(
@@ -516,6 +518,8 @@ class RootBuilder:
             target = descriptor_paths.make_file_inside(root, path)
             try:
                 tree = syscalls.clone_mount(source)
+                hardened = syscalls.MOUNT_ATTR_NOSUID | syscalls.MOUNT_ATTR_NODEV | syscalls.MOUNT_ATTR_NOEXEC
+                syscalls.set_mount_attributes(tree, hardened)
                 syscalls.attach_mount(tree, target)
                 os.close(tree)
             finally:
@@ -538,8 +542,14 @@ def _reason(error: OSError) -> str:
 
 
 def own_paths() -> list[str]:
-    """Where this interpreter and its modules are: what one of Bridgehead's parts must see, wherever that is."""
-    paths = [sys.prefix, sys.base_prefix, sys.exec_prefix, *sys.path, os.path.dirname(sys.executable)]
+    """Where this interpreter and its modules are: what one of Bridgehead's parts must see, wherever that is.
+
+    Of `sys.path` only what modules come from: the script's directory, or one that somebody put into PYTHONPATH, may
+    be anybody's home.
+    """
+    loaded = {os.path.dirname(os.path.abspath(file)) for file in map(_file_of, list(sys.modules.values())) if file}
+    sources = [entry for entry in sys.path if entry and _has_modules(os.path.abspath(entry), loaded)]
+    paths = [sys.prefix, sys.base_prefix, sys.exec_prefix, *sources, os.path.dirname(sys.executable)]
     there = [os.path.abspath(path) for path in paths if path and os.path.exists(path)]
     kept: list[str] = []
     # What is reached through links must be there by both names.
@@ -547,3 +557,13 @@ def own_paths() -> list[str]:
         if path != "/" and not any(path == outer or path.startswith(f"{outer}/") for outer in kept):
             kept.append(path)
     return kept
+
+
+def _file_of(module: object) -> str | None:
+    file = getattr(module, "__file__", None)
+    return file if isinstance(file, str) else None
+
+
+def _has_modules(entry: str, loaded: Collection[str]) -> bool:
+    """Whether a loaded module, or package, lies in that entry of `sys.path`."""
+    return any(directory == entry or os.path.dirname(directory) == entry for directory in loaded)

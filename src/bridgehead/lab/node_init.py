@@ -1,0 +1,98 @@
+"""The first process of a node: it has the node's PID namespace and root, and does nothing but be there.
+
+What runs on the node, its kubelet, its runtime and through that its pods, is forked into that PID namespace. So a pod
+with hostPID sees the processes of its node, and neither the other nodes' nor the API server, whose socket on the host's
+loopback would be a way out, nor a path like /proc/1/root to the cluster's keys.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import select
+import signal
+
+from bridgehead.network import syscalls
+
+from . import roots
+from .plan import LabFiles, NodePlan
+
+
+class NodeInit:
+    """That of one node, started when it is needed first, and again when it has died. Only for the lab's first process,
+    which has one thread. Methods raise OSError."""
+
+    def __init__(self, files: LabFiles, node: NodePlan) -> None:
+        self._files = files
+        self._node = node
+        self._own = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+        self._pidfd = -1
+        self._pid_namespace = -1
+        self._root = -1
+
+    def fork(self) -> int:
+        """As os.fork, but the child is in the node's PID namespace."""
+        if self._pidfd < 0 or select.select([self._pidfd], [], [], 0)[0]:
+            self._close()
+            self.start()
+        syscalls.setns(self._pid_namespace, syscalls.CLONE_NEWPID)
+        pid = -1
+        try:
+            pid = os.fork()
+        finally:
+            if pid:
+                syscalls.setns(self._own, syscalls.CLONE_NEWPID)
+        return pid
+
+    def enter_root(self) -> None:
+        """Take the calling process, a forked child, to the node's root."""
+        syscalls.setns(self._root, syscalls.CLONE_NEWNS)
+
+    def start(self) -> None:
+        built, tell = os.pipe()
+        syscalls.unshare(syscalls.CLONE_NEWPID)
+        try:
+            pid = os.fork()
+            if pid == 0:
+                self._serve(tell)
+        finally:
+            syscalls.setns(self._own, syscalls.CLONE_NEWPID)
+        os.close(tell)
+        with open(built, "rb", buffering=0) as answers:
+            answer = answers.read(4096) or b"it ended"
+        if answer != b"!":
+            os.waitpid(pid, 0)
+            raise OSError(f"cannot make the root file system of {self._node.name}: {answer.decode(errors='replace')}")
+        self._pidfd = os.pidfd_open(pid)
+        self._pid_namespace = os.open(f"/proc/{pid}/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+        self._root = os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+
+    def _close(self) -> None:
+        for descriptor in (self._pidfd, self._pid_namespace, self._root):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._pidfd = self._pid_namespace = self._root = -1
+
+    def _serve(self, tell: int) -> None:
+        """Be the first process of the new PID namespace, and never return."""
+        try:
+            gc.disable()
+            syscalls.set_parent_death_signal(signal.SIGKILL)
+            signal.set_wakeup_fd(-1)
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+                signal.signal(number, signal.SIG_DFL)
+            signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # orphans are given to us, and are to vanish when they end
+            syscalls.set_process_name(self._node.name, f"bridgehead {self._node.name}")
+            os.closerange(3, tell)
+            os.closerange(tell + 1, 1 << 16)
+            syscalls.setns(self._node.netns, syscalls.CLONE_NEWNET)
+            syscalls.setns(self._node.utsns, syscalls.CLONE_NEWUTS)
+            roots.enter_node_root(self._files, self._node)
+            os.write(tell, b"!")
+            os.close(tell)
+            while True:
+                signal.pause()
+        except BaseException as error:  # noqa: BLE001 - a forked child must not return into its parent's stack
+            os.write(tell, str(error).encode()[:4096])
+        finally:
+            os._exit(1)
