@@ -25,7 +25,7 @@ down: .venv/.prepared
 	@.venv/bin/bridgehead down --name $(LAB)
 
 test: .venv/.prepared
-	@scripts/system-packages nft iptables-restore ip conntrack curl kubectl dig host busybox linux.uml modprobe cc ipvsadm ipset perl
+	@scripts/system-packages nft iptables-restore ip conntrack curl kubectl dig host busybox linux.uml modprobe cc ipvsadm ipset perl newuidmap
 	@$(PYTHON) -m pytest $(TESTS)
 
 unit: .venv/.prepared

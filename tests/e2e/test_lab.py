@@ -7,6 +7,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -239,6 +240,72 @@ def test_as_an_ordinary_user(other: Lab) -> None:
     ip = other.kubectl("get", "service", "web", "-o", "jsonpath={.spec.clusterIP}").stdout
     eventually(lambda: curl(other, f"http://{ip}/").returncode == 0)
     assert other.command("down").returncode == 0
+
+
+SUBORDINATE_USER = 54321
+# In a mount namespace, in which the files of the machine that newuidmap reads are others.
+AS_SUBORDINATE_USER = f"""
+set -e
+for file in passwd subuid subgid; do
+    cp /etc/$file "$0.$file" 2>/dev/null || : >"$0.$file"
+done
+echo "someone:x:{SUBORDINATE_USER}:{SUBORDINATE_USER}::/nonexistent:/bin/sh" >>"$0.passwd"
+for file in subuid subgid; do
+    echo "someone:1500000000:65536" >>"$0.$file"
+done
+for file in passwd subuid subgid; do
+    touch /etc/$file
+    mount --bind "$0.$file" /etc/$file
+done
+exec setpriv --reuid={SUBORDINATE_USER} --regid={SUBORDINATE_USER} --clear-groups "$@"
+"""
+USERS = """
+apiVersion: v1
+kind: Pod
+metadata: {name: users}
+spec:
+  restartPolicy: Never
+  terminationGracePeriodSeconds: 1
+  securityContext: {runAsUser: 1000, runAsGroup: 1001, fsGroup: 2000, supplementalGroups: [3000]}
+  volumes: [{name: data, emptyDir: {}}]
+  containers:
+  - name: main
+    image: busybox
+    command: [sh, -c, "id -u; id -g; id -G; mkdir -p /data/x/y; stat -c %g /data/x; chmod 700 /data/x; exec sleep 1000"]
+    volumeMounts: [{name: data, mountPath: /data}]
+"""
+
+
+def test_as_an_ordinary_user_with_granted_ids(tmp_path: Path) -> None:
+    """Other users exist in the lab, and what they leave on the disk goes with it."""
+    if os.geteuid() != 0 or not shutil.which("newuidmap"):
+        pytest.skip("needs root, and newuidmap")
+    with tempfile.TemporaryDirectory(prefix="bridgehead-lab-") as directory:
+        os.chown(directory, SUBORDINATE_USER, SUBORDINATE_USER)
+        lab = Lab("granted", Path(directory) / "state")
+
+        def as_user(verb: str, *args: object) -> subprocess.CompletedProcess[str]:
+            script = ("unshare", "--mount", "sh", "-c", AS_SUBORDINATE_USER, tmp_path / "etc")
+            return run(*script, *lab.argv(verb, *args), env={**os.environ, "HOME": directory})
+
+        if as_user("status", "--help").returncode != 0:
+            pytest.skip("an ordinary user may not run this checkout")
+        up = as_user("up", "--detach", "--nodes=1")
+        try:
+            assert up.returncode == 0, up.stderr
+            ns = Namespace(lab, "default")
+            ns.apply(USERS)
+            ns.ready("users")
+            eventually(
+                lambda: ns.kubectl("logs", "users").split("\n")[:-1] == ["1000", "1001", "1001 2000 3000", "2000"]
+            )
+            eventually(lambda: "sleep" in ns.kubectl("exec", "users", "--", "cat", "/proc/1/cmdline"))
+            owners = {path.lstat().st_uid for path in (lab.state_dir / "nodes").rglob("*")}
+            assert 1500000000 + 999 in owners
+        finally:
+            down = as_user("down", "--delete")
+        assert down.returncode == 0, down.stderr
+        assert not lab.state_dir.exists()
 
 
 def test_a_taken_port(other: Lab) -> None:

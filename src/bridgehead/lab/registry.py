@@ -10,17 +10,19 @@ import contextlib
 import fcntl
 import os
 import re
-import shutil
 import signal
 import time
 from collections.abc import Callable
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 
 import msgspec
 
+from bridgehead.kubelet.links import remove_tree
 from bridgehead.kubelet.runtimes import cgroups
 
+from . import user_namespace
 from .errors import AlreadyRunning, LabError, NotRunning
 from .orphans import find_orphan
 from .plan import LabConfig, LabFiles, RunningLab
@@ -173,9 +175,13 @@ def read_parts(files: LabFiles) -> list[PartStatus]:
 def list_labs() -> dict[str, LabFiles]:
     """Labs with state in the default place, by name. One that failed before it began has left a lock and no state."""
     home = state_home()
-    if not home.is_dir():
+    try:
+        paths = sorted(home.iterdir())
+        return {path.name: files for path in paths if (files := LabFiles(path)).config.exists()}
+    except (FileNotFoundError, NotADirectoryError):
         return {}
-    return {path.name: files for path in sorted(home.iterdir()) if (files := LabFiles(path)).config.exists()}
+    except OSError as error:
+        raise LabError(f"cannot read {home}: {error.strerror}") from error
 
 
 def stop(files: LabFiles, *, bound: float = 15.0) -> None:
@@ -247,7 +253,10 @@ def empty(files: LabFiles) -> None:
         if not _is_own(path.name):
             continue
         if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path, ignore_errors=True)
+            remove_tree(path)
+            if path.exists() and os.geteuid() != 0:
+                # Of users that exist in the lab only, as ids that are granted to us.
+                user_namespace.run_as_root(files.root.name, partial(remove_tree, path))
         else:
             path.unlink(missing_ok=True)
 

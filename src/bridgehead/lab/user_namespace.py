@@ -8,7 +8,7 @@ import pwd
 import shutil
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from bridgehead.network import syscalls
@@ -121,3 +121,15 @@ def enter(namespace: int) -> None:
     os.setresuid(0, 0, 0)
     # A change of user makes a process unreadable for those of the same user, and its /proc/self unwritable for itself.
     syscalls.set_dumpable(True)
+
+
+def run_as_root(name: str, work: Callable[[], None]) -> None:
+    """Run `work` in a child that is root of a user namespace as the lab `name` of this user has it. Raises OSError."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            enter(make(choose_id_map(name, None)[0]))
+            work()
+        finally:
+            os._exit(0)
+    os.waitpid(pid, 0)
