@@ -3,9 +3,10 @@
 Many kernels lack IPVS, dummy interfaces and SCTP, and an ordinary user cannot load them. `linux.uml` is an ordinary
 program that is a kernel, needs no rights at all, and has them as modules. It boots in two seconds.
 
-The first such test of a session starts the guest with all of them. The guest runs pytest and tells each report, which
+The first such test of a file starts the guest with all of that file. The guest runs pytest and tells each report, which
 become the results of the tests here, as if they had run here. The guest sees this machine's root read-only, has no
-network, and ends with the session: when that ends, when it is killed, and when the guest takes too long.
+network, and ends with the file's tests or the session: when that ends, when it is killed, and when the guest takes too
+long. (One for each file, because pytest-xdist gives each file to one worker.)
 
 `tests/integration/conftest.py` puts this into pytest on both sides; `guest-init` is the guest's first process,
 and `guest-xstate.c` lets it start on processors that are younger than it.
@@ -158,7 +159,8 @@ class HostPlugin:
         self._told: Iterator[dict[str, Any]] = iter(())
         self._reports: dict[str, list[pytest.TestReport]] = {}
         self._failure = ""
-        self._all: list[str] = []
+        self._file: Path | None = None  # whose tests the guest has
+        self._nodes: dict[Path, list[str]] = {}
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         for item in items:
@@ -166,7 +168,9 @@ class HostPlugin:
                 item.add_marker(pytest.mark.timeout(_PATIENCE_SECONDS))
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        self._all = [item.nodeid for item in session.items if item.get_closest_marker("guest")]
+        for item in session.items:
+            if item.get_closest_marker("guest"):
+                self._nodes.setdefault(item.path, []).append(item.nodeid)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
@@ -181,6 +185,9 @@ class HostPlugin:
         return True
 
     def pytest_sessionfinish(self) -> None:
+        self._close()
+
+    def _close(self) -> None:
         if self._guest is not None:
             self._guest.close()
             self._guest = None
@@ -190,7 +197,10 @@ class HostPlugin:
         if missing:
             return [_report(item, "skipped", (str(item.path), 0, f"Skipped: {missing}"))]
         try:
-            self._start(item.config)
+            if item.path != self._file:
+                self._close()
+                self._file, self._failure = item.path, ""
+            self._start(item)
             while not any(report.when == "teardown" for report in self._reports.get(item.nodeid, ())):
                 self._take(next(self._told), item.config)
         except (GuestEnded, StopIteration, OSError, subprocess.SubprocessError) as error:
@@ -198,13 +208,13 @@ class HostPlugin:
             return [*self._reports.pop(item.nodeid, ()), _report(item, "failed", self._failure)]
         return self._reports.pop(item.nodeid)
 
-    def _start(self, config: pytest.Config) -> None:
+    def _start(self, item: pytest.Item) -> None:
         if self._guest is None and not self._failure:
-            self._guest = Guest([*_PYTEST, *self._all])
+            self._guest = Guest([*_PYTEST, *self._nodes[item.path]])
             self._told = self._guest.messages()
             message = next(self._told)  # the first one says that pytest is there
             if message:
-                self._take(message, config)
+                self._take(message, item.config)
 
     def _take(self, message: dict[str, Any], config: pytest.Config) -> None:
         report = config.hook.pytest_report_from_serializable(config=config, data=message)

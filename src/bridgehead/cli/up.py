@@ -130,7 +130,7 @@ def _start(
     has_host_access = host.choose_host_access(host_access, before)
     id_map, id_base = None, None
     if not (has_host_access and os.geteuid() == 0):
-        id_map, id_base = user_namespace.choose_id_map(name, before.id_base if before else None)
+        id_map, id_base = user_namespace.choose_id_map(str(files.root), before.id_base if before else None)
     owner = id_map.root if id_map and id_base is not None else None
     family = host.choose_ip_family(ip_family, before, lack_of_ipv6)
     with host.open_api_socket(port, before.port if before else None) as api_socket:

@@ -72,14 +72,14 @@ def parse_subordinate(text: str, names: Iterable[str]) -> list[IdRange]:
     return found
 
 
-def choose_base(name: str, own: Sequence[IdRange], taken: Sequence[IdRange]) -> int | None:
-    """The first id of a range for the lab of the machine's root: the same for a name, if others leave it.
+def choose_base(key: str, own: Sequence[IdRange], taken: Sequence[IdRange]) -> int | None:
+    """The first id of a range for the lab of the machine's root: the same for a key, if others leave it.
 
     `own` are the ids that exist here, `taken` those that belong to somebody. None: there is no such range, because this
     is a user namespace with few ids.
     """
     slots = (_LAST_CONTAINER_ID + 1 - _FIRST_CONTAINER_ID) // RANGE
-    start = int.from_bytes(hashlib.sha256(name.encode()).digest()[:4]) % slots
+    start = int.from_bytes(hashlib.sha256(key.encode()).digest()[:4]) % slots
     for step in range(slots):
         candidate = IdRange(_FIRST_CONTAINER_ID + (start + step) % slots * RANGE, RANGE)
         if any(ids.contains(candidate) for ids in own) and not any(ids.overlaps(candidate) for ids in taken):

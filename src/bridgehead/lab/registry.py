@@ -256,7 +256,7 @@ def empty(files: LabFiles) -> None:
             remove_tree(path)
             if path.exists() and os.geteuid() != 0:
                 # Of users that exist in the lab only, as ids that are granted to us.
-                user_namespace.run_as_root(files.root.name, partial(remove_tree, path))
+                user_namespace.run_as_root(partial(remove_tree, path))
         else:
             path.unlink(missing_ok=True)
 

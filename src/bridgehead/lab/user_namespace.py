@@ -18,15 +18,15 @@ from .errors import LabError
 from .ids import IdMap, IdRange, MapEntry
 
 
-def choose_id_map(name: str, base: int | None) -> tuple[IdMap, int | None]:
+def choose_id_map(key: str, base: int | None) -> tuple[IdMap, int | None]:
     """The map for a lab that this user starts, and the first id of its range (None: it has none of its own).
 
-    `base` is that of the run before, to which its files belong.
+    `key` is any text that is the lab's own. `base` is that of the run before, to which its files belong.
     """
     user, group = os.geteuid(), os.getegid()
     if user == 0:
         if base is None:
-            base = ids.choose_base(name, _existing_ids(), _taken_ids())
+            base = ids.choose_base(key, _existing_ids(), _taken_ids())
         if base is not None:
             return ids.map_range(base), base
     if shutil.which("newuidmap") is None or shutil.which("newgidmap") is None:
@@ -123,12 +123,12 @@ def enter(namespace: int) -> None:
     syscalls.set_dumpable(True)
 
 
-def run_as_root(name: str, work: Callable[[], None]) -> None:
-    """Run `work` in a child that is root of a user namespace as the lab `name` of this user has it. Raises OSError."""
+def run_as_root(work: Callable[[], None]) -> None:
+    """Run `work` in a child that is root of a user namespace as labs of this ordinary user have it. Raises OSError."""
     pid = os.fork()
     if pid == 0:
         try:
-            enter(make(choose_id_map(name, None)[0]))
+            enter(make(choose_id_map("", None)[0]))
             work()
         finally:
             os._exit(0)
