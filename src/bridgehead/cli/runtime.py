@@ -7,13 +7,18 @@ image directory (NAME/rootfs/, NAME/image.json), then among the stand-ins.
 
 from __future__ import annotations
 
+import socket as sockets
+from functools import partial
 from typing import Annotated
 
 import typer
 
 from bridgehead.cli import logs_setup
 from bridgehead.cli.failures import reporting_failures
+from bridgehead.kubelet.runtimes.container_process import work
+from bridgehead.kubelet.runtimes.forking import prepare_to_fork
 from bridgehead.kubelet.runtimes.server import ServerFailure, serve
+from bridgehead.kubelet.runtimes.zygote import fork_zygote
 
 
 def command(
@@ -22,10 +27,19 @@ def command(
     image_dir: Annotated[
         str, typer.Option(help="Local image store: NAME/rootfs/ and NAME/image.json.")
     ] = "/var/lib/bridgehead/images",
+    zygote_fd: Annotated[
+        int | None, typer.Option(hidden=True, help="Socket to a zygote that the caller has forked for it.")
+    ] = None,
     verbosity: Annotated[int, typer.Option("-v", "--v", help="0 for operators, 1 for developers.")] = 0,
 ) -> None:
     from bridgehead.cli import main
 
+    if zygote_fd is None:
+        # First of all, with what is loaded by then.
+        prepare_to_fork()
+        to_zygote = fork_zygote(partial(work, main))
+    else:
+        to_zygote = sockets.socket(fileno=zygote_fd)
     logs_setup.configure(verbosity)
     with reporting_failures("runtime", ServerFailure):
-        serve(socket_path=socket, root_dir=root, image_dir=image_dir, run_part=main)
+        serve(socket_path=socket, root_dir=root, image_dir=image_dir, to_zygote=to_zygote)

@@ -161,12 +161,14 @@ class LabFiles:
 @dataclass(frozen=True)
 class PartPlan:
     """One process of the lab: `bridgehead *argv`, in the namespaces of `node` if it has one. `descriptors` are what
-    it inherits beside its standard streams."""
+    it inherits beside its standard streams. `has_zygote`: a container runtime, which gets the process that forks its
+    containers from us, as small as we are (--zygote-fd)."""
 
     name: str
     argv: tuple[str, ...]
     node: NodePlan | None = None
     descriptors: tuple[int, ...] = ()
+    has_zygote: bool = False
 
 
 def plan_parts(config: LabConfig, files: LabFiles, *, listen_fd: int) -> list[PartPlan]:
@@ -223,6 +225,7 @@ def _runtime(files: LabFiles, node: NodePlan) -> PartPlan:
             f"--image-dir={files.images}",
         ),
         node,
+        has_zygote=True,
     )
 
 

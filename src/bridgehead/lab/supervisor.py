@@ -15,11 +15,14 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import msgspec
 
+from bridgehead.kubelet.runtimes.container_process import work
 from bridgehead.kubelet.runtimes.forking import prepare_to_fork
+from bridgehead.kubelet.runtimes.zygote import fork_zygote
 from bridgehead.network import syscalls
 
 from .node_init import NodeInit
@@ -146,7 +149,10 @@ class Supervisor:
             if node_init:
                 node_init.enter_root()
             _close_all_but(plan.descriptors)
-            self._run_part(list(plan.argv))
+            argv = list(plan.argv)
+            if plan.has_zygote:
+                argv.append(f"--zygote-fd={fork_zygote(partial(work, self._run_part)).detach()}")
+            self._run_part(argv)
             code = 0
         except SystemExit as end:
             code = end.code if isinstance(end.code, int) else 0 if end.code is None else 1

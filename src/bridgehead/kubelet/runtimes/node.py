@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import functools
 import os
 import signal
 import socket
@@ -17,7 +16,6 @@ from typing import Final
 import msgspec
 
 from bridgehead.kubelet.runtimes import busybox, cgroups, images, leftovers, privileges, rootfs, seccomp
-from bridgehead.kubelet.runtimes.container_process import PartRunner, work
 from bridgehead.kubelet.runtimes.containers import (
     Container,
     Tap,
@@ -72,13 +70,12 @@ class Node:
         reactor: Reactor,
         root_dir: str,
         image_dir: str,
-        run_part: PartRunner,
+        zygote: Zygote,
         on_exit: Callable[[ContainerInfo], None],
     ) -> None:
         self._reactor = reactor
         self._image_dir = image_dir
         self._on_exit = on_exit
-        self._filters: dict[object, bytes] = {}
         self._maker = SandboxMaker()
         self._host = rootfs.observe_host_root(os.path.join(root_dir, "copies"))
         self._base = os.path.join(root_dir, "container")
@@ -92,8 +89,7 @@ class Node:
         self._containers: dict[str, Container] = {}
         os.makedirs(self._base, exist_ok=True)
         self._leftovers.end_all()
-        # Last, with all that is loaded by then, and before there is any pod.
-        self._zygote = Zygote(functools.partial(work, run_part))
+        self._zygote = zygote
 
     def close(self) -> None:
         """After `end_all` has emptied it."""
@@ -316,41 +312,35 @@ class Node:
             has_cgroup=self._delegation is not None,
         )
 
-    def _plan_privileges(self, security: Security) -> Privileges:
+    @staticmethod
+    def _plan_privileges(security: Security) -> Privileges:
         names = privileges.plan_capabilities(security)
         return Privileges(
             capabilities=privileges.numbers_of(names),
             groups=security.supplemental_groups,
             no_new_privileges=security.no_new_privileges,
-            filter=self._find_filter(security.seccomp, names),
+            filter=_find_filter(security.seccomp, names),
         )
-
-    def _find_filter(self, wanted: Seccomp, capabilities: frozenset[str]) -> bytes:
-        """Compiled once for each profile and set of capabilities."""
-        if wanted.kind == "Unconfined":
-            return b""
-        try:
-            profile = None
-            if wanted.kind == "Localhost":
-                with open(wanted.path, "rb") as file:
-                    profile = file.read()
-            key = (profile, capabilities)
-            if key not in self._filters:
-                self._filters[key] = (
-                    seccomp.default_filter(capabilities)
-                    if profile is None
-                    else seccomp.localhost_filter(profile, capabilities)
-                )
-        except OSError as error:
-            raise RuntimeFailure(f"cannot load seccomp profile {wanted.path!r}: {error.strerror}") from error
-        except (seccomp.BadProfile, seccomp.SeccompUnavailable) as error:
-            raise RuntimeFailure(str(error)) from error
-        return self._filters[key]
 
     def _plan_exec(self, container: Container, argv: tuple[str, ...], *, terminal: bool = False) -> Program:
         program = container.job.program
         environment = {**program.environment, "TERM": "xterm"} if terminal else program.environment
         return msgspec.structs.replace(program, argv=argv, environment=environment, built_in=None)
+
+
+def _find_filter(wanted: Seccomp, capabilities: frozenset[str]) -> bytes:
+    """Raises `RuntimeFailure`."""
+    if wanted.kind == "Unconfined":
+        return b""
+    try:
+        if wanted.kind == "Localhost":
+            with open(wanted.path, "rb") as file:
+                return seccomp.localhost_filter(file.read(), capabilities)
+        return seccomp.default_filter(capabilities)
+    except OSError as error:
+        raise RuntimeFailure(f"cannot load seccomp profile {wanted.path!r}: {error.strerror}") from error
+    except (seccomp.BadProfile, seccomp.SeccompUnavailable) as error:
+        raise RuntimeFailure(str(error)) from error
 
 
 def _find_built_in(argv: tuple[str, ...], found: FoundImage, hostname: str) -> Part | StandInProgram | None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import functools
 import os
 import struct
 from typing import Final
@@ -73,6 +74,7 @@ class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_char_p))
 
 
+@functools.cache
 def default_filter(capabilities: frozenset[str]) -> bytes:
     """containerd's default profile, for a container whose bounding set is `capabilities` ("NET_ADMIN").
 
@@ -82,6 +84,7 @@ def default_filter(capabilities: frozenset[str]) -> bytes:
     return _compile(plan_filter(default_profile(host), capabilities, host))
 
 
+@functools.lru_cache(maxsize=64)
 def localhost_filter(profile: bytes, capabilities: frozenset[str]) -> bytes:
     """`profile` is JSON, of the OCI runtime specification or Docker's. Raises `BadProfile`, `SeccompUnavailable`."""
     return _compile(plan_filter(parse_profile(profile), capabilities, _host()))

@@ -20,12 +20,12 @@ from typing import Any, Final
 import msgspec
 
 from bridgehead.kubelet.runtimes import messages
-from bridgehead.kubelet.runtimes.container_process import PartRunner
 from bridgehead.kubelet.runtimes.containers import Tap
 from bridgehead.kubelet.runtimes.execs import Session
 from bridgehead.kubelet.runtimes.node import Node
 from bridgehead.kubelet.runtimes.reactor import Reactor
 from bridgehead.kubelet.runtimes.runtime import ContainerInfo, ExecResult, ImageUnavailable, RuntimeFailure
+from bridgehead.kubelet.runtimes.zygote import Zygote
 from bridgehead.network import syscalls
 from bridgehead.network.spoofing import PodGuard
 
@@ -40,8 +40,10 @@ class ServerFailure(Exception):
     """The runtime can't serve; the message is one line."""
 
 
-def serve(*, socket_path: str, root_dir: str, image_dir: str, run_part: PartRunner) -> None:
-    """Serve until SIGTERM or SIGINT, then end all containers. Raises `ServerFailure`."""
+def serve(*, socket_path: str, root_dir: str, image_dir: str, to_zygote: socket.socket) -> None:
+    """Serve until SIGTERM or SIGINT, then end all containers. Raises `ServerFailure`.
+
+    `to_zygote` leads to the process that forks containers (see `zygote.fork_zygote`)."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # several descriptors for each container
@@ -53,7 +55,11 @@ def serve(*, socket_path: str, root_dir: str, image_dir: str, run_part: PartRunn
         guard = PodGuard()
         server = Server(reactor, socket_path)
         node = Node(
-            reactor=reactor, root_dir=root_dir, image_dir=image_dir, run_part=run_part, on_exit=server.tell_exit
+            reactor=reactor,
+            root_dir=root_dir,
+            image_dir=image_dir,
+            zygote=Zygote(to_zygote),
+            on_exit=server.tell_exit,
         )
     except OSError as error:
         raise ServerFailure(f"cannot start the runtime: {error}") from error

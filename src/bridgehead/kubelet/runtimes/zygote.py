@@ -26,7 +26,6 @@ from typing import Final, NoReturn
 
 import msgspec
 
-from bridgehead.kubelet.runtimes.forking import prepare_to_fork
 from bridgehead.kubelet.runtimes.jobs import Job
 from bridgehead.network import syscalls
 
@@ -47,25 +46,29 @@ _decoder: Final = msgspec.msgpack.Decoder(Job)
 Work = Callable[[Job, list[int], socket.socket], NoReturn]
 
 
-class Zygote:
-    """The runtime's handle. Only for a process with one thread; make it before any pod is known."""
+def fork_zygote(work: Work) -> socket.socket:
+    """Fork it; returns what a `Zygote` speaks to it by. Only for a process with one thread, that knows of no pod."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    if os.fork() == 0:
+        try:
+            ours.close()
+            _serve(theirs, work)
+        finally:
+            os._exit(1)
+    theirs.close()
+    return ours
 
-    def __init__(self, work: Work) -> None:
-        prepare_to_fork()
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._pid = os.fork()
-        if self._pid == 0:
-            try:
-                ours.close()
-                _serve(theirs, work)
-            finally:
-                os._exit(1)
-        theirs.close()
-        self._socket = ours
+
+class Zygote:
+    """The runtime's handle."""
+
+    def __init__(self, to_zygote: socket.socket) -> None:
+        self._socket = to_zygote
 
     def close(self) -> None:
         self._socket.close()
-        os.waitpid(self._pid, 0)
+        with contextlib.suppress(ChildProcessError):
+            os.wait()
 
     def fork(self, theirs: socket.socket, where: bytes, pid_namespace: int | None = None) -> int:
         """A new process with the socket `theirs`, waiting there for its job (`send_job`). Its PID. Raises OSError."""
