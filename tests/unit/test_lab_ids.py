@@ -67,4 +67,6 @@ def test_maps() -> None:
     assert (alone.users, alone.groups, alone.is_granted) == ((MapEntry(0, 1000, 1),), (MapEntry(0, 1001, 1),), False)
     granted = map_user(1000, 1001, [IdRange(100, 10), IdRange(200, 5)], [IdRange(300, 7)])
     assert granted.users == (MapEntry(0, 1000, 1), MapEntry(1, 100, 10), MapEntry(11, 200, 5))
+    assert granted.nested.users == (MapEntry(0, 0, 1), MapEntry(1, 1, 10), MapEntry(11, 11, 5))
+    assert not granted.nested.is_granted
     assert (granted.groups[1], granted.root, granted.is_granted) == (MapEntry(1, 300, 7), (1000, 1001), True)

@@ -51,9 +51,12 @@ class IdMap(msgspec.Struct, frozen=True, kw_only=True):
         return self.users[0].outside, self.groups[0].outside
 
     @property
-    def is_single(self) -> bool:
-        """Whether only root exists in it."""
-        return self.users[0].size == 1 and len(self.users) == 1
+    def nested(self) -> IdMap:
+        """Of a namespace in this one that has all of its ids under the same numbers."""
+        return IdMap(
+            users=tuple(MapEntry(entry.inside, entry.inside, entry.size) for entry in self.users),
+            groups=tuple(MapEntry(entry.inside, entry.inside, entry.size) for entry in self.groups),
+        )
 
 
 def parse_id_map(text: str) -> list[IdRange]:

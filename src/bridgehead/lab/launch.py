@@ -133,7 +133,7 @@ def _fork_init(
     if leaver == 0:
         try:
             os.close(reader)
-            _leave_host(id_map, inherited, str(files.images), signal_mask)
+            _leave_host(files, id_map, inherited, signal_mask)
             pid = os.fork()
             if pid:
                 os.write(writer, str(pid).encode())
@@ -155,7 +155,7 @@ def _fork_init(
 
 
 def _leave_host(
-    id_map: IdMap | None, inherited: _Inherited, images: str, signal_mask: set[int | signal.Signals]
+    files: LabFiles, id_map: IdMap | None, inherited: _Inherited, signal_mask: set[int | signal.Signals]
 ) -> None:
     """Enter new namespaces, and stage what of the machine's files the lab will show."""
     os.setsid()
@@ -165,23 +165,31 @@ def _leave_host(
         # Asked to end before there is a supervisor to do it in order. (Process 1 ignores what it has no handler for.)
         signal.signal(number, lambda *_: os._exit(1))
     signal.pthread_sigmask(signal.SIG_SETMASK, signal_mask)
-    shown, cgroup = inherited.shown, inherited.cgroup
-    if cgroup:
-        cgroup.enter()
-    if id_map is None:
-        syscalls.unshare(_NAMESPACES)
-        return
-    namespace = user_namespace.make(id_map)
-    is_root = os.geteuid() == 0
-    if is_root and shown:
-        # While we may still go where only the machine's root may.
-        syscalls.unshare(syscalls.CLONE_NEWNS)
-        roots.stage(shown, images, namespace, cgroup)
-    user_namespace.enter(namespace)
-    os.close(namespace)
+    if inherited.cgroup:
+        inherited.cgroup.enter()
+    if id_map is not None and inherited.shown:
+        _stage_and_enter(files, id_map, inherited)
+    elif id_map is not None:
+        user_namespace.enter(user_namespace.make(id_map))
     syscalls.unshare(_NAMESPACES)
-    if shown and not is_root:
-        roots.stage(shown, images, None, cgroup)
+
+
+def _stage_and_enter(files: LabFiles, id_map: IdMap, inherited: _Inherited) -> None:
+    """Stage in a mount namespace of a user namespace above the lab's own.
+
+    For root that is the one we are in. Nobody else may mount there, so two are made: one to stage in, and one below it,
+    with the same ids, to be the lab's.
+    """
+    namespace = user_namespace.make(id_map)
+    if os.geteuid() == 0:
+        syscalls.unshare(syscalls.CLONE_NEWNS)
+        roots.stage(inherited.shown, files, namespace, inherited.cgroup)
+        user_namespace.enter(namespace)
+    else:
+        user_namespace.enter(namespace)
+        syscalls.unshare(syscalls.CLONE_NEWNS)
+        roots.stage(inherited.shown, files, None, inherited.cgroup)
+        user_namespace.enter(user_namespace.make(id_map.nested))
 
 
 class _Inherited(NamedTuple):
@@ -215,7 +223,7 @@ def _become_init(
     if config.host_access:
         _mount_own_view(cgroup)
     else:
-        roots.enter_lab_root(files, shown)
+        roots.enter_lab_root(shown)
     nodes = plan_nodes(config)
     build_fabric(nodes, config.ranges)
     for node in nodes:

@@ -6,8 +6,9 @@
                  from one run to the next. Of the lab's state it has its own directory, its own credentials and the
                  images. The node's kubelet and runtime run here, so a hostPath is one of this root.
 
-What has to be shown, though only the machine's root may go where it is, is bound to a staging directory first, before
-the process becomes nobody on the machine.
+What is shown is bound to a staging directory first, before the process enters the lab's user namespace: there the
+machine's root may still go where only it may, and what is read-only when it is copied to the mount namespace of a less
+privileged user namespace is locked: root of the lab, which privileged pods are, cannot make it writable again.
 """
 
 from __future__ import annotations
@@ -33,14 +34,20 @@ _DEVICES: Final = (*rootfs.DEVICES, "net/tun", "fuse")
 
 
 def shown_paths(files: LabFiles) -> list[str]:
-    """What the lab's root shows beside the system directories: its state, its images and this program."""
-    return [str(files.root), str(files.images), *rootfs.own_paths()]
+    """What the lab's root shows of the machine, outer directories first: system directories, the lab's state (of which
+    keys and images are only to be read) and this program."""
+    names = [name for name in rootfs.SHOWN if name != "etc"]
+    system = [f"/{name}" for name in names if os.path.isdir(f"/{name}") and not os.path.islink(f"/{name}")]
+    own = [path for path in rootfs.own_paths() if not _is_system(path)]
+    return [*system, *map(str, (files.root, files.pki, files.images)), *own]
 
 
-def stage(shown: Sequence[str], images: str, user_namespace: int | None, cgroup: cgroups.Prepared | None) -> None:
-    """Bind what `shown` names below a directory that everybody may enter. Changes the calling process's mounts.
+def stage(shown: Sequence[str], files: LabFiles, user_namespace: int | None, cgroup: cgroups.Prepared | None) -> None:
+    """Bind what `shown` names below a directory that everybody may enter, read-only but for the lab's state.
 
-    `images` is one of them. The machine's root unpacks images, so they show their owners as `user_namespace` maps them,
+    Changes the calling process's mounts, and has to come before it enters the lab's user namespace.
+
+    The machine's root unpacks images, so they show their owners as `user_namespace` maps them,
     where the kernel and the file system can do that; otherwise root's files are nobody's in the lab.
     """
     syscalls.mount("none", "/", flags=syscalls.MS_REC | syscalls.MS_PRIVATE)
@@ -54,26 +61,25 @@ def stage(shown: Sequence[str], images: str, user_namespace: int | None, cgroup:
         _make_mount_point(path, target)
         mount = syscalls.clone_mount(path)
         try:
-            if path == images and user_namespace is not None:
+            if path == str(files.images) and user_namespace is not None:
                 with contextlib.suppress(OSError):
                     syscalls.set_mount_attributes(mount, 0, user_namespace=user_namespace)
+            if path != str(files.root):
+                syscalls.set_mount_attributes(mount, syscalls.MOUNT_ATTR_RDONLY)
             _attach(mount, target)
         finally:
             os.close(mount)
 
 
-def enter_lab_root(files: LabFiles, shown: Sequence[str]) -> None:
+def enter_lab_root(shown: Sequence[str]) -> None:
     """Build the lab's root from what `stage` prepared and make it the calling process's. In the lab's namespaces."""
     syscalls.mount("none", "/", flags=syscalls.MS_REC | syscalls.MS_PRIVATE)
     syscalls.mount("tmpfs", _NEW, "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, "mode=755")
     copying = _start_copying_etc(f"{_NEW}/etc")
     _make_fresh_directories(_NEW)
-    _bind_system(_NEW)
+    _link_system(_NEW)
     for number, path in enumerate(shown):
-        if path != str(files.root) and not path.startswith(f"{files.root}/") and _is_system(path):
-            continue
-        is_written = path == str(files.root)
-        _bind(f"{_STAGE}/{number}", _NEW + path, read_only=not is_written)
+        _bind(f"{_STAGE}/{number}", _NEW + path)
     _make_devices(f"{_NEW}/dev")
     _mount_kernel_file_systems(_NEW)
     if os.path.isdir(_STAGED_CGROUP):
@@ -94,7 +100,10 @@ def enter_node_root(files: LabFiles, node: NodePlan) -> None:
     new = "/mnt"
     syscalls.mount(root, new, flags=syscalls.MS_BIND)
     _make_fresh_directories(new)
-    _bind_system(new)
+    _link_system(new)
+    for name in rootfs.SHOWN:
+        if os.path.isdir(f"/{name}") and not os.path.islink(f"/{name}") and name != "etc":
+            _bind(f"/{name}", f"{new}/{name}")
     _overlay_etc(f"{new}/etc")
     syscalls.mount("tmpfs", f"{new}/run", "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, "mode=755")
     os.makedirs(new + node.runtime_root)
@@ -105,11 +114,11 @@ def enter_node_root(files: LabFiles, node: NodePlan) -> None:
         _bind(_CGROUP, new + _CGROUP)
     for path in rootfs.own_paths():
         if not _is_system(path):
-            _bind(path, new + path, read_only=True)
+            _bind(path, new + path)
     _bind(str(own), f"{new}{own}")
-    _bind(str(files.images), f"{new}{files.images}", read_only=True)
+    _bind(str(files.images), f"{new}{files.images}")
     for file in (files.pki / "ca.crt", *sorted(files.pki.glob(f"{node.name}.*"))):
-        _bind(str(file), f"{new}{file}", read_only=True)
+        _bind(str(file), f"{new}{file}")
     _change_root(new)
 
 
@@ -124,16 +133,11 @@ def _make_fresh_directories(root: str) -> None:
             os.symlink(target, f"{root}/{name}")
 
 
-def _bind_system(root: str) -> None:
+def _link_system(root: str) -> None:
+    """System directories that are links on this machine, such as /bin."""
     for name in rootfs.SHOWN:
-        source, target = f"/{name}", f"{root}/{name}"
-        if name == "etc":
-            continue
-        if os.path.islink(source):
-            if not os.path.lexists(target):
-                os.symlink(os.readlink(source), target)
-        elif os.path.isdir(source):
-            _bind(source, target, read_only=True)
+        if os.path.islink(f"/{name}") and not os.path.lexists(f"{root}/{name}"):
+            os.symlink(os.readlink(f"/{name}"), f"{root}/{name}")
 
 
 def _is_system(path: str) -> bool:
@@ -191,12 +195,10 @@ def _make_mount_point(source: str, target: str) -> None:
         Path(target).touch()
 
 
-def _bind(source: str, target: str, *, read_only: bool = False) -> None:
+def _bind(source: str, target: str) -> None:
     _make_mount_point(source, target)
     mount = syscalls.clone_mount(source)
     try:
-        if read_only:
-            syscalls.set_mount_attributes(mount, syscalls.MOUNT_ATTR_RDONLY)
         _attach(mount, target)
     finally:
         os.close(mount)
