@@ -1,7 +1,7 @@
 """Waiting longer after each failure, as Kubernetes does for crashing containers and missing images.
 
 Called by the pod worker. Source: kubelet's `flowcontrol.Backoff` (10 s doubling to 5 min, forgotten after 10 min
-without a failure); critical pods wait less (docs/decisions/0017-critical-pods.md). Times are seconds, on whichever
+without a failure); critical pods wait less (docs/decisions/0017-stalls.md). Times are seconds, on whichever
 clock the caller uses.
 """
 
