@@ -16,7 +16,7 @@ import pytest
 from bridgehead.lab import registry
 from bridgehead.lab.plan import LabFiles
 
-from .conftest import PATIENCE, Lab, Namespace, curl, eventually
+from .conftest import PATIENCE, Lab, Namespace, curl, eventually, no_request_lost
 from .test_bad_input import Api, config_maps, named
 from .test_lab import init_of
 
@@ -81,6 +81,33 @@ def test_nothing_is_left_of_many_pods(lab: Lab, ns: Namespace) -> None:
     assert ns.lab.kubectl("get", "namespace", ns.name).returncode == 1
     root = lab.state_dir / "nodes"
     eventually(lambda: not [path for uid in uids for path in root.glob(f"*/*/*{uid}*")], message="files are left")
+
+
+def test_a_node_that_is_deleted_is_back_with_its_pods(lab: Lab, ns: Namespace) -> None:
+    url = deployed(ns, 3)
+
+    def pods_of_node() -> dict[str, str]:
+        pods = json.loads(lab.kubectl("get", "pods", "-A", "-o", "json").stdout)["items"]
+        return {
+            pod["metadata"]["uid"]: pod["status"]["containerStatuses"][0]["containerID"]
+            for pod in pods
+            if pod["spec"].get("nodeName") == "node2" and pod["metadata"]["namespace"] in (ns.name, "kube-system")
+        }
+
+    def node_uid() -> str:
+        """Of the node when it is ready, else empty."""
+        result = lab.kubectl("get", "node", "node2", "-o", "json")
+        node = json.loads(result.stdout) if result.returncode == 0 else {}
+        conditions = {c["type"]: c["status"] for c in node.get("status", {}).get("conditions", [])}
+        return node["metadata"]["uid"] if conditions.get("Ready") == "True" else ""
+
+    before, uid = pods_of_node(), node_uid()
+    assert len(before) >= 2, "one of ours and the proxy"
+    with no_request_lost(lab, url, at_least=100):
+        assert lab.kubectl("delete", "node", "node2").returncode == 0
+        eventually(lambda: node_uid() not in ("", uid))
+        ns.wait_endpoints("web", 3)
+    assert pods_of_node() == before
 
 
 @pytest.fixture
