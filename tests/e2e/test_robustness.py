@@ -7,8 +7,9 @@ import itertools
 import json
 import os
 import signal
+import subprocess
 from collections.abc import Iterator
-from http.client import HTTPException
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ import pytest
 from bridgehead.lab import registry
 from bridgehead.lab.plan import LabFiles
 
-from .conftest import PATIENCE, Lab, Namespace, curl, eventually
+from .conftest import PATIENCE, Lab, Namespace, curl, eventually, no_request_lost, running
 from .test_bad_input import Api, config_maps, named
 from .test_lab import init_of
 
@@ -81,6 +82,79 @@ def test_nothing_is_left_of_many_pods(lab: Lab, ns: Namespace) -> None:
     assert ns.lab.kubectl("get", "namespace", ns.name).returncode == 1
     root = lab.state_dir / "nodes"
     eventually(lambda: not [path for uid in uids for path in root.glob(f"*/*/*{uid}*")], message="files are left")
+
+
+def test_a_node_that_is_deleted_is_back_with_its_pods(lab: Lab, ns: Namespace) -> None:
+    url = deployed(ns, 3)
+
+    def pods_of_node() -> dict[str, str]:
+        pods = json.loads(lab.kubectl("get", "pods", "-A", "-o", "json").stdout)["items"]
+        return {
+            pod["metadata"]["uid"]: pod["status"]["containerStatuses"][0]["containerID"]
+            for pod in pods
+            if pod["spec"].get("nodeName") == "node2" and pod["metadata"]["namespace"] in (ns.name, "kube-system")
+        }
+
+    def node_uid() -> str:
+        """Of the node when it is ready, else empty."""
+        result = lab.kubectl("get", "node", "node2", "-o", "json")
+        node = json.loads(result.stdout) if result.returncode == 0 else {}
+        conditions = {c["type"]: c["status"] for c in node.get("status", {}).get("conditions", [])}
+        return node["metadata"]["uid"] if conditions.get("Ready") == "True" else ""
+
+    before, uid = pods_of_node(), node_uid()
+    assert len(before) >= 2, "one of ours and the proxy"
+    with no_request_lost(lab, url, at_least=100):
+        assert lab.kubectl("delete", "node", "node2").returncode == 0
+        eventually(lambda: node_uid() not in ("", uid))
+        ns.wait_endpoints("web", 3)
+    assert pods_of_node() == before
+
+
+def descriptors(lab: Lab) -> dict[str, int]:
+    """How many each process of the lab has open, by its number and name."""
+    script = 'for p in /proc/[0-9]*; do echo "$p $(ls $p/fd 2>/dev/null | wc -l) $(cat $p/comm 2>/dev/null)"; done'
+    lines = [line.split(maxsplit=2) for line in lab.inside("sh", "-c", script).stdout.splitlines()]
+    return {f"{line[0].removeprefix('/proc/')} {line[-1]}": int(line[1]) for line in lines if len(line) == 3}
+
+
+def use_and_delete_pods(ns: Namespace) -> None:
+    """Each way there is to use a pod, whoever ends it: the server, a client that leaves, one that is killed."""
+    ns.kubectl("create", "deployment", "web", "--image=nginx", "--replicas=3")
+    ns.kubectl("expose", "deployment", "web", "--port=80")
+    ns.rolled_out("deployment/web")
+    for pod in [pod["metadata"]["name"] for pod in ns.pods("app=web")]:
+        ns.kubectl("exec", pod, "--", "true")
+        ns.kubectl("logs", pod)
+        base = ("kubectl", f"--kubeconfig={ns.lab.state_dir / 'kubeconfig'}", "-n", ns.name)
+        forward = running(*base, "port-forward", pod, ":80", stdout=subprocess.PIPE)
+        with (
+            running(*base, "logs", "-f", pod, stdout=subprocess.DEVNULL),
+            running(*base, "exec", pod, "--", "sh", "-c", "echo begun; sleep 100", stdout=subprocess.PIPE) as command,
+            forward as forwarding,
+        ):
+            assert command.stdout is not None
+            assert forwarding.stdout is not None
+            assert command.stdout.readline() == "begun\n"
+            port = forwarding.stdout.readline().rpartition("->")[0].rpartition(":")[2].strip()
+            with contextlib.closing(HTTPConnection("127.0.0.1", int(port), timeout=PATIENCE)) as connection:
+                connection.request("GET", "/")
+                assert connection.getresponse().status == 200
+    ns.kubectl("delete", "service/web", "deployment/web")
+    eventually(lambda: not ns.pods("app=web"))
+
+
+def test_no_descriptors_are_left_of_pods_and_their_clients(lab: Lab, ns: Namespace) -> None:
+    use_and_delete_pods(ns)  # what is opened once stays open
+    before = descriptors(lab)
+    use_and_delete_pods(ns)
+
+    def more() -> dict[str, tuple[int, int]]:
+        """Of who lives since then: one for each of three pods would show."""
+        after = descriptors(lab)
+        return {who: (count, after[who]) for who, count in before.items() if after.get(who, 0) > count + 2}
+
+    eventually(lambda: not more(), message=f"descriptors before and after: {more()}")
 
 
 @pytest.fixture

@@ -13,13 +13,13 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from bridgehead.client import ApiClient, ClientConfig, Informer, transport
+from bridgehead.client import ApiClient, ClientConfig, Informer, api, transport
 from bridgehead.client.errors import ApiError, BadAnswer, Conflict, Gone, NotFound, TooManyRequests, Unreachable
 from bridgehead.objects.core import ConfigMap
 from bridgehead.objects.kinds import CONFIG_MAPS, PODS
 from bridgehead.objects.meta import ObjectKey, ObjectMeta
 
-from .api_world import api_world, running, until
+from .api_world import api_world, running, until, until_seen
 
 pytestmark = pytest.mark.integration
 
@@ -65,6 +65,48 @@ async def test_a_list_may_take_longer_than_other_requests_as_long_as_something_c
         result = await client.list(PODS)
 
     assert [pod.metadata.name for pod in result.items] == ["a"]
+
+
+async def test_a_server_that_hangs_is_not_asked_again_and_again(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(transport, "REQUEST_SECONDS", 0.5)
+    asked = 0
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        nonlocal asked
+        asked += 1
+        await asyncio.sleep(100)
+        return web.Response()
+
+    async with serving(handler) as config, ApiClient(config) as client:
+        with pytest.raises(Unreachable):
+            await client.list(PODS)
+
+    assert asked == 1
+
+
+async def test_a_watch_that_brings_not_even_bookmarks_is_begun_anew(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(api, "BOOKMARK_SILENCE_SECONDS", 0.5)
+    began = asyncio.get_running_loop().time()
+    watches = 0
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        nonlocal watches
+        if "watch" not in request.query:
+            return web.json_response({"metadata": {"resourceVersion": "7"}, "items": []})
+        watches += 1
+        answer = web.StreamResponse()
+        await answer.prepare(request)
+        if watches > 1:
+            await answer.write(b'{"type": "ADDED", "object": {"metadata": {"name": "a", "resourceVersion": "8"}}}\n')
+        await asyncio.sleep(100)
+        return answer
+
+    async with serving(handler) as config, ApiClient(config) as client:
+        pods = Informer(client, PODS)
+        async with running(pods.run()):
+            await until_seen(lambda: len(pods), pods)
+
+    assert asyncio.get_running_loop().time() - began > 0.5
 
 
 async def test_requests_are_what_the_api_expects():

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import itertools
+import signal
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
-from bridgehead.client import ApiClient, EventRecorder, Requeue
-from bridgehead.client.errors import Conflict, NotFound, Unreachable
+from bridgehead.client import ApiClient, ClientConfig, EventRecorder, renew_lease
+from bridgehead.client.errors import Conflict, NotFound
 from bridgehead.controllers.manager import CONTROLLERS, Entry, Manager, Settings
-from bridgehead.controllers.nodes.nodes import NodeLifecycleController
+from bridgehead.controllers.nodes.hearing import HeardClock
 from bridgehead.controllers.nodes.pod_garbage import PodGarbageCollector
 from bridgehead.controllers.shared import Informers
 from bridgehead.objects.kinds import (
@@ -27,9 +29,11 @@ from bridgehead.objects.kinds import (
     SERVICE_ACCOUNTS,
     Kind,
 )
+from bridgehead.objects.meta import ObjectKey
 from bridgehead.objects.times import format_micro_time, format_time
 
 from .api_world import api_world, running, until
+from .apiserver_process import ServerProcess, write_files
 
 pytestmark = pytest.mark.integration
 
@@ -107,6 +111,23 @@ async def register_node(client: ApiClient, name: str, renewed: float = 0.0) -> N
             "spec": {"holderIdentity": name, "leaseDurationSeconds": 40, "renewTime": format_micro_time(renewed)},
         },
     )
+
+
+@contextlib.asynccontextmanager
+async def living_node(client: ApiClient, name: str) -> AsyncIterator[asyncio.Event]:
+    """A Node whose Lease is renewed for as long as the block lasts, while the event is set."""
+    may_speak = asyncio.Event()
+    may_speak.set()
+
+    async def renew() -> None:
+        while True:
+            await may_speak.wait()
+            await renew_lease(client, ObjectKey("kube-node-lease", name), holder=name, duration_seconds=40)
+            await asyncio.sleep(0.05)
+
+    await register_node(client, name)
+    async with running(renew()):
+        yield may_speak
 
 
 async def test_every_controller_starts_and_stops():
@@ -265,7 +286,7 @@ async def test_objects_of_unknown_owner_kinds_are_left_alone():
 
 
 async def test_a_silent_node_is_unreachable_and_its_pods_are_not_ready():
-    async with cluster(*LIFECYCLE, node_monitor_grace_period=0.5) as client:
+    async with cluster(*LIFECYCLE, node_monitor_grace_period=0.5) as client, living_node(client, "node2"):
         await until(lambda: exists(client, SERVICE_ACCOUNTS, "default", "default"))
         await client.create(PODS, pod("web", "node1"))
         key = "node.kubernetes.io/unreachable"
@@ -352,7 +373,9 @@ async def test_pods_of_a_node_that_says_it_is_ill_are_marked_once():
 async def test_pods_of_a_node_that_is_no_more_are_removed():
     async with api_world() as world, ApiClient(world.config) as client:
         informers = Informers(client)
-        collector = PodGarbageCollector(client, informers, EventRecorder(client, "test"), quarantine_seconds=0)
+        recorder = EventRecorder(client, "test")
+        hearing = HeardClock(client, informers.get(LEASES))
+        collector = PodGarbageCollector(client, informers, recorder, hearing=hearing, quarantine_seconds=0)
         await client.create(SERVICE_ACCOUNTS, DEFAULT_ACCOUNT)
         await client.create(NODES, {"metadata": {"name": "node1"}})
         await client.create(NODES, {"metadata": {"name": "node2"}})
@@ -396,39 +419,67 @@ async def test_a_replica_set_keeps_its_pods_when_only_the_controllers_restart():
             await until(no_pods)
 
 
-async def test_an_outage_of_the_api_server_is_not_held_against_the_nodes():
-    """While nobody can be reached no node can renew its lease: each gets the whole grace period anew."""
-    now = 0.0
-    async with api_world() as world, ApiClient(world.config) as client:
-        informers = Informers(client)
-        recorder = EventRecorder(client, "test")
-        controller = NodeLifecycleController(client, informers, recorder, clock=lambda: now)
+async def test_what_a_silent_node_costs_waits_until_one_is_heard():
+    """Its Node says that it is silent. But its pod stays ready as long as there is no node that could do better."""
+    async with cluster(*LIFECYCLE, node_monitor_grace_period=0.5) as client:
+        await until(lambda: exists(client, SERVICE_ACCOUNTS, "default", "default"))
+        await client.create(PODS, pod("web", "node1"))
+        ready = {"type": "Ready", "status": "True", "lastTransitionTime": format_time(0)}
+        await client.patch(PODS, "web", "default", {"status": {"conditions": [ready]}}, "strategic", "status")
         await register_node(client, "node1")
-        async with running(informers.run()):
-            await informers.wait_synced()
-            now = 41.0
-            await world.stop()
-            with pytest.raises(Unreachable):
-                await controller.reconcile("node1")
-            await world.start()
-            now = 80.0
-            assert await controller.reconcile("node1") == Requeue(1.0)
-            assert (await client.get(NODES, "node1")).is_ready
-            now = 82.0
-            await controller.reconcile("node1")
-            assert not (await client.get(NODES, "node1")).is_ready
+
+        async def is_tainted() -> Any:
+            return (await client.get(NODES, "node1")).spec.taints
+
+        assert [taint.effect for taint in await until(is_tainted)] == ["NoSchedule"]
+        assert (await client.get(PODS, "web", "default")).is_ready
+        async with living_node(client, "node2"):
+
+            async def web_is_not_ready() -> bool:
+                return not (await client.get(PODS, "web", "default")).is_ready
+
+            await until(web_is_not_ready)
 
 
-async def test_a_lease_renewed_behind_our_back_is_a_sign_of_life():
-    now = 0.0
-    async with api_world() as world, ApiClient(world.config) as client:
-        informers = Informers(client)
-        recorder = EventRecorder(client, "test")
-        controller = NodeLifecycleController(client, informers, recorder, clock=lambda: now)
-        await register_node(client, "node1")
-        async with running(informers.run()):
-            await informers.wait_synced()
-        await client.patch(LEASES, "node1", "kube-node-lease", {"spec": {"renewTime": format_micro_time(9)}})
-        now = 41.0
-        assert await controller.reconcile("node1") == Requeue(40.0)
-        assert (await client.get(NODES, "node1")).is_ready
+async def told_of(client: ApiClient, reason: str, *nodes: str) -> bool:
+    """Whether there is such an Event about each of these."""
+    events = (await client.list(EVENTS)).items
+    return set(nodes) <= {event.involved_object.name for event in events if event.reason == reason}
+
+
+async def test_a_stopped_api_server_is_not_held_against_the_nodes(tmp_path):
+    """Stopped for several grace periods and continued: by then each node has been silent for long."""
+    write_files(tmp_path)
+    server = ServerProcess(tmp_path)
+    server.start()
+    try:
+        config = ClientConfig(server=server.url, token="admin-token", ca=(tmp_path / "ca.crt").read_bytes())
+        names = ("node-lifecycle-controller", "serviceaccount-controller")
+        manager = Manager(ApiClient(config), names, Settings(node_monitor_grace_period=2.0))
+        async with (
+            manager.client as client,
+            running(manager.run()),
+            living_node(client, "node1") as node1,
+            living_node(client, "node2") as node2,
+        ):
+            await until(lambda: exists(client, SERVICE_ACCOUNTS, "default", "default"))
+            await client.create(PODS, pod("web", "node1"))
+            ready = {"type": "Ready", "status": "True", "lastTransitionTime": format_time(0)}
+            await client.patch(PODS, "web", "default", {"status": {"conditions": [ready]}}, "strategic", "status")
+            await until(lambda: told_of(client, "RegisteredNode", "node1", "node2"))
+            for node in (node1, node2):  # what they send meanwhile is lost
+                node.clear()
+            await asyncio.sleep(0.2)
+            server.send_signal(signal.SIGSTOP)
+            await asyncio.sleep(6)
+            server.send_signal(signal.SIGCONT)
+            await client.list(NODES)
+            for node in (node1, node2):
+                node.set()
+            await register_node(client, "node3")
+            await until(lambda: told_of(client, "RegisteredNode", "node3"))
+            assert not await told_of(client, "NodeNotReady", "node1")
+            assert not await told_of(client, "NodeNotReady", "node2")
+            assert (await client.get(PODS, "web", "default")).is_ready
+    finally:
+        server.close()

@@ -10,14 +10,14 @@ import aiohttp
 import msgspec
 import pytest
 
-from bridgehead.client.errors import ApiError
+from bridgehead.client.errors import ApiError, NotFound
 from bridgehead.kubelet.backoff import BackOff
 from bridgehead.kubelet.runtimes.fake import Behaviour
 from bridgehead.kubelet.runtimes.runtime import ExecResult
-from bridgehead.objects.kinds import CONFIG_MAPS, NODES, PODS, SERVICES
+from bridgehead.objects.kinds import CONFIG_MAPS, LEASES, NODES, PODS, SERVICES
 from bridgehead.streaming import spdy
 
-from .kubelet_world import open_world
+from .kubelet_world import DEADLINE, open_world
 
 pytestmark = pytest.mark.integration
 
@@ -84,6 +84,54 @@ async def test_the_node_is_registered_and_ready(world):
     assert node.spec.pod_cidr == "10.244.1.0/24"
     assert node.internal_ips == ("127.0.0.1",)
     assert node.metadata.labels["kubernetes.io/hostname"] == "node1"
+
+
+async def until_node(world, condition):
+    """The Node, once it is as `condition` wants it."""
+    async with asyncio.timeout(DEADLINE):
+        while True:
+            with contextlib.suppress(NotFound):
+                node = await world.admin.get(NODES, "node1")
+                if condition(node):
+                    return node
+            await asyncio.sleep(0.02)
+
+
+async def test_what_others_say_of_the_node_is_corrected(world):
+    """And what is no kubelet's business stays."""
+    await world.start_kubelet()
+    await until_node(world, lambda node: node.is_ready)
+    unknown = [
+        {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"},
+        {"type": "NetworkUnavailable", "status": "True"},
+    ]
+    await world.admin.patch(NODES, "node1", "", {"status": {"conditions": unknown}}, "strategic", "status")
+    node = await until_node(world, lambda node: node.is_ready)
+    conditions = {c.type: (c.status, c.reason) for c in node.status.conditions}
+    assert conditions["Ready"] == ("True", "KubeletReady")
+    assert conditions["NetworkUnavailable"] == ("True", "")
+
+
+async def test_a_node_that_was_deleted_registers_again_and_its_pods_live_on(world):
+    await world.start_kubelet()
+    await world.create("web")
+    before = await world.until("web", is_running)
+    node = await until_node(world, lambda node: node.is_ready)
+    await world.admin.delete(NODES, "node1")
+    again = await until_node(world, lambda node: node.is_ready)
+    assert again.metadata.uid != node.metadata.uid
+    assert again.spec.pod_cidrs == node.spec.pod_cidrs
+    assert again.metadata.labels == node.metadata.labels
+
+    async with asyncio.timeout(DEADLINE):
+        while True:
+            lease = await world.admin.get(LEASES, "node1", "kube-node-lease")
+            if [owner.uid for owner in lease.metadata.owner_references] == [again.metadata.uid]:
+                break  # else it would go with the Node that is gone
+            await asyncio.sleep(0.02)
+    after = await world.pod("web")
+    assert is_running(after)
+    assert after.status.container_statuses[0].container_id == before.status.container_statuses[0].container_id
 
 
 async def test_many_pods_have_addresses_of_their_own(world):

@@ -57,13 +57,19 @@ OTHER = Taint(key="example.com/mine", effect="NoSchedule", value="v")
     ],
 )
 def test_taints_follow_conditions(ill, expected):
-    taints = plan_taints(ill, NOW)
+    taints = plan_taints(ill, NOW, may_evict=True)
     assert (taints if taints is None else [(t.key, t.effect) for t in taints]) == expected
     settled = node("True")
     if taints is not None:
         settled = Node(metadata=ill.metadata, spec=NodeSpec(taints=taints, unschedulable=ill.spec.unschedulable),
                        status=ill.status)  # fmt: skip
-        assert plan_taints(settled, "2027-01-01T00:00:00Z") is None, "the same again changes nothing"
+        again = plan_taints(settled, "2027-01-01T00:00:00Z", may_evict=True)
+        assert again is None, "the same again changes nothing"
+
+
+@pytest.mark.parametrize("ill", [node("Unknown"), node("Unknown", Taint(key=UNREACHABLE, effect="NoExecute"))])
+def test_no_pod_is_made_to_leave_while_nobody_may_be_evicted(ill):
+    assert [(t.key, t.effect) for t in plan_taints(ill, NOW, may_evict=False)] == [(UNREACHABLE, "NoSchedule")]
 
 
 def test_a_silent_node_is_unknown():

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from bridgehead.kubelet.node import machine_capacity, machine_info, node_object, node_status
+from bridgehead.kubelet.node import is_reported, machine_capacity, machine_info, node_object, node_status
 from bridgehead.kubelet.parts import NodeSettings
 from bridgehead.kubelet.server import is_allowed
+from bridgehead.objects.core import NodeStatus
+from bridgehead.objects.meta import Condition
 from bridgehead.objects.quantities import parse_quantity
 
 SETTINGS = NodeSettings(
@@ -52,6 +55,18 @@ def test_its_status():
         "DiskPressure",
         "PIDPressure",
     }
+
+
+def test_what_of_a_status_is_compared():
+    ready = Condition(type="Ready", status="True", reason="KubeletReady", last_heartbeat_time="1")
+    written = NodeStatus(conditions=(ready,), capacity={"cpu": "2"})
+    heard = msgspec.structs.replace(ready, last_heartbeat_time="2")
+    others = Condition(type="NetworkUnavailable", status="True")
+    assert is_reported(msgspec.structs.replace(written, conditions=(others, heard)), written)
+    unknown = msgspec.structs.replace(ready, status="Unknown")
+    assert not is_reported(msgspec.structs.replace(written, conditions=(unknown,)), written)
+    assert not is_reported(msgspec.structs.replace(written, conditions=()), written)
+    assert not is_reported(msgspec.structs.replace(written, capacity={"cpu": "3"}), written)
 
 
 def test_what_the_machine_has():

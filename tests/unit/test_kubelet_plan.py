@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from bridgehead.kubelet.backoff import BackOff, format_duration
+from bridgehead.kubelet.containers import PodContainers
 from bridgehead.kubelet.plan import Plan, Run, plan_pod
-from bridgehead.objects.core import Container, PodSpec
+from bridgehead.objects.core import Container, Pod, PodSpec
 
 UP = Run(attempt=0, id="u", started_at=1.0)
 DONE = Run(attempt=0, id="d", started_at=1.0, finished_at=2.0)
@@ -97,12 +98,25 @@ def test_who_waits_is_named_with_its_time():
 
 
 def test_back_off_doubles_to_five_minutes():
-    back_off, waits, now = BackOff(), [], 1000.0
-    for _ in range(7):
+    assert crash_again_and_again(BackOff(), 7) == [0, 10, 20, 40, 80, 160, 300]
+
+
+def crash_again_and_again(back_off: BackOff, times: int) -> list[float]:
+    """What a container waits that fails at once, each time."""
+    waits, now = [], 1000.0
+    for _ in range(times):
         waits.append(back_off.until("a", now) - now)
         now = back_off.until("a", now)
         back_off.retry("a", now, now)
-    assert waits == [0, 10, 20, 40, 80, 160, 300]
+    return waits
+
+
+@pytest.mark.parametrize("name", ["system-node-critical", "system-cluster-critical"])
+def test_critical_pods_wait_a_few_seconds_at_most(name):
+    critical = PodContainers(Pod(spec=PodSpec(priority_class_name=name)), lambda: None)
+    assert crash_again_and_again(critical._crashes, 6) == [0, 1, 2, 4, 5, 5]
+    other = PodContainers(Pod(spec=PodSpec(priority_class_name="high")), lambda: None)
+    assert crash_again_and_again(other._crashes, 3) == [0, 10, 20]
 
 
 def test_back_off_is_forgotten_after_a_long_good_run():

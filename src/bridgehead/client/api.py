@@ -32,6 +32,8 @@ _PATCH_TYPES = {
 }
 WATCH_SECONDS = 300  # a watch is asked to end after one to two times this long, so that watches spread over servers
 _SILENCE_MARGIN = 30
+# Bookmarks come about once a minute. A watch that brings nothing for this long hangs: in the server, or on the way.
+BOOKMARK_SILENCE_SECONDS = 150
 
 
 class ApiClient:
@@ -130,7 +132,8 @@ class ApiClient:
     ) -> AsyncGenerator[WatchEvent[T], None]:
         """Events after `resource_version` until the server ends the watch, as it does every few minutes.
 
-        Close the iterator when leaving early (`contextlib.aclosing`). Raises Gone when the history is too short.
+        Close the iterator when leaving early (`contextlib.aclosing`). Raises Gone when the history is too short,
+        Unreachable when not even a bookmark comes any more.
         """
         seconds = int(WATCH_SECONDS * (1 + random.random()))
         params = {"watch": "1", "timeoutSeconds": str(seconds), **_selectors(label_selector, field_selector)}
@@ -140,8 +143,9 @@ class ApiClient:
             params["allowWatchBookmarks"] = "true"
         codec = codec_of(kind)
         path = kind.path(namespace)
+        silence = BOOKMARK_SILENCE_SECONDS if bookmarks else seconds + _SILENCE_MARGIN
         async with (
-            self._transport.stream(path, params, seconds + _SILENCE_MARGIN) as content,
+            self._transport.stream(path, params, silence) as content,
             contextlib.aclosing(_lines(content.iter_any())) as lines,
         ):
             async for line in lines:

@@ -10,6 +10,9 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
 
 from bridgehead.objects.coordination import Lease, LeaseSpec
 from bridgehead.objects.kinds import LEASES
@@ -31,7 +34,7 @@ async def renew_lease(
     owner: OwnerReference | None = None,
     now: Callable[[], float] = time.time,
 ) -> Lease:
-    """Say that `holder` is alive: set renewTime, creating the Lease (owned by `owner`) when there is none.
+    """Say that `holder` is alive: set renewTime and `owner`, creating the Lease when there is none.
 
     For leases that only one process ever writes, such as a node's in `kube-node-lease`. Raises ClientError.
     """
@@ -40,8 +43,11 @@ async def renew_lease(
         "leaseDurationSeconds": duration_seconds,
         "renewTime": format_micro_time(now()),
     }
+    changes: dict[str, Any] = {"spec": spec}
+    if owner is not None:  # it may be another one of the same name by now, and the Lease goes with its owner
+        changes["metadata"] = {"ownerReferences": [msgspec.to_builtins(owner)]}
     try:
-        return await client.patch(LEASES, key.name, key.namespace, {"spec": spec})
+        return await client.patch(LEASES, key.name, key.namespace, changes)
     except NotFound:
         lease = Lease(
             metadata=ObjectMeta(
@@ -54,7 +60,7 @@ async def renew_lease(
         try:
             return await client.create(LEASES, lease)
         except AlreadyExists:
-            return await client.patch(LEASES, key.name, key.namespace, {"spec": spec})
+            return await client.patch(LEASES, key.name, key.namespace, changes)
 
 
 class LeaderElector:

@@ -1,7 +1,8 @@
 """HTTP to one API server: connections, TLS, tokens, retries. Used by `api` only.
 
 A request that certainly was not carried out (no connection, or 429 and 503 with Retry-After) is tried again a few
-times; one whose fate is unknown only when doing it twice is harmless. Whoever wants more patience has a work queue.
+times; one whose fate is unknown only when doing it twice is harmless. One that got no answer in time is not: a server
+that hangs is not helped by being asked again. Whoever wants more patience has a work queue.
 """
 
 from __future__ import annotations
@@ -96,7 +97,8 @@ class Transport:
                     continue
                 raise refused.error from None
             except _NoAnswer as trouble:
-                if failures < len(RETRY_DELAYS) and (trouble.nothing_was_sent or method in _IDEMPOTENT):
+                may_repeat = trouble.nothing_was_sent or method in _IDEMPOTENT
+                if failures < len(RETRY_DELAYS) and may_repeat and not trouble.timed_out:
                     await asyncio.sleep(RETRY_DELAYS[failures] * (0.5 + random.random()))
                     failures += 1
                     continue
@@ -166,12 +168,12 @@ class Transport:
                 if response.status >= 300:
                     raise _refusal(response.status, response.headers.get("Retry-After"), await response.read())
                 yield response
-        except aiohttp.ClientConnectorError as error:
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             raise _NoAnswer(str(error), nothing_was_sent=True) from error
+        except TimeoutError as error:
+            raise _NoAnswer(str(error) or "no answer in time", timed_out=True) from error
         except (aiohttp.ClientError, OSError) as error:
             raise _NoAnswer(str(error) or type(error).__name__) from error
-        except TimeoutError as error:
-            raise _NoAnswer(str(error) or "no answer in time") from error
 
 
 class _Refused(Exception):
@@ -182,9 +184,10 @@ class _Refused(Exception):
 
 
 class _NoAnswer(Exception):
-    def __init__(self, message: str, nothing_was_sent: bool = False) -> None:
+    def __init__(self, message: str, nothing_was_sent: bool = False, timed_out: bool = False) -> None:
         super().__init__(message)
         self.nothing_was_sent = nothing_was_sent
+        self.timed_out = timed_out
 
 
 def _refusal(code: int, retry_after: str | None, body: bytes) -> _Refused:

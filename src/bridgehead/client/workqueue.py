@@ -20,6 +20,7 @@ K = TypeVar("K", bound=Hashable)
 
 FIRST_DELAY = 0.01
 LONGEST_DELAY = 60.0
+UNREACHABLE_DELAY = 5.0  # the longest after a try that did not reach the API server, which is not the key's fault
 
 
 @dataclass(frozen=True)
@@ -36,9 +37,10 @@ class Requeue:
 
 @dataclass(frozen=True)
 class Retry:
-    """It did not work yet; try again after a delay that doubles each time."""
+    """It did not work yet; try again after a delay that doubles each time, up to `longest` or the queue's bound."""
 
     reason: str
+    longest: float = LONGEST_DELAY
 
 
 Outcome = Done | Requeue | Retry
@@ -113,8 +115,8 @@ class WorkQueue(Generic[K]):
             finally:
                 self._running.discard(key)
             match outcome:
-                case Retry():
-                    self.add_after(key, self._next_delay(key))
+                case Retry(_, longest):
+                    self.add_after(key, min(longest, self._next_delay(key)))
                 case Requeue(seconds):
                     self._failures.pop(key, None)
                     self.add_after(key, seconds)
@@ -136,7 +138,7 @@ class WorkQueue(Generic[K]):
             return await reconcile(key)
         except (Conflict, Unreachable) as error:
             log.debug("%s %s: %s", self.name, key, error)
-            return Retry(str(error))
+            return Retry(str(error), UNREACHABLE_DELAY if isinstance(error, Unreachable) else LONGEST_DELAY)
         except ClientError as error:
             log.log(logging.WARNING if is_first else logging.DEBUG, "%s %s: %s", self.name, key, error)
             return Retry(str(error))

@@ -16,7 +16,9 @@ from typing import Any, Protocol
 
 from bridgehead.client import ApiClient, EventRecorder
 from bridgehead.client.errors import ClientError
+from bridgehead.objects.kinds import LEASES
 
+from .nodes.hearing import HeardClock, monitor_period
 from .shared import Informers
 
 log = logging.getLogger(__name__)
@@ -30,12 +32,16 @@ class Controller(Protocol):
 
 @dataclass(frozen=True)
 class Entry:
-    """Where a controller is. `component` is who its Events are from; `settings` it takes by name from `Settings`."""
+    """Where a controller is. `component` is who its Events are from; `settings` it takes by name from `Settings`.
+
+    One that `judges_silence` also takes the `hearing` that all such share.
+    """
 
     module: str
     type: str
     component: str
     settings: tuple[str, ...] = ()
+    judges_silence: bool = False
 
 
 @dataclass(frozen=True)
@@ -62,10 +68,12 @@ CONTROLLERS: dict[str, Entry] = {
         "endpoints.mirroring", "EndpointSliceMirroringController", "endpoint-slice-mirroring-controller"
     ),
     "node-lifecycle-controller": Entry(
-        "nodes.nodes", "NodeLifecycleController", "node-controller", ("node_monitor_grace_period",)
+        "nodes.nodes", "NodeLifecycleController", "node-controller", ("node_monitor_grace_period",), judges_silence=True
     ),
     "taint-eviction-controller": Entry("nodes.taint_eviction", "TaintEvictionController", "taint-eviction-controller"),
-    "pod-garbage-collector-controller": Entry("nodes.pod_garbage", "PodGarbageCollector", "pod-garbage-collector"),
+    "pod-garbage-collector-controller": Entry(
+        "nodes.pod_garbage", "PodGarbageCollector", "pod-garbage-collector", judges_silence=True
+    ),
     "serviceaccount-controller": Entry(
         "namespaces.serviceaccounts", "ServiceAccountController", "serviceaccount-controller"
     ),
@@ -105,22 +113,34 @@ class Manager:
     async def run(self) -> None:
         informers = Informers(self.client)
         recorders: dict[str, EventRecorder] = {}
+        hearing = self._hearing(informers)
         async with asyncio.TaskGroup() as tasks:
             for name in self.names:
                 entry = self.controllers[name]
                 recorder = recorders[name] = EventRecorder(self.client, entry.component)
-                controller = self._load(entry, informers, recorder)
+                controller = self._load(entry, informers, recorder, hearing)
                 tasks.create_task(_run_for_ever(name, controller), name=name)
             for name, recorder in recorders.items():
                 tasks.create_task(_run_for_ever(f"{name}'s events", recorder), name=f"{name} events")
+            if hearing is not None:
+                tasks.create_task(_run_for_ever("hearing", hearing), name="hearing")
             tasks.create_task(informers.run(), name="informers")
             await informers.wait_synced()
             log.info("running %d controllers: %s", len(self.names), ", ".join(self.names))
 
-    def _load(self, entry: Entry, informers: Informers, recorder: EventRecorder) -> Controller:
+    def _hearing(self, informers: Informers) -> HeardClock | None:
+        if not any(self.controllers[name].judges_silence for name in self.names):
+            return None
+        return HeardClock(self.client, informers.get(LEASES), monitor_period(self.settings.node_monitor_grace_period))
+
+    def _load(
+        self, entry: Entry, informers: Informers, recorder: EventRecorder, hearing: HeardClock | None
+    ) -> Controller:
         module = importlib.import_module(f"{__package__}.{entry.module}")
         its_type: Any = getattr(module, entry.type)
         settings = {name: getattr(self.settings, name) for name in entry.settings}
+        if entry.judges_silence:
+            settings["hearing"] = hearing
         controller: Controller = its_type(self.client, informers, recorder, **settings)
         return controller
 

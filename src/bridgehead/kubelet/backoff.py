@@ -1,13 +1,17 @@
 """Waiting longer after each failure, as Kubernetes does for crashing containers and missing images.
 
 Called by the pod worker. Source: kubelet's `flowcontrol.Backoff` (10 s doubling to 5 min, forgotten after 10 min
-without a failure). Times are seconds, on whichever clock the caller uses.
+without a failure); critical pods wait less (docs/decisions/0017-stalls.md). Times are seconds, on whichever
+clock the caller uses.
 """
 
 from __future__ import annotations
 
 INITIAL_SECONDS = 10.0
 MAXIMUM_SECONDS = 300.0
+CRITICAL_INITIAL_SECONDS = 1.0
+CRITICAL_MAXIMUM_SECONDS = 5.0
+CRITICAL_CLASSES = frozenset({"system-node-critical", "system-cluster-critical"})
 
 
 class BackOff:
@@ -39,6 +43,13 @@ class BackOff:
 
     def forget(self, name: str) -> None:
         self._entries.pop(name, None)
+
+
+def crash_back_off(priority_class: str) -> BackOff:
+    """The waiting times of crashing containers of a pod with this `priorityClassName`."""
+    if priority_class in CRITICAL_CLASSES:
+        return BackOff(CRITICAL_INITIAL_SECONDS, CRITICAL_MAXIMUM_SECONDS)
+    return BackOff()
 
 
 def format_duration(seconds: float) -> str:

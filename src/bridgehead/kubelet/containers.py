@@ -14,7 +14,7 @@ import msgspec
 
 from bridgehead.objects.core import Pod
 
-from .backoff import BackOff, format_duration
+from .backoff import BackOff, crash_back_off, format_duration
 from .launcher import run_of
 from .plan import Run
 from .probes import ContainerProbes
@@ -32,7 +32,7 @@ class PodContainers:
     def __init__(self, pod: Pod, changed: Callable[[], None]) -> None:
         self.notify = changed
         self._exits: dict[str, asyncio.Event] = {}
-        self._crashes = BackOff()
+        self._crashes = crash_back_off(pod.spec.priority_class_name)
         self._holds: dict[str, float] = {}
         self.pulls = BackOff()
         self.waiting: dict[str, Waiting] = {}

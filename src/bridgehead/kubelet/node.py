@@ -1,12 +1,14 @@
-"""This node as an object of the API: registered at start, kept alive by a Lease, its status kept true.
+"""This node as an object of the API: registered, kept alive by a Lease, its status kept true.
 
-`node_object` and `node_status` are pure; `NodeReporter` talks to the API server. Belongs to the agent. Source:
-Kubernetes "Nodes: Node registration, Heartbeats".
+`node_object`, `node_status` and `is_reported` are pure; `NodeReporter` talks to the API server. Belongs to the agent.
+Source: Kubernetes "Nodes: Node registration, Heartbeats"; docs/decisions/0017 for what is done when others change or
+delete the Node.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import platform
@@ -17,10 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from bridgehead import GIT_VERSION, __version__, architecture
-from bridgehead.client import ApiClient, EventRecorder, renew_lease
+from bridgehead.client import ApiClient, EventRecorder, Informer, renew_lease
 from bridgehead.client.errors import AlreadyExists, ClientError
+from bridgehead.objects.core import Node, NodeStatus
 from bridgehead.objects.kinds import NODES
-from bridgehead.objects.meta import ObjectKey, ObjectReference, OwnerReference
+from bridgehead.objects.meta import ObjectKey, ObjectReference, OwnerReference, version_number
 from bridgehead.objects.times import format_time
 
 from .parts import NodeSettings
@@ -30,8 +33,10 @@ log = logging.getLogger(__name__)
 LEASE_NAMESPACE = "kube-node-lease"
 LEASE_SECONDS = 40
 LEASE_PERIOD_SECONDS = 10.0
-STATUS_PERIOD_SECONDS = 300.0
+STATUS_PERIOD_SECONDS = 300.0  # how often the status is written if it says what it should, for its heartbeats
+COMPARE_PERIOD_SECONDS = 10.0
 _RETRY_SECONDS = 1.0
+_PAUSE_SECONDS = 0.5  # between two corrections: others may insist
 
 _HEALTHY_CONDITIONS = (
     ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
@@ -135,7 +140,27 @@ def node_status(
     }
 
 
+def is_reported(status: NodeStatus, written: NodeStatus) -> bool:
+    """Whether `status` still says what was `written`, times aside. Conditions of other types are others' business."""
+    return _essence(status) == _essence(written)
+
+
+def _essence(status: NodeStatus) -> tuple[object, ...]:
+    own = {kind for kind, _, _, _ in _HEALTHY_CONDITIONS}
+    conditions = {c.type: (c.status, c.reason, c.message) for c in status.conditions if c.type in own}
+    return (
+        conditions,
+        status.addresses,
+        status.capacity,
+        status.allocatable,
+        status.daemon_endpoints,
+        status.node_info,
+    )
+
+
 class NodeReporter:
+    """`register`, then `run`."""
+
     def __init__(
         self, settings: NodeSettings, client: ApiClient, recorder: EventRecorder, capacity: Mapping[str, str]
     ) -> None:
@@ -145,20 +170,55 @@ class NodeReporter:
         self._capacity = capacity
         self._info = machine_info()
         self._uid = ""
+        self._written = Node()  # what the API server made of our status
+        self._written_at = float("-inf")  # on the event loop's clock
+        self._changed = asyncio.Event()
+        self._registered = asyncio.Event()
+        self._nodes = Informer(client, NODES, field_selector=f"metadata.name={settings.name}")
+        self._nodes.on_change(lambda _old, _new: self._changed.set())
 
     async def register(self) -> None:
         """Create the Node, or take over the one that is there. Tries until the API server lets it."""
         await self._until_done(self._register_once)
+        self._record("Starting", "Starting kubelet.")
 
     def warn_of_limits(self, reason: str) -> None:
         """Record once for the node, not for each of its pods, that containers get more than their limits."""
         self._record("LimitsNotEnforced", f"Limits of containers are not enforced on this node: {reason}", "Warning")
 
     async def run(self) -> None:
-        """Renew the Lease and the status until cancelled."""
+        """Keep the Lease, the Node and its status until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._every(LEASE_PERIOD_SECONDS, self._renew_lease))
-            tasks.create_task(self._every(STATUS_PERIOD_SECONDS, self._write_status))
+            tasks.create_task(self._nodes.run())
+            tasks.create_task(self._keep_lease())
+            tasks.create_task(self._keep_node())
+
+    async def _keep_lease(self) -> None:
+        while True:
+            self._registered.clear()
+            await self._until_done(self._renew_lease)
+            await _wait(self._registered, LEASE_PERIOD_SECONDS)  # another Node's Lease goes with it
+
+    async def _keep_node(self) -> None:
+        await self._until_done(self._write_status)  # whatever is there, and before it is watched
+        await self._nodes.wait_synced()
+        while True:
+            self._changed.clear()
+            await self._until_done(self._correct)
+            await asyncio.sleep(_PAUSE_SECONDS)
+            await _wait(self._changed, COMPARE_PERIOD_SECONDS - _PAUSE_SECONDS)
+
+    async def _correct(self) -> None:
+        """Register and write the status again if the Node is gone or says something else."""
+        node = self._nodes.get(ObjectKey("", self._settings.name))
+        if node is None:
+            await self._register_once()
+            log.warning("the Node %s was deleted; registered it again", self._settings.name)
+        elif self._written_at + STATUS_PERIOD_SECONDS > _now() and (
+            _version(node) < _version(self._written) or is_reported(node.status, self._written.status)
+        ):
+            return
+        await self._write_status()
 
     async def _register_once(self) -> None:
         name = self._settings.name
@@ -172,8 +232,9 @@ class NodeReporter:
             if not node.spec.pod_cidr:
                 changes["spec"] = wanted["spec"]
             node = await self._client.patch(NODES, name, "", changes, type="merge")
-        self._uid = node.metadata.uid
-        self._record("Starting", "Starting kubelet.")
+        if self._uid != node.metadata.uid:
+            self._uid = node.metadata.uid
+            self._registered.set()
 
     async def _write_status(self) -> None:
         name = self._settings.name
@@ -184,11 +245,11 @@ class NodeReporter:
             for c in node.status.conditions
             if (c.type, c.status) in healthy and c.last_transition_time is not None
         }
-        now = time.time()
-        status = node_status(self._settings, self._capacity, self._info, since, now)
+        status = node_status(self._settings, self._capacity, self._info, since, time.time())
         # Addresses are merged by their type, by mistake: two of one type would become one (kubernetes #79391).
         patch = {"status": {**status, "addresses": [*status["addresses"], {"$patch": "replace"}]}}
-        await self._client.patch(NODES, name, "", patch, type="strategic", subresource="status")
+        self._written = await self._client.patch(NODES, name, "", patch, type="strategic", subresource="status")
+        self._written_at = _now()
         if "Ready" not in since:
             self._record("NodeReady", f"Node {name} status is now: NodeReady")
 
@@ -202,11 +263,6 @@ class NodeReporter:
             duration_seconds=LEASE_SECONDS,
             owner=owner,
         )
-
-    async def _every(self, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
-        while True:
-            await self._until_done(work)
-            await asyncio.sleep(seconds)
 
     async def _until_done(self, work: Callable[[], Awaitable[None]]) -> None:
         last = ""
@@ -223,3 +279,18 @@ class NodeReporter:
     def _record(self, reason: str, message: str, type: str = "Normal") -> None:
         reference = ObjectReference(kind="Node", name=self._settings.name, uid=self._settings.name, api_version="v1")
         self._recorder.record(reference, type=type, reason=reason, message=message)
+
+
+def _version(node: Node) -> int:
+    return version_number(node.metadata.resource_version)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+async def _wait(event: asyncio.Event, seconds: float) -> None:
+    """Until it is set, for so long at most."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()

@@ -186,8 +186,13 @@ async def _serve_session(
     """Accept the WebSocket, open a session and `run` it."""
     socket = web.WebSocketResponse(protocols=streams.PROTOCOLS, heartbeat=_PING_SECONDS, max_msg_size=4 << 20)
     await socket.prepare(request)
+    opening = asyncio.ensure_future(open_session())
     try:
-        session = await open_session()
+        session = await asyncio.shield(opening)
+    except asyncio.CancelledError:  # the client has left; what it asked for has begun, or is about to
+        with contextlib.suppress(RuntimeFailure):
+            await (await opening).close()
+        raise
     except RuntimeFailure as error:
         await socket.send_bytes(streams.STATUS_CHANNEL + streams.failure_status(str(error)))
     else:

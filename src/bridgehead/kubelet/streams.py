@@ -86,8 +86,10 @@ async def run_session(
         tasks = (*readers, feeder, ended)
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await session.close()
+        try:
+            await asyncio.gather(*tasks, return_exceptions=True)
+        finally:  # the server cancels whom it serves when the client leaves, which we may just have noticed ourselves
+            await session.close()
 
 
 async def _send_output(socket: web.WebSocketResponse, fd: int, channel: bytes) -> None:

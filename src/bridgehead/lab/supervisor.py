@@ -30,10 +30,11 @@ from .plan import LabFiles, PartPlan
 
 log = logging.getLogger(__name__)
 
-# Kubernetes waits 10 s and more for containers; the lab's own parts are wanted back at once.
+# Kubernetes waits 10 s and more for containers; the lab's own parts are wanted back at once. Only a part that does not
+# come up waits longer each time: one that lived for a few seconds worked, and whoever kills it again did not break it.
 _FIRST_DELAY = 0.1
 _LONGEST_DELAY = 5.0
-_STABLE_AFTER = 10.0
+_STABLE_AFTER = 2.0
 _STOP_BOUND = 5.0
 # What parts must not inherit from us, or from who started the lab: handlers, or being ignored.
 _HANDLED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGCHLD)
@@ -55,8 +56,16 @@ class PartStatus(msgspec.Struct, kw_only=True):
 class _Part:
     plan: PartPlan
     status: PartStatus
-    delay: float = _FIRST_DELAY
-    due: float = 0.0  # monotonic; when to start it
+    delay: float = 0.0  # before its present run
+    due: float = 0.0  # monotonic, as the next: when to start it, when it was started
+    began: float = 0.0
+
+
+def restart_delay(last: float, lived: float) -> float:
+    """Seconds after which a part is started again that lived for `lived` seconds; it waited `last` before that run."""
+    if lived > _STABLE_AFTER:
+        return _FIRST_DELAY
+    return min(max(2 * last, _FIRST_DELAY), _LONGEST_DELAY)
 
 
 class Supervisor:
@@ -108,7 +117,7 @@ class Supervisor:
         for part in parts:
             if part.status.pid == 0 and part.due <= now:
                 changed = True
-                part.status.started_at = time.time()
+                part.status.started_at, part.began = time.time(), now
                 try:
                     part.status.pid = self._fork(part.plan)
                 except OSError as error:
@@ -184,16 +193,16 @@ class Supervisor:
             self._publish()
 
     def _note_end(self, part: _Part, reason: str) -> None:
-        lived = time.time() - part.status.started_at
-        if lived > _STABLE_AFTER:
-            part.delay = _FIRST_DELAY
+        now = time.monotonic()
+        lived = now - part.began
+        part.delay = restart_delay(part.delay, lived)
+        part.due = now + part.delay
         part.status.pid = 0
         part.status.restarts += 1
         part.status.last_exit = reason
-        part.due = time.monotonic() + part.delay
         if not self._stopping:
-            log.warning("%s ended: %s after %.1f s; starting it again", part.plan.name, reason, lived)
-        part.delay = min(part.delay * 2, _LONGEST_DELAY)
+            words = "%s ended: %s after %.1f s; starting it again in %.1f s"
+            log.warning(words, part.plan.name, reason, lived, part.delay)
 
     def _publish(self) -> None:
         temporary = self._files.parts.with_suffix(".new")

@@ -1,1 +1,1 @@
-"""Nodes that live, fall ill and go: `nodes` (`node_health`), `taint_eviction` (`tolerance`), `pod_garbage`."""
+"""Node controllers: `nodes` (`node_health`, `hearing`, `disruption`), `taint_eviction` (`tolerance`), `pod_garbage`."""

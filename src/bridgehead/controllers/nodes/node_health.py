@@ -37,7 +37,7 @@ _MANAGED = frozenset({NOT_READY, UNREACHABLE, UNSCHEDULABLE, *_PRESSURE_TAINTS.v
 
 @dataclass(frozen=True)
 class Heartbeat:
-    """What moves while a node's kubelet lives; `seen_at` is when, by our clock, it last moved."""
+    """What moves while a node's kubelet lives; `seen_at` is when, by the clock of what we heard, it last moved."""
 
     renew_time: str | None
     ready_heartbeat: str | None
@@ -84,10 +84,22 @@ def plan_unknown_conditions(node: Node, now: str) -> list[dict[str, Any]]:
     return changed
 
 
-def plan_taints(node: Node, now: str) -> tuple[Taint, ...] | None:
+def find_eviction_taint(node: Node) -> str | None:
+    """The key of the NoExecute taint for the node's condition, by which pods leave after what they tolerate."""
+    ready = find_condition(node.status.conditions, "Ready")
+    if ready is None or ready.status == "True":
+        return None
+    return UNREACHABLE if ready.status == "Unknown" else NOT_READY
+
+
+def has_eviction_taint(node: Node) -> bool:
+    return any(t.effect == "NoExecute" and t.key in (NOT_READY, UNREACHABLE) for t in node.spec.taints)
+
+
+def plan_taints(node: Node, now: str, *, may_evict: bool) -> tuple[Taint, ...] | None:
     """All taints the node should have, those of others untouched; None when it has them.
 
-    Not ready and unreachable nodes also get NoExecute, which makes pods leave after what they tolerate.
+    Not ready and unreachable nodes also get NoExecute if `may_evict`; else they lose it.
     """
     wanted: dict[tuple[str, str], None] = {}
     ready = find_condition(node.status.conditions, "Ready")
@@ -101,10 +113,9 @@ def plan_taints(node: Node, now: str) -> tuple[Taint, ...] | None:
             wanted[key, "NoSchedule"] = None
     if node.spec.unschedulable:
         wanted[UNSCHEDULABLE, "NoSchedule"] = None
-    if ready is not None and ready.status == "False":
-        wanted[NOT_READY, "NoExecute"] = None
-    elif ready is not None and ready.status == "Unknown":
-        wanted[UNREACHABLE, "NoExecute"] = None
+    eviction = find_eviction_taint(node)
+    if eviction is not None and may_evict:
+        wanted[eviction, "NoExecute"] = None
     kept = tuple(t for t in node.spec.taints if t.key not in _MANAGED or (t.key, t.effect) in wanted)
     there = {(taint.key, taint.effect) for taint in kept}
     missing = tuple(Taint(key=k, effect=e, time_added=now) for k, e in wanted if (k, e) not in there)

@@ -1,21 +1,25 @@
 """Nodes whose kubelet is silent become unreachable: Ready Unknown, taints, pods no longer ready.
 
-A kubelet shows that it lives by renewing its Lease in `kube-node-lease`. Taints for other conditions and for
-`spec.unschedulable` are kept here too. What leaves a tainted node is decided in `taint_eviction`.
-Source: kube-controller-manager's node-lifecycle-controller.
+A kubelet shows that it lives by renewing its Lease in `kube-node-lease`. Its silence counts only while we could have
+heard it (`hearing`), and when no node is heard any more, nobody is evicted and no pod is taken out of its Services
+(`disruption`). Taints for other conditions and for `spec.unschedulable` are kept here too. What leaves a tainted node
+is decided in `taint_eviction`. Source: kube-controller-manager's node-lifecycle-controller; docs/decisions/0017 says
+where and why it differs.
 """
 
 from __future__ import annotations
 
-import dataclasses
+import asyncio
 import logging
+import math
 from collections.abc import Callable
+from dataclasses import replace
 from time import monotonic, time
 
 import msgspec
 
 from bridgehead.client import ApiClient, Done, EventRecorder, Outcome, Requeue, WorkQueue
-from bridgehead.client.errors import NotFound, Unreachable
+from bridgehead.client.errors import NotFound
 from bridgehead.objects.coordination import Lease
 from bridgehead.objects.core import Node
 from bridgehead.objects.kinds import LEASES, NODES, PODS
@@ -25,12 +29,24 @@ from bridgehead.objects.times import format_time
 from ..conditions import find_condition
 from ..pod_status import patch_pod_status
 from ..shared import PODS_BY_NODE, Informers, node_of_pod
-from .node_health import Heartbeat, next_heartbeat, plan_taints, plan_unknown_conditions
+from .disruption import Disruption, EvictionPace, find_disruption, zone_of
+from .hearing import Hearing, monitor_period
+from .node_health import (
+    Heartbeat,
+    find_eviction_taint,
+    has_eviction_taint,
+    next_heartbeat,
+    plan_taints,
+    plan_unknown_conditions,
+)
 
 log = logging.getLogger(__name__)
 
 LEASE_NAMESPACE = "kube-node-lease"
 STARTUP_GRACE_SECONDS = 60.0  # for a node that never said anything
+# A node that is silent for this part of the grace period counts as failed when the cluster's state is judged: of nodes
+# that fall silent together the first must not be taken for the only one.
+_SUSPECT = 0.5
 
 
 class NodeLifecycleController:
@@ -42,17 +58,22 @@ class NodeLifecycleController:
         informers: Informers,
         recorder: EventRecorder,
         *,
+        hearing: Hearing,
         node_monitor_grace_period: float = 40.0,
         now: Callable[[], float] = time,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self._client = client
         self._recorder = recorder
+        self._hearing = hearing
         self._grace_period = node_monitor_grace_period
         self._now = now
         self._clock = clock
         self._heartbeats: dict[str, Heartbeat] = {}
-        self._fallen: set[str] = set()  # nodes that were ready, and whose pods are still to be marked
+        self._silent: set[str] = set()
+        self._fallen: set[str] = set()  # nodes whose pods are still to be marked
+        self._disruption = Disruption()
+        self._pace = EvictionPace()
         self._nodes = informers.get(NODES)
         self._leases = informers.get(LEASES)
         self._pods = informers.get(PODS)
@@ -64,7 +85,44 @@ class NodeLifecycleController:
     async def run(self) -> None:
         for informer in (self._nodes, self._leases, self._pods):
             await informer.wait_synced()
-        await self._queue.run(self.reconcile)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._queue.run(self.reconcile))
+            tasks.create_task(self._monitor())
+
+    async def _monitor(self) -> None:
+        while True:
+            self.judge()
+            await asyncio.sleep(monitor_period(self._grace_period))
+
+    def judge(self) -> None:
+        """Find the nodes that have been silent for too long, and how much of the cluster that is."""
+        heard = self._hearing.now()
+        nodes = list(self._nodes.items())
+        quiet = {node.metadata.name: self._silence(node, heard) for node in nodes}
+        before = self._disruption
+        known_nodes = (node for node in nodes if find_condition(node.status.conditions, "Ready") is not None)
+        self._disruption = find_disruption((n, n.is_ready and quiet[n.metadata.name] < _SUSPECT) for n in known_nodes)
+        if before.is_total and not self._disruption.is_total:
+            log.info("some nodes are heard again: all get the whole grace period anew")
+            for name, heartbeat in self._heartbeats.items():
+                self._heartbeats[name] = replace(heartbeat, seen_at=heard)
+            quiet = dict.fromkeys(quiet, 0.0)
+        elif self._disruption.is_total and not before.is_total:
+            log.warning("no node of the cluster is ready and heard: nobody is evicted until one is")
+        known, self._silent = self._silent, {name for name, share in quiet.items() if share >= 1}
+        self._fallen |= self._silent - known
+        changed = quiet.keys() if self._disruption.states != before.states else self._silent - known
+        for name in changed:
+            self._queue.add(name)
+
+    def _silence(self, node: Node, heard: float) -> float:
+        """How long the node has been silent, as a share of its grace period."""
+        heartbeat = self._heartbeats.get(node.metadata.name)
+        if heartbeat is None:
+            return 0.0
+        is_new = heartbeat.renew_time is None and find_condition(node.status.conditions, "Ready") is None
+        grace = max(self._grace_period, STARTUP_GRACE_SECONDS) if is_new else self._grace_period
+        return (heard - heartbeat.seen_at) / grace
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
         changed = new or old
@@ -73,12 +131,15 @@ class NodeLifecycleController:
         name = changed.metadata.name
         if new is None:
             self._heartbeats.pop(name, None)
+            self._silent.discard(name)
             self._fallen.discard(name)
             self._tell(changed, "RemovingNode", f"Node {name} event: Removing Node {name} from Controller")
         else:
             if old is None:
                 self._tell(new, "RegisteredNode", f"Node {name} event: Registered Node {name} in Controller")
-            elif old.is_ready and not new.is_ready:
+            elif new.is_ready:
+                self._fallen.discard(name)
+            elif old.is_ready:
                 self._fallen.add(name)
                 self._tell(new, "NodeNotReady", f"Node {name} status is now: NodeNotReady")
             self._note(name)
@@ -102,55 +163,52 @@ class NodeLifecycleController:
         if node is not None:
             lease = self._leases.get(ObjectKey(LEASE_NAMESPACE, name))
             renewed = lease.spec.renew_time if lease is not None else None
-            self._heartbeats[name] = next_heartbeat(self._heartbeats.get(name), renewed, node, self._clock())
+            last = self._heartbeats.get(name)
+            self._heartbeats[name] = next_heartbeat(last, renewed, node, self._hearing.now())
+            if self._heartbeats[name] is not last:
+                self._silent.discard(name)
 
     async def reconcile(self, name: str) -> Outcome:
-        """Judge one node and look again when its silence would be too long. Raises ClientError."""
+        """Write what is known of a node: its silence, its taints, its pods that nobody watches. Raises ClientError."""
         node = self._nodes.get(ObjectKey("", name))
         if node is None:
             return Done()
-        if self._seconds_left(node) <= 0 and await self._is_silent(node):
+        if name in self._silent:
             changed = plan_unknown_conditions(node, format_time(self._now()))
             if changed:
                 log.warning("node %s has been silent for %.0f s", name, self._grace_period)
                 patch = {"status": {"conditions": changed}}
                 node = await self._client.patch(NODES, name, "", patch, type="strategic", subresource="status")
-        await self._write_taints(node)
-        # Of a node that is not ready but alive the kubelet goes on to say how its pods are: it is overruled once only.
-        if not node.is_ready and (name in self._fallen or _is_unknown(node)):
+        wait = self._eviction_wait(node)
+        await self._write_taints(node, may_evict=wait == 0)
+        if name in self._fallen and self._are_pods_unwatched(node):
             await self._mark_pods_not_ready(name)
-        self._fallen.discard(name)
-        left = self._seconds_left(node)
-        return Requeue(left if left > 0 else self._grace_period)
+            self._fallen.discard(name)
+        return Requeue(wait) if 0 < wait < math.inf else Done()
 
-    def _seconds_left(self, node: Node) -> float:
-        heartbeat = self._heartbeats.get(node.metadata.name)
-        if heartbeat is None:
-            return self._grace_period
-        is_new = heartbeat.renew_time is None and find_condition(node.status.conditions, "Ready") is None
-        grace = max(self._grace_period, STARTUP_GRACE_SECONDS) if is_new else self._grace_period
-        return heartbeat.seen_at + grace - self._clock()
+    def _eviction_wait(self, node: Node) -> float:
+        """Seconds until the node may have a NoExecute taint."""
+        if find_eviction_taint(node) is None:
+            return 0.0
+        if has_eviction_taint(node) and not self._disruption.is_total:
+            return 0.0
+        if _is_unknown(node) and node.metadata.name not in self._silent:
+            return math.inf  # it may be heard yet
+        zone = zone_of(node)
+        return self._pace.take(zone, node.metadata.name, self._disruption.eviction_rate(zone), self._clock())
 
-    async def _is_silent(self, node: Node) -> bool:
-        """Ask the API server itself: when it was us who were cut off, the node may well have gone on.
+    def _are_pods_unwatched(self, node: Node) -> bool:
+        """Whether Services must not send anybody to the node's pods.
 
-        While nobody can reach the API server no node can renew its lease; the time does not count against it.
+        A node that says that it is not ready is alive, and its kubelet goes on to report on them: it is overruled once.
         """
-        name = node.metadata.name
-        last = self._heartbeats.get(name)
-        try:
-            lease = await self._client.get(LEASES, name, LEASE_NAMESPACE)
-        except NotFound:
-            return True
-        except Unreachable:
-            if last is not None:
-                self._heartbeats[name] = dataclasses.replace(last, seen_at=self._clock())
-            raise
-        self._heartbeats[name] = next_heartbeat(last, lease.spec.renew_time, node, self._clock())
-        return self._heartbeats[name] == last
+        if not _is_unknown(node):
+            return not node.is_ready
+        # Without any node that is heard, its pods are as likely to serve as any: there is nobody to send clients to.
+        return node.metadata.name in self._silent and not self._disruption.is_total
 
-    async def _write_taints(self, node: Node) -> None:
-        taints = plan_taints(node, format_time(self._now()))
+    async def _write_taints(self, node: Node, *, may_evict: bool) -> None:
+        taints = plan_taints(node, format_time(self._now()), may_evict=may_evict)
         if taints is not None:
             patch = {
                 "metadata": {"resourceVersion": node.metadata.resource_version},  # taints are written as a whole

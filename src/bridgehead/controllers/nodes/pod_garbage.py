@@ -16,8 +16,10 @@ from bridgehead.objects.meta import ObjectKey
 
 from ..pod_status import disruption, patch_pod_status
 from ..shared import PODS_BY_NODE, Informers, node_of_pod
+from .hearing import Hearing
 
-QUARANTINE_SECONDS = 40.0  # a node that was deleted may register again
+QUARANTINE_SECONDS = 40.0  # a node that was deleted may register again, if anybody can hear it
+_SHORTEST_WAIT_SECONDS = 0.5
 
 
 class PodGarbageCollector:
@@ -29,10 +31,12 @@ class PodGarbageCollector:
         informers: Informers,
         recorder: EventRecorder,
         *,
+        hearing: Hearing,
         quarantine_seconds: float = QUARANTINE_SECONDS,
         now: Callable[[], float] = time,
     ) -> None:
         self._client = client
+        self._hearing = hearing
         self._quarantine_seconds = quarantine_seconds
         self._now = now
         self._missing_since: dict[str, float] = {}
@@ -75,10 +79,10 @@ class PodGarbageCollector:
             return Done()
         if self._nodes.get(ObjectKey("", node)) is not None:
             return Done()
-        now = self._now()
-        left = self._missing_since.setdefault(node, now) + self._quarantine_seconds - now
+        heard = self._hearing.now()
+        left = self._missing_since.setdefault(node, heard) + self._quarantine_seconds - heard
         if left > 0:
-            return Requeue(left)
+            return Requeue(max(left, _SHORTEST_WAIT_SECONDS))
         try:
             await self._client.get(NODES, node)
         except NotFound:

@@ -220,6 +220,11 @@ class _Link:
         self._send(messages.encode_frame(messages.Request(number, call)))
         try:
             return await future
+        except asyncio.CancelledError:
+            if future.done() and not future.cancelled() and future.exception() is None:
+                for fd in future.result().descriptors:  # the answer came at the same moment
+                    os.close(fd)
+            raise
         finally:
             self._pending.pop(number, None)  # when nobody waits any more, `_take` closes an answer's descriptors
 
