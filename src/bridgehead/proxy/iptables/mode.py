@@ -114,6 +114,8 @@ class IptablesMode:
                 rules = await self._kernel.list_chain(family, name_of_table, name)
                 kernel.setdefault(family, {}).setdefault(name_of_table, Table()).chains[name] = rules
         transaction = self._renderer.mend(touched, kernel)
+        if transaction.size() > self._lines_at_once:
+            return None  # in parts, it has to be known what is left of each chain
         self._state = state
         # Nobody tells of a chain that it was called otherwise before: so all is compared when there is time.
         self._unchecked |= bool(numbers)

@@ -55,6 +55,7 @@ class Renderer:
         self._ports: dict[PortKey, dict[FrontendKey, Frontend]] = {}
         self._shared: dict[PortKey, dict[Chain, Rules]] = {}
         self._own_rules: dict[PortKey, int] = {}
+        self._written: dict[tuple[Family, Chain], Rules] = {}  # the chains that all share, as they were sent last
         self._cluster_ips: Counter[str] = Counter()
 
     def change(
@@ -87,7 +88,10 @@ class Renderer:
                 transaction.part(port.family, chain.table).removed.append(chain.name)
             for chain, rules in now.own.items():
                 if was.own.get(chain) != rules:
-                    transaction.part(port.family, chain.table).written[chain.name] = rules
+                    part = transaction.part(port.family, chain.table)
+                    part.written[chain.name] = rules
+                    if chain in was.own:
+                        part.present[chain.name] = was.own[chain]
             for chain in SHARED:
                 if was.shared.get(chain) != now.shared.get(chain):
                     stale.add((port.family, chain))
@@ -95,7 +99,10 @@ class Renderer:
             if of_family(self.settings.service_cidrs, family):
                 stale.add((family, CLUSTER_IPS))
         for family, chain in sorted(stale):
-            transaction.part(family, chain.table).written[chain.name] = self._rules_of(family, chain)
+            part = transaction.part(family, chain.table)
+            if (family, chain) in self._written:
+                part.present[chain.name] = self._written[family, chain]
+            part.written[chain.name] = self._written[family, chain] = self._rules_of(family, chain)
         for part in transaction.parts.values():
             part.removed.sort()
         return transaction
@@ -161,10 +168,9 @@ class Renderer:
                 rendered = render_port(port, self._ports[port].values(), self.settings)
                 self._remember(port, rendered)
                 found.update(rendered.own)
-        for chain in SHARED:
-            found[chain] = self._rules_of(family, chain)
-        if of_family(self.settings.service_cidrs, family):
-            found[CLUSTER_IPS] = self._rules_of(family, CLUSTER_IPS)
+        shared = (*SHARED, CLUSTER_IPS) if of_family(self.settings.service_cidrs, family) else SHARED
+        for chain in shared:
+            found[chain] = self._written[family, chain] = self._rules_of(family, chain)
         return found
 
     def rule_counts(self) -> dict[str, int]:
