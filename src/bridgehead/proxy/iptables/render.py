@@ -26,6 +26,7 @@ from .chains import (
     FIREWALL,
     KUBELETS,
     LOOPBACK_GUARD,
+    SERVICES,
     SHARED,
     SHARED_WITH_IPVS,
     TABLES,
@@ -34,8 +35,10 @@ from .chains import (
     closing_rules,
     cluster_ip_rules,
     fixed_chains,
+    host,
     is_ours,
     jumps,
+    target_of,
 )
 from .ports import PortKey, PortRules, has_chain, port_of, render_port
 from .transaction import EMPTY, Tables, Transaction
@@ -238,6 +241,28 @@ class Renderer:
             if (before > 0) != (after > 0):
                 changed.add(family_of(address))
         return changed
+
+
+def exemption(tables: Tables, address: str, port: int) -> Transaction:
+    """What lets connections to an address pass by our chains, whoever wrote them; nothing if it is a cluster IP."""
+    transaction = Transaction()
+    to_it = f"-d {host(address)} "
+    rule = f"{to_it}-p tcp -m tcp --dport {port} -j RETURN"
+    of_cluster_ips = tables.get("filter", EMPTY).chains.get(CLUSTER_IPS.name, [])
+    of_services = [line for line in tables.get("nat", EMPTY).chains.get(SERVICES.name, []) if ' cluster IP" ' in line]
+    if any(line.startswith(to_it) for line in (*of_cluster_ips, *of_services)):
+        return transaction
+    for table, content in tables.items():
+        heads = {
+            target_of(line)
+            for name, lines in content.chains.items()
+            if not name.startswith("KUBE-") and name != "POSTROUTING"
+            for line in lines
+        }
+        for name in sorted(head for head in heads if head.startswith("KUBE-")):
+            if content.chains.get(name, [])[:1] != [rule]:
+                transaction.part(family_of(address), table).lines.append(f"-I {name} {rule}")
+    return transaction
 
 
 def _remove(transaction: Transaction, family: Family, tables: Tables) -> None:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Sequence
 from itertools import chain
 
-from bridgehead.proxy.addresses import Family
+from bridgehead.proxy.addresses import Family, family_of
 from bridgehead.proxy.changes import Frontends, Update, merge_updates
 from bridgehead.proxy.errors import NotFound, Refused, TooBig, TransactionFailed
 from bridgehead.proxy.frontends import Frontend, Problem
@@ -30,6 +30,7 @@ from .transaction import Transaction
 log = logging.getLogger(__name__)
 
 _OURS = frozenset(containers(4))
+_BEGINNINGS = re.compile(r"chain (\S+) \{\s+type \w+ hook (?:prerouting|output) ")
 _COUNT = re.compile(rb" *# count \d+")  # later nft tells how many clients a set remembers, which is nobody's edit
 
 
@@ -169,6 +170,26 @@ class NftablesMode:
         transaction = Renderer(self.settings, self._place).full(table, table.cluster_ips(), {})
         transaction.structure[:0] = self._replacing()
         await self._kernel.check(transaction.text())
+
+    async def let_through(self, address: str, port: int) -> bool:
+        """Exempt the address in the chains of both hooks by which connections begin."""
+        family, table = word(family_of(address)), self._place.table
+        listing = await self._kernel.list_structure(family, table)
+        if listing is None or await self._has(f"{family} {table} cluster-ips {{ {address} }}"):
+            return False
+        rule = f"{family} daddr {address} tcp dport {port} accept"
+        chains = _BEGINNINGS.findall(listing.decode(errors="replace"))
+        if not chains or rule in listing.decode(errors="replace"):
+            return False
+        await self._kernel.apply("".join(f"insert rule {family} {table} {chain} {rule}\n" for chain in chains))
+        return True
+
+    async def _has(self, element: str) -> bool:
+        try:
+            await self._kernel.apply(f"get element {element}\n")
+        except (NotFound, Refused):
+            return False
+        return True
 
     async def remove(self) -> bool:
         """Take everything of ours out of the kernel. False: there was nothing."""
