@@ -424,6 +424,49 @@ class _Proxy:
         self._flows.note(key, None, (), update)
         return self._do(self._apply(update))
 
+    def change(self, services: list[tuple[dict[str, Any], list[dict[str, Any]]]], gone: list[str]) -> int:
+        """Compile Services, delete others, and apply all of it as one change."""
+        from bridgehead.objects.meta import ObjectKey
+
+        updates = [self._compile(service, slices) for service, slices in services]
+        for name in gone:
+            key = ObjectKey("default", name)
+            updates.append(self._table.update(key, None))
+            self._flows.note(key, None, (), updates[-1])
+
+        async def apply() -> int:
+            touched = await self._mode.apply(updates)
+            await self._clean()
+            return touched
+
+        return self._do(apply())
+
+    def watch_parts(self, limit: int, watched: list[tuple[str, str, int, bool]]) -> None:
+        """From now on the kernel takes only so much at once; between the parts, somebody connects to each of these."""
+        mode: Any = self._mode
+        mode = getattr(mode, "_tables", mode)
+        method = "restore" if self._mode_name == "iptables" else "apply"
+        send = getattr(mode._kernel, method)
+        self._answers: list[list[str]] = []
+        self._watched = watched
+
+        async def send_and_look(*arguments: Any) -> None:
+            await send(*arguments)
+            self._answers.append(
+                await asyncio.to_thread(lambda: [self._connect(*place, "") for place in self._watched])
+            )
+
+        setattr(mode._kernel, method, send_and_look)
+        for name in ("_elements_at_once", "_lines_at_once"):
+            if hasattr(mode, name):
+                setattr(mode, name, limit)
+
+    def answers(self) -> list[list[str]]:
+        """What everybody got after each part since the last time. Then nobody looks any more."""
+        self._watched = []
+        found, self._answers = self._answers, []
+        return found
+
     def sync(self) -> int:
         async def sync() -> int:
             touched = await self._mode.sync(self._table)

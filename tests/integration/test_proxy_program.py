@@ -15,10 +15,16 @@ import urllib.request
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from bridgehead.client import ApiClient
 from bridgehead.objects.kinds import SERVICES
+from bridgehead.objects.meta import ObjectKey
+from bridgehead.proxy.changes import FrontendTable
+from bridgehead.proxy.frontends import Backend, Frontend, FrontendKey, Publication, ServiceFrontends
+from bridgehead.proxy.mode import Settings
+from bridgehead.proxy.modes import let_through, open_mode
 from tests.integration.api_world import ApiWorld, api_world
 from tests.integration.namespaced import in_namespace, sh
 from tests.kubeconfigs import write_kubeconfig
@@ -26,6 +32,7 @@ from tests.unit.proxy_agent_world import eventually
 
 pytestmark = pytest.mark.integration
 
+needs_iptables = pytest.mark.skipif(shutil.which("iptables") is None, reason="iptables is not installed")
 PROXY = (sys.executable, "-c", "from bridgehead.cli import main; main()", "proxy")
 IPTABLES = ("iptables", "ip6tables")
 HEALTH, METRICS = "http://127.0.0.1:10256", "http://127.0.0.1:10249"
@@ -78,7 +85,7 @@ async def becomes(url: str, status: int) -> str:
         pytest.param(
             "iptables",
             "iptables_restore_failures",
-            marks=pytest.mark.skipif(shutil.which("iptables") is None, reason="iptables is not installed"),
+            marks=needs_iptables,
         ),
     ],
 )
@@ -149,3 +156,66 @@ async def test_a_port_that_is_taken_stops_nothing_unless_asked_for() -> None:
                         break
                 else:
                     raise AssertionError("nothing is said of the port")
+
+
+def captured(address: str, port: int) -> FrontendTable:
+    """What a proxy had that took a Service's external IP for its own, whose address that was."""
+    table = FrontendTable()
+    for name, key, backend in (
+        ("thief", FrontendKey(address, "tcp", port), "10.244.6.6"),
+        ("honest", FrontendKey("10.96.0.99", "tcp", 80), "10.244.6.7"),
+    ):
+        cluster_ips = (key.address,) if name == "honest" else ()
+        frontend = Frontend(key=key, owner=f"default/{name}:", backends=(Backend(backend, 80),))
+        if name == "thief":
+            frontend = msgspec.structs.replace(frontend, published_as=Publication.EXTERNAL_IP)
+        service = ObjectKey("default", name)
+        table.update(service, ServiceFrontends(service=service, frontends=(frontend,), cluster_ips=cluster_ips))
+    return table
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("nftables", "nftables"),
+        ("userspace", "nftables"),
+        pytest.param("iptables", "iptables", marks=needs_iptables),
+        pytest.param("iptables", "nftables", marks=needs_iptables),
+        pytest.param("nftables", "iptables", marks=needs_iptables),
+    ],
+)
+@in_namespace
+async def test_a_proxy_gets_past_rules_that_cut_it_off_from_the_api_server(old: str, new: str) -> None:
+    if "iptables" in (old, new):  # in its nft variant
+        sh("iptables-nft -t mangle -N KUBE-IPTABLES-HINT")
+    async with api_world() as world:
+        host, _, port = world.config.server.rpartition("/")[2].partition(":")
+        async with open_mode(old) as mode:
+            mode.configure(Settings((4,), (), ("10.96.0.0/12",)))
+            await mode.sync(captured(host, int(port)))
+        assert await ask(f"http://{host}:{port}/version") == (0, ""), "it is cut off"
+
+        async with proxy(world, "--proxy-mode", new):
+            await becomes(f"{HEALTH}/healthz", 200)
+            assert (await ask(f"http://{host}:{port}/version"))[0] == 200
+            await eventually(lambda: f"{host} . tcp . {port}" not in sh("nft list ruleset"))
+            rules = sh("nft list ruleset; iptables-nft-save") if new == "iptables" else sh("nft list ruleset")
+            await eventually(lambda: f"dport {port} " not in sh("nft list ruleset"))
+            assert f"--dport {port} " not in rules
+
+
+@pytest.mark.parametrize("name", ["nftables", pytest.param("iptables", marks=needs_iptables)])
+@in_namespace
+async def test_a_cluster_ip_that_is_the_api_servers_stays_in_the_rules(name: str) -> None:
+    """They are the only way there, so without them a proxy that was started in an outage would never get there."""
+    if name == "iptables":
+        sh("iptables-nft -t mangle -N KUBE-IPTABLES-HINT")
+    async with open_mode(name) as mode:
+        mode.configure(Settings((4,), (), ("10.96.0.0/12",)))
+        await mode.sync(captured("203.0.113.1", 443))
+        before = sh("nft list ruleset")
+
+        assert await let_through("10.96.0.99", 80) == []
+        assert sh("nft list ruleset") == before
+        assert await let_through("203.0.113.1", 443) == [name]
+        assert await let_through("203.0.113.1", 443) == [], "it is done"

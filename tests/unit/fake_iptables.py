@@ -41,7 +41,14 @@ class FakeIptables:
         elif verb == "-A":
             chains[chain].append(printed)
         elif verb == "-I":
-            chains[chain].insert(0, printed)
+            number, _, numbered = rule.partition(" ")
+            (printed,) = as_printed([numbered if number.isdigit() else rule])
+            place = int(number) - 1 if number.isdigit() else 0
+            if not 0 <= place <= len(chains[chain]):
+                raise ValueError(f"Index of insertion too big: {line}")
+            chains[chain].insert(place, printed)
+        elif verb == "-D" and rule.isdigit() and 1 <= int(rule) <= len(chains[chain]):
+            del chains[chain][int(rule) - 1]
         elif verb == "-D" and printed in chains[chain]:
             chains[chain].remove(printed)
         elif verb == "-X" and chain in chains and not chains[chain] and chain not in BUILT_IN[table]:

@@ -220,6 +220,35 @@ async def test_a_problem_is_told_once(api: ScriptedApi, mode: ScriptedMode, capl
     }
 
 
+async def test_an_address_of_any_node_or_of_the_api_server_is_given_back(api: ScriptedApi, mode: ScriptedMode) -> None:
+    def put_node(name: str, *addresses: str) -> None:
+        told = [{"type": "InternalIP", "address": address} for address in addresses]
+        api.put(NODES, {"metadata": {"name": name}, "status": {"addresses": told}})
+
+    put_node("node1", "10.0.0.201")
+    api.put(SERVICES, service("greedy", "10.96.0.2", externalIPs=["10.0.0.202", "10.0.0.1"]))
+    api.put(SERVICES, service("thief", "10.96.0.3", externalIPs=["10.0.0.201"]))
+    async with running(api, mode):
+        assert set(mode.synced[0]) == {f"{a}:80/tcp" for a in ("10.96.0.2", "10.96.0.3", "10.0.0.202", "10.0.0.1")}
+
+        put_node("node2", "10.0.0.202")
+        await eventually(lambda: len(mode.applied) == 1)
+        put_node("node2", "10.0.0.202", "192.0.2.2")  # nothing to do
+        api.put(ENDPOINT_SLICES, slice_of("kubernetes", "10.0.0.1"))
+        await eventually(lambda: len(mode.applied) == 2)
+        api.delete(NODES, "node2")
+        await eventually(lambda: len(mode.applied) == 3)
+
+        went = [[str(change.old.key) for update in u for change in update.changes if change.old] for u in mode.applied]
+        came = [[str(change.new.key) for update in u for change in update.changes if change.new] for u in mode.applied]
+        assert went == [["10.0.0.202:80/tcp"], ["10.0.0.1:80/tcp"], []]
+        assert came == [[], [], ["10.0.0.202:80/tcp"]]
+        await eventually(lambda: len(api.events) == 5)
+    told = [(e.involved_object.name, e.type, e.reason) for e in api.events]
+    assert told.count(("thief", "Warning", "ReservedAddress")) == 1
+    assert told.count(("greedy", "Warning", "ReservedAddress")) == 3, "each time it is something else"
+
+
 async def test_a_node_that_gets_another_family_is_written_anew(api: ScriptedApi, mode: ScriptedMode) -> None:
     api.put(SERVICES, service("s", "10.96.0.1") | {"metadata": {"name": "s"}})
     async with running(api, mode):

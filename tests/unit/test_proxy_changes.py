@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -66,6 +67,21 @@ def test_of_two_claims_the_older_service_wins_whoever_comes_first(order: tuple[s
     assert heir.conflicts == {}
     table.update(ObjectKey("default", "new"), None)
     assert len(table) == 0
+
+
+@pytest.mark.parametrize("order", [("thief", "owner"), ("owner", "thief")])
+def test_a_cluster_ip_is_its_services_though_an_older_one_publishes_there(order: tuple[str, str]) -> None:
+    owner = compiled("owner", frontend("10.96.0.1", 80, backend(1)), created="2026-01-02T00:00:00Z")
+    claims = {
+        "owner": msgspec.structs.replace(owner, cluster_ips=("10.96.0.1",)),
+        "thief": compiled("thief", frontend("10.96.0.1", 80, backend(2)), created="2026-01-01T00:00:00Z"),
+    }
+    table = FrontendTable()
+
+    updates = [table.update(ObjectKey("default", name), claims[name]) for name in order]
+
+    assert [f.backends for f in table] == [(backend(1),)]
+    assert list(updates[-1].conflicts) == [ObjectKey("default", "thief")]
 
 
 def test_the_same_service_again_changes_nothing() -> None:

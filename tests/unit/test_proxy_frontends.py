@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridgehead.objects.core import Service
+from bridgehead.objects.core import Node, Service
 from bridgehead.objects.discovery import EndpointSlice
 from bridgehead.proxy.addresses import canonical_address
 from bridgehead.proxy.frontends import (
@@ -22,6 +22,7 @@ from bridgehead.proxy.frontends import (
     SourceNat,
     Verdict,
 )
+from bridgehead.proxy.reserved import plan_reserved
 from bridgehead.proxy.services import compile_service
 
 NODE = NodeFacts(name="node1", zone="a", families=(4, 6), cluster_cidrs=("10.244.0.0/16", "fd00:244::/32"))
@@ -377,6 +378,78 @@ def test_odd_input_is_named_and_the_rest_is_served(
     assert reason in [problem.reason for problem in compiled.problems]
     assert all(len(str(problem)) < 300 for problem in compiled.problems)
     assert (hosts(compiled.frontends[0]) if compiled.frontends else None) == backends
+
+
+def node(name: str, *addresses: tuple[str, str]) -> Node:
+    told = [{"type": kind, "address": address} for kind, address in addresses]
+    return msgspec.convert({"metadata": {"name": name}, "status": {"addresses": told}}, Node)
+
+
+RESERVED = plan_reserved(
+    [
+        node("node1", ("InternalIP", "10.0.0.201"), ("InternalIP", "FD00:10::201")),
+        node("node2", ("Hostname", "node2"), ("ExternalIP", "192.0.2.2")),
+    ],
+    [slice_of(endpoint("10.0.0.1"))],
+    ("192.0.2.1",),
+    ("10.96.0.0/12", "fd00:96::/112"),
+)
+
+
+@pytest.mark.parametrize(
+    ("address", "owner"),
+    [
+        ("10.0.0.201", "an address of node node1"),
+        ("fd00:10::201", "an address of node node1"),
+        ("192.0.2.2", "an address of node node2"),
+        ("10.0.0.1", "an address of the API server"),
+        ("192.0.2.1", "an address of the API server"),
+        ("127.0.0.1", "a loopback address"),
+        ("127.1.2.3", "a loopback address"),
+        ("::1", "a loopback address"),
+        ("169.254.169.254", "a link-local address"),
+        ("fe80::1", "a link-local address"),
+        ("224.0.0.18", "a link-local address"),
+        ("ff02::12", "a link-local address"),
+        ("10.96.0.1", "in the range of cluster IPs"),
+        ("10.111.255.255", "in the range of cluster IPs"),
+        ("fd00:96::1", "in the range of cluster IPs"),
+        ("10.0.0.88", None),
+        ("203.0.113.7", None),
+        ("10.112.0.0", None),
+        ("fd00:10::88", None),
+        (ADDRESS[4], None),  # the Service's own
+    ],
+)
+@pytest.mark.parametrize("field", ["externalIPs", "status.loadBalancer.ingress"])
+def test_no_service_takes_over_an_address_that_is_somebody_elses(address: str, owner: str | None, field: str) -> None:
+    """CVE-2020-8554. An address that a node has beside those of its Node is for Services."""
+    spec: dict[str, Any] = {"externalIPs": [EXTERNAL[4], address]}
+    if field != "externalIPs":
+        ingress = [{"ip": EXTERNAL[4]}, {"ip": address}]
+        spec = {"type": "LoadBalancer", "status": {"loadBalancer": {"ingress": ingress}}}
+
+    compiled = compile_service(
+        service(**spec, clusterIPs=[ADDRESS[4], ADDRESS[6]]), [slice_of(endpoint("10.244.1.1"))], NODE, RESERVED
+    )
+
+    served = {frontend.key.address for frontend in compiled.frontends}
+    assert (address in served) == (owner is None)
+    assert {ADDRESS[4], ADDRESS[6], EXTERNAL[4]} <= served
+    refused = [problem.text for problem in compiled.problems if problem.reason is Reason.RESERVED_ADDRESS]
+    assert refused == ([f"the Service is not published at {address} in {field}, {owner}"] if owner else [])
+
+
+def test_all_addresses_that_a_service_does_not_get_are_one_problem() -> None:
+    several = ["10.0.0.1", "10.0.0.201", "10.96.0.1", "10.96.0.2", "127.0.0.1"]
+
+    compiled = compile_service(service(externalIPs=several), [], NODE, RESERVED)
+
+    assert [str(problem) for problem in compiled.problems] == [
+        "ReservedAddress: the Service is not published at 10.0.0.1 in externalIPs, an address of the API server; "
+        "10.0.0.201 in externalIPs, an address of node node1; 10.96.0.1 in externalIPs, in the range of cluster IPs; "
+        "and 2 more"
+    ]
 
 
 def test_a_service_of_many_slices_follows_each_of_them() -> None:

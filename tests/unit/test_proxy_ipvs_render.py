@@ -23,7 +23,7 @@ from bridgehead.proxy.frontends import (
 from bridgehead.proxy.iptables.readback import Table
 from bridgehead.proxy.ipvs import sets
 from bridgehead.proxy.ipvs.readback import KernelState
-from bridgehead.proxy.ipvs.render import Renderer, removal
+from bridgehead.proxy.ipvs.render import Renderer, exemption, removal
 from bridgehead.proxy.ipvs.transaction import Transaction, texts
 from bridgehead.proxy.mode import Settings
 
@@ -317,6 +317,28 @@ def test_only_what_is_ours_is_removed() -> None:
     spared = Renderer(SETTINGS, IpvsOptions(exclude_cidrs=("10.96.0.0/16",)))
     assert tcp("10.96.0.10", 80) not in spared.full((), (), kernel.state(), NODE).gone
     assert renderer.servers().keys() < kernel.servers.keys()
+
+
+def test_what_captures_an_address_is_taken_away_but_not_from_a_cluster_ip() -> None:
+    """For a proxy that must reach the API server past the rules of an earlier one."""
+    kernel = FakeIpvs()
+    web = frontend("10.96.0.10", 80, HERE)
+    thief = frontend("192.0.2.9", 6443, THERE, owner="default/thief:", published_as=Publication.EXTERNAL_IP)
+    kernel.do(Renderer(SETTINGS, IpvsOptions()).full((web, thief), ("10.96.0.10",), kernel.state(), NODE))
+    of_others = tcp("192.0.2.50", 6443)
+    kernel.servers[of_others] = (Scheduling("rr"), {})
+
+    assert not exemption(kernel.state(), "10.96.0.10", 80)
+    assert exemption(kernel.state(), of_others.address, 6443).gone == []
+    kernel.do(exemption(kernel.state(), "192.0.2.9", 6443))
+
+    assert set(kernel.servers) == {tcp("10.96.0.10", 80), of_others}
+    assert kernel.bound == {"10.96.0.10"}
+    rule = "-d 192.0.2.9/32 -p tcp -m tcp --dport 6443 -j RETURN"
+    assert kernel.iptables[4].tables["nat"].chains["KUBE-SERVICES"][0] == rule
+    assert not exemption(kernel.state(), "192.0.2.9", 6443), "it is done"
+    kernel.do(Renderer(SETTINGS, IpvsOptions()).full((web,), ("10.96.0.10",), kernel.state(), NODE))
+    assert rule not in kernel.iptables[4].tables["nat"].chains["KUBE-SERVICES"]
 
 
 def test_a_set_of_another_type_is_made_anew() -> None:

@@ -19,6 +19,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 import typer
 
@@ -31,6 +32,7 @@ from bridgehead.client.errors import ConfigError
 from bridgehead.network.own_addresses import is_local
 from bridgehead.objects.addresses import join_host_port
 from bridgehead.pages import Routes, serve
+from bridgehead.proxy.addresses import canonical_address
 from bridgehead.proxy.agent import ProxyAgent
 from bridgehead.proxy.config import DEFAULTS, ProxyConfig, in_use, parse_config
 from bridgehead.proxy.config_reader import parse_cidrs
@@ -39,7 +41,7 @@ from bridgehead.proxy.conntrack.stale import NodeAddresses
 from bridgehead.proxy.errors import ConfigInvalid, ProxyError
 from bridgehead.proxy.memory import give_back
 from bridgehead.proxy.mode import Listening, Mode
-from bridgehead.proxy.modes import open_mode, open_working_mode, remove_modes, remove_others
+from bridgehead.proxy.modes import let_through, open_mode, open_working_mode, remove_modes, remove_others
 from bridgehead.proxy.operating.progress import ProgressPublisher
 from bridgehead.proxy.operating.serving import health_routes, metrics_routes
 from bridgehead.proxy.sysctls import apply_sysctls, kernel_families, plan_sysctls
@@ -47,6 +49,8 @@ from bridgehead.proxy.sysctls import apply_sysctls, kernel_families, plan_sysctl
 log = logging.getLogger("bridgehead.proxy")
 
 BIND_RETRY_SECONDS = 5.0  # kube-proxy's
+UNREACHABLE_SECONDS = 5.0  # after so long without the API server, it may be that our own rules are in the way
+RESOLVE_SECONDS = 2.0
 
 # As with Kubernetes' own programs, `--proxy_mode` is `--proxy-mode`.
 CONTEXT = {"token_normalize_func": lambda token: token.replace("_", "-")}
@@ -225,17 +229,19 @@ async def _run(
         listeners = mode.listening if isinstance(mode, Listening) else tuple
         flows = FlowKeeper(node=NodeAddresses(is_local, listeners))
         progress = ProgressPublisher(client, config.hostname_override)
+        api_server = await _resolve(server.server)
         agent = ProxyAgent(
             client,
             mode,
             config,
             config.hostname_override,
             service_cidrs=service_cidrs or None,
+            api_addresses=tuple(address for address, _ in api_server),
             flows=flows,
             progress=progress,
             kernel_families=kernel_families(),
         )
-        work = _print_rules(agent, mode) if dry_run else _work(agent, config, document, progress)
+        work = _print_rules(agent, mode) if dry_run else _work(agent, config, document, progress, api_server)
         task = asyncio.ensure_future(work)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -251,7 +257,11 @@ def _open_mode(config: ProxyConfig, dry_run: bool) -> AbstractAsyncContextManage
 
 
 async def _work(
-    agent: ProxyAgent, config: ProxyConfig, document: Mapping[str, Any], progress: ProgressPublisher
+    agent: ProxyAgent,
+    config: ProxyConfig,
+    document: Mapping[str, Any],
+    progress: ProgressPublisher,
+    api_server: list[tuple[str, int]],
 ) -> None:
     log.info("proxy of node %s, mode %s", config.hostname_override, agent.mode.name)
     _set_oom_score(config.oom_score_adj)
@@ -259,6 +269,7 @@ async def _work(
     is_fatal = config.is_bind_failure_fatal
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(agent.run())
+        tasks.create_task(_reach_api_server(agent, api_server))
         tasks.create_task(_take_over(agent))
         tasks.create_task(progress.run())
         if config.healthz is not None:
@@ -280,6 +291,42 @@ def _set_oom_score(score: int) -> None:
     except OSError as error:
         level = logging.DEBUG if score == ProxyConfig().oom_score_adj else logging.WARNING
         log.log(level, "oomScoreAdj: %d is not for this process to set: %s", score, error.strerror)
+
+
+async def _reach_api_server(agent: ProxyAgent, places: list[tuple[str, int]]) -> None:
+    """Get past rules of an earlier proxy that lead the API server's address elsewhere, or drop what is sent there.
+
+    A proxy that cannot reach it learns of nothing, so such rules would stay for ever.
+    """
+    try:
+        async with asyncio.timeout(UNREACHABLE_SECONDS):
+            await agent.wait_synced()
+    except TimeoutError:
+        for address, port in places:
+            for mode in await let_through(address, port):
+                place = join_host_port(address, port)
+                log.warning(
+                    "the API server at %s was not reached in %g s; the rules of mode %s, which an earlier proxy left, "
+                    "let connections to it pass now",
+                    *(place, UNREACHABLE_SECONDS, mode),
+                )
+
+
+async def _resolve(server: str) -> list[tuple[str, int]]:
+    """The addresses and ports of a URL's server; [] if nobody knows."""
+    parts = urlsplit(server)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    host = parts.hostname or ""
+    address = canonical_address(host)
+    if address is not None:
+        return [(address, port)]
+    try:
+        async with asyncio.timeout(RESOLVE_SECONDS):
+            found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, TimeoutError):
+        return []
+    addresses = {canonical_address(str(place[0])) for *_, place in found}
+    return sorted((address, port) for address in addresses if address is not None)
 
 
 async def _take_over(agent: ProxyAgent) -> None:

@@ -36,6 +36,7 @@ from .operating.health_ports import HealthCheck, HealthPorts, local_addresses, p
 from .operating.metrics import ProxyMetrics, WithoutLocalEndpoints
 from .operating.progress import ProgressPublisher
 from .programmer import Programmer
+from .reserved import NOTHING_RESERVED, plan_reserved
 from .service_ranges import ServiceRanges
 from .services import compile_service
 
@@ -43,6 +44,7 @@ log = logging.getLogger(__name__)
 
 SELECTOR = f"!{PROXY_NAME_LABEL},!{HEADLESS_LABEL}"
 
+API_SERVICE = ObjectKey("default", "kubernetes")
 LONGEST_RETRY_SECONDS = 30.0
 _SERVICES_AT_ONCE = 200  # compiled before other tasks get their turn
 
@@ -64,7 +66,8 @@ class _Dirty:
 class ProxyAgent:
     """One node's proxy. `run` works until it is cancelled.
 
-    `service_cidrs`: where cluster IPs are given out; None: where the cluster's ServiceCIDRs say.
+    `service_cidrs`: where cluster IPs are given out; None: where the cluster's ServiceCIDRs say. `api_addresses`: where
+    the client finds the API server.
     """
 
     def __init__(
@@ -75,6 +78,7 @@ class ProxyAgent:
         node_name: str,
         *,
         service_cidrs: tuple[str, ...] | None = None,
+        api_addresses: tuple[str, ...] = (),
         metrics: ProxyMetrics | None = None,
         health: ProxyHealth | None = None,
         flows: FlowKeeper | None = None,
@@ -102,7 +106,11 @@ class ProxyAgent:
             label_selector=SELECTOR,
             indexes={"service": index_by_service},
         )
-        self._nodes: Informer[Node] = Informer(client, NODES, field_selector=f"metadata.name={node_name}")
+        # All of them, since no Service may take over an address of any.
+        self._nodes: Informer[Node] = Informer(client, NODES)
+        self._api_addresses = api_addresses
+        self._reserved = NOTHING_RESERVED
+        self._knows_reserved = False
         self._kernel_families = kernel_families
         self._node: Node | None = None
         self._facts, self._settings = self._plan()
@@ -125,7 +133,7 @@ class ProxyAgent:
         """Follow the cluster until cancelled."""
         self._services.on_change(self._service_changed)
         self._slices.on_change(self._slice_changed)
-        self._nodes.on_change(lambda old, new: self._node_changed(new))
+        self._nodes.on_change(self._node_changed)
         about = ObjectReference(kind="Node", name=self._node_name, uid=self._node_name)
         self._recorder.record(about, reason="Starting", message="Starting kube-proxy.")
         async with asyncio.TaskGroup() as tasks:
@@ -144,10 +152,11 @@ class ProxyAgent:
     async def dry_run(self, render: Callable[[FrontendTable], str]) -> str:
         """What `render` makes of everything there is, without touching the kernel."""
         self._services.on_change(self._service_changed)
-        self._nodes.on_change(lambda old, new: self._node_changed(new))
+        self._nodes.on_change(self._node_changed)
         async with running(*self._followed()):
-            await self._wait_synced()
+            await self.wait_synced()
             self._configure()
+            self._reserve()
             await self._compile(self._take().services)
             return render(self._programmer.table)
 
@@ -156,7 +165,8 @@ class ProxyAgent:
         informers: list[Running] = [self._services, self._slices, self._nodes]
         return informers if self._service_cidrs is not None else [*informers, self._service_ranges]
 
-    async def _wait_synced(self) -> None:
+    async def wait_synced(self) -> None:
+        """Wait until all that Frontends are made of is here."""
         for informer in (self._services, self._slices, self._nodes):
             await informer.wait_synced()
         if self._service_cidrs is None:
@@ -174,12 +184,19 @@ class ProxyAgent:
         self.metrics.endpoint_changes.inc()
         for slice_ in (old, new):
             if slice_ is not None and slice_.service_name:
-                self._mark(ObjectKey(slice_.metadata.namespace, slice_.service_name))
+                key = ObjectKey(slice_.metadata.namespace, slice_.service_name)
+                self._knows_reserved &= key != API_SERVICE
+                self._mark(key)
         trigger = new.triggered_at if new is not None else None
         if trigger is not None and self._programmed.is_set():  # what happened before our start says nothing about us
             self._dirty.triggers.append(trigger)
 
-    def _node_changed(self, node: Node | None) -> None:
+    def _node_changed(self, old: Node | None, node: Node | None) -> None:
+        if old is None or node is None or old.status.addresses != node.status.addresses:
+            self._knows_reserved = False
+            self._wake.set()
+        if ObjectKey("", self._node_name) not in [either.key for either in (old, node) if either is not None]:
+            return
         self.health.is_node_eligible = is_eligible(node)
         if node is None:  # deleted, but here we are: what was known of it is still the best guess
             return
@@ -194,6 +211,7 @@ class ProxyAgent:
         log.info("this node: %s", facts)
         has_other_addresses = settings.node_port_cidrs != self._settings.node_port_cidrs
         self._facts, self._settings = facts, settings
+        self._knows_reserved = False
         if has_other_addresses:
             self._health_ports.reopen()
         for key in self._services.keys():  # noqa: SIM118 - an informer is no mapping
@@ -203,6 +221,20 @@ class ProxyAgent:
     def _plan(self) -> tuple[NodeFacts, Settings]:
         service_cidrs = self._service_ranges.cidrs if self._service_cidrs is None else self._service_cidrs
         return plan_node(self._config, self._node_name, self._node, service_cidrs, self._kernel_families)
+
+    def _reserve(self) -> None:
+        """Find out which addresses are not for Services, and mark those Services that want any if that has changed."""
+        if self._knows_reserved:
+            return
+        self._knows_reserved = True
+        api_slices = self._slices.by_index("service", str(API_SERVICE))
+        reserved = plan_reserved(self._nodes.items(), api_slices, self._api_addresses, self._settings.service_cidrs)
+        if reserved == self._reserved:
+            return
+        self._reserved = reserved
+        for service in self._services.items():
+            if service.spec.external_ips or service.status.load_balancer.ingress:
+                self._mark(service.key)
 
     def _mark(self, key: ObjectKey) -> None:
         self._dirty.services.add(key)
@@ -219,7 +251,7 @@ class ProxyAgent:
     # --- The one consumer ------------------------------------------------------------------------------------
 
     async def _consume(self) -> None:
-        await self._wait_synced()
+        await self.wait_synced()
         if self._nodes.get(ObjectKey("", self._node_name)) is None:
             log.warning(
                 "there is no Node %s, so nothing is known of this one's addresses, zone and pod range; "
@@ -246,6 +278,7 @@ class ProxyAgent:
 
     async def _round(self) -> None:
         """Bring what is dirty to the kernel, and see to it that nobody else changed it."""
+        self._reserve()
         dirty = self._take()
         if dirty.services:
             self.metrics.last_queued.set(self._now())
@@ -296,7 +329,7 @@ class ProxyAgent:
         if service is not None:
             try:
                 slices = self._slices.by_index("service", f"{key.namespace}/{key.name}")
-                compiled = compile_service(service, slices, self._facts)
+                compiled = compile_service(service, slices, self._facts, self._reserved)
             except Exception:
                 log.exception("Service %s: cannot be compiled and keeps what it had; this is a bug", key)
                 return

@@ -1,7 +1,8 @@
 """All Frontends of the node, and what a changed Service changes in them.
 
 `agent.py` gives each recompiled Service to `FrontendTable.update` and hands the resulting `Change`s to the mode. Pure
-state: no I/O. Where two Services claim one address and port, the older Service has it; the loser is told in a Problem.
+state: no I/O. Where two Services claim one address and port, it goes to the Service whose cluster IP it is, else to the
+older one; the other's Problem says so.
 
 Backends keep their numbers where they can: a new backend takes the place of one that went, and the last moves into a
 hole. So a renderer that numbers backends touches as few elements as there are changed backends, whatever the Frontend's
@@ -125,13 +126,18 @@ class FrontendTable:
         if not claimants:
             self._holder.pop(key, None)
             return None
-        winner = min(claimants, key=lambda claimant: (self._services[claimant].age, claimant))
+        winner = min(claimants, key=lambda claimant: self._rank(claimant, key))
         if len(claimants) > 1:
             self._claimants[key] = claimants
             for loser in claimants - {winner}:
                 conflicts.setdefault(loser, []).append(Problem(Reason.CONFLICT, f"{key} belongs to {winner}"))
         self._holder[key] = winner
         return next(f for f in self._services[winner].frontends if f.key == key)
+
+    def _rank(self, claimant: ObjectKey, key: FrontendKey) -> tuple[bool, tuple[str, str, str], ObjectKey]:
+        """A Service's cluster IP goes before what others publish there."""
+        compiled = self._services[claimant]
+        return key.address not in compiled.cluster_ips, compiled.age, claimant
 
 
 def merge_updates(updates: Sequence[Update]) -> Update:

@@ -49,6 +49,7 @@ class Reason(enum.Enum):
     """Why something in an object was left out. `Problem.text` has the details."""
 
     BAD_ADDRESS = "BadAddress"
+    RESERVED_ADDRESS = "ReservedAddress"  # a node's, the API server's, or another Service's
     BAD_PORT = "BadPort"
     BAD_PROTOCOL = "BadProtocol"
     BAD_SOURCE_RANGE = "BadSourceRange"

@@ -104,6 +104,12 @@ class Mode(Protocol):
     async def verify(self, table: FrontendTable, *, thoroughly: bool) -> Repair | None:
         """Put right what somebody else changed. None: nothing was wrong."""
 
+    async def let_through(self, address: str, port: int) -> bool:
+        """Let TCP connections to this address pass by the rules that an earlier proxy left, until the next `sync`.
+
+        False: there are none, they do so already, or the address is a cluster IP, to which they are the only way.
+        """
+
     async def remove(self) -> bool:
         """Take everything of this mode out of the kernel. False: there was nothing."""
 

@@ -112,6 +112,22 @@ async def remove_modes(but: str = "") -> tuple[list[str], dict[str, ProxyError]]
     return removed, failed
 
 
+async def let_through(address: str, port: int) -> list[str]:
+    """Let connections to this address pass by the rules of the modes in use here before; those that had any.
+
+    Until the first sync of the one in use now.
+    """
+    done = []
+    for name in MODES:
+        try:
+            async with open_mode(name, probe=False) as mode:
+                if await mode.let_through(address, port):
+                    done.append(name)
+        except (ModeUnavailable, NotPermitted, TransactionFailed) as error:
+            log.debug("mode %s: %s", name, error)
+    return done
+
+
 @contextlib.asynccontextmanager
 async def _open_kube_proxys_tables() -> AsyncIterator[Mode]:
     """The tables that kube-proxy's nftables mode has, to be removed."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from bridgehead.objects.core import Service, ServicePort
 from bridgehead.objects.discovery import EndpointSlice
@@ -33,10 +34,18 @@ from .frontends import (
     Verdict,
     shown,
 )
+from .reserved import NOTHING_RESERVED, Reserved
+
+_MOST_NAMED = 3  # of the addresses that a Service does not get
 
 
-def compile_service(service: Service, slices: Iterable[EndpointSlice], node: NodeFacts) -> ServiceFrontends:
-    """The Frontends of `service` on `node`. `slices` are all of the Service's, in any order."""
+def compile_service(
+    service: Service, slices: Iterable[EndpointSlice], node: NodeFacts, reserved: Reserved = NOTHING_RESERVED
+) -> ServiceFrontends:
+    """The Frontends of `service` on `node`. `slices` are all of the Service's, in any order.
+
+    `reserved` are the addresses at which it is not published, whatever it says.
+    """
     meta = service.metadata
     key = service.key
     age = (meta.creation_timestamp or "~", meta.namespace, meta.name)  # without a timestamp: after all others
@@ -44,6 +53,7 @@ def compile_service(service: Service, slices: Iterable[EndpointSlice], node: Nod
         return ServiceFrontends(service=key, age=age)
     problems: list[Problem] = []
     cluster_ips = _addresses("clusterIPs", service.spec.cluster_ips or (service.spec.cluster_ip,), node, problems)
+    published = _published(service, cluster_ips, node, reserved, problems)
     endpoints = ServiceEndpoints(slices, node, problems)
     frontends: dict[FrontendKey, Frontend] = {}
     for port in service.spec.ports:
@@ -51,7 +61,7 @@ def compile_service(service: Service, slices: Iterable[EndpointSlice], node: Nod
         if reason is not None:
             problems.append(reason)
             continue
-        for frontend in _compile_port(service, port, cluster_ips, endpoints, node, problems):
+        for frontend in _compile_port(service, port, cluster_ips, published, endpoints, node, problems):
             if frontend.key in frontends:
                 problems.append(Problem(Reason.DUPLICATE, f"{frontend.key} is claimed twice by this Service"))
             else:
@@ -76,6 +86,7 @@ def _compile_port(
     service: Service,
     port: ServicePort,
     cluster_ips: Sequence[str],
+    published: _Published,
     endpoints: ServiceEndpoints,
     node: NodeFacts,
     problems: list[Problem],
@@ -85,8 +96,7 @@ def _compile_port(
     protocol = port.protocol.lower()
     owner = f"{service.metadata.namespace}/{service.metadata.name}:{port.name}"
     affinity = _affinity_seconds(service)
-    external_ips = _addresses("externalIPs", spec.external_ips, node, problems)
-    balancer_ips = _balancer_ips(service, node, problems)
+    external_ips, balancer_ips = published
     node_port = port.node_port if spec.type in ("NodePort", "LoadBalancer") else 0
     is_published = bool(external_ips or balancer_ips or node_port)
     internal_local = spec.internal_traffic_policy == "Local"
@@ -112,14 +122,14 @@ def _compile_port(
                     health_check_port=health_check_port(service),
                 )
 
-        published = [
+        addressed = [
             *((address, port.port, Publication.EXTERNAL_IP) for address in external_ips),
             *((address, port.port, Publication.LOAD_BALANCER) for address in balancer_ips),
         ]
         if node_port:
-            published.append((ANY_LOCAL[family], node_port, Publication.NODE_PORT))
+            addressed.append((ANY_LOCAL[family], node_port, Publication.NODE_PORT))
         ranges = _source_ranges(service, family, balancer_ips, node, problems)
-        for address, number, kind in published:
+        for address, number, kind in addressed:
             if family_of(address) != family:
                 continue
             yield Frontend(
@@ -181,6 +191,32 @@ def _addresses(field: str, texts: Iterable[str], node: NodeFacts, problems: list
         elif family_of(address) in node.families:
             found[address] = None
     return tuple(found)
+
+
+class _Published(NamedTuple):
+    """The addresses at which a Service is published beside its cluster IPs."""
+
+    external_ips: tuple[str, ...]
+    balancer_ips: tuple[str, ...]
+
+
+def _published(
+    service: Service, cluster_ips: Sequence[str], node: NodeFacts, reserved: Reserved, problems: list[Problem]
+) -> _Published:
+    """Without those that are others': what all of them are is one problem, so that there is one Event of it."""
+    found, refused = [], []
+    for field, addresses in (
+        ("externalIPs", _addresses("externalIPs", service.spec.external_ips, node, problems)),
+        ("status.loadBalancer.ingress", _balancer_ips(service, node, problems)),
+    ):
+        owners = {address: reserved.owner_of(address) for address in addresses if address not in cluster_ips}
+        refused += [f"{address} in {field}, {owner}" for address, owner in owners.items() if owner is not None]
+        found.append(tuple(address for address in addresses if owners.get(address) is None))
+    if refused:
+        more = f"; and {len(refused) - _MOST_NAMED} more" if len(refused) > _MOST_NAMED else ""
+        text = f"the Service is not published at {'; '.join(refused[:_MOST_NAMED])}{more}"
+        problems.append(Problem(Reason.RESERVED_ADDRESS, text))
+    return _Published(*found)
 
 
 def _balancer_ips(service: Service, node: NodeFacts, problems: list[Problem]) -> tuple[str, ...]:

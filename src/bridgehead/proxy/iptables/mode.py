@@ -11,7 +11,7 @@ import contextlib
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 
-from bridgehead.proxy.addresses import Family
+from bridgehead.proxy.addresses import Family, family_of
 from bridgehead.proxy.changes import Frontends, FrontendTable, Update, merge_updates
 from bridgehead.proxy.errors import NotFound, Refused, TooBig
 from bridgehead.proxy.frontends import Frontend, Problem
@@ -20,7 +20,7 @@ from bridgehead.proxy.mode import Heard, Repair, Settings, Watched
 from .apply import Kernel, State
 from .chains import CANARY, TABLES, Chain, jumps
 from .readback import Table, parse_listing
-from .render import Renderer
+from .render import Renderer, exemption
 from .transaction import Transaction
 
 log = logging.getLogger(__name__)
@@ -114,6 +114,8 @@ class IptablesMode:
                 rules = await self._kernel.list_chain(family, name_of_table, name)
                 kernel.setdefault(family, {}).setdefault(name_of_table, Table()).chains[name] = rules
         transaction = self._renderer.mend(touched, kernel)
+        if transaction.size() > self._lines_at_once:
+            return None  # in parts, it has to be known what is left of each chain
         self._state = state
         # Nobody tells of a chain that it was called otherwise before: so all is compared when there is time.
         self._unchecked |= bool(numbers)
@@ -156,6 +158,14 @@ class IptablesMode:
         """Raise what iptables-restore has against these Frontends. What only the kernel would refuse is not found."""
         for family, text in Renderer(self.settings).full(table, table.cluster_ips(), {}).texts().items():
             await self._kernel.check(family, text)
+
+    async def let_through(self, address: str, port: int) -> bool:
+        """Exempt the address at the head of each chain to which the built-in ones lead, in whichever variant it is."""
+        done = await _let_through(self._kernel, address, port)
+        for variant in self._kernel.other_variants():
+            with contextlib.closing(Kernel(variant)) as kernel:
+                done |= await _let_through(kernel, address, port)
+        return done
 
     async def remove(self) -> bool:
         """Take everything of ours out of the kernel, whichever variant it is in. False: there was nothing."""
@@ -215,6 +225,14 @@ class IptablesMode:
             raise
         if before is not None and is_ours_so_far:
             self._state = self._kernel.state_after(before, sent)
+
+
+async def _let_through(kernel: Kernel, address: str, port: int) -> bool:
+    family = family_of(address)
+    transaction = exemption(parse_listing(await kernel.save(family)), address, port)
+    for text in transaction.texts().values():
+        await kernel.restore(family, text)
+    return bool(transaction)
 
 
 async def _read(kernel: Kernel, families: Iterable[Family]) -> dict[Family, dict[str, Table]]:

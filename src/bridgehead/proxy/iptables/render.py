@@ -26,6 +26,7 @@ from .chains import (
     FIREWALL,
     KUBELETS,
     LOOPBACK_GUARD,
+    SERVICES,
     SHARED,
     SHARED_WITH_IPVS,
     TABLES,
@@ -34,8 +35,10 @@ from .chains import (
     closing_rules,
     cluster_ip_rules,
     fixed_chains,
+    host,
     is_ours,
     jumps,
+    target_of,
 )
 from .ports import PortKey, PortRules, has_chain, port_of, render_port
 from .transaction import EMPTY, Tables, Transaction
@@ -55,6 +58,7 @@ class Renderer:
         self._ports: dict[PortKey, dict[FrontendKey, Frontend]] = {}
         self._shared: dict[PortKey, dict[Chain, Rules]] = {}
         self._own_rules: dict[PortKey, int] = {}
+        self._written: dict[tuple[Family, Chain], Rules] = {}  # the chains that all share, as they were sent last
         self._cluster_ips: Counter[str] = Counter()
 
     def change(
@@ -87,7 +91,10 @@ class Renderer:
                 transaction.part(port.family, chain.table).removed.append(chain.name)
             for chain, rules in now.own.items():
                 if was.own.get(chain) != rules:
-                    transaction.part(port.family, chain.table).written[chain.name] = rules
+                    part = transaction.part(port.family, chain.table)
+                    part.written[chain.name] = rules
+                    if chain in was.own:
+                        part.present[chain.name] = was.own[chain]
             for chain in SHARED:
                 if was.shared.get(chain) != now.shared.get(chain):
                     stale.add((port.family, chain))
@@ -95,7 +102,10 @@ class Renderer:
             if of_family(self.settings.service_cidrs, family):
                 stale.add((family, CLUSTER_IPS))
         for family, chain in sorted(stale):
-            transaction.part(family, chain.table).written[chain.name] = self._rules_of(family, chain)
+            part = transaction.part(family, chain.table)
+            if (family, chain) in self._written:
+                part.present[chain.name] = self._written[family, chain]
+            part.written[chain.name] = self._written[family, chain] = self._rules_of(family, chain)
         for part in transaction.parts.values():
             part.removed.sort()
         return transaction
@@ -161,10 +171,9 @@ class Renderer:
                 rendered = render_port(port, self._ports[port].values(), self.settings)
                 self._remember(port, rendered)
                 found.update(rendered.own)
-        for chain in SHARED:
-            found[chain] = self._rules_of(family, chain)
-        if of_family(self.settings.service_cidrs, family):
-            found[CLUSTER_IPS] = self._rules_of(family, CLUSTER_IPS)
+        shared = (*SHARED, CLUSTER_IPS) if of_family(self.settings.service_cidrs, family) else SHARED
+        for chain in shared:
+            found[chain] = self._written[family, chain] = self._rules_of(family, chain)
         return found
 
     def rule_counts(self) -> dict[str, int]:
@@ -232,6 +241,28 @@ class Renderer:
             if (before > 0) != (after > 0):
                 changed.add(family_of(address))
         return changed
+
+
+def exemption(tables: Tables, address: str, port: int) -> Transaction:
+    """What lets connections to an address pass by our chains, whoever wrote them; nothing if it is a cluster IP."""
+    transaction = Transaction()
+    to_it = f"-d {host(address)} "
+    rule = f"{to_it}-p tcp -m tcp --dport {port} -j RETURN"
+    of_cluster_ips = tables.get("filter", EMPTY).chains.get(CLUSTER_IPS.name, [])
+    of_services = [line for line in tables.get("nat", EMPTY).chains.get(SERVICES.name, []) if ' cluster IP" ' in line]
+    if any(line.startswith(to_it) for line in (*of_cluster_ips, *of_services)):
+        return transaction
+    for table, content in tables.items():
+        heads = {
+            target_of(line)
+            for name, lines in content.chains.items()
+            if not name.startswith("KUBE-") and name != "POSTROUTING"
+            for line in lines
+        }
+        for name in sorted(head for head in heads if head.startswith("KUBE-")):
+            if content.chains.get(name, [])[:1] != [rule]:
+                transaction.part(family_of(address), table).lines.append(f"-I {name} {rule}")
+    return transaction
 
 
 def _remove(transaction: Transaction, family: Family, tables: Tables) -> None:

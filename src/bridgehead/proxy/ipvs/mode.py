@@ -27,7 +27,7 @@ from . import chains, sets
 from .apply import Kernel, require_sysctl
 from .draining import Draining
 from .readback import KernelState
-from .render import Renderer, removal
+from .render import Renderer, exemption, removal
 from .transaction import Transaction, texts
 
 log = logging.getLogger(__name__)
@@ -106,6 +106,12 @@ class IpvsMode:
             self._renderer.compares_words = False
             log.info("this iptables-save prints rules in other words than known; only their numbers are compared")
         return Repair(structure=bool(transaction.rules or transaction.created), elements=transaction.size())
+
+    async def let_through(self, address: str, port: int) -> bool:
+        """Take away the virtual server, and the address if it is bound; exempt it in the chains."""
+        transaction = exemption(await self._kernel.read(), address, port)
+        await self._do(transaction)
+        return bool(transaction)
 
     async def remove(self) -> bool:
         """Take everything of ours out of the kernel, in whichever variant of iptables. False: there was nothing."""

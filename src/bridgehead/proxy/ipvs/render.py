@@ -18,6 +18,7 @@ from bridgehead.proxy.config import IpvsOptions
 from bridgehead.proxy.frontends import Frontend, FrontendKey
 from bridgehead.proxy.iptables.chains import Chain, Rules
 from bridgehead.proxy.iptables.ports import PortKey, port_of
+from bridgehead.proxy.iptables.render import exemption as exempting_rules
 from bridgehead.proxy.mode import Settings
 
 from . import chains, sets
@@ -366,6 +367,20 @@ def plan_addresses(settings: Settings, node_addresses: Iterable[str]) -> Node:
         if family_of(address) in settings.families and (networks is None or any(parsed in n for n in networks)):
             found.append(address)
     return Node(own, tuple(found))
+
+
+def exemption(kernel: KernelState, address: str, port: int) -> Transaction:
+    """What lets connections to an address pass by what an earlier proxy left; nothing if it is a cluster IP."""
+    family = family_of(address)
+    _, cluster_ips = kernel.sets.get(sets.in_family(sets.CLUSTER_IP, family), (None, ()))
+    if any(element.startswith(f"{address},") for element in cluster_ips):
+        return Transaction()
+    server = Server(family, address, "tcp", port)
+    return Transaction(
+        rules=exempting_rules(kernel.tables.get(family, {}), address, port),
+        unbound=[address] if address in kernel.bound else [],
+        gone=[server] if server in kernel.servers and Ownership(kernel)(server) else [],
+    )
 
 
 def removal(kernel: KernelState) -> Transaction:

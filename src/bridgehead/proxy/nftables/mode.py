@@ -7,12 +7,13 @@ netlink question as long as nobody else touches the ruleset (its generation then
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
 from collections.abc import Iterable, Sequence
 from itertools import chain
 
-from bridgehead.proxy.addresses import Family
+from bridgehead.proxy.addresses import Family, family_of
 from bridgehead.proxy.changes import Frontends, Update, merge_updates
 from bridgehead.proxy.errors import NotFound, Refused, TooBig, TransactionFailed
 from bridgehead.proxy.frontends import Frontend, Problem
@@ -29,6 +30,7 @@ from .transaction import Transaction
 log = logging.getLogger(__name__)
 
 _OURS = frozenset(containers(4))
+_BEGINNINGS = re.compile(r"chain (\S+) \{\s+type \w+ hook (?:prerouting|output) ")
 _COUNT = re.compile(rb" *# count \d+")  # later nft tells how many clients a set remembers, which is nobody's edit
 
 
@@ -40,6 +42,7 @@ class NftablesMode:
     def __init__(self, kernel: Kernel, settings: Settings, place: Place = USUAL) -> None:
         self._kernel = kernel
         self._place = place
+        self._stand_in = Place(f"{place.table}-stand-in", place.chains)
         self._renderer = Renderer(settings, place)
         # Up to which generation the ruleset is known, and which later ones are our own; None: anything may have been.
         self._generation: int | None = None
@@ -88,7 +91,10 @@ class NftablesMode:
             log.warning("replacing the whole table: %s", error)
             transaction = self._renderer.full(table, table.cluster_ips(), {})
             transaction.structure[:0] = self._replacing()
+            if transaction.weight() > self._elements_at_once:
+                await self._send_stand_in(table)
             await self._send(transaction, self._kernel.generation())
+        await self._delete_tables(self._stand_in.table)
         self._unchecked_elements = False
         give_back()
         return transaction.size()
@@ -165,20 +171,50 @@ class NftablesMode:
         transaction.structure[:0] = self._replacing()
         await self._kernel.check(transaction.text())
 
+    async def let_through(self, address: str, port: int) -> bool:
+        """Exempt the address in the chains of both hooks by which connections begin."""
+        family, table = word(family_of(address)), self._place.table
+        listing = await self._kernel.list_structure(family, table)
+        if listing is None or await self._has(f"{family} {table} cluster-ips {{ {address} }}"):
+            return False
+        rule = f"{family} daddr {address} tcp dport {port} accept"
+        chains = _BEGINNINGS.findall(listing.decode(errors="replace"))
+        if not chains or rule in listing.decode(errors="replace"):
+            return False
+        await self._kernel.apply("".join(f"insert rule {family} {table} {chain} {rule}\n" for chain in chains))
+        return True
+
+    async def _has(self, element: str) -> bool:
+        try:
+            await self._kernel.apply(f"get element {element}\n")
+        except (NotFound, Refused):
+            return False
+        return True
+
     async def remove(self) -> bool:
         """Take everything of ours out of the kernel. False: there was nothing."""
-        removed = False
-        for family in (4, 6):
-            try:
-                await self._kernel.apply(f"delete table {word(family)} {self._place.table}\n")
-                removed = True
-            except NotFound:
-                continue
-        return removed
+        removed = await self._delete_tables(self._place.table)
+        return await self._delete_tables(self._stand_in.table) or removed
 
     def render(self, table: Frontends) -> str:
         """The whole ruleset as nft text, as for an empty kernel."""
         return Renderer(self.settings, self._place).full(table, table.cluster_ips(), {}).text()
+
+    async def _send_stand_in(self, frontends: Frontends) -> None:
+        """Write tables beside ours that serve alone while ours, emptied at once, are filled in parts."""
+        await self._delete_tables(self._stand_in.table)  # of a proxy that was killed
+        transaction = Renderer(self.settings, self._stand_in).full(frontends, frontends.cluster_ips(), {})
+        for text in transaction.chunks(self._elements_at_once):
+            await self._kernel.apply(text)
+
+    async def _delete_tables(self, table: str) -> bool:
+        """False: there were none."""
+        removed = False
+        for family in (4, 6):
+            with contextlib.suppress(NotFound):
+                await self._kernel.apply(f"delete table {word(family)} {table}\n")
+                removed = True
+        return removed
 
     async def _send(self, transaction: Transaction, known: int | None) -> None:
         """One atomic transaction, or, where the kernel does not take one so big, several.
@@ -192,7 +228,7 @@ class NftablesMode:
         self._generation = None
         texts = [transaction.text()]
         if transaction.weight() > self._elements_at_once:
-            texts = [text for text in transaction.chunks(self._elements_at_once) if text]
+            texts = list(transaction.chunks(self._elements_at_once))
             log.info("%d elements are too many for one transaction here; sending them in parts", transaction.size())
         before = self._kernel.generation()
         try:

@@ -22,14 +22,13 @@ from typing import NamedTuple, TypeVar
 
 from bridgehead.proxy.addresses import Family, family_of
 from bridgehead.proxy.changes import Change, Frontends
-from bridgehead.proxy.frontends import ANY_LOCAL, Backend, Frontend, FrontendKey
+from bridgehead.proxy.frontends import Backend, Frontend, FrontendKey
 from bridgehead.proxy.mode import Settings
 
 from .affinity import sticky_difference
 from .chains import (
     CLIENTS,
     INSIDE,
-    PROTOCOLS,
     Chain,
     affinity_containers,
     backend_words,
@@ -41,7 +40,7 @@ from .chains import (
     word,
 )
 from .readback import Table
-from .transaction import CONTAINERS, Container, Transaction
+from .transaction import CONTAINERS, COUNTED, Container, Transaction, frontend_of, key_in
 
 
 class Place(NamedTuple):
@@ -53,7 +52,6 @@ class Place(NamedTuple):
 
 USUAL = Place()
 EVERYTHING = "*"  # the key of an element for all keys that there is none for
-_COUNTED = ("cluster-ips", "hairpin")  # whose elements several Frontends may need
 
 _is_harmless = re.compile(r"[a-z0-9][a-z0-9./:-]{0,120}").fullmatch
 
@@ -168,17 +166,17 @@ class Renderer:
         for container, keys in elements.items():
             present = {key: value for key, value in keys.items() if value is not None}
             lines: Iterable[str]
-            if container.name in _COUNTED:
+            if container.name in COUNTED:
                 lines = [key for key in keys if self._shared[container, key] > 0]
             else:
-                concerned = {_key_of(container, key) for key in keys if key != EVERYTHING}
+                concerned = {frontend_of(container, key) for key in keys if key != EVERYTHING}
                 lines = []
                 for frontend in filter(None, map(frontends.get, concerned)):
                     if frontend.key not in of_frontends:
                         alone = Renderer(self.settings, self.place).change([Change(None, frontend)])
                         of_frontends[frontend.key] = alone.added
                     lines += of_frontends[frontend.key].get(container, ())
-                lines = [line for line in lines if _key_in(line) in keys]
+                lines = [line for line in lines if key_in(line) in keys]
             _compare(transaction, container, lines, present)
         return transaction
 
@@ -296,7 +294,7 @@ def _compare(transaction: Transaction, container: Container, wanted: Sequence[st
         return
     keys = set()
     for element in wanted:
-        key, value = _key_in(element), element.partition(" : ")[2]
+        key, value = key_in(element), element.partition(" : ")[2]
         keys.add(key)
         had = present.get(key)
         if had == value:
@@ -306,20 +304,6 @@ def _compare(transaction: Transaction, container: Container, wanted: Sequence[st
         transaction.added.setdefault(container, []).append(element)
     for key in sorted(present.keys() - keys):
         transaction.removed.setdefault(container, []).append(key)
-
-
-def _key_in(element: str) -> str:
-    return element.partition(" : ")[0].partition(" comment ")[0]
-
-
-def _key_of(container: Container, key: str) -> FrontendKey:
-    """Which Frontend an element with this key belongs to, if any."""
-    words = key.split(" . ")
-    address = ANY_LOCAL[container.family] if "nodeport" in container.name else words.pop(0)
-    protocol = container.name.partition("-")[0]
-    if protocol not in PROTOCOLS:
-        protocol = words.pop(0)
-    return FrontendKey(address, protocol, int(words[0]))
 
 
 def _count(counter: Counter[Counted], steps: Counter[Counted]) -> tuple[list[Counted], list[Counted]]:

@@ -1,17 +1,28 @@
-"""A change of the tables as a value, and as nft text. Pure: `render.py` fills it, `mode.py` applies it."""
+"""A change of the tables as a value, and as nft text. Pure: `render.py` fills it, `mode.py` applies it.
+
+`text` is one transaction of the kernel, which no packet sees half of. Where the kernel does not take one so big,
+`chunks` has the same as several, and no packet is worse off between them: decisions/0020.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from bridgehead.proxy.addresses import Family
+from bridgehead.proxy.frontends import ANY_LOCAL, FrontendKey
 
-from .chains import containers, word
+from .chains import PROTOCOLS, containers, word
 
 # Elements are added in this order and deleted in the reverse: what is referred to comes before who refers.
 CONTAINERS = tuple(reversed(containers(4)))
+VERDICTS = ("nodeports", "services")  # they say where a Frontend's connections go; all others say where that is
+COUNTED = ("cluster-ips", "hairpin")  # whose elements several Frontends may need
+_REFUSED = "cluster-ips"  # what is in there and in no map of verdicts is refused
+
+_find_targets = re.compile(r"(?:goto|jump) ([^\s,]+)").findall
 
 
 class Container(NamedTuple):
@@ -21,14 +32,21 @@ class Container(NamedTuple):
     name: str
 
 
+Elements = dict[Container, list[str]]
+
+
 @dataclass
 class Transaction:
-    """One change of the kernel as a value. `text` sends it whole; `chunks` is for kernels that refuse its size."""
+    """One change of the kernel as a value: in `text` or in `chunks`.
+
+    `structure` are statements, each on a line of its own, the chains' as `render._open` writes them; `removed` the
+    keys of elements; `added` whole elements; `closing` statements again.
+    """
 
     table: str
     structure: list[str] = field(default_factory=list)
-    removed: dict[Container, list[str]] = field(default_factory=dict)
-    added: dict[Container, list[str]] = field(default_factory=dict)
+    removed: Elements = field(default_factory=dict)
+    added: Elements = field(default_factory=dict)
     closing: list[str] = field(default_factory=list)
 
     def __bool__(self) -> bool:
@@ -40,43 +58,216 @@ class Transaction:
 
     def weight(self) -> int:
         """What the netlink socket has to take, in messages like those of an element."""
-        return self.size() + sum(map(_weight, self.structure)) + len(self.closing)
+        elements = (*self.removed.values(), *self.added.values())
+        return (
+            sum(map(_weight_of_statement, (*self.structure, *self.closing)))
+            + sum(sum(map(_weight, some)) for some in elements)
+            + len(elements)
+        )
 
     def text(self) -> str:
-        return _lines((*self.structure, *self._elements(0), *self.closing))
+        return _lines((*self.structure, *self._elements(CONTAINERS), *self.closing))
 
     def chunks(self, limit: int) -> Iterator[str]:
-        """The same in texts of at most `limit` elements, to be applied one after the other."""
-        weight, lines = 0, list[str]()
-        for line in self.structure:
-            if lines and weight + _weight(line) > limit:
-                yield _lines(lines)
-                weight, lines = 0, []
-            weight += _weight(line)
-            lines.append(line)
-        yield _lines(lines)
-        for statement in self._elements(limit):
-            yield _lines((statement,))
-        for start in range(0, len(self.closing), limit):
-            yield _lines(self.closing[start : start + limit])
+        """The same in texts of at most that weight, to be applied one after the other.
 
-    def _elements(self, limit: int) -> Iterator[str]:
-        for verb, elements, names in (
-            ("delete", self.removed, tuple(reversed(CONTAINERS))),
-            ("add", self.added, CONTAINERS),
+        After each of them, whatever comes next, the connections of every Frontend go where they went before or where
+        they are to go:
+
+        1. Each chain gets its rules at once, those that are referred to first.
+        2. Frontends that only gain elements: where their backends are, then their verdicts.
+        3. Each other Frontend as a whole. One that is heavier than `limit` goes in parts itself: what it gains or has
+           otherwise, then its verdict, then what it loses.
+        4. Cluster IPs that come, whose other ports are refused from then on; then those that go.
+        5. What nobody refers to any more.
+        """
+        yield from _packed(_units(self.structure), limit)
+        changed = {
+            frontend_of(container, key)
+            for container, keys in self.removed.items()
+            if container.name not in COUNTED
+            for key in keys
+        }
+        yield from self._gains(changed, limit)
+        yield from self._frontends(changed, limit)
+        for verb, elements, name in (
+            ("add", self.added, _REFUSED),
+            ("delete", self.removed, _REFUSED),
+            ("delete", self.removed, "hairpin"),
         ):
-            for name in names:
+            yield from self._statements(verb, elements, (name,), limit)
+        yield from _packed(([line] for line in self.closing), limit)
+
+    def _gains(self, changed: Collection[FrontendKey], limit: int) -> Iterator[str]:
+        """What is added for Frontends that are not among the changed ones."""
+        gains = self.added
+        if changed:
+            gains = {
+                container: lines
+                if container.name in COUNTED
+                else [line for line in lines if frontend_of(container, key_in(line)) not in changed]
+                for container, lines in gains.items()
+            }
+        places = tuple(name for name in CONTAINERS if name not in VERDICTS and name != _REFUSED)
+        yield from self._statements("add", gains, places, limit)
+        yield from self._statements("add", gains, VERDICTS, limit)
+
+    def _frontends(self, changed: Collection[FrontendKey], limit: int) -> Iterator[str]:
+        """The changed Frontends, as many at a time as fit."""
+        wholes: dict[FrontendKey, Transaction] = {key: Transaction(self.table) for key in sorted(changed)}
+        for name in ("removed", "added"):
+            elements: Elements = getattr(self, name)
+            for container, lines in elements.items():
+                if container.name in COUNTED:
+                    continue
+                for line in lines:
+                    whole = wholes.get(frontend_of(container, key_in(line)))
+                    if whole is not None:
+                        getattr(whole, name).setdefault(container, []).append(line)
+        part, weight = Transaction(self.table), 0
+        for whole in wholes.values():
+            its = whole.weight()
+            if weight and weight + its > limit:
+                yield part.text()
+                part, weight = Transaction(self.table), 0
+            if its > limit:
+                yield from whole._of_one_frontend(limit)
+            else:
+                part._include(whole)
+                weight += its
+        if weight:
+            yield part.text()
+
+    def _of_one_frontend(self, limit: int) -> Iterator[str]:
+        """The changes of a single Frontend's elements, that are too many."""
+        places = tuple(name for name in CONTAINERS if name not in VERDICTS)
+        for name in places:
+            for container, lines in self.added.items():
+                if container.name == name:
+                    stale = set(self.removed.get(container, ()))
+                    units = ((key_in(line) if key_in(line) in stale else "", line) for line in lines)
+                    yield from self._replacements(container, units, limit)
+        verdict = Transaction(self.table)
+        for whole, part in ((self.removed, verdict.removed), (self.added, verdict.added)):
+            part.update((container, lines) for container, lines in whole.items() if container.name in VERDICTS)
+        if verdict:
+            yield verdict.text()
+        losses: Elements = {}
+        for container, keys in self.removed.items():
+            kept = set(map(key_in, self.added.get(container, ())))
+            losses[container] = [key for key in keys if key not in kept]
+        yield from self._statements("delete", losses, tuple(reversed(places)), limit)
+
+    def _replacements(self, container: Container, units: Iterable[tuple[str, str]], limit: int) -> Iterator[str]:
+        """Elements to add to one container, with the keys ("": none) of those in whose place they come."""
+        part, weight = Transaction(self.table), 0
+        for key, line in units:
+            its = _weight(line) + (_weight(key) if key else 0)
+            if weight and weight + its + 2 > limit:
+                yield part.text()
+                part, weight = Transaction(self.table), 0
+            if key:
+                part.removed.setdefault(container, []).append(key)
+            part.added.setdefault(container, []).append(line)
+            weight += its
+        if weight:
+            yield part.text()
+
+    def _include(self, other: Transaction) -> None:
+        for ours, its in ((self.removed, other.removed), (self.added, other.added)):
+            for container, lines in its.items():
+                ours.setdefault(container, []).extend(lines)
+
+    def _statements(self, verb: str, elements: Elements, names: Iterable[str], limit: int) -> Iterator[str]:
+        """Texts that add or delete the elements of these containers, one container after the other."""
+        for name in names:
+            for family in (4, 6):
+                some, weight = list[str](), 1
+                for line in elements.get(Container(family, name), ()):
+                    if some and weight + _weight(line) > limit:
+                        yield _lines((self._statement(verb, family, name, some),))
+                        some, weight = [], 1
+                    some.append(line)
+                    weight += _weight(line)
+                if some:
+                    yield _lines((self._statement(verb, family, name, some),))
+
+    def _elements(self, names: tuple[str, ...]) -> Iterator[str]:
+        for verb, elements, ordered in (
+            ("delete", self.removed, tuple(reversed(names))),
+            ("add", self.added, names),
+        ):
+            for name in ordered:
                 for family in (4, 6):
-                    lines = elements.get(Container(family, name), ())
-                    step = limit or len(lines) or 1
-                    for start in range(0, len(lines), step):
-                        some = ",\n  ".join(lines[start : start + step])
-                        yield f"{verb} element {word(family)} {self.table} {name} {{\n  {some}\n}}"
+                    lines = elements.get(Container(family, name))
+                    if lines:
+                        yield self._statement(verb, family, name, lines)
+
+    def _statement(self, verb: str, family: Family, name: str, elements: list[str]) -> str:
+        listed = ",\n  ".join(elements)
+        return f"{verb} element {word(family)} {self.table} {name} {{\n  {listed}\n}}"
 
 
-def _weight(line: str) -> int:
-    """Of a line of structure: a rule may have a map of its own."""
-    return 1 + line.count(" : goto ")
+def key_in(element: str) -> str:
+    """The key of an element, which may have a comment and a value."""
+    return element.partition(" : ")[0].partition(" comment ")[0]
+
+
+def frontend_of(container: Container, key: str) -> FrontendKey:
+    """Which Frontend an element with this key belongs to, if any; none has the key of one that others put there."""
+    words = key.split(" . ")
+    address = ANY_LOCAL[container.family] if "nodeport" in container.name else words.pop(0)
+    protocol = container.name.partition("-")[0]
+    if protocol not in PROTOCOLS:
+        protocol = words.pop(0) if words else ""
+    return FrontendKey(address, protocol, int(words[0]) if words and words[0].isdigit() else 0)
+
+
+def _units(structure: Iterable[str]) -> Iterator[list[str]]:
+    """Statements that belong together: each chain is emptied and filled at once, after those that it refers to."""
+    chains: dict[tuple[str, str], list[str]] = {}
+    for line in structure:
+        match line.split(" ", 5):
+            case ["flush" | "add", "chain" | "rule" as kind, family, _, name, *_] if not (
+                kind == "chain" and line.startswith("add")
+            ):
+                chains.setdefault((family, name), []).append(line)
+            case _:
+                yield [line]
+    depths: dict[tuple[str, str], int] = {}
+
+    def depth(chain: tuple[str, str]) -> int:
+        if chain not in depths:
+            depths[chain] = 0  # whoever refers to itself
+            targets = {(chain[0], name) for line in chains[chain] for name in _find_targets(line)}
+            depths[chain] = 1 + max((depth(target) for target in targets if target in chains), default=0)
+        return depths[chain]
+
+    yield from (chains[chain] for chain in sorted(chains, key=depth))
+
+
+def _packed(units: Iterable[list[str]], limit: int) -> Iterator[str]:
+    """As many at a time as fit."""
+    lines, weight = list[str](), 0
+    for unit in units:
+        its = sum(map(_weight_of_statement, unit))
+        if lines and weight + its > limit:
+            yield _lines(lines)
+            lines, weight = [], 0
+        lines += unit
+        weight += its
+    if lines:
+        yield _lines(lines)
+
+
+def _weight(element: str) -> int:
+    """In messages of 100 bytes: an IPv4 endpoint has 52, one with IPv6 addresses 76, a comment its length."""
+    return 1 + len(element) // 64
+
+
+def _weight_of_statement(line: str) -> int:
+    """A rule, with a map of its own or not, has 2.4 to 3 bytes for each letter."""
+    return 1 + len(line) // 32
 
 
 def _lines(lines: Iterable[str]) -> str:

@@ -111,6 +111,10 @@ class UserspaceMode:
         redirected = {frontend.key: redirect(frontend, ports) for frontend in table}
         await self._tables.rehearse(_Redirected(redirected, table))
 
+    async def let_through(self, address: str, port: int) -> bool:
+        """Let connections to this address pass by the rules that an earlier proxy left."""
+        return await self._tables.let_through(address, port)
+
     async def remove(self) -> bool:
         """Take everything of ours out of the kernel, and end all connections. False: there was nothing."""
         removed = await self._tables.remove()

@@ -1,0 +1,61 @@
+"""Addresses that no Service may take over by its externalIPs or its load balancer's status (CVE-2020-8554). Pure.
+
+Whoever may write a Service could otherwise receive what all pods and nodes send to the API server, to a kubelet, or to
+another Service. `services.py` asks while it compiles, so no mode renders such an address.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable
+
+import msgspec
+
+from bridgehead.objects.core import Node
+from bridgehead.objects.discovery import EndpointSlice
+
+from .addresses import canonical_address, family_of
+
+_LINK_LOCAL_MULTICAST = {4: ipaddress.ip_network("224.0.0.0/24"), 6: ipaddress.ip_network("ff02::/16")}
+
+
+class Reserved(msgspec.Struct, frozen=True):
+    """`owners`: canonical address -> whose it is, in words. `service_cidrs`: where cluster IPs are given out."""
+
+    owners: dict[str, str] = {}
+    service_cidrs: tuple[str, ...] = ()
+
+    def owner_of(self, address: str) -> str | None:
+        """Whose a canonical address is, in words; None if a Service may have it."""
+        owner = self.owners.get(address)
+        if owner is not None:
+            return owner
+        ip = ipaddress.ip_address(address)
+        if ip.is_loopback:
+            return "a loopback address"
+        if ip.is_link_local or ip in _LINK_LOCAL_MULTICAST[family_of(address)]:
+            return "a link-local address"
+        if any(ip in ipaddress.ip_network(cidr) for cidr in self.service_cidrs):
+            return "in the range of cluster IPs"
+        return None
+
+
+NOTHING_RESERVED = Reserved()
+
+
+def plan_reserved(
+    nodes: Iterable[Node],
+    api_slices: Iterable[EndpointSlice],
+    api_addresses: Iterable[str],
+    service_cidrs: tuple[str, ...],
+) -> Reserved:
+    """`api_slices`: those of the Service `kubernetes`. `api_addresses`: where the proxy itself finds the API server."""
+    owners: dict[str, str] = {}
+    advertised = (address for slice_ in api_slices for endpoint in slice_.endpoints for address in endpoint.addresses)
+    for text in (*api_addresses, *advertised):
+        owners.setdefault(text, "an address of the API server")
+    for node in nodes:
+        for address in node.status.addresses:
+            owners.setdefault(address.address, f"an address of node {node.metadata.name[:63]}")
+    canonical = ((canonical_address(text), owner) for text, owner in owners.items())
+    return Reserved({address: owner for address, owner in canonical if address is not None}, service_cidrs)
