@@ -133,6 +133,13 @@ class ServerProcess:
             body: bytes = response.read()
         return body
 
+    def peak_memory_bytes(self) -> int:
+        """What the process has had in memory at most."""
+        if self._process is None:
+            return 0
+        status = Path(f"/proc/{self._process.pid}/status").read_text()
+        return 1024 * int(status.partition("VmHWM:")[2].split()[0])
+
     def send_signal(self, number: int) -> None:
         if self._process is not None:
             self._process.send_signal(number)

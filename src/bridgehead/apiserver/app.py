@@ -12,7 +12,6 @@ import platform
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import msgspec
 
@@ -31,7 +30,8 @@ from .handlers.openapi import OpenApi
 from .handlers.reviews import Reviews
 from .http.negotiation import JSON
 from .http.paths import Query, RequestInfo, is_true, parse_query, parse_request
-from .http.request import Disconnected, Receive, Request, Response, Scope, Send
+from .http.request import Disconnected, Receive, Request, Response, Scope, Send, Stream
+from .http.unsent import Connection, NotRead, UnsentBudget
 from .http.user import InvalidCredentials, User
 from .streams.kubelet import deny
 from .streams.pods import PodStreams
@@ -49,9 +49,6 @@ _VERSION = {
     "compiler": platform.python_implementation().lower(),
     "platform": f"linux/{architecture()}",
 }
-# A client that takes nothing of its watch for so long is gone, or as good as.
-WRITE_SECONDS = 30.0
-
 _HEADERS = ((b"cache-control", b"no-cache, private"),)
 
 
@@ -68,7 +65,7 @@ class Application:
         openapi: OpenApi,
         health: Health,
         metrics: Metrics,
-        write_seconds: float = WRITE_SECONDS,
+        unsent: UnsentBudget,
     ) -> None:
         self._authenticator = authenticator
         self._authorizer = authorizer
@@ -79,7 +76,7 @@ class Application:
         self._openapi = openapi
         self._health = health
         self._metrics = metrics
-        self._write_seconds = write_seconds
+        self._unsent = unsent
         self._version = Response(200, msgspec.json.encode(_VERSION))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -117,7 +114,7 @@ class Application:
         if response.content_type == JSON and response.body[:1] == b"{" and wants_indented(query, headers):
             response = replace(response, body=msgspec.json.format(response.body, indent=2))
         await self._send(response, warnings, receive, send, scope)
-        seconds = None if response.stream is not None else time.perf_counter() - started
+        seconds = None if response.is_long_running else time.perf_counter() - started
         self._metrics.count(info, response.status, seconds, known=known)
 
     async def _answer_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -186,17 +183,21 @@ class Application:
             await send({"type": "http.response.start", "status": response.status, "headers": headers})
             await send({"type": "http.response.body", "body": response.body})
             return
-        self._metrics.watches(1)
+        if response.is_long_running:
+            self._metrics.watches(1)
         try:
             await send({"type": "http.response.start", "status": response.status, "headers": headers})
-            await self._send_stream(response, receive, send, scope)
+            await self._send_stream(response.stream, receive, send, scope, drops_slow=response.drops_slow)
         finally:
-            self._metrics.watches(-1)
+            if response.is_long_running:
+                self._metrics.watches(-1)
             await response.stream.aclose()
 
-    async def _send_stream(self, response: Response, receive: Receive, send: Send, scope: Scope) -> None:
+    async def _send_stream(
+        self, stream: Stream, receive: Receive, send: Send, scope: Scope, *, drops_slow: bool
+    ) -> None:
         """Send the pieces until the stream ends or the client leaves, or takes nothing for too long."""
-        stream: Any = response.stream
+        connection: Connection = scope["state"]["connection"]
         pieces = aiter(stream)
         pump = asyncio.current_task()
         left = False
@@ -213,18 +214,18 @@ class Application:
         try:
             # The headers alone tell a client that its watch has begun.
             await send({"type": "http.response.body", "body": b"", "more_body": True})
+            if drops_slow:
+                connection.keep_short()
             async for piece in pieces:
-                async with asyncio.timeout(self._write_seconds if response.drops_slow else None):
-                    await send({"type": "http.response.body", "body": piece, "more_body": True})
+                if drops_slow and connection.is_full:
+                    await self._unsent.wait(connection, stream.held_bytes + len(piece), scope["path"])
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
             await send({"type": "http.response.body", "body": b""})
         except asyncio.CancelledError:
             if not left or pump is None or pump.uncancel():
                 raise
-        except TimeoutError:
-            log.warning("%s: the client reads nothing; dropped", scope["path"])
-            transport = scope.get("state", {}).get("transport")
-            if transport is not None:
-                transport.abort()
+        except NotRead:
+            pass  # the log has it, and there is nobody to answer
         finally:
             watcher.cancel()
             await pieces.aclose()

@@ -120,7 +120,7 @@ class Handlers:
         options = parse_watch_options(resource, request.query)
         render = self._watch_render(request.query, resource, media)
         stream = WatchStream(self._registry.store, resource, request.info, options, self._watches, render)
-        return Response(200, stream=stream, drops_slow=True)
+        return Response(200, stream=stream, drops_slow=True, is_long_running=True)
 
     def _watch_render(self, query: Query, resource: Resource, media: MediaType) -> Render | None:
         if not media.form:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -77,9 +77,15 @@ class Disconnected(Exception):
 
 
 class Stream(Protocol):
-    """A body that comes in pieces. `aclose` is called in any case, also when nothing has been read."""
+    """A body that comes in pieces. `aclose` is called in any case, also when nothing has been read.
 
-    def __aiter__(self) -> AsyncIterator[bytes]: ...
+    `held_bytes` is what it keeps in memory for its reader alone.
+    """
+
+    @property
+    def held_bytes(self) -> int: ...
+
+    def __aiter__(self) -> AsyncGenerator[bytes, None]: ...
 
     async def aclose(self) -> None: ...
 
@@ -89,6 +95,7 @@ class Response:
     """`body` is sent as it is; with `stream` the pieces follow, each written at once, and then it is closed.
 
     `drops_slow` ends a stream whose client takes nothing for long: right for a watch, wrong for a log somebody pages.
+    `is_long_running`: the stream has no end of its own, so the time it takes is no measure of the server.
     """
 
     status: int = 200
@@ -97,6 +104,7 @@ class Response:
     headers: tuple[tuple[bytes, bytes], ...] = ()
     stream: Stream | None = None
     drops_slow: bool = False
+    is_long_running: bool = False
 
 
 def respond(value: Any, status: int = 200) -> Response:
