@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from bridgehead.apiserver.http.unsent import PIECE_BYTES, UnsentBudget
+from bridgehead.apiserver.http.piecewise import PIECE_BYTES
+from bridgehead.apiserver.http.unsent import UnsentBudget
 from bridgehead.apiserver.registry import watching
 
 from .apiserver_world import TABLE, World, open_world

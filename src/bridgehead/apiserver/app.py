@@ -10,7 +10,7 @@ import asyncio
 import logging
 import platform
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import msgspec
@@ -28,11 +28,12 @@ from .handlers.metrics import Metrics
 from .handlers.objects import Handlers
 from .handlers.openapi import OpenApi
 from .handlers.reviews import Reviews
-from .http.negotiation import JSON
-from .http.paths import Query, RequestInfo, is_true, parse_query, parse_request
+from .http.negotiation import JSON, wants_indented
+from .http.paths import RequestInfo, parse_query, parse_request
 from .http.request import Disconnected, Receive, Request, Response, Scope, Send, Stream
 from .http.unsent import Connection, NotRead, UnsentBudget
 from .http.user import InvalidCredentials, User
+from .http.worker import run_long
 from .streams.kubelet import deny
 from .streams.pods import PodStreams
 
@@ -49,6 +50,9 @@ _VERSION = {
     "compiler": platform.python_implementation().lower(),
     "platform": f"linux/{architecture()}",
 }
+# Characters of one warning, and of all.
+_MAX_WARNING, _MAX_WARNINGS = 256, 4096
+
 _HEADERS = ((b"cache-control", b"no-cache, private"),)
 
 
@@ -112,7 +116,8 @@ class Application:
             log.exception("%s %s failed", scope["method"], scope["path"])
             response = _refusal(internal_error())
         if response.content_type == JSON and response.body[:1] == b"{" and wants_indented(query, headers):
-            response = replace(response, body=msgspec.json.format(response.body, indent=2))
+            body = response.body
+            response = replace(response, body=await run_long(len(body), lambda: msgspec.json.format(body, indent=2)))
         await self._send(response, warnings, receive, send, scope)
         seconds = None if response.is_long_running else time.perf_counter() - started
         self._metrics.count(info, response.status, seconds, known=known)
@@ -146,9 +151,9 @@ class Application:
             if self._pod_streams.serves(info):
                 return await self._pod_streams.answer(request)
             return await self._handlers.handle(request)
-        return self._serve_path(request, info)
+        return await self._serve_path(request, info)
 
-    def _serve_path(self, request: Request, info: RequestInfo) -> Response:
+    async def _serve_path(self, request: Request, info: RequestInfo) -> Response:
         path = info.path.rstrip("/") or "/"
         if request.method not in ("GET", "HEAD"):
             raise method_not_allowed()
@@ -159,7 +164,7 @@ class Application:
         if path == "/metrics":
             return self._metrics.render()
         if path.startswith("/openapi/"):
-            return self._openapi.handle(path, request)
+            return await self._openapi.handle(path, request)
         accept = request.header(b"accept")
         aggregated = self._discovery.aggregated_for(path, accept)
         if aggregated is not None:
@@ -177,7 +182,7 @@ class Application:
         self, response: Response, warnings: Sequence[str], receive: Receive, send: Send, scope: Scope
     ) -> None:
         headers = [(b"content-type", response.content_type.encode()), *_HEADERS, *response.headers]
-        headers += [(b"warning", _warning(text)) for text in warnings]
+        headers += [(b"warning", _warning(text)) for text in warnings_shown(warnings)]
         if response.stream is None:
             headers.append((b"content-length", b"%d" % len(response.body)))
             await send({"type": "http.response.start", "status": response.status, "headers": headers})
@@ -231,13 +236,6 @@ class Application:
             await pieces.aclose()
 
 
-def wants_indented(query: Query, headers: Mapping[bytes, bytes]) -> bool:
-    """Whether a person reads the answer: they say so, or use a tool that people use."""
-    if "pretty" in query:
-        return is_true(query, "pretty")
-    return headers.get(b"user-agent", b"").startswith((b"curl", b"Wget", b"Mozilla/5.0"))
-
-
 def _refusal(status: ApiStatus) -> Response:
     headers = status.headers
     if status.code == 413:
@@ -246,6 +244,24 @@ def _refusal(status: ApiStatus) -> Response:
     if status.details and status.details.get("retryAfterSeconds"):
         headers += ((b"retry-after", str(status.details["retryAfterSeconds"]).encode()),)
     return Response(status.code, msgspec.json.encode(status.to_object()), headers=headers)
+
+
+def warnings_shown(texts: Iterable[str]) -> list[str]:
+    """The warnings that fit into an answer's headers: each once, and cut short when all together are too long.
+
+    As apiserver/pkg/endpoints/filters/warning.go.
+    """
+    once = list(dict.fromkeys(texts))
+    if sum(map(len, once)) <= _MAX_WARNINGS:
+        return once
+    shown: list[str] = []
+    room = _MAX_WARNINGS
+    for text in once:
+        if room <= 0:
+            break
+        shown.append(text[:_MAX_WARNING])
+        room -= len(shown[-1])
+    return shown
 
 
 def _warning(text: str) -> bytes:

@@ -37,6 +37,7 @@ class Request:
     scope: Scope
     receive: Receive
     warnings: list[str] = field(default_factory=list)
+    body_size: int = 0  # known once it has been read
 
     def header(self, name: bytes) -> str:
         return self.headers.get(name, b"").decode("latin-1")
@@ -48,9 +49,11 @@ class Request:
             raise too_large(MAX_BODY)
         try:
             async with asyncio.timeout(_BODY_SECONDS):
-                return await self._read_body()
+                body = await self._read_body()
         except TimeoutError:
             raise timed_out() from None
+        self.body_size = len(body)
+        return body
 
     async def _read_body(self) -> bytes:
         message = await self.receive()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from typing import Protocol
 
 log = logging.getLogger(__name__)
@@ -18,8 +18,6 @@ log = logging.getLogger(__name__)
 MAX_UNSENT_BYTES = 64 * 1024 * 1024
 # A client that takes nothing for so long is gone, or as good as.
 WRITE_SECONDS = 30.0
-# What a stream hands to its transport at once, and so what a transport holds that takes no more: little more than this.
-PIECE_BYTES = 64 * 1024
 
 # Below TLS a second transport has a buffer of its own (asyncio's and uvloop's default), which its owner does not show.
 # TLS passes on everything until that one is full, so what TLS holds back itself lies above a full one.
@@ -66,24 +64,6 @@ class Connection:
 
 class NotRead(Exception):
     """The client has taken nothing for too long, or too much waits for others too; its connection is closed."""
-
-
-def in_pieces(parts: Iterable[bytes]) -> Iterator[bytes]:
-    """The same bytes in pieces of at most `PIECE_BYTES`; small parts are joined."""
-    waiting: list[bytes] = []
-    size = 0
-    for part in parts:
-        if waiting and size + len(part) > PIECE_BYTES:
-            yield b"".join(waiting)
-            waiting, size = [], 0
-        if len(part) > PIECE_BYTES:
-            for start in range(0, len(part), PIECE_BYTES):
-                yield part[start : start + PIECE_BYTES]
-        else:
-            waiting.append(part)
-            size += len(part)
-    if waiting:
-        yield b"".join(waiting)
 
 
 class UnsentBudget:

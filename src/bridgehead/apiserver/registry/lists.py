@@ -14,7 +14,7 @@ import msgspec
 
 from bridgehead.apiserver.errors import bad_request, expired, invalid, too_large_resource_version
 from bridgehead.apiserver.http.paths import Query, RequestInfo, is_true
-from bridgehead.apiserver.resource import FieldError, Resource
+from bridgehead.apiserver.resource import FieldError, JsonObject, Resource
 from bridgehead.objects.selectors import EVERYTHING, Selector, parse_field_selector, parse_label_selector
 from bridgehead.storage import Facts, Record, Store
 
@@ -175,13 +175,11 @@ def wants_watch_bookmarks(query: Query) -> bool:
     return is_true(query, "allowWatchBookmarks")
 
 
-def render_list(kind: str, api_version: str, page: Page) -> bytes:
-    """The list as the stored objects' own bytes, joined."""
-    meta = {"resourceVersion": str(page.revision)}
+def list_meta(page: Page) -> JsonObject:
+    """The metadata of a list."""
+    meta: JsonObject = {"resourceVersion": str(page.revision)}
     if page.token:
         meta["continue"] = page.token
-    head: dict[str, object] = {"kind": f"{kind}List", "apiVersion": api_version, "metadata": meta}
     if page.remaining is not None:
-        head["metadata"] = {**meta, "remainingItemCount": page.remaining}
-    opening = msgspec.json.encode(head)[:-1] + b',"items":['
-    return b"".join((opening, b",".join([record.value for record in page.records]), b"]}"))
+        meta["remainingItemCount"] = page.remaining
+    return meta

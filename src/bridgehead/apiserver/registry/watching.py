@@ -18,7 +18,7 @@ import msgspec
 
 from bridgehead.apiserver.errors import ApiStatus, bad_request, expired, invalid
 from bridgehead.apiserver.http.paths import Query, RequestInfo, is_true
-from bridgehead.apiserver.http.unsent import PIECE_BYTES, in_pieces
+from bridgehead.apiserver.http.piecewise import PIECE_BYTES, in_pieces
 from bridgehead.apiserver.resource import FieldError, Resource
 from bridgehead.storage import Change, Overflow, Record, Store, TooOld, Watch
 
