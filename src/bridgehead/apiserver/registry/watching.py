@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import msgspec
 
 from bridgehead.apiserver.errors import ApiStatus, bad_request, expired, invalid
-from bridgehead.apiserver.http.paths import Query, RequestInfo, is_true
+from bridgehead.apiserver.http.paths import Query, RequestInfo, is_true, parse_int
 from bridgehead.apiserver.http.piecewise import PIECE_BYTES, in_pieces
 from bridgehead.apiserver.resource import FieldError, Resource
 from bridgehead.storage import Change, Overflow, Record, Store, TooOld, Watch
@@ -27,6 +27,8 @@ from .lists import Selection, parse_resource_version, parse_selection, wants_wat
 BOOKMARK_SECONDS = 60.0
 # As in Kubernetes, watches without a bound end at different times, so that clients do not all come back at once.
 _DEFAULT_SECONDS = (1800.0, 3600.0)
+# What an event loop's clock can be asked to wait for.
+_MAX_SECONDS = 10.0 * 365 * 24 * 3600
 _END_ANNOTATION = "k8s.io/initial-events-end"
 
 # Turns a stored object into what this client wants to see; None is the object itself.
@@ -53,10 +55,9 @@ def parse_watch_options(resource: Resource, query: Query) -> WatchOptions:
     seconds = random.uniform(*_DEFAULT_SECONDS)
     if query.get("timeoutSeconds"):
         try:
-            seconds = float(int(query["timeoutSeconds"])) or seconds
-        except ValueError:
-            text = query["timeoutSeconds"]
-            raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from None
+            seconds = min(float(parse_int(query["timeoutSeconds"])), _MAX_SECONDS) or seconds
+        except ValueError as error:
+            raise bad_request(str(error)) from None
     asked = query.get("sendInitialEvents")
     initial = is_true(query, "sendInitialEvents") if asked is not None else not version
     return WatchOptions(
