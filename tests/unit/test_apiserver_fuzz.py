@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridgehead.apiserver.access.tokens import ISSUER
+from bridgehead.apiserver.registry import admission
 
 from .apiserver_world import ADMIN, TABLE, Answer, World, open_world, signing_key
 
@@ -30,12 +31,15 @@ def runner() -> Iterator[asyncio.Runner]:
 
 @pytest.fixture(scope="module")
 def world(runner: asyncio.Runner) -> Iterator[World]:
+    patched = pytest.MonkeyPatch()
+    patched.setattr(admission, "_DEFAULT_ACCOUNT_SECONDS", 0.0)  # accounts are deleted here, too
     context = open_world()
     world = runner.run(context.__aenter__())
     for url, obj in OBJECTS.items():
         runner.run(world.call("POST", url, obj))
     yield world
     runner.run(context.__aexit__(None, None, None))
+    patched.undo()
 
 
 # --- what is asked for
@@ -288,7 +292,7 @@ DELETE_OPTIONS = {
 
 
 def test_no_request_is_too_odd_for_an_answer(runner, world, caplog):
-    @settings(max_examples=300)
+    @settings(max_examples=150)
     @given(requests())
     def ask(request: dict[str, Any]) -> None:
         caplog.clear()
