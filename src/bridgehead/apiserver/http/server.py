@@ -65,6 +65,8 @@ class PeerProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
         super().connection_lost(exc)
+        # uvicorn leaves it running after a reset, and all of the connection in memory for as long as it lasts.
+        self._unset_keepalive_if_required()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
