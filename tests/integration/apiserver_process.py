@@ -133,6 +133,21 @@ class ServerProcess:
             body: bytes = response.read()
         return body
 
+    @property
+    def pid(self) -> int:
+        return 0 if self._process is None else self._process.pid
+
+    def memory_bytes(self) -> int:
+        return self._memory("VmRSS:")
+
+    def peak_memory_bytes(self) -> int:
+        """What the process has had in memory at most."""
+        return self._memory("VmHWM:")
+
+    def _memory(self, field: str) -> int:
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        return 1024 * int(status.partition(field)[2].split()[0])
+
     def send_signal(self, number: int) -> None:
         if self._process is not None:
             self._process.send_signal(number)

@@ -130,6 +130,23 @@ def test_a_client_that_never_reads_does_not_hurt_others(server):
         assert server.stop(signal.SIGTERM) == 0
 
 
+def test_many_watches_that_are_not_read_share_one_budget(server):
+    for i in range(10):
+        send(server, "POST", CONFIG_MAPS, {"metadata": {"name": f"c{i}"}, "data": {"k": "x" * 400_000}})
+    with contextlib.ExitStack() as stack:
+        # Each is sent 4 MB at once, of which the kernel's own buffers take a part.
+        for _ in range(150):
+            watch = stack.enter_context(connect(server, buffer=4096))
+            watch.sendall(b"GET %s?watch=true HTTP/1.1\r\nHost: x\r\n\r\n" % CONFIG_MAPS.encode())
+        assert len(send(server, "GET", CONFIG_MAPS)["items"]) == 10
+        with connect(server) as reader:
+            reader.sendall(b"GET %s?watch=true HTTP/1.1\r\nHost: x\r\n\r\n" % CONFIG_MAPS.encode())
+            received = 0
+            while received < 4_000_000:
+                received += len(reader.recv(65536))
+        assert server.peak_memory_bytes() < 400e6  # with 4 MB for each of them, and its copies, four times that
+
+
 def test_nonsense_on_the_wire(server):
     with connect(server) as client:
         client.sendall(b"\x00\x01\x02 nonsense\r\n\r\n")

@@ -11,12 +11,12 @@ import stat
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
 
-from bridgehead.storage import AlreadyExists, Facts, Key, Store, StoreBroken, TooOld
+from bridgehead.storage import AlreadyExists, Facts, Key, Store, StoreBroken, StoreDamaged, TooOld
 from bridgehead.storage.sqlite import Database, SqliteStore
 
 pytestmark = pytest.mark.integration
@@ -224,6 +224,94 @@ def test_a_damaged_file_is_reported(path: Path) -> None:
     assert "is damaged" in refusal(path)
     path.write_bytes(bytes(content[:5000]))
     assert "is damaged" in refusal(path)
+
+
+def damage_nothing_but(*statements: str) -> Callable[[Path], None]:
+    def damage(path: Path) -> None:
+        connection = sqlite3.connect(path, isolation_level=None)
+        for statement in statements:
+            connection.execute(statement)
+        connection.close()
+
+    return damage
+
+
+def write_at(place: int, content: bytes) -> Callable[[Path], None]:
+    def damage(path: Path) -> None:
+        with path.open("r+b") as file:
+            file.seek(place)
+            file.write(content)
+
+    return damage
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda path: os.truncate(path, 0),
+        lambda path: os.truncate(path, 50),
+        lambda path: os.truncate(path, 4096),
+        lambda path: os.truncate(path, path.stat().st_size - 1),
+        lambda path: os.truncate(path, path.stat().st_size // 8192 * 4096),
+        write_at(0, b"\xa5" * 100),
+        write_at(100, b"\xa5" * 300),
+        write_at(4096 * 3, b"\xa5" * 4096),
+        damage_nothing_but("DROP TABLE objects"),
+        damage_nothing_but("DROP TABLE store"),
+        damage_nothing_but("DROP TABLE objects", "DROP TABLE store"),
+        damage_nothing_but("ALTER TABLE objects RENAME COLUMN value TO x"),
+        damage_nothing_but("DELETE FROM store"),
+        damage_nothing_but("UPDATE store SET revision = 'x'"),
+        damage_nothing_but("UPDATE store SET revision = 3"),
+        damage_nothing_but("UPDATE objects SET value = x'7b7d' WHERE name = 'p7'"),
+        damage_nothing_but("UPDATE objects SET value = x'ff00' WHERE name = 'p7'"),
+        damage_nothing_but("UPDATE objects SET value = substr(value, 1, 100) WHERE name = 'p7'"),
+        damage_nothing_but("UPDATE objects SET facts = x'00' WHERE name = 'p7'"),
+        damage_nothing_but("UPDATE objects SET revision = revision - 1 WHERE name = 'p7'"),
+        damage_nothing_but("UPDATE objects SET name = x'00' WHERE name = 'p7'"),
+    ],
+)
+def test_a_damaged_store_is_named_and_left_as_it_is(path: Path, damage: Callable[[Path], None]) -> None:
+    async def fill() -> None:
+        store = SqliteStore(path)
+        await asyncio.gather(*(put(store, f"p{n}", size=2000) for n in range(50)))
+        await store.close()
+
+    asyncio.run(fill())
+    damage(path)
+    before = path.read_bytes()
+    message = refusal(path)
+    assert "damaged" in message
+    assert "restore it from a copy, or move it away" in message
+    assert path.read_bytes() == before
+
+
+async def put_many(store: Store, prefix: str) -> None:
+    for n in range(300):
+        await put(store, f"{prefix}{n}", size=20_000)
+
+
+def spoil(path: Path) -> None:
+    """All but the first pages."""
+    for page in range(2, path.stat().st_size // 4096):
+        write_at(page * 4096, b"\xa5" * 4096)(path)
+
+
+async def test_damage_that_is_found_while_running_ends_writing(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    store = SqliteStore(path)
+    await put_many(store, "p")  # more than SQLite keeps in memory
+    await store.close()
+    store = SqliteStore(path)
+    await asyncio.to_thread(spoil, path)
+    with pytest.raises(StoreDamaged, match="restore it from a copy, or move it away"):
+        await put_many(store, "new")
+    assert [record for record in caplog.records if "is damaged" in record.message]
+    before = await asyncio.to_thread(path.read_bytes)
+    with pytest.raises(StoreDamaged):
+        await put(store, "later")
+    assert await asyncio.to_thread(path.read_bytes) == before
+    assert len(store.list("pods")) >= 300, "what was there is served on"
+    await store.close()
 
 
 async def test_a_newer_format_is_refused(path: Path) -> None:

@@ -50,6 +50,36 @@ class Answer:
         return [value.decode() for key, value in self.headers if key == name.encode()]
 
 
+class Reader:
+    """A client's connection. Between `block` and `unblock` it takes nothing."""
+
+    unsent_bytes = 100_000
+
+    def __init__(self) -> None:
+        self.was_aborted = False
+        self._writable = asyncio.Event()
+        self._writable.set()
+
+    @property
+    def is_full(self) -> bool:
+        return not self._writable.is_set()
+
+    def keep_short(self) -> None: ...
+
+    async def drain(self) -> None:
+        await self._writable.wait()
+
+    def block(self) -> None:
+        self._writable.clear()
+
+    def unblock(self) -> None:
+        self._writable.set()
+
+    def abort(self) -> None:
+        self.was_aborted = True
+        self.unblock()
+
+
 class Watching:
     """An open watch. `next` waits for one event; `leave` is what a client does that goes away."""
 
@@ -57,9 +87,10 @@ class Watching:
         self._buffer = b""
         self._pieces: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._left = asyncio.Event()
+        self.piece_sizes: list[int] = []
         self.started = asyncio.Event()
         self.answer: Answer | None = None
-        self.blocked: asyncio.Event | None = None
+        self.connection: Reader = scope["state"]["connection"]
         self._task = asyncio.create_task(world.parts.application(scope, self._receive, self._send))
 
     async def _receive(self) -> dict[str, Any]:
@@ -71,8 +102,7 @@ class Watching:
             self.answer = Answer(message["status"], message["headers"], b"")
             self.started.set()
             return
-        if self.blocked is not None:
-            await self.blocked.wait()
+        self.piece_sizes.append(len(message["body"]))
         self._pieces.put_nowait(message["body"])
         if not message.get("more_body"):
             self._pieces.put_nowait(None)
@@ -109,11 +139,6 @@ class World:
         self.parts = parts
         self.store = store
         self.clock = clock
-        self.aborted = 0
-
-    def abort(self) -> None:
-        """The part of a transport that the application uses."""
-        self.aborted += 1
 
     def scope(self, method: str, url: str, headers: Mapping[str, str], user: User | None) -> dict[str, Any]:
         path, _, query = url.partition("?")
@@ -123,7 +148,7 @@ class World:
             "path": path,
             "query_string": query.encode(),
             "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
-            "state": {"peer": user, "transport": self},
+            "state": {"peer": user, "connection": Reader()},
         }
 
     async def call(

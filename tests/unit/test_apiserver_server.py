@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
+import struct
 from collections.abc import AsyncIterator, MutableMapping
 from typing import Any
 
@@ -48,3 +50,18 @@ async def test_a_client_that_does_not_finish_its_headers_is_sent_away(port: int,
     assert received.count(b" 408 ") == (b"GET" in sent)
     writer.close()
     await writer.wait_closed()
+
+
+@pytest.mark.parametrize("seconds", [60.0])
+async def test_a_connection_that_was_reset_does_not_stay_in_memory(port: int) -> None:
+    for _ in range(5):
+        client = socket.create_connection(("127.0.0.1", port))
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        answer = await asyncio.to_thread(client.recv, 1024)
+        assert answer.startswith(b"HTTP/1.1 200 OK")
+        client.close()  # which resets it
+    async with asyncio.timeout(20):
+        while any(isinstance(found, PeerProtocol) for found in gc.get_objects()):
+            await asyncio.sleep(0.05)
+            gc.collect()

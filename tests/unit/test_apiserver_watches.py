@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from bridgehead.apiserver.http.piecewise import PIECE_BYTES
+from bridgehead.apiserver.http.unsent import UnsentBudget
 from bridgehead.apiserver.registry import watching
 
 from .apiserver_world import TABLE, World, open_world
@@ -150,7 +152,7 @@ async def test_a_client_that_leaves_takes_its_watch_with_it(world):
 
 async def test_a_client_that_leaves_at_once_leaves_nothing_behind(world):
     watch = await world.watch(CONFIG_MAPS)
-    watch.blocked = asyncio.Event()
+    watch.connection.block()
     await make(world, "a")
     await watch.leave()
     assert len(world.parts.watches) == 0
@@ -177,27 +179,63 @@ async def test_a_history_that_is_too_short_answers_gone():
 
 async def test_a_client_that_never_reads_is_dropped_and_others_are_not():
     async with open_world(history_changes=4) as world:
-        world.parts.application._write_seconds = 0.05
+        world.parts.application._unsent = UnsentBudget(seconds=0.05)
         stuck, healthy = await world.watch(CONFIG_MAPS), await world.watch(CONFIG_MAPS)
-        stuck.blocked = asyncio.Event()
+        stuck.connection.block()
         names = []
         for i in range(20):
             await make(world, f"c{i}")
             names += await healthy.names(1)
         assert [name for _, name in names] == [f"c{i}" for i in range(20)]
         await stuck.end()
-        assert world.aborted == 1
+        assert stuck.connection.was_aborted
         assert len(world.parts.watches) == 1
         await healthy.leave()
+
+
+async def test_of_many_that_do_not_read_those_that_wait_longest_are_cut_off():
+    async with open_world() as world:
+        # Room for two readers that wait (`Reader.unsent_bytes`), with what their streams hold.
+        budget = world.parts.application._unsent = UnsentBudget(max_bytes=250_000)
+        healthy = await world.watch(CONFIG_MAPS)
+        stuck = []
+        for i in range(4):
+            stuck.append(await world.watch(CONFIG_MAPS))
+            stuck[-1].connection.block()
+            await make(world, f"c{i}")
+            await healthy.names(1)
+        for watch in stuck[:2]:
+            await watch.end()
+        assert [watch.connection.was_aborted for watch in stuck] == [True, True, False, False]
+        assert 200_000 < budget.held_bytes <= 250_000
+        for watch in stuck[2:]:
+            watch.connection.unblock()
+        assert [name for _, name in await stuck[2].names(4)] == ["c0", "c1", "c2", "c3"]
+        assert budget.held_bytes == 0
+        assert len(world.parts.watches) == 3
+
+
+async def test_a_large_object_comes_in_pieces_that_are_the_same_bytes(world):
+    watch, table = await world.watch(CONFIG_MAPS), await world.watch(CONFIG_MAPS, headers={"accept": TABLE})
+    data = {"k": "x" * 500_000}
+    made = await world.create(CONFIG_MAPS, {"metadata": {"name": "large"}, "data": data})
+    event = await watch.next()
+    assert event == {"type": "ADDED", "object": made}
+    row = await table.next()
+    assert row is not None
+    assert row["object"]["rows"][0]["object"]["metadata"]["name"] == "large"
+    again = await world.watch(f"{CONFIG_MAPS}?resourceVersion=0")
+    assert await again.next() == event
+    assert max(watch.piece_sizes + again.piece_sizes) <= PIECE_BYTES
 
 
 async def test_a_slow_client_is_told_to_list_again():
     async with open_world(history_changes=4) as world:
         slow = await world.watch(CONFIG_MAPS)
-        slow.blocked = asyncio.Event()
+        slow.connection.block()
         for i in range(20):
             await make(world, f"c{i}")
-        slow.blocked.set()
+        slow.connection.unblock()
         event = await slow.next()
         while event is not None and event["type"] != "ERROR":
             event = await slow.next()

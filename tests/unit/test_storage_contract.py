@@ -356,6 +356,30 @@ async def test_a_reader_that_has_much_to_catch_up_with_gets_it_in_pieces(store: 
     assert [c.record.revision for c in await take(store.watch("pods", since=0), 1200)] == list(range(1, 1201))
 
 
+async def test_a_reader_that_is_behind_is_given_little_at_a_time(store: Store) -> None:
+    value = {"metadata": {}, "text": "x" * 20_000}
+    await asyncio.gather(*(store.create(Key("pods", "default", f"p{n}"), value, Facts()) for n in range(20)))
+    watch = store.watch("pods", since=0)
+    batches = [await anext(aiter(watch)) for _ in range(5)]
+    assert [len(batch) for batch in batches] == [4] * 5
+    watch.close()
+
+
+async def test_many_readers_leave_turns_of_the_loop_to_others(store: Store) -> None:
+    watches = [store.watch("pods", since=0) for _ in range(1000)]
+    readers = [asyncio.create_task(anext(aiter(watch))) for watch in watches]
+    await asyncio.sleep(0)
+    await put(store, "a")
+    readers_done = []
+    while not all(reader.done() for reader in readers):
+        readers_done.append(sum(reader.done() for reader in readers))
+        await asyncio.sleep(0)
+    assert len(set(readers_done)) > 5
+    assert {reader.result()[0].record.key.name for reader in readers} == {"a"}
+    for watch in watches:
+        watch.close()
+
+
 # --- closing ---------------------------------------------------------------------------------------------
 
 

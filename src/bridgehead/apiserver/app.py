@@ -10,9 +10,8 @@ import asyncio
 import logging
 import platform
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
 
 import msgspec
 
@@ -29,10 +28,12 @@ from .handlers.metrics import Metrics
 from .handlers.objects import Handlers
 from .handlers.openapi import OpenApi
 from .handlers.reviews import Reviews
-from .http.negotiation import JSON
-from .http.paths import Query, RequestInfo, is_true, parse_query, parse_request
-from .http.request import Disconnected, Receive, Request, Response, Scope, Send
+from .http.negotiation import JSON, wants_indented
+from .http.paths import RequestInfo, parse_query, parse_request
+from .http.request import Disconnected, Receive, Request, Response, Scope, Send, Stream
+from .http.unsent import Connection, NotRead, UnsentBudget
 from .http.user import InvalidCredentials, User
+from .http.worker import run_long
 from .streams.kubelet import deny
 from .streams.pods import PodStreams
 
@@ -49,8 +50,8 @@ _VERSION = {
     "compiler": platform.python_implementation().lower(),
     "platform": f"linux/{architecture()}",
 }
-# A client that takes nothing of its watch for so long is gone, or as good as.
-WRITE_SECONDS = 30.0
+# Characters of one warning, and of all.
+_MAX_WARNING, _MAX_WARNINGS = 256, 4096
 
 _HEADERS = ((b"cache-control", b"no-cache, private"),)
 
@@ -68,7 +69,7 @@ class Application:
         openapi: OpenApi,
         health: Health,
         metrics: Metrics,
-        write_seconds: float = WRITE_SECONDS,
+        unsent: UnsentBudget,
     ) -> None:
         self._authenticator = authenticator
         self._authorizer = authorizer
@@ -79,7 +80,7 @@ class Application:
         self._openapi = openapi
         self._health = health
         self._metrics = metrics
-        self._write_seconds = write_seconds
+        self._unsent = unsent
         self._version = Response(200, msgspec.json.encode(_VERSION))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -115,9 +116,10 @@ class Application:
             log.exception("%s %s failed", scope["method"], scope["path"])
             response = _refusal(internal_error())
         if response.content_type == JSON and response.body[:1] == b"{" and wants_indented(query, headers):
-            response = replace(response, body=msgspec.json.format(response.body, indent=2))
+            body = response.body
+            response = replace(response, body=await run_long(len(body), lambda: msgspec.json.format(body, indent=2)))
         await self._send(response, warnings, receive, send, scope)
-        seconds = None if response.stream is not None else time.perf_counter() - started
+        seconds = None if response.is_long_running else time.perf_counter() - started
         self._metrics.count(info, response.status, seconds, known=known)
 
     async def _answer_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -149,9 +151,9 @@ class Application:
             if self._pod_streams.serves(info):
                 return await self._pod_streams.answer(request)
             return await self._handlers.handle(request)
-        return self._serve_path(request, info)
+        return await self._serve_path(request, info)
 
-    def _serve_path(self, request: Request, info: RequestInfo) -> Response:
+    async def _serve_path(self, request: Request, info: RequestInfo) -> Response:
         path = info.path.rstrip("/") or "/"
         if request.method not in ("GET", "HEAD"):
             raise method_not_allowed()
@@ -162,7 +164,7 @@ class Application:
         if path == "/metrics":
             return self._metrics.render()
         if path.startswith("/openapi/"):
-            return self._openapi.handle(path, request)
+            return await self._openapi.handle(path, request)
         accept = request.header(b"accept")
         aggregated = self._discovery.aggregated_for(path, accept)
         if aggregated is not None:
@@ -180,23 +182,27 @@ class Application:
         self, response: Response, warnings: Sequence[str], receive: Receive, send: Send, scope: Scope
     ) -> None:
         headers = [(b"content-type", response.content_type.encode()), *_HEADERS, *response.headers]
-        headers += [(b"warning", _warning(text)) for text in warnings]
+        headers += [(b"warning", _warning(text)) for text in warnings_shown(warnings)]
         if response.stream is None:
             headers.append((b"content-length", b"%d" % len(response.body)))
             await send({"type": "http.response.start", "status": response.status, "headers": headers})
             await send({"type": "http.response.body", "body": response.body})
             return
-        self._metrics.watches(1)
+        if response.is_long_running:
+            self._metrics.watches(1)
         try:
             await send({"type": "http.response.start", "status": response.status, "headers": headers})
-            await self._send_stream(response, receive, send, scope)
+            await self._send_stream(response.stream, receive, send, scope, drops_slow=response.drops_slow)
         finally:
-            self._metrics.watches(-1)
+            if response.is_long_running:
+                self._metrics.watches(-1)
             await response.stream.aclose()
 
-    async def _send_stream(self, response: Response, receive: Receive, send: Send, scope: Scope) -> None:
+    async def _send_stream(
+        self, stream: Stream, receive: Receive, send: Send, scope: Scope, *, drops_slow: bool
+    ) -> None:
         """Send the pieces until the stream ends or the client leaves, or takes nothing for too long."""
-        stream: Any = response.stream
+        connection: Connection = scope["state"]["connection"]
         pieces = aiter(stream)
         pump = asyncio.current_task()
         left = False
@@ -213,28 +219,21 @@ class Application:
         try:
             # The headers alone tell a client that its watch has begun.
             await send({"type": "http.response.body", "body": b"", "more_body": True})
+            if drops_slow:
+                connection.keep_short()
             async for piece in pieces:
-                async with asyncio.timeout(self._write_seconds if response.drops_slow else None):
-                    await send({"type": "http.response.body", "body": piece, "more_body": True})
+                if drops_slow and connection.is_full:
+                    await self._unsent.wait(connection, stream.held_bytes + len(piece), scope["path"])
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
             await send({"type": "http.response.body", "body": b""})
         except asyncio.CancelledError:
             if not left or pump is None or pump.uncancel():
                 raise
-        except TimeoutError:
-            log.warning("%s: the client reads nothing; dropped", scope["path"])
-            transport = scope.get("state", {}).get("transport")
-            if transport is not None:
-                transport.abort()
+        except NotRead:
+            pass  # the log has it, and there is nobody to answer
         finally:
             watcher.cancel()
             await pieces.aclose()
-
-
-def wants_indented(query: Query, headers: Mapping[bytes, bytes]) -> bool:
-    """Whether a person reads the answer: they say so, or use a tool that people use."""
-    if "pretty" in query:
-        return is_true(query, "pretty")
-    return headers.get(b"user-agent", b"").startswith((b"curl", b"Wget", b"Mozilla/5.0"))
 
 
 def _refusal(status: ApiStatus) -> Response:
@@ -245,6 +244,24 @@ def _refusal(status: ApiStatus) -> Response:
     if status.details and status.details.get("retryAfterSeconds"):
         headers += ((b"retry-after", str(status.details["retryAfterSeconds"]).encode()),)
     return Response(status.code, msgspec.json.encode(status.to_object()), headers=headers)
+
+
+def warnings_shown(texts: Iterable[str]) -> list[str]:
+    """The warnings that fit into an answer's headers: each once, and cut short when all together are too long.
+
+    As apiserver/pkg/endpoints/filters/warning.go.
+    """
+    once = list(dict.fromkeys(texts))
+    if sum(map(len, once)) <= _MAX_WARNINGS:
+        return once
+    shown: list[str] = []
+    room = _MAX_WARNINGS
+    for text in once:
+        if room <= 0:
+            break
+        shown.append(text[:_MAX_WARNING])
+        room -= len(shown[-1])
+    return shown
 
 
 def _warning(text: str) -> bytes:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from bridgehead.memory import Trimmer
 from bridgehead.storage import Store
 
 from .access.authentication import Authenticator
@@ -23,6 +24,7 @@ from .handlers.objects import Handlers
 from .handlers.openapi import OpenApi
 from .handlers.reviews import Reviews
 from .handlers.subresources import Subresources
+from .http.unsent import UnsentBudget
 from .http.user import User
 from .registry.registry import Registry
 from .registry.watching import OpenWatches
@@ -40,9 +42,11 @@ class ApiParts:
     tokens: TokenAuthority
     watches: OpenWatches
     kubelets: KubeletAccess
+    trimmer: Trimmer
 
     async def close(self) -> None:
         """When nothing is served any more."""
+        self.trimmer.close()
         await self.kubelets.close()
 
 
@@ -69,6 +73,7 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
     nodes = NodeRestriction(store)
     watches = OpenWatches()
     kubelets = KubeletAccess(settings.kubelet_tls)
+    trimmer = Trimmer()
 
     def not_shutting_down() -> str | None:
         return "process is shutting down" if watches.closed else None
@@ -84,5 +89,6 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
         # The store is loaded before the server is built: whoever gets an answer gets one from the whole of it.
         health=Health({"ping": _is_well}, {"ping": _is_well, "store": _is_well, "shutdown": not_shutting_down}),
         metrics=Metrics(),
+        unsent=UnsentBudget(on_freed=trimmer.on_freed),
     )
-    return ApiParts(application, registry, tokens, watches, kubelets)
+    return ApiParts(application, registry, tokens, watches, kubelets, trimmer)

@@ -29,6 +29,7 @@ from bridgehead.cli.parsing import level, path
 from bridgehead.cli.proxy_options import refuse, unused, with_options
 from bridgehead.client import ApiClient, ClientConfig, load_config, load_kubeconfig
 from bridgehead.client.errors import ConfigError
+from bridgehead.memory import give_back
 from bridgehead.network.own_addresses import is_local
 from bridgehead.objects.addresses import join_host_port
 from bridgehead.pages import Routes, serve
@@ -39,7 +40,6 @@ from bridgehead.proxy.config_reader import parse_cidrs
 from bridgehead.proxy.conntrack.keeper import FlowKeeper
 from bridgehead.proxy.conntrack.stale import NodeAddresses
 from bridgehead.proxy.errors import ConfigInvalid, ProxyError
-from bridgehead.proxy.memory import give_back
 from bridgehead.proxy.mode import Listening, Mode
 from bridgehead.proxy.modes import let_through, open_mode, open_working_mode, remove_modes, remove_others
 from bridgehead.proxy.operating.progress import ProgressPublisher

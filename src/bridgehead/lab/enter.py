@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import signal
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from .errors import LabError
 from .plan import NodePlan, RunningLab, plan_nodes
 
 _OF_THE_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
+_NS_GET_PARENT = 0xB702  # linux/nsfs.h
 _PASSED_ON = (signal.SIGTERM, signal.SIGHUP)
 
 
@@ -58,11 +60,11 @@ def _enter(lab: RunningLab, node: NodePlan | None) -> None:
     paths = {kind: f"{process}/ns/{kind}" for kind in ("ipc", "uts", "net", "pid")}
     if node:
         paths |= {"net": f"{process}/root{node.netns}", "uts": f"{process}/root{node.utsns}"}
-    # The machine's root stays who it is: in the lab it would be nobody.
-    if os.geteuid() != 0 and not os.path.samefile(f"{process}/ns/user", "/proc/self/ns/user"):
-        paths = {"user": f"{process}/ns/user", **paths}
     # Opened first: after entering one, the paths may mean something else.
     fds = {kind: os.open(path, os.O_RDONLY | os.O_CLOEXEC) for kind, path in paths.items()}
+    # The machine's root stays who it is: in the lab it would be nobody.
+    if os.geteuid() != 0:
+        fds = {"user": _open_user_namespace(f"{process}/ns/user"), **fds}
     for fd in fds.values():
         syscalls.setns(fd)
         os.close(fd)
@@ -71,6 +73,21 @@ def _enter(lab: RunningLab, node: NodePlan | None) -> None:
         os.setresuid(0, 0, 0)
     syscalls.unshare(syscalls.CLONE_NEWNS)
     syscalls.mount("none", "/", flags=syscalls.MS_REC | syscalls.MS_PRIVATE)
+
+
+def _open_user_namespace(path: str) -> int:
+    """The user namespace above the lab's, in which its owner is root, too, and which no pod can change.
+
+    Root of the lab, which privileged pods are, could register an interpreter (binfmt_misc) for what is executed in its
+    own one. A lab with host access has only one.
+    """
+    own = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    parent = fcntl.ioctl(own, _NS_GET_PARENT)
+    if os.path.samestat(os.fstat(parent), os.stat("/proc/self/ns/user")):
+        os.close(parent)
+        return own
+    os.close(own)
+    return parent
 
 
 def _mount_kernel_views() -> None:

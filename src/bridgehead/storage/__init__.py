@@ -6,7 +6,17 @@ Others import from here only.
 
 from __future__ import annotations
 
-from .errors import AlreadyExists, ClaimTaken, Conflict, NotFound, Overflow, StorageError, StoreBroken, TooOld
+from .errors import (
+    AlreadyExists,
+    ClaimTaken,
+    Conflict,
+    NotFound,
+    Overflow,
+    StorageError,
+    StoreBroken,
+    StoreDamaged,
+    TooOld,
+)
 from .memory import MemoryStore
 from .store import Change, Facts, JsonObject, Key, Record, Store, Watch
 
@@ -25,6 +35,7 @@ __all__ = [
     "StorageError",
     "Store",
     "StoreBroken",
+    "StoreDamaged",
     "TooOld",
     "Watch",
     "open_store",

@@ -6,6 +6,7 @@ ClaimTaken      create, update: another object holds one of the claims
 TooOld          watch: the history no longer reaches back that far
 Overflow        reading a watch: the reader was too slow and has been dropped
 StoreBroken     the disk refused a write or the file is not ours; nothing was acknowledged
+  StoreDamaged  the file is not as it was written; it is left as it is
 """
 
 from __future__ import annotations
@@ -37,3 +38,6 @@ class Overflow(StorageError): ...
 
 
 class StoreBroken(StorageError): ...
+
+
+class StoreDamaged(StoreBroken): ...

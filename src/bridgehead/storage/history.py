@@ -10,15 +10,20 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import islice
 
 from .errors import Overflow, TooOld
 from .store import Change
 
 DEFAULT_CHANGES = 20_000
 DEFAULT_BYTES = 64 * 1024 * 1024
-# A reader that has much to catch up with gets it in pieces, so that it can wait for its own client in between.
+# A reader that has much to catch up with gets it in pieces, so that it can wait for its own client in between. What it
+# was given stays in memory until it takes the next: little, so that a reader that never does keeps little.
 _BATCH = 500
+_BATCH_BYTES = 64 * 1024
+# How many readers continue in one turn of the event loop. Each needs some 50 µs for its client.
+_WOKEN_AT_ONCE = 100
 
 
 class History:
@@ -100,11 +105,31 @@ class _Log:
 
     def read(self, position: int) -> list[Change]:
         start = position - self.oldest
-        return [self._changes[i] for i in range(start, min(start + _BATCH, len(self._changes)))]
+        found: list[Change] = []
+        size = 0
+        for i in range(start, min(start + _BATCH, len(self._changes))):
+            change = self._changes[i]
+            found.append(change)
+            size += len(change.record.value)
+            if size >= _BATCH_BYTES:
+                break
+        return found
 
     def wake(self) -> None:
-        for watch in self.watches:
-            watch.wake()
+        """All readers that wait; many of them in several turns of the event loop, so that others have theirs."""
+        if len(self.watches) <= _WOKEN_AT_ONCE:
+            for watch in self.watches:
+                watch.wake()
+        else:
+            _wake_some(iter([watch for watch in self.watches if watch.is_waiting]))
+
+
+def _wake_some(watches: Iterator[LogWatch]) -> None:
+    woken = list(islice(watches, _WOKEN_AT_ONCE))
+    for watch in woken:
+        watch.wake()
+    if len(woken) == _WOKEN_AT_ONCE:
+        asyncio.get_running_loop().call_soon(_wake_some, watches)
 
 
 def _revision_of(change: Change) -> int:
@@ -119,6 +144,7 @@ class LogWatch:
         self._namespace = namespace
         self._position = position
         self._closed = False
+        self._is_behind = False
         self._waiting: asyncio.Future[None] | None = None
         log.watches.add(self)
 
@@ -127,11 +153,14 @@ class LogWatch:
 
     async def __anext__(self) -> list[Change]:
         while not self._closed:
+            if self._is_behind:
+                await asyncio.sleep(0)  # others have their turn between two pieces, also when all of them are read
             if self._position < self._log.oldest:
                 self.close()
                 raise Overflow(f"{self._log.oldest - self._position} changes behind what is kept")
             changes = self._log.read(self._position)
             self._position += len(changes)
+            self._is_behind = self._position < self._log.end
             if self._namespace is not None:
                 changes = [change for change in changes if change.record.key.namespace == self._namespace]
             if changes:
@@ -146,6 +175,10 @@ class LogWatch:
             await self._waiting
         finally:
             self._waiting = None
+
+    @property
+    def is_waiting(self) -> bool:
+        return self._waiting is not None
 
     def wake(self) -> None:
         if self._waiting is not None and not self._waiting.done():

@@ -10,20 +10,25 @@ The file belongs to one process at a time (`locking_mode=EXCLUSIVE`); it holds S
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 import os
 import sqlite3
+import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
-from .errors import StoreBroken
+from .errors import StoreBroken, StoreDamaged
 from .history import DEFAULT_BYTES, DEFAULT_CHANGES
 from .memory import MemoryStore
 from .state import Batch, Write
 from .store import Change, Facts, Key, Record
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -50,6 +55,17 @@ class _StoredFacts(msgspec.Struct, omit_defaults=True):
     claims: frozenset[str] = frozenset()
 
 
+class _StoredMetadata(msgspec.Struct, rename="camel"):
+    resource_version: str
+
+
+class _Stored(msgspec.Struct):
+    """What tells that a value is whole: JSON to its end, and of the revision that its row has."""
+
+    metadata: _StoredMetadata
+
+
+_decode_stored = msgspec.json.Decoder(_Stored).decode
 _encode_facts = msgspec.json.Encoder().encode
 _decode_facts = msgspec.json.Decoder(_StoredFacts).decode
 
@@ -62,7 +78,8 @@ class Database:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        _create_private(path)
+        self._damage: StoreDamaged | None = None
+        _create(path)
         try:
             # Nobody may wait for a lock here: whoever has the file keeps it for as long as it lives.
             self._connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
@@ -80,12 +97,12 @@ class Database:
             run("PRAGMA locking_mode = EXCLUSIVE")
             (owner,) = run("PRAGMA application_id").fetchone()
             (tables,) = run("SELECT count(*) FROM sqlite_master").fetchone()
-            if owner != _APPLICATION_ID and (owner or tables):
+            if owner != _APPLICATION_ID:
                 raise StoreBroken(f"{self._path} is another program's database: choose another path for the store")
+            if not tables:
+                raise _corrupt(self._path, "it has no tables")
             run("PRAGMA journal_mode = WAL")
             run("PRAGMA synchronous = FULL")
-            if not tables:
-                self._connection.executescript(_SCHEMA)
             (version,) = run("PRAGMA user_version").fetchone()
             (verdict,) = run("PRAGMA quick_check(1)").fetchone()
         except sqlite3.Error as error:
@@ -102,16 +119,33 @@ class Database:
         """All objects, and the revision of the newest write."""
         try:
             rows = self._connection.execute("SELECT resource, namespace, name, revision, value, facts FROM objects")
-            records = [_record(*row) for row in rows]
-            (revision,) = self._connection.execute("SELECT revision FROM store").fetchone()
+            records = [self._record(*row) for row in rows]
+            revisions = [row[0] for row in self._connection.execute("SELECT revision FROM store")]
         except sqlite3.Error as error:
             raise _broken(self._path, error) from error
-        except (msgspec.MsgspecError, TypeError) as error:
-            raise _corrupt(self._path, str(error)) from error
-        return records, revision
+        if len(revisions) != 1 or type(revisions[0]) is not int:
+            raise _corrupt(self._path, "its revision is missing")
+        newest = max((record.revision for record in records), default=0)
+        if newest > revisions[0]:
+            raise _corrupt(self._path, f"an object has revision {newest}, the newest is to be {revisions[0]}")
+        return records, revisions[0]
+
+    def _record(self, *row: Any) -> Record:
+        """Raises `StoreBroken` for a row that is not as `_row` made it."""
+        resource, namespace, name, revision, value, facts = row
+        try:
+            key = msgspec.convert((resource, namespace, name), Key)
+            stored, version = _decode_facts(facts), _decode_stored(value).metadata.resource_version
+        except (msgspec.MsgspecError, UnicodeDecodeError, TypeError) as error:
+            raise _corrupt(self._path, f"{resource} {namespace}/{name}: {error}") from error
+        if type(value) is not bytes or version != str(revision):
+            raise _corrupt(self._path, f"{resource} {namespace}/{name} is not of revision {revision}")
+        return Record(key, revision, value, Facts(stored.labels, stored.fields, stored.claims))
 
     def commit(self, changes: list[Change]) -> None:
-        """Make the changes durable, all or none."""
+        """Make the changes durable, all or none. A file that was found damaged is not written to any more."""
+        if self._damage is not None:
+            raise self._damage
         try:
             self._connection.execute("BEGIN IMMEDIATE")
             try:
@@ -123,7 +157,11 @@ class Database:
                     self._connection.execute("ROLLBACK")
                 raise
         except sqlite3.Error as error:
-            raise _broken(self._path, error) from error
+            broken = _broken(self._path, error)
+            if isinstance(broken, StoreDamaged):
+                self._damage = broken
+                log.error("%s", broken)
+            raise broken from error
 
     def _write(self, changes: list[Change]) -> None:
         # An object that is written twice in the batch needs only its last state on disk.
@@ -146,13 +184,24 @@ class Database:
         self._connection.close()
 
 
-def _create_private(path: Path) -> None:
+def _create(path: Path) -> None:
+    """An empty store where there is no file. It appears whole, so that an empty file is never one of ours."""
     try:
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-    except FileExistsError:
-        return
+        if path.exists():
+            if path.is_file() and path.stat().st_size == 0:
+                raise _corrupt(path, "it is empty")
+            return
+        with tempfile.TemporaryDirectory(prefix=f".{path.name}-", dir=path.parent) as directory:
+            new = Path(directory) / path.name
+            os.close(os.open(new, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+            with contextlib.closing(sqlite3.connect(new, isolation_level=None)) as connection:
+                connection.executescript(_SCHEMA)
+            with contextlib.suppress(FileExistsError):  # another process was faster
+                os.link(new, path)
     except OSError as error:
         raise StoreBroken(f"can't create the store {path}: {error.strerror}: choose another path") from error
+    except sqlite3.Error as error:
+        raise _broken(path, error) from error
 
 
 def _row(record: Record) -> tuple[str, str, str, int, bytes, bytes]:
@@ -161,14 +210,8 @@ def _row(record: Record) -> tuple[str, str, str, int, bytes, bytes]:
     return (*record.key, record.revision, record.value, _encode_facts(stored))
 
 
-def _record(resource: str, namespace: str, name: str, revision: int, value: bytes, facts: bytes) -> Record:
-    stored = _decode_facts(facts)
-    key = Key(resource, namespace, name)
-    return Record(key, revision, value, Facts(stored.labels, stored.fields, stored.claims))
-
-
-def _corrupt(path: Path, what: str) -> StoreBroken:
-    return StoreBroken(
+def _corrupt(path: Path, what: str) -> StoreDamaged:
+    return StoreDamaged(
         f"the store {path} is damaged ({what}): restore it from a copy, or move it away to begin with an empty store"
     )
 
@@ -180,8 +223,12 @@ def _broken(path: Path, error: sqlite3.Error) -> StoreBroken:
         case "BUSY" | "LOCKED":
             return StoreBroken(f"the store {path} is in use by another process: stop it, or choose another path")
         case "NOTADB":
-            return StoreBroken(f"{path} is not a bridgehead store: choose another path")
-        case "CORRUPT":
+            return StoreDamaged(
+                f"{path} is not a bridgehead store: choose another path; if it was one, it is damaged: "
+                "restore it from a copy, or move it away to begin with an empty store"
+            )
+        case "CORRUPT" | "SCHEMA" | "MISMATCH" | "CONSTRAINT" | "FORMAT" | "ERROR" | "":
+            # An error in SQL is one too: the statements are right for the tables that this program has made.
             return _corrupt(path, str(error))
         case "FULL":
             return StoreBroken(f"the disk that holds the store {path} is full: free some space and try again")

@@ -8,12 +8,16 @@ warnings, Ignore drops (source: apiserver/pkg/endpoints/handlers/create.go, KEP-
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from functools import partial
+from itertools import chain
 from typing import Any
 
 from bridgehead.apiserver.errors import ApiStatus, SchemaMismatch, bad_request, invalid
 from bridgehead.apiserver.http.negotiation import JSON, PROTOBUF, YAML, media_type_of
 from bridgehead.apiserver.http.paths import Query
 from bridgehead.apiserver.http.request import Request
+from bridgehead.apiserver.http.worker import run_long
 from bridgehead.apiserver.resource import FieldError, JsonObject, Resource
 
 from .protobuf import BadPacket, decode_envelope_untrusted, decode_message_untrusted
@@ -21,6 +25,7 @@ from .schema import Shape, conform
 from .serialization import decode_body, unreadable
 
 STRICT, WARN, IGNORE = "Strict", "Warn", "Ignore"
+_MAX_PROBLEMS = 100  # as in sigs.k8s.io/json (saveStrictError)
 
 
 def validation_of(query: Query) -> str:
@@ -46,6 +51,17 @@ async def decode_kind(request: Request, group: str, version: str, kind: str, sha
     body = await request.body()
     content_type = request.header(b"content-type")
     validation = validation_of(request.query)
+    decode = partial(_decode_kind, body, content_type, validation, (group, version, kind), shape)
+    obj, problems = await run_long(len(body), decode)
+    request.warnings.extend(problems)
+    return obj
+
+
+def _decode_kind(
+    body: bytes, content_type: str, validation: str, wanted: tuple[str, str, str], shape: Shape
+) -> tuple[JsonObject, list[str]]:
+    """The object, and what to warn of."""
+    group, version, kind = wanted
     value = decode_value(body, content_type, shape)
     if not isinstance(value, dict):
         raise unreadable(body, f"(must be of type {kind}): the body is no object")
@@ -60,14 +76,23 @@ async def decode_kind(request: Request, group: str, version: str, kind: str, sha
         raise _unfit(given_kind, given_version, kind, str(mismatch)) from None
     # First, where readers of JSON expect them.
     obj = {"kind": kind, "apiVersion": api_version} | {k: v for k, v in obj.items() if k not in ("kind", "apiVersion")}
-    if validation != IGNORE:
-        problems = [f'unknown field "{path}"' for path in unknown]
-        if media_type_of(content_type) in ("", JSON):
-            problems = [f'duplicate field "{path}"' for path in duplicate_fields(body)] + problems
-        if problems and validation == STRICT:
-            raise _unfit(given_kind, given_version, kind, f"strict decoding error: {', '.join(problems)}")
-        request.warnings.extend(problems)
-    return obj
+    if validation == IGNORE:
+        return obj, []
+    problems = field_problems(duplicate_fields(body) if media_type_of(content_type) in ("", JSON) else [], unknown)
+    if problems and validation == STRICT:
+        raise _unfit(given_kind, given_version, kind, f"strict decoding error: {', '.join(problems)}")
+    return obj, problems
+
+
+def field_problems(twice: Sequence[str], unknown: Sequence[str]) -> list[str]:
+    """What is wrong with a body's fields, in Kubernetes' words, once each and no more than it reports."""
+    problems = chain((f'duplicate field "{path}"' for path in twice), (f'unknown field "{path}"' for path in unknown))
+    found: dict[str, None] = {}
+    for problem in problems:
+        found[problem] = None
+        if len(found) == _MAX_PROBLEMS:
+            break
+    return list(found)
 
 
 def decode_value(body: bytes, content_type: str, shape: Shape) -> Any:

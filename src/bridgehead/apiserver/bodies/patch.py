@@ -8,12 +8,14 @@ sig-api-machinery/strategic-merge-patch.md, apimachinery/pkg/util/strategicpatch
 
 from __future__ import annotations
 
-import copy
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import msgspec
+
 from bridgehead.apiserver.errors import PatchRefused
-from bridgehead.apiserver.resource import JsonObject
+from bridgehead.apiserver.resource import JsonObject, copied
 
 from .schema import ListShape, Shape
 
@@ -23,6 +25,8 @@ STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 PATCH_TYPES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH)
 
 MAX_JSON_PATCH_OPERATIONS = 10_000
+# What all copies of a patch may add to the object (JSONPatchMaxCopyBytes in apiserver/pkg/server/config.go).
+MAX_JSON_PATCH_COPY_BYTES = 3 * 1024 * 1024
 
 _PATCH = "$patch"
 _RETAIN_KEYS = "$retainKeys"
@@ -71,9 +75,22 @@ def apply_json_patch(original: Any, operations: Any) -> Any:
             413,
             f"The allowed maximum operations in a JSON patch is {MAX_JSON_PATCH_OPERATIONS}, got {len(operations)}",
         )
-    document = copy.deepcopy(original)
+    document = copied(original)
+    copied_bytes = 0
     for operation in operations:
-        document = _apply_operation(document, operation)
+        if operation.get("op") == "copy":
+            path, source = _pointer(operation, "path"), _pointer(operation, "from")
+            value = msgspec.json.encode(_find(document, source))
+            copied_bytes += len(value)
+            if copied_bytes > MAX_JSON_PATCH_COPY_BYTES:
+                raise PatchRefused(
+                    422,
+                    f"Unable to complete the copy, the accumulated size increase of copy is {copied_bytes}, "
+                    f"exceeding the limit {MAX_JSON_PATCH_COPY_BYTES}",
+                )
+            document = _add(document, path, msgspec.json.decode(value))
+        else:
+            document = _apply_operation(document, operation)
     return document
 
 
@@ -96,8 +113,6 @@ def _apply_operation(document: Any, operation: JsonObject) -> Any:
                 raise PatchRefused(422, "move operation: a value can't be moved into one of its own children")
             document, value = _remove(document, source)
             return _add(document, path, value)
-        case "copy":
-            return _add(document, path, copy.deepcopy(_find(document, _pointer(operation, "from"))))
         case "test":
             if not _same(_find(document, path), operation.get("value")):
                 raise PatchRefused(422, f"testing value {operation['path']} failed: test failed")
@@ -108,7 +123,7 @@ def _apply_operation(document: Any, operation: JsonObject) -> Any:
 def _value(operation: JsonObject) -> Any:
     if "value" not in operation:
         raise PatchRefused(422, f"{operation['op']} operation at {operation['path']}: the value is missing")
-    return copy.deepcopy(operation["value"])
+    return copied(operation["value"])
 
 
 def _pointer(operation: JsonObject, key: str) -> list[str]:
@@ -182,7 +197,7 @@ def _merge_map(original: JsonObject, patch: JsonObject, shape: Shape) -> JsonObj
     if _PATCH in patch:
         directive = patch[_PATCH]
         if directive == "replace":
-            return {key: copy.deepcopy(value) for key, value in patch.items() if key != _PATCH}
+            return {key: copied(value) for key, value in patch.items() if key != _PATCH}
         if directive == "delete":
             return {}
         raise PatchRefused(400, f"Unknown patch type found: {directive}")
@@ -200,13 +215,13 @@ def _merge_map(original: JsonObject, patch: JsonObject, shape: Shape) -> JsonObj
         elif isinstance(value, list) and isinstance(child, ListShape) and child.merges:
             merged[key] = _merge_list(present if isinstance(present, list) else [], value, child)
         else:
-            merged[key] = copy.deepcopy(value)
+            merged[key] = copied(value)
     for key, value in patch.items():
         if key.startswith(_DELETE_PRIMITIVES):
             field = key.removeprefix(_DELETE_PRIMITIVES)
             if field in merged:
-                unwanted = _list(key, value)
-                merged[field] = [item for item in merged[field] if item not in unwanted]
+                unwanted = {repr(item) for item in _list(key, value)}
+                merged[field] = [item for item in merged[field] if repr(item) not in unwanted]
     for key, value in patch.items():
         if key.startswith(_ORDER):
             field = key.removeprefix(_ORDER)
@@ -236,12 +251,14 @@ def _retain_keys(original: JsonObject, patch: JsonObject) -> JsonObject:
 
 def _merge_list(original: list[Any], patch: list[Any], shape: ListShape) -> list[Any]:
     if not shape.merge_key:
-        return original + [item for i, item in enumerate(patch) if item not in original and item not in patch[:i]]
+        merged_by_text = {repr(item): item for item in patch}
+        present = {repr(item) for item in original}
+        return original + [item for text, item in merged_by_text.items() if text not in present]
     for item in patch:
         if not isinstance(item, dict):
             raise PatchRefused(400, f"a list that is merged by {shape.merge_key!r} has an element that is no object")
     if any(item.get(_PATCH) == "replace" for item in patch):
-        return [copy.deepcopy(item) for item in patch if _PATCH not in item]
+        return [copied(item) for item in patch if _PATCH not in item]
     key_of = _key_of(shape)
     deleted = {key_of(item) for item in patch if item.get(_PATCH) == "delete"}
     merged = [item for item in original if key_of(item) not in deleted]
@@ -283,12 +300,12 @@ def _in_order(merged: list[Any], wanted: list[Any], before: list[Any], shape: Sh
     """
     key_of = _key_of(shape)
     rank = {key_of(item): place for place, item in enumerate(wanted)}
-    known = sorted((item for item in merged if key_of(item) in rank), key=lambda item: rank[key_of(item)])
-    others = [item for item in merged if key_of(item) not in rank]
+    known = deque(sorted((item for item in merged if key_of(item) in rank), key=lambda item: rank[key_of(item)]))
+    others = deque(item for item in merged if key_of(item) not in rank)
     place_before = {key_of(item): place for place, item in enumerate(before)}
     ordered: list[Any] = []
     while known and others:
         theirs, ours = place_before.get(key_of(others[0])), place_before.get(key_of(known[0]))
         take_other = theirs is not None and ours is not None and theirs < ours
-        ordered.append(others.pop(0) if take_other else known.pop(0))
-    return ordered + known + others
+        ordered.append(others.popleft() if take_other else known.popleft())
+    return [*ordered, *known, *others]

@@ -21,23 +21,25 @@ from bridgehead.apiserver.errors import (
 )
 from bridgehead.apiserver.http.negotiation import media_type_of
 from bridgehead.apiserver.http.request import Request
+from bridgehead.apiserver.http.worker import run_long
 from bridgehead.apiserver.resource import FieldError, JsonObject
 
-from .decoding import IGNORE, STRICT, duplicate_fields, validation_of
+from .decoding import IGNORE, STRICT, duplicate_fields, field_problems, validation_of
 from .patch import JSON_PATCH, PATCH_TYPES, apply_patch
 from .schema import Shape, conform
 from .serialization import decode_json
 
 
-def patch_change(request: Request, body: bytes, kind: str, shape: Shape) -> Callable[[JsonObject], JsonObject]:
+async def patch_change(request: Request, body: bytes, kind: str, shape: Shape) -> Callable[[JsonObject], JsonObject]:
     """What the body of a PATCH does to an object of this kind. Raises a 400, 413, 415 or 422, now or when applied."""
     media = media_type_of(request.header(b"content-type"))
     if media not in PATCH_TYPES:
         raise unsupported_media_type(request.header(b"content-type"), PATCH_TYPES)
     validation = validation_of(request.query)
-    patch = decode_json(body)
+    patch = await run_long(len(body), lambda: decode_json(body))
     warned = False
-    twice = [] if validation == IGNORE or media == JSON_PATCH else duplicate_fields(body)
+    looks_for_twice = validation != IGNORE and media != JSON_PATCH
+    twice = await run_long(len(body), lambda: duplicate_fields(body)) if looks_for_twice else []
 
     def change(old: JsonObject) -> JsonObject:
         nonlocal warned
@@ -54,7 +56,7 @@ def patch_change(request: Request, body: bytes, kind: str, shape: Shape) -> Call
             raise bad_request(str(refused)) from None
         except SchemaMismatch as mismatch:
             raise _bad_patch(body, str(mismatch)) from None
-        problems = [f'duplicate field "{path}"' for path in twice] + [f'unknown field "{path}"' for path in unknown]
+        problems = field_problems(twice, unknown)
         if problems and validation == STRICT:
             raise _bad_patch(body, f"strict decoding error: {', '.join(problems)}")
         if problems and validation != IGNORE and not warned:

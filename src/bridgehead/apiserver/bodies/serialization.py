@@ -114,13 +114,6 @@ def _count_nodes(node: Any, sizes: dict[int, int], open_nodes: set[int]) -> int:
     return size
 
 
-def encode_yaml(body: bytes) -> bytes:
-    import yaml
-
-    text: str = yaml.safe_dump(msgspec.json.decode(body), default_flow_style=False, allow_unicode=True)
-    return text.encode()
-
-
 class StoredMetadata(msgspec.Struct, rename="camel"):
     """What identifies a stored object and its version, and when it is to be gone."""
 

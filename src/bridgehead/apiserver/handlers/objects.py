@@ -6,18 +6,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 
 import msgspec
 
 from bridgehead.apiserver.access.node_restriction import NodeRestriction
+from bridgehead.apiserver.bodies.collection import dump_yaml, json_document, yaml_document
 from bridgehead.apiserver.bodies.decoding import decode_object
 from bridgehead.apiserver.bodies.patching import patch_change
-from bridgehead.apiserver.bodies.serialization import encode_yaml, stored_metadata
+from bridgehead.apiserver.bodies.serialization import stored_metadata
 from bridgehead.apiserver.errors import ApiStatus, conflict, method_not_allowed, not_found_path, success
-from bridgehead.apiserver.http.negotiation import JSON, YAML, MediaType, choose
+from bridgehead.apiserver.http.negotiation import JSON, YAML, MediaType, choose, wants_indented
 from bridgehead.apiserver.http.paths import Query
+from bridgehead.apiserver.http.piecewise import PiecewiseBody
 from bridgehead.apiserver.http.request import Request, Response, respond
+from bridgehead.apiserver.http.worker import run_long
 from bridgehead.apiserver.registry import lists
 from bridgehead.apiserver.registry.registry import Change, Registry, check_name
 from bridgehead.apiserver.registry.watching import OpenWatches, Render, WatchStream, parse_watch_options
@@ -35,6 +40,10 @@ _CREATED_BY_UPDATE = frozenset({"endpoints", "events", "leases.coordination.k8s.
 
 # What nearly all clients of ours accept.
 _PLAIN = ("", "*/*", JSON)
+
+# Below that a list is made in a few milliseconds.
+_LARGE_LIST = 100
+_LARGE_LIST_BYTES = 256 * 1024
 
 Handler = Callable[[Request, Resource], Awaitable[Response]]
 
@@ -67,7 +76,7 @@ class Handlers:
             request.warnings.append(resource.warning)
         if info.subresource and info.subresource != "status":
             response = await self._subresources.handle(request, resource)
-            return self._shaped(request, resource, response)
+            return await self._shaped(request, resource, response)
         handler = self._verbs.get(info.verb)
         if handler is None or (info.subresource and info.verb not in ("get", "update", "patch")):
             raise method_not_allowed()
@@ -88,39 +97,51 @@ class Handlers:
 
     async def _get(self, request: Request, resource: Resource) -> Response:
         record = self._registry.get(resource, request.info.namespace, request.info.name)
-        return self._one(request, resource, record)
+        return await self._one(request, resource, record)
 
     async def _list(self, request: Request, resource: Resource) -> Response:
         media = choose(request.header(b"accept"))
         page = lists.list_page(self._registry.store, resource, request.info, request.query)
-        return _in_yaml(media, Response(200, self._render_page(request.query, resource, page, media)))
-
-    def _render_page(self, query: Query, resource: Resource, page: lists.Page, media: MediaType) -> bytes:
-        if not media.form:
-            return lists.render_list(resource.kind, resource.api_version, page)
-        meta: JsonObject = {"resourceVersion": str(page.revision)}
-        if page.token:
-            meta["continue"] = page.token
-        if page.remaining is not None:
-            meta["remainingItemCount"] = page.remaining
-        values = (record.value for record in page.records)
+        items: Iterable[bytes]
+        meta, values = lists.list_meta(page), (record.value for record in page.records)
         if media.form == "Table":
-            return tables.render_table(
+            head, key = tables.table_head(resource, meta, version=media.version), "rows"
+            row = partial(
+                tables.render_row,
                 resource,
-                values,
-                meta,
                 version=media.version,
-                include=tables.included(query),
+                include=tables.included(request.query),
                 now=self._registry.clock(),
             )
-        return tables.render_partial_list(values, meta, media.version)
+            items = map(row, values)
+        elif media.form:
+            head, key = tables.partial_list_head(meta, media.version), "items"
+            items = (tables.render_partial(value, media.version) for value in values)
+        else:
+            head, key = _list_head(resource, meta), "items"
+            items = values
+        is_large = len(page.records) > _LARGE_LIST or sum(len(r.value) for r in page.records) > _LARGE_LIST_BYTES
+        return await self._list_response(request, media, head, key, items, is_large=is_large)
+
+    async def _list_response(
+        self, request: Request, media: MediaType, head: JsonObject, key: str, items: Iterable[bytes], *, is_large: bool
+    ) -> Response:
+        """A short list as a body; a long one, and any in YAML, as a stream that is made while it is sent."""
+        if media.type == YAML:
+            stream = PiecewiseBody(yaml_document(head, key, items), is_hard=True)
+            return Response(200, content_type=YAML, stream=stream, drops_slow=True)
+        if not is_large:
+            return Response(200, b"".join(json_document(head, key, items)))
+        indented = wants_indented(request.query, request.headers)
+        stream = PiecewiseBody(json_document(head, key, items, indented=indented))
+        return Response(200, stream=stream, drops_slow=True)
 
     async def _watch(self, request: Request, resource: Resource) -> Response:
         media = choose(request.header(b"accept"))
         options = parse_watch_options(resource, request.query)
         render = self._watch_render(request.query, resource, media)
         stream = WatchStream(self._registry.store, resource, request.info, options, self._watches, render)
-        return Response(200, stream=stream, drops_slow=True)
+        return Response(200, stream=stream, drops_slow=True, is_long_running=True)
 
     def _watch_render(self, query: Query, resource: Resource, media: MediaType) -> Render | None:
         if not media.form:
@@ -150,9 +171,12 @@ class Handlers:
     async def _create(self, request: Request, resource: Resource) -> Response:
         obj = await self._decode(request, resource)
         self._nodes.admit_create(request.user, resource, request.info.namespace, obj)
-        record = await self._registry.create(resource, request.info.namespace, obj, dry_run=is_dry_run(request.query))
-        self._warn(request, resource, record)
-        return self._one(request, resource, record, 201)
+        dry_run = is_dry_run(request.query)
+        record = await self._registry.create(
+            resource, request.info.namespace, obj, dry_run=dry_run, size=request.body_size
+        )
+        await self._warn(request, resource, record)
+        return await self._one(request, resource, record, 201)
 
     async def _update(self, request: Request, resource: Resource) -> Response:
         info = request.info
@@ -167,19 +191,19 @@ class Handlers:
             obj.setdefault("metadata", {}).setdefault("name", info.name)
             check_name(obj["metadata"]["name"], info.name)
             self._nodes.admit_create(request.user, resource, info.namespace, obj)
-            record = await self._registry.create(resource, info.namespace, obj, dry_run=dry_run)
+            record = await self._registry.create(resource, info.namespace, obj, dry_run=dry_run, size=request.body_size)
             status = 201
         else:
             record = await self._change(request, resource, lambda _: obj)
-        self._warn(request, resource, record)
-        return self._one(request, resource, record, status)
+        await self._warn(request, resource, record)
+        return await self._one(request, resource, record, status)
 
     async def _patch(self, request: Request, resource: Resource) -> Response:
         body = await request.body()
-        change = patch_change(request, body, resource.kind, self._registry.shape(resource))
+        change = await patch_change(request, body, resource.kind, self._registry.shape(resource))
         record = await self._change(request, resource, change)
-        self._warn(request, resource, record)
-        return self._one(request, resource, record)
+        await self._warn(request, resource, record)
+        return await self._one(request, resource, record)
 
     async def _change(self, request: Request, resource: Resource, change: Change) -> Record:
         info = request.info
@@ -190,22 +214,27 @@ class Handlers:
             self._nodes.guard(request.user, resource, info.namespace, info.name, change),
             subresource=info.subresource,
             dry_run=is_dry_run(request.query),
+            size=request.body_size,
         )
 
     async def _delete(self, request: Request, resource: Resource) -> Response:
         info = request.info
-        options = parse_delete_options(await request.body(), request, self._registry.delete_options)
+        body = await request.body()
+        parse = partial(parse_delete_options, body, request, self._registry.delete_options)
+        options = await run_long(len(body), parse)
         self._nodes.admit_delete(request.user, resource, info.namespace, info.name)
         deleted = await self._registry.delete(resource, info.namespace, info.name, options)
         if not deleted.gone or resource.id in _RETURNS_DELETED:
-            return self._one(request, resource, deleted.record)
+            return await self._one(request, resource, deleted.record)
         details = {"name": info.name, "kind": resource.plural, "uid": stored_metadata(deleted.record.value).uid}
         if resource.group:
             details["group"] = resource.group
-        return _in_yaml(choose(request.header(b"accept"), tables=False), respond(success(details)))
+        return await _in_yaml(choose(request.header(b"accept"), tables=False), respond(success(details)))
 
     async def _delete_collection(self, request: Request, resource: Resource) -> Response:
-        options = parse_delete_options(await request.body(), request, self._registry.delete_options)
+        body = await request.body()
+        parse = partial(parse_delete_options, body, request, self._registry.delete_options)
+        options = await run_long(len(body), parse)
         query = {key: value for key, value in request.query.items() if key not in ("limit", "continue")}
         page = lists.list_page(self._registry.store, resource, request.info, query)
         for record in page.records:
@@ -214,41 +243,57 @@ class Handlers:
             except ApiStatus as error:
                 if error.code != 404:
                     raise
-        return Response(200, lists.render_list(resource.kind, resource.api_version, page))
+            await asyncio.sleep(0)
+        values = (record.value for record in page.records)
+        head = _list_head(resource, lists.list_meta(page))
+        is_large = len(page.records) > _LARGE_LIST
+        return await self._list_response(request, MediaType(JSON), head, "items", values, is_large=is_large)
 
     # --- helpers
 
     async def _decode(self, request: Request, resource: Resource) -> JsonObject:
         return await decode_object(request, resource, self._registry.shape(resource))
 
-    def _warn(self, request: Request, resource: Resource, record: Record) -> None:
+    async def _warn(self, request: Request, resource: Resource, record: Record) -> None:
         if type(resource.strategy).warnings is not _NO_WARNINGS:
-            request.warnings += resource.strategy.warnings(msgspec.json.decode(record.value))
+            find = partial(_warnings, resource, record.value)
+            request.warnings += await run_long(len(record.value), find)
 
-    def _one(self, request: Request, resource: Resource, record: Record, status: int = 200) -> Response:
-        return self._shaped(request, resource, Response(status, record.value))
+    async def _one(self, request: Request, resource: Resource, record: Record, status: int = 200) -> Response:
+        return await self._shaped(request, resource, Response(status, record.value))
 
-    def _shaped(self, request: Request, resource: Resource, response: Response) -> Response:
+    async def _shaped(self, request: Request, resource: Resource, response: Response) -> Response:
         """One object in the form the client asked for."""
         accept = request.header(b"accept")
         if accept in _PLAIN or response.content_type != JSON:
             return response
         media = choose(accept)
         if media.form == "Table":
-            response.body = tables.render_table(
+            value = response.body
+            render = partial(
+                tables.render_table,
                 resource,
-                (response.body,),
-                {"resourceVersion": stored_metadata(response.body).resource_version},
+                (value,),
+                {"resourceVersion": stored_metadata(value).resource_version},
                 version=media.version,
                 include=tables.included(request.query),
                 now=self._registry.clock(),
             )
+            response.body = await run_long(len(value), render)
         elif media.form:
             response.body = tables.render_partial(response.body, media.version)
-        return _in_yaml(media, response)
+        return await _in_yaml(media, response)
+
+
+def _list_head(resource: Resource, meta: JsonObject) -> JsonObject:
+    return {"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": meta}
 
 
 _NO_WARNINGS = Strategy.warnings
+
+
+def _warnings(resource: Resource, value: bytes) -> list[str]:
+    return resource.strategy.warnings(msgspec.json.decode(value))
 
 
 def _may_delete_collection(resource: Resource, namespace: str) -> bool:
@@ -256,7 +301,9 @@ def _may_delete_collection(resource: Resource, namespace: str) -> bool:
     return resource.deletes_collections and bool(namespace or not resource.namespaced)
 
 
-def _in_yaml(media: MediaType, response: Response) -> Response:
+async def _in_yaml(media: MediaType, response: Response) -> Response:
     if media.type == YAML:
-        response.body, response.content_type = encode_yaml(response.body), YAML
+        body = response.body
+        response.body = await run_long(len(body), lambda: dump_yaml(msgspec.json.decode(body)))
+        response.content_type = YAML
     return response

@@ -20,6 +20,7 @@ from bridgehead.apiserver.bodies.schema import definitions_by_kind, load_definit
 from bridgehead.apiserver.errors import not_found_path
 from bridgehead.apiserver.http.negotiation import JSON, choose
 from bridgehead.apiserver.http.request import Request, Response
+from bridgehead.apiserver.http.worker import LONG_BYTES, run_long
 from bridgehead.apiserver.resource import JsonObject, Resource
 
 from .openapi_protobuf import encode_document
@@ -73,22 +74,22 @@ class OpenApi:
         self._hash = hashlib.sha256(f"{SCHEMA_VERSION} {names}".encode()).hexdigest().upper()
         self._built: dict[tuple[str, str], bytes] = {}
 
-    def handle(self, path: str, request: Request) -> Response:
+    async def handle(self, path: str, request: Request) -> Response:
         """Raises a 404 or a 406."""
         accept = request.header(b"accept")
         if path == "/openapi/v2" and _PROTOBUF_2 in accept and "application/json" not in accept:
             content_type = _PROTOBUF_2.replace("@", ".")  # "@" is no part of a media type
-            return self._compressed(path, request, lambda: encode_document(self._version_2()), content_type)
+            return await self._compressed(path, request, lambda: encode_document(self._version_2()), content_type)
         choose(accept, tables=False)
         if path == "/openapi/v3":
             return Response(200, self._index())
         if path == "/openapi/v2":
-            return self._compressed(path, request, lambda: msgspec.json.encode(self._version_2()))
+            return await self._compressed(path, request, lambda: msgspec.json.encode(self._version_2()))
         gv = path.removeprefix("/openapi/v3/")
         if gv not in self._group_versions:
             raise not_found_path()
         build = self._version_3
-        response = self._compressed(path, request, lambda: msgspec.json.encode(build(*self._group_versions[gv])))
+        response = await self._compressed(path, request, lambda: msgspec.json.encode(build(*self._group_versions[gv])))
         if request.query.get("hash") == self._hash:
             response.headers += _IMMUTABLE
         return response
@@ -99,18 +100,19 @@ class OpenApi:
         }
         return msgspec.json.encode({"paths": paths})
 
-    def _compressed(
+    async def _compressed(
         self, path: str, request: Request, build: Callable[[], bytes], content_type: str = JSON
     ) -> Response:
         body = self._built.get((path, content_type))
         if body is None:
-            body = self._built[path, content_type] = gzip.compress(build(), compresslevel=5, mtime=0)
+            made = await run_long(LONG_BYTES, lambda: gzip.compress(build(), compresslevel=5, mtime=0))
+            body = self._built[path, content_type] = made
         headers: tuple[tuple[bytes, bytes], ...] = ((b"etag", f'"{self._hash}"'.encode()), (b"vary", b"Accept"))
         if request.header(b"if-none-match") == f'"{self._hash}"':
             return Response(304, b"", content_type, headers)
         if "gzip" in request.header(b"accept-encoding"):
             return Response(200, body, content_type, (*headers, (b"content-encoding", b"gzip")))
-        return Response(200, gzip.decompress(body), content_type, headers)
+        return Response(200, await run_long(LONG_BYTES, lambda: gzip.decompress(body)), content_type, headers)
 
     def _version_3(self, group: str, version: str) -> JsonObject:
         resources = [r for r in self._table if (r.group, r.version) == (group, version)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bridgehead.apiserver.bodies.decoding import decode_value
 from bridgehead.apiserver.bodies.schema import Shape, conform
 from bridgehead.apiserver.errors import SchemaMismatch, bad_request, invalid
-from bridgehead.apiserver.http.paths import Query
+from bridgehead.apiserver.http.paths import Query, parse_int
 from bridgehead.apiserver.http.request import Request
 from bridgehead.apiserver.registry.deletion import BACKGROUND, FOREGROUND, ORPHAN, DeleteOptions
 from bridgehead.apiserver.resource import FieldError, JsonObject
@@ -43,9 +43,9 @@ def parse_delete_options(body: bytes, request: Request, shape: Shape) -> DeleteO
     if not policy and orphan is not None:
         policy = ORPHAN if orphan in (True, "true", "1") else BACKGROUND
     try:
-        grace_seconds = None if grace is None else int(grace)
-    except ValueError:
-        raise bad_request(f"gracePeriodSeconds must be a number, not {grace!r}") from None
+        grace_seconds = parse_int(grace) if isinstance(grace, str) else grace
+    except ValueError as error:
+        raise bad_request(str(error)) from None
     return DeleteOptions(
         grace_seconds=grace_seconds,
         uid=preconditions.get("uid"),

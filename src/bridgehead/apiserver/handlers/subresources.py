@@ -69,7 +69,7 @@ class Subresources:
     async def _put_scale(self, request: Request, resource: Resource) -> Response:
         info = request.info
         if info.verb == "patch":
-            change_scale = patch_change(request, await request.body(), "Scale", self._scale)
+            change_scale = await patch_change(request, await request.body(), "Scale", self._scale)
         else:
             wanted = await decode_kind(request, "autoscaling", "v1", "Scale", self._scale)
 

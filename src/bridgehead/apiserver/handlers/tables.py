@@ -6,10 +6,10 @@ Source: Kubernetes API concepts "Receiving resources as Tables"; meta.k8s.io/v1 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import msgspec
 
+from bridgehead.apiserver.bodies.collection import json_document
 from bridgehead.apiserver.errors import bad_request
 from bridgehead.apiserver.http.paths import Query
 from bridgehead.apiserver.resource import JsonObject, Resource
@@ -49,24 +49,29 @@ def render_table(
     with_columns: bool = True,
 ) -> bytes:
     """`values` are stored objects; `meta` is the list's metadata. A watch has the columns in its first event only."""
-    table = {
+    table = table_head(resource, meta, version=version, with_columns=with_columns)
+    rows = (render_row(resource, value, version=version, include=include, now=now) for value in values)
+    return b"".join(json_document(table, "rows", rows))
+
+
+def table_head(resource: Resource, meta: JsonObject, *, version: str, with_columns: bool = True) -> JsonObject:
+    """A table but for its rows."""
+    return {
         "kind": "Table",
         "apiVersion": f"meta.k8s.io/{version}",
         "metadata": meta,
         "columnDefinitions": column_definitions(resource) if with_columns else None,
-        "rows": [_row(resource, value, version, include, now) for value in values],
     }
-    return msgspec.json.encode(table)
 
 
-def _row(resource: Resource, value: bytes, version: str, include: str, now: float) -> JsonObject:
+def render_row(resource: Resource, value: bytes, *, version: str, include: str, now: float) -> bytes:
     obj: JsonObject = msgspec.json.decode(value)
     row: JsonObject = {"cells": [column.cell(obj, now) for column in resource.columns]}
     if include == "Object":
         row["object"] = msgspec.Raw(value)
     elif include == "Metadata":
         row["object"] = _partial(obj, version)
-    return row
+    return msgspec.json.encode(row)
 
 
 def _partial(obj: JsonObject, version: str) -> JsonObject:
@@ -77,11 +82,6 @@ def render_partial(value: bytes, version: str) -> bytes:
     return msgspec.json.encode(_partial(msgspec.json.decode(value), version))
 
 
-def render_partial_list(values: Iterable[bytes], meta: JsonObject, version: str) -> bytes:
-    whole: dict[str, Any] = {
-        "kind": "PartialObjectMetadataList",
-        "apiVersion": f"meta.k8s.io/{version}",
-        "metadata": meta,
-        "items": [_partial(msgspec.json.decode(value), version) for value in values],
-    }
-    return msgspec.json.encode(whole)
+def partial_list_head(meta: JsonObject, version: str) -> JsonObject:
+    """A PartialObjectMetadataList but for its items."""
+    return {"kind": "PartialObjectMetadataList", "apiVersion": f"meta.k8s.io/{version}", "metadata": meta}

@@ -7,10 +7,13 @@ JSON is what everything here speaks; YAML and bodies in protobuf are converted i
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
 from bridgehead.apiserver.errors import not_acceptable
+
+from .paths import Query, is_true
 
 JSON = "application/json"
 YAML = "application/yaml"
@@ -72,3 +75,10 @@ def choose(header: str, *, tables: bool = True) -> MediaType:
 
 def media_type_of(content_type: str) -> str:
     return content_type.partition(";")[0].strip().lower()
+
+
+def wants_indented(query: Query, headers: Mapping[bytes, bytes]) -> bool:
+    """Whether a person reads the answer: they say so, or use a tool that people use."""
+    if "pretty" in query:
+        return is_true(query, "pretty")
+    return headers.get(b"user-agent", b"").startswith((b"curl", b"Wget", b"Mozilla/5.0"))

@@ -7,11 +7,15 @@ the handlers and the metrics all work from this one value.
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import parse_qsl
 
 Query = Mapping[str, str]
+
+_SIGNED, _UNSIGNED = re.compile(r"[+-]?[0-9]+"), re.compile(r"[0-9]+")
 
 _VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
@@ -60,6 +64,27 @@ def is_true(query: Query, name: str) -> bool:
     """A boolean parameter: present and neither `false` nor `0`."""
     value = query.get(name)
     return value is not None and value.lower() not in ("false", "0")
+
+
+def parse_int(text: str) -> int:
+    """What Go's strconv.ParseInt takes for a number of 64 bits. Raises ValueError with its words."""
+    return _parse_integer("ParseInt", _SIGNED, text, -(2**63), 2**63 - 1)
+
+
+def parse_uint(text: str) -> int:
+    """What Go's strconv.ParseUint takes for a number of 64 bits. Raises ValueError with its words."""
+    return _parse_integer("ParseUint", _UNSIGNED, text, 0, 2**64 - 1)
+
+
+def _parse_integer(function: str, syntax: re.Pattern[str], text: str, lowest: int, highest: int) -> int:
+    words = f"strconv.{function}: parsing {json.dumps(text, ensure_ascii=False)}"
+    if not syntax.fullmatch(text):
+        raise ValueError(f"{words}: invalid syntax")
+    # int() takes no more than some thousand digits.
+    number = int(text) if len(text) < 1000 else highest + 1
+    if not lowest <= number <= highest:
+        raise ValueError(f"{words}: value out of range")
+    return number
 
 
 def parse_request(method: str, path: str, query: Query) -> RequestInfo:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -37,6 +37,7 @@ class Request:
     scope: Scope
     receive: Receive
     warnings: list[str] = field(default_factory=list)
+    body_size: int = 0  # known once it has been read
 
     def header(self, name: bytes) -> str:
         return self.headers.get(name, b"").decode("latin-1")
@@ -48,9 +49,11 @@ class Request:
             raise too_large(MAX_BODY)
         try:
             async with asyncio.timeout(_BODY_SECONDS):
-                return await self._read_body()
+                body = await self._read_body()
         except TimeoutError:
             raise timed_out() from None
+        self.body_size = len(body)
+        return body
 
     async def _read_body(self) -> bytes:
         message = await self.receive()
@@ -77,9 +80,15 @@ class Disconnected(Exception):
 
 
 class Stream(Protocol):
-    """A body that comes in pieces. `aclose` is called in any case, also when nothing has been read."""
+    """A body that comes in pieces. `aclose` is called in any case, also when nothing has been read.
 
-    def __aiter__(self) -> AsyncIterator[bytes]: ...
+    `held_bytes` is what it keeps in memory for its reader alone.
+    """
+
+    @property
+    def held_bytes(self) -> int: ...
+
+    def __aiter__(self) -> AsyncGenerator[bytes, None]: ...
 
     async def aclose(self) -> None: ...
 
@@ -89,6 +98,7 @@ class Response:
     """`body` is sent as it is; with `stream` the pieces follow, each written at once, and then it is closed.
 
     `drops_slow` ends a stream whose client takes nothing for long: right for a watch, wrong for a log somebody pages.
+    `is_long_running`: the stream has no end of its own, so the time it takes is no measure of the server.
     """
 
     status: int = 200
@@ -97,6 +107,7 @@ class Response:
     headers: tuple[tuple[bytes, bytes], ...] = ()
     stream: Stream | None = None
     drops_slow: bool = False
+    is_long_running: bool = False
 
 
 def respond(value: Any, status: int = 200) -> Response:

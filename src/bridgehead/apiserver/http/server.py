@@ -22,6 +22,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from . import spdy_upgrade
 from .socket_protocol import AnySubprotocol
+from .unsent import Connection
 from .user import InvalidCredentials, user_from_certificate
 
 log = logging.getLogger(__name__)
@@ -36,7 +37,7 @@ _MAX_HEADER_BYTES = 1024 * 1024
 
 
 class PeerProtocol(HttpToolsProtocol):
-    """Puts the client's user and the transport into the scope's `state`, for HTTP and WebSockets alike.
+    """Puts the client's user and the connection into the scope's `state`, for HTTP and WebSockets alike.
 
     A request whose headers do not come, or do not end, is refused.
     """
@@ -57,12 +58,15 @@ class PeerProtocol(HttpToolsProtocol):
             log.info("%s: %s", transport.get_extra_info("peername"), error)
             transport.abort()
             return
-        self.app_state = {**self.app_state, "peer": peer, "transport": transport}
+        connection = Connection(transport, self.flow, is_tls=self.scheme == "https")
+        self.app_state = {**self.app_state, "peer": peer, "connection": connection}
         self._header_timer = self.loop.call_later(self.header_seconds, self._refuse, b"408 Request Timeout")
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
         super().connection_lost(exc)
+        # uvicorn leaves it running after a reset, and all of the connection in memory for as long as it lasts.
+        self._unset_keepalive_if_required()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)

@@ -8,13 +8,14 @@ every change since (source: Kubernetes API concepts "Retrieving large results se
 from __future__ import annotations
 
 import base64
+import json
 from dataclasses import dataclass
 
 import msgspec
 
 from bridgehead.apiserver.errors import bad_request, expired, invalid, too_large_resource_version
-from bridgehead.apiserver.http.paths import Query, RequestInfo, is_true
-from bridgehead.apiserver.resource import FieldError, Resource
+from bridgehead.apiserver.http.paths import Query, RequestInfo, is_true, parse_int, parse_uint
+from bridgehead.apiserver.resource import FieldError, JsonObject, Resource
 from bridgehead.objects.selectors import EVERYTHING, Selector, parse_field_selector, parse_label_selector
 from bridgehead.storage import Facts, Record, Store
 
@@ -99,9 +100,12 @@ def parse_resource_version(query: Query) -> int | None:
     text = query.get("resourceVersion", "")
     if not text:
         return None
-    if not text.isascii() or not text.isdigit():
-        raise bad_request(f"Invalid value: {text!r}: the resourceVersion is not a number")
-    return int(text)
+    try:
+        return parse_uint(text)
+    except ValueError as error:
+        value = json.dumps(text, ensure_ascii=False)
+        why = f"invalid resource version: resourceVersion: Invalid value: {value}: {error}"
+        raise bad_request(why) from None
 
 
 def list_page(store: Store, resource: Resource, info: RequestInfo, query: Query) -> Page:
@@ -139,9 +143,9 @@ def list_page(store: Store, resource: Resource, info: RequestInfo, query: Query)
 def _limit(query: Query) -> int:
     text = query.get("limit", "") or "0"
     try:
-        return max(0, int(text))
-    except ValueError:
-        raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from None
+        return max(0, parse_int(text))
+    except ValueError as error:
+        raise bad_request(str(error)) from None
 
 
 def _check_version(query: Query, current: int) -> None:
@@ -175,13 +179,11 @@ def wants_watch_bookmarks(query: Query) -> bool:
     return is_true(query, "allowWatchBookmarks")
 
 
-def render_list(kind: str, api_version: str, page: Page) -> bytes:
-    """The list as the stored objects' own bytes, joined."""
-    meta = {"resourceVersion": str(page.revision)}
+def list_meta(page: Page) -> JsonObject:
+    """The metadata of a list."""
+    meta: JsonObject = {"resourceVersion": str(page.revision)}
     if page.token:
         meta["continue"] = page.token
-    head: dict[str, object] = {"kind": f"{kind}List", "apiVersion": api_version, "metadata": meta}
     if page.remaining is not None:
-        head["metadata"] = {**meta, "remainingItemCount": page.remaining}
-    opening = msgspec.json.encode(head)[:-1] + b',"items":['
-    return b"".join((opening, b",".join([record.value for record in page.records]), b"]}"))
+        meta["remainingItemCount"] = page.remaining
+    return meta

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import msgspec
 
 from bridgehead.apiserver.errors import ApiStatus, bad_request, expired, invalid
-from bridgehead.apiserver.http.paths import Query, RequestInfo, is_true
+from bridgehead.apiserver.http.paths import Query, RequestInfo, is_true, parse_int
+from bridgehead.apiserver.http.piecewise import PIECE_BYTES, in_pieces
 from bridgehead.apiserver.resource import FieldError, Resource
 from bridgehead.storage import Change, Overflow, Record, Store, TooOld, Watch
 
@@ -26,6 +27,8 @@ from .lists import Selection, parse_resource_version, parse_selection, wants_wat
 BOOKMARK_SECONDS = 60.0
 # As in Kubernetes, watches without a bound end at different times, so that clients do not all come back at once.
 _DEFAULT_SECONDS = (1800.0, 3600.0)
+# What an event loop's clock can be asked to wait for.
+_MAX_SECONDS = 10.0 * 365 * 24 * 3600
 _END_ANNOTATION = "k8s.io/initial-events-end"
 
 # Turns a stored object into what this client wants to see; None is the object itself.
@@ -52,10 +55,9 @@ def parse_watch_options(resource: Resource, query: Query) -> WatchOptions:
     seconds = random.uniform(*_DEFAULT_SECONDS)
     if query.get("timeoutSeconds"):
         try:
-            seconds = float(int(query["timeoutSeconds"])) or seconds
-        except ValueError:
-            text = query["timeoutSeconds"]
-            raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from None
+            seconds = min(float(parse_int(query["timeoutSeconds"])), _MAX_SECONDS) or seconds
+        except ValueError as error:
+            raise bad_request(str(error)) from None
     asked = query.get("sendInitialEvents")
     initial = is_true(query, "sendInitialEvents") if asked is not None else not version
     return WatchOptions(
@@ -151,6 +153,8 @@ class WatchStream:
         render: Render | None,
     ) -> None:
         """Raises a 410."""
+        # What was rendered for this client only. What it was not, the store keeps for all.
+        self.held_bytes = 0
         self._store = store
         self._resource = resource
         self._options = options
@@ -177,15 +181,15 @@ class WatchStream:
     async def aclose(self) -> None:
         self._watches.discard(self._watch)
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
+    async def __aiter__(self) -> AsyncGenerator[bytes, None]:
         loop = asyncio.get_running_loop()
         end = loop.time() + self._options.seconds
         # Also a watch that selects nothing of all that happens has to hear how far it has come.
         interval = BOOKMARK_SECONDS if self._options.bookmarks else self._options.seconds
         bookmark_at = loop.time() + interval
-        for start in range(0, len(self._initial), 500):
-            piece = self._initial[start : start + 500]
-            yield b"".join(self._line("ADDED", record.value) for record in piece)
+        for piece in in_pieces(self._parts(("ADDED", record.value) for record in self._initial)):
+            yield piece
+            await asyncio.sleep(0)
         self._initial = []
         if self._options.marks_end:
             yield self._bookmark(at_end=True)
@@ -200,9 +204,8 @@ class WatchStream:
                     self._revision = max(self._revision, settled)
                 else:
                     self._revision = changes[-1].record.revision
-                    lines = self._lines(changes)
-                    if lines:
-                        yield lines
+                    for piece in in_pieces(self._parts(self._events(changes))):
+                        yield piece
                     if loop.time() < min(end, bookmark_at):
                         continue
                 bookmark_at = loop.time() + interval
@@ -216,15 +219,28 @@ class WatchStream:
             gone = expired("the watch was too slow to keep up with the changes; list again")
             yield error_line(gone)
 
-    def _lines(self, changes: Iterable[Change]) -> bytes:
+    def _events(self, changes: Iterable[Change]) -> Iterable[tuple[str, bytes]]:
+        """The types and objects of the events that are this client's business."""
         selection = self._options.selection
-        if selection.is_everything and self._render is None:
-            return b"".join([event_line(change.type, change.record.value) for change in changes])
+        if selection.is_everything:
+            return ((change.type, change.record.value) for change in changes)
         events = (select_change(change, selection) for change in changes)
-        return b"".join([self._line(*event) for event in events if event is not None])
+        return (event for event in events if event is not None)
 
-    def _line(self, type: str, value: bytes) -> bytes:
-        return event_line(type, value if self._render is None else self._render(value))
+    def _parts(self, events: Iterable[tuple[str, bytes]]) -> Iterator[bytes]:
+        """The lines of events. A large object stays the store's own bytes, which all watches share."""
+        for kind, value in events:
+            shown = value
+            if self._render is not None:
+                shown = self._render(value)
+                self.held_bytes = len(shown)
+            if len(shown) < PIECE_BYTES:
+                yield event_line(kind, shown)
+            else:
+                yield b'{"type":"%b","object":' % kind.encode()
+                yield shown
+                yield b"}\n"
+        self.held_bytes = 0
 
     def _bookmark(self, *, at_end: bool = False) -> bytes:
         meta: dict[str, object] = {"resourceVersion": str(self._revision), "creationTimestamp": None}

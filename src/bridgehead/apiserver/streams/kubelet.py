@@ -137,14 +137,24 @@ async def _open_log(pod: JsonObject, node: JsonObject | None, query: QueryList, 
     if response.status != 200:
         async with response:
             raise _refused(response.status, await response.text())
-    return Response(200, b"", "text/plain", stream=_pieces(response))
+    return Response(200, b"", "text/plain", stream=_LogStream(response), is_long_running=True)
 
 
-async def _pieces(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:
-    async with response:
+class _LogStream:
+    """A log as the kubelet sends it."""
+
+    held_bytes = 0  # aiohttp's buffer is small, and bounded
+
+    def __init__(self, response: aiohttp.ClientResponse) -> None:
+        self._response = response
+
+    async def __aiter__(self) -> AsyncGenerator[bytes, None]:
         with contextlib.suppress(aiohttp.ClientError):  # the kubelet went away: what came so far is the log
-            async for piece in response.content.iter_any():
+            async for piece in self._response.content.iter_any():
                 yield piece
+
+    async def aclose(self) -> None:
+        self._response.close()
 
 
 async def _refuse(

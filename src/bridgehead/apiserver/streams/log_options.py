@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from bridgehead.apiserver.errors import bad_request, invalid
+from bridgehead.apiserver.http.paths import parse_int
 from bridgehead.apiserver.resource import FieldError
 from bridgehead.apiserver.resources import field
 
@@ -21,9 +22,9 @@ def check_log_options(pod: str, query: Mapping[str, str]) -> None:
         if name not in query:
             continue
         try:
-            value = int(query[name])
-        except ValueError:
-            raise bad_request(f'strconv.ParseInt: parsing "{query[name]}": invalid syntax') from None
+            value = parse_int(query[name])
+        except ValueError as error:
+            raise bad_request(str(error)) from None
         if value < least:
             words = "must be greater than 0" if least else "must be greater than or equal to 0"
             errors.append(field.invalid(name, value, words))

@@ -13,11 +13,11 @@ import re
 from collections.abc import Iterable, Sequence
 from itertools import chain
 
+from bridgehead.memory import give_back
 from bridgehead.proxy.addresses import Family, family_of
 from bridgehead.proxy.changes import Frontends, Update, merge_updates
 from bridgehead.proxy.errors import NotFound, Refused, TooBig, TransactionFailed
 from bridgehead.proxy.frontends import Frontend, Problem
-from bridgehead.proxy.memory import give_back
 from bridgehead.proxy.mode import Heard, Repair, Settings, Watched
 
 from .apply import Kernel

@@ -1,0 +1,66 @@
+"""Documents with a long list in them, made piece by piece as they are sent (pure).
+
+The items are JSON already: a stored object's own bytes, or a row. The pieces together are the document that an encoder
+would make of the whole at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from bridgehead.apiserver.resource import JsonObject
+
+_INDENT = b"    "
+
+
+def json_document(head: JsonObject, key: str, items: Iterable[bytes], *, indented: bool = False) -> Iterator[bytes]:
+    """`head` with `items` as its last field `key`; `indented` as people read it."""
+    opening = msgspec.json.encode(head)[:-1] + b",%b:[" % msgspec.json.encode(key)
+    if not indented:
+        yield opening
+        yield from _separated(items, b",")
+        yield b"]}"
+        return
+    lines = msgspec.json.format(opening + b"0]}", indent=2)
+    opening, _, closing = lines.rpartition(b"\n    0\n  ]")
+    between, is_empty = b"\n" + _INDENT, True
+    yield opening
+    for item in items:
+        # A string has no line break of its own in JSON.
+        yield between + msgspec.json.format(item, indent=2).replace(b"\n", b"\n" + _INDENT)
+        between, is_empty = b",\n" + _INDENT, False
+    yield (b"]" if is_empty else b"\n  ]") + closing
+
+
+def _separated(items: Iterable[bytes], separator: bytes) -> Iterator[bytes]:
+    is_first = True
+    for item in items:
+        if not is_first:
+            yield separator
+        is_first = False
+        yield item
+
+
+def yaml_document(head: JsonObject, key: str, items: Iterable[bytes]) -> Iterator[bytes]:
+    """The same in YAML, with keys in the alphabet's order."""
+    for name in sorted([*head, key]):
+        if name != key:
+            yield dump_yaml({name: head[name]})
+            continue
+        is_empty = True
+        for item in items:
+            if is_empty:
+                yield f"{key}:\n".encode()
+            is_empty = False
+            yield dump_yaml([msgspec.json.decode(item)])
+        if is_empty:
+            yield f"{key}: []\n".encode()
+
+
+def dump_yaml(value: object) -> bytes:
+    import yaml
+
+    text: str = yaml.safe_dump(value, default_flow_style=False, allow_unicode=True)
+    return text.encode()
