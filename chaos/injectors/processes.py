@@ -1,0 +1,111 @@
+"""Processes that are killed, or stopped and continued: the lab's parts, proxies, DNS servers, pods of Services."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+from ..faults import Fault
+from ..lab import NODES, CommandFailed, Lab
+from ..workload.servers import NAMESPACE, SERVER_PORTS
+from .target import Injector, NotPossible, Target, World, pick_node
+
+# After so long a killed container runs again; then its pod is replaced (seconds).
+_RESTART = 3.0
+
+# Finds the process that a fault is about.
+Find = Callable[[Lab, Fault], Awaitable[tuple[int, Target]]]
+
+
+def kill(find: Find) -> Injector:
+    @contextlib.asynccontextmanager
+    async def inject(world: World, fault: Fault) -> AsyncIterator[Target]:
+        pid, target = await find(world.lab, fault)
+        await _signal(world.lab, "KILL", pid)
+        yield target
+
+    return inject
+
+
+def stop(find: Find) -> Injector:
+    @contextlib.asynccontextmanager
+    async def inject(world: World, fault: Fault) -> AsyncIterator[Target]:
+        pid, target = await find(world.lab, fault)
+        await _signal(world.lab, "STOP", pid)
+        try:
+            yield target
+        finally:
+            with contextlib.suppress(NotPossible):  # killed meanwhile, by another fault
+                await _signal(world.lab, "CONT", pid)
+
+    return inject
+
+
+@contextlib.asynccontextmanager
+async def kill_backend(world: World, fault: Fault) -> AsyncIterator[Target]:
+    """Kill the server in a pod of a Service, and replace the pod: one that is killed often is restarted ever later."""
+    service = sorted(SERVER_PORTS)[fault.pick % len(SERVER_PORTS)]
+    argument = f"--http-port={SERVER_PORTS[service]}"
+    found = [process for process in await world.lab.processes() if argument in process.argv.split()]
+    if not found:
+        raise NotPossible(f"no pod of {service} runs")
+    victim = found[fault.pick // len(SERVER_PORTS) % len(found)]
+    pod = (await world.lab.inside("nsenter", "-t", str(victim.pid), "-u", "hostname")).strip()
+    await _signal(world.lab, "KILL", victim.pid)
+    yield Target(_node_of(world.lab, victim.parent), service)
+    await asyncio.sleep(_RESTART)
+    await world.lab.try_kubectl("-n", NAMESPACE, "delete", "pod", pod, "--timeout=60s")
+
+
+def part(name: str) -> Find:
+    """A part of the lab that there is once."""
+
+    async def find(lab: Lab, fault: Fault) -> tuple[int, Target]:
+        return _part_pid(lab, name), Target()
+
+    return find
+
+
+def part_of_node(name: str) -> Find:
+    async def find(lab: Lab, fault: Fault) -> tuple[int, Target]:
+        node = pick_node(fault)
+        return _part_pid(lab, f"{name}-{node}"), Target(node)
+
+    return find
+
+
+async def find_proxy(lab: Lab, fault: Fault) -> tuple[int, Target]:
+    """The proxy in the pod of a node; a second one is nobody's child in the lab."""
+    node = pick_node(fault)
+    runtime = _part_pid(lab, f"runtime-{node}")
+    found = [p.pid for p in await lab.processes() if p.argv.startswith("bridgehead proxy") and p.parent == runtime]
+    if not found:
+        raise NotPossible(f"no proxy runs on {node}")
+    return found[0], Target(node)
+
+
+async def find_dns(lab: Lab, fault: Fault) -> tuple[int, Target]:
+    found = [p for p in await lab.processes() if p.argv.startswith("bridgehead dns")]
+    if not found:
+        raise NotPossible("no DNS server runs")
+    victim = found[fault.pick % len(found)]
+    return victim.pid, Target(_node_of(lab, victim.parent))
+
+
+def _node_of(lab: Lab, runtime: int) -> str:
+    return next((node for node in NODES if lab.part_pid(f"runtime-{node}") == runtime), "")
+
+
+def _part_pid(lab: Lab, name: str) -> int:
+    pid = lab.part_pid(name)
+    if not pid:
+        raise NotPossible(f"{name} does not run")
+    return pid
+
+
+async def _signal(lab: Lab, name: str, pid: int) -> None:
+    try:
+        await lab.inside("kill", f"-{name}", str(pid))
+    except CommandFailed as error:
+        raise NotPossible(f"process {pid}: {error}") from error
