@@ -101,36 +101,52 @@ def effect_of(kind: FaultKind, client: ClientKind, mode: str) -> Effect:
     return _EFFECTS.get(kind, {}).get(client, _NOTHING)
 
 
-def explain(connection: Connection, occurrences: Sequence[Occurrence], mode: str) -> Occurrence | None:
-    """A fault that may have broken the connection; None when it could have been served."""
-    return next((fault for fault in occurrences if _may_have_broken(fault, connection, occurrences, mode)), None)
+@dataclass(frozen=True)
+class _Window:
+    """When which connections may fail by a fault."""
+
+    fault: Occurrence
+    end: float
+    roles: frozenset[Role]
 
 
-def _may_have_broken(fault: Occurrence, connection: Connection, occurrences: Sequence[Occurrence], mode: str) -> bool:
-    if connection.is_misled:
-        return False
-    effect = effect_of(fault.kind, connection.kind, mode)
-    if not effect.roles and not effect.hindered:
-        return False
-    if fault.service and fault.service != connection.service:
-        return False
-    end, is_hindered = _explained_until(fault, effect.settle, occurrences)
-    if connection.end < fault.start or connection.start > end:
-        return False
-    roles = effect.roles | effect.hindered if is_hindered else effect.roles
-    return any(_touches(role, fault.node, connection) for role in roles)
+class Oracle:
+    """Knows what each client of a run may see. `occurrences` are all faults of the run."""
+
+    def __init__(self, occurrences: Sequence[Occurrence], mode: str) -> None:
+        by_time = sorted(occurrences, key=lambda fault: fault.start)
+        self._windows: dict[ClientKind, list[_Window]] = {
+            client: [_window(fault, effect_of(fault.kind, client, mode), by_time) for fault in by_time]
+            for client in ClientKind
+        }
+
+    def explain(self, connection: Connection) -> Occurrence | None:
+        """The last fault that may have broken the connection; None when it could have been served."""
+        if connection.is_misled:
+            return None
+        windows = reversed(self._windows[connection.kind])
+        return next((window.fault for window in windows if _covers(window, connection)), None)
 
 
-def _explained_until(fault: Occurrence, settle: float, occurrences: Sequence[Occurrence]) -> tuple[float, bool]:
-    """Until when the fault may be felt, and whether other faults held up what makes it unfelt."""
-    end, is_hindered = fault.end + settle, False
-    for other in sorted(occurrences, key=lambda occurrence: occurrence.start):
+def _window(fault: Occurrence, effect: Effect, occurrences: Sequence[Occurrence]) -> _Window:
+    """`occurrences` are ordered by their start. Hindrances one after the other prolong each other."""
+    end, roles = fault.end + effect.settle, effect.roles
+    for other in occurrences:
         if other is fault or other.kind not in _HINDRANCES:
             continue
         until = other.end + _HINDRANCE_SETTLE
         if other.start <= end and until >= fault.start:
-            end, is_hindered = max(end, until + settle), True
-    return end, is_hindered
+            end, roles = max(end, until + effect.settle), effect.roles | effect.hindered
+    return _Window(fault, end, roles)
+
+
+def _covers(window: _Window, connection: Connection) -> bool:
+    fault = window.fault
+    if connection.end < fault.start or connection.start > window.end:
+        return False
+    if fault.service and fault.service != connection.service:
+        return False
+    return any(_touches(role, fault.node, connection) for role in window.roles)
 
 
 def _touches(role: Role, node: str, connection: Connection) -> bool:

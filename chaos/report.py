@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .connections import ClientKind, Connection
-from .effects import Effect, effect_of, explain
+from .effects import Effect, Oracle, effect_of
 from .faults import FaultKind, Occurrence
 
 CONVERGED_WITHIN = 10.0
 _MOST_LINES = 20
+_STEP_SECONDS = 2
 
 
 @dataclass(frozen=True)
@@ -19,7 +20,9 @@ class Observed:
     """All that was seen in one run."""
 
     mode: str
+    begun: float
     seconds: float
+    used: Sequence[Connection]  # what clients do again and again; without times
     occurrences: Sequence[Occurrence]
     impossible: Sequence[tuple[FaultKind, str]]
     made: Counter[ClientKind]
@@ -36,6 +39,7 @@ class Verdict:
     observed: Observed
     explained: Sequence[tuple[Connection, Occurrence]]
     unexplained: Sequence[Connection]
+    strictness: float
 
     @property
     def is_sound(self) -> bool:
@@ -69,14 +73,22 @@ def _detail(failed: Connection, explanation: str, origin: float) -> str:
 
 
 def judge(seen: Observed) -> Verdict:
+    oracle = Oracle(seen.occurrences, seen.mode)
     explained, unexplained = [], []
     for connection in seen.failed:
-        fault = explain(connection, seen.occurrences, seen.mode)
+        fault = oracle.explain(connection)
         if fault is None:
             unexplained.append(connection)
         else:
             explained.append((connection, fault))
-    return Verdict(seen, explained, unexplained)
+    return Verdict(seen, explained, unexplained, _strictness(seen, oracle))
+
+
+def _strictness(seen: Observed, oracle: Oracle) -> float:
+    """The share of all connections for which no fault would have explained a failure."""
+    moments = [seen.begun + step for step in range(0, round(seen.seconds), _STEP_SECONDS)]
+    tried = [replace(used, start=moment, end=moment) for used in seen.used for moment in moments]
+    return sum(oracle.explain(connection) is None for connection in tried) / max(1, len(tried))
 
 
 def describe(verdicts: Sequence[Verdict]) -> Iterator[str]:
@@ -89,6 +101,7 @@ def describe(verdicts: Sequence[Verdict]) -> Iterator[str]:
             "connections",
             "failed by a fault",
             "failed that could have been served",
+            "judged strictly",
             "writes acknowledged",
             "lost",
             "given twice",
@@ -134,16 +147,19 @@ def _effect(effect: Effect) -> str:
 def _row(verdict: Verdict) -> list[str]:
     seen = verdict.observed
     after = "never" if seen.converged_after is None else f"{seen.converged_after:.1f} s"
-    figures = (
-        len(seen.occurrences),
-        seen.made.total(),
-        len(verdict.explained),
-        len(verdict.unexplained),
-        seen.acknowledged,
-        len(seen.lost),
-        len(seen.given_twice),
-    )
-    return [seen.mode, f"{seen.seconds / 60:.1f}", *(f"{figure:,}" for figure in figures), after]
+    return [
+        seen.mode,
+        f"{seen.seconds / 60:.1f}",
+        f"{len(seen.occurrences):,}",
+        f"{seen.made.total():,}",
+        f"{len(verdict.explained):,}",
+        f"{len(verdict.unexplained):,}",
+        f"{verdict.strictness:.0%}",
+        f"{seen.acknowledged:,}",
+        f"{len(seen.lost):,}",
+        f"{len(seen.given_twice):,}",
+        after,
+    ]
 
 
 def _count(verdict: Verdict, kind: FaultKind) -> str:

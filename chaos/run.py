@@ -99,6 +99,8 @@ async def _run_in(world: World, options: Options, report: Report) -> Observed:
         lost = ledger.find_lost(await read_written(client))
     return Observed(
         mode=world.mode,
+        begun=begun,
+        used=clients.uses(),
         seconds=ended - begun,
         occurrences=injected.occurrences,
         impossible=injected.impossible,
@@ -122,7 +124,6 @@ async def _inject_all(world: World, faults: list[Fault], injected: _Injected, re
 
 
 async def _inject(world: World, fault: Fault, injected: _Injected, report: Report) -> None:
-    start = time.monotonic()
     try:
         async with INJECTORS[fault.kind](world, fault) as target:
             report(f"{fault.at:6.1f} s  {fault.kind} {target.node} {target.service} {fault.seconds:.1f} s")
@@ -131,7 +132,7 @@ async def _inject(world: World, fault: Fault, injected: _Injected, report: Repor
         report(f"{fault.at:6.1f} s  {fault.kind}: {error}")
         injected.impossible.append((fault.kind, str(error)))
     else:
-        injected.occurrences.append(Occurrence(fault.kind, start, time.monotonic(), target.node, target.service))
+        injected.occurrences.append(Occurrence(fault.kind, target.since, time.monotonic(), target.node, target.service))
 
 
 @contextlib.asynccontextmanager

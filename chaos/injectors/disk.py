@@ -15,11 +15,12 @@ async def full_disk(world: World, fault: Fault) -> AsyncIterator[Target]:
     if world.disk is None:
         raise NotPossible("the lab's state has no file system of its own: only root may mount one")
     ballast = world.disk / f"ballast-{round(fault.at * 1000)}"
+    target = Target()
     try:
         with ballast.open("wb", buffering=0) as file:
             for size in (1 << 20, 1 << 12):
                 _fill(file.fileno(), size)
-        yield Target()
+        yield target
     finally:
         ballast.unlink()
 

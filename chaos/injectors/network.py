@@ -27,9 +27,10 @@ def drop(verdict: str) -> Injector:
             f'chain {hook} {{ type filter hook {hook} device "{node}" priority 0; {verdict}; }}\n'
             for hook in ("ingress", "egress")
         )
+        target = Target(node)
         await world.lab.inside("nft", "-f", "-", stdin=f"table netdev {table} {{\n{chains}}}\n")
         try:
-            yield Target(node)
+            yield target
         finally:
             await world.lab.inside("nft", "delete", "table", "netdev", table)
 
@@ -39,11 +40,12 @@ def drop(verdict: str) -> Injector:
 @contextlib.asynccontextmanager
 async def slow_link(world: World, fault: Fault) -> AsyncIterator[Target]:
     node = pick_node(fault)
+    target = Target(node)
     try:
         await world.lab.inside("tc", "qdisc", "add", "dev", node, "root", *_SLOW)
     except CommandFailed as error:
         raise NotPossible(str(error)) from error
     try:
-        yield Target(node)
+        yield target
     finally:
         await world.lab.inside("tc", "qdisc", "del", "dev", node, "root")

@@ -52,8 +52,9 @@ async def kill_backend(world: World, fault: Fault) -> AsyncIterator[Target]:
         raise NotPossible(f"no pod of {service} runs")
     victim = found[fault.pick // len(SERVER_PORTS) % len(found)]
     pod = (await world.lab.inside("nsenter", "-t", str(victim.pid), "-u", "hostname")).strip()
+    target = Target(_node_of(world.lab, victim.parent), service)
     await _signal(world.lab, "KILL", victim.pid)
-    yield Target(_node_of(world.lab, victim.parent), service)
+    yield target
     await asyncio.sleep(_RESTART)
     await world.lab.try_kubectl("-n", NAMESPACE, "delete", "pod", pod, "--timeout=60s")
 

@@ -13,9 +13,10 @@ from .target import NotPossible, Target, World
 @contextlib.asynccontextmanager
 async def replace_pods(world: World, fault: Fault) -> AsyncIterator[Target]:
     service = sorted(SERVER_PORTS)[fault.pick % len(SERVER_PORTS)]
+    target = Target("", service)
     rollout = ("-n", NAMESPACE, "rollout")
     result = await world.lab.try_kubectl(*rollout, "restart", f"deployment/{service}", "--request-timeout=20s")
     if result.code:
         raise NotPossible(result.stderr.strip())
-    yield Target("", service)
+    yield target
     await world.lab.try_kubectl(*rollout, "status", f"deployment/{service}", "--timeout=90s")

@@ -21,9 +21,10 @@ _START = 2.0
 @contextlib.asynccontextmanager
 async def flush_rules(world: World, fault: Fault) -> AsyncIterator[Target]:
     node = pick_node(fault)
+    target = Target(node)
     by_iptables = world.mode == "iptables" and fault.pick // 3 % 2
     await world.lab.inside("sh", "-c", _FLUSH_IPTABLES if by_iptables else _FLUSH_NFT, node=node)
-    yield Target(node)
+    yield target
 
 
 @contextlib.asynccontextmanager
@@ -36,6 +37,7 @@ async def second_proxy(world: World, fault: Fault) -> AsyncIterator[Target]:
         f"--cluster-cidr={_PODS}",
         f"--service-cidr={_SERVICES}",
     )
+    target = Target(node)
     command = 'exec "$0" proxy --kubeconfig="$KUBECONFIG" "$@"'
     process = await asyncio.create_subprocess_exec(
         *world.lab.argv_inside("sh", "-c", command, str(BRIDGEHEAD), *options, node=node),
@@ -47,7 +49,7 @@ async def second_proxy(world: World, fault: Fault) -> AsyncIterator[Target]:
         with contextlib.suppress(TimeoutError):
             code = await asyncio.wait_for(process.wait(), _START)
             raise NotPossible(f"the second proxy ended with exit code {code}")
-        yield Target(node)
+        yield target
     finally:
         if process.returncode is None:
             process.terminate()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..faults import Fault
@@ -26,10 +27,11 @@ class World:
 
 @dataclass(frozen=True)
 class Target:
-    """What a fault touched: a node, "" for the cluster; a Service, "" for any."""
+    """What a fault touches: a node, "" for the cluster; a Service, "" for any. It is made just before it is touched."""
 
     node: str = ""
     service: str = ""
+    since: float = field(default_factory=time.monotonic)
 
 
 # The fault's cause is there inside the block. Raises `NotPossible` and what the lab's commands raise.

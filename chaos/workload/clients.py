@@ -42,18 +42,27 @@ class _Process:
 
 class Clients:
     def __init__(self, lab: Lab, servers: list[Server], seconds: float) -> None:
-        self._lab, self._servers, self._seconds = lab, servers, seconds
+        self._lab = lab
         self._processes: list[_Process] = []
+
+        def config(client: str, source: str, number: int, output: str) -> dict[str, Any]:
+            targets = targets_of(source, servers, number)
+            return {"client": client, "source": source, "seconds": seconds, "output": output, "targets": targets}
+
+        places = ("lab", *NODES)
+        self._outside = {place: config(place, place, number, "") for number, place in enumerate(places)}
+        self._in_pods = {
+            node: config(f"pod on {node}", node, number, _RECORDS) for number, node in enumerate(NODES, len(places))
+        }
 
     async def start(self) -> None:
         """Start all; pods are ready when this returns."""
-        pods = [self._pod(node, number) for number, node in enumerate(NODES, 4)]
+        pods = [_pod(node, json.dumps(config)) for node, config in self._in_pods.items()]
         pod_list = {"apiVersion": "v1", "kind": "List", "items": pods}
         await self._lab.kubectl("apply", "-f", "-", stdin=json.dumps(pod_list))
-        for number, source in enumerate(("lab", *NODES)):
-            config = self._config(source, source, number, "")
-            node = "" if source == "lab" else source
-            argv = self._lab.argv_inside("python3", "-u", "-c", PROGRAM, config, node=node)
+        for place, config in self._outside.items():
+            node = place if place in NODES else ""
+            argv = self._lab.argv_inside("python3", "-c", PROGRAM, json.dumps(config), node=node)
             self._processes.append(await _Process.start(argv))
         names = [f"pod/client-{node}" for node in NODES]
         await self._lab.kubectl("-n", NAMESPACE, "wait", "--for=condition=Ready", *names, "--timeout=120s")
@@ -72,30 +81,43 @@ class Clients:
             failed += found
         return made, failed
 
-    def _config(self, client: str, source: str, number: int, output: str) -> str:
-        targets = targets_of(source, self._servers, number)
-        config = {"client": client, "source": source, "seconds": self._seconds, "output": output, "targets": targets}
-        return json.dumps(config)
+    def uses(self) -> list[Connection]:
+        """What the clients do again and again, as connections without a time."""
+        return [
+            Connection(
+                client=config["client"],
+                source=config["source"],
+                kind=ClientKind(target["kind"]),
+                service=target["service"],
+                entry=target["entry"],
+                nodes=frozenset(target["nodes"]),
+                start=0,
+                end=0,
+                problem="",
+            )
+            for config in (*self._outside.values(), *self._in_pods.values())
+            for target in config["targets"]
+        ]
 
-    def _pod(self, node: str, number: int) -> dict[str, Any]:
-        config = self._config(f"pod on {node}", node, number, _RECORDS)
-        container = {
-            "name": "client",
-            "image": "wangxiaochun/admin-box:v0.1",
-            "command": ["python3", "-u", "-c", PROGRAM.replace("$", "$$"), config],
-            "volumeMounts": [{"name": "records", "mountPath": "/records"}],
-        }
-        return {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": f"client-{node}", "namespace": NAMESPACE},
-            "spec": {
-                "nodeSelector": {"kubernetes.io/hostname": node},
-                "terminationGracePeriodSeconds": 1,
-                "containers": [container],
-                "volumes": [{"name": "records", "emptyDir": {}}],
-            },
-        }
+
+def _pod(node: str, config: str) -> dict[str, Any]:
+    container = {
+        "name": "client",
+        "image": "wangxiaochun/admin-box:v0.1",
+        "command": ["python3", "-c", PROGRAM, config],
+        "volumeMounts": [{"name": "records", "mountPath": "/records"}],
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": f"client-{node}", "namespace": NAMESPACE},
+        "spec": {
+            "nodeSelector": {"kubernetes.io/hostname": node},
+            "terminationGracePeriodSeconds": 1,
+            "containers": [container],
+            "volumes": [{"name": "records", "emptyDir": {}}],
+        },
+    }
 
 
 async def sweep(lab: Lab, node: str, targets: list[dict[str, Any]]) -> list[str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from chaos.connections import ClientKind, Connection, read_lines
-from chaos.effects import explain
+from chaos.effects import Oracle
 from chaos.faults import FaultKind, Occurrence
 from chaos.report import describe_effects
 
@@ -33,7 +33,7 @@ def fault(kind: FaultKind, start: float, end: float, node: str = "", service: st
 
 
 def is_explained(connection: Connection, *faults: Occurrence, mode: str = "nftables") -> bool:
-    return explain(connection, faults, mode) is not None
+    return Oracle(faults, mode).explain(connection) is not None
 
 
 def test_without_a_fault_nothing_is_explained() -> None:

@@ -13,9 +13,11 @@ from chaos.report import Observed, describe, judge
 REFUSED = Connection("lab", "lab", ClientKind.CLUSTER_IP, "web", "node1", frozenset({"node2"}), 30, 31, "refused")
 SOUND = Observed(
     mode="nftables",
+    begun=0,
     seconds=120,
     occurrences=[Occurrence(FaultKind.PARTITION, 29, 32, "node2")],
     impossible=[(FaultKind.FULL_DISK, "no disk")],
+    used=[replace(REFUSED, start=0, end=0)],
     made=Counter({ClientKind.CLUSTER_IP: 1000, ClientKind.DNS: 234}),
     failed=[REFUSED],
     acknowledged=567,
@@ -30,7 +32,7 @@ def test_a_sound_run() -> None:
     verdict = judge(SOUND)
     assert verdict.is_sound
     lines = list(describe([verdict]))
-    assert lines[2] == "| nftables | 2.0 | 1 | 1,234 | 1 | 0 | 567 | 0 | 0 | 2.5 s |"
+    assert lines[2] == "| nftables | 2.0 | 1 | 1,234 | 1 | 0 | 95% | 567 | 0 | 0 | 2.5 s |"
     assert "| partition | 1, broke 1 |" in lines
     assert "| full-disk | 0, 1 impossible |" in lines
 
