@@ -36,6 +36,9 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--services", type=int, default=500, help="how many come and go")
     parser.add_argument("--pods", type=int, default=200, help="how many come and go")
     parser.add_argument("--pause", type=float, default=0.5, help="seconds between two connections of a client")
+    parser.add_argument(
+        "--slack", type=float, default=1, help="how many times as long everything may take, on a slow or busy machine"
+    )
     parser.add_argument("--report", type=Path, help="a file for the tables")
     parser.add_argument("--details", type=Path, help="a file for every failed connection and its explanation")
     parser.add_argument("--table", action="store_true", help="only print what each fault may do to each client")
@@ -65,7 +68,8 @@ def main(argv: Sequence[str]) -> int:
         pause=given.pause,
         keep=given.keep,
     )
-    verdicts = [judge(asyncio.run(_ending_orderly(run_mode(options, mode, say)))) for mode in given.mode or MODES]
+    seen = [asyncio.run(_ending_orderly(run_mode(options, mode, say))) for mode in given.mode or MODES]
+    verdicts = [judge(observed, given.slack) for observed in seen]
     heading = f"# The chaos run\n\nSeed {given.seed}; {given.services} Services and {given.pods} pods come and go.\n\n"
     text = heading + "\n".join(describe(verdicts))
     sys.stdout.write(text)

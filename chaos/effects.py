@@ -111,12 +111,15 @@ class _Window:
 
 
 class Oracle:
-    """Knows what each client of a run may see. `occurrences` are all faults of the run."""
+    """Knows what each client of a run may see. `occurrences` are all faults of the run.
 
-    def __init__(self, occurrences: Sequence[Occurrence], mode: str) -> None:
+    `slack` is how many times as long as in the table everything may take, on a slow or busy machine.
+    """
+
+    def __init__(self, occurrences: Sequence[Occurrence], mode: str, slack: float = 1.0) -> None:
         by_time = sorted(occurrences, key=lambda fault: fault.start)
         self._windows: dict[ClientKind, list[_Window]] = {
-            client: [_window(fault, effect_of(fault.kind, client, mode), by_time) for fault in by_time]
+            client: [_window(fault, effect_of(fault.kind, client, mode), by_time, slack) for fault in by_time]
             for client in ClientKind
         }
 
@@ -128,15 +131,16 @@ class Oracle:
         return next((window.fault for window in windows if _covers(window, connection)), None)
 
 
-def _window(fault: Occurrence, effect: Effect, occurrences: Sequence[Occurrence]) -> _Window:
+def _window(fault: Occurrence, effect: Effect, occurrences: Sequence[Occurrence], slack: float) -> _Window:
     """`occurrences` are ordered by their start. Hindrances one after the other prolong each other."""
-    end, roles = fault.end + effect.settle, effect.roles
+    settle = slack * effect.settle
+    end, roles = fault.end + settle, effect.roles
     for other in occurrences:
         if other is fault or other.kind not in _HINDRANCES:
             continue
-        until = other.end + _HINDRANCE_SETTLE
+        until = other.end + slack * _HINDRANCE_SETTLE
         if other.start <= end and until >= fault.start:
-            end, roles = max(end, until + effect.settle), effect.roles | effect.hindered
+            end, roles = max(end, until + settle), effect.roles | effect.hindered
     return _Window(fault, end, roles)
 
 

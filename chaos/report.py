@@ -40,11 +40,12 @@ class Verdict:
     explained: Sequence[tuple[Connection, Occurrence]]
     unexplained: Sequence[Connection]
     strictness: float
+    converged_within: float
 
     @property
     def is_sound(self) -> bool:
         seen = self.observed
-        is_settled = seen.converged_after is not None and seen.converged_after <= CONVERGED_WITHIN
+        is_settled = seen.converged_after is not None and seen.converged_after <= self.converged_within
         return is_settled and not (self.unexplained or seen.lost or seen.given_twice)
 
     def findings(self) -> Iterator[str]:
@@ -55,7 +56,7 @@ class Verdict:
         yield from (f"given twice: {line}" for line in seen.given_twice)
         if seen.converged_after is None:
             yield from (f"never converged: {line}" for line in seen.not_converged)
-        elif seen.converged_after > CONVERGED_WITHIN:
+        elif seen.converged_after > self.converged_within:
             yield f"converged only {seen.converged_after:.1f} s after the last fault"
 
     def details(self) -> Iterator[str]:
@@ -72,8 +73,9 @@ def _detail(failed: Connection, explanation: str, origin: float) -> str:
     return f"to {failed.end - origin:6.1f}  {failed}; explained by {explanation}"
 
 
-def judge(seen: Observed) -> Verdict:
-    oracle = Oracle(seen.occurrences, seen.mode)
+def judge(seen: Observed, slack: float = 1.0) -> Verdict:
+    """`slack` is how many times as long as on a machine of its own everything may take."""
+    oracle = Oracle(seen.occurrences, seen.mode, slack)
     explained, unexplained = [], []
     for connection in seen.failed:
         fault = oracle.explain(connection)
@@ -81,7 +83,7 @@ def judge(seen: Observed) -> Verdict:
             unexplained.append(connection)
         else:
             explained.append((connection, fault))
-    return Verdict(seen, explained, unexplained, _strictness(seen, oracle))
+    return Verdict(seen, explained, unexplained, _strictness(seen, oracle), slack * CONVERGED_WITHIN)
 
 
 def _strictness(seen: Observed, oracle: Oracle) -> float:

@@ -135,6 +135,12 @@ def test_a_hindrance_prolongs_what_a_fault_may_do() -> None:
     assert not is_explained(late, killed, fault(FaultKind.STOP_API_SERVER, 18.1, 24))
 
 
+def test_on_a_slow_machine_everything_may_take_longer() -> None:
+    late, killed = failed(20, 21), fault(FaultKind.KILL_BACKEND, 10, 13, "node2", "web")
+    assert Oracle([killed], "nftables").explain(late) is None
+    assert Oracle([killed], "nftables", slack=2).explain(late) is killed
+
+
 @pytest.mark.parametrize("node", ["node1", "node2"])
 def test_a_connection_that_reached_another_service_is_explained_by_nothing(node: str) -> None:
     misled = failed(10, 11, problem="answered by other-6d5f-abcde")

@@ -51,3 +51,8 @@ def test_what_makes_a_run_unsound(change: dict[str, object], finding: str) -> No
     verdict = judge(replace(SOUND, **change))
     assert not verdict.is_sound
     assert f"- {finding}" in list(describe([verdict]))
+
+
+def test_on_a_slow_machine_convergence_may_take_longer() -> None:
+    assert judge(replace(SOUND, converged_after=29.0), slack=3).is_sound
+    assert not judge(replace(SOUND, converged_after=31.0), slack=3).is_sound
