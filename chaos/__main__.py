@@ -17,7 +17,7 @@ from typing import Any
 
 from .faults import FaultKind
 from .lab import MODES
-from .report import Observed, describe, describe_effects, judge
+from .report import Observed, Verdict, describe, describe_effects, judge
 from .run import Options, run_mode
 
 
@@ -53,6 +53,20 @@ async def _ending_orderly(run: Coroutine[Any, Any, Observed]) -> Observed:
     return await task
 
 
+def _write(verdicts: Sequence[Verdict], given: argparse.Namespace) -> None:
+    """After each mode: it takes long, and the next may fail."""
+    if given.report:
+        given.report.write_text(_text(verdicts, given))
+    if given.details:
+        given.details.write_text("".join(f"{line}\n" for verdict in verdicts for line in verdict.details()))
+
+
+def _text(verdicts: Sequence[Verdict], given: argparse.Namespace) -> str:
+    about = f"Seed {given.seed}; {given.services} Services and {given.pods} pods come and go."
+    slack = "" if given.slack == 1 else f" Everything may take {given.slack:g} times as long."
+    return f"# The chaos run\n\n{about}{slack}\n\n" + "\n".join(describe(verdicts))
+
+
 def main(argv: Sequence[str]) -> int:
     given = parse(argv)
     if given.table:
@@ -68,15 +82,11 @@ def main(argv: Sequence[str]) -> int:
         pause=given.pause,
         keep=given.keep,
     )
-    seen = [asyncio.run(_ending_orderly(run_mode(options, mode, say))) for mode in given.mode or MODES]
-    verdicts = [judge(observed, given.slack) for observed in seen]
-    heading = f"# The chaos run\n\nSeed {given.seed}; {given.services} Services and {given.pods} pods come and go.\n\n"
-    text = heading + "\n".join(describe(verdicts))
-    sys.stdout.write(text)
-    if given.report:
-        given.report.write_text(text)
-    if given.details:
-        given.details.write_text("".join(f"{line}\n" for verdict in verdicts for line in verdict.details()))
+    verdicts = []
+    for mode in given.mode or MODES:
+        verdicts.append(judge(asyncio.run(_ending_orderly(run_mode(options, mode, say))), given.slack))
+        _write(verdicts, given)
+    sys.stdout.write(_text(verdicts, given))
     return 0 if all(verdict.is_sound for verdict in verdicts) else 1
 
 

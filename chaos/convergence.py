@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from bridgehead.objects.core import Node, Pod, Service
 from bridgehead.objects.discovery import EndpointSlice
 
-# What a ruleset shows of Services: IPv4 addresses of a lab's Service range, 10.96.0.0/12.
-_SERVICE_ADDRESS = re.compile(r"\b10\.(?:9[6-9]|10\d|11[01])\.\d{1,3}\.\d{1,3}\b(?!/(?:[0-9]|[12]\d|3[01])\b)")
+# What a ruleset shows of Services and of pods: IPv4 addresses of 10.96.0.0/12 and 10.244.0.0/16, but no networks.
+_NO_NETWORK = r"\.\d{1,3}\b(?!/(?:\d|[12]\d|3[01])\b)"
+_SERVICE_ADDRESS = re.compile(r"\b10\.(?:9[6-9]|10\d|11[01])\.\d{1,3}" + _NO_NETWORK)
+_POD_ADDRESS = re.compile(r"\b10\.244\.\d{1,3}" + _NO_NETWORK)
 
 
 @dataclass(frozen=True)
@@ -63,17 +65,36 @@ def _wrong_endpoints(service: Service, cluster: Cluster) -> Iterator[str]:
         yield f"service {service.key}: endpoints {sorted(found)}, ready pods {sorted(wanted)}"
 
 
-def find_wrong_rules(services: Iterable[Service], rulesets: Mapping[str, str]) -> Iterator[str]:
-    """Cluster IPs that a node's ruleset lacks, or still has although no Service has them; one line for each node."""
-    wanted = {
-        service.spec.cluster_ip for service in services if service.is_proxied and ":" not in service.spec.cluster_ip
+def find_wrong_rules(cluster: Cluster, rulesets: Mapping[str, str], mode: str) -> Iterator[str]:
+    """Addresses that a node's ruleset lacks, or still has although no Service or endpoint has them; one line for each.
+
+    In userspace mode the endpoints are the proxy's own business.
+    """
+    services = {
+        service.key: service.spec.cluster_ip
+        for service in cluster.services
+        if service.is_proxied and ":" not in service.spec.cluster_ip
+    }
+    endpoints = {
+        address
+        for slice_ in cluster.slices
+        if slice_.address_type == "IPv4" and (slice_.metadata.namespace, slice_.service_name) in services
+        for endpoint in slice_.endpoints
+        if endpoint.conditions.is_ready
+        for address in endpoint.addresses
     }
     for node, ruleset in rulesets.items():
-        found = set(_SERVICE_ADDRESS.findall(ruleset))
-        if lacking := sorted(wanted - found):
-            yield f"{node}: no rules for {_some(lacking)}"
-        if stale := sorted(found - wanted):
-            yield f"{node}: stale rules for {_some(stale)}"
+        yield from _compare(f"{node}: Services", set(services.values()), set(_SERVICE_ADDRESS.findall(ruleset)))
+        if mode != "userspace":
+            pods = {address for address in endpoints if _POD_ADDRESS.fullmatch(address)}
+            yield from _compare(f"{node}: endpoints", pods, set(_POD_ADDRESS.findall(ruleset)))
+
+
+def _compare(what: str, wanted: set[str], found: set[str]) -> Iterator[str]:
+    if lacking := sorted(wanted - found):
+        yield f"{what} without rules: {_some(lacking)}"
+    if stale := sorted(found - wanted):
+        yield f"{what} that are gone, with rules: {_some(stale)}"
 
 
 def _some(addresses: Sequence[str]) -> str:

@@ -44,7 +44,9 @@ async def read_cluster(client: ApiClient) -> Cluster:
     )
 
 
-async def wait_converged(lab: Lab, client: ApiClient, since: float, bound: float) -> tuple[float | None, list[str]]:
+async def wait_converged(
+    lab: Lab, client: ApiClient, mode: str, since: float, bound: float
+) -> tuple[float | None, list[str]]:
     """How many seconds after `since` everything was as it should be, None: not within `bound`; and what was not last.
 
     The lists of the API and the rules are looked at until nothing is wrong with them; then every Service is used from
@@ -55,7 +57,7 @@ async def wait_converged(lab: Lab, client: ApiClient, since: float, bound: float
         try:
             async with asyncio.timeout(bound):
                 cluster = await read_cluster(client)
-                wrong = [*find_unsettled(cluster), *await _find_wrong_rules(lab, cluster)]
+                wrong = [*find_unsettled(cluster), *await _find_wrong_rules(lab, cluster, mode)]
                 reached = time.monotonic() - since
                 wrong = wrong or await _use_everything(lab, cluster)
                 if not wrong:
@@ -67,9 +69,9 @@ async def wait_converged(lab: Lab, client: ApiClient, since: float, bound: float
         await asyncio.sleep(_ASK_AGAIN)
 
 
-async def _find_wrong_rules(lab: Lab, cluster: Cluster) -> list[str]:
+async def _find_wrong_rules(lab: Lab, cluster: Cluster, mode: str) -> list[str]:
     texts = await asyncio.gather(*(lab.inside("nft", "list", "ruleset", node=node) for node in NODE_NAMES))
-    return list(find_wrong_rules(cluster.services, dict(zip(NODE_NAMES, texts, strict=True))))
+    return list(find_wrong_rules(cluster, dict(zip(NODE_NAMES, texts, strict=True)), mode))
 
 
 async def _use_everything(lab: Lab, cluster: Cluster) -> list[str]:

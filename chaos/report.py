@@ -46,7 +46,7 @@ class Verdict:
     def is_sound(self) -> bool:
         seen = self.observed
         is_settled = seen.converged_after is not None and seen.converged_after <= self.converged_within
-        return is_settled and not (self.unexplained or seen.lost or seen.given_twice)
+        return is_settled and not (self.unexplained or seen.lost or seen.given_twice or seen.not_converged)
 
     def findings(self) -> Iterator[str]:
         """What should not be, one line each."""
@@ -54,8 +54,9 @@ class Verdict:
         yield from (f"could have been served: {connection}" for connection in self.unexplained)
         yield from (f"lost: {line}" for line in seen.lost)
         yield from (f"given twice: {line}" for line in seen.given_twice)
+        yield from (f"not as it should be in the end: {line}" for line in seen.not_converged)
         if seen.converged_after is None:
-            yield from (f"never converged: {line}" for line in seen.not_converged)
+            yield "never converged"
         elif seen.converged_after > self.converged_within:
             yield f"converged only {seen.converged_after:.1f} s after the last fault"
 

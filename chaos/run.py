@@ -94,8 +94,8 @@ async def _run_in(world: World, options: Options, report: Report) -> Observed:
             await _inject_all(world, faults, injected, report)
         ended = time.monotonic()
         report(f"{world.mode}: no more faults; waiting for everything to converge")
-        converged_after, wrong = await wait_converged(lab, client, ended, _CONVERGENCE_BOUND)
-        made, failed = await clients.stop()
+        converged_after, wrong = await wait_converged(lab, client, world.mode, ended, _CONVERGENCE_BOUND)
+        made, failed, unread = await clients.stop()
         lost = ledger.find_lost(await read_written(client))
     return Observed(
         mode=world.mode,
@@ -110,7 +110,7 @@ async def _run_in(world: World, options: Options, report: Report) -> Observed:
         lost=lost,
         given_twice=sorted(allocations.given_twice | allocations.changed),
         converged_after=converged_after,
-        not_converged=wrong,
+        not_converged=[*wrong, *unread],
     )
 
 

@@ -126,11 +126,20 @@ def test_what_has_not_settled(
 @pytest.mark.parametrize(
     ("rules", "expected"),
     [
-        ("ip daddr 10.96.0.0/12; 10.96.0.1 . tcp . 80 : goto n3; 10.107.9.8/32", []),
-        ("10.96.0.1 . tcp . 80 : goto n3", ["node1: no rules for 10.107.9.8"]),
-        ("10.96.0.1; 10.107.9.8; 10.99.1.1", ["node1: stale rules for 10.99.1.1"]),
+        ("ip saddr 10.244.0.0/16 ip daddr 10.96.0.0/12; 10.96.0.1 . tcp . 80 : goto n3; 10.107.9.8/32; 10.244.1.2", []),
+        ("10.96.0.1 . tcp . 80 : goto n3; 10.244.1.2/32", ["node1: Services without rules: 10.107.9.8"]),
+        ("10.96.0.1; 10.107.9.8; 10.99.1.1; 10.244.1.2", ["node1: Services that are gone, with rules: 10.99.1.1"]),
+        ("10.96.0.1; 10.107.9.8", ["node1: endpoints without rules: 10.244.1.2"]),
+        ("10.96.0.1; 10.107.9.8; 10.244.1.2; 10.244.1.9", ["node1: endpoints that are gone, with rules: 10.244.1.9"]),
     ],
 )
 def test_rules_of_a_node(rules: str, expected: list[str]) -> None:
     services = [service("a", "10.96.0.1"), service("b", "10.107.9.8"), service("headless", "None")]
-    assert list(find_wrong_rules(services, {"node1": rules})) == expected
+    slices = [slice_of("a", "10.244.1.2"), slice_of("headless", "10.244.1.3"), slice_of("b", "10.244.1.4", ready=False)]
+    cluster = Cluster([], [], services, slices)
+    assert list(find_wrong_rules(cluster, {"node1": rules}, "nftables")) == expected
+
+
+def test_in_userspace_mode_rules_have_no_endpoints() -> None:
+    cluster = Cluster([], [], [service("a", "10.96.0.1")], [slice_of("a", "10.244.1.2")])
+    assert not list(find_wrong_rules(cluster, {"node1": "10.96.0.1"}, "userspace"))

@@ -44,7 +44,7 @@ def test_a_sound_run() -> None:
         ({"lost": ["x"]}, "lost: x"),
         ({"given_twice": ["10.96.0.1"]}, "given twice: 10.96.0.1"),
         ({"converged_after": 10.1}, "converged only 10.1 s after the last fault"),
-        ({"converged_after": None, "not_converged": ["node2"]}, "never converged: node2"),
+        ({"converged_after": None, "not_converged": ["node2"]}, "not as it should be in the end: node2"),
     ],
 )
 def test_what_makes_a_run_unsound(change: dict[str, object], finding: str) -> None:
