@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import subprocess
+import json
 from collections.abc import AsyncIterator
 
 from ..faults import Fault
-from ..lab import BRIDGEHEAD
 from .target import NotPossible, Target, World, pick_node
 
 _FLUSH_NFT = "nft flush ruleset"
 _FLUSH_IPTABLES = "iptables -F; iptables -t nat -F; ip6tables -F; ip6tables -t nat -F"
-_PODS = "10.244.0.0/16,fd00:10:244::/56"
-_SERVICES = "10.96.0.0/12,fd00:10:96::/112"
-_START = 2.0
+_SYSTEM = ("-n", "kube-system")
+_SOON = "--request-timeout=70s"
+_AGAIN = 1.0
+_TRIES = 60
 
 
 @contextlib.asynccontextmanager
@@ -29,28 +29,32 @@ async def flush_rules(world: World, fault: Fault) -> AsyncIterator[Target]:
 
 @contextlib.asynccontextmanager
 async def second_proxy(world: World, fault: Fault) -> AsyncIterator[Target]:
-    """One that is configured like the node's own."""
-    node = pick_node(fault)
-    options = (
-        f"--node-name={node}",
-        f"--proxy-mode={world.mode}",
-        f"--cluster-cidr={_PODS}",
-        f"--service-cidr={_SERVICES}",
-    )
+    """A pod like that of the DaemonSet on a node, beside it. It has no probes: the node's ports for them are taken."""
+    node, name = pick_node(fault), f"second-proxy-{round(fault.at * 1000)}"
+    found = await world.lab.try_kubectl(*_SYSTEM, "get", "daemonset", "kube-proxy", "-o", "json", _SOON)
+    if found.code:
+        raise NotPossible(found.stderr.strip())
+    spec = json.loads(found.stdout)["spec"]["template"]["spec"] | {"nodeName": node}
+    for container in spec["containers"]:
+        container.pop("startupProbe", None)
+        container.pop("livenessProbe", None)
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
     target = Target(node)
-    command = 'exec "$0" proxy --kubeconfig="$KUBECONFIG" "$@"'
-    process = await asyncio.create_subprocess_exec(
-        *world.lab.argv_inside("sh", "-c", command, str(BRIDGEHEAD), *options, node=node),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
     try:
-        with contextlib.suppress(TimeoutError):
-            code = await asyncio.wait_for(process.wait(), _START)
-            raise NotPossible(f"the second proxy ended with exit code {code}")
+        created = await world.lab.try_kubectl(*_SYSTEM, "create", "-f", "-", _SOON, stdin=json.dumps(pod))
+        if created.code:
+            raise NotPossible(created.stderr.strip())
         yield target
     finally:
-        if process.returncode is None:
-            process.terminate()
-            await process.wait()
+        await _delete(world, name)
+
+
+async def _delete(world: World, pod: str) -> None:
+    """Again and again while other faults keep the API server away."""
+    for _ in range(_TRIES):
+        result = await world.lab.try_kubectl(
+            *_SYSTEM, "delete", "pod", pod, "--ignore-not-found", "--timeout=60s", _SOON
+        )
+        if not result.code:
+            return
+        await asyncio.sleep(_AGAIN)
