@@ -15,9 +15,8 @@ from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
-from .faults import FaultKind
-from .lab import MODES
-from .report import Observed, Verdict, describe, describe_effects, judge
+from .faults import MODES, FaultKind
+from .report import Observed, Verdict, describe, describe_effects, describe_hindrances, judge
 from .run import Options, run_mode
 
 
@@ -70,7 +69,7 @@ def _text(verdicts: Sequence[Verdict], given: argparse.Namespace) -> str:
 def main(argv: Sequence[str]) -> int:
     given = parse(argv)
     if given.table:
-        sys.stdout.write("\n".join(describe_effects()))
+        sys.stdout.write("\n".join([*describe_effects(), *describe_hindrances()]))
         return 0
     options = Options(
         seed=given.seed,

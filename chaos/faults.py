@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+# Of the proxy, in labs: no kernel of theirs need have IPVS.
+MODES = ("nftables", "iptables", "userspace")
+
 
 class FaultKind(StrEnum):
     KILL_API_SERVER = "kill-apiserver"

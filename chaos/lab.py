@@ -15,7 +15,6 @@ from bridgehead.lab.plan import LabFiles
 
 BRIDGEHEAD = Path(sys.executable).with_name("bridgehead")
 NODES = ("node1", "node2", "node3")
-MODES = ("nftables", "iptables", "userspace")
 _BOUND = 120.0
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from .connections import ClientKind, Connection
-from .effects import Effect, Oracle, effect_of
-from .faults import FaultKind, Occurrence
+from .effects import HINDRANCES, Effect, Healer, Oracle, effect_of
+from .faults import MODES, FaultKind, Occurrence
 
 CONVERGED_WITHIN = 10.0
 _MOST_LINES = 20
@@ -141,10 +141,26 @@ def describe_effects() -> Iterator[str]:
 
 
 def _effect(effect: Effect) -> str:
-    parts = [" or ".join(sorted(effect.roles))] if effect.roles else []
+    roles = [" or ".join(sorted(effect.roles))] if effect.roles else []
     if effect.hindered:
-        parts.append(f"hindered: {' or '.join(sorted(effect.hindered))}")
-    return f"{'; '.join(parts)}; {effect.settle:g} s" if parts else "nothing"
+        roles.append(f"hindered: {' or '.join(sorted(effect.hindered))}")
+    return f"{'; '.join(roles)}; {effect.settle:g} s" if roles else "nothing"
+
+
+def describe_hindrances() -> Iterator[str]:
+    """The second table of docs/chaos.md: what holds up those that make good what a fault broke."""
+    rows = []
+    for kind in FaultKind:
+        effects = [effect_of(kind, client, mode) for client in ClientKind for mode in MODES]
+        healers = frozenset().union(*(effect.healers for effect in effects))
+        hindrance = HINDRANCES.get(kind)
+        held_up = f"{_words(hindrance.healers)}; {hindrance.recovery:g} s" if hindrance else "nothing"
+        rows.append((f"`{kind.value}`", _words(healers) if healers else "itself", held_up))
+    yield from _table(("fault", "made good by", "holds up"), rows)
+
+
+def _words(healers: frozenset[Healer]) -> str:
+    return ", ".join(sorted(healers))
 
 
 def _row(verdict: Verdict) -> list[str]:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 from chaos.connections import ClientKind, Connection, read_lines
-from chaos.effects import Oracle
+from chaos.effects import HINDRANCES, Oracle
 from chaos.faults import FaultKind, Occurrence
-from chaos.report import describe_effects
+from chaos.report import describe_effects, describe_hindrances
 
 DOCS = Path(__file__).parents[2] / "docs" / "chaos.md"
 NEW, KEPT, DNS = ClientKind.CLUSTER_IP, ClientKind.ESTABLISHED, ClientKind.DNS
@@ -104,6 +104,26 @@ def test_in_userspace_mode_connections_go_through_the_proxy() -> None:
     assert not is_explained(connection, fault(FaultKind.KILL_PROXY, 10.5, 10.5, "node2"), mode="userspace")
 
 
+def test_flushed_rules_are_repaired_by_the_nodes_own_proxy_alone() -> None:
+    late, flushed = failed(25, 26), fault(FaultKind.FLUSH_RULES, 10, 10, "node1")
+    assert is_explained(late, flushed, fault(FaultKind.STOP_PROXY, 9, 23, "node1"))
+    assert not is_explained(late, flushed, fault(FaultKind.STOP_PROXY, 9, 23, "node2"))
+    assert not is_explained(late, flushed, fault(FaultKind.STOP_API_SERVER, 9, 23))
+
+
+def test_a_link_heals_by_itself() -> None:
+    late, cut = failed(25, 26), fault(FaultKind.PARTITION, 10, 15, "node2")
+    assert not is_explained(
+        late,
+        cut,
+        *(
+            fault(kind, 12, 24, "node2")
+            for kind in HINDRANCES
+            if kind is not cut.kind and kind not in (FaultKind.KILL_RUNTIME, FaultKind.PACKET_LOSS, FaultKind.SLOW_LINK)
+        ),
+    )
+
+
 def test_only_the_service_whose_pod_was_killed() -> None:
     killed = fault(FaultKind.KILL_BACKEND, 10, 10, "node2", "web")
     assert is_explained(failed(10, 11), killed)
@@ -121,7 +141,9 @@ def test_a_rollout_is_seen_when_something_held_up_what_follows_it() -> None:
     rollout = fault(FaultKind.REPLACE_PODS, 10, 14, service="web")
     assert is_explained(failed(11, 12), rollout, fault(FaultKind.STOP_API_SERVER, 10, 12))
     assert is_explained(failed(17, 18), rollout, fault(FaultKind.STOP_PROXY, 8, 16, "node1"))
-    assert not is_explained(failed(11, 12), rollout, fault(FaultKind.STOP_API_SERVER, 0, 4.9))
+    assert is_explained(failed(17, 18), rollout, fault(FaultKind.STOP_KUBELET, 8, 16, "node3"))
+    assert not is_explained(failed(17, 18), rollout, fault(FaultKind.STOP_PROXY, 8, 16, "node2")), "not its entry"
+    assert not is_explained(failed(11, 12), rollout, fault(FaultKind.STOP_API_SERVER, 0, 6.9))
     assert not is_explained(failed(11, 12), rollout, fault(FaultKind.STOP_API_SERVER, 30, 31))
     assert not is_explained(failed(11, 12), rollout, fault(FaultKind.SECOND_PROXY, 10, 12, "node1"))
 
@@ -131,6 +153,8 @@ def test_a_hindrance_prolongs_what_a_fault_may_do() -> None:
     late = failed(25, 26)
     assert not is_explained(late, killed)
     assert is_explained(late, killed, fault(FaultKind.STOP_API_SERVER, 12, 20))
+    assert is_explained(late, killed, fault(FaultKind.STOP_KUBELET, 12, 20, "node2"))
+    assert not is_explained(late, killed, fault(FaultKind.STOP_KUBELET, 12, 20, "node3"))
     # Not by what begins after all was over.
     assert not is_explained(late, killed, fault(FaultKind.STOP_API_SERVER, 18.1, 24))
 
@@ -149,7 +173,9 @@ def test_a_connection_that_reached_another_service_is_explained_by_nothing(node:
 
 
 def test_the_page_has_the_table() -> None:
-    assert "\n".join(describe_effects()) in DOCS.read_text("utf-8")
+    text = DOCS.read_text("utf-8")
+    assert "\n".join(describe_effects()) in text
+    assert "\n".join(describe_hindrances()) in text
 
 
 def test_lines_of_clients() -> None:
