@@ -11,7 +11,7 @@ from .effects import HINDRANCES, Effect, Healer, Oracle, effect_of
 from .faults import MODES, FaultKind, Occurrence
 
 CONVERGED_WITHIN = 10.0
-_MOST_LINES = 20
+_MOST_LINES = 40
 _STEP_SECONDS = 2
 
 
@@ -49,9 +49,8 @@ class Verdict:
         return is_settled and not (self.unexplained or seen.lost or seen.given_twice or seen.not_converged)
 
     def findings(self) -> Iterator[str]:
-        """What should not be, one line each."""
+        """What should not be, one line each; connections with the same problem within ten seconds are one."""
         seen = self.observed
-        yield from (f"could have been served: {connection}" for connection in self.unexplained)
         yield from (f"lost: {line}" for line in seen.lost)
         yield from (f"given twice: {line}" for line in seen.given_twice)
         yield from (f"not as it should be in the end: {line}" for line in seen.not_converged)
@@ -59,6 +58,9 @@ class Verdict:
             yield "never converged"
         elif seen.converged_after > self.converged_within:
             yield f"converged only {seen.converged_after:.1f} s after the last fault"
+        alike = Counter((int(failed.start - seen.begun) // 10 * 10, str(failed)) for failed in self.unexplained)
+        for (second, failed), count in sorted(alike.items()):
+            yield f"could have been served: {failed}, {count} times from second {second} on"
 
     def details(self) -> Iterator[str]:
         """Every fault, and every connection that failed, by time."""

@@ -75,6 +75,9 @@ class Writer:
             self._ledger.record(key, state, Answer.UNKNOWN if is_open else Answer.REFUSED)
         except (ClientError, TimeoutError):
             self._ledger.record(key, state, Answer.UNKNOWN)
+        except asyncio.CancelledError:  # the request may be on its way
+            self._ledger.record(key, state, Answer.UNKNOWN)
+            raise
         else:
             uid = written.metadata.uid if written is not None else ""
             self._ledger.record(key, state, Answer.ACKNOWLEDGED, uid)
