@@ -69,7 +69,8 @@ async def run_mode(options: Options, mode: str, report: Report) -> Observed:
             return await _run_in(World(lab, mode, disk), options, report)
         finally:
             if not options.keep:
-                await lab.command("down")
+                with contextlib.suppress(CommandFailed):  # it never started, or has ended: what failed is told already
+                    await lab.command("down")
 
 
 async def _run_in(world: World, options: Options, report: Report) -> Observed:

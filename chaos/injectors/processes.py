@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 from ..faults import Fault
-from ..lab import NODES, CommandFailed, Lab
+from ..lab import NODES, CommandFailed, Lab, Process
 from ..workload.servers import NAMESPACE, SERVER_PORTS
 from .target import Injector, NotPossible, Target, World, pick_node
 
@@ -47,12 +47,13 @@ async def kill_backend(world: World, fault: Fault) -> AsyncIterator[Target]:
     """Kill the server in a pod of a Service, and replace the pod: one that is killed often is restarted ever later."""
     service = sorted(SERVER_PORTS)[fault.pick % len(SERVER_PORTS)]
     argument = f"--http-port={SERVER_PORTS[service]}"
-    found = [process for process in await world.lab.processes() if argument in process.argv.split()]
+    processes = await world.lab.processes()
+    found = [process for process in processes if argument in process.argv.split()]
     if not found:
         raise NotPossible(f"no pod of {service} runs")
     victim = found[fault.pick // len(SERVER_PORTS) % len(found)]
     pod = (await world.lab.inside("nsenter", "-t", str(victim.pid), "-u", "hostname")).strip()
-    target = Target(_node_of(world.lab, victim.parent), service)
+    target = Target(_node_of(world.lab, victim, processes), service)
     await _signal(world.lab, "KILL", victim.pid)
     yield target
     await asyncio.sleep(_RESTART)
@@ -77,25 +78,33 @@ def part_of_node(name: str) -> Find:
 
 
 async def find_proxy(lab: Lab, fault: Fault) -> tuple[int, Target]:
-    """The proxy in the pod of a node; a second one is nobody's child in the lab."""
+    """A proxy in a pod of a node: as a rule there is one."""
     node = pick_node(fault)
-    runtime = _part_pid(lab, f"runtime-{node}")
-    found = [p.pid for p in await lab.processes() if p.argv.startswith("bridgehead proxy") and p.parent == runtime]
+    processes = await lab.processes()
+    proxies = [process for process in processes if process.argv.startswith("bridgehead proxy")]
+    found = [process.pid for process in proxies if _node_of(lab, process, processes) == node]
     if not found:
         raise NotPossible(f"no proxy runs on {node}")
     return found[0], Target(node)
 
 
 async def find_dns(lab: Lab, fault: Fault) -> tuple[int, Target]:
-    found = [p for p in await lab.processes() if p.argv.startswith("bridgehead dns")]
+    processes = await lab.processes()
+    found = [process for process in processes if process.argv.startswith("bridgehead dns")]
     if not found:
         raise NotPossible("no DNS server runs")
     victim = found[fault.pick % len(found)]
-    return victim.pid, Target(_node_of(lab, victim.parent))
+    return victim.pid, Target(_node_of(lab, victim, processes))
 
 
-def _node_of(lab: Lab, runtime: int) -> str:
-    return next((node for node in NODES if lab.part_pid(f"runtime-{node}") == runtime), "")
+def _node_of(lab: Lab, process: Process, processes: Sequence[Process]) -> str:
+    """The node whose runtime is an ancestor of the process; "" when that has ended."""
+    parents = {other.pid: other.parent for other in processes}
+    runtimes = {lab.part_pid(f"runtime-{node}"): node for node in NODES}
+    pid = process.pid
+    while pid in parents and pid not in runtimes:
+        pid = parents[pid]
+    return runtimes.get(pid, "")
 
 
 def _part_pid(lab: Lab, name: str) -> int:
