@@ -40,7 +40,10 @@ def test_a_sound_run() -> None:
 @pytest.mark.parametrize(
     ("change", "finding"),
     [
-        ({"occurrences": []}, "could have been served: lab -> web (cluster-ip by node1): refused, 1 times from second 30 on"),
+        (
+            {"occurrences": []},
+            "could have been served: lab -> web (cluster-ip by node1): refused, 1 times from second 30 on",
+        ),
         ({"lost": ["x"]}, "lost: x"),
         ({"given_twice": ["10.96.0.1"]}, "given twice: 10.96.0.1"),
         ({"converged_after": 10.1}, "converged only 10.1 s after the last fault"),
