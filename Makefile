@@ -5,7 +5,10 @@ LAB ?= bridgehead
 # For `make test`: files, directories, options of pytest. Empty: all of them.
 TESTS ?=
 
-.PHONY: help up down test unit check bench format clean
+# For `make chaos`: options of `python -m chaos`.
+ARGS ?=
+
+.PHONY: help up down test unit check bench chaos format clean
 
 help:
 	@echo "make up      start a cluster of three nodes on this machine and return when it is ready"
@@ -15,6 +18,7 @@ help:
 	@echo "make unit    run only the tests that touch nothing outside the process"
 	@echo "make check   formatting, lint, types, import arrows"
 	@echo "make bench   measure, print the table and keep it in benchmarks/results/"
+	@echo "make chaos   faults and what users see of them, in every mode: half an hour; ARGS='--seed 7 --minutes 2' are options"
 	@echo "make format  put the code in order"
 
 up: .venv/.prepared
@@ -40,6 +44,10 @@ check: .venv/.prepared
 bench: .venv/.prepared
 	@scripts/system-packages nft iptables-restore ip curl kubectl dnsperf linux.uml modprobe cc
 	@$(PYTHON) -m benchmarks
+
+chaos: .venv/.prepared
+	@scripts/system-packages nft iptables-restore ip kubectl ps nsenter tc
+	@$(PYTHON) -m chaos --report benchmarks/results/chaos.md $(ARGS)
 
 format: .venv/.prepared
 	@.venv/bin/ruff format .
