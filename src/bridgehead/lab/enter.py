@@ -58,11 +58,11 @@ def _enter(lab: RunningLab, node: NodePlan | None) -> None:
     paths = {kind: f"{process}/ns/{kind}" for kind in ("ipc", "uts", "net", "pid")}
     if node:
         paths |= {"net": f"{process}/root{node.netns}", "uts": f"{process}/root{node.utsns}"}
-    # The machine's root stays who it is: in the lab it would be nobody.
-    if os.geteuid() != 0 and not os.path.samefile(f"{process}/ns/user", "/proc/self/ns/user"):
-        paths = {"user": f"{process}/ns/user", **paths}
     # Opened first: after entering one, the paths may mean something else.
     fds = {kind: os.open(path, os.O_RDONLY | os.O_CLOEXEC) for kind, path in paths.items()}
+    # The machine's root stays who it is: in the lab it would be nobody.
+    if os.geteuid() != 0 and not os.path.samefile(f"{process}/ns/user", "/proc/self/ns/user"):
+        fds = {"user": _open_user_namespace(process), **fds}
     for fd in fds.values():
         syscalls.setns(fd)
         os.close(fd)
@@ -71,6 +71,19 @@ def _enter(lab: RunningLab, node: NodePlan | None) -> None:
         os.setresuid(0, 0, 0)
     syscalls.unshare(syscalls.CLONE_NEWNS)
     syscalls.mount("none", "/", flags=syscalls.MS_REC | syscalls.MS_PRIVATE)
+
+
+def _open_user_namespace(process: str) -> int:
+    """The one above the lab's own, in which the lab was staged: it suffices to enter the lab's other namespaces. In the
+    lab's own a pod with all privileges could have registered an interpreter for what we execute (binfmt_misc)."""
+    namespace = os.open(f"{process}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
+    above = syscalls.open_parent_namespace(namespace)
+    with open("/proc/self/ns/user", "rb") as ours:
+        is_ours = os.path.sameopenfile(above, ours.fileno())
+    if is_ours:  # there is none in between: a lab with --host-access
+        namespace, above = above, namespace
+    os.close(namespace)
+    return above
 
 
 def _mount_kernel_views() -> None:
