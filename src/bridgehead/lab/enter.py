@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import signal
 from collections.abc import Sequence
@@ -14,7 +13,6 @@ from .errors import LabError
 from .plan import NodePlan, RunningLab, plan_nodes
 
 _OF_THE_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
-_NS_GET_PARENT = 0xB702  # linux/nsfs.h
 _PASSED_ON = (signal.SIGTERM, signal.SIGHUP)
 
 
@@ -82,7 +80,7 @@ def _open_user_namespace(path: str) -> int:
     own one. A lab with host access has only one.
     """
     own = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    parent = fcntl.ioctl(own, _NS_GET_PARENT)
+    parent = syscalls.open_parent_namespace(own)
     if os.path.samestat(os.fstat(parent), os.stat("/proc/self/ns/user")):
         os.close(parent)
         return own

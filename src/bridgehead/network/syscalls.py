@@ -43,6 +43,7 @@ RESOLVE_IN_ROOT = 0x10
 
 _PR_SET_DUMPABLE = 4
 _PR_SET_NO_NEW_PRIVS = 38
+_NS_GET_PARENT = 0xB702
 _PR_SET_PDEATHSIG = 1
 _PR_CAPBSET_DROP = 24
 _PR_SET_NAME = 15
@@ -92,6 +93,13 @@ def setns(namespace: int | str, kind: int = 0) -> None:
         _check(_libc.setns(fd, kind), f"setns {namespace}")
     finally:
         os.close(fd)
+
+
+def open_parent_namespace(namespace: int) -> int:
+    """A descriptor of the namespace above the user or PID namespace that `namespace` is a descriptor of."""
+    result = _libc.ioctl(namespace, _NS_GET_PARENT)
+    _check(result, "ioctl(NS_GET_PARENT)")
+    return int(result)
 
 
 def mount(source: str, target: str, filesystem: str = "", flags: int = 0, data: str = "") -> None:
