@@ -12,6 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from bridgehead.kubelet.runtimes import seccomp
 from bridgehead.network import syscalls
 
 from .addressing import API_PORT, IpFamily
@@ -30,6 +31,10 @@ def check_host(state_root: Path) -> str:
         raise Unsupported(f"the lab is made of Linux namespaces; this is {sys.platform}")
     if shutil.which("nft", path=_system_path()) is None:
         raise Unsupported("the command `nft` is missing: install it (Debian: apt-get install nftables)")
+    try:
+        seccomp.load()
+    except seccomp.SeccompUnavailable as error:
+        raise Unsupported(str(error)) from error
     for forbidden in ("/run/", "/proc/", "/sys/"):
         for what, path in (("the state directory", state_root), ("Python", Path(sys.prefix))):
             if str(path.resolve()).startswith(forbidden):

@@ -114,7 +114,8 @@ def _host() -> Host:
     return Host(uname.machine, uname.release)
 
 
-def _load() -> ctypes.CDLL:
+def load() -> ctypes.CDLL:
+    """libseccomp. Raises `SeccompUnavailable`."""
     try:
         library = ctypes.CDLL(_LIBRARY, use_errno=True)
     except OSError as error:
@@ -140,7 +141,7 @@ def _load() -> ctypes.CDLL:
 
 
 def _compile(plan: Plan) -> bytes:
-    library = _load()
+    library = load()
     context = library.seccomp_init(plan.default)
     if not context:
         raise BadProfile("seccomp profile: libseccomp does not take its default action")
