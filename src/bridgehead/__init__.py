@@ -1,4 +1,4 @@
-"""Bridgehead: Kubernetes Services as software of their own. `docs/architecture.md` explains the layout."""
+"""Bridgehead: Kubernetes Services as standalone software. `docs/architecture.md` explains the layout."""
 
 import platform
 
