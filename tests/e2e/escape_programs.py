@@ -1179,6 +1179,8 @@ def tiny_program(path: str) -> bytes:
 
 def register_interpreter() -> str:
     """A program for all position-independent executables that are started in this user namespace (binfmt_misc)."""
+    if read("/proc/self/uid_map").split()[1:] == ["0", "4294967295"]:
+        return "OPEN: this is the machine's own user namespace"  # and it would be all of the machine's programs
     os.makedirs("/tmp/formats", exist_ok=True)
     mount("binfmt_misc", "/tmp/formats", "binfmt_misc")
     with open("/tmp/interpreter", "wb") as file:

@@ -150,6 +150,8 @@ def process_of_exec(world: Fortress) -> str:
 def interpreter_of_exec(world: Fortress) -> str:
     """A privileged pod registers an interpreter for programs of its user namespace; the user runs `bridgehead exec`."""
     registered = world.run_program("privileged", "register_interpreter")
+    if "machine's own" in registered:
+        return registered
     try:
         ran = world.lab.inside("env")
     finally:
