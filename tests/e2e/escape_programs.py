@@ -37,20 +37,19 @@ libc = ctypes.CDLL(None, use_errno=True)
 libc.syscall.restype = ctypes.c_long
 
 CLONE_NEWNS, CLONE_NEWUSER, CLONE_NEWNET = 0x00020000, 0x10000000, 0x40000000
-MS_RDONLY, MS_NOSUID, MS_NODEV, MS_REMOUNT, MS_BIND, MS_REC = 1, 2, 4, 32, 4096, 16384
+MS_NOSUID, MS_NODEV, MS_REMOUNT, MS_BIND, MS_REC = 2, 4, 32, 4096, 16384
 AT_FDCWD = -100
 
 # The numbers of calls that glibc does not wrap: x86_64 and the others (aarch64, riscv64).
 NUMBERS = {
-    "kexec_load": (246, 104), "init_module": (175, 105), "finit_module": (313, 273), "add_key": (248, 217),
+    "kexec_load": (246, 104), "init_module": (175, 105), "add_key": (248, 217),
     "request_key": (249, 218), "keyctl": (250, 219), "pivot_root": (155, 41), "reboot": (169, 142),
     "perf_event_open": (298, 241), "bpf": (321, 280), "userfaultfd": (323, 282), "io_uring_setup": (425, 425),
-    "open_tree": (428, 428), "move_mount": (429, 429), "fsopen": (430, 430), "pidfd_open": (434, 434),
+    "open_tree": (428, 428), "fsopen": (430, 430), "pidfd_open": (434, 434),
     "pidfd_getfd": (438, 438), "mount_setattr": (442, 442), "settimeofday": (170, 170), "swapon": (167, 224),
     "acct": (163, 89), "syslog": (103, 116), "clock_settime": (227, 112), "iopl": (172, -1), "quotactl": (179, 60),
-    "lookup_dcookie": (212, 18), "vhangup": (153, 58), "move_pages": (279, 239), "mbind": (237, 235),
-    "process_vm_readv": (310, 270), "setns": (308, 268), "unshare": (272, 97), "clone3": (435, 435),
-    "fanotify_init": (300, 262), "name_to_handle_at": (303, 264),
+    "process_vm_readv": (310, 270), "setns": (308, 268), "unshare": (272, 97),
+    "fanotify_init": (300, 262),
 }  # fmt: skip
 
 
@@ -402,8 +401,9 @@ def set_user_id_file() -> str:
 
 
 def open_for_writing(*paths: str) -> str:
+    found = [CONFIG.get("below", "") + path for path in paths]
     return "\n".join(
-        tried(path, lambda path=path: os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))) for path in paths
+        tried(path, lambda path=path: os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))) for path in found
     )
 
 
@@ -452,10 +452,6 @@ def write_cgroups() -> str:
     for kind, data in (("cgroup2", ""), ("cgroup", "rdma"), ("cgroup", "memory")):
         lines.append(tried(f"mount {kind} {data}", mount, kind, "/tmp/cgroup", kind, 0, data))
     return "\n".join(sorted(set(lines)))
-
-
-MASKED = ("/proc/kcore", "/proc/keys", "/proc/timer_list", "/proc/sched_debug", "/proc/latency_stats",
-          "/proc/timer_stats", "/proc/interrupts", "/proc/key-users", "/proc/slabinfo", "/proc/kpagecount")  # fmt: skip
 
 
 def masked_files() -> str:
@@ -1183,6 +1179,8 @@ def tiny_program(path: str) -> bytes:
 
 def register_interpreter() -> str:
     """A program for all position-independent executables that are started in this user namespace (binfmt_misc)."""
+    if read("/proc/self/uid_map").split()[1:] == ["0", "4294967295"]:
+        return "OPEN: this is the machine's own user namespace"  # and it would be all of the machine's programs
     os.makedirs("/tmp/formats", exist_ok=True)
     mount("binfmt_misc", "/tmp/formats", "binfmt_misc")
     with open("/tmp/interpreter", "wb") as file:

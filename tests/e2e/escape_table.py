@@ -14,6 +14,9 @@ UDP_PORT = 7007
 # The default set of containerd: tests/integration/test_kubelet_runtimes.py names them.
 DEFAULT_CAPABILITIES = "00000000a80425fb"
 NOT_OPEN = r"\bOPEN\b"
+# Settings that belong to the machine and not to a namespace.
+MACHINE_SETTINGS = r"(core_pattern|modprobe|drop_caches|file-max|/sysrq|panic): OPEN"
+MACHINE_SYS = r"(state|uevent_helper|enabled|redirect_dir|online): OPEN"
 ALL = ("machine", "home", "state", "environ", "process", "keyring", "secret", "ipc", "etc", "homes")
 # What a pod with the node's own powers may see: the node and all its pods, still nothing of the machine.
 OF_THE_MACHINE = tuple(kind for kind in ALL if kind not in ("secret", "ipc"))
@@ -242,12 +245,21 @@ def _kernel() -> list[Attempt]:
         Attempt("network settings", "plain", "write_network_settings"),
         Attempt("network settings, host network", "host-network", "write_network_settings"),
         Attempt("kernel settings, privileged", "privileged", "write_kernel_settings",
-                forbid=r"(core_pattern|modprobe|drop_caches|file-max|/sysrq|panic): OPEN", hidden=OF_THE_MACHINE),
+                forbid=MACHINE_SETTINGS, hidden=OF_THE_MACHINE),
         Attempt("/proc files", "plain", "write_proc"),
         Attempt("/proc files, privileged", "privileged", "write_proc", hidden=OF_THE_MACHINE),
         Attempt("/sys files", "plain", "write_sys"),
         Attempt("/sys files, privileged", "privileged", "write_sys",
-                forbid=r"(state|uevent_helper|enabled|redirect_dir|online): OPEN", hidden=OF_THE_MACHINE),
+                forbid=MACHINE_SYS, hidden=OF_THE_MACHINE),
+        *(
+            Attempt(f"{name} by hostPath", "root-path", program,
+                    forbid=forbid, hidden=OF_THE_MACHINE, config={"below": "/host"})
+            for name, program, forbid in (
+                ("kernel settings", "write_kernel_settings", MACHINE_SETTINGS),
+                ("/proc files", "write_proc", NOT_OPEN),
+                ("/sys files", "write_sys", MACHINE_SYS),
+            )
+        ),
         Attempt("cgroups", "plain", "write_cgroups"),
         Attempt("cgroups, unconfined", "unconfined", "write_cgroups"),
         Attempt("masked files", "plain", "masked_files", forbid=r": [1-9]\d* bytes"),

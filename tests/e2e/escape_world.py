@@ -239,7 +239,7 @@ class Fortress:
 
     def judge(self, row: Row) -> list[str]:
         seen = self.seen.get(row.name)
-        if seen is None or not seen.text or "the attempt itself failed" in seen.text:
+        if seen is None or not seen.text or seen.text.startswith(("the attempt failed", "no answer")):
             return ["was not made"]
         problems = [
             f"shows the {kind} canary"
@@ -381,7 +381,7 @@ class Fortress:
             try:
                 self.seen[name] = Seen(function(self))
             except Exception as error:  # noqa: BLE001 - the row fails, the others are made
-                self.seen[name] = Seen(f"the attempt itself failed: {type(error).__name__}: {error}")
+                self.seen[name] = Seen(f"the attempt failed: {type(error).__name__}: {error}")
             self.timings.append(f"{time.monotonic() - began:5.2f} s scenario: {name}")
 
         together = [item for item in SCENARIOS.items() if not item[1][1].is_alone]
@@ -617,6 +617,9 @@ class Fortress:
 @contextlib.contextmanager
 def make_fortress(kind: str) -> Iterator[Fortress]:
     """`kind`: "root" or "ordinary user"."""
+    for tool in ("python3", "busybox"):
+        if shutil.which(tool, path="/usr/bin:/bin") is None:
+            pytest.fail(f"{tool} is missing in /usr/bin, where pods see the machine's programs")
     uid = os.getuid()
     if kind == "root" and uid != 0:
         pytest.skip("needs root")
