@@ -54,11 +54,12 @@ def serve(*, socket_path: str, root_dir: str, image_dir: str, to_zygote: socket.
         os.makedirs(root_dir, exist_ok=True)
         guard = PodGuard()
         server = Server(reactor, socket_path)
+        zygote = Zygote(to_zygote)
         node = Node(
             reactor=reactor,
             root_dir=root_dir,
             image_dir=image_dir,
-            zygote=Zygote(to_zygote),
+            zygote=zygote,
             on_exit=server.tell_exit,
         )
     except OSError as error:
@@ -67,12 +68,26 @@ def serve(*, socket_path: str, root_dir: str, image_dir: str, to_zygote: socket.
         log.warning("%s", guard.missing)
     server.node = node
     _stop_on_signals(reactor, node, server)
+    _stop_with_zygote(reactor, zygote)
     log.info("serving on %s, root %s, images %s", socket_path, root_dir, image_dir)
     reactor.run()
+    has_zygote = zygote.is_alive
     server.close()
     node.close()
     guard.close()
     reactor.close()
+    if not has_zygote:
+        raise ServerFailure("the zygote, the parent of all containers, has ended, and they with it")
+
+
+def _stop_with_zygote(reactor: Reactor, zygote: Zygote) -> None:
+    """Without it no container starts and no exit is seen; a new runtime has a new one."""
+
+    def look() -> None:
+        if not zygote.is_alive:
+            reactor.stop()
+
+    reactor.watch(zygote.fileno(), look)
 
 
 def _stop_on_signals(reactor: Reactor, node: Node, server: Server) -> None:
