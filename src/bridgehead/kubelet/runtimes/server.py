@@ -40,10 +40,14 @@ class ServerFailure(Exception):
     """The runtime can't serve; the message is one line."""
 
 
-def serve(*, socket_path: str, root_dir: str, image_dir: str, to_zygote: socket.socket) -> None:
+def serve(
+    *, socket_path: str, root_dir: str, image_dir: str, to_zygote: socket.socket, lack_of_cgroup: str = ""
+) -> None:
     """Serve until SIGTERM or SIGINT, then end all containers. Raises `ServerFailure`.
 
-    `to_zygote` leads to the process that forks containers (see `zygote.fork_zygote`)."""
+    `to_zygote` leads to the process that forks containers (see `zygote.fork_zygote`). `lack_of_cgroup` says why whoever
+    started us could prepare no cgroup: from in here it may look as if the machine had none.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # several descriptors for each container
@@ -60,6 +64,7 @@ def serve(*, socket_path: str, root_dir: str, image_dir: str, to_zygote: socket.
             root_dir=root_dir,
             image_dir=image_dir,
             zygote=zygote,
+            lack_of_cgroup=lack_of_cgroup,
             on_exit=server.tell_exit,
         )
     except OSError as error:
