@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import signal
 import stat
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -11,7 +13,7 @@ import pytest
 
 from bridgehead.kubelet.runtimes.runtime import ContainerInfo, Mount, RuntimeFailure, Seccomp, Security
 
-from .runtime_world import DEADLINE, FIRST_ID, Node, World, enter_world, make_node
+from .runtime_world import DEADLINE, FIRST_ID, Node, World, enter_world, make_node, until
 
 pytestmark = pytest.mark.integration
 
@@ -193,6 +195,40 @@ async def test_a_built_in_program_holds_no_secrets_of_others_and_cannot_be_read(
     for file in ("mem", "environ", "maps", "root/", "fd/0", "exe"):
         result = await world.client.exec_in_container(server.id, ("head", "-c1", f"/proc/1/{file}"), timeout=DEADLINE)
         assert result.exit_code != 0, file
+
+
+TRACE = """
+import ctypes, os, pathlib
+libc = ctypes.CDLL(None)
+while True:
+    for comm in pathlib.Path("/proc").glob("[0-9]*/comm"):
+        try:
+            pid = int(comm.parent.name)
+            if comm.read_text() == "sleep\\n" and libc.ptrace(0x4206, pid, None, None) == 0:  # PTRACE_SEIZE
+                print(pid, flush=True)
+        except OSError:
+            pass
+"""
+
+
+async def test_a_traced_process_holds_up_nobody_else(world: World) -> None:
+    """What a container traces is its own to wait for: the runtime must not wait with it."""
+    script = world.directory / "trace.py"
+    script.write_text(TRACE)
+    tracer = await world.start(
+        "p", "tracer", command=("python3", "/trace.py"), mounts=(Mount(source=str(script), target="/trace.py"),)
+    )
+    other = await world.start("p", "other", command=("tail", "-f", "/dev/null"))
+    traced = asyncio.create_task(world.client.exec_in_container(tracer.id, ("sleep", "1"), timeout=0))
+
+    async def has_ended() -> bool:
+        return bool(world.log("p", "tracer")) and "sleep" not in await world.sh(tracer, "cat /proc/[0-9]*/cmdline")
+
+    await until(has_ended)
+    assert await world.sh(other, "echo here") == "here\n"
+    assert not traced.done()
+    await world.client.signal_container(tracer.id, signal.SIGKILL)
+    assert (await traced).exit_code == 0
 
 
 async def test_no_descriptors_are_inherited(world: World) -> None:

@@ -472,6 +472,26 @@ async def test_a_runtime_that_dies_takes_its_containers_along(fresh_world: World
         await told
 
 
+async def test_a_runtime_ends_with_its_zygote(fresh_world: World) -> None:
+    """Without it no container would start any more, nor be seen to end."""
+    await fresh_world.pod("p")
+    await fresh_world.start("p", command=("sleep", "5555"))
+    (fresh_world.node.directory / "may-fail").touch()
+    before = fresh_world.runtime_pid()
+    fresh_world.run("pkill", "-9", "-P", str(before), "-x", "zygote")
+
+    async def anew() -> bool:
+        try:
+            return await fresh_world.client.list_containers() == [] and fresh_world.runtime_pid() != before
+        except RuntimeFailure:
+            return False
+
+    await until(anew)
+    await no_process(fresh_world, "sleep 5555")
+    await fresh_world.pod("p")
+    assert (await fresh_world.run_to_end("p", "exit 3")).exit_code == 3
+
+
 async def test_a_runtime_that_is_told_to_end_leaves_nothing(fresh_world: World) -> None:
     await fresh_world.pod("p")
     await fresh_world.start("p", command=("sleep", "3333"))

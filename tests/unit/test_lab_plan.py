@@ -59,3 +59,15 @@ def test_parts():
         ("--cluster-dns=10.96.0.10", parts[5].argv),
     ):
         assert option in argv
+
+
+def test_the_runtimes_know_why_there_is_no_cgroup():
+    runtimes = [
+        [part for part in plan_parts(CONFIG, LabFiles(Path("/state")), listen_fd=7, **more) if part.has_zygote]
+        for more in ({}, {"lack_of_cgroup": "this user has none"})
+    ]
+    assert [[any("cgroup" in word for word in part.argv) for part in parts] for parts in runtimes] == [
+        [False] * 2,
+        [True] * 2,
+    ]
+    assert "--lack-of-cgroup=this user has none" in runtimes[1][0].argv

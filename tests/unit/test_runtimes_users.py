@@ -38,6 +38,13 @@ def test_who_is_not_there(image_user: str) -> None:
         find_account(Security(), image_user, PASSWD, GROUP)
 
 
+@pytest.mark.parametrize("image_user", ["4294967295", "1:4294967295", "web", "2147483648"])
+def test_ids_that_cannot_be(image_user: str) -> None:
+    """setresuid(2) takes the largest one for "leave it as it is"."""
+    with pytest.raises(UnknownUser, match="must be in range 0-2147483647"):
+        find_account(Security(), image_user, "web:x:4294967295:102:w:/:/bin/sh\n", "")
+
+
 def test_an_image_without_accounts() -> None:
     assert find_account(Security(), "", "", "") == Account(user=0, group=0)
 

@@ -30,6 +30,9 @@ def command(
     zygote_fd: Annotated[
         int | None, typer.Option(hidden=True, help="Socket to a zygote that the caller has forked for it.")
     ] = None,
+    lack_of_cgroup: Annotated[
+        str, typer.Option(hidden=True, help="Why the caller could prepare no cgroup, for the node's Event.")
+    ] = "",
     verbosity: Annotated[int, typer.Option("-v", "--v", help="0 for operators, 1 for developers.")] = 0,
 ) -> None:
     from bridgehead.cli import main
@@ -42,4 +45,10 @@ def command(
         to_zygote = sockets.socket(fileno=zygote_fd)
     logs_setup.configure(verbosity)
     with reporting_failures("runtime", ServerFailure):
-        serve(socket_path=socket, root_dir=root, image_dir=image_dir, to_zygote=to_zygote)
+        serve(
+            socket_path=socket,
+            root_dir=root,
+            image_dir=image_dir,
+            to_zygote=to_zygote,
+            lack_of_cgroup=lack_of_cgroup,
+        )

@@ -78,7 +78,7 @@ def launch(
         prepared, release = os.pipe()
         user, group = id_map.root if id_map else (os.geteuid(), os.getegid())
         delegated = cgroups.prepare_delegation(config.name, user, group)
-        cgroup = None if isinstance(delegated, str) else delegated
+        cgroup, lack_of_cgroup = (None, delegated) if isinstance(delegated, str) else (delegated, "")
         middle = os.fork()
         if middle == 0:
             try:
@@ -87,7 +87,7 @@ def launch(
                 shown = () if config.host_access else tuple(roots.shown_paths(files))
                 # Never a link, which the lab, to which the directory belongs, could have put there.
                 log_fd = os.open(files.log("init"), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
-                inherited = _Inherited(api_socket, lock_fd, log_fd, writer, prepared, shown, cgroup)
+                inherited = _Inherited(api_socket, lock_fd, log_fd, writer, prepared, shown, cgroup, lack_of_cgroup)
                 pid = _fork_init(config, files, id_map, held, inherited, run_part, preload)
                 # Recorded here, not by `up`: a lab must be found and stopped even if `up` is killed.
                 running = RunningLab(
@@ -193,7 +193,8 @@ def _stage_and_enter(files: LabFiles, id_map: IdMap, inherited: _Inherited) -> N
 
 
 class _Inherited(NamedTuple):
-    """What init has of `up`. `progress` (written) and `prepared` (read) are pipes, `shown` paths (see `roots`)."""
+    """What init has of `up`. `progress` (written) and `prepared` (read) are pipes, `shown` paths (see `roots`);
+    `lack_of_cgroup` says why there is no `cgroup`."""
 
     api_socket: socket.socket
     lock_fd: int
@@ -202,6 +203,7 @@ class _Inherited(NamedTuple):
     prepared: int
     shown: tuple[str, ...]
     cgroup: cgroups.Prepared | None
+    lack_of_cgroup: str
 
 
 def _become_init(
@@ -211,7 +213,7 @@ def _become_init(
     run_part: RunPart,
     preload: Preload,
 ) -> None:
-    api_socket, lock_fd, log_fd, progress, prepared, shown, cgroup = inherited
+    api_socket, lock_fd, log_fd, progress, prepared, shown, cgroup, lack_of_cgroup = inherited
     os.set_inheritable(lock_fd, False)
     os.chdir("/")
     os.umask(0o022)
@@ -230,7 +232,7 @@ def _become_init(
         files.node(node).mkdir(parents=True, exist_ok=True)
         if config.host_access:
             Path(node.runtime_root).mkdir(parents=True, exist_ok=True)
-    parts = plan_parts(config, files, listen_fd=api_socket.fileno())
+    parts = plan_parts(config, files, listen_fd=api_socket.fileno(), lack_of_cgroup=lack_of_cgroup)
     _load(preload, [parts[0].argv])
     if not os.read(prepared, 1):
         os._exit(1)  # `up` has failed, and says why itself

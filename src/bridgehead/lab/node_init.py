@@ -87,7 +87,8 @@ class NodeInit:
             for stream in (1, 2):
                 os.dup2(0, stream)
             # A fork of ours would keep what we load from here on to itself, 13 MiB of it.
-            os.execvp("sleep", (f"bridgehead-{self._node.name}", "infinity"))
+            # By its own name, by which a program that is many (busybox, uutils) knows what to do.
+            os.execvp("sleep", ("sleep", "infinity"))
         except BaseException as error:  # noqa: BLE001 - a forked child must not return into its parent's stack
             os.write(tell, str(error).encode()[:4096])
         finally:

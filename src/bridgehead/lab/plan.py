@@ -171,11 +171,14 @@ class PartPlan:
     has_zygote: bool = False
 
 
-def plan_parts(config: LabConfig, files: LabFiles, *, listen_fd: int) -> list[PartPlan]:
-    """The processes that the lab's first process keeps running, in the order they start."""
+def plan_parts(config: LabConfig, files: LabFiles, *, listen_fd: int, lack_of_cgroup: str = "") -> list[PartPlan]:
+    """The processes that the lab's first process keeps running, in the order they start.
+
+    `lack_of_cgroup` says why the lab has no cgroup for its containers, "" when it has one.
+    """
     parts = [_api_server(config, files, listen_fd), _controllers(files)]
     for node in plan_nodes(config):
-        parts += [_runtime(files, node), _kubelet(config, files, node)]
+        parts += [_runtime(files, node, lack_of_cgroup), _kubelet(config, files, node)]
     return parts
 
 
@@ -215,7 +218,7 @@ def _controllers(files: LabFiles) -> PartPlan:
     )
 
 
-def _runtime(files: LabFiles, node: NodePlan) -> PartPlan:
+def _runtime(files: LabFiles, node: NodePlan, lack_of_cgroup: str) -> PartPlan:
     return PartPlan(
         f"runtime-{node.name}",
         (
@@ -223,6 +226,7 @@ def _runtime(files: LabFiles, node: NodePlan) -> PartPlan:
             f"--socket={node.runtime_socket}",
             f"--root={node.runtime_root}",
             f"--image-dir={files.images}",
+            *([f"--lack-of-cgroup={lack_of_cgroup}"] if lack_of_cgroup else []),
         ),
         node,
         has_zygote=True,

@@ -18,6 +18,7 @@ from bridgehead.kubelet.runtimes.reactor import Reactor
 from bridgehead.kubelet.runtimes.zygote import Zygote, send_job
 
 _PACKET: Final = 8192
+_TRACED_SECONDS: Final = 0.1  # between two looks at a process that has ended, but is another one's to wait for
 
 
 class Exit(msgspec.Struct, frozen=True):
@@ -132,8 +133,11 @@ class Child:
     def _reap(self) -> None:
         self._read_status()
         self._close_status()
-        status = self._zygote.wait(self.pid)
         self._reactor.unwatch(self.pidfd)
+        status = self._zygote.poll(self.pid)
+        if status is None:
+            self._reactor.call_later(_TRACED_SECONDS, self._reap)
+            return
         os.close(self.pidfd)
         self.pidfd = -1
         if self._failure is not None:

@@ -71,6 +71,7 @@ class Node:
         root_dir: str,
         image_dir: str,
         zygote: Zygote,
+        lack_of_cgroup: str,
         on_exit: Callable[[ContainerInfo], None],
     ) -> None:
         self._reactor = reactor
@@ -84,7 +85,8 @@ class Node:
         self._own_paths = rootfs.own_paths()
         found = cgroups.find_delegated()
         self._delegation = None if isinstance(found, str) else found
-        self.features = RuntimeFeatures(limits=found if isinstance(found, str) else _describe_lacking(found))
+        lacking = (lack_of_cgroup or found) if isinstance(found, str) else _describe_lacking(found)
+        self.features = RuntimeFeatures(limits=lacking)
         self._pods: dict[str, Pod] = {}
         self._containers: dict[str, Container] = {}
         os.makedirs(self._base, exist_ok=True)

@@ -48,11 +48,6 @@ class Sandbox:
             netns="" if netns is None else f"/proc/{os.getpid()}/fd/{netns}",
         )
 
-    def enter(self) -> None:
-        """Take the calling process (a forked child) into the namespaces."""
-        for kind, fd in self.descriptors.items():
-            syscalls.setns(fd, _KINDS[kind])
-
     def close(self) -> None:
         for fd in self.descriptors.values():
             os.close(fd)

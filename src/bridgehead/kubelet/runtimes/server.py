@@ -40,10 +40,14 @@ class ServerFailure(Exception):
     """The runtime can't serve; the message is one line."""
 
 
-def serve(*, socket_path: str, root_dir: str, image_dir: str, to_zygote: socket.socket) -> None:
+def serve(
+    *, socket_path: str, root_dir: str, image_dir: str, to_zygote: socket.socket, lack_of_cgroup: str = ""
+) -> None:
     """Serve until SIGTERM or SIGINT, then end all containers. Raises `ServerFailure`.
 
-    `to_zygote` leads to the process that forks containers (see `zygote.fork_zygote`)."""
+    `to_zygote` leads to the process that forks containers (see `zygote.fork_zygote`). `lack_of_cgroup` says why whoever
+    started us could prepare no cgroup: from in here it may look as if the machine had none.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # several descriptors for each container
@@ -54,11 +58,13 @@ def serve(*, socket_path: str, root_dir: str, image_dir: str, to_zygote: socket.
         os.makedirs(root_dir, exist_ok=True)
         guard = PodGuard()
         server = Server(reactor, socket_path)
+        zygote = Zygote(to_zygote)
         node = Node(
             reactor=reactor,
             root_dir=root_dir,
             image_dir=image_dir,
-            zygote=Zygote(to_zygote),
+            zygote=zygote,
+            lack_of_cgroup=lack_of_cgroup,
             on_exit=server.tell_exit,
         )
     except OSError as error:
@@ -67,12 +73,26 @@ def serve(*, socket_path: str, root_dir: str, image_dir: str, to_zygote: socket.
         log.warning("%s", guard.missing)
     server.node = node
     _stop_on_signals(reactor, node, server)
+    _stop_with_zygote(reactor, zygote)
     log.info("serving on %s, root %s, images %s", socket_path, root_dir, image_dir)
     reactor.run()
+    has_zygote = zygote.is_alive
     server.close()
     node.close()
     guard.close()
     reactor.close()
+    if not has_zygote:
+        raise ServerFailure("the zygote, the parent of all containers, has ended, and they with it")
+
+
+def _stop_with_zygote(reactor: Reactor, zygote: Zygote) -> None:
+    """Without it no container starts and no exit is seen; a new runtime has a new one."""
+
+    def look() -> None:
+        if not zygote.is_alive:
+            reactor.stop()
+
+    reactor.watch(zygote.fileno(), look)
 
 
 def _stop_on_signals(reactor: Reactor, node: Node, server: Server) -> None:

@@ -6,14 +6,19 @@ Source: containerd's `WithUser` and `WithAdditionalGIDs`; passwd(5), group(5).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 import msgspec
 
 from bridgehead.kubelet.runtimes.runtime import Security
 
+# runc's bounds. The kernel takes 4294967295 for "leave it as it is", which is root.
+_LARGEST_ID: Final = (1 << 31) - 1
+_MOST_DIGITS: Final = 10
+
 
 class UnknownUser(Exception):
-    """The image names a user or group that its files do not have."""
+    """The image names a user or group that its files do not have, or that cannot be."""
 
 
 class Account(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,7 +39,7 @@ def find_account(security: Security, image_user: str, passwd: str, group: str) -
     known = next((fields for fields in entries if named_user in (fields[0], fields[2])), None)
     if not named_user:
         known = next((fields for fields in entries if fields[2] == "0"), None)
-    if known is None and named_user and not named_user.isdecimal():
+    if known is None and named_user and not _is_number(named_user):
         raise UnknownUser(f"unable to find user {named_user}: no matching entries in passwd file")
     user = int(known[2]) if known else int(named_user or 0)
     main = int(known[3]) if known else 0
@@ -49,6 +54,8 @@ def find_account(security: Security, image_user: str, passwd: str, group: str) -
         if name and name in fields[3].split(",") and not security.strict_groups
     ]
     groups = tuple(dict.fromkeys([*listed, *security.supplemental_groups]))
+    if max(user, main, *groups) > _LARGEST_ID:
+        raise UnknownUser(f"uids and gids must be in range 0-{_LARGEST_ID}")
     return Account(user=user, group=main, groups=groups, home=known[5] if known else "")
 
 
@@ -56,7 +63,7 @@ def _find_group(wanted: str, text: str) -> int:
     for fields in _entries(text, 3):
         if wanted in (fields[0], fields[2]):
             return int(fields[2])
-    if wanted.isdecimal():
+    if _is_number(wanted):
         return int(wanted)
     raise UnknownUser(f"unable to find group {wanted}: no matching entries in group file")
 
@@ -64,5 +71,9 @@ def _find_group(wanted: str, text: str) -> int:
 def _entries(text: str, least: int) -> Iterator[list[str]]:
     for line in text.splitlines():
         fields = line.strip().split(":")
-        if len(fields) >= least and fields[2].isdecimal() and (least < 6 or fields[3].isdecimal()):
+        if len(fields) >= least and _is_number(fields[2]) and (least < 6 or _is_number(fields[3])):
             yield fields
+
+
+def _is_number(text: str) -> bool:
+    return text.isdecimal() and len(text) <= _MOST_DIGITS

@@ -8,8 +8,8 @@ hands the job to the new process over a socket of its own.
        │ <──────────────── PID ──────────────────┘                  │
        └──────────── job (a file in memory), descriptors ───────────┘
 
-The processes are the zygote's children: it waits for those that have ended when the runtime asks. It ends with the
-runtime, and they with it.
+The processes are the zygote's children: it waits for those that have ended when the runtime asks. They end with the
+zygote, and runtime and zygote end with each other.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ IN_NEW: Final = b"N"
 IN_GIVEN: Final = b"G"
 IN_NODE: Final = b"H"
 _WAIT: Final = b"W"
+_POLL: Final = b"P"
 _FAILED: Final = -1
 _ANSWER: Final = struct.Struct("=iI")  # PID or _FAILED; wait status or errno
 _PID: Final = struct.Struct("=I")
@@ -76,10 +77,32 @@ class Zygote:
         socket.send_fds(self._socket, [where], descriptors)
         return self._answer()[0]
 
+    def fileno(self) -> int:
+        """Readable between two requests only when the zygote has ended (see `is_alive`)."""
+        return self._socket.fileno()
+
+    @property
+    def is_alive(self) -> bool:
+        try:
+            return bool(self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+
     def wait(self, pid: int) -> int:
-        """The wait status of a process that has ended, which is then gone. Raises OSError."""
+        """The wait status of a process that ends by itself at once; the process is then gone. Raises OSError."""
         self._socket.send(_WAIT + _PID.pack(pid))
         return self._answer()[1]
+
+    def poll(self, pid: int) -> int | None:
+        """As `wait`, but None while the process is not to be had. Raises OSError.
+
+        A process that another one traces stays the tracer's after its end, until that one lets go of it or ends.
+        """
+        self._socket.send(_POLL + _PID.pack(pid))
+        found, status = self._answer()
+        return status if found else None
 
     def _answer(self) -> tuple[int, int]:
         data = self._socket.recv(_ANSWER.size)
@@ -118,14 +141,18 @@ def _serve(runtime: socket.socket, work: Work) -> None:
         if not data:
             return
         try:
-            is_wait = data[:1] == _WAIT
-            answer = os.waitpid(_PID.unpack(data[1:])[0], 0) if is_wait else (_fork(data, fds, own, work), 0)
+            answer = _reap(data) if data[:1] in (_WAIT, _POLL) else (_fork(data, fds, own, work), 0)
         except OSError as error:
             answer = _FAILED, error.errno or 0
         finally:
             for fd in fds:
                 os.close(fd)
         runtime.send(_ANSWER.pack(*answer))
+
+
+def _reap(request: bytes) -> tuple[int, int]:
+    options = os.WNOHANG if request[:1] == _POLL else 0
+    return os.waitpid(_PID.unpack(request[1:])[0], options)
 
 
 def _fork(where: bytes, fds: list[int], own: int, work: Work) -> int:
