@@ -30,7 +30,7 @@ down: .venv/.prepared
 
 test: .venv/.prepared
 	@scripts/system-packages nft iptables-restore ip conntrack curl kubectl dig host busybox linux.uml modprobe cc ipvsadm ipset perl newuidmap
-	@$(PYTHON) -m pytest $(or $(TESTS),--numprocesses auto --maxprocesses 4 --dist loadfile)
+	@$(PYTHON) -m pytest $(or $(TESTS),--numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder)
 
 unit: .venv/.prepared
 	@$(PYTHON) -m pytest tests/unit
