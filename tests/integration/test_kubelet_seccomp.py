@@ -327,4 +327,4 @@ def test_an_architecture_that_libseccomp_does_not_know_is_named():
 def test_the_missing_library_is_named_with_its_package(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(seccomp, "_LIBRARY", "libseccomp-that-is-not-here.so.2")
     with pytest.raises(seccomp.SeccompUnavailable, match="libseccomp2"):
-        seccomp.default_filter(DEFAULT)
+        seccomp.load()
