@@ -296,7 +296,8 @@ metadata: {{name: reader}}
 spec:
   restartPolicy: Never
   volumes: [{{name: data, hostPath: {{path: "{path}"}}}}]
-  containers: [{{name: main, image: busybox, command: [cat, /data/file], volumeMounts: [{{name: data, mountPath: /data}}]}}]
+  containers:
+  - {{name: main, image: busybox, command: [cat, /data/file], volumeMounts: [{{name: data, mountPath: /data}}]}}
 """
 
 
