@@ -242,6 +242,38 @@ def test_as_an_ordinary_user(other: Lab) -> None:
     assert other.command("down").returncode == 0
 
 
+HOST_PATH = """
+apiVersion: v1
+kind: Pod
+metadata: {{name: host}}
+spec:
+  terminationGracePeriodSeconds: 1
+  volumes: [{{name: machine, hostPath: {{path: {0}}}}}]
+  containers:
+  - name: main
+    image: busybox
+    command: [sleep, "1000"]
+    securityContext: {{privileged: true}}
+    volumeMounts: [{{name: machine, mountPath: /machine}}]
+"""
+
+
+def test_with_access_to_the_machines_files(other: Lab, tmp_path: Path) -> None:
+    """Also where root has not all capabilities, as in a container: a privileged pod then has as many."""
+    (tmp_path / "file").write_text("of the machine")
+    fewer = ("setpriv", "--bounding-set=-sys_time") if os.geteuid() == 0 else ()
+    up = run(*fewer, *other.argv("up", "--detach", "--nodes=1", "--host-access"))
+    assert up.returncode == 0, up.stderr
+    ns = Namespace(other, "default")
+    ns.apply(HOST_PATH.format(tmp_path))
+    ns.ready("host")
+    assert ns.kubectl("exec", "host", "--", "cat", "/machine/file") == "of the machine"
+    assert other.command("down").returncode == 0
+    again = other.command("up", "--detach", "--no-host-access")
+    assert again.returncode == 1
+    assert "was made with --host-access" in again.stderr
+
+
 SUBORDINATE_USER = 54321
 # In a mount namespace, in which the files of the machine that newuidmap reads are others.
 AS_SUBORDINATE_USER = f"""

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from bridgehead.kubelet.runtimes.privileges import CAPABILITIES, DEFAULT_CAPABILITIES, numbers_of, plan_capabilities
+from bridgehead.kubelet.runtimes.privileges import (
+    CAPABILITIES,
+    DEFAULT_CAPABILITIES,
+    numbers_of,
+    parse_available,
+    plan_capabilities,
+)
 from bridgehead.kubelet.runtimes.runtime import RuntimeFailure, Security
 from bridgehead.kubelet.runtimes.sandboxes import sysctl_path
 from bridgehead.kubelet.runtimes.users import Account, UnknownUser, find_account
@@ -62,6 +68,14 @@ def test_an_image_without_accounts() -> None:
 )
 def test_capabilities(add: tuple[str, ...], drop: tuple[str, ...], expected: frozenset[str]) -> None:
     assert plan_capabilities(Security(add_capabilities=add, drop_capabilities=drop)) == expected
+
+
+def test_all_capabilities_are_those_that_the_runtime_has() -> None:
+    available = parse_available("Name:\tx\nCapInh:\t0\nCapPrm:\t0000000001000003\nCapEff:\tff\n")
+    assert available == {"CHOWN", "DAC_OVERRIDE", "SYS_RESOURCE"}
+    assert plan_capabilities(Security(privileged=True), available) == available
+    assert plan_capabilities(Security(add_capabilities=("ALL",)), available) == available
+    assert plan_capabilities(Security(), available) == DEFAULT_CAPABILITIES
 
 
 def test_capabilities_that_are_none() -> None:

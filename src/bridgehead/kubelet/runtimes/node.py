@@ -87,6 +87,8 @@ class Node:
         self._delegation = None if isinstance(found, str) else found
         lacking = (lack_of_cgroup or found) if isinstance(found, str) else _describe_lacking(found)
         self.features = RuntimeFeatures(limits=lacking)
+        with open("/proc/self/status", encoding="utf-8", errors="replace") as status:
+            self._capabilities = privileges.parse_available(status.read())
         self._pods: dict[str, Pod] = {}
         self._containers: dict[str, Container] = {}
         os.makedirs(self._base, exist_ok=True)
@@ -314,9 +316,8 @@ class Node:
             has_cgroup=self._delegation is not None,
         )
 
-    @staticmethod
-    def _plan_privileges(security: Security) -> Privileges:
-        names = privileges.plan_capabilities(security)
+    def _plan_privileges(self, security: Security) -> Privileges:
+        names = privileges.plan_capabilities(security, self._capabilities)
         return Privileges(
             capabilities=privileges.numbers_of(names),
             groups=security.supplemental_groups,

@@ -43,12 +43,12 @@ class Privileges(msgspec.Struct, frozen=True, kw_only=True):
     filter: bytes = b""
 
 
-def plan_capabilities(security: Security) -> frozenset[str]:
-    """Raises `RuntimeFailure` for a name that is none."""
+def plan_capabilities(security: Security, available: frozenset[str] = _ALL) -> frozenset[str]:
+    """All is what is `available`: what the runtime itself has. Raises `RuntimeFailure` for a name that is none."""
     if security.privileged:
-        return _ALL
+        return available
     add, drop = map(_parse, (security.add_capabilities, security.drop_capabilities))
-    kept = _ALL if "ALL" in add else DEFAULT_CAPABILITIES
+    kept = available if "ALL" in add else DEFAULT_CAPABILITIES
     if "ALL" in drop:
         kept = frozenset()
     return (kept | add - {"ALL"}) - drop
@@ -60,6 +60,12 @@ def _parse(names: Iterable[str]) -> frozenset[str]:
         if name not in _ALL and name != "ALL":
             raise RuntimeFailure(f'unknown capability "CAP_{name}"')
     return parsed
+
+
+def parse_available(status: str) -> frozenset[str]:
+    """The capabilities that a process has, from the text of its /proc/PID/status."""
+    [mask] = (int(line.split()[1], 16) for line in status.splitlines() if line.startswith("CapPrm:"))
+    return frozenset(name for number, name in enumerate(CAPABILITIES) if mask >> number & 1)
 
 
 def numbers_of(names: Iterable[str]) -> frozenset[int]:
