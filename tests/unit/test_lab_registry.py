@@ -158,6 +158,19 @@ def test_empty_follows_no_link_out_of_the_directory(files: LabFiles, tmp_path: P
     assert (tmp_path / "elsewhere" / "kept").exists()
 
 
+def test_remove_behind_a_link(tmp_path: Path) -> None:
+    """As with a home directory that is a link: nothing of the state may stay."""
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "home").symlink_to("disk")
+    files = registry.find_files("a", tmp_path / "home" / "lab")
+    assert files.root == tmp_path / "disk" / "lab"
+    files.pki.mkdir(parents=True)
+    (files.pki / "ca.key").touch()
+    files.config.write_bytes(msgspec.json.encode(CONFIG))
+    registry.remove(files)
+    assert list((tmp_path / "disk").iterdir()) == []
+
+
 def test_logs_of_the_run_before_are_kept(files: LabFiles) -> None:
     log = files.log("init")
     log.parent.mkdir(parents=True)

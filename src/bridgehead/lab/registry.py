@@ -52,10 +52,11 @@ def state_home() -> Path:
 
 
 def find_files(name: str, state_dir: Path | None) -> LabFiles:
-    """The files of a lab that may or may not exist. Raises `LabError` when the name cannot be one."""
+    """The files of a lab that may or may not exist, by a path without links: as the kernel names what is open, and as
+    it can be removed without following any. Raises `LabError` when the name cannot be one."""
     if not re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,30}[a-z0-9])?", name):
         raise LabError(f"a lab's name has lower case letters, digits and '-', at most 32: not {name!r}")
-    return LabFiles((state_dir or state_home() / name).absolute())
+    return LabFiles(Path(os.path.realpath(state_dir or state_home() / name)))
 
 
 def check_place(files: LabFiles) -> None:
