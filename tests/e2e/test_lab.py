@@ -289,31 +289,39 @@ def test_with_access_to_the_machines_files(other: Lab, tmp_path: Path) -> None:
     assert "was made with --host-access" in again.stderr
 
 
-HOST_PATH = """
+HOSTILE = """
 apiVersion: v1
 kind: Pod
-metadata: {{name: reader}}
+metadata: {name: hostile}
 spec:
   restartPolicy: Never
-  volumes: [{{name: data, hostPath: {{path: "{path}"}}}}]
+  volumes: [{name: node, hostPath: {path: /}}]
   containers:
-  - {{name: main, image: busybox, command: [cat, /data/file], volumeMounts: [{{name: data, mountPath: /data}}]}}
+  - name: main
+    image: busybox
+    securityContext: {privileged: true}
+    command: [sh, -c, "cd /node; for d in mnt srv media opt; do rmdir $d; ln -s / $d; done; touch work; echo done"]
+    volumeMounts: [{name: node, mountPath: /node}]
 """
 
 
-def test_host_access(other: Lab, tmp_path: Path) -> None:
-    """Only when it was asked for does a hostPath lead to the machine; and that is decided once."""
-    (tmp_path / "file").write_text("of the machine")
-    up = other.command("up", "--detach", "--nodes=1", "--host-access")
-    assert up.returncode == 0, up.stderr
+def test_a_node_whose_files_a_pod_has_spoilt(other: Lab) -> None:
+    """The next run has mount points where it needs them, and all that the node may not see is not there."""
+    assert other.command("up", "--detach", "--nodes=1").returncode == 0
     ns = Namespace(other, "default")
-    ns.apply(HOST_PATH.format(path=tmp_path))
-    ns.succeeded("reader")
-    assert ns.kubectl("logs", "reader") == "of the machine"
+    ns.apply(HOSTILE)
+    ns.succeeded("hostile")
     assert other.command("down").returncode == 0
-    refused = other.command("up", "--detach", "--no-host-access")
-    assert refused.returncode == 1
-    assert "this lab was made with --host-access" in refused.stderr
+    root = other.state_dir / "roots" / "node1"
+    assert (root / "srv").is_symlink()
+    for name in ("usr", "run", "proc", "etc"):  # what only somebody outside could have replaced
+        shutil.rmtree(root / name)
+        (root / name).symlink_to("/") if name != "run" else (root / name).write_text("a file")
+    up = other.command("up", "--detach")
+    assert up.returncode == 0, up.stderr
+    ns.kubectl("delete", "pod", "hostile")
+    ns.apply(HOSTILE.replace("name: hostile", "name: again").replace("cd /node;", "ls /node/usr/bin/env;"))
+    ns.succeeded("again")
 
 
 SUBORDINATE_USER = 54321

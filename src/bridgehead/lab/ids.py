@@ -1,4 +1,4 @@
-"""Which ids of the machine the users of a lab are. Pure.
+"""The id maps of a lab's user namespace: which ids of the machine its users and groups are. Pure.
 
 A lab has a user namespace of its own, so that its root is nobody on the machine: a range of ids that belongs to no user
 where the machine's root starts it; the user's own id, and those that /etc/subuid grants, where somebody else does.
@@ -52,7 +52,7 @@ class IdMap(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def nested(self) -> IdMap:
-        """Of a namespace in this one that has all of its ids under the same numbers."""
+        """The map of a namespace in this one, in which all ids keep their numbers."""
         return IdMap(
             users=tuple(MapEntry(entry.inside, entry.inside, entry.size) for entry in self.users),
             groups=tuple(MapEntry(entry.inside, entry.inside, entry.size) for entry in self.groups),

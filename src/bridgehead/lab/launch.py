@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 _NAMESPACES = (
     syscalls.CLONE_NEWPID | syscalls.CLONE_NEWNS | syscalls.CLONE_NEWNET | syscalls.CLONE_NEWUTS | syscalls.CLONE_NEWIPC
 )
-# Of the user's environment; all else of it is nobody's business in there.
+# The variables of the user's environment that the lab keeps. Others may hold secrets.
 _KEPT_ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ")
 
 # What runs in a lab in containers, which runtimes fork from themselves.
@@ -163,7 +163,7 @@ def _leave_host(
 ) -> None:
     """Enter new namespaces, and stage what of the machine's files the lab will show."""
     os.setsid()
-    with contextlib.suppress(OSError):  # the user's keys are nobody's business in the lab
+    with contextlib.suppress(OSError):  # the session keyring holds the user's own keys
         syscalls.join_session_keyring()
     for number in (signal.SIGINT, signal.SIGTERM):
         # Asked to end before there is a supervisor to do it in order. (Process 1 ignores what it has no handler for.)
@@ -255,7 +255,7 @@ def _become_init(
 
 
 def _load_rest(preload: Preload, parts: Sequence[PartPlan]) -> None:
-    """What the API server does not need, and the runtimes' filter of system calls, for which each would need 25 ms."""
+    """Load what the API server does not need, and compile the runtimes' filter of system calls (25 ms) for all."""
     _load(preload, [*(part.argv for part in parts), *_IN_CONTAINERS])
     with contextlib.suppress(seccomp.SeccompUnavailable):  # who starts a container says so
         seccomp.default_filter(privileges.DEFAULT_CAPABILITIES)
@@ -294,7 +294,7 @@ def _redirect_standard_streams(output: int) -> None:
 
 
 def _close_inherited(kept: set[int]) -> None:
-    """Whoever started `up` may wait for the end of a pipe that it passed on, and no pod shall have it."""
+    """Close all inherited descriptors but `kept`: a caller of `up` may wait for the end of its pipe."""
     for entry in os.listdir("/proc/self/fd"):
         fd = int(entry)
         if fd > 2 and fd not in kept:

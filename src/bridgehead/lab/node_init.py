@@ -18,8 +18,10 @@ from .plan import LabFiles, NodePlan
 
 
 class NodeInit:
-    """That of one node, started when it is needed first, and again when it has died. Only for the lab's first process,
-    which has one thread. Methods raise OSError."""
+    """The first process of one node: started when it is needed first, and again when it has died.
+
+    Used by the lab's first process only, which has one thread. Methods raise OSError.
+    """
 
     def __init__(self, files: LabFiles, node: NodePlan) -> None:
         self._files = files
@@ -30,7 +32,7 @@ class NodeInit:
         self._root = -1
 
     def fork(self) -> int:
-        """As os.fork, but the child is in the node's PID namespace."""
+        """Fork as os.fork does, with the child in the node's PID namespace."""
         if self._pidfd < 0 or select.select([self._pidfd], [], [], 0)[0]:
             self._close()
             self.start()
@@ -48,6 +50,7 @@ class NodeInit:
         syscalls.setns(self._root, syscalls.CLONE_NEWNS)
 
     def start(self) -> None:
+        """Fork the process and wait until it has built the node's root."""
         built, tell = os.pipe()
         syscalls.unshare(syscalls.CLONE_NEWPID)
         try:

@@ -144,7 +144,7 @@ class LabFiles:
     @property
     def written_inside(self) -> tuple[Path, ...]:
         """The directories that the lab writes to. All else is written by the commands outside, and only read there."""
-        return (self.store.parent, self.parts.parent, self.log("init").parent, self.root / "nodes")
+        return (self.store.parent, self.parts.parent, self.log("init").parent, self.root / "nodes", self.root / "roots")
 
     @property
     def read_inside(self) -> tuple[str, ...]:
@@ -155,7 +155,12 @@ class LabFiles:
         return self.root / "logs" / f"{part}.log"
 
     def node(self, node: NodePlan) -> Path:
+        """The kubelet's directory."""
         return self.root / "nodes" / node.name
+
+    def node_root(self, node: NodePlan) -> Path:
+        """The node's root file system. Not below the directory that is shown in it: there a pod could put a link."""
+        return self.root / "roots" / node.name
 
 
 @dataclass(frozen=True)

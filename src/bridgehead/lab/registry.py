@@ -34,7 +34,7 @@ _LOOKERS_BOUND = 0.1
 # A lab whose directory was deleted takes this long to end, at most (seconds).
 _ORPHAN_BOUND = 15.0
 # What a lab makes in its state directory, beside the lock. Nothing else in there is ever deleted.
-_OWN = ("images", "kubeconfig*", "lab.json", "logs", "nodes", "pki", "run", "running.json", "store")
+_OWN = ("images", "kubeconfig*", "lab.json", "logs", "nodes", "pki", "roots", "run", "running.json", "store")
 
 
 def state_home() -> Path:

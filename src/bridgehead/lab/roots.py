@@ -14,14 +14,17 @@ privileged user namespace is locked: root of the lab, which privileged pods are,
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import secrets
 import shutil
+import stat
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from bridgehead.kubelet.runtimes import cgroups, rootfs
+from bridgehead.kubelet.runtimes import cgroups, descriptor_paths, rootfs
 from bridgehead.network import syscalls
 
 from .plan import LabFiles, NodePlan
@@ -30,6 +33,8 @@ _STAGE: Final = "/run/stage"
 _STAGED_CGROUP: Final = "/run/cgroup"
 _NEW: Final = "/run/root"
 _CGROUP: Final = "/sys/fs/cgroup"
+_HARDENED: Final = syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC
+_KERNEL_FILE_SYSTEMS: Final = {"proc": "proc", "sysfs": "sys"}  # by type: where
 _DEVICES: Final = (*rootfs.DEVICES, "net/tun", "fuse")
 
 
@@ -81,7 +86,8 @@ def enter_lab_root(shown: Sequence[str]) -> None:
     for number, path in enumerate(shown):
         _bind(f"{_STAGE}/{number}", _NEW + path)
     _make_devices(f"{_NEW}/dev")
-    _mount_kernel_file_systems(_NEW)
+    for kind, name in _KERNEL_FILE_SYSTEMS.items():
+        syscalls.mount(kind, f"{_NEW}/{name}", kind, _HARDENED)
     if os.path.isdir(_STAGED_CGROUP):
         _bind(_STAGED_CGROUP, _NEW + _CGROUP)
     os.mkdir(f"{_NEW}/run/bridgehead")
@@ -92,40 +98,73 @@ def enter_lab_root(shown: Sequence[str]) -> None:
 
 
 def enter_node_root(files: LabFiles, node: NodePlan) -> None:
-    """Build the root of a node in a mount namespace of its own. In the node's network namespace, for its /sys."""
+    """Build the root of a node in a mount namespace of its own. In the node's network namespace, for its /sys.
+
+    Pods of earlier runs may have put anything into the node's files, so mount points are made inside that root,
+    whatever links are in it, and what stands where one has to be is moved aside.
+    """
     syscalls.unshare(syscalls.CLONE_NEWNS)
-    own = files.node(node)
-    root = f"{own}/root"
-    os.makedirs(root, exist_ok=True)
+    files.node_root(node).mkdir(exist_ok=True)
     new = "/mnt"
-    syscalls.mount(root, new, flags=syscalls.MS_BIND)
+    syscalls.mount(str(files.node_root(node)), new, flags=syscalls.MS_BIND)
+    root = os.open(new, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     _make_fresh_directories(new)
     _link_system(new)
-    for name in rootfs.SHOWN:
-        if os.path.isdir(f"/{name}") and not os.path.islink(f"/{name}") and name != "etc":
-            _bind(f"/{name}", f"{new}/{name}")
-    _overlay_etc(f"{new}/etc")
-    syscalls.mount("tmpfs", f"{new}/run", "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, "mode=755")
-    os.makedirs(new + node.runtime_root)
-    os.makedirs(f"{new}/run/lock", mode=0o1777)
-    _bind("/dev", f"{new}/dev")
-    _mount_kernel_file_systems(new)
-    if os.listdir(_CGROUP):
-        _bind(_CGROUP, new + _CGROUP)
-    for path in rootfs.own_paths():
-        if not _is_system(path):
-            _bind(path, new + path)
-    _bind(str(own), f"{new}{own}")
-    _bind(str(files.images), f"{new}{files.images}")
+    own = [path for path in rootfs.own_paths() if not _is_system(path)]
+    system = [f"/{name}" for name in rootfs.SHOWN if os.path.isdir(f"/{name}") and not os.path.islink(f"/{name}")]
+    with _mount_point(root, "run", is_directory=True) as run:
+        syscalls.mount("tmpfs", run, "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, "mode=755")
+    for path in ("/dev", *system, *own, str(files.node(node)), str(files.images)):
+        if path != "/etc":
+            _bind_inside(root, path)
     for file in (files.pki / "ca.crt", *sorted(files.pki.glob(f"{node.name}.*"))):
-        _bind(str(file), f"{new}{file}")
+        _bind_inside(root, str(file))
+    with _mount_point(root, "etc", is_directory=True) as etc:
+        _overlay_etc(etc)
+    for kind, name in _KERNEL_FILE_SYSTEMS.items():
+        with _mount_point(root, name, is_directory=True) as target:
+            syscalls.mount(kind, target, kind, _HARDENED)
+    if os.listdir(_CGROUP):
+        _bind_inside(root, _CGROUP)
+    os.close(root)
     _change_root(new)
+    os.makedirs(node.runtime_root)
+    os.makedirs("/run/lock", mode=0o1777)
+
+
+@contextlib.contextmanager
+def _mount_point(root: int, path: str, *, is_directory: bool) -> Iterator[str]:
+    """A mount point inside the root that the descriptor is open on, by a name that leads there whatever is in it."""
+    make = descriptor_paths.make_directory_inside if is_directory else descriptor_paths.make_file_inside
+    try:
+        target = make(root, path, links=False)
+        if stat.S_ISDIR(os.fstat(target).st_mode) != is_directory:
+            os.close(target)
+            raise NotADirectoryError(errno.ENOTDIR, path)
+    except OSError:
+        top = path.strip("/").split("/", 1)[0]
+        os.rename(top, f"{top}.replaced-{secrets.token_hex(4)}", src_dir_fd=root, dst_dir_fd=root)
+        target = make(root, path, links=False)
+    try:
+        yield f"/proc/self/fd/{target}"
+    finally:
+        os.close(target)
+
+
+def _bind_inside(root: int, path: str) -> None:
+    """Show `path` at the same place inside that root."""
+    with _mount_point(root, path, is_directory=os.path.isdir(path)) as target:
+        mount = syscalls.clone_mount(path)
+        try:
+            _attach(mount, target)
+        finally:
+            os.close(mount)
 
 
 def _make_fresh_directories(root: str) -> None:
     for name, mode in rootfs.FRESH.items():
         path = f"{root}/{name}"
-        if not os.path.lexists(path):
+        with contextlib.suppress(OSError):  # it is there, or what a pod put there is in the way
             os.mkdir(path)
             os.chmod(path, mode)
     for name, target in rootfs.FRESH_LINKS.items():
@@ -157,7 +196,6 @@ def _start_copying_etc(target: str) -> subprocess.Popen[bytes]:
 
 def _overlay_etc(target: str) -> None:
     """The lab's /etc, below a layer of the node's own that is in memory."""
-    os.makedirs(target, exist_ok=True)
     layers = "/tmp"  # the lab's own, covered for this moment
     syscalls.mount("tmpfs", layers, "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, "mode=755")
     for name in ("upper", "work"):
@@ -179,12 +217,6 @@ def _make_devices(directory: str) -> None:
     syscalls.mount(
         "devpts", f"{directory}/pts", "devpts", syscalls.MS_NOSUID | syscalls.MS_NOEXEC, "newinstance,ptmxmode=0666"
     )
-
-
-def _mount_kernel_file_systems(root: str) -> None:
-    hardened = syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC
-    syscalls.mount("proc", f"{root}/proc", "proc", hardened)
-    syscalls.mount("sysfs", f"{root}/sys", "sysfs", hardened)
 
 
 def _make_mount_point(source: str, target: str) -> None:

@@ -66,6 +66,7 @@ class Child:
         self._listener = listener
         self._failure: str | None = None
         self._started = False
+        self.pidfd = -1
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             self.pid = zygote.fork(theirs, where, pid_namespace)
@@ -80,6 +81,8 @@ class Child:
         except OSError:  # out of descriptors or memory: without them we could not look after it
             os.kill(self.pid, signal.SIGKILL)
             zygote.wait(self.pid)
+            if self.pidfd >= 0:
+                os.close(self.pidfd)
             ours.close()
             raise
         ours.setblocking(False)

@@ -37,29 +37,36 @@ def open_beneath(directory: int, path: str) -> int:
         raise
 
 
-def open_inside(root: int, path: str) -> int:
-    """An O_PATH descriptor of what `path` names for a process whose root is `root`. Raises OSError."""
-    return syscalls.open_beneath(root, path, os.O_PATH, _IN_ROOT)
+def open_inside(root: int, path: str, *, links: bool = True) -> int:
+    """An O_PATH descriptor of what `path` names for a process whose root is `root`.
+
+    Without `links` a path with a symbolic link in it is refused (ELOOP). Raises OSError.
+    """
+    return syscalls.open_beneath(root, path, os.O_PATH, _resolve(links))
 
 
-def make_directory_inside(root: int, path: str, mode: int = 0o755) -> int:
+def make_directory_inside(root: int, path: str, *, links: bool = True) -> int:
     """As `open_inside`; directories are made if nothing is there."""
-    return _open_or_make(root, path, _IN_ROOT, mode)
+    return _open_or_make(root, path, _resolve(links), 0o755)
 
 
-def make_file_inside(root: int, path: str) -> int:
+def make_file_inside(root: int, path: str, *, links: bool = True) -> int:
     """As `open_inside`; an empty file is made if nothing is there, with the directories that it lies in."""
     try:
-        return open_inside(root, path)
+        return open_inside(root, path, links=links)
     except FileNotFoundError:
         directory, name = posixpath.split(posixpath.normpath(path))
-        parent = make_directory_inside(root, directory)
+        parent = make_directory_inside(root, directory, links=links)
         try:
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
             os.close(os.open(name, flags, 0o644, dir_fd=parent))
         finally:
             os.close(parent)
-        return open_inside(root, path)
+        return open_inside(root, path, links=links)
+
+
+def _resolve(links: bool) -> int:
+    return _IN_ROOT if links else _IN_ROOT | syscalls.RESOLVE_NO_SYMLINKS
 
 
 def _open_or_make(directory: int, path: str, resolve: int, mode: int) -> int:

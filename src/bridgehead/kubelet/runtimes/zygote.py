@@ -48,7 +48,10 @@ Work = Callable[[Job, list[int], socket.socket], NoReturn]
 
 
 def fork_zygote(work: Work) -> socket.socket:
-    """Fork it; returns what a `Zygote` speaks to it by. Only for a process with one thread, that knows of no pod."""
+    """Fork the zygote; the result is the socket for its handle, a `Zygote`.
+
+    Only for a process that has one thread and knows of no pod.
+    """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     if os.fork() == 0:
         try:
@@ -61,7 +64,7 @@ def fork_zygote(work: Work) -> socket.socket:
 
 
 class Zygote:
-    """The runtime's handle."""
+    """The runtime's end of the socket to the zygote."""
 
     def __init__(self, to_zygote: socket.socket) -> None:
         self._socket = to_zygote
