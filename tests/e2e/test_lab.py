@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -30,8 +31,20 @@ def other(tmp_path: Path) -> Iterator[Lab]:
     lab.command("down")
 
 
+def running_lab(lab: Lab) -> RunningLab:
+    return msgspec.json.decode(LabFiles(lab.state_dir).running.read_bytes(), type=RunningLab)
+
+
 def init_of(lab: Lab) -> int:
-    return msgspec.json.decode(LabFiles(lab.state_dir).running.read_bytes(), type=RunningLab).init_pid
+    return running_lab(lab).init_pid
+
+
+def nodes_without_limits(lab: Lab) -> list[str]:
+    """The nodes whose kubelets say so, once for each time they do."""
+    events = lab.kubectl("get", "events", "-n", "default", "--field-selector=reason=LimitsNotEnforced", "-o", "json")
+    found = json.loads(events.stdout)["items"]
+    assert all("Limits of containers are not enforced on this node: " in event["message"] for event in found)
+    return sorted(event["involvedObject"]["name"] for event in found for _ in range(event["count"]))
 
 
 def test_second_up_says_so(lab: Lab) -> None:
@@ -101,6 +114,8 @@ def test_two_labs_state_and_kill(lab: Lab, other: Lab) -> None:
     links = link_names()
     up = other.command("up", "--detach", "--nodes=2", "--node-dns")
     assert up.returncode == 0, up.stderr
+    without_limits = [] if running_lab(other).cgroup else ["node1", "node2"]
+    eventually(lambda: nodes_without_limits(other) == without_limits, message="events of limits")
     assert other.command("down").returncode == 0
     up = run(BRIDGEHEAD, "up", "--detach", "--nodes=1", "--state-dir", other.state_dir)
     assert up.returncode == 0, up.stderr

@@ -34,7 +34,10 @@ SHELL = "busybox"
 
 IN_RANGE = f"""
 import os, sys
+from bridgehead.kubelet.runtimes import cgroups
 from bridgehead.lab import ids, user_namespace
+if directory := sys.argv.pop(1):
+    cgroups.Prepared(directory).enter()
 user_namespace.enter(user_namespace.make(ids.map_range({FIRST_ID})))
 os.execvp(sys.argv[1], sys.argv[1:])
 """
@@ -44,6 +47,7 @@ class Node(NamedTuple):
     directory: Path
     process: subprocess.Popen[bytes]
     in_user_namespace: bool
+    has_range: bool
 
     @property
     def images(self) -> Path:
@@ -60,7 +64,9 @@ class World:
         self.directory.chmod(0o777)
         self.client = RuntimeClient(str(self.socket_path))
         self.images = node.images
-        self._enter = ["--user", "--preserve-credentials"] if node.in_user_namespace else []
+        self._enter = ["--user"] if node.in_user_namespace else []
+        if node.in_user_namespace and not node.has_range:  # nobody in it may change groups
+            self._enter.append("--preserve-credentials")
         self._addresses = 0
 
     @property
@@ -173,10 +179,10 @@ def _environment() -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def make_node(mode: str) -> Iterator[Node]:
+def make_node(mode: str, cgroup: str = "") -> Iterator[Node]:
     """`mode`: "root" (no user namespace), "user" (one of the user who runs the tests), "nobody" (one of that user),
     "range" (one with a range of ids, as in a lab of root), "container" (one on a machine on which something is mounted
-    in /etc, as in a Docker container)."""
+    in /etc, as in a Docker container). `cgroup`: what was delegated to `FIRST_ID`, for a node with a range."""
     python, prefix = sys.executable, []
     if mode != "user" and os.geteuid() != 0:
         pytest.skip("needs root")
@@ -187,7 +193,7 @@ def make_node(mode: str) -> Iterator[Node]:
             if found is None:
                 pytest.skip("no interpreter that an ordinary user may run")
             python, user = found, NOBODY if mode == "nobody" else FIRST_ID
-            prefix = _as_nobody() if mode == "nobody" else [sys.executable, "-c", IN_RANGE]
+            prefix = _as_nobody() if mode == "nobody" else [sys.executable, "-c", IN_RANGE, cgroup]
             os.chown(directory, user, user)
         namespaces = ["--mount", "--net", "--pid", "--fork", "--mount-proc", "--kill-child"]
         if mode not in ("root", "range"):
@@ -197,7 +203,7 @@ def make_node(mode: str) -> Iterator[Node]:
         command = [*prefix, "unshare", *namespaces, "--", "sh", "-c", _first_process(python, directory)]
         process = subprocess.Popen(command, env=_environment())
         try:
-            yield Node(Path(directory), process, mode != "root")
+            yield Node(Path(directory), process, mode != "root", mode == "range")
         finally:
             process.kill()
             process.wait(DEADLINE)

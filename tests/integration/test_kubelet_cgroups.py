@@ -13,6 +13,8 @@ import json
 import os
 import signal
 import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -29,6 +31,9 @@ from bridgehead.kubelet.runtimes.cgroups import (
     remove_delegation,
 )
 from bridgehead.kubelet.runtimes.runtime import Limits
+from bridgehead.lab import registry
+from bridgehead.lab.errors import NotRunning
+from bridgehead.lab.plan import LabFiles
 from bridgehead.network import syscalls
 
 pytestmark = pytest.mark.integration
@@ -313,6 +318,86 @@ def test_an_ordinary_user_needs_a_part_that_is_delegated(hierarchy: None) -> Non
         assert as_user(str(scope), runtime) == [str(scope), "0::/run.scope/processes\n"]
     finally:
         subprocess.run(["find", session, scope, "-depth", "-type", "d", "-exec", "rmdir", "{}", ";"], check=False)
+
+
+UP = """
+import os, signal, socket, sys
+from pathlib import Path
+
+from bridgehead.kubelet.runtimes import cgroups
+from bridgehead.lab import ids, launch, registry, roots
+from bridgehead.lab.plan import LabConfig, LabFiles
+
+files = LabFiles(Path(sys.argv[1]))
+files.root.mkdir(exist_ok=True)
+id_map = ids.map_range(0x50000000)
+roots.make_state_directories(files, id_map.root)
+config = LabConfig(name="x", nodes=1, port=1)
+lock = registry.lock(files)
+
+def run_part(argv):
+    if argv[0] == "runtime":
+        found = cgroups.find_delegated()
+        print(found.directory, sorted(found.controllers), flush=True)
+    while True:
+        signal.pause()
+
+def prepare():
+    if sys.argv[2] == "fail":
+        raise OSError("no space left")
+    files.pki.joinpath("ca.crt").touch()
+
+with socket.create_server(("127.0.0.1", 0)) as listener:
+    launch.launch(
+        config, files, id_map=id_map, api_socket=listener, lock_fd=lock, run_part=run_part, preload=lambda lines: None,
+        prepare=prepare,
+    )
+"""
+
+
+def start_lab(files: LabFiles, how: str = "go") -> subprocess.CompletedProcess[str]:
+    """The first process of a lab and its parts, which do nothing."""
+    return subprocess.run([sys.executable, "-c", UP, str(files.root), how], capture_output=True, text=True, timeout=200)
+
+
+def await_that(condition: Callable[[], bool]) -> None:
+    until = time.monotonic() + 100
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+@guest
+def test_nothing_is_left_of_a_lab(hierarchy: None) -> None:
+    part = HIERARCHY / "bridgehead-x"
+    # Not pytest's directory, which is root's alone.
+    with tempfile.TemporaryDirectory() as directory:
+        os.chmod(directory, 0o755)
+        files, others = LabFiles(Path(directory) / "lab"), LabFiles(Path(directory) / "other")
+        failed = start_lab(files, "fail")
+        assert "no space left" in failed.stderr
+        assert not part.exists(), "a lab that could not start"
+
+        assert start_lab(files).stderr == ""
+        log = files.log("runtime-node1")
+        await_that(lambda: log.exists() and "\n" in log.read_text())
+        assert log.read_text() == "/sys/fs/cgroup ['cpu', 'memory', 'pids']\n"
+        os.kill(registry.read_running(files).init_pid, signal.SIGKILL)
+        await_that(lambda: not registry.is_running(files))
+        with pytest.raises(NotRunning):
+            registry.stop(files)
+        assert not part.exists(), "a lab that was killed"
+
+        assert start_lab(files).stderr == ""
+        others.root.mkdir()
+        others.running.parent.mkdir(exist_ok=True)
+        others.running.write_bytes(files.running.read_bytes())
+        with pytest.raises(NotRunning):
+            registry.stop(others)
+        assert registry.is_running(files)
+        assert part.exists(), "a lab of the same name in another directory was killed before this one began"
+        registry.stop(files)
+        assert not part.exists(), "a lab that was stopped"
 
 
 def test_where_there_is_nothing_the_reason_is_one_sentence() -> None:

@@ -73,6 +73,7 @@ def launch(
     raises, the lab that it may have started can be stopped.
     """
     held = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
+    cgroup = None
     try:
         reader, writer = os.pipe()
         prepared, release = os.pipe()
@@ -111,9 +112,12 @@ def launch(
                 answer = answers.read().strip()
                 os.waitpid(middle, 0)
         if answer != _READY:
-            if cgroup:
-                cgroups.remove_delegation(cgroup.directory)
             raise StartFailed(answer or "the lab's first process ended before it said anything")
+    except BaseException:
+        if cgroup:
+            with contextlib.suppress(OSError):  # the next `up` tries again
+                cgroups.remove_delegation(cgroup.directory)
+        raise
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, held)
 

@@ -100,12 +100,20 @@ def lock(files: LabFiles) -> int:
             time.sleep(0.01)
             continue
         if _is_file(fd, files.lock):
-            # Of a lab that was killed: its process's number may be another's now.
-            files.running.unlink(missing_ok=True)
+            _forget_last_run(files)
             # The lab's first process, which may have another id, watches it; nobody else gets through the directory.
             os.fchmod(fd, 0o644)
             return fd
         os.close(fd)  # `remove` was faster: this is the lock of a directory that is gone
+
+
+def _forget_last_run(files: LabFiles) -> None:
+    """Of a lab that was killed: its process's number may be another's now. Its cgroup, too, if nobody is in it."""
+    with contextlib.suppress(OSError, ValueError, msgspec.MsgspecError):
+        last = msgspec.json.decode(files.running.read_bytes(), type=RunningLab)
+        if last.cgroup:
+            cgroups.remove_unused_delegation(last.cgroup)
+    files.running.unlink(missing_ok=True)
 
 
 def is_running(files: LabFiles) -> bool:
@@ -185,16 +193,21 @@ def list_labs() -> dict[str, LabFiles]:
 
 
 def stop(files: LabFiles, *, bound: float = 15.0) -> None:
-    """End a running lab: ask its first process, insist after `bound` seconds. Raises `NotRunning`, `LabError`."""
+    """End a running lab: ask its first process, insist after `bound` seconds. Raises `NotRunning`, `LabError`.
+
+    What is left of a lab that was killed is removed."""
     orphan = None if is_running(files) else find_orphan(files)
     if orphan is not None:
         _end(orphan, files, lambda: find_orphan(files) == orphan, bound)
         return
+    if not is_running(files) and files.running.exists():
+        with contextlib.suppress(LabError):
+            os.close(lock(files))
     running = read_running(files)
     _end(running.init_pid, files, lambda: is_running(files), bound)
     if running.cgroup:
-        with contextlib.suppress(OSError, ValueError):  # the next `up` tries again
-            cgroups.remove_delegation(running.cgroup)
+        with contextlib.suppress(OSError, ValueError):  # the next `up` tries again, and may have it already
+            cgroups.remove_unused_delegation(running.cgroup)
     if running.config.ephemeral:
         remove(files)
 

@@ -8,7 +8,7 @@ Edge. Two sides use it:
 
     /sys/fs/cgroup/bridgehead-NAME/      given away; has controllers for what is below, and so no processes itself
         processes/                       everything of the lab that is no container
-        CONTAINER/                       limits
+        RUNTIME-CONTAINER/               limits
 
 A runtime that was started by itself, such as by a systemd unit with Delegate=yes, makes the same of the group it is in.
 Limits become files as with Kubernetes' kubelet and runc: memory.max with memory.oom.group, no swap, cpu.max over
@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import math
 import os
 import posixpath
@@ -42,6 +43,7 @@ _LEAST_WEIGHT, _MOST_WEIGHT = 1, 10_000
 # What a delegatee may write, where the kernel does not tell (/sys/kernel/cgroup/delegate, Linux 4.15).
 _GIVEN: Final = ("cgroup.procs", "cgroup.threads", "cgroup.subtree_control")
 _DIES_SECONDS, _LOOK_SECONDS = 2.0, 0.01
+_DIGITS_OF_RUNTIME: Final = 12
 
 
 class ContainerGroup:
@@ -70,14 +72,35 @@ class ContainerGroup:
 
 
 class Delegation(NamedTuple):
-    """The directory in which this process may make groups, and which controllers these have."""
+    """The directory in which this process may make groups, and which controllers these have.
+
+    The names of all groups that are made begin with `prefix`, which tells those of one runtime from others'.
+    """
 
     directory: str
     controllers: frozenset[str]
+    prefix: str = ""
+
+    def for_runtime(self, root_dir: str) -> Delegation:
+        """The same for the runtime that has this directory, and for it when it is started again."""
+        digest = hashlib.sha256(os.path.abspath(root_dir).encode()).hexdigest()
+        return self._replace(prefix=f"{digest[:_DIGITS_OF_RUNTIME]}-")
+
+    def remove_leftovers(self) -> None:
+        """End and remove all groups of the runtime, for whose containers nobody looks any more. Only with a prefix.
+
+        Raises OSError. What does not end in time is left to the next run.
+        """
+        names = [name for name in os.listdir(self.directory) if self.prefix and name.startswith(self.prefix)]
+        left = [f"{self.directory}/{name}" for name in names if os.path.isdir(f"{self.directory}/{name}")]
+        for directory in left:
+            _kill(directory)
+        for directory in left:
+            _remove_empty(directory)
 
     def make(self, name: str, limits: Limits) -> ContainerGroup:
         """A new group, empty; one that is there already is used again. Raises OSError, and then there is none."""
-        group = ContainerGroup(f"{self.directory}/{name}")
+        group = ContainerGroup(f"{self.directory}/{self.prefix}{name}")
         with contextlib.suppress(FileExistsError):
             os.mkdir(group.directory)
         try:
@@ -144,7 +167,7 @@ def prepare_delegation(name: str, user: int, group: int) -> Prepared | str:
     """
     try:
         directory = f"{_find_place()}/{PREFIX}{name}"
-        if os.path.isdir(directory) and not (_await_empty(directory) and _remove(directory)):
+        if not _remove_empty(directory):
             return f"the cgroup {directory} still has processes: is it another lab's, of this name?"
         os.mkdir(directory)
         try:
@@ -168,12 +191,21 @@ def remove_delegation(directory: str) -> bool:
 
     Raises OSError, and ValueError for a directory that `prepare_delegation` did not make.
     """
+    _check_name(directory)
+    if os.path.isdir(directory):
+        _kill(directory)
+    return _remove_empty(directory)
+
+
+def remove_unused_delegation(directory: str) -> bool:
+    """As `remove_delegation`, but end nothing: another lab of the name may have it by now."""
+    _check_name(directory)
+    return _remove_empty(directory)
+
+
+def _check_name(directory: str) -> None:
     if not posixpath.basename(directory).startswith(PREFIX):
         raise ValueError(f"not the cgroup of a lab: {directory}")
-    if not os.path.isdir(directory):
-        return True
-    _kill(directory)
-    return _await_empty(directory) and _remove(directory)
 
 
 # What is pure.
@@ -387,6 +419,11 @@ def _await_empty(directory: str) -> bool:
             return False
         time.sleep(_LOOK_SECONDS)
     return True
+
+
+def _remove_empty(directory: str) -> bool:
+    """Fine if it is gone. False: it still has processes."""
+    return not os.path.isdir(directory) or (_await_empty(directory) and _remove(directory))
 
 
 def _remove(directory: str) -> bool:

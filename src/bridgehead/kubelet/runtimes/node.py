@@ -84,19 +84,26 @@ class Node:
         self._applets = busybox.prepare_applets(os.path.join(root_dir, "busybox"))
         self._own_paths = rootfs.own_paths()
         found = cgroups.find_delegated()
-        self._delegation = None if isinstance(found, str) else found
+        self._delegation = None if isinstance(found, str) else found.for_runtime(root_dir)
         lacking = (lack_of_cgroup or found) if isinstance(found, str) else _describe_lacking(found)
         self.features = RuntimeFeatures(limits=lacking)
         self._pods: dict[str, Pod] = {}
         self._containers: dict[str, Container] = {}
         os.makedirs(self._base, exist_ok=True)
         self._leftovers.end_all()
+        self._remove_groups()
         self._zygote = zygote
 
     def close(self) -> None:
         """After `end_all` has emptied it."""
+        self._remove_groups()
         self._maker.close()
         self._zygote.close()
+
+    def _remove_groups(self) -> None:
+        if self._delegation is not None:
+            with contextlib.suppress(OSError):  # they are empty directories; the next run tries again
+                self._delegation.remove_leftovers()
 
     # Images and sandboxes.
 
