@@ -92,6 +92,8 @@ def enter_lab_root(shown: Sequence[str]) -> None:
         _bind(_STAGED_CGROUP, _NEW + _CGROUP)
     os.mkdir(f"{_NEW}/run/bridgehead")
     copying.wait()  # what only the machine's root may read it cannot copy, and says so
+    if not os.listdir(f"{_NEW}/etc"):  # not every cp has these options
+        rootfs.copy_tree("/etc", f"{_NEW}/etc")
     for private in list(rootfs.find_private(f"{_NEW}/etc")):
         shutil.rmtree(private) if os.path.isdir(private) and not os.path.islink(private) else os.unlink(private)
     _change_root(_NEW)
