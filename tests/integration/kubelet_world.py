@@ -170,3 +170,19 @@ async def open_world(root: Path, images: dict[str, Behaviour] | None = None) -> 
         await store.close()
         for listener in listeners:
             listener.close()
+
+
+def is_running(pod):
+    return pod.status.phase == "Running" and pod.is_ready
+
+
+def waits_for(reason):
+    def check(pod):
+        waiting = pod.status.container_statuses and pod.status.container_statuses[0].state.waiting
+        return waiting and waiting.reason == reason
+
+    return check
+
+
+def container(image="app:1", **more):
+    return {"name": "app", "image": image, **more}

@@ -17,7 +17,7 @@ from bridgehead.kubelet.runtimes.runtime import ExecResult
 from bridgehead.objects.kinds import CONFIG_MAPS, LEASES, NODES, PODS, SERVICES
 from bridgehead.streaming import spdy
 
-from .kubelet_world import DEADLINE, open_world
+from .kubelet_world import DEADLINE, container, is_running, open_world, waits_for
 
 pytestmark = pytest.mark.integration
 
@@ -41,22 +41,6 @@ IMAGES = {
 async def world(tmp_path):
     async with open_world(tmp_path, IMAGES) as world:
         yield world
-
-
-def is_running(pod):
-    return pod.status.phase == "Running" and pod.is_ready
-
-
-def waits_for(reason):
-    def check(pod):
-        waiting = pod.status.container_statuses and pod.status.container_statuses[0].state.waiting
-        return waiting and waiting.reason == reason
-
-    return check
-
-
-def container(image="app:1", **more):
-    return {"name": "app", "image": image, **more}
 
 
 async def test_a_pod_becomes_ready_and_goes(world):

@@ -12,7 +12,7 @@ from bridgehead.kubelet.runtimes.fake import Behaviour
 from bridgehead.kubelet.runtimes.runtime import Limits, Mount, RuntimeFeatures, Seccomp, Security
 from bridgehead.objects.kinds import CONFIG_MAPS, PODS
 
-from .kubelet_world import open_world
+from .kubelet_world import container, is_running, open_world, waits_for
 
 pytestmark = pytest.mark.integration
 
@@ -23,22 +23,6 @@ GIB = 1 << 30
 async def world(tmp_path):
     async with open_world(tmp_path, {"app:1": Behaviour(), "job:1": Behaviour(exits_with=0)}) as world:
         yield world
-
-
-def is_running(pod):
-    return pod.status.phase == "Running" and pod.is_ready
-
-
-def waits_for(reason):
-    def check(pod):
-        waiting = pod.status.container_statuses and pod.status.container_statuses[0].state.waiting
-        return waiting and waiting.reason == reason
-
-    return check
-
-
-def container(image="app:1", **more):
-    return {"name": "app", "image": image, **more}
 
 
 async def test_the_runtime_gets_what_the_contexts_say(world):

@@ -41,10 +41,18 @@ _DEVICES: Final = (*rootfs.DEVICES, "net/tun", "fuse")
 def shown_paths(files: LabFiles) -> list[str]:
     """What the lab's root shows of the machine, outer directories first: system directories, the lab's state (of which
     keys and images are only to be read) and this program."""
-    names = [name for name in rootfs.SHOWN if name != "etc"]
-    system = [f"/{name}" for name in names if os.path.isdir(f"/{name}") and not os.path.islink(f"/{name}")]
-    own = [path for path in rootfs.own_paths() if not _is_system(path)]
-    return [*system, *map(str, (files.root, files.pki, files.images)), *own]
+    return [*_system_directories(), *map(str, (files.root, files.pki, files.images)), *_own_paths()]
+
+
+def _system_directories() -> list[str]:
+    """Without /etc, which is copied, and those that are links (`_link_system`)."""
+    paths = (f"/{name}" for name in rootfs.SHOWN if name != "etc")
+    return [path for path in paths if os.path.isdir(path) and not os.path.islink(path)]
+
+
+def _own_paths() -> list[str]:
+    """Where this program is, as far as it is not in a system directory."""
+    return [path for path in rootfs.own_paths() if not _is_system(path)]
 
 
 def stage(shown: Sequence[str], files: LabFiles, user_namespace: int | None, cgroup: cgroups.Prepared | None) -> None:
@@ -112,13 +120,10 @@ def enter_node_root(files: LabFiles, node: NodePlan) -> None:
     root = os.open(new, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     _make_fresh_directories(new)
     _link_system(new)
-    own = [path for path in rootfs.own_paths() if not _is_system(path)]
-    system = [f"/{name}" for name in rootfs.SHOWN if os.path.isdir(f"/{name}") and not os.path.islink(f"/{name}")]
     with _mount_point(root, "run", is_directory=True) as run:
         syscalls.mount("tmpfs", run, "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, "mode=755")
-    for path in ("/dev", *system, *own, str(files.node(node)), str(files.images)):
-        if path != "/etc":
-            _bind_inside(root, path)
+    for path in ("/dev", *_system_directories(), *_own_paths(), str(files.node(node)), str(files.images)):
+        _bind_inside(root, path)
     for file in (files.pki / "ca.crt", *sorted(files.pki.glob(f"{node.name}.*"))):
         _bind_inside(root, str(file))
     with _mount_point(root, "etc", is_directory=True) as etc:
