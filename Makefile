@@ -8,18 +8,27 @@ TESTS ?=
 # For `make chaos`: options of `python -m chaos`.
 ARGS ?=
 
-.PHONY: help up down test unit check bench chaos format clean
+# Options of pytest-xdist. Files go to two workers more than there are cores, because tests of labs mostly wait.
+BY_FILE := --numprocesses $(shell expr $$(nproc) + 2) --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+BY_TEST := --numprocesses auto --maxprocesses 4 --dist worksteal
+SLOWEST := --durations 30 --durations-min 1
+
+# Without compiled files, each of the many programs that the tests start compiles all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: help up down test unit coverage check bench chaos format clean
 
 help:
-	@echo "make up      start a cluster of three nodes on this machine and return when it is ready"
-	@echo "make down    stop it; its state is kept for the next make up"
-	@echo "make test    run every test: unit, integration (own namespaces), end to end (a lab, kubectl, curl);"
+	@echo "make up      start a cluster of three nodes on this machine, and wait until it is ready"
+	@echo "make down    stop the cluster; its state is kept for the next make up"
+	@echo "make test    run every test: make coverage, integration (own namespaces), end to end (a lab, kubectl, curl);"
 	@echo "             TESTS=tests/e2e/test_lab.py runs only some"
 	@echo "make unit    run only the tests that touch nothing outside the process"
-	@echo "make check   formatting, lint, types, import arrows"
-	@echo "make bench   measure, print the table and keep it in benchmarks/results/"
-	@echo "make chaos   faults and what users see of them, in every mode: half an hour; ARGS='--seed 7 --minutes 2' are options"
-	@echo "make format  put the code in order"
+	@echo "make coverage  make unit, which must take at least 95 % of the branches of the pure modules"
+	@echo "make check   check format, lint, types and the directions of imports"
+	@echo "make bench   measure, print the tables and write them to benchmarks/results/"
+	@echo "make chaos   inject faults in every proxy mode and check what users see of them: half an hour; ARGS='--seed 7 --minutes 2'"
+	@echo "make format  format the code"
 
 up: .venv/.prepared
 	@scripts/system-packages nft
@@ -29,11 +38,19 @@ down: .venv/.prepared
 	@.venv/bin/bridgehead down --name $(LAB)
 
 test: .venv/.prepared
-	@scripts/system-packages nft iptables-restore ip conntrack curl kubectl dig host busybox linux.uml modprobe cc ipvsadm ipset perl newuidmap
-	@$(PYTHON) -m pytest $(or $(TESTS),--numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder)
+	@scripts/system-packages nft iptables-restore ip conntrack curl kubectl dig host busybox linux.uml modprobe cc ipvsadm ipset perl newuidmap zsh fish
+ifdef TESTS
+	@BRIDGEHEAD_REQUIRE_TOOLS=1 $(PYTHON) -m pytest $(SLOWEST) $(TESTS)
+else
+	@BRIDGEHEAD_REQUIRE_TOOLS=1 scripts/coverage
+	@BRIDGEHEAD_REQUIRE_TOOLS=1 $(PYTHON) -m pytest $(SLOWEST) $(BY_FILE) --ignore tests/unit
+endif
 
 unit: .venv/.prepared
-	@$(PYTHON) -m pytest tests/unit
+	@$(PYTHON) -m pytest $(SLOWEST) $(BY_TEST) tests/unit
+
+coverage: .venv/.prepared
+	@scripts/coverage
 
 check: .venv/.prepared
 	@.venv/bin/ruff format --check .
@@ -56,5 +73,5 @@ format: .venv/.prepared
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis dist
 
-.venv/.prepared: pyproject.toml
+.venv/.prepared: pyproject.toml constraints.txt
 	@scripts/prepare-venv

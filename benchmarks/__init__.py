@@ -1,1 +1,1 @@
-"""What `make bench` measures. Each module has `run()`, which returns rows (what, value) for the table."""
+"""The measurements of `make bench`. Each module has `run()`, which returns rows (what, value) for the table."""

@@ -1,6 +1,6 @@
 """Run the benchmarks, print their tables and keep them: python -m benchmarks [NAME...]
 
-A benchmark that fails leaves a table that says why; the others are measured all the same. The status is 1 then.
+A benchmark that fails leaves a table with the reason; the others are measured all the same. The status is 1 then.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import time
 import traceback
 from pathlib import Path
 
-from benchmarks.progress import say
+from benchmarks.progress import log
 from benchmarks.tables import Table, not_measured
 
 # A module's `run` returns tables, or (what, measured) rows of one table with this title.
@@ -57,7 +57,7 @@ def main(names: list[str]) -> int:
     status = 0
     begun = time.monotonic()
     for name in names or MODULES:
-        say(f"measuring {name}")
+        log(f"measuring {name}")
         try:
             tables = measure(name)
         except Exception as error:  # noqa: BLE001 - one benchmark does not stop the others
@@ -66,7 +66,7 @@ def main(names: list[str]) -> int:
             status = 1
         for table in tables:
             lines += table.lines()
-    say(f"measured in {time.monotonic() - begun:.0f} s")
+    log(f"measured in {time.monotonic() - begun:.0f} s")
     text = "\n".join(lines)
     print(text)
     if not names:

@@ -1,4 +1,4 @@
-"""What the barrier before SIGTERM costs.
+"""Cost of the barrier before SIGTERM.
 
 From the deletion of a pod until it is gone, with and without a Service; the proxies' writes while many are replaced.
 """

@@ -1,4 +1,4 @@
-"""What a connection through a Service costs in each proxy mode, beside one to the pod itself.
+"""Cost of a connection through a Service in each proxy mode, beside one to the pod itself.
 
 A pod connects to a Service with two endpoints on the same node, which stands in the middle of 1, 1,000 or 10,000
 Services. Everything happens in namespaces of its own (`tests/integration/proxy_world.py`); there,
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from tests.integration.proxy_world import MODES, World
 
-from benchmarks.kernels import Found, measure_here, measure_in_guest
+from benchmarks.kernels import Measurement, measure_here, measure_in_guest
 from benchmarks.tables import Table, not_measured
 
 
@@ -31,7 +31,7 @@ class Shape(NamedTuple):
 
 
 class Pace(NamedTuple):
-    """How often, and for how long each time."""
+    """Number of rounds, and the duration of each."""
 
     rounds: int
     seconds: float
@@ -94,7 +94,7 @@ def measure(shape: Shape) -> dict[str, Any]:
 # --- The table -------------------------------------------------------------------------------------------
 
 
-def table_of(here: Sequence[tuple[Shape, Found]], there: Sequence[tuple[Shape, Found]] = ()) -> Table:
+def table_of(here: Sequence[tuple[Shape, Measurement]], there: Sequence[tuple[Shape, Measurement]] = ()) -> Table:
     """`there` was measured in the guest."""
     note = (
         "From one pod to another on the same node. A new connection is opened, has one byte answered, and is reset: by "
@@ -113,7 +113,7 @@ def table_of(here: Sequence[tuple[Shape, Found]], there: Sequence[tuple[Shape, F
     return Table("Data path", COLUMNS, [*_rows(here, ""), *_rows(there, ", in the guest")], note)
 
 
-def _rows(results: Sequence[tuple[Shape, Found]], where: str) -> Iterator[list[str]]:
+def _rows(results: Sequence[tuple[Shape, Measurement]], where: str) -> Iterator[list[str]]:
     direct = [round_ for _, found in results if found.measured for round_ in found.measured["direct"]]
     if direct:
         yield [f"direct{where}", *_cells(direct, None), ""]

@@ -37,12 +37,12 @@ NODE = "10.0.0.201"
 PATIENCE = struct.pack("ll", 10, 0)  # seconds; whoever waits longer raises an OSError
 RESET = struct.pack("ii", 1, 0)  # SO_LINGER: close at once, without TIME_WAIT
 
-Place = tuple[str, int]
+AddressPort = tuple[str, int]
 
 
-class Way(NamedTuple):
+class Route(NamedTuple):
     client: str  # the namespace it begins in
-    places: list[Place]
+    targets: list[AddressPort]
 
 
 def main(service: str, rounds: int, seconds: float, port: int, pods: Sequence[str]) -> dict[str, list[Any]]:
@@ -62,13 +62,13 @@ def main(service: str, rounds: int, seconds: float, port: int, pods: Sequence[st
         with contextlib.suppress(OSError):
             write("net/ipv4/ip_local_port_range", "1024 65535")
     paths = {
-        "direct": Way(BARE + CLIENT, [(address_of(pod), port) for pod in pods]),
-        "service": Way(CLIENT, [(service, SERVICE_PORT)]),
+        "direct": Route(BARE + CLIENT, [(address_of(pod), port) for pod in pods]),
+        "service": Route(CLIENT, [(service, SERVICE_PORT)]),
     }
     measured: dict[str, list[dict[str, float]]] = {name: [] for name in paths}
     with servers(listeners, os.cpu_count() or 1):
-        for way in paths.values():
-            measure(way, seconds)  # warms everything
+        for route in paths.values():
+            measure(route, seconds)  # warms everything
         for number in range(rounds):
             for name in sorted(paths, reverse=bool(number % 2)):
                 measured[name].append(measure(paths[name], seconds))
@@ -76,7 +76,7 @@ def main(service: str, rounds: int, seconds: float, port: int, pods: Sequence[st
 
 
 def make_bare_node(pods: Sequence[str]) -> None:
-    """A node with such pods, which have the addresses of those of `proxy_world` and are tied to it in the same way."""
+    """Make a node with pods that have the addresses and the links of those of `proxy_world`."""
     ip(f"netns add {BARE}", *(f"netns add {BARE}{pod}" for pod in pods))
     ip(f"-n {BARE} address add {NODE}/32 dev lo", f"-n {BARE} link set lo up")
     for pod in pods:
@@ -111,36 +111,36 @@ def address_of(pod: str) -> str:
     return f"10.244.1.{pod.removeprefix('pod')}"
 
 
-def measure(way: Way, seconds: float) -> dict[str, float]:
+def measure(route: Route, seconds: float) -> dict[str, float]:
     """New connections each second, microseconds until one is answered, Gbit/s of one connection."""
-    enter(way.client)
-    places = way.places
-    rate = sum(in_processes(lambda: connect_for(seconds, places), os.cpu_count() or 1))
-    times = latencies(seconds, places)
+    enter(route.client)
+    targets = route.targets
+    rate = sum(in_processes(lambda: connect_for(seconds, targets), os.cpu_count() or 1))
+    times = latencies(seconds, targets)
     return {
         "rate": rate,
         "median": statistics.median(times),
         "p99": statistics.quantiles(times, n=100)[98],
-        "throughput": send_for(seconds, places[0]),
+        "throughput": send_for(seconds, targets[0]),
     }
 
 
-def connect_for(seconds: float, places: Sequence[Place]) -> float:
+def connect_for(seconds: float, targets: Sequence[AddressPort]) -> float:
     begun = time.perf_counter()
-    for count, place in enumerate(itertools.cycle(places), 1):
-        ask(place)
+    for count, target in enumerate(itertools.cycle(targets), 1):
+        ask(target)
         if count % 64 == 0 and time.perf_counter() > begun + seconds:
             return count / (time.perf_counter() - begun)
-    raise RuntimeError("no place to connect to")
+    raise RuntimeError("no target to connect to")
 
 
-def latencies(seconds: float, places: Sequence[Place]) -> list[float]:
+def latencies(seconds: float, targets: Sequence[AddressPort]) -> list[float]:
     """Microseconds that each connection took, one after the other."""
     times = []
     begun = time.perf_counter()
     end = begun + seconds
-    for place in itertools.cycle(places):
-        ask(place)
+    for target in itertools.cycle(targets):
+        ask(target)
         now = time.perf_counter()
         times.append((now - begun) * 1e6)
         begun = now
@@ -149,13 +149,13 @@ def latencies(seconds: float, places: Sequence[Place]) -> list[float]:
     return times
 
 
-def send_for(seconds: float, place: Place) -> float:
+def send_for(seconds: float, target: AddressPort) -> float:
     """Gbit/s, until the other side has read everything."""
     block = memoryview(bytes(CHUNK))
     sent = 0
     with socket.socket() as sock:
         be_patient(sock)
-        sock.connect(place)
+        sock.connect(target)
         sock.sendall(b"much")
         begun = time.perf_counter()
         while time.perf_counter() < begun + seconds:
@@ -165,12 +165,12 @@ def send_for(seconds: float, place: Place) -> float:
         return sent * 8 / 1e9 / (time.perf_counter() - begun)
 
 
-def ask(place: Place) -> None:
+def ask(target: AddressPort) -> None:
     """Open a connection, have one byte answered, reset it."""
     with socket.socket() as sock:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
         be_patient(sock)
-        sock.connect(place)
+        sock.connect(target)
         sock.send(b"?")
         sock.recv(1)
 
@@ -231,7 +231,7 @@ def servers(listeners: Sequence[socket.socket], number: int) -> Iterator[None]:
 
 
 def in_processes(work: Callable[[], float], number: int) -> list[float]:
-    """What `work` returned in each of as many processes at the same time. Raises OSError when it did in one of them."""
+    """Run `work` in so many processes at the same time, and return the results. Raises OSError when one of them did."""
     children = []
     for _ in range(number):
         reader, writer = os.pipe()
@@ -259,7 +259,7 @@ def in_processes(work: Callable[[], float], number: int) -> list[float]:
 
 
 def reason(error: Exception) -> str:
-    """What was wrong, for people."""
+    """Return a description of the error."""
     return "a connection waited too long" if isinstance(error, BlockingIOError) else str(error)
 
 

@@ -1,7 +1,7 @@
 """The DNS at 10,000 Services: queries per second inside the process and over loopback, time to follow a change, memory.
 
-dnsperf (Debian) asks over loopback, a port of the kernel's choice; without it those rows say so. The server runs as a
-process of its own: `python -m benchmarks.dns worker`.
+dnsperf (Debian) asks over loopback, a port of the kernel's choice; without dnsperf its rows name what is
+missing. The server runs as a process of its own: `python -m benchmarks.dns worker`.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from typing import Any
 import msgspec
 
 from bridgehead.client import ApiClient, ListResult, WatchEvent
-from bridgehead.dns import wire
 from bridgehead.dns.agent import DnsAgent
-from bridgehead.dns.metrics import DnsMetrics
-from bridgehead.dns.responder import Open, Responder
-from bridgehead.dns.server import DnsServer
+from bridgehead.dns.answering import Responder, Unresolved
+from bridgehead.dns.config import ZoneSettings
+from bridgehead.dns.messages import wire
+from bridgehead.dns.serving import DnsMetrics, DnsServer
 from bridgehead.dns.supervisor import supervise
-from bridgehead.dns.zone import Zone, ZoneSettings
+from bridgehead.dns.zone import Zone
 from bridgehead.objects.core import Namespace, Service
-from bridgehead.objects.discovery import EndpointSlice
+from bridgehead.objects.endpoint_slices import EndpointSlice
 from bridgehead.objects.kinds import Kind
 
 SERVICES = 10_000
@@ -74,15 +74,15 @@ def _dnsperf(port: str, queries: list[str]) -> str:
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
         file.write("".join(f"{query}\n" for query in queries))
         file.flush()
-        told = subprocess.run(
+        output = subprocess.run(
             ["dnsperf", "-s", "127.0.0.1", "-p", port, "-d", file.name, "-l", str(SECONDS), "-c", "8", "-q", "200"],
             check=True,
             capture_output=True,
             text=True,
         ).stdout
-    rate = float(re.search(r"Queries per second:\s+([\d.]+)", told)[1])  # type: ignore[index]
-    latency = float(re.search(r"Average Latency \(s\):\s+([\d.]+)", told)[1])  # type: ignore[index]
-    lost = re.search(r"Queries lost:\s+(\d+)", told)[1]  # type: ignore[index]
+    rate = float(re.search(r"Queries per second:\s+([\d.]+)", output)[1])  # type: ignore[index]
+    latency = float(re.search(r"Average Latency \(s\):\s+([\d.]+)", output)[1])  # type: ignore[index]
+    lost = re.search(r"Queries lost:\s+(\d+)", output)[1]  # type: ignore[index]
     return f"{rate:,.0f} queries/s, {latency * 1000:.2f} ms, {lost} lost"
 
 
@@ -107,7 +107,7 @@ def _queries() -> dict[str, list[str]]:
 
 
 class _Api:
-    """What the agent needs of a client: lists what is there, and watches what the benchmark changes."""
+    """A client for the agent: lists fixed objects, and watches the changes of the benchmark."""
 
     def __init__(self) -> None:
         self.objects: dict[str, list[Any]] = {"services": [], "endpointslices": [], "namespaces": []}
@@ -242,7 +242,7 @@ def _parts(api: _Api) -> tuple[DnsAgent, Responder]:
 async def _serve(port: int, *, shared: bool) -> None:
     agent, responder = _parts(_Api())
 
-    async def nobody(question: Open, client: str) -> bytes:
+    async def nobody(question: Unresolved, client: str) -> bytes:
         return responder.refuse(question)
 
     server = DnsServer(responder, nobody)

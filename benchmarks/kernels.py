@@ -7,7 +7,7 @@ In the guest, this module runs as
 
     python -m benchmarks.kernels MODULE SHAPE...
 
-each SHAPE the fields as JSON, and tells a `Found` for each, a JSON object a line.
+each SHAPE the fields as JSON, and writes a `Measurement` for each, one JSON object per line.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from tests import guest
 
-from benchmarks.progress import say
+from benchmarks.progress import log
 
 # In which a shape has to be measured: ten thousand Services take a busy machine a while.
 SECONDS_OF_A_SHAPE = 150
@@ -31,22 +31,24 @@ SECONDS_OF_A_SHAPE = 150
 Shape = TypeVar("Shape", bound=tuple[Any, ...])
 
 
-class Found(NamedTuple):
-    """What was measured of a shape, or why it was not."""
+class Measurement(NamedTuple):
+    """The results of a shape, or the reason why there are none."""
 
     measured: dict[str, Any] | None
     reason: str = ""
     kernel: str = ""  # its release
 
 
-def measure_here(measure: Callable[[Shape], dict[str, Any]], shapes: Sequence[Shape]) -> Iterator[tuple[Shape, Found]]:
+def measure_here(
+    measure: Callable[[Shape], dict[str, Any]], shapes: Sequence[Shape]
+) -> Iterator[tuple[Shape, Measurement]]:
     for shape in shapes:
-        say(str(shape))
-        yield shape, _find(measure, shape)
+        log(str(shape))
+        yield shape, _measure(measure, shape)
 
 
-def measure_in_guest(module: str, shapes: Sequence[Shape]) -> Iterator[tuple[Shape, Found]]:
-    """As `measure_here` with the module's `measure`; of a guest that ends too early, the rest has its last words."""
+def measure_in_guest(module: str, shapes: Sequence[Shape]) -> Iterator[tuple[Shape, Measurement]]:
+    """As `measure_here` with the module's `measure`. If the guest ends early, the rest has its last output."""
     reason = guest.what_is_missing()
     with contextlib.ExitStack() as closing:
         messages: Iterator[dict[str, Any]] = iter(())
@@ -56,28 +58,28 @@ def measure_in_guest(module: str, shapes: Sequence[Shape]) -> Iterator[tuple[Sha
             running = guest.Guest(arguments, seconds=limit * len(shapes), silence_seconds=limit)
             messages = closing.enter_context(contextlib.closing(running)).messages()
         for shape in shapes:
-            say(f"{shape}, in the guest")
+            log(f"{shape}, in the guest")
             if not reason:
                 try:
-                    yield shape, Found(**next(messages))
+                    yield shape, Measurement(**next(messages))
                     continue
                 except guest.GuestEnded as error:
                     reason = f"the guest ended: {str(error)[-200:]}"
-            yield shape, Found(None, reason)
+            yield shape, Measurement(None, reason)
 
 
-def _find(measure: Callable[[Shape], dict[str, Any]], shape: Shape) -> Found:
+def _measure(measure: Callable[[Shape], dict[str, Any]], shape: Shape) -> Measurement:
     try:
-        return Found(measure(shape), kernel=platform.release())
+        return Measurement(measure(shape), kernel=platform.release())
     except RuntimeError as error:
-        return Found(None, str(error), platform.release())
+        return Measurement(None, str(error), platform.release())
 
 
 def main(name: str, shapes: Sequence[str]) -> None:
     module = importlib.import_module(f"benchmarks.{name}")
     with open(os.environ[guest.REPORTS_VARIABLE], "w", buffering=1, encoding="ascii") as reports:
         for shape in shapes:
-            found = _find(module.measure, module.Shape(*json.loads(shape)))
+            found = _measure(module.measure, module.Shape(*json.loads(shape)))
             reports.write(json.dumps(found._asdict()) + "\n")
 
 

@@ -1,4 +1,4 @@
-"""How long a lab takes to start, a Deployment of 100 pods to be ready, and what an idle lab weighs."""
+"""Time until a lab is up, until a Deployment of 100 pods is ready, and the memory of an idle lab."""
 
 from __future__ import annotations
 

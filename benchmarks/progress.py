@@ -1,4 +1,4 @@
-"""Tells whoever waits for the benchmarks what is being measured; the results go elsewhere."""
+"""Progress messages on standard error; results go to standard output."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ import sys
 import time
 
 
-def say(text: str) -> None:
-    """A line of standard error, after the time of day."""
+def log(text: str) -> None:
+    """Write a line to standard error, after the time of day."""
     print(f"{time.strftime('%H:%M:%S')}  {text}", file=sys.stderr, flush=True)

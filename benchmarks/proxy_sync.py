@@ -19,7 +19,7 @@ from collections.abc import AsyncGenerator, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.kernels import Found, measure_here, measure_in_guest
+from benchmarks.kernels import Measurement, measure_here, measure_in_guest
 from benchmarks.tables import Table, not_measured
 
 
@@ -72,7 +72,7 @@ def run(here: Sequence[Shape] = SHAPES, there: Sequence[Shape] = GUEST_SHAPES) -
     return [Table("The proxy's work", ("mode and size", "first sync", "change, median", "worst", "memory"), rows, note)]
 
 
-def _row(label: str, found: Found) -> list[str]:
+def _row(label: str, found: Measurement) -> list[str]:
     if found.measured is None:
         return [label, not_measured(found.reason), "", "", ""]
     measured = found.measured
@@ -100,13 +100,13 @@ def measure(shape: Shape) -> dict[str, float]:
 
 
 class _Api:
-    """What the agent needs of a client: lists what is there, and watches what the benchmark changes."""
+    """A client for the agent: lists fixed objects, and watches the changes of the benchmark."""
 
     def __init__(self, shape: Shape) -> None:
         import msgspec
 
         from bridgehead.objects.core import Service
-        from bridgehead.objects.discovery import EndpointSlice
+        from bridgehead.objects.endpoint_slices import EndpointSlice
 
         self.objects: dict[str, list[Any]] = {"services": [], "endpointslices": [], "nodes": []}
         self.events: dict[str, asyncio.Queue[Any]] = {plural: asyncio.Queue() for plural in self.objects}
@@ -136,7 +136,7 @@ async def _worker(shape: Shape) -> dict[str, float]:
     from bridgehead.client import WatchEvent
     from bridgehead.proxy.agent import ProxyAgent
     from bridgehead.proxy.config import ProxyConfig
-    from bridgehead.proxy.conntrack.keeper import FlowKeeper
+    from bridgehead.proxy.conntrack.reconciler import ConntrackReconciler
     from bridgehead.proxy.modes import open_mode
 
     config = ProxyConfig(cluster_cidrs=("10.0.0.0/9",))
@@ -149,12 +149,12 @@ async def _worker(shape: Shape) -> dict[str, float]:
         apply = mode.apply
 
         async def timed(updates: Any) -> int:
-            touched = await apply(updates)
+            changed = await apply(updates)
             applied.put_nowait(time.perf_counter())
-            return touched
+            return changed
 
         mode.apply = timed  # type: ignore[method-assign]
-        flows = FlowKeeper()
+        flows = ConntrackReconciler()
         agent = ProxyAgent(api, mode, config, "node1", service_cidrs=("10.200.0.0/13",), flows=flows)
         async with asyncio.TaskGroup() as tasks:
             begun = time.perf_counter()
@@ -182,7 +182,7 @@ async def _worker(shape: Shape) -> dict[str, float]:
 
 
 def _prepare(variant: str) -> None:
-    """A loopback device that is up, as on every node; and whatever tells the iptables mode the node's variant."""
+    """A loopback device that is up, as on every node; and the chain that shows the iptables mode the node's variant."""
     subprocess.run(("ip", "link", "set", "lo", "up"), check=True)
     if variant:
         command = (f"iptables-{variant}", "-t", "mangle", "-N", "KUBE-IPTABLES-HINT")

@@ -1,4 +1,4 @@
-"""How many durable writes a second the stores take, from one writer and from a hundred at once.
+"""Durable writes per second of the stores, from one writer and from a hundred at once.
 
 `run()` gives the rows for the table of `make bench`; run directly, it prints them. The file is made in the current
 temporary directory (TMPDIR), so it measures that directory's disk.

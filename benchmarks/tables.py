@@ -1,4 +1,4 @@
-"""What a benchmark hands back: tables with a heading, as Markdown."""
+"""Results of a benchmark: tables with a heading, as Markdown."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Table(NamedTuple):
-    """`note` says in a sentence or two how it was measured; every row has as many cells as there are columns."""
+    """A table. `note` describes the measurement in a sentence or two; every row has a cell for each column."""
 
     title: str
     columns: Sequence[str]

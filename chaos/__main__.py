@@ -11,16 +11,15 @@ import asyncio
 import signal
 import sys
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from .faults import MODES, FaultKind
-from .report import Observed, Verdict, describe, describe_effects, describe_hindrances, judge
+from .report import Observed, Verdict, describe, describe_delays, describe_effects, judge
 from .run import Options, run_mode
 
 
-def say(text: str) -> None:
+def log(text: str) -> None:
     sys.stderr.write(f"{time.strftime('%H:%M:%S')}  {text}\n")
     sys.stderr.flush()
 
@@ -41,15 +40,22 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--report", type=Path, help="a file for the tables")
     parser.add_argument("--details", type=Path, help="a file for every failed connection and its explanation")
     parser.add_argument("--table", action="store_true", help="only print what each fault may do to each client")
-    parser.add_argument("--keep", action="store_true", help="let the lab run on")
     return parser.parse_args(argv)
 
 
-async def _ending_orderly(run: Coroutine[Any, Any, Observed]) -> Observed:
-    """SIGTERM ends the run like Ctrl-C: its lab is stopped."""
-    task = asyncio.create_task(run)
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    return await task
+async def _run_until_signalled(options: Options, mode: str) -> tuple[Observed, bool]:
+    """Return what was seen, and whether SIGINT or SIGTERM ended the faults early. A second signal ends everything."""
+    stopping = asyncio.Event()
+    run = asyncio.create_task(run_mode(options, mode, stopping, log))
+
+    def stop() -> None:
+        if stopping.is_set():
+            run.cancel()
+        stopping.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop)
+    return await run, stopping.is_set()
 
 
 def _write(verdicts: Sequence[Verdict], given: argparse.Namespace) -> None:
@@ -69,7 +75,7 @@ def _text(verdicts: Sequence[Verdict], given: argparse.Namespace) -> str:
 def main(argv: Sequence[str]) -> int:
     given = parse(argv)
     if given.table:
-        sys.stdout.write("\n".join([*describe_effects(), *describe_hindrances()]))
+        sys.stdout.write("\n".join([*describe_effects(), *describe_delays()]))
         return 0
     options = Options(
         seed=given.seed,
@@ -79,12 +85,14 @@ def main(argv: Sequence[str]) -> int:
         services=given.services,
         pods=given.pods,
         pause=given.pause,
-        keep=given.keep,
     )
     verdicts = []
     for mode in given.mode or MODES:
-        verdicts.append(judge(asyncio.run(_ending_orderly(run_mode(options, mode, say))), given.slack))
+        seen, is_stopped = asyncio.run(_run_until_signalled(options, mode))
+        verdicts.append(judge(seen, given.slack))
         _write(verdicts, given)
+        if is_stopped:
+            break
     sys.stdout.write(_text(verdicts, given))
     return 0 if all(verdict.is_sound for verdict in verdicts) else 1
 

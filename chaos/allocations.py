@@ -1,4 +1,7 @@
-"""Addresses and node ports that two owners have at once (pure)."""
+"""Addresses and node ports that two owners have at once.
+
+Pure: no I/O, no clock, no randomness.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ class Allocations:
         """A pod's address is its own until the pod has ended; pods of the host network share their node's.
 
         Statuses are late: when a node's containers are started anew they get new addresses one by one, and a kubelet
-        writes one status after the other. So only what two lists in succession say counts.
+        writes one status after the other. Therefore only an address that two successive lists show twice counts.
         """
         owners: dict[str, str] = {}
         found: set[str] = set()

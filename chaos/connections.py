@@ -1,4 +1,7 @@
-"""What clients report: failed connections, and how many were made (pure). `workload/prober.py` writes the lines."""
+"""Reports of clients: failed connections, and how many were made. `workload/prober.py` writes the lines.
+
+Pure: no I/O, no clock, no randomness.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from enum import StrEnum
 
 
 class ClientKind(StrEnum):
-    """What a client does. Each connection is new but for ESTABLISHED, which keeps one and asks again and again."""
+    """Activities of a client. Each connection is new but for ESTABLISHED, which sends requests on one connection."""
 
     CLUSTER_IP = "cluster-ip"
     NODE_PORT = "node-port"
@@ -22,7 +25,7 @@ class ClientKind(StrEnum):
 class Connection:
     """A connection that failed, or the lookup of a name.
 
-    `source` is the client's place and `entry` the node whose rules translate the Service's address. `nodes` have the
+    `source` is the client's location and `entry` the node whose rules translate the Service's address. `nodes` have the
     Service's pods. An ESTABLISHED connection starts with its last answered request.
     """
 

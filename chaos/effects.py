@@ -1,4 +1,6 @@
-"""What each fault may do to each client, and whether a failed connection could have been served (pure).
+"""Effects that each fault may have on each client, and whether a failed connection could have been served.
+
+Pure: no I/O, no clock, no randomness.
 
 A fault explains a failed connection when the table lets that client fail, the connection touched what the fault broke,
 and their times overlap. Everything else is a failure of the product. docs/chaos.md shows the table; a test compares.
@@ -15,7 +17,7 @@ from .faults import FaultKind, Occurrence
 
 
 class Role(StrEnum):
-    """What of a connection a fault on a node breaks."""
+    """Parts of a connection that a fault on a node breaks."""
 
     SOURCE = "source"  # the client is on the node
     ENTRY = "entry"  # the node's rules translate the Service's address
@@ -24,7 +26,7 @@ class Role(StrEnum):
 
 
 class Healer(StrEnum):
-    """What leads clients elsewhere, or makes good what a fault broke."""
+    """Mechanisms that lead clients elsewhere or repair the damage of a fault."""
 
     CLUSTER = "cluster"  # the API server and the controllers
     POD = "pod"  # kubelet and runtime of the node where the fault was, and the node's link
@@ -46,7 +48,7 @@ class Effect:
 
 @dataclass(frozen=True)
 class Hindrance:
-    """What a fault holds up, until `recovery` seconds after its end."""
+    """Work that a fault delays, until `recovery` seconds after its end."""
 
     healers: frozenset[Healer]
     recovery: float
@@ -93,7 +95,13 @@ _EFFECTS_OF_USERSPACE: dict[FaultKind, dict[ClientKind, Effect]] = {
     FaultKind.KILL_RUNTIME: _effects(_ALL, *(Role.SOURCE, Role.ENTRY, Role.BACKEND), settle=8, healers=_ALL_HEALERS),
     FaultKind.KILL_PROXY: _effects(_ALL, Role.ENTRY, settle=5, healers=_ALL_HEALERS),
     FaultKind.STOP_PROXY: _effects(_ALL, Role.ENTRY, settle=3),
+    # The second proxy's listeners and connections end with it; then the first one repairs the rules.
+    FaultKind.SECOND_PROXY: _effects(_ALL, Role.ENTRY, settle=3),
 }
+# Kubernetes starts a container again at once when it ended for the first time; then it waits, twice as long each time,
+# and forgets this after a time without a failure ("Pod Lifecycle"; seconds).
+_BACK_OFF, _LONGEST_BACK_OFF, _FORGOTTEN_AFTER = 10.0, 300.0, 600.0
+
 _NODE = frozenset({Healer.POD, Healer.ENTRY})
 HINDRANCES: dict[FaultKind, Hindrance] = {
     FaultKind.KILL_API_SERVER: Hindrance(frozenset({Healer.CLUSTER}), 3),
@@ -122,10 +130,11 @@ def effect_of(kind: FaultKind, client: ClientKind, mode: str) -> Effect:
 
 @dataclass(frozen=True)
 class _Window:
-    """When which connections may fail by a fault."""
+    """When which connections may fail by a fault; until `end_of_sole` those to Services with pods on its node alone."""
 
     fault: Occurrence
     end: float
+    end_of_sole: float
     roles: frozenset[Role]
 
 
@@ -148,7 +157,7 @@ class Oracle:
         return next((window.fault for window in windows if _covers(window, connection)), None)
 
     def _windows_of(self, client: ClientKind, entry: str) -> list[_Window]:
-        """Of all faults, the last first."""
+        """Return the windows of all faults, the last first."""
         if (client, entry) not in self._windows:
             effects = [(fault, effect_of(fault.kind, client, self._mode)) for fault in reversed(self._faults)]
             windows = [self._window(fault, effect, entry) for fault, effect in effects if effect != _NOTHING]
@@ -166,7 +175,20 @@ class Oracle:
             until = other.end + self._slack * hindrance.recovery
             if other.start <= end and until >= fault.start:
                 end, roles = max(end, until + settle), effect.roles | effect.hindered
-        return _Window(fault, end, roles)
+        return _Window(fault, end, end + self._back_off(fault), roles)
+
+    def _back_off(self, fault: Occurrence) -> float:
+        """Return the seconds for which the containers wait that this fault ended, as others on the node had before."""
+        if fault.kind != FaultKind.KILL_RUNTIME:
+            return 0.0
+        seconds, last = 0.0, fault.start
+        for other in reversed(self._faults):
+            if other.kind != fault.kind or other.node != fault.node or other.start >= last:
+                continue
+            if last - other.start > _FORGOTTEN_AFTER:
+                break
+            seconds, last = min(_LONGEST_BACK_OFF, max(_BACK_OFF, 2 * seconds)), other.start
+        return seconds
 
 
 def _holds_up(other: Occurrence, hindrance: Hindrance, fault: Occurrence, effect: Effect, entry: str) -> bool:
@@ -181,7 +203,8 @@ def _holds_up(other: Occurrence, hindrance: Hindrance, fault: Occurrence, effect
 
 def _covers(window: _Window, connection: Connection) -> bool:
     fault = window.fault
-    if connection.end < fault.start or connection.start > window.end:
+    is_sole = bool(fault.node) and connection.nodes == {fault.node}
+    if connection.end < fault.start or connection.start > (window.end_of_sole if is_sole else window.end):
         return False
     if fault.service and fault.service != connection.service:
         return False

@@ -1,4 +1,7 @@
-"""The kinds of faults, and a fault before and after it was injected (pure)."""
+"""The kinds of faults, and a fault before and after it was injected.
+
+Pure: no I/O, no clock, no randomness.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ class FaultKind(StrEnum):
 
 @dataclass(frozen=True)
 class FaultSpec:
-    """How long a fault of a kind lasts, at least and at most (seconds), and how often it is drawn."""
+    """Minimum and maximum duration (seconds) of a kind of fault, and how often it is drawn."""
 
     shortest: float = 0.0
     longest: float = 0.0

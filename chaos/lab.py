@@ -19,7 +19,7 @@ _BOUND = 120.0
 
 
 class CommandFailed(Exception):
-    """A command that ended with another status than 0, and what it said."""
+    """A command that ended with another status than 0, with its output."""
 
 
 @dataclass(frozen=True)
@@ -79,8 +79,12 @@ class Lab:
         return [Process(int(fields[0]), int(fields[1]), fields[2]) for fields in found if len(fields) == 3]
 
     def part_pid(self, part: str) -> int:
-        """Of a part that runs; 0 while it waits to be started again."""
-        return next((status.pid for status in registry.read_parts(self.files) if status.name == part), 0)
+        """Return a part's PID; 0 while it waits to be restarted."""
+        return self.part_pids().get(part, 0)
+
+    def part_pids(self) -> dict[str, int]:
+        """Return the PIDs of all running parts, by name."""
+        return {status.name: status.pid for status in registry.read_parts(self.files) if status.pid}
 
 
 async def run(*argv: str, env: dict[str, str] | None = None, stdin: str = "", bound: float = _BOUND) -> Result:

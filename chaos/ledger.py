@@ -1,4 +1,6 @@
-"""What writers were told about their writes, and which of it is not there in the end (pure).
+"""Acknowledged writes, and which of them are lost at the end.
+
+Pure: no I/O, no clock, no randomness.
 
 An object's state is a text that its writer makes up, new for each write; None is its absence. A write without an answer
 may have happened, or happen later: it is possible until a later write that could not have succeeded after it.
@@ -56,7 +58,7 @@ class Ledger:
                 history.creates.add(state)
 
     def find_lost(self, found: Mapping[str, Stored]) -> list[str]:
-        """What is not as acknowledged, one line each; `found` are the objects at the end, by name."""
+        """Return lost or changed writes, one line each; `found` are the objects at the end, by name."""
         lost = []
         for name, history in self._histories.items():
             allowed = {history.acknowledged, *history.possible}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from bridgehead.client import ApiClient
@@ -13,7 +14,7 @@ from bridgehead.objects.core import Service
 from bridgehead.objects.kinds import ENDPOINT_SLICES, NODES, PODS, SERVICES
 
 from .allocations import Allocations
-from .convergence import Cluster, find_unsettled, find_wrong_rules
+from .convergence import Cluster, Convergence, find_in_back_off, find_unsettled, find_wrong_rules
 from .lab import NODES as NODE_NAMES
 from .lab import CommandFailed, Lab
 from .workload.clients import sweep
@@ -21,6 +22,7 @@ from .workload.servers import CLUSTER_DNS, NAMESPACE
 
 _LOOK_EVERY = 5.0
 _ASK_AGAIN = 0.5
+_BACK_OFF_BOUND = 300.0  # the longest back-off of Kubernetes
 
 
 async def watch_allocations(client: ApiClient, allocations: Allocations) -> None:
@@ -45,27 +47,37 @@ async def read_cluster(client: ApiClient) -> Cluster:
 
 
 async def wait_converged(
-    lab: Lab, client: ApiClient, mode: str, since: float, bound: float
-) -> tuple[float | None, list[str]]:
-    """How many seconds after `since` everything was as it should be, None: not within `bound`; and what was not last.
+    lab: Lab, client: ApiClient, mode: str, since: float, bound: float, report: Callable[[str], None]
+) -> Convergence:
+    """Look at the lab until it has converged, for `bound` seconds from `since` at most.
 
     The lists of the API and the rules are looked at until nothing is wrong with them; then every Service is used from
-    every node, and every name is asked for.
+    every node, and every name is asked for. Pods in back-off may be ready `_BACK_OFF_BOUND` later. `report` gets a line
+    for each look at which something is wrong.
     """
-    wrong: list[str] = []
+    converged = Convergence(None)
     while True:
+        wrong: list[str] = []
         try:
             async with asyncio.timeout(bound):
                 cluster = await read_cluster(client)
-                wrong = [*find_unsettled(cluster), *await _find_wrong_rules(lab, cluster, mode)]
+                # Rulesets of thousands of rules take seconds to list, longer while they change: they come second.
+                wrong = list(find_unsettled(cluster)) or await _find_wrong_rules(lab, cluster, mode)
                 reached = time.monotonic() - since
                 wrong = wrong or await _use_everything(lab, cluster)
                 if not wrong:
-                    return reached, []
+                    converged = converged if converged.after is not None else replace(converged, after=reached)
+                    wrong = list(find_in_back_off(cluster))
+                if not wrong:
+                    return converged
         except (ClientError, TimeoutError, CommandFailed) as error:
-            wrong = [f"cannot look: {error}"]
-        if time.monotonic() - since > bound:
-            return None, wrong
+            wrong = [f"cannot look: {type(error).__name__} {error}"]
+        seconds = time.monotonic() - since
+        report(f"{seconds:6.1f} s  {len(wrong)} not yet as they should be: {wrong[0]}")
+        if converged.after is None:
+            converged = replace(converged, last=wrong[0])
+        if seconds > (bound if converged.after is None else bound + _BACK_OFF_BOUND):
+            return replace(converged, wrong=wrong)
         await asyncio.sleep(_ASK_AGAIN)
 
 

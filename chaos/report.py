@@ -1,4 +1,7 @@
-"""The verdict on a run, and the tables of all (pure)."""
+"""The verdict on a run, and the tables of the report and of docs/chaos.md.
+
+Pure: no I/O, no clock, no randomness.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from .connections import ClientKind, Connection
+from .convergence import Convergence
 from .effects import HINDRANCES, Effect, Healer, Oracle, effect_of
 from .faults import MODES, FaultKind, Occurrence
 
 CONVERGED_WITHIN = 10.0
 _MOST_LINES = 40
+_MOST_CHARACTERS = 200  # of what was last to converge
 _STEP_SECONDS = 2
 
 
@@ -30,8 +35,8 @@ class Observed:
     acknowledged: int
     lost: Sequence[str]
     given_twice: Sequence[str]
-    converged_after: float | None
-    not_converged: Sequence[str]
+    convergence: Convergence
+    unread: Sequence[str]  # clients whose records could not be read
 
 
 @dataclass(frozen=True)
@@ -45,22 +50,26 @@ class Verdict:
     @property
     def is_sound(self) -> bool:
         seen = self.observed
-        is_settled = seen.converged_after is not None and seen.converged_after <= self.converged_within
-        return is_settled and not (self.unexplained or seen.lost or seen.given_twice or seen.not_converged)
+        after = seen.convergence.after
+        is_settled = after is not None and after <= self.converged_within
+        is_complete = bool(seen.made) and not (seen.convergence.wrong or seen.unread)
+        return is_settled and is_complete and not (self.unexplained or seen.lost or seen.given_twice)
 
     def findings(self) -> Iterator[str]:
-        """What should not be, one line each; connections with the same problem within ten seconds are one."""
+        """Return the problems, one line each; connections with the same problem within ten seconds are one."""
         seen = self.observed
-        yield from (f"lost: {line}" for line in seen.lost)
-        yield from (f"given twice: {line}" for line in seen.given_twice)
-        yield from (f"not as it should be in the end: {line}" for line in seen.not_converged)
-        if seen.converged_after is None:
+        yield from (f"lost write: {line}" for line in seen.lost)
+        yield from (f"duplicate address: {line}" for line in seen.given_twice)
+        yield from (f"wrong after the run: {line}" for line in (*seen.convergence.wrong, *seen.unread))
+        if not seen.made:
+            yield "clients made no connection"
+        if seen.convergence.after is None:
             yield "never converged"
-        elif seen.converged_after > self.converged_within:
-            yield f"converged only {seen.converged_after:.1f} s after the last fault"
+        elif seen.convergence.after > self.converged_within:
+            yield f"converged only {seen.convergence.after:.1f} s after the last fault; last: {seen.convergence.last}"
         alike = Counter((int(failed.start - seen.begun) // 10 * 10, str(failed)) for failed in self.unexplained)
         for (second, failed), count in sorted(alike.items()):
-            yield f"could have been served: {failed}, {count} times from second {second} on"
+            yield f"unexplained: {failed}, {count} times from second {second} on"
 
     def details(self) -> Iterator[str]:
         """Every fault, and every connection that failed, by time."""
@@ -68,7 +77,7 @@ class Verdict:
         origin = min((fault.start for fault in seen.occurrences), default=0.0)
         lines = [(fault.start, f"to {fault.end - origin:6.1f}  FAULT {fault}") for fault in seen.occurrences]
         lines += [(failed.start, _detail(failed, str(fault), origin)) for failed, fault in self.explained]
-        lines += [(failed.start, _detail(failed, "NOTHING", origin)) for failed in self.unexplained]
+        lines += [(failed.start, _detail(failed, "no fault", origin)) for failed in self.unexplained]
         yield from (f"{seen.mode} {start - origin:6.1f} {text}" for start, text in sorted(lines))
 
 
@@ -104,17 +113,22 @@ def describe(verdicts: Sequence[Verdict]) -> Iterator[str]:
             "minutes",
             "faults",
             "connections",
-            "failed by a fault",
-            "failed that could have been served",
-            "judged strictly",
-            "writes acknowledged",
-            "lost",
-            "given twice",
-            "converged after",
+            "explained failures",
+            "unexplained failures",
+            "no failure allowed",
+            "acknowledged writes",
+            "lost writes",
+            "duplicate addresses",
+            "convergence",
         ),
         [_row(verdict) for verdict in verdicts],
     )
-    yield "## Faults of each kind, and the connections that they broke"
+    for verdict in verdicts:
+        seen = verdict.observed
+        if seen.convergence.last:
+            yield f"Last to converge in {seen.mode}: {seen.convergence.last[:_MOST_CHARACTERS]}"
+            yield ""
+    yield "## Faults of each kind, and the failed connections that they explain"
     yield ""
     modes = [verdict.observed.mode for verdict in verdicts]
     rows = [[kind.value, *(_count(verdict, kind) for verdict in verdicts)] for kind in FaultKind]
@@ -122,7 +136,7 @@ def describe(verdicts: Sequence[Verdict]) -> Iterator[str]:
     for verdict in verdicts:
         findings = list(verdict.findings())
         if findings:
-            yield f"## What should not be: {verdict.observed.mode}"
+            yield f"## Violations in mode {verdict.observed.mode}"
             yield ""
             yield from (f"- {line}" for line in findings[:_MOST_LINES])
             if len(findings) > _MOST_LINES:
@@ -145,29 +159,29 @@ def describe_effects() -> Iterator[str]:
 def _effect(effect: Effect) -> str:
     roles = [" or ".join(sorted(effect.roles))] if effect.roles else []
     if effect.hindered:
-        roles.append(f"hindered: {' or '.join(sorted(effect.hindered))}")
+        roles.append(f"delayed: {' or '.join(sorted(effect.hindered))}")
     return f"{'; '.join(roles)}; {effect.settle:g} s" if roles else "nothing"
 
 
-def describe_hindrances() -> Iterator[str]:
-    """The second table of docs/chaos.md: what holds up those that make good what a fault broke."""
+def describe_delays() -> Iterator[str]:
+    """The second table of docs/chaos.md: the parts that repair a fault, and the parts that a fault delays."""
     rows = []
     for kind in FaultKind:
         effects = [effect_of(kind, client, mode) for client in ClientKind for mode in MODES]
         healers = frozenset().union(*(effect.healers for effect in effects))
         hindrance = HINDRANCES.get(kind)
-        held_up = f"{_words(hindrance.healers)}; {hindrance.recovery:g} s" if hindrance else "nothing"
-        rows.append((f"`{kind.value}`", _words(healers) if healers else "itself", held_up))
-    yield from _table(("fault", "made good by", "holds up"), rows)
+        delayed = f"{_describe_healers(hindrance.healers)}; {hindrance.recovery:g} s" if hindrance else "nothing"
+        rows.append((f"`{kind.value}`", _describe_healers(healers) if healers else "itself", delayed))
+    yield from _table(("fault", "repaired by", "delays"), rows)
 
 
-def _words(healers: frozenset[Healer]) -> str:
+def _describe_healers(healers: frozenset[Healer]) -> str:
     return ", ".join(sorted(healers))
 
 
 def _row(verdict: Verdict) -> list[str]:
     seen = verdict.observed
-    after = "never" if seen.converged_after is None else f"{seen.converged_after:.1f} s"
+    after = "never" if seen.convergence.after is None else f"{seen.convergence.after:.1f} s"
     return [
         seen.mode,
         f"{seen.seconds / 60:.1f}",
@@ -187,9 +201,8 @@ def _count(verdict: Verdict, kind: FaultKind) -> str:
     injected = sum(occurrence.kind == kind for occurrence in verdict.observed.occurrences)
     impossible = sum(other == kind for other, _ in verdict.observed.impossible)
     broken = sum(fault.kind == kind for _, fault in verdict.explained)
-    return (
-        f"{injected}" + (f", broke {broken}" if broken else "") + (f", {impossible} impossible" if impossible else "")
-    )
+    failures = f", {broken} failures" if broken else ""
+    return f"{injected}{failures}" + (f", {impossible} impossible" if impossible else "")
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The faults of a run as a function of its seed (pure): equal arguments give equal faults."""
+"""The faults of a run as a function of its seed: equal arguments give equal faults."""
 
 from __future__ import annotations
 

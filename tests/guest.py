@@ -3,7 +3,7 @@
 Many kernels lack IPVS, dummy interfaces and SCTP, and an ordinary user cannot load them. `linux.uml` is an ordinary
 program that is a kernel, needs no rights at all, and has them as modules. It boots in two seconds.
 
-The first such test of a file starts the guest with all of that file. The guest runs pytest and tells each report, which
+The first such test of a file starts the guest with all of that file. The guest runs pytest and sends each report; these
 become the results of the tests here, as if they had run here. The guest sees this machine's root read-only, has no
 network, and ends with the file's tests or the session: when that ends, when it is killed, and when the guest takes too
 long. (One for each file, because pytest-xdist gives each file to one worker.)
@@ -32,6 +32,8 @@ from typing import Any
 
 import pytest
 
+from tests import tools
+
 ROOT = Path(__file__).parents[1]
 INIT = Path(__file__).with_name("guest-init")
 XSTATE = Path(__file__).with_name("guest-xstate.c")
@@ -51,13 +53,9 @@ def is_guest() -> bool:
 
 def what_is_missing() -> str:
     """Why this machine cannot run the guest; "" when it can."""
-    if shutil.which("linux.uml") is None or not MODULES.is_dir():
-        return "linux.uml is not installed (Debian's user-mode-linux; scripts/system-packages does it)"
-    if shutil.which("modprobe") is None:
-        return "modprobe is not installed (Debian's kmod; scripts/system-packages does it)"
-    if shutil.which("cc") is None:
-        return "cc is not installed (Debian's gcc; scripts/system-packages does it)"
-    return ""
+    if not MODULES.is_dir():
+        return tools.describe_missing("linux.uml") or f"{MODULES} is missing (Debian: apt-get install user-mode-linux)"
+    return tools.describe_missing("linux.uml", "modprobe", "cc")
 
 
 class GuestEnded(Exception):
@@ -70,7 +68,7 @@ class Guest:
     def __init__(
         self, arguments: Sequence[str], *, seconds: float = _SECONDS, silence_seconds: float = _SILENCE_SECONDS
     ) -> None:
-        """`arguments` are Python's, as the guest runs it in this checkout; it tells JSON objects, one a line.
+        """`arguments` are Python's, run by the guest in this checkout; the guest sends JSON objects, one a line.
 
         It is ended after so many seconds; `messages` waits for each no longer than `silence_seconds`.
         """
@@ -108,15 +106,16 @@ class Guest:
         self._limit.start()
 
     def close(self) -> None:
-        """End it, in whatever state it is, and remove its files."""
+        """End the guest, in any state, and remove its files."""
         self._limit.cancel()
+        self._limit.join()
         self._kill()
         self._process.wait()
         self._reader.join()
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def messages(self) -> Iterator[dict[str, Any]]:
-        """What the guest tells. Raises GuestEnded when it has ended, or is silent for too long."""
+        """Yield the guest's messages. Raises GuestEnded when it has ended, or is silent for too long."""
         while True:
             try:
                 line = self._lines.get(timeout=self._silence_seconds)
@@ -156,7 +155,7 @@ class HostPlugin:
 
     def __init__(self) -> None:
         self._guest: Guest | None = None
-        self._told: Iterator[dict[str, Any]] = iter(())
+        self._messages: Iterator[dict[str, Any]] = iter(())
         self._reports: dict[str, list[pytest.TestReport]] = {}
         self._failure = ""
         self._file: Path | None = None  # whose tests the guest has
@@ -174,6 +173,8 @@ class HostPlugin:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+        if item.path != self._file:
+            self._close()  # also its thread: some tests can only run in a process that has none
         if item.get_closest_marker("guest") is None:
             return None
         item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
@@ -194,15 +195,16 @@ class HostPlugin:
 
     def _reports_of(self, item: pytest.Item) -> list[pytest.TestReport]:
         missing = what_is_missing()
+        if missing and tools.is_strict():
+            return [_report(item, "failed", missing)]
         if missing:
             return [_report(item, "skipped", (str(item.path), 0, f"Skipped: {missing}"))]
         try:
             if item.path != self._file:
-                self._close()
                 self._file, self._failure = item.path, ""
             self._start(item)
             while not any(report.when == "teardown" for report in self._reports.get(item.nodeid, ())):
-                self._take(next(self._told), item.config)
+                self._take(next(self._messages), item.config)
         except (GuestEnded, StopIteration, OSError, subprocess.SubprocessError) as error:
             self._failure = self._failure or f"the guest ended before this test was over: {error}"
             return [*self._reports.pop(item.nodeid, ()), _report(item, "failed", self._failure)]
@@ -211,8 +213,8 @@ class HostPlugin:
     def _start(self, item: pytest.Item) -> None:
         if self._guest is None and not self._failure:
             self._guest = Guest([*_PYTEST, *self._nodes[item.path]])
-            self._told = self._guest.messages()
-            message = next(self._told)  # the first one says that pytest is there
+            self._messages = self._guest.messages()
+            message = next(self._messages)  # the first one: pytest has started
             if message:
                 self._take(message, item.config)
 
@@ -230,11 +232,11 @@ def _report(item: pytest.Item, outcome: Any, longrepr: Any) -> pytest.TestReport
     return pytest.TestReport(item.nodeid, item.location, dict.fromkeys(item.keywords, 1), outcome, longrepr, "call")
 
 
-# --- In the guest: telling them ---------------------------------------------------------------------------------
+# --- In the guest: sending them ---------------------------------------------------------------------------------
 
 
 class GuestPlugin:
-    """Tells each report to whoever started the guest, one JSON object a line."""
+    """Sends each report to the process that started the guest, one JSON object a line."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
@@ -242,15 +244,15 @@ class GuestPlugin:
         self._file.write("{}\n")
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self._tell(report)
+        self._send(report)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
-            self._tell(report)
+            self._send(report)
 
     def pytest_unconfigure(self) -> None:
         self._file.close()
 
-    def _tell(self, report: pytest.CollectReport | pytest.TestReport) -> None:
+    def _send(self, report: pytest.CollectReport | pytest.TestReport) -> None:
         data = self._config.hook.pytest_report_to_serializable(config=self._config, report=report)
         self._file.write(json.dumps(data) + "\n")

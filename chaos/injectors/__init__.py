@@ -1,4 +1,4 @@
-"""How each kind of fault is injected into a lab, and taken away again."""
+"""Injectors: one for each kind of fault, which injects it into a lab and removes it."""
 
 from ..faults import FaultKind
 from . import processes

@@ -53,7 +53,7 @@ async def kill_backend(world: World, fault: Fault) -> AsyncIterator[Target]:
         raise NotPossible(f"no pod of {service} runs")
     victim = found[fault.pick // len(SERVER_PORTS) % len(found)]
     pod = (await world.lab.inside("nsenter", "-t", str(victim.pid), "-u", "hostname")).strip()
-    target = Target(_node_of(world.lab, victim, processes), service)
+    target = Target(node_of(world.lab, victim, processes), service)
     await _signal(world.lab, "KILL", victim.pid)
     yield target
     await asyncio.sleep(_RESTART)
@@ -81,23 +81,30 @@ async def find_proxy(lab: Lab, fault: Fault) -> tuple[int, Target]:
     """A proxy in a pod of a node: as a rule there is one."""
     node = pick_node(fault)
     processes = await lab.processes()
-    proxies = [process for process in processes if process.argv.startswith("bridgehead proxy")]
-    found = [process.pid for process in proxies if _node_of(lab, process, processes) == node]
+    found = [process.pid for process in find_proxies(processes) if node_of(lab, process, processes) == node]
     if not found:
         raise NotPossible(f"no proxy runs on {node}")
     return found[0], Target(node)
 
 
+def find_proxies(processes: Sequence[Process]) -> list[Process]:
+    return [process for process in processes if process.argv.startswith("bridgehead proxy")]
+
+
 async def find_dns(lab: Lab, fault: Fault) -> tuple[int, Target]:
     processes = await lab.processes()
-    found = [process for process in processes if process.argv.startswith("bridgehead dns")]
+    found = find_dns_servers(processes)
     if not found:
         raise NotPossible("no DNS server runs")
     victim = found[fault.pick % len(found)]
-    return victim.pid, Target(_node_of(lab, victim, processes))
+    return victim.pid, Target(node_of(lab, victim, processes))
 
 
-def _node_of(lab: Lab, process: Process, processes: Sequence[Process]) -> str:
+def find_dns_servers(processes: Sequence[Process]) -> list[Process]:
+    return [process for process in processes if process.argv.startswith("bridgehead dns")]
+
+
+def node_of(lab: Lab, process: Process, processes: Sequence[Process]) -> str:
     """The node whose runtime is an ancestor of the process; "" when that has ended."""
     parents = {other.pid: other.parent for other in processes}
     runtimes = {lab.part_pid(f"runtime-{node}"): node for node in NODES}

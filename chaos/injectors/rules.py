@@ -29,7 +29,7 @@ async def flush_rules(world: World, fault: Fault) -> AsyncIterator[Target]:
 
 @contextlib.asynccontextmanager
 async def second_proxy(world: World, fault: Fault) -> AsyncIterator[Target]:
-    """A pod like that of the DaemonSet on a node, beside it. It has no probes: the node's ports for them are taken."""
+    """A pod like that of the DaemonSet on a node, beside it, without probes: the node's ports for them are taken."""
     node, name = pick_node(fault), f"second-proxy-{round(fault.at * 1000)}"
     found = await world.lab.try_kubectl(*_SYSTEM, "get", "daemonset", "kube-proxy", "-o", "json", _SOON)
     if found.code:
@@ -50,7 +50,7 @@ async def second_proxy(world: World, fault: Fault) -> AsyncIterator[Target]:
 
 
 async def _delete(world: World, pod: str) -> None:
-    """Again and again while other faults keep the API server away."""
+    """Delete the pod; retry while other faults keep the API server away."""
     for _ in range(_TRIES):
         result = await world.lab.try_kubectl(
             *_SYSTEM, "delete", "pod", pod, "--ignore-not-found", "--timeout=60s", _SOON

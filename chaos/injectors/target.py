@@ -1,4 +1,4 @@
-"""What injectors have in common: the lab they work on, and what they say of a fault."""
+"""Common types of injectors: the lab, and the target of a fault."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class World:
 
 @dataclass(frozen=True)
 class Target:
-    """What a fault touches: a node, "" for the cluster; a Service, "" for any. It is made just before it is touched."""
+    """The target of a fault: a node, "" for the cluster; a Service, "" for any. Made just before the fault begins."""
 
     node: str = ""
     service: str = ""

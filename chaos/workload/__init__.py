@@ -1,1 +1,1 @@
-"""Who uses the lab during a run: clients of Services, writers, and the churn of Services and pods."""
+"""Users of the lab during a run: clients of Services, writers, and the churn of Services and pods."""

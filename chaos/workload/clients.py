@@ -1,4 +1,4 @@
-"""Runs the clients of Services, one in each place, and collects what they saw: in the lab, on each node, in pods."""
+"""Runs the clients of Services, one at each location, and collects what they saw: in the lab, on each node, in pods."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _RECORDS = "/records/connections"
 
 
 class _Process:
-    """A client outside of pods. It ends with its standard input; what it writes is read all the time."""
+    """A client outside of pods. The process ends with its standard input; its output is read all the time."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
@@ -31,7 +31,7 @@ class _Process:
         return cls(await asyncio.create_subprocess_exec(*argv, stdin=pipe, stdout=pipe, stderr=pipe))
 
     async def stop(self) -> str:
-        """What it wrote. Raises `CommandFailed` when it ended by itself."""
+        """Return the output. Raises `CommandFailed` when it ended by itself."""
         if self._process.stdin:
             self._process.stdin.close()
         out, errors = await asyncio.gather(*self._outputs)
@@ -49,10 +49,10 @@ class Clients:
             targets = targets_of(source, servers, number)
             return {"client": client, "source": source, "seconds": seconds, "output": output, "targets": targets}
 
-        places = ("lab", *NODES)
-        self._outside = {place: config(place, place, number, "") for number, place in enumerate(places)}
+        locations = ("lab", *NODES)
+        self._outside = {location: config(location, location, number, "") for number, location in enumerate(locations)}
         self._in_pods = {
-            node: config(f"pod on {node}", node, number, _RECORDS) for number, node in enumerate(NODES, len(places))
+            node: config(f"pod on {node}", node, number, _RECORDS) for number, node in enumerate(NODES, len(locations))
         }
 
     async def start(self) -> None:
@@ -60,8 +60,8 @@ class Clients:
         pods = [_pod(node, json.dumps(config)) for node, config in self._in_pods.items()]
         pod_list = {"apiVersion": "v1", "kind": "List", "items": pods}
         await self._lab.kubectl("apply", "-f", "-", stdin=json.dumps(pod_list))
-        for place, config in self._outside.items():
-            node = place if place in NODES else ""
+        for location, config in self._outside.items():
+            node = location if location in NODES else ""
             argv = self._lab.argv_inside("python3", "-c", PROGRAM, json.dumps(config), node=node)
             self._processes.append(await _Process.start(argv))
         names = [f"pod/client-{node}" for node in NODES]
@@ -84,7 +84,7 @@ class Clients:
         return made, failed, unread
 
     def uses(self) -> list[Connection]:
-        """What the clients do again and again, as connections without a time."""
+        """Return the repeated activities of the clients, as connections without a time."""
         return [
             Connection(
                 client=config["client"],

@@ -12,6 +12,7 @@ exist.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import random
@@ -37,9 +38,10 @@ class Output:
     """Lines of JSON from several threads."""
 
     def __init__(self, path: str) -> None:
-        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600) if path else 1
+        self.fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600) if path else 1
         self._lock = threading.Lock()
         self._made: dict[str, int] = {}
+        self._unwritten = b""
 
     def count(self, kind: str) -> None:
         with self._lock:
@@ -52,8 +54,15 @@ class Output:
             self.write({"made": made})
 
     def write(self, record: dict[str, Any]) -> None:
+        """Write a line; on a full disk, which is one of the faults, it is kept for the next call."""
         with self._lock:
-            os.write(self._fd, json.dumps(record).encode() + b"\n")
+            self._unwritten += json.dumps(record).encode() + b"\n"
+            try:
+                while self._unwritten:
+                    self._unwritten = self._unwritten[os.write(self.fd, self._unwritten) :]
+            except OSError as error:
+                if error.errno != errno.ENOSPC:
+                    raise
 
 
 class HttpConnection:
@@ -132,6 +141,10 @@ def look_up(server: str, name: str, expected: str) -> None:
     raise Failed(problem)
 
 
+def _describe(problem: Exception) -> str:
+    return str(problem) if isinstance(problem, Failed) else f"{type(problem).__name__}: {problem}"
+
+
 class Client:
     """Uses one target again and again."""
 
@@ -162,8 +175,8 @@ class Client:
                     connection.ask(target["service"])
                 finally:
                     connection.close()
-        except Failed as problem:
-            self._report(str(problem))
+        except Exception as problem:  # noqa: BLE001  whatever an answer causes; this thread has to go on
+            self._report(_describe(problem))
             if self._kept is not None:
                 self._kept.close()
                 self._kept = None
@@ -184,7 +197,7 @@ class Client:
 
 
 def use(config: dict[str, Any]) -> None:
-    """Use every target again and again until told to end."""
+    """Use every target again and again until a signal ends the process."""
     output = Output(config["output"])
 
     def end(*_: object) -> None:
@@ -217,8 +230,8 @@ def sweep(targets: list[Target]) -> None:
                     look_up(target["address"], target["name"], target["expected"])
                 else:
                     _expect(target)
-            except Failed as problem:
-                output.write({"target": target.get("name") or target["address"], "problem": str(problem)})
+            except Exception as problem:  # noqa: BLE001  a worker that ends would leave targets out
+                output.write({"target": target.get("name") or target["address"], "problem": _describe(problem)})
 
     workers = [threading.Thread(target=work) for _ in range(8)]
     for worker in workers:

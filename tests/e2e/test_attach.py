@@ -56,11 +56,11 @@ class Terminal:
 
 
 @contextlib.contextmanager
-def terminal(ns: Namespace, *words: object) -> Iterator[Terminal]:
+def terminal(ns: Namespace, *arguments: object) -> Iterator[Terminal]:
     """kubectl on a terminal of 101 columns and 37 rows."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 37, 101, 0, 0))
-    argv = ["kubectl", "-n", ns.name, *map(str, words)]
+    argv = ["kubectl", "-n", ns.name, *map(str, arguments)]
     try:
         process = subprocess.Popen(
             argv, stdin=slave, stdout=slave, stderr=slave, env=ns.lab.env, start_new_session=True
@@ -79,9 +79,9 @@ def is_gone(ns: Namespace, name: str) -> bool:
     return ns.try_kubectl("get", "pod", name).returncode != 0
 
 
-def test_a_shell_on_a_terminal(lab: Lab, ns: Namespace) -> None:
-    words = ("run", "probe", "-it", "--rm", "--image=busybox", "--restart=Never", "--", "sh")
-    with terminal(ns, *words) as shell:
+def test_kubectl_run_opens_a_shell_on_a_terminal(lab: Lab, ns: Namespace) -> None:
+    arguments = ("run", "probe", "-it", "--rm", "--image=busybox", "--restart=Never", "--", "sh")
+    with terminal(ns, *arguments) as shell:
         shell.expect("press(ing)? enter")
         # kubectl first tells a size that is wrong by one, so that full-screen programs draw anew.
         shell.type("until stty size | grep '37 101'; do :; done; tty; echo typed $((40+2))\n")
@@ -91,7 +91,7 @@ def test_a_shell_on_a_terminal(lab: Lab, ns: Namespace) -> None:
     eventually(lambda: is_gone(ns, "probe"))
 
 
-def test_a_terminal_may_be_left_and_taken_again(lab: Lab, ns: Namespace) -> None:
+def test_a_client_detaches_from_a_terminal_and_attaches_again(lab: Lab, ns: Namespace) -> None:
     with terminal(ns, "run", "stays", "-it", "--image=busybox", "--", "sh") as shell:
         shell.expect("press(ing)? enter")
         shell.type("mark=left$((40+2)); echo $mark\n")
@@ -107,14 +107,14 @@ def test_a_terminal_may_be_left_and_taken_again(lab: Lab, ns: Namespace) -> None
     assert "again left42" in ns.kubectl("logs", "stays", "--previous")
 
 
-def test_input_from_a_pipe(lab: Lab, ns: Namespace) -> None:
-    words = ("run", "probe", "-i", "--restart=Never", "--image=busybox", "--")
-    assert ns.kubectl(*words, "sh", "-c", "cat; echo end", stdin="one\ntwo\n") == "one\ntwo\nend\n"
+def test_kubectl_run_passes_piped_input_to_the_container(lab: Lab, ns: Namespace) -> None:
+    arguments = ("run", "probe", "-i", "--restart=Never", "--image=busybox", "--")
+    assert ns.kubectl(*arguments, "sh", "-c", "cat; echo end", stdin="one\ntwo\n") == "one\ntwo\nend\n"
     eventually(lambda: phase(ns, "probe") == "Succeeded")
     assert ns.kubectl("logs", "probe") == "one\ntwo\nend\n"
     ns.kubectl("delete", "pod", "probe")
 
-    failed = ns.try_kubectl(*words[:2], "--rm", *words[2:], "sh", "-c", "cat >&2; exit 3", stdin="words\n")
+    failed = ns.try_kubectl(*arguments[:2], "--rm", *arguments[2:], "sh", "-c", "cat >&2; exit 3", stdin="words\n")
     assert failed.returncode == 3, failed.stderr
     assert "words\n" in failed.stderr
     assert 'pod "probe" deleted' in failed.stdout
@@ -131,7 +131,7 @@ def test_attach_shows_output_and_leaves_the_container_alone(lab: Lab, ns: Namesp
     assert (status["ready"], status["restartCount"]) == (True, 0)
 
 
-def test_attach_to_what_has_ended(lab: Lab, ns: Namespace) -> None:
+def test_attach_to_a_completed_container_is_refused(lab: Lab, ns: Namespace) -> None:
     ns.apply(pod("once", "true", restartPolicy="Never"))
     eventually(lambda: phase(ns, "once") == "Succeeded")
     refused = ns.try_kubectl("attach", "once")
@@ -139,7 +139,7 @@ def test_attach_to_what_has_ended(lab: Lab, ns: Namespace) -> None:
     assert "cannot attach a container in a completed pod; current phase is Succeeded" in refused.stderr
 
 
-def test_the_last_words_at_a_place_of_their_own(lab: Lab, ns: Namespace) -> None:
+def test_termination_message_is_read_from_its_path(lab: Lab, ns: Namespace) -> None:
     ns.apply(
         pod(
             "words", "sh", "-c", "echo farewell > /tmp/words; exit 1",

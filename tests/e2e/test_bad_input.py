@@ -2,51 +2,18 @@
 
 from __future__ import annotations
 
-import base64
-import http.client
 import json
-import ssl
-import tempfile
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import yaml
 
 from bridgehead.lab import registry
 from bridgehead.lab.plan import LabFiles
 
-from .conftest import PATIENCE, Lab, Namespace
+from .conftest import JSON, Api, Lab, Namespace
 
-JSON, YAML = "application/json", "application/yaml"
-
-
-class Api:
-    """Bytes to the API server and back, with the administrator's certificate."""
-
-    def __init__(self, lab: Lab) -> None:
-        config = yaml.safe_load((lab.state_dir / "kubeconfig").read_text())
-        cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
-        authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
-        self._context = ssl.create_default_context(cadata=authority)
-        with tempfile.NamedTemporaryFile() as pem:
-            pem.write(base64.b64decode(user["client-certificate-data"]) + base64.b64decode(user["client-key-data"]))
-            pem.flush()
-            self._context.load_cert_chain(pem.name)
-        self._host = cluster["server"].removeprefix("https://")
-
-    def connect(self) -> http.client.HTTPSConnection:
-        return http.client.HTTPSConnection(self._host, context=self._context, timeout=PATIENCE)
-
-    def call(self, method: str, path: str, body: Any = None, content_type: str = JSON, chunked: bool = False):
-        connection = self.connect()
-        headers = {"Content-Type": content_type} | ({"Transfer-Encoding": "chunked"} if chunked else {})
-        try:
-            connection.request(method, path, body=body, headers=headers, encode_chunked=chunked)
-            answer = connection.getresponse()
-            return answer.status, json.loads(answer.read())
-        finally:
-            connection.close()
+YAML = "application/yaml"
 
 
 @pytest.fixture
@@ -85,20 +52,22 @@ def named(**more: Any) -> bytes:
     ],
     ids=["json", "deep-json", "yaml", "deep-yaml", "kind", "type", "content-type", "name", "size"],
 )
-def test_what_cannot_be_read(api: Api, ns: Namespace, body: bytes, content_type: str, status: int, reason: str) -> None:
+def test_unreadable_bodies_are_refused(
+    api: Api, ns: Namespace, body: bytes, content_type: str, status: int, reason: str
+) -> None:
     code, answer = api.call("POST", config_maps(ns), body, content_type)
     assert (code, answer["kind"], answer["reason"]) == (status, "Status", reason)
     assert ns.get("configmaps", "--field-selector=metadata.name!=kube-root-ca.crt")["items"] == []
 
 
-def test_a_body_without_end(api: Api, ns: Namespace) -> None:
-    """Sent in chunks, so that its length is not known before."""
+def test_a_chunked_body_that_exceeds_the_limit_is_refused(api: Api, ns: Namespace) -> None:
+    """The chunked body has no length in its header."""
     code, answer = api.call("POST", config_maps(ns), (b"x" * 65536 for _ in range(60)), chunked=True)
     assert (code, answer["reason"]) == (413, "RequestEntityTooLarge")
 
 
-def test_conflicting_updates(api: Api, ns: Namespace) -> None:
-    """Of two who changed the same version, the second is told, and the first one's change stays."""
+def test_the_second_update_of_a_version_conflicts(api: Api, ns: Namespace) -> None:
+    """The first update is kept."""
     _, stored = api.call("POST", config_maps(ns), named(data={"by": "nobody"}))
     path = f"{config_maps(ns)}/one"
     assert api.call("PUT", path, json.dumps(stored | {"data": {"by": "first"}}))[0] == 200
@@ -108,8 +77,8 @@ def test_conflicting_updates(api: Api, ns: Namespace) -> None:
     assert ns.get("configmap", "one")["data"] == {"by": "first"}
 
 
-def test_watches_that_are_never_read(api: Api, ns: Namespace) -> None:
-    """Much more is written than fits between the server and those who don't read; others don't notice."""
+def test_clients_that_never_read_their_watches_do_not_delay_others(api: Api, ns: Namespace) -> None:
+    """More is written than the sockets of the slow clients hold; other clients are not delayed."""
     connections = [api.connect() for _ in range(100)]
     try:
         for connection in connections:

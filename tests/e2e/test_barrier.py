@@ -69,7 +69,7 @@ asyncio.run(main(*sys.argv[1:]))
 
 @dataclass
 class Load:
-    """A client that keeps asking; `stop` tells how it fared."""
+    """A client that sends requests all the time; `stop` returns the numbers of its results."""
 
     process: subprocess.Popen[str]
 
@@ -144,11 +144,11 @@ def scale_down(ns: Namespace) -> None:
 def check(lab: Lab, ns: Namespace, fared: dict[str, int]) -> None:
     assert fared.pop("answered") >= 20
     if fared:
-        said = (lab.command("logs", f"kubelet-{node}").stdout for node in NODES)
-        pytest.fail("\n".join([f"lost: {fared}", ns.kubectl("get", "events"), *said]))
+        log = (lab.command("logs", f"kubelet-{node}").stdout for node in NODES)
+        pytest.fail("\n".join([f"lost: {fared}", ns.kubectl("get", "events"), *log]))
 
 
-def test_no_connection_is_lost(lab: Lab, ns: Namespace) -> None:
+def test_a_rolling_update_loses_no_connection(lab: Lab, ns: Namespace) -> None:
     deploy(ns, surge=1, type="NodePort")
     ip, port = ns.cluster_ip("abrupt"), node_port(ns)
     with (
@@ -163,7 +163,7 @@ def test_no_connection_is_lost(lab: Lab, ns: Namespace) -> None:
             check(lab, ns, client.stop())
 
 
-def test_no_connection_is_lost_with_a_local_policy(lab: Lab, ns: Namespace) -> None:
+def test_a_rolling_update_with_a_local_policy_loses_no_connection(lab: Lab, ns: Namespace) -> None:
     # Where a connection arrives it is served: that node has to have pods all the time.
     deploy(ns, node="node2", type="NodePort", externalTrafficPolicy="Local")
     port = node_port(ns)
@@ -180,7 +180,7 @@ def node_port(ns: Namespace) -> int:
 
 
 def signal_proxy(lab: Lab, node: str, number: str) -> None:
-    found = lab.inside("pgrep", "-f", f"^bridgehead proxy .*--node-name={node} ")
+    found = lab.inside("pgrep", "-f", f"^bridgehead proxy .*--node-name={node}( |$)")
     assert found.returncode == 0, found.stderr
     assert lab.inside("kill", f"-{number}", found.stdout.split()[0]).returncode == 0
 
@@ -204,7 +204,7 @@ def test_a_proxy_that_hangs_delays_a_deletion_by_the_bound(lab: Lab, ns: Namespa
         eventually(lambda: ns.try_kubectl("get", name).returncode != 0)
     finally:
         signal_proxy(lab, "node3", "CONT")
-    said = lab.command("logs", f"kubelet-{where}").stdout
-    words = rf"pod {ns.name}/{name.removeprefix('pod/')}: stopped after 5.0 s although the proxy of node3 may still"
-    assert re.search(words, said), said
+    log = lab.command("logs", f"kubelet-{where}").stdout
+    expected = rf"pod {ns.name}/{name.removeprefix('pod/')}: stopped after 5.0 s although the proxy of node3 may still"
+    assert re.search(expected, log), log
     ns.programmed("abrupt")

@@ -1,14 +1,80 @@
-"""Two minutes of the chaos run, whose oracle has tests of its own (tests/unit/test_chaos_*.py)."""
+"""Two minutes of the chaos run, whose oracle has tests of its own (tests/unit/chaos), and what signals do to a run."""
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
-_SIZE = ("--faults=20", "--minutes=1.5", "--services=60", "--pods=12", "--mode=nftables")
+import pytest
+
+from .conftest import eventually
+
+_CHAOS = (sys.executable, "-m", "chaos", "--seed=7", "--slack=5", "--mode=nftables")
+_HOLD_A_LAB = """
+import asyncio
+from chaos.running import running_lab
+
+async def hold():
+    async with running_lab("nftables") as (lab, _):
+        print(lab.name, flush=True)
+        await asyncio.sleep(600)
+
+asyncio.run(hold())
+"""
 
 
-def test_faults_break_nothing_that_could_have_been_served() -> None:
-    argv = (sys.executable, "-m", "chaos", "--seed=7", "--slack=5", *_SIZE)
+def test_a_chaos_run_finds_no_unexplained_failure() -> None:
+    argv = (*_CHAOS, "--faults=20", "--minutes=1.5", "--services=60", "--pods=12")
     result = subprocess.run(argv, capture_output=True, text=True, timeout=560)
     assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_a_signal_ends_a_run_early_with_its_tables_and_without_its_lab(tmp_path: Path) -> None:
+    report = tmp_path / "report.md"
+    size = ("--faults=200", "--minutes=100", "--services=10", "--pods=5", f"--report={report}")
+    with subprocess.Popen((*_CHAOS, *size), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as run:
+        assert run.stderr is not None
+        assert any("faults within" in line for line in run.stderr), "the run has begun"
+        run.send_signal(signal.SIGTERM)
+        run.stderr.read()
+    assert run.returncode == 0, report.read_text()
+    assert "| nftables | 0." in report.read_text()
+    assert not is_running(f"chaos-{run.pid}")
+
+
+def test_a_lab_ends_when_its_run_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    argv = (sys.executable, "-c", _HOLD_A_LAB)
+    with unmounted_afterwards(tmp_path), subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as run:
+        assert run.stdout is not None
+        name = run.stdout.readline().strip()
+        assert is_running(name)
+        run.kill()
+        eventually(lambda: not is_running(name))
+
+
+def is_running(lab: str) -> bool:
+    """Return whether the first process of a lab of this name runs."""
+    wanted = f"bridgehead-lab {lab}".encode()
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if path.read_bytes().rstrip(b"\0") == wanted:
+                return True
+        except OSError:  # it has ended
+            continue
+    return False
+
+
+@contextmanager
+def unmounted_afterwards(directory: Path) -> Iterator[None]:
+    """Remove the file systems of runs that were killed, which nobody else does."""
+    try:
+        yield
+    finally:
+        for path in directory.glob("chaos-*"):
+            if path.is_mount():
+                subprocess.run(("umount", "--lazy", path), check=True)

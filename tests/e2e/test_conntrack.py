@@ -1,4 +1,4 @@
-"""A UDP client that keeps its socket goes on being served, or is told that nobody is there, whatever happens behind."""
+"""A UDP client that keeps its socket is served by new backends, or gets ECONNREFUSED when there is none."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def is_ending(pod: dict[str, Any]) -> bool:
     return "deletionTimestamp" in pod["metadata"]
 
 
-def test_udp_clients_leave_a_server_that_is_not_ready_while_it_ends(lab: Lab, ns: Namespace) -> None:
+def test_udp_clients_leave_a_terminating_server_that_is_not_ready(lab: Lab, ns: Namespace) -> None:
     ns.apply(with_pods(GOES_SLOWLY))
     ns.rolled_out("deployment/names")
     ns.wait_endpoints("names", 1)

@@ -20,6 +20,8 @@ import yaml
 
 from .conftest import BRIDGEHEAD, Lab, Namespace, curl, eventually, run, running
 
+pytestmark = pytest.mark.needs("dig", "host", "busybox")
+
 CLUSTER_DNS = "10.96.0.10"
 TOOLS = "wangxiaochun/admin-box:v0.1"
 UPSTREAM = "10.0.0.1", "5353"  # the lab itself, outside the cluster
@@ -79,7 +81,7 @@ def pod(name: str, image: str = "busybox", **spec: object) -> str:
 
 
 def sh(where: Namespace, pod: str, script: str) -> str:
-    """What the script prints in the pod, whatever its exit code is."""
+    """Return the output of the script in the pod; its exit code is ignored."""
     return where.try_kubectl("exec", pod, "--", "sh", "-c", f"({script}) 2>&1").stdout
 
 
@@ -94,7 +96,7 @@ def dns_pods(lab: Lab) -> list[str]:
 def everywhere(ns: Namespace, script: str, expected: list[str]) -> None:
     """Wait until `script`, which asks $server, prints these lines in any order for each pod of the DNS.
 
-    Each hears of a change at a time of its own.
+    Each receives a change at a time of its own.
     """
     for server in dns_pods(ns.lab):
         eventually(
@@ -108,8 +110,7 @@ def shop(lab: Lab) -> Iterator[Namespace]:
     """A pod, then Services, then more pods; and a pod in the namespace `elsewhere`."""
     shop, elsewhere = Namespace(lab, "shop"), Namespace(lab, "elsewhere")
     for ns in (shop, elsewhere):
-        assert lab.kubectl("create", "namespace", ns.name).returncode == 0
-        eventually(lambda ns=ns: ns.try_kubectl("get", "serviceaccount", "default").returncode == 0)  # type: ignore[misc]
+        ns.create()
     shop.apply(pod("earlier"))
     shop.ready("earlier")
     shop.apply(SERVICES)
@@ -136,7 +137,7 @@ def shop(lab: Lab) -> Iterator[Namespace]:
     lab.kubectl("delete", "namespace", "shop", "elsewhere", "--wait=false")
 
 
-def test_the_dns_is_two_pods_on_two_nodes_behind_kube_dns(lab: Lab) -> None:
+def test_the_dns_has_two_pods_on_two_nodes_behind_kube_dns(lab: Lab) -> None:
     system = Namespace(lab, "kube-system")
     service = system.get("service", "kube-dns")
     assert service["spec"]["clusterIP"] == CLUSTER_DNS
@@ -147,8 +148,8 @@ def test_the_dns_is_two_pods_on_two_nodes_behind_kube_dns(lab: Lab) -> None:
     assert all(pod["status"]["containerStatuses"][0]["ready"] for pod in pods)
     [ip, _] = [pod["status"]["podIP"] for pod in pods]
     pages = ((f"{ip}:8080/health", "OK"), (f"{ip}:8181/ready", "OK"), (f"{CLUSTER_DNS}:9153/metrics", "coredns_dns_"))
-    for page, words in pages:
-        assert words in curl(lab, f"http://{page}").stdout
+    for page, text in pages:
+        assert text in curl(lab, f"http://{page}").stdout
 
 
 def test_w23_environment_variables(shop: Namespace) -> None:
@@ -189,10 +190,10 @@ def test_w23_environment_variables(shop: Namespace) -> None:
 
 
 @pytest.mark.parametrize("name", ["web", "web.shop", "web.shop.svc", "web.shop.svc.cluster.local"])
-def test_w24_a_service_by_name(shop: Namespace, name: str) -> None:
+def test_w24_a_service_is_resolved_by_its_names(shop: Namespace, name: str) -> None:
     ip, full = shop.cluster_ip("web"), "web.shop.svc.cluster.local"
-    said = sh(shop, "tools", f"nslookup {name}; getent hosts {name}; dig +short +search {name}; host -t A {name}")
-    server, found, *rest = said.split("\n\n")
+    output = sh(shop, "tools", f"nslookup {name}; getent hosts {name}; dig +short +search {name}; host -t A {name}")
+    server, found, *rest = output.split("\n\n")
     assert lines(server) == [f"Server:\t\t{CLUSTER_DNS}", f"Address:\t{CLUSTER_DNS}#53"]
     assert lines(found) == [f"Name:\t{full}", f"Address: {ip}"]
     assert [line.split() for line in lines("".join(rest))] == [[ip, full], [ip], [full, "has", "address", ip]]
@@ -201,23 +202,23 @@ def test_w24_a_service_by_name(shop: Namespace, name: str) -> None:
         assert f"Name:\t{full}\nAddress: {ip}\n" in sh(shop, "box", f"nslookup {name}")
 
 
-def test_w24_at_the_address_of_the_dns(shop: Namespace) -> None:
-    """From the lab and from every node, over UDP and TCP."""
+def test_w24_the_dns_answers_at_its_cluster_ip_and_on_each_node(shop: Namespace) -> None:
+    """The lab and every node query over UDP and TCP."""
     ip = shop.cluster_ip("web")
-    digs = "; ".join(f"dig +short {way} @{CLUSTER_DNS} web.shop.svc.cluster.local" for way in ("+notcp", "+tcp"))
+    digs = "; ".join(f"dig +short {option} @{CLUSTER_DNS} web.shop.svc.cluster.local" for option in ("+notcp", "+tcp"))
     for node in (None, "node1", "node3"):
         assert shop.lab.inside("sh", "-c", digs, node=node).stdout.split() == [ip, ip]
 
 
-def test_w24_the_short_name_fails_elsewhere(shop: Namespace) -> None:
+def test_w24_the_short_name_does_not_resolve_in_another_namespace(shop: Namespace) -> None:
     elsewhere = Namespace(shop.lab, "elsewhere")
-    said = sh(elsewhere, "tools", "nslookup web; getent hosts web; echo $?; getent hosts web.shop")
-    assert "** server can't find web: NXDOMAIN" in said
-    assert lines(said)[-2] == "2"
-    assert lines(said)[-1].split() == [shop.cluster_ip("web"), "web.shop.svc.cluster.local"]
+    output = sh(elsewhere, "tools", "nslookup web; getent hosts web; echo $?; getent hosts web.shop")
+    assert "** server can't find web: NXDOMAIN" in output
+    assert lines(output)[-2] == "2"
+    assert lines(output)[-1].split() == [shop.cluster_ip("web"), "web.shop.svc.cluster.local"]
 
 
-def test_w25_w28_a_ptr_and_srv_of_a_service(shop: Namespace) -> None:
+def test_w25_w28_a_service_has_ptr_and_srv_records(shop: Namespace) -> None:
     ip, full = shop.cluster_ip("web"), "web.shop.svc.cluster.local"
     assert lines(sh(shop, "tools", f"dig +short SRV _http._tcp.{full}")) == [f"0 100 8000 {full}."]
     assert lines(sh(shop, "tools", f"dig +short A {full}; dig +short -x {ip}")) == [ip, f"{full}."]
@@ -229,7 +230,7 @@ def test_w25_w28_a_ptr_and_srv_of_a_service(shop: Namespace) -> None:
     ]
 
 
-def test_w26_a_headless_service(shop: Namespace) -> None:
+def test_w26_a_headless_service_resolves_to_its_pods(shop: Namespace) -> None:
     pods = {pod["status"]["podIP"] for pod in shop.pods("app=web")}
     full = "httpd-svc.shop.svc.cluster.local"
     assert set(lines(sh(shop, "tools", f"dig +short {full}"))) == pods
@@ -246,28 +247,30 @@ def test_w26_a_headless_service(shop: Namespace) -> None:
         assert lines(sh(shop, "tools", f"dig +short {name}; dig +short -x {ip}")) == [ip, name]
 
 
-def test_w29_a_headless_service_without_selector(shop: Namespace) -> None:
-    said = sh(shop, "tools", "host -t A outside; getent hosts outside")
-    assert [line.split()[-1] for line in lines(said)] == ["10.0.0.88", "outside.shop.svc.cluster.local"]
+def test_w29_a_headless_service_without_selector_resolves_to_its_endpoints(shop: Namespace) -> None:
+    output = sh(shop, "tools", "host -t A outside; getent hosts outside")
+    assert [line.split()[-1] for line in lines(output)] == ["10.0.0.88", "outside.shop.svc.cluster.local"]
 
 
-def test_no_other_names_are_there(shop: Namespace) -> None:
-    """A lab has no outside, which it says at once."""
+def test_external_names_do_not_exist_in_a_lab(shop: Namespace) -> None:
+    """External names are answered with NXDOMAIN immediately."""
     for name in ("example.com", "nosuch", "nosuch.shop", "a..b"):
         assert sh(shop, "tools", f"{AT_ONCE} getent hosts {name}; echo $?") == "2\n", name
     assert "status: NXDOMAIN" in sh(shop, "tools", "dig example.com")
     assert "NXDOMAIN" in sh(shop, "box", "nslookup example.com")
 
 
-def test_both_families_are_asked_at_once_and_no_question_is_lost(shop: Namespace) -> None:
-    """glibc sends A and AAAA from one socket; where one is lost it waits for that answer."""
+def test_simultaneous_a_and_aaaa_queries_are_both_answered(shop: Namespace) -> None:
+    """glibc sends A and AAAA from one socket, and waits for a timeout if one answer is lost."""
     script = f"seq 200 | xargs -P 4 -I N sh -c '{AT_ONCE} getent ahosts web >/dev/null || echo lost'"
     assert sh(shop, "tools", script) == ""
 
 
-# --- What the pod is told -----------------------------------------------------------------------------------------
+# --- resolv.conf, hosts -----------------------------------------------------------------------------------------
 
-SAY = "cat /etc/resolv.conf; echo; cat /etc/hosts; echo; hostname; hostname -f; cat /etc/hostname; true"
+PRINT_RESOLVER_FILES = (
+    "cat /etc/resolv.conf; echo; cat /etc/hosts; echo; hostname; hostname -f; cat /etc/hostname; true"
+)
 POLICIES = {
     "first": {},
     "default": {"dnsPolicy": "Default"},
@@ -297,12 +300,16 @@ CLUSTER = "search {ns}.svc.cluster.local svc.cluster.local cluster.local\nnamese
 NOBODY = "search .\nnameserver 127.0.0.1\n"
 
 
-def test_resolv_conf_and_hosts(ns: Namespace) -> None:
-    for name, spec in POLICIES.items():
-        container = {"name": name, "image": "busybox", "command": ["sh", "-c", SAY]}
-        ns.apply(pod(name, restartPolicy="Never", containers=[container], **spec))
+def test_resolv_conf_follows_the_dns_policy_of_a_pod(ns: Namespace) -> None:
+    command = ["sh", "-c", PRINT_RESOLVER_FILES]
+    containers = {name: [{"name": name, "image": "busybox", "command": command}] for name in POLICIES}
+    pods = [
+        json.loads(pod(name, restartPolicy="Never", containers=containers[name], **spec))
+        for name, spec in POLICIES.items()
+    ]
+    ns.apply(json.dumps({"apiVersion": "v1", "kind": "List", "items": pods}))
     ns.succeeded(*POLICIES)
-    said = {name: ns.kubectl("logs", name).split("\n\n") for name in POLICIES}
+    output = {name: ns.kubectl("logs", name).split("\n\n") for name in POLICIES}
     of_cluster = CLUSTER.format(ns=ns.name).rstrip("\n")
     expected = {
         "first": of_cluster,
@@ -316,10 +323,10 @@ def test_resolv_conf_and_hosts(ns: Namespace) -> None:
         "fqdn": of_cluster,
         "other": of_cluster,
     }
-    assert {name: parts[0] for name, parts in said.items()} == expected
+    assert {name: parts[0] for name, parts in output.items()} == expected
 
     # The pod's own lines follow those that all have.
-    hosts = {name: parts[1].splitlines() for name, parts in said.items()}
+    hosts = {name: parts[1].splitlines() for name, parts in output.items()}
     assert hosts["first"][:7] == [
         "# Kubernetes-managed hosts file.",
         "127.0.0.1\tlocalhost",
@@ -336,9 +343,9 @@ def test_resolv_conf_and_hosts(ns: Namespace) -> None:
     assert own["named"] == {(f"db-0.{domain}", "db-0")}
     assert own["fqdn"] == {(f"db-1.{domain}", "db-1")}
     assert own["other"] == {("db.corp.example",)}
-    assert said["more"][2].splitlines() == ["# Entries added by HostAliases.", "1.2.3.4\tfoo.example\tfoo"]
+    assert output["more"][2].splitlines() == ["# Entries added by HostAliases.", "1.2.3.4\tfoo.example\tfoo"]
 
-    names = {name: parts[-1].splitlines() for name, parts in said.items()}
+    names = {name: parts[-1].splitlines() for name, parts in output.items()}
     assert names["first"] == ["first", "first", "first"]
     assert names["named"] == ["db-0", f"db-0.{domain}", "db-0"]
     assert names["fqdn"] == [f"db-1.{domain}"] * 3
@@ -346,8 +353,8 @@ def test_resolv_conf_and_hosts(ns: Namespace) -> None:
     assert names["host-default"][0].startswith("node")
 
 
-def test_what_a_resolver_cannot_be_is_refused(ns: Namespace) -> None:
-    for spec, words in (
+def test_an_invalid_dns_config_is_refused(ns: Namespace) -> None:
+    for spec, text in (
         ({"dnsPolicy": "None"}, "must provide at least one DNS nameserver when `dnsPolicy` is None"),
         ({"dnsPolicy": "First"}, 'spec.dnsPolicy: Unsupported value: "First"'),
         ({"dnsConfig": {"nameservers": ["1.1.1.1"] * 4}}, "must not have more than 3 nameservers"),
@@ -360,20 +367,20 @@ def test_what_a_resolver_cannot_be_is_refused(ns: Namespace) -> None:
         ({"dnsConfig": {"options": [{"value": "1"}]}}, "spec.dnsConfig.options[0]: Required value"),
         ({"hostAliases": [{"ip": "x", "hostnames": ["a"]}]}, "spec.hostAliases[0].ip: Invalid value"),
     ):
-        assert words in ns.refused(pod("refused", **spec)), spec
+        assert text in ns.refused(pod("refused", **spec)), spec
 
 
-def test_a_host_name_that_does_not_fit_the_kernel(ns: Namespace) -> None:
+def test_a_fqdn_that_is_too_long_for_a_host_name_is_reported(ns: Namespace) -> None:
     ns.apply(pod("long", hostname="x" * 40, subdomain="httpd-svc", setHostnameAsFQDN=True))
 
-    def told() -> bool:
+    def has_event() -> bool:
         events = ns.get("events", "--field-selector=involvedObject.name=long")["items"]
         return any(
             event["reason"] == "FailedCreatePodSandBox" and "(64 characters is the max, " in event["message"]
             for event in events
         )
 
-    eventually(told)
+    eventually(has_event)
     assert ns.get("pod", "long")["status"]["phase"] == "Pending"
 
 
@@ -383,7 +390,7 @@ def test_a_host_name_that_does_not_fit_the_kernel(ns: Namespace) -> None:
 @contextlib.contextmanager
 def asking(where: Namespace, script: str) -> Iterator[list[str]]:
     """Run `script` again and again in the pod `tools`, ten times at least; what was printed is there at the end."""
-    said: list[str] = []
+    output: list[str] = []
     loop = (
         "rm -f /tmp/stop; echo begun; runs=0;"
         f" while [ ! -e /tmp/stop ] || [ $runs -lt 10 ]; do {script}; runs=$((runs+1)); done"
@@ -393,13 +400,13 @@ def asking(where: Namespace, script: str) -> Iterator[list[str]]:
         assert asker.stdout is not None
         assert asker.stdout.readline() == "begun\n"
         try:
-            yield said
+            yield output
         finally:
             sh(where, "tools", "touch /tmp/stop")
-        said += asker.stdout.read().splitlines()
+        output += asker.stdout.read().splitlines()
 
 
-def test_a_rolling_update_of_a_headless_service_leaves_no_answer_empty(shop: Namespace) -> None:
+def test_a_headless_service_always_has_records_during_a_rolling_update(shop: Namespace) -> None:
     with asking(shop, "dig +short httpd-svc.shop.svc.cluster.local | wc -l") as counts:
         shop.kubectl("rollout", "restart", "deployment/web")
         shop.rolled_out("deployment/web")
@@ -409,8 +416,8 @@ def test_a_rolling_update_of_a_headless_service_leaves_no_answer_empty(shop: Nam
     assert "0" not in counts
 
 
-def test_a_rollout_of_the_dns_leads_clients_to_pods_that_are_there(shop: Namespace) -> None:
-    """Also those that ask once, and from ports whose flows lead to a pod that ends."""
+def test_a_rollout_of_the_dns_loses_no_query(shop: Namespace) -> None:
+    """Clients query once, from ports whose flows lead to a terminating pod."""
     system = Namespace(shop.lab, "kube-system")
     address = shop.cluster_ip("web")
     once = "dig -b 0.0.0.0#4000$n +tries=1 +timeout=10 +short web.shop.svc.cluster.local"
@@ -428,7 +435,7 @@ def test_a_rollout_of_the_dns_leads_clients_to_pods_that_are_there(shop: Namespa
 
 @pytest.fixture
 def upstream(lab: Lab) -> Iterator[None]:
-    """Somebody outside the cluster who knows OUTSIDE."""
+    """A name server outside the cluster with the name OUTSIDE."""
     script = Path(__file__).with_name("name_server.py")
     argv = lab.argv_inside(sys.executable, script, *UPSTREAM, f"{OUTSIDE}=10.0.0.77")
     with running(*argv, stdout=subprocess.PIPE) as server:
@@ -437,8 +444,8 @@ def upstream(lab: Lab) -> Iterator[None]:
         yield
 
 
-def test_w27_external_name_and_a_configuration_that_changes(shop: Namespace, upstream: None) -> None:
-    """The ConfigMap names an upstream for a domain; it is used without a restart and without a lost question."""
+def test_w27_an_external_name_follows_a_changed_dns_configuration(shop: Namespace, upstream: None) -> None:
+    """The ConfigMap names an upstream for a domain, which is used without a restart and without a lost query."""
     system = Namespace(shop.lab, "kube-system")
     [row] = [line.split() for line in lines(shop.kubectl("get", "service", "svc-externalname-web", "--no-headers"))]
     assert row[:5] == ["svc-externalname-web", "ExternalName", "<none>", OUTSIDE, "<none>"]
@@ -454,15 +461,15 @@ def test_w27_external_name_and_a_configuration_that_changes(shop: Namespace, ups
             everywhere(shop, "dig @$server +short +search svc-externalname-web", ["10.0.0.77", f"{OUTSIDE}."])
         assert len(answers) >= 10
         assert set(answers) == {shop.cluster_ip("web")}
-        said = sh(shop, "tools", "host -t A svc-externalname-web")
-        assert lines(said) == [alias, f"{OUTSIDE} has address 10.0.0.77"]
+        output = sh(shop, "tools", "host -t A svc-externalname-web")
+        assert lines(output) == [alias, f"{OUTSIDE} has address 10.0.0.77"]
         assert lines(sh(shop, "tools", f"getent hosts {OUTSIDE}"))[0].split() == ["10.0.0.77", OUTSIDE]
 
-        # What cannot be used is told of, and what was there before goes on.
+        # An invalid configuration is logged, and the earlier one stays in use.
         set_corefile(system, before + zone + "this is not a Corefile {\n")
-        words = ("logs", "-l", "k8s-app=kube-dns", "--tail=-1", "--prefix")
-        told = "the new configuration is not used: Corefile, line"
-        eventually(lambda: len({line.split()[0] for line in lines(system.kubectl(*words)) if told in line}) == 2)
+        text = ("logs", "-l", "k8s-app=kube-dns", "--tail=-1", "--prefix")
+        has_event = "the new configuration is not used: Corefile, line"
+        eventually(lambda: len({line.split()[0] for line in lines(system.kubectl(*text)) if has_event in line}) == 2)
         assert lines(sh(shop, "tools", f"dig +short {OUTSIDE}")) == ["10.0.0.77"]
     finally:
         set_corefile(system, before)
@@ -478,7 +485,7 @@ def set_corefile(system: Namespace, text: str) -> None:
 
 
 def test_bridgehead_dns_prints_the_zone(shop: Namespace) -> None:
-    """With a kubeconfig, from outside the cluster."""
+    """The command runs outside the cluster with a kubeconfig."""
     zone = run(BRIDGEHEAD, "dns", f"--kubeconfig={shop.lab.state_dir}/kubeconfig", "--dump").stdout
     assert f"web.shop.svc.cluster.local. 5 IN A {shop.cluster_ip('web')}\n" in zone
     for address in re.findall(r" IN A (\S+)", zone):

@@ -11,12 +11,12 @@ import pytest
 
 from . import escape_scenarios, escape_table
 from .escape_table import Row
-from .escape_world import Fortress, make_fortress
+from .escape_world import EscapeLab, make_escape_lab
 
 
 @pytest.fixture(scope="module", params=["root", "ordinary user"])
-def fortress(request: pytest.FixtureRequest) -> Iterator[Fortress]:
-    with make_fortress(request.param) as made:
+def escape_lab(request: pytest.FixtureRequest) -> Iterator[EscapeLab]:
+    with make_escape_lab(request.param) as made:
         yield made
 
 
@@ -28,23 +28,23 @@ ROWS: list[Row] = [
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[row.name for row in ROWS])
-def test_attempt(fortress: Fortress, row: Row) -> None:
-    problems = fortress.judge(row)
-    assert not problems, f"{'; '.join(problems)}\n{fortress.seen[row.name].text[:3000]}"
+def test_escape_attempt_fails(escape_lab: EscapeLab, row: Row) -> None:
+    problems = escape_lab.judge(row)
+    assert not problems, f"{'; '.join(problems)}\n{escape_lab.seen[row.name].text[:3000]}"
 
 
-def test_nothing_is_left_on_the_machine(fortress: Fortress) -> None:
-    assert fortress.escaped - fortress.known == set()
-    assert fortress.damaged() == []
+def test_escape_attempts_leave_no_files_on_the_machine(escape_lab: EscapeLab) -> None:
+    assert escape_lab.escaped - escape_lab.known == set()
+    assert escape_lab.damaged() == []
 
 
-def test_lab_can_be_removed(fortress: Fortress) -> None:
-    """Whatever pods have left in their volumes."""
-    down = fortress.lab.command("down", "--delete")
+def test_a_lab_can_be_deleted_after_the_escape_attempts(escape_lab: EscapeLab) -> None:
+    """Files that pods left in their volumes do not prevent the deletion."""
+    down = escape_lab.lab.command("down", "--delete")
     assert down.returncode == 0, down.stderr
-    assert not (fortress.lab.state_dir / "nodes").exists()
+    assert not (escape_lab.lab.state_dir / "nodes").exists()
 
 
-def test_table_is_long_enough() -> None:
+def test_the_table_of_escapes_has_many_attempts_and_no_duplicate() -> None:
     names = [row.name for row in ROWS]
     assert len(set(names)) == len(names) >= 60

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from .conftest import PATIENCE, Lab, Namespace, curl, curl_many, eventually, no_request_lost
-from .test_bad_input import Api
+from .conftest import PATIENCE, Api, Lab, Namespace, curl, curl_many, eventually, no_request_lost
 from .test_services import ANSWER, make_myweb, service
 
 NODES = {"node1": "10.0.0.201", "node2": "10.0.0.202", "node3": "10.0.0.203"}
@@ -38,14 +37,14 @@ EXPECTED_RULES = {
     ),
     "nftables": (
         r"^table ip bridgehead \{{$",
-        r'\b{address} \. tcp \. 80 (comment "default/nginx:" )?: goto n3\b',
-        r"\b12.12.12.12 \. tcp \. 80 .*: goto n3\b",
-        r"\b{address} \. 80 \. 2 : 10.244.[123].[24] \. 80\b",
+        r'\b{address} \. tcp \. 80 (comment "default/nginx:" )?: goto one-of-3-or-fewer\b',
+        r"\b12.12.12.12 \. tcp \. 80 .*: goto one-of-3-or-fewer\b",
+        r"\b{address} \. tcp \. 80 \. 1:3 .*: 10.244.[123].[24] \. 80\b",
     ),
     "userspace": (
-        r'\b{address} \. tcp \. 80 (comment "default/nginx:" )?: goto n1\b',
-        r"\b12.12.12.12 \. tcp \. 80 .*: goto n1\b",
-        r"\b{address} \. 80 \. 0 : 169.254.98.104 \. \d+",
+        r'\b{address} \. tcp \. 80 (comment "default/nginx:" )?: goto one-of-3-or-fewer\b',
+        r"\b12.12.12.12 \. tcp \. 80 .*: goto one-of-3-or-fewer\b",
+        r"\b{address} \. tcp \. 80 \. 1:1 .*: 169.254.98.104 \. \d+",
     ),
 }
 
@@ -80,7 +79,7 @@ class Web:
         return self.ns.get("service", name)["spec"]["ports"][0]["nodePort"]
 
     def rules(self, node: str) -> str:
-        """What this mode shows of itself on a node."""
+        """The rules of this mode on a node."""
         commands = {
             "iptables": "iptables-save",
             "nftables": "nft list table ip bridgehead",
@@ -111,8 +110,7 @@ def web(lab: Lab, request: pytest.FixtureRequest) -> Iterator[Web]:
     mode = request.param
     configure(lab, mode)
     ns = Namespace(lab, f"every-mode-{mode}")
-    assert lab.kubectl("create", "namespace", ns.name).returncode == 0
-    eventually(lambda: ns.try_kubectl("get", "serviceaccount", "default").returncode == 0)
+    ns.create()
     make_myweb(ns)
     assert len({pod["spec"]["nodeName"] for pod in ns.pods("app=myweb")}) == 3
     ns.client_pod()
@@ -122,7 +120,7 @@ def web(lab: Lab, request: pytest.FixtureRequest) -> Iterator[Web]:
     configure(lab, "nftables")
 
 
-def test_w34_nothing_of_another_mode_is_left(web: Web) -> None:
+def test_w34_rules_of_other_modes_are_removed(web: Web) -> None:
     signs: dict[str, Callable[[str], bool]] = {
         "nftables": lambda ruleset: bool(re.search(r"table ip6? bridgehead \{", ruleset)),
         "iptables": lambda ruleset: "chain KUBE-" in ruleset,
@@ -137,8 +135,8 @@ def test_w34_nothing_of_another_mode_is_left(web: Web) -> None:
         eventually(lambda modes=modes: modes() == {web.mode}, message=f"{node} has rules of {modes()}")
 
 
-def test_w30_w32_the_rules_are_those_that_everybody_knows(web: Web) -> None:
-    """Of default/nginx with the addresses of seeds/002, whose chains' names follow from theirs."""
+def test_w30_w32_the_rules_match_those_of_kube_proxy_and_the_documented_ruleset(web: Web) -> None:
+    """The Service is default/nginx; names of chains are hashes of names and addresses."""
     lab = web.lab
     service = {"kind": "Service", "spec": {"type": "LoadBalancer", "ports": [{"port": 80}]}}
     slice_ = {
@@ -167,7 +165,7 @@ def test_w30_w32_the_rules_are_those_that_everybody_knows(web: Web) -> None:
         lab.kubectl("-n", "default", "delete", "service/nginx", "endpointslice/nginx-1")
 
 
-def test_w4_without_endpoints_refused_at_once(web: Web) -> None:
+def test_w4_a_service_without_endpoints_refuses_connections_at_once(web: Web) -> None:
     ns = web.ns
     ports = [{"port": 3306, "targetPort": 80}]
     ns.apply(json.dumps({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "db"}, "spec": {"ports": ports}}))
@@ -189,7 +187,7 @@ def test_w4_without_endpoints_refused_at_once(web: Web) -> None:
     assert managed_by == "endpointslicemirroring-controller.k8s.io"
 
 
-def test_w8_no_rule_for_headless_services(web: Web) -> None:
+def test_w8_a_headless_service_has_no_rule(web: Web) -> None:
     slice_ = {
         "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4", "ports": [{"port": 80}],
         "metadata": {"name": "bare-1", "labels": {"kubernetes.io/service-name": "bare"}},
@@ -203,7 +201,7 @@ def test_w8_no_rule_for_headless_services(web: Web) -> None:
     assert not re.search(r"\bbare\b(?!-)", web.rules("node1").replace("after-bare", ""))
 
 
-def test_w9_a_client_keeps_its_pod_and_is_forgotten_after_the_timeout(web: Web) -> None:
+def test_w9_a_client_keeps_its_pod_until_the_affinity_timeout(web: Web) -> None:
     address = web.publish(
         "sticky", sessionAffinity="ClientIP", sessionAffinityConfig={"clientIP": {"timeoutSeconds": 2}}
     )
@@ -227,7 +225,7 @@ def test_w9_a_client_keeps_its_pod_and_is_forgotten_after_the_timeout(web: Web) 
     eventually(another_pod, message="the client is never forgotten")
 
 
-def test_w13_w14_node_ports_and_the_clients_address(web: Web) -> None:
+def test_w13_w14_node_ports_answer_and_local_policy_keeps_the_clients_address(web: Web) -> None:
     address = web.publish("published", type="NodePort")
     port = web.node_port("published")
     for node in (None, *NODES):
@@ -254,7 +252,7 @@ def test_w13_w14_node_ports_and_the_clients_address(web: Web) -> None:
     web.answers(f"http://{address}/", "node1")
 
 
-def test_w15_only_nodes_with_a_pod_answer_and_say_so(web: Web) -> None:
+def test_w15_with_local_policy_only_nodes_with_a_pod_answer_and_pass_the_health_check(web: Web) -> None:
     ns = web.ns
     ns.kubectl("create", "deployment", "single", "--image=nginx")
     ns.rolled_out("deployment/single")
@@ -265,12 +263,12 @@ def test_w15_only_nodes_with_a_pod_answer_and_say_so(web: Web) -> None:
     for node, ip in NODES.items():
         expected = 200 if node == home else 503
 
-        def told(ip: str = ip, expected: int = expected) -> dict[str, object] | None:
+        def health_page(ip: str = ip, expected: int = expected) -> dict[str, object] | None:
             page = curl(web.lab, f"http://{ip}:{health_port}/", "-w", "\n%{http_code}").stdout
             body, _, code = page.rpartition("\n")
             return json.loads(body) if code == str(expected) else None
 
-        page = eventually(told, message=f"{node}: not {expected}")
+        page = eventually(health_page, message=f"{node}: not {expected}")
         assert page["service"] == {"namespace": ns.name, "name": "single"}
         assert page["localEndpoints"] == (1 if node == home else 0)
         url = f"http://{ip}:{web.node_port('single')}/"
@@ -293,7 +291,7 @@ def test_w16_an_external_ip_answers_from_the_node_that_has_it(web: Web) -> None:
         web.lab.inside("ip", "addr", "del", "10.0.0.88/32", "dev", "eth0", node="node2")
 
 
-def test_w17_w21_a_load_balancer_pending_and_with_an_address(web: Web) -> None:
+def test_w17_w21_a_load_balancer_is_pending_until_it_has_an_address(web: Web) -> None:
     web.publish("balanced", type="LoadBalancer", loadBalancerIP="10.0.0.90")
     table = web.ns.kubectl("get", "service", "balanced")
     assert re.search(r"balanced +LoadBalancer +\S+ +<pending> +80:3\d{4}/TCP", table), table
@@ -317,8 +315,10 @@ def test_w17_w21_a_load_balancer_pending_and_with_an_address(web: Web) -> None:
         web.lab.inside("ip", "route", "del", "10.0.0.90")
 
 
-@pytest.mark.parametrize("web", ["userspace"], indirect=True)  # in the others a client is told, and has to try again
-def test_w33_a_backend_that_does_not_answer_is_passed_over(web: Web) -> None:
+@pytest.mark.parametrize(
+    "web", ["userspace"], indirect=True
+)  # in other modes the client gets an error and has to try again
+def test_w33_a_backend_that_does_not_answer_is_skipped(web: Web) -> None:
     alive = web.ns.pods("app=myweb")[0]
     addresses = ("10.244.1.250", "10.244.2.250", alive["status"]["podIP"])  # nobody has the first two
     slice_ = {
@@ -339,8 +339,8 @@ def test_w33_a_backend_that_does_not_answer_is_passed_over(web: Web) -> None:
         assert [alive["metadata"]["name"] in answer for answer in answers] == [True] * 4
 
 
-def test_own_service(web: Web) -> None:
-    """A pod that connects to its own Service may reach itself."""
+def test_a_pod_reaches_itself_through_its_own_service(web: Web) -> None:
+    """A pod that connects to its own Service may be the chosen backend."""
     web.ns.kubectl("create", "deployment", "alone", "--image=nginx")
     web.ns.rolled_out("deployment/alone")
     web.ns.kubectl("expose", "deployment", "alone", "--port=80")
@@ -352,7 +352,7 @@ def test_own_service(web: Web) -> None:
 
 @pytest.mark.parametrize("policy", ["Cluster", "Local"])
 def test_w10_no_request_is_lost_while_pods_are_replaced(web: Web, policy: str) -> None:
-    """Every pod is on node1, so that node1 has one at any moment, whatever the traffic policy."""
+    """Every pod is on node1, so node1 always has a ready one, as policy Local requires."""
     ns, name = web.ns, f"rolling-{policy.lower()}"
     template = {
         "metadata": {"labels": {"app": name}},
@@ -375,7 +375,7 @@ def test_w10_no_request_is_lost_while_pods_are_replaced(web: Web, policy: str) -
         ns.rolled_out(f"deployment/{name}")
 
 
-def test_w36_stale_rules_go_after_the_next_start(web: Web) -> None:
+def test_w36_a_restarted_proxy_removes_stale_rules(web: Web) -> None:
     lab = web.lab
     stale = web.publish("stale")
     # Stop the proxies as an administrator does: no node wants one any more.

@@ -1,9 +1,11 @@
-"""The lab itself: up, down, what survives, what is left behind, and what it says when it cannot."""
+"""The lab's commands: up, down, what survives, what is left behind, and error messages."""
 
 from __future__ import annotations
 
+import functools
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -40,23 +42,24 @@ def init_of(lab: Lab) -> int:
 
 
 def nodes_without_limits(lab: Lab) -> list[str]:
-    """The nodes whose kubelets say so, once for each time they do."""
+    """The nodes with an Event LimitsNotEnforced, once for each occurrence."""
     events = lab.kubectl("get", "events", "-n", "default", "--field-selector=reason=LimitsNotEnforced", "-o", "json")
     found = json.loads(events.stdout)["items"]
     assert all("Limits of containers are not enforced on this node: " in event["message"] for event in found)
     return sorted(event["involvedObject"]["name"] for event in found for _ in range(event["count"]))
 
 
-def test_second_up_says_so(lab: Lab) -> None:
+def test_a_second_up_reports_the_running_lab(lab: Lab) -> None:
     result = lab.command("up", "--detach")
     assert result.returncode == 1
-    assert "is running already" in result.stderr
+    assert "is already running" in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1
 
 
-def test_status_kubeconfig_logs(lab: Lab) -> None:
+def test_status_kubeconfig_and_logs_print_the_labs_state(lab: Lab) -> None:
     status = lab.command("status")
     assert status.returncode == 0, status.stderr
+    assert re.search(r"^node1 +Ready .* nftables$", status.stdout, re.MULTILINE)
     for word in ("node1", "Ready", "apiserver", "kubelet-node3"):
         assert word in status.stdout
     path = lab.command("kubeconfig", "--path").stdout.strip()
@@ -67,27 +70,27 @@ def test_status_kubeconfig_logs(lab: Lab) -> None:
     assert "apiserver" in wrong.stderr
 
 
-def test_exec_gives_the_exit_code(lab: Lab) -> None:
-    assert lab.inside("sh", "-c", "exit 42").returncode == 42
-    assert lab.inside("no-such-command").returncode == 127
-    assert lab.inside("hostname", node="node2").stdout.strip() == "node2"
-    wrong = lab.inside("true", node="node9")
+def test_exec_returns_the_exit_code_of_the_command(lab: Lab) -> None:
+    assert run(*lab.argv_inside("sh", "-c", "exit 42")).returncode == 42
+    assert run(*lab.argv_inside("no-such-command")).returncode == 127
+    assert run(*lab.argv_inside("hostname", node="node2")).stdout.strip() == "node2"
+    wrong = run(*lab.argv_inside("true", node="node9"))
     assert wrong.returncode == 1
     assert "node1 to node3" in wrong.stderr
 
 
-def test_exec_has_the_clusters_kubeconfig(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The user's own names the host's loopback, which is not the lab's; nor is the user's HTTP proxy."""
+def test_exec_uses_the_clusters_kubeconfig_and_no_http_proxy(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The user's kubeconfig and HTTP proxy name addresses of the host, which the lab cannot reach."""
     for name in ("https_proxy", "HTTPS_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
-    nodes = lab.inside("kubectl", "get", "nodes", "-o", "name", node="node1")
+    nodes = run(*lab.argv_inside("kubectl", "get", "nodes", "-o", "name", node="node1"))
     assert nodes.stdout.split() == ["node/node1", "node/node2", "node/node3"], nodes.stderr
 
 
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGTERM, 128 + signal.SIGTERM), (signal.SIGKILL, -signal.SIGKILL)]
 )
-def test_exec_takes_its_command_along(lab: Lab, number: int, code: int) -> None:
+def test_a_killed_exec_ends_its_command(lab: Lab, number: int, code: int) -> None:
     def sleepers() -> str:
         return lab.inside("pgrep", "--full", "--runstates", "S", "^sleep 98765$").stdout
 
@@ -98,19 +101,20 @@ def test_exec_takes_its_command_along(lab: Lab, number: int, code: int) -> None:
     eventually(lambda: not sleepers(), message="the command outlives `exec`")
 
 
-def test_exec_starts_programs_with_ordinary_signals(lab: Lab) -> None:
-    assert "Broken pipe" not in lab.inside("sh", "-c", "yes | head -n 1").stderr
+def test_exec_starts_programs_with_default_signal_handlers(lab: Lab) -> None:
+    result = run(*lab.argv_inside("sh", "-c", "yes | head -n 1"))
+    assert (result.stdout, result.stderr) == ("y\n", "")
 
 
-def test_no_way_out(lab: Lab) -> None:
-    """The lab and its nodes see only what the lab made."""
+def test_a_lab_has_no_route_to_the_outside(lab: Lab) -> None:
+    """The lab and its nodes have no interface and no route of the machine."""
     links = lab.inside("ip", "-o", "link").stdout.splitlines()
     assert {line.split(": ")[1].split("@")[0] for line in links} == {"lo", "fabric", "node1", "node2", "node3"}
     assert "default" not in lab.inside("ip", "route").stdout
 
 
-def test_two_labs_state_and_kill(lab: Lab, other: Lab) -> None:
-    """A lab beside another keeps its state over down and up, and leaves nothing when it is killed."""
+def test_two_labs_keep_their_state_beside_each_other(lab: Lab, other: Lab) -> None:
+    """A second lab keeps its state over down and up, and leaves nothing when it is killed."""
     links = link_names()
     up = other.command("up", "--detach", "--nodes=2", "--node-dns")
     assert up.returncode == 0, up.stderr
@@ -157,8 +161,8 @@ def test_two_labs_state_and_kill(lab: Lab, other: Lab) -> None:
     assert not other.state_dir.exists()
 
 
-def test_the_state_is_nobody_elses_business(other: Lab) -> None:
-    """Whatever the directory and the shell allow; and without its directory the lab ends."""
+def test_other_users_cannot_read_the_state_directory(other: Lab) -> None:
+    """Modes of the directory and the umask do not matter. The lab ends when its directory is deleted."""
     files = LabFiles(other.state_dir)
     files.root.mkdir()
     files.root.chmod(0o777)
@@ -184,8 +188,8 @@ def test_the_state_is_nobody_elses_business(other: Lab) -> None:
     assert other.command("down").returncode == 1
 
 
-def test_interrupted_while_it_starts(other: Lab) -> None:
-    """There is no moment at which a lab runs that nobody can stop."""
+def test_an_interrupted_up_leaves_no_lab(other: Lab) -> None:
+    """`down` can stop the lab at every moment of the start."""
     files = LabFiles(other.state_dir)
     argv = ("nice", "-n", "19", *other.argv("up", "--nodes=1", "--detach"))  # we have to be quicker
     with running(*argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as up:
@@ -196,8 +200,8 @@ def test_interrupted_while_it_starts(other: Lab) -> None:
 
 
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM, None])
-def test_up_that_stays_takes_its_lab_along(other: Lab, ending: int | None) -> None:
-    """At Ctrl-C, when it is told to end, and when nobody reads any more what it says (None)."""
+def test_up_in_the_foreground_stops_its_lab_when_it_ends(other: Lab, ending: int | None) -> None:
+    """`up` ends by Ctrl-C, SIGTERM, or a closed standard output (None)."""
     with running(*other.argv("up", "--nodes=1"), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as up:
         assert up.stdout is not None
         assert 'The lab "other" is ready' in up.stdout.readline()
@@ -206,8 +210,8 @@ def test_up_that_stays_takes_its_lab_along(other: Lab, ending: int | None) -> No
     assert not registry.is_running(LabFiles(other.state_dir))
 
 
-def test_a_lab_holds_no_pipe_of_its_caller(other: Lab) -> None:
-    """Whoever started `up` may wait for the end of it."""
+def test_a_detached_lab_closes_its_callers_pipes(other: Lab) -> None:
+    """A program that started `up` may read its output until the end of file."""
     reader, writer = os.pipe()
     with running(*other.argv("up", "--nodes=1", "--detach"), stdout=subprocess.DEVNULL, pass_fds=[writer]) as up:
         os.close(writer)
@@ -231,7 +235,7 @@ def pid_namespaces() -> set[str]:
     return found
 
 
-def test_parts_are_restarted(lab: Lab) -> None:
+def test_killed_parts_are_restarted(lab: Lab) -> None:
     files = LabFiles(lab.state_dir)
     part = next(part for part in registry.read_parts(files) if part.name == "controllers")
     assert lab.inside("kill", "-9", part.pid).returncode == 0
@@ -246,15 +250,32 @@ def test_parts_are_restarted(lab: Lab) -> None:
     lab.kubectl("delete", "deployment", "after")
 
 
-def test_as_an_ordinary_user(other: Lab) -> None:
+def test_an_ordinary_user_can_run_a_lab(other: Lab) -> None:
     up = run(*ORDINARY_USER, *other.argv("up", "--detach", "--nodes=2"))
     assert up.returncode == 0, up.stderr
-    assert other.kubectl("create", "deployment", "web", "--image=nginx", "--replicas=2").returncode == 0
-    assert other.kubectl("expose", "deployment", "web", "--port=80").returncode == 0
-    Namespace(other, "default").rolled_out("deployment/web")
+    assert other.kubectl("create", "deployment", "web", "--image=nginx", "--replicas=3").returncode == 0
+    assert other.kubectl("expose", "deployment", "web", "--port=80", "--type=NodePort").returncode == 0
+    ns = Namespace(other, "default")
+    ns.rolled_out("deployment/web")
+    ns.wait_endpoints("web", 3)
     ip = other.kubectl("get", "service", "web", "-o", "jsonpath={.spec.clusterIP}").stdout
     eventually(lambda: curl(other, f"http://{ip}/").returncode == 0)
+    assert_the_ruleset_fits_on_a_page(other, ip)
     assert other.command("down").returncode == 0
+
+
+def assert_the_ruleset_fits_on_a_page(lab: Lab, ip: str) -> None:
+    """Less than 100 lines on each node of a lab with a Deployment behind a NodePort Service, none too long to read."""
+    is_element = re.compile(r"\t\telements = |\t\t\t ").match
+    last_element = f"{ip} . tcp . 80 . 1:3 : "
+    for node in ("node1", "node2"):
+        list_ruleset = functools.partial(lab.inside, "nft", "list", "ruleset", node=node)
+        eventually(lambda listing=list_ruleset: last_element in listing().stdout)
+        ruleset = list_ruleset().stdout
+        assert "table inet bridgehead-pods" in ruleset
+        lines = ruleset.splitlines()
+        assert len(lines) < 100, ruleset
+        assert [line for line in lines if len(line) > 200 and not is_element(line)] == []
 
 
 HOST_PATH = """
@@ -273,8 +294,8 @@ spec:
 """
 
 
-def test_with_access_to_the_machines_files(other: Lab, tmp_path: Path) -> None:
-    """Also where root has not all capabilities, as in a container: a privileged pod then has as many."""
+def test_host_access_gives_pods_the_machines_files(other: Lab, tmp_path: Path) -> None:
+    """Root may lack capabilities, as in a container; a privileged pod then has those of root."""
     (tmp_path / "file").write_text("of the machine")
     fewer = ("setpriv", "--bounding-set=-sys_time") if os.geteuid() == 0 else ()
     up = run(*fewer, *other.argv("up", "--detach", "--nodes=1", "--host-access"))
@@ -305,8 +326,8 @@ spec:
 """
 
 
-def test_a_node_whose_files_a_pod_has_spoilt(other: Lab) -> None:
-    """The next run has mount points where it needs them, and all that the node may not see is not there."""
+def test_a_restarted_node_repairs_its_root_file_system(other: Lab) -> None:
+    """A pod replaced directories by links. The next run has directories again, and the links lead nowhere outside."""
     assert other.command("up", "--detach", "--nodes=1").returncode == 0
     ns = Namespace(other, "default")
     ns.apply(HOSTILE)
@@ -358,10 +379,11 @@ spec:
 """
 
 
-def test_as_an_ordinary_user_with_granted_ids(tmp_path: Path) -> None:
-    """Other users exist in the lab, and what they leave on the disk goes with it."""
-    if os.geteuid() != 0 or not shutil.which("newuidmap"):
-        pytest.skip("needs root, and newuidmap")
+@pytest.mark.needs("newuidmap")
+def test_an_ordinary_user_with_subordinate_ids_can_run_a_lab(tmp_path: Path) -> None:
+    """Other users exist in the lab, and their files are deleted with the lab."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root")
     with tempfile.TemporaryDirectory(prefix="bridgehead-lab-") as directory:
         os.chown(directory, SUBORDINATE_USER, SUBORDINATE_USER)
         lab = Lab("granted", Path(directory) / "state")
@@ -390,7 +412,7 @@ def test_as_an_ordinary_user_with_granted_ids(tmp_path: Path) -> None:
         assert not lab.state_dir.exists()
 
 
-def test_a_taken_port(other: Lab) -> None:
+def test_up_reports_a_port_in_use(other: Lab) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         result = other.command("up", "--detach", f"--port={port}")
@@ -400,7 +422,7 @@ def test_a_taken_port(other: Lab) -> None:
     )
 
 
-def test_a_missing_tool(other: Lab, tmp_path: Path) -> None:
+def test_up_reports_a_missing_tool(other: Lab, tmp_path: Path) -> None:
     script = (
         f"mount -t tmpfs none /usr/sbin && exec {BRIDGEHEAD} up --detach --name other --state-dir {other.state_dir}"
     )
@@ -413,7 +435,7 @@ def test_a_missing_tool(other: Lab, tmp_path: Path) -> None:
     )
 
 
-def test_a_full_disk(other: Lab) -> None:
+def test_up_reports_a_full_disk(other: Lab) -> None:
     os.makedirs(other.state_dir, exist_ok=True)
     script = (
         f"mount -t tmpfs -o size=4m none {other.state_dir} &&"
@@ -427,7 +449,7 @@ def test_a_full_disk(other: Lab) -> None:
     )
 
 
-def test_a_kernel_without_user_namespaces(other: Lab) -> None:
+def test_up_reports_missing_user_namespaces(other: Lab) -> None:
     script = (
         "echo 0 > /proc/sys/user/max_user_namespaces && echo 0 > /proc/sys/user/max_net_namespaces &&"
         f" exec {BRIDGEHEAD} up --detach --name other --state-dir {other.state_dir}"
@@ -439,7 +461,7 @@ def test_a_kernel_without_user_namespaces(other: Lab) -> None:
 
 
 @pytest.mark.parametrize("name", ["Bad_Name", "-x", "a" * 40])
-def test_a_name_that_is_none(name: str) -> None:
+def test_an_invalid_lab_name_is_refused(name: str) -> None:
     result = run(BRIDGEHEAD, "status", f"--name={name}")
     assert result.returncode == 1
     assert "a lab's name has lower case letters" in result.stderr

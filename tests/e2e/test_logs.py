@@ -26,7 +26,7 @@ TALKERS = {
                         "name": name,
                         "image": "busybox",
                         "command": ["sh", "-c", f"for i in 1 2 3; do echo {name} $i; done; exec sleep 1000"],
-                        # Ready means: everything is said.
+                        # Ready: all lines are printed.
                         "readinessProbe": {"exec": {"command": ["pidof", "sleep"]}, "periodSeconds": 1},
                     }
                     for name in ("one", "two")
@@ -37,18 +37,18 @@ TALKERS = {
 }
 
 
-def test_logs_of_several_pods(lab: Lab, ns: Namespace) -> None:
+def test_logs_are_read_from_several_pods_by_label(lab: Lab, ns: Namespace) -> None:
     ns.apply(json.dumps(TALKERS))
     ns.rolled_out("deployment/talkers")
     pods = sorted(pod["metadata"]["name"] for pod in ns.pods("app=talkers"))
-    said = (("first", "prepared"), ("one", "one 2"), ("one", "one 3"), ("two", "two 2"), ("two", "two 3"))
-    wanted = {f"[pod/{pod}/{container}] {line}" for pod in pods for container, line in said}
+    printed = (("first", "prepared"), ("one", "one 2"), ("one", "one 3"), ("two", "two 2"), ("two", "two 3"))
+    wanted = {f"[pod/{pod}/{container}] {line}" for pod in pods for container, line in printed}
     shown = ns.kubectl("logs", "-l", "app=talkers", "--all-containers", "--prefix", "--tail=2")
     assert sorted(shown.splitlines()) == sorted(wanted)
 
     # What is followed ends with its containers.
-    words = ("kubectl", "-n", ns.name, "logs", "-f", "-l", "app=talkers", "-c", "one", "--prefix", "--tail=1")
-    with running(*words, env=lab.env, stdout=subprocess.PIPE) as following:
+    command = ("kubectl", "-n", ns.name, "logs", "-f", "-l", "app=talkers", "-c", "one", "--prefix", "--tail=1")
+    with running(*command, env=lab.env, stdout=subprocess.PIPE) as following:
         assert following.stdout is not None
         followed = {following.stdout.readline() for _ in pods}
         assert followed == {f"[pod/{pod}/one] one 3\n" for pod in pods}
@@ -57,7 +57,7 @@ def test_logs_of_several_pods(lab: Lab, ns: Namespace) -> None:
         assert following.wait(PATIENCE) == 0
 
 
-def test_a_part_of_a_log(lab: Lab, ns: Namespace) -> None:
+def test_options_select_a_part_of_a_log(lab: Lab, ns: Namespace) -> None:
     ns.apply(json.dumps(TALKERS | {"spec": TALKERS["spec"] | {"replicas": 1}}))
     ns.rolled_out("deployment/talkers")
     logs = ("logs", "deployment/talkers", "-c", "one")

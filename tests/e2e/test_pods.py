@@ -1,4 +1,4 @@
-"""What a kubelet does for a pod, seen with kubectl."""
+"""The kubelet's work for a pod, seen with kubectl."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def events(ns: Namespace, name: str) -> str:
     return ns.kubectl("get", "events", f"--field-selector=involvedObject.kind=Pod,involvedObject.name={name}")
 
 
-def test_a_pod_with_everything(lab: Lab, ns: Namespace) -> None:
+def test_a_pod_with_volumes_probes_environment_and_init_containers_runs(lab: Lab, ns: Namespace) -> None:
     ns.kubectl("apply", "-f", EXAMPLES / "pod-with-everything.yaml")
     ns.ready("everything")
     status = ns.get("pod", "everything")["status"]
@@ -87,7 +87,7 @@ def test_a_pod_with_everything(lab: Lab, ns: Namespace) -> None:
     assert not os.path.exists("/run/everything")
 
 
-def test_restarts_back_off(ns: Namespace) -> None:
+def test_a_failing_container_is_restarted_with_back_off(ns: Namespace) -> None:
     ns.apply(pod("failing", "sh", "-c", "echo trying; exit 3"))
     eventually(lambda: "CrashLoopBackOff" in ns.kubectl("get", "pod", "failing"))
     status = ns.get("pod", "failing")["status"]["containerStatuses"][0]
@@ -97,7 +97,7 @@ def test_restarts_back_off(ns: Namespace) -> None:
 
 
 @pytest.mark.parametrize(("policy", "code", "ends"), [("Never", 0, "Succeeded"), ("Never", 1, "Failed")])
-def test_pods_that_end(ns: Namespace, policy: str, code: int, ends: str) -> None:
+def test_the_phase_of_a_completed_pod_follows_its_exit_code(ns: Namespace, policy: str, code: int, ends: str) -> None:
     ns.apply(pod("once", "sh", "-c", f"echo done; exit {code}", restartPolicy=policy))
     eventually(lambda: phase(ns, "once") == ends)
     assert ns.kubectl("logs", "once") == "done\n"
@@ -105,20 +105,20 @@ def test_pods_that_end(ns: Namespace, policy: str, code: int, ends: str) -> None
     assert re.search(rf"once +0/1 +{word} +0 ", ns.kubectl("get", "pod", "once"))
 
 
-def test_an_image_that_is_nowhere(ns: Namespace) -> None:
+def test_an_unknown_image_leaves_the_pod_in_err_image_pull(ns: Namespace) -> None:
     ns.apply(pod("lost", "true", image="example.org/no/such:1.0"))
     eventually(lambda: re.search(r"ErrImagePull|ImagePullBackOff", ns.kubectl("get", "pod", "lost")))
     eventually(lambda: 'Failed to pull image "example.org/no/such:1.0"' in events(ns, "lost"))
 
 
-def test_a_stand_in_says_that_it_is_one(ns: Namespace) -> None:
+def test_a_stand_in_is_named_in_events_and_image_id(ns: Namespace) -> None:
     ns.kubectl("run", "web", "--image=nginx")
     ns.ready("web")
     assert "stand-in" in ns.get("pod", "web")["status"]["containerStatuses"][0]["imageID"]
     eventually(lambda: "stand-in" in events(ns, "web"))
 
 
-def test_probes(lab: Lab, ns: Namespace) -> None:
+def test_probes_decide_about_readiness_and_restarts(lab: Lab, ns: Namespace) -> None:
     ns.apply(
         pod(
             "probed", image="nginx",
@@ -147,7 +147,7 @@ def test_probes(lab: Lab, ns: Namespace) -> None:
     ns.wait_endpoints("unready", 0)
 
 
-def test_host_network(lab: Lab, ns: Namespace) -> None:
+def test_a_host_network_pod_uses_the_nodes_address(lab: Lab, ns: Namespace) -> None:
     ns.apply(pod("hosted", image="gcr.io/google-samples/node-hello:1.0", hostNetwork=True))
     ns.ready("hosted")
     address = ns.get("pod", "hosted")["status"]["podIP"]
@@ -155,13 +155,13 @@ def test_host_network(lab: Lab, ns: Namespace) -> None:
     eventually(lambda: "Hello" in curl(lab, f"http://{address}:8080/").stdout)
 
 
-def test_sigkill_after_the_grace_period(ns: Namespace) -> None:
+def test_a_container_is_killed_after_the_grace_period(ns: Namespace) -> None:
     ns.apply(pod("stubborn", "sh", "-c", "trap '' TERM; while :; do sleep 0.1; done"))
     ns.ready("stubborn")
     ns.kubectl("delete", "pod", "stubborn", f"--timeout={PATIENCE}s")
 
 
-def test_exec_and_logs(ns: Namespace) -> None:
+def test_exec_and_logs_reach_a_container(ns: Namespace) -> None:
     ns.apply(pod("shell", "sh", "-c", "for i in 1 2 3; do echo line $i; done; sleep 1000"))
     ns.ready("shell")
     eventually(lambda: ns.kubectl("logs", "shell", "--tail=2") == "line 2\nline 3\n")
@@ -176,7 +176,7 @@ def test_exec_and_logs(ns: Namespace) -> None:
     assert "executable file not found in $PATH" in missing.stderr
 
 
-def test_kubelet_restart_keeps_containers(lab: Lab, ns: Namespace) -> None:
+def test_containers_survive_a_restart_of_the_kubelet(lab: Lab, ns: Namespace) -> None:
     ns.apply(pod("steady", "sleep", "1000", nodeSelector={"kubernetes.io/hostname": "node2"}))
     ns.ready("steady")
     before = ns.get("pod", "steady")["status"]["containerStatuses"][0]

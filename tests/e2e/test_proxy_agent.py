@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from .conftest import Lab, Namespace, eventually
 from .test_services import service
 
@@ -21,33 +23,52 @@ def log_of(lab: Lab, node: str) -> str:
     return lab.kubectl("logs", "-n", "kube-system", *pods.stdout.split()).stdout
 
 
-def test_who_removes_our_rules_is_named(lab: Lab, ns: Namespace) -> None:
+def test_the_log_names_the_process_that_removed_the_rules(lab: Lab, ns: Namespace) -> None:
     assert lab.inside("nft", "delete", "table", "ip", "bridgehead", node="node3").returncode == 0
     eventually(lambda: "nft (process " in log_of(lab, "node3"))
     assert " changed our rules; repaired tables or rules and " in log_of(lab, "node3")
     assert "map services" in lab.inside("nft", "list", "table", "ip", "bridgehead", node="node3").stdout
 
 
-def test_what_is_wrong_with_a_service_is_an_event_of_it(lab: Lab, ns: Namespace) -> None:
+def test_a_conflict_of_a_service_is_reported_as_an_event(lab: Lab, ns: Namespace) -> None:
     for name in ("first", "second"):
         ns.apply(service(name, externalIPs=["203.0.113.7"]))
     eventually(lambda: "belongs to " in ns.kubectl("describe", "service", "second"))
-    told = ns.kubectl("describe", "service", "second")
-    assert f"203.0.113.7:80/tcp belongs to {ns.name}/first" in told
-    assert "Conflict" in told
+    described = ns.kubectl("describe", "service", "second")
+    assert f"203.0.113.7:80/tcp belongs to {ns.name}/first" in described
+    assert "Conflict" in described
 
 
-def test_no_service_takes_over_a_nodes_or_the_api_servers_address(lab: Lab, ns: Namespace) -> None:
+def test_a_service_cannot_take_addresses_of_nodes_or_the_api_server(lab: Lab, ns: Namespace) -> None:
     """CVE-2020-8554."""
     ports = [{"port": 6443, "name": "api"}, {"port": 10250, "name": "kubelet"}]
     ns.apply(service("thief", externalIPs=["10.0.0.1", "10.0.0.202", "10.0.0.87"], ports=ports))
 
     eventually(lambda: "ReservedAddress" in ns.kubectl("describe", "service", "thief"))
 
-    told = ns.kubectl("describe", "service", "thief")
-    assert "10.0.0.1 in externalIPs, an address of the API server" in told
-    assert "10.0.0.202 in externalIPs, an address of node node2" in told
+    described = ns.kubectl("describe", "service", "thief")
+    assert "10.0.0.1 in externalIPs, an address of the API server" in described
+    assert "10.0.0.202 in externalIPs, an address of node node2" in described
     rules = lab.inside("nft", "list", "map", "ip", "bridgehead", "services", node="node1").stdout
     assert "10.0.0.87 . tcp . 6443" in rules
     assert "10.0.0.1 . tcp" not in rules
     assert "10.0.0.202 . tcp" not in rules
+
+
+def test_addresses_of_an_added_range_are_dropped_on_every_node(lab: Lab, ns: Namespace) -> None:
+    metadata, added = {"name": "added"}, {"cidrs": ["192.0.2.0/24"]}
+    ns.apply(
+        json.dumps({"apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR", "metadata": metadata, "spec": added})
+    )
+
+    def drops(node: str) -> str:
+        chain = lab.inside("nft", "list", "chain", "ip", "bridgehead", "filter-prerouting", node=node).stdout
+        return next((line for line in chain.splitlines() if "192.0.2.0/24" in line), "")
+
+    try:
+        for node in ("node1", "node2", "node3"):
+            rule = eventually(lambda node=node: drops(node))
+            assert "10.96.0.0/12" in rule, "the first range stays"
+    finally:
+        lab.kubectl("delete", "servicecidr", "added")
+    eventually(lambda: not drops("node1"))

@@ -1,4 +1,4 @@
-"""W13 and W38: what the API says of Services for the outside. How they answer is in test_every_mode.py."""
+"""W13 and W38: the API of Services for clients outside the cluster. test_every_mode.py tests their answers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .test_services import ANSWER, make_myweb, service
 NODES = {"node1": "10.0.0.201", "node2": "10.0.0.202", "node3": "10.0.0.203"}
 
 
-def test_w13_node_ports(lab: Lab, ns: Namespace) -> None:
+def test_w13_node_ports_are_allocated_validated_and_answer(lab: Lab, ns: Namespace) -> None:
     make_myweb(ns)
     ns.apply(service("given", type="NodePort", ports=[{"port": 80, "nodePort": 30013}]))
     ns.apply(service("chosen", type="NodePort"))
@@ -25,7 +25,7 @@ def test_w13_node_ports(lab: Lab, ns: Namespace) -> None:
     assert "already allocated" in ns.refused(service("taken", type="NodePort", ports=[{"port": 80, "nodePort": 30013}]))
 
 
-def test_w38_the_whole_tutorial(lab: Lab, ns: Namespace) -> None:
+def test_w38_every_step_of_a_tutorial_works(lab: Lab, ns: Namespace) -> None:
     ns.kubectl(
         "create", "deployment", "hello-world", "--replicas=2", "--image=gcr.io/google-samples/node-hello:1.0",
         "--port=8080",

@@ -1,4 +1,4 @@
-"""What an administrator's bad day does to a lab: parts killed and stopped, rules flushed, much made and deleted."""
+"""A lab under disturbances: parts killed and stopped, rules flushed, much made and deleted."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ import pytest
 from bridgehead.lab import registry
 from bridgehead.lab.plan import LabFiles
 
-from .conftest import PATIENCE, Lab, Namespace, curl, eventually, no_request_lost, running
-from .test_bad_input import Api, config_maps, named
+from .conftest import PATIENCE, Api, Lab, Namespace, curl, eventually, no_request_lost, running
+from .test_bad_input import config_maps, named
 from .test_lab import init_of
 
 
@@ -35,8 +35,8 @@ def deployed(ns: Namespace, replicas: int) -> str:
     return f"http://{ns.cluster_ip('web')}/"
 
 
-def test_services_work_while_parts_are_killed(lab: Lab, ns: Namespace) -> None:
-    """Pods and rules are the kernel's: neither API server, controllers nor kubelet have to be there for a request."""
+def test_services_answer_while_parts_are_killed(lab: Lab, ns: Namespace) -> None:
+    """Requests need only the kernel's rules: no API server, no controllers and no kubelet."""
     url = deployed(ns, 3)
     parts = ("apiserver", "controllers", "kubelet-node1")
     pids = {part: pid_of(lab, part) for part in parts}
@@ -54,13 +54,13 @@ def test_services_work_while_parts_are_killed(lab: Lab, ns: Namespace) -> None:
     assert (code, answer["reason"]) == (410, "Expired")
 
 
-def test_flushed_rules_come_back(lab: Lab, ns: Namespace) -> None:
+def test_flushed_rules_are_restored(lab: Lab, ns: Namespace) -> None:
     url = deployed(ns, 1)
     assert lab.inside("nft", "flush", "ruleset", node="node2").returncode == 0
     eventually(lambda: curl(lab, url, node="node2").returncode == 0)
 
 
-def test_a_container_that_is_killed_starts_again(lab: Lab, ns: Namespace) -> None:
+def test_a_killed_container_is_restarted(lab: Lab, ns: Namespace) -> None:
     deployed(ns, 1)
     ns.try_kubectl("exec", "deployment/web", "--", "sh", "-c", "kill -9 -1; kill 1")
 
@@ -72,8 +72,8 @@ def test_a_container_that_is_killed_starts_again(lab: Lab, ns: Namespace) -> Non
     ns.wait_endpoints("web", 1)
 
 
-def test_nothing_is_left_of_many_pods(lab: Lab, ns: Namespace) -> None:
-    """Interfaces, processes, directories of pods go with the pods; the namespace goes with all that is in it."""
+def test_deleted_pods_leave_nothing_on_their_nodes(lab: Lab, ns: Namespace) -> None:
+    """Interfaces, processes and directories are removed with a pod; all objects are removed with a namespace."""
     ns.kubectl("create", "deployment", "web", "--image=nginx", "--replicas=12")
     ns.rolled_out("deployment/web")
     uids = [pod["metadata"]["uid"] for pod in ns.pods("app=web")]
@@ -84,7 +84,7 @@ def test_nothing_is_left_of_many_pods(lab: Lab, ns: Namespace) -> None:
     eventually(lambda: not [path for uid in uids for path in root.glob(f"*/*/*{uid}*")], message="files are left")
 
 
-def test_a_node_that_is_deleted_is_back_with_its_pods(lab: Lab, ns: Namespace) -> None:
+def test_a_deleted_node_registers_again_with_its_pods(lab: Lab, ns: Namespace) -> None:
     url = deployed(ns, 3)
 
     def pods_of_node() -> dict[str, str]:
@@ -112,7 +112,7 @@ def test_a_node_that_is_deleted_is_back_with_its_pods(lab: Lab, ns: Namespace) -
 
 
 def descriptors(lab: Lab) -> dict[str, int]:
-    """How many each process of the lab has open, by its number and name."""
+    """The number of open descriptors of each process of the lab, by its pid and name."""
     script = 'for p in /proc/[0-9]*; do echo "$p $(ls $p/fd 2>/dev/null | wc -l) $(cat $p/comm 2>/dev/null)"; done'
     lines = [line.split(maxsplit=2) for line in lab.inside("sh", "-c", script).stdout.splitlines()]
     return {f"{line[0].removeprefix('/proc/')} {line[-1]}": int(line[1]) for line in lines if len(line) == 3}
@@ -144,7 +144,7 @@ def use_and_delete_pods(ns: Namespace) -> None:
     eventually(lambda: not ns.pods("app=web"))
 
 
-def test_no_descriptors_are_left_of_pods_and_their_clients(lab: Lab, ns: Namespace) -> None:
+def test_deleted_pods_and_their_clients_leave_no_file_descriptors(lab: Lab, ns: Namespace) -> None:
     use_and_delete_pods(ns)  # what is opened once stays open
     before = descriptors(lab)
     use_and_delete_pods(ns)
@@ -164,8 +164,8 @@ def other(tmp_path: Path) -> Iterator[Lab]:
     lab.command("down", "--delete")
 
 
-def test_what_is_acknowledged_survives_a_kill(other: Lab) -> None:
-    """Writes until the lab's first process is killed in their midst; then fewer nodes than before."""
+def test_acknowledged_writes_survive_a_kill(other: Lab) -> None:
+    """The lab's first process is killed during writes; the lab starts again with fewer nodes."""
     assert other.command("up", "--detach", "--nodes=2").returncode == 0
     ns = Namespace(other, "default")
     acknowledged = set()

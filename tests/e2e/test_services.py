@@ -1,4 +1,4 @@
-"""W1 to W12: Services inside the cluster. What the mode of the proxy may change is in test_every_mode.py."""
+"""W1 to W12: Services inside the cluster. Behaviour that may depend on the proxy mode is in test_every_mode.py."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def service(name: str = "myweb", **spec: object) -> str:
     return json.dumps({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec})
 
 
-def test_w1_deployment_of_three(ns: Namespace) -> None:
+def test_w1_a_deployment_has_three_ready_pods_with_owners_and_hashes(ns: Namespace) -> None:
     make_myweb(ns)
     table = ns.kubectl("get", "deploy,rs,pod", "-o", "wide", "--show-labels")
     assert re.search(r"deployment.apps/myweb +3/3 +3 +3 ", table), table
@@ -35,9 +35,9 @@ def test_w1_deployment_of_three(ns: Namespace) -> None:
         assert re.search(rf"pod/{pod['metadata']['name']} +1/1 +Running +0 .*pod-template-hash=", table), table
 
 
-def test_w2_service_has_endpoints_of_both_kinds(ns: Namespace) -> None:
+def test_w2_a_service_has_endpoints_and_endpointslices(ns: Namespace) -> None:
     make_myweb(ns)
-    ns.kubectl("apply", "-f", EXAMPLES / "service.yaml")
+    ns.kubectl("apply", "-f", EXAMPLES / "clusterip.yaml")
     addresses = ns.wait_endpoints("myweb", 3)
     line = ns.kubectl("get", "svc", "myweb").splitlines()[1]
     assert re.fullmatch(r"myweb +ClusterIP +10\.(9[6-9]|10\d|11[01])\.\d+\.\d+ +<none> +80/TCP +\S+", line), line
@@ -46,7 +46,7 @@ def test_w2_service_has_endpoints_of_both_kinds(ns: Namespace) -> None:
     assert re.search(r"myweb-\w+ +IPv4 +80 +\S+,\S+,\S+ ", ns.kubectl("get", "endpointslices"))
 
 
-def test_w3_answers_from_everywhere(lab: Lab, ns: Namespace) -> None:
+def test_w3_a_cluster_ip_answers_from_pods_nodes_and_the_lab(lab: Lab, ns: Namespace) -> None:
     make_myweb(ns)
     ns.apply(service())
     addresses = ns.wait_endpoints("myweb", 3)
@@ -69,15 +69,15 @@ def test_w3_answers_from_everywhere(lab: Lab, ns: Namespace) -> None:
         ("224.0.0.1", "may not be in the link-local multicast range"),
     ],
 )
-def test_w5_endpoints_that_may_not_be(ns: Namespace, address: str, reason: str) -> None:
-    told = ns.refused(json.dumps({
+def test_w5_endpoints_with_reserved_addresses_are_refused(ns: Namespace, address: str, reason: str) -> None:
+    refusal = ns.refused(json.dumps({
         "apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": "bad"},
         "subsets": [{"addresses": [{"ip": address}], "ports": [{"port": 80}]}],
     }))  # fmt: skip
-    assert f'subsets[0].addresses[0].ip: Invalid value: "{address}": {reason}' in told
+    assert f'subsets[0].addresses[0].ip: Invalid value: "{address}": {reason}' in refusal
 
 
-def test_w6_ports(lab: Lab, ns: Namespace) -> None:
+def test_w6_ports_lead_to_named_target_ports(lab: Lab, ns: Namespace) -> None:
     ns.kubectl("apply", "-f", EXAMPLES / "named-ports.yaml")
     ns.rolled_out("deployment/one", "deployment/two")
     ns.wait_endpoints("ports", 2)
@@ -87,15 +87,15 @@ def test_w6_ports(lab: Lab, ns: Namespace) -> None:
         lines = curl_many(lab, f"http://{ip}:{port}/", 40)
         assert any(ANSWER.fullmatch(line) for line in lines), lines
         assert any("Hello Kubernetes!" in line for line in lines), lines
-    told = ns.refused(service("unnamed", ports=[{"port": 80}, {"port": 443}]))
-    assert "spec.ports[0].name: Required value" in told
-    assert "spec.ports[1].name: Required value" in told
+    refusal = ns.refused(service("unnamed", ports=[{"port": 80}, {"port": 443}]))
+    assert "spec.ports[0].name: Required value" in refusal
+    assert "spec.ports[1].name: Required value" in refusal
 
 
-def test_w7_asking_for_an_address(ns: Namespace) -> None:
+def test_w7_a_requested_cluster_ip_is_validated(ns: Namespace) -> None:
     outside = ns.refused(service("outside", clusterIP="10.0.171.239"))
     assert "10.0.171.239" in outside
-    assert "not in the valid range" in outside
+    assert "does not match the current range" in outside
     free = "10.96.0.77"
     ns.kubectl("create", "-f", "-", stdin=service("first", clusterIP=free))
     assert ns.cluster_ip("first") == free
@@ -104,7 +104,7 @@ def test_w7_asking_for_an_address(ns: Namespace) -> None:
     ns.kubectl("create", "-f", "-", stdin=service("second", clusterIP=free))
 
 
-def test_w8_headless(lab: Lab, ns: Namespace) -> None:
+def test_w8_headless_services_have_endpoints_and_no_cluster_ip(lab: Lab, ns: Namespace) -> None:
     make_myweb(ns, 5)
     ns.apply(service("headless", clusterIP="None"))
     ns.apply(json.dumps({
@@ -131,7 +131,7 @@ def test_w9_timeouts_out_of_range_are_refused(ns: Namespace, seconds: int) -> No
     assert "422 Unprocessable Entity" in status, status
 
 
-def test_w10_endpoints_follow_and_no_request_is_lost(lab: Lab, ns: Namespace) -> None:
+def test_w10_endpoints_follow_pods_and_no_request_is_lost(lab: Lab, ns: Namespace) -> None:
     ns.kubectl("create", "deployment", "myapp", "--image=ikubernetes/myapp:v1", "--replicas=3")
     ns.kubectl("expose", "deployment", "myapp", "--port=80")
     ns.rolled_out("deployment/myapp")
@@ -149,7 +149,7 @@ def test_w10_endpoints_follow_and_no_request_is_lost(lab: Lab, ns: Namespace) ->
     assert "v2" in curl(lab, url).stdout
 
 
-def test_w11_every_way_to_make_a_service(lab: Lab, ns: Namespace) -> None:
+def test_w11_kubectl_create_expose_and_run_make_services(lab: Lab, ns: Namespace) -> None:
     make_myweb(ns, 1)
     ns.kubectl("create", "service", "clusterip", "myweb", "--tcp=80:80")
     ns.kubectl("expose", "deployment", "myweb", "--name=exposed", "--port=8000", "--target-port=80")
@@ -166,7 +166,7 @@ def test_w11_every_way_to_make_a_service(lab: Lab, ns: Namespace) -> None:
     assert re.search(r"loadbalancer +LoadBalancer +\S+ +<pending> +80:3\d{4}/TCP", table), table
 
 
-def test_w12_post_json(lab: Lab, ns: Namespace) -> None:
+def test_w12_a_service_can_be_posted_as_json(lab: Lab, ns: Namespace) -> None:
     config = json.loads(lab.kubectl("config", "view", "--raw", "-o", "json").stdout)
     files = {}
     for key, data in {
@@ -198,8 +198,8 @@ def test_w12_post_json(lab: Lab, ns: Namespace) -> None:
     assert post("{not json")[0] == 400
 
 
-def test_own_service_and_undefined_port(lab: Lab, ns: Namespace) -> None:
-    """A pod that connects to its own Service reaches itself; a port that is not defined is refused at once."""
+def test_a_pod_reaches_its_own_service_and_undefined_ports_are_refused(lab: Lab, ns: Namespace) -> None:
+    """The pod is its Service's only backend; connections to other ports of the ClusterIP are rejected."""
     make_myweb(ns, 1)
     ns.apply(service())
     ns.wait_endpoints("myweb", 1)

@@ -1,4 +1,4 @@
-"""The real API server on a loopback socket, for tests of what talks to it."""
+"""The real API server on a loopback socket, for tests of its clients."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from bridgehead.apiserver.access.tokens import SigningKey
-from bridgehead.apiserver.bootstrap import ensure_basics
+from bridgehead.apiserver.bootstrap import ensure_system_objects
 from bridgehead.apiserver.build import ApiSettings, build_api
 from bridgehead.apiserver.http.server import ApiServer, open_listeners
 from bridgehead.apiserver.http.user import User
@@ -26,7 +26,7 @@ _SIGNING_KEY = SigningKey(rsa.generate_private_key(public_exponent=65537, key_si
 
 
 class ApiWorld:
-    """An API server that can be stopped and started again over the same store and port; `context` is for TLS."""
+    """An API server that can be stopped and started again with the same store and port. `context` is for TLS."""
 
     def __init__(self, context: ssl.SSLContext | None = None) -> None:
         self._context = context
@@ -48,7 +48,7 @@ class ApiWorld:
         users = {"admin": User("kubernetes-admin", frozenset({"system:masters"}))}
         parts = build_api(table, self._store, ApiSettings(_SIGNING_KEY, users=users))
         (self._listener,) = open_listeners([f"127.0.0.1:{self._port}"], [])
-        await ensure_basics(parts.registry, service_ip="10.96.0.1", advertise=("10.0.0.1", self._port))
+        await ensure_system_objects(parts.registry, service_ip="10.96.0.1", advertise=("10.0.0.1", self._port))
         self._parts = parts
         self._server = ApiServer(parts.application, self._context, parts.watches.close)
         self._serving = asyncio.create_task(self._server.serve([self._listener]))
@@ -78,10 +78,9 @@ async def api_world() -> AsyncIterator[ApiWorld]:
 
 
 def hold_port() -> socket.socket:
-    """Keeps a port of loopback for who asks for it by its number; who connects while nobody listens there is refused.
+    """Reserve a port on loopback. Connections are refused while no server listens on it.
 
-    A port that is only known to be free may be the next one that the kernel gives to a client, even to the one that
-    tries to reach it.
+    Without the reservation, the kernel may give a free port to any client, even to the one that connects to it.
     """
     held = socket.socket()
     try:
@@ -94,7 +93,7 @@ def hold_port() -> socket.socket:
 
 
 def free_ports(count: int) -> list[int]:
-    """In a row, and below those that the kernel gives to clients, so that nobody takes them meanwhile."""
+    """Return consecutive free ports below the range from which the kernel gives ports to clients."""
     while True:
         first = random.randrange(20_000, 29_000)
         ports = list(range(first, first + count))
@@ -106,7 +105,7 @@ def free_ports(count: int) -> list[int]:
 
 @contextlib.asynccontextmanager
 async def running(*runs: Awaitable[Any]) -> AsyncIterator[None]:
-    """Run these beside the block, and cancel them at its end; what one raises ends the block."""
+    """Run tasks during the block and cancel them at its end; an exception of a task ends the block."""
     async with asyncio.TaskGroup() as tasks:
         started = [tasks.create_task(run) for run in runs]  # type: ignore[arg-type]
         yield
@@ -115,7 +114,7 @@ async def running(*runs: Awaitable[Any]) -> AsyncIterator[None]:
 
 
 async def until(what: Callable[[], Awaitable[Any]], deadline: float = DEADLINE) -> Any:
-    """The first true result of `what()`."""
+    """Return the first true result of `what()`."""
     async with asyncio.timeout(deadline):
         while True:
             value = await what()
@@ -125,7 +124,7 @@ async def until(what: Callable[[], Awaitable[Any]], deadline: float = DEADLINE) 
 
 
 async def until_seen(what: Callable[[], Any], *informers: Informer[Any]) -> Any:
-    """The first true value of `what()`, asked again whenever one of the informers hears of something."""
+    """Return the first true value of `what()`, evaluated again at each event of the informers."""
     changed = asyncio.Event()
     for informer in informers:
         informer.on_change(lambda _old, _new: changed.set())

@@ -1,4 +1,4 @@
-"""`bridgehead apiserver` as a process of its own, with a CA made here, for clients that are real ones."""
+"""`bridgehead apiserver` as a process with its own CA, for tests with real clients."""
 
 from __future__ import annotations
 
@@ -23,6 +23,20 @@ from cryptography.x509.oid import NameOID
 from .api_world import hold_port
 
 DEADLINE = 100.0
+
+DEPLOYMENT = """
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, labels: {app: web}}
+spec:
+  replicas: 3
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      containers:
+      - {name: web, image: nginx, ports: [{containerPort: 80}]}
+"""
 _PEM, _PKCS8 = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
 
 
@@ -37,7 +51,7 @@ class Authority:
         (directory / "ca.crt").write_bytes(certificate)
 
     def issue(self, file: str, common_name: str, *organizations: str) -> None:
-        """Writes `file`.crt and `file`.key, good for 127.0.0.1 and for a client."""
+        """Write `file`.crt and `file`.key, for a server on 127.0.0.1 and for a client."""
         key = ec.generate_private_key(ec.SECP256R1())
         attributes = [x509.NameAttribute(NameOID.COMMON_NAME, common_name)]
         attributes += [x509.NameAttribute(NameOID.ORGANIZATION_NAME, name) for name in organizations]
@@ -64,7 +78,7 @@ class Authority:
 
 
 def write_files(directory: Path) -> None:
-    """Everything a server and its clients need: certificates of the server and of an admin, keys, a token."""
+    """Write the files of a server and its clients: certificates of the server and an admin, keys, a token."""
     authority = Authority(directory)
     authority.issue("server", "apiserver")
     authority.issue("admin", "kubernetes-admin", "system:masters")
@@ -76,11 +90,11 @@ def write_files(directory: Path) -> None:
 
 @dataclass
 class ServerProcess:
-    """The process, on a port it inherits as a listening socket. `kubectl` runs against it as the admin. `close` it."""
+    """An API server process with an inherited listening socket. `kubectl` runs as the admin. Owners call `close`."""
 
     directory: Path
     store: str = "memory"
-    _held: socket.socket = field(default_factory=hold_port)  # from one start to the next
+    _held: socket.socket = field(default_factory=hold_port)  # keeps the port between two starts
     _process: subprocess.Popen[bytes] | None = field(default=None)
 
     @property
@@ -125,7 +139,7 @@ class ServerProcess:
             raise RuntimeError((here / "log").read_text()) from error
 
     def read(self, path: str, *, user: str = "", token: str = "") -> bytes:
-        """The body. Raises `urllib.error.HTTPError`."""
+        """Return the body of a path. Raises `urllib.error.HTTPError`."""
         request = urllib.request.Request(self.url + path)
         if token:
             request.add_header("Authorization", f"Bearer {token}")
@@ -141,7 +155,7 @@ class ServerProcess:
         return self._memory("VmRSS:")
 
     def peak_memory_bytes(self) -> int:
-        """What the process has had in memory at most."""
+        """Return the peak memory of the process."""
         return self._memory("VmHWM:")
 
     def _memory(self, field: str) -> int:
@@ -153,7 +167,7 @@ class ServerProcess:
             self._process.send_signal(number)
 
     def stop(self, number: int = signal.SIGTERM) -> int:
-        """Its exit code."""
+        """Stop the process by a signal; return its exit code."""
         if self._process is None:
             return 0
         self.send_signal(number)
@@ -162,7 +176,7 @@ class ServerProcess:
         return code
 
     def close(self) -> None:
-        """Also in the midst of a failure."""
+        """Stop the process, also after a failure."""
         self._held.close()
         if self._process is not None:
             self._process.kill()

@@ -1,4 +1,4 @@
-"""A DNS server on loopback that follows a real API server, and upstreams that can be told to misbehave."""
+"""A DNS server on loopback that follows a real API server, and upstreams that can misbehave."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from typing import Any
 import dnslib
 
 from bridgehead.client import ApiClient
-from bridgehead.dns.config import DnsConfig
-from bridgehead.dns.connections import Server
+from bridgehead.dns.config import DnsConfig, Server
 from bridgehead.dns.process import run
 
 from .api_world import DEADLINE, running, until
@@ -23,11 +22,11 @@ LOOPBACK = ("127.0.0.1", 0)
 
 @contextlib.asynccontextmanager
 async def dns(client: ApiClient, changes: Any = None, **options: Any) -> AsyncIterator[int]:
-    """Its port, when it is ready."""
+    """Yield the port of a server that is ready."""
     pages = {"health": None, "ready": None, "metrics": None}
     config = DnsConfig(**{"listen": (LOOPBACK,), "upstreams": (), **pages, **options})
     ports: asyncio.Queue[int] = asyncio.Queue()
-    async with running(run(client, config, changes=changes, bound=ports.put_nowait)):
+    async with running(run(client, config, changes=changes, on_bound=ports.put_nowait)):
         async with asyncio.timeout(DEADLINE):
             port = await ports.get()
 
@@ -81,8 +80,8 @@ async def read_framed(reader: asyncio.StreamReader) -> bytes:
     return await reader.readexactly(int.from_bytes(await reader.readexactly(2), "big"))
 
 
-async def dig(port: int, *words: str) -> list[str]:
-    """What the command prints, line by line."""
+async def dig(port: int, *arguments: str) -> list[str]:
+    """Return the output of the command, line by line."""
     process = await asyncio.create_subprocess_exec(
         "dig",
         "@127.0.0.1",
@@ -90,7 +89,7 @@ async def dig(port: int, *words: str) -> list[str]:
         str(port),
         "+tries=1",
         f"+time={DEADLINE:.0f}",
-        *words,
+        *arguments,
         stdout=asyncio.subprocess.PIPE,
     )
     async with asyncio.timeout(DEADLINE):
@@ -102,7 +101,7 @@ Answer = Callable[[dnslib.DNSRecord, bool], list[bytes]]
 
 
 class FakeUpstream:
-    """Answers as `answer(query, over_tcp)` says: with any messages, or none. `asked` are the questions that came.
+    """Sends the messages that `answer(query, over_tcp)` returns, or none. `asked` are the questions that came.
 
     With `tls` its TCP is that. It ends a connection after `patience` questions, and `open` are those it has.
     """
@@ -170,7 +169,7 @@ class FakeUpstream:
             writer.close()
 
 
-def says(*records: str, rcode: str = "NOERROR", authority: tuple[str, ...] = ()) -> Answer:
+def always(*records: str, rcode: str = "NOERROR", authority: tuple[str, ...] = ()) -> Answer:
     """An upstream that always answers with these records, in a zone file's notation."""
 
     def answer(query: dnslib.DNSRecord, over_tcp: bool) -> list[bytes]:

@@ -65,7 +65,7 @@ class _IpvsProxy(_Proxy):
         thread.start()
 
     def end_asking(self) -> list[str]:
-        """What each connection got: a pod's name, or what went wrong."""
+        """Return the result of each connection: a pod's name, or an error."""
         assert self._asking is not None
         ends, answers, thread = self._asking
         ends.set()
@@ -96,11 +96,11 @@ class _IpvsProxy(_Proxy):
         self.cleanup()
         for part in text.split("# ")[1:]:
             command, _, lines = part.partition("\n")
-            words = command.replace("tables-", "tables-legacy-").split()
-            subprocess.run(words, input=lines, text=True, check=True, capture_output=True)
+            argv = command.replace("tables-", "tables-legacy-").split()
+            subprocess.run(argv, input=lines, text=True, check=True, capture_output=True)
 
     def listen_on_node(self, port: int) -> None:
-        """A server on every address of the node that tells one client who it is, as those in pods do."""
+        """A server on every address of the node that answers one client with its name, as servers in pods do."""
         server = socket.create_server(("0.0.0.0", port))
 
         def answer() -> None:

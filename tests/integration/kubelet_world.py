@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from bridgehead.apiserver.access.tokens import SigningKey
-from bridgehead.apiserver.bootstrap import ensure_basics
+from bridgehead.apiserver.bootstrap import ensure_system_objects
 from bridgehead.apiserver.build import ApiSettings, build_api
 from bridgehead.apiserver.http.server import ApiServer, open_listeners
 from bridgehead.apiserver.http.user import User
@@ -21,9 +21,9 @@ from bridgehead.apiserver.resources import build_table
 from bridgehead.client import ApiClient, ClientConfig
 from bridgehead.client.errors import NotFound
 from bridgehead.kubelet.agent import Kubelet
-from bridgehead.kubelet.parts import NodeSettings
+from bridgehead.kubelet.node.settings import NodeSettings
 from bridgehead.kubelet.runtimes.fake import Behaviour, FakeRuntime
-from bridgehead.kubelet.server import KubeletServer
+from bridgehead.kubelet.server.kubelet_server import KubeletServer
 from bridgehead.objects.core import Event, Pod
 from bridgehead.objects.kinds import CONFIG_MAPS, EVENTS, PODS, SERVICE_ACCOUNTS
 from bridgehead.storage import open_store
@@ -145,7 +145,7 @@ async def open_world(root: Path, images: dict[str, Behaviour] | None = None) -> 
     parts = build_api(table, store, ApiSettings(SigningKey.read(key_file), users=users))
     listeners = open_listeners(["127.0.0.1:0"], [])
     port = listeners[0].getsockname()[1]
-    await ensure_basics(parts.registry, service_ip="10.96.0.1", advertise=("10.0.0.1", 6443))
+    await ensure_system_objects(parts.registry, service_ip="10.96.0.1", advertise=("10.0.0.1", 6443))
     server = ApiServer(parts.application, None, parts.watches.close)
     serving = asyncio.create_task(server.serve(listeners))
     url = f"http://127.0.0.1:{port}"

@@ -30,7 +30,7 @@ _RECEIVED, _SENT = 1, 2
 
 
 class Conversations:
-    """Servers in pods at TALK_PORT say their pod's name to whatever they hear. Clients say their own."""
+    """TCP connections to servers in pods at TALK_PORT. Servers answer with their pod's name; clients send their own."""
 
     def __init__(self, inside: Enter, address_of: Callable[[str, int], str]) -> None:
         self._inside = inside
@@ -75,15 +75,15 @@ class Conversations:
                 server.sendall(pod.encode())
 
     def dial(self, name: str, where: str, address: str, port: int) -> None:
-        """Begin to connect; who answers says `say`."""
+        """Begin to connect; `exchange` returns the answering pod."""
         with self._inside(where):
             client = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
         self._clients[name], self._where[name] = client, where
         client.setblocking(False)
         client.connect_ex((address, port))
 
-    def say(self, name: str, seconds: float = 30.0) -> str:
-        """The pod that answers, or "reset", "refused" or "timeout"."""
+    def exchange(self, name: str, seconds: float = 30.0) -> str:
+        """Send the client's name; return the pod that answers, or "reset", "refused" or "timeout"."""
         client = self._clients[name]
         client.settimeout(seconds)
         try:
@@ -118,8 +118,8 @@ class Conversations:
         with sender:
             sender.sendto(packet + check + init, (address, 0))
 
-    def one_way(self, pod: str, where: str, family: int) -> bool:
-        """Whether an answer to a connection that passed elsewhere gets from a pod to that place."""
+    def passes_untracked(self, pod: str, where: str, family: int) -> bool:
+        """Whether a SYN-ACK of a connection that this node has not seen gets from a pod to `where`."""
         af = socket.AF_INET6 if family == 6 else socket.AF_INET
         with self._inside(pod):
             sender = socket.socket(af, socket.SOCK_RAW, socket.IPPROTO_RAW)
@@ -215,15 +215,15 @@ class Streams:
         self._streams[name] = _Stream(sock)
 
     def sent(self, name: str) -> int:
-        """How many datagrams were sent so far."""
+        """The number of datagrams sent so far."""
         return self._streams[name].sent
 
     def answered(self, name: str) -> int:
-        """How many datagrams, from the first on, were all answered so far."""
+        """The number of datagrams, from the first on, that were all answered so far."""
         return self._streams[name].answered()
 
     def stop(self, name: str) -> list[str]:
-        """Who answered each datagram; "" for nobody."""
+        """The pod that answered each datagram; "" for none."""
         return self._streams.pop(name).stop()
 
 
@@ -262,7 +262,7 @@ class _Stream:
         return self.sent - 1 in self._answers or silent_seconds > 5
 
     def answered(self) -> int:
-        """How many datagrams, from the first on, were all answered."""
+        """The number of datagrams, from the first on, that were all answered."""
         return next(number for number in itertools.count() if number not in self._answers)
 
     def stop(self) -> list[str]:

@@ -11,7 +11,7 @@ from .proxy_world import NODE4, PORT, World, pod_ip
 
 WEB4, WEB6 = "10.96.0.10", "fd00:96::10"
 EXTERNAL = "203.0.113.7"
-PLACES = ("pod1", "node", "client")
+CLIENT_SIDES = ("pod1", "node", "client")
 
 
 def service(name: str = "web", *, addresses: tuple[str, ...] = (WEB4,), **spec: Any) -> dict[str, Any]:
@@ -49,19 +49,19 @@ def dial_all(world: World, address4: str, address6: str, prefix: str = "") -> li
         ("node", address4, 80), ("pod2", address4, 80), ("pod1", address4, 80),
     ]  # fmt: skip
     names = [f"{prefix} {where} {address} {port}" for where, address, port in dialled]
-    for name, place in zip(names, dialled, strict=True):
-        world.talk("dial", name, *place)
-    assert say_all(world, names) == ["pod1"] * len(names)
+    for name, client_and_target in zip(names, dialled, strict=True):
+        world.talk("dial", name, *client_and_target)
+    assert exchange_all(world, names) == ["pod1"] * len(names)
     return names
 
 
-def say_all(world: World, names: list[str]) -> list[str]:
-    """Who answers on each of these connections."""
-    return [world.talk("say", name) for name in names]
+def exchange_all(world: World, names: list[str]) -> list[str]:
+    """The pods that answer on these connections."""
+    return [world.talk("exchange", name) for name in names]
 
 
 def sctp(document: dict[str, Any]) -> dict[str, Any]:
-    """The same Service or slice with SCTP."""
+    """Return a Service or slice with its protocol changed to SCTP."""
     ports = document["spec"]["ports"] if "spec" in document else document["ports"]
     ports[0]["protocol"] = "SCTP"
     return document

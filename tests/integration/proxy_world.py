@@ -16,6 +16,7 @@ import ctypes
 import functools
 import json
 import os
+import re
 import select
 import socket
 import subprocess
@@ -29,7 +30,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from bridgehead.proxy.changes import Update
-    from bridgehead.proxy.conntrack.keeper import FlowKeeper
+    from bridgehead.proxy.conntrack.reconciler import ConntrackReconciler
     from bridgehead.proxy.frontends import Frontend
     from bridgehead.proxy.mode import Mode
     from bridgehead.proxy.nftables.chains import Chain
@@ -91,32 +92,32 @@ class World:
         self._worker.stdout.close()
 
     def ask(self, what: str, **arguments: Any) -> Any:
-        """One request to the worker; raises what it says went wrong."""
+        """Send a request to the worker; raises its error."""
         assert self._worker.stdin is not None
         self._worker.stdin.write(json.dumps([what, arguments]) + "\n")
         self._worker.stdin.flush()
         return self._read()
 
     def put(self, service: dict[str, Any], *slices: dict[str, Any]) -> int:
-        """Compile and apply a Service; the number of elements touched."""
+        """Compile and apply a Service; return the number of changed elements."""
         return self.ask("put", service=service, slices=slices)
 
     def reset(self) -> None:
-        """No Service, nothing in the kernel, no connection remembered: what a test begins with."""
+        """Restore the state before each test: no Service, no rules, no tracked connection."""
         self.ask("reset")
 
     def connect(
         self, where: str, address: str, port: int, *, times: int = 1, udp: bool = False, source: str = ""
     ) -> list[str]:
-        """What each of `times` connections got: "pod1 from 10.0.0.1", "refused" or "timeout"."""
+        """Return the result of each of `times` connections: "pod1 from 10.0.0.1", "refused" or "timeout"."""
         return self.ask("connect", where=where, address=address, port=port, times=times, udp=udp, source=source)
 
-    def connect_each(self, places: Iterable[str], address: str, port: int) -> dict[str, str]:
-        """What a connection from each of them got. At the same time, since who gets nothing waits for it."""
-        return self.ask("connect_each", places=list(places), address=address, port=port)
+    def connect_each(self, clients: Iterable[str], address: str, port: int) -> dict[str, str]:
+        """Return the result of a connection from each client. All connect at once, since timeouts are long."""
+        return self.ask("connect_each", clients=list(clients), address=address, port=port)
 
     def converse(self, name: str, where: str, address: str, port: int) -> str:
-        """What a datagram of the client of that name is answered; it keeps its socket, so that its flow goes on."""
+        """Return the answer to a datagram of the named client, which keeps its socket and so its flow."""
         return self.ask("converse", name=name, where=where, address=address, port=port)
 
     def talk(self, what: str, *arguments: Any) -> Any:
@@ -128,11 +129,11 @@ class World:
         return self.ask("stream", method=what, arguments=arguments)
 
     def flows(self, port: int, protocol: str = "udp") -> list[str]:
-        """What tells apart the flows to a port that connection tracking knows."""
+        """Return the addresses and ports of the tracked flows to a port."""
         return self.ask("flows", port=port, protocol=protocol)
 
     def later(self, seconds: float) -> int:
-        """Let the proxy's keeper of flows believe that so much time has passed; how many it removes then."""
+        """Let the proxy's conntrack reconciler believe that so much time has passed; how many it removes then."""
         return self.ask("later", seconds=seconds)
 
     def run(self, *command: str) -> str:
@@ -174,19 +175,19 @@ def main(forbidden: str, mode: str, make_proxy: Callable[[dict[str, int], str], 
     try:
         proxy = (make_proxy or _Proxy)(namespaces, mode)
     except Exception as error:  # noqa: BLE001 - goes to the test
-        _say("error", f"{type(error).__name__}: {error}")
+        _send("error", f"{type(error).__name__}: {error}")
         return
-    _say("value", "ready")
+    _send("value", "ready")
     for line in sys.stdin:
         what, arguments = json.loads(line)
         try:
-            _say("value", getattr(proxy, what)(**arguments))
+            _send("value", getattr(proxy, what)(**arguments))
         except Exception as error:  # noqa: BLE001 - goes to the test
-            _say("error", f"{type(error).__name__}: {error}")
+            _send("error", f"{type(error).__name__}: {error}")
     proxy.close()
 
 
-def _say(kind: str, value: Any) -> None:
+def _send(kind: str, value: Any) -> None:
     sys.stdout.write(json.dumps([kind, value]) + "\n")
     sys.stdout.flush()
 
@@ -293,7 +294,7 @@ def _await_reachable(namespaces: dict[str, int], address: str) -> None:
 
 
 def _answer_all(servers: list[Server]) -> None:
-    """Tell every peer who answered and which address it seemed to have."""
+    """Answer every peer with the pod's name and the address that the peer seemed to have."""
     by_socket = {sock: pod for pod, *both in servers for sock in both}
     while True:
         for sock in select.select(list(by_socket), [], [])[0]:
@@ -326,7 +327,7 @@ class _Proxy:
         self._settings = Settings((4, 6), cidrs, ("10.96.0.0/12", "fd00:96::/112"), own_pod_cidrs=own)
         self._table = FrontendTable()
         self._ahead = 0.0
-        self._flows = self._make_keeper()
+        self._flows = self._make_reconciler()
         self._clients: dict[str, socket.socket] = {}
         self._conversations = Conversations(functools.partial(_inside, namespaces), pod_ip)
         self._streams = Streams(functools.partial(_inside, namespaces))
@@ -342,7 +343,7 @@ class _Proxy:
         self._flows.close()
 
     def _do(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Whatever touches the mode happens in its loop."""
+        """Run a coroutine in the loop of the mode, which is for one thread."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     async def _open(self) -> None:
@@ -356,7 +357,7 @@ class _Proxy:
 
     @contextlib.contextmanager
     def _hint(self) -> Iterator[None]:
-        """What tells the iptables mode which variant this node uses."""
+        """Provide the chain that shows the iptables mode which variant this node uses."""
         if not self._variant:
             yield
             return
@@ -369,13 +370,13 @@ class _Proxy:
         return self._do(self._apply(self._compile(service, slices)))
 
     async def _apply(self, update: Update) -> int:
-        touched = await self._mode.apply([update])
+        changed = await self._mode.apply([update])
         await self._clean()
-        return touched
+        return changed
 
     async def _clean(self) -> None:
-        self._flows.programmed(self._table, self._settings)
-        await self._flows.look()
+        self._flows.on_programmed(self._table, self._settings)
+        await self._flows.scan()
 
     def load(self, service: dict[str, Any], slices: list[dict[str, Any]]) -> None:
         """Compile without applying; for `sync` to do."""
@@ -406,14 +407,14 @@ class _Proxy:
         import msgspec
 
         from bridgehead.objects.core import Service
-        from bridgehead.objects.discovery import EndpointSlice
+        from bridgehead.objects.endpoint_slices import EndpointSlice
         from bridgehead.proxy.services import compile_service
 
         the_service = msgspec.convert(service, Service)
         the_slices = msgspec.convert(slices, list[EndpointSlice])
         compiled = compile_service(the_service, the_slices, self._facts)
         update = self._table.update(the_service.key, compiled)
-        self._flows.note(the_service.key, compiled, the_slices, update)
+        self._flows.record(the_service.key, compiled, the_slices, update)
         return update
 
     def delete(self, name: str) -> int:
@@ -421,7 +422,7 @@ class _Proxy:
 
         key = ObjectKey("default", name)
         update = self._table.update(key, None)
-        self._flows.note(key, None, (), update)
+        self._flows.record(key, None, (), update)
         return self._do(self._apply(update))
 
     def change(self, services: list[tuple[dict[str, Any], list[dict[str, Any]]]], gone: list[str]) -> int:
@@ -432,12 +433,12 @@ class _Proxy:
         for name in gone:
             key = ObjectKey("default", name)
             updates.append(self._table.update(key, None))
-            self._flows.note(key, None, (), updates[-1])
+            self._flows.record(key, None, (), updates[-1])
 
         async def apply() -> int:
-            touched = await self._mode.apply(updates)
+            changed = await self._mode.apply(updates)
             await self._clean()
-            return touched
+            return changed
 
         return self._do(apply())
 
@@ -451,34 +452,37 @@ class _Proxy:
         self._watched = watched
 
         async def send_and_look(*arguments: Any) -> None:
-            await send(*arguments)
-            self._answers.append(
-                await asyncio.to_thread(lambda: [self._connect(*place, "") for place in self._watched])
-            )
+            *others, text = arguments
+            # iptables-restore applies one section after the other.
+            for part in re.findall(r".+?^COMMIT\n", text, re.DOTALL | re.MULTILINE) or [text]:
+                await send(*others, part)
+                self._answers.append(
+                    await asyncio.to_thread(lambda: [self._connect(*target, "") for target in self._watched])
+                )
 
         setattr(mode._kernel, method, send_and_look)
-        for name in ("_elements_at_once", "_lines_at_once"):
+        for name in ("_elements_at_once", "_bytes_at_once"):
             if hasattr(mode, name):
                 setattr(mode, name, limit)
 
     def answers(self) -> list[list[str]]:
-        """What everybody got after each part since the last time. Then nobody looks any more."""
+        """Return the results of all clients after each part since the last call, and stop the clients."""
         self._watched = []
         found, self._answers = self._answers, []
         return found
 
     def sync(self) -> int:
         async def sync() -> int:
-            touched = await self._mode.sync(self._table)
+            changed = await self._mode.sync(self._table)
             await self._clean()
-            return touched
+            return changed
 
         return self._do(sync())
 
-    def _make_keeper(self) -> FlowKeeper:
-        from bridgehead.proxy.conntrack.keeper import FlowKeeper
+    def _make_reconciler(self) -> ConntrackReconciler:
+        from bridgehead.proxy.conntrack.reconciler import ConntrackReconciler
 
-        return FlowKeeper(now=lambda: time.monotonic() + self._ahead)
+        return ConntrackReconciler(now=lambda: time.monotonic() + self._ahead)
 
     def restart(self) -> None:
         """A new proxy that knows nothing of the old one."""
@@ -490,7 +494,7 @@ class _Proxy:
 
         self._table = FrontendTable()
         self._flows.close()
-        self._flows = self._make_keeper()
+        self._flows = self._make_reconciler()
 
     def verify(self, thoroughly: bool) -> list[Any] | None:
         repair = self._do(self._mode.verify(self._table, thoroughly=thoroughly))
@@ -521,7 +525,7 @@ class _Proxy:
             subprocess.run(["conntrack", "-F"], check=False, capture_output=True)
 
     def difference(self) -> list[str]:
-        """What a read-back of the kernel lacks or has too much, compared with the Frontends; chains too."""
+        """Return how a read-back of the kernel differs from the Frontends: missing and surplus elements and chains."""
         return self._do(getattr(self, f"_{self._mode_name}_difference")())
 
     async def _ipvs_difference(self) -> list[str]:
@@ -552,36 +556,36 @@ class _Proxy:
         for frontend in self._table:
             for side, backends in sides(frontend).items():
                 wanted = sorted((backend.address, backend.port) for backend in backends)
-                if sorted(listeners.places(side)) != wanted:
-                    lines.append(f"{side}: {listeners.places(side)} instead of {wanted}")
-        expected = {side for frontend in self._table for side in sides(frontend)}
-        lines += [f"listener {side}" for side in expected ^ set(listeners.sides())]
-        heard = set()
+                if sorted(listeners.targets(side)) != wanted:
+                    lines.append(f"{side}: {listeners.targets(side)} instead of {wanted}")
+        wanted_sides = {side for frontend in self._table for side in sides(frontend)}
+        lines += [f"listener {side}" for side in wanted_sides ^ set(listeners.sides())]
+        listening = set()
         for protocol in ("tcp", "udp"):
             for found in self.run(["ss", "-Hnl" + protocol[0]]).splitlines():
                 address, _, port = found.split()[3].rpartition(":")
                 if address.strip("[]") in LISTENING.values():
-                    heard.add((protocol, address.strip("[]"), int(port)))
-        told = {(side.key.protocol, LISTENING[side.key.family], port) for side, port in listeners.ports.items()}
-        lines += [f"socket {what}" for what in heard ^ told]
+                    listening.add((protocol, address.strip("[]"), int(port)))
+        expected = {(side.key.protocol, LISTENING[side.key.family], port) for side, port in listeners.ports.items()}
+        lines += [f"socket {what}" for what in listening ^ expected]
         redirected = [redirect(frontend, listeners.ports) for frontend in self._table]
         return lines + await self._nftables_difference(redirected, TABLE, guards())
 
     async def _nftables_difference(
         self, frontends: Iterable[Frontend] | None = None, name: str = "bridgehead", more: tuple[Chain, ...] = ()
     ) -> list[str]:
-        from bridgehead.proxy.nftables import Kernel, Place
-        from bridgehead.proxy.nftables.chains import containers, word
+        from bridgehead.proxy.nftables import Kernel, TableSpec
+        from bridgehead.proxy.nftables.chains import containers, family_keyword
         from bridgehead.proxy.nftables.readback import parse_table
         from bridgehead.proxy.nftables.render import Renderer
 
         kernel = {}
         with contextlib.closing(Kernel()) as tables:
             for family in (4, 6):
-                listing = await tables.list_table(word(family), name)
+                listing = await tables.list_table(family_keyword(family), name)
                 if listing is not None:
                     kernel[family] = parse_table(listing, frozenset(containers(4)))
-        renderer = Renderer(self._settings, Place(name, more))
+        renderer = Renderer(self._settings, TableSpec(name, more))
         transaction = renderer.full(self._table if frontends is None else frontends, self._table.cluster_ips(), kernel)
         lines = [
             f"{verb} {container} {element}"
@@ -590,8 +594,9 @@ class _Proxy:
             for element in elements
         ]
         for family in (4, 6):
-            chains = {chain.name for chain in renderer.chains(family)}
-            lines += [f"chain {name}" for name in sorted(chains ^ kernel[family].chains)]
+            chains = {chain.name for chain in renderer.chains(family)} if family in renderer.families else set()
+            found = kernel[family].chains if family in kernel else set()
+            lines += [f"chain {name}" for name in sorted(chains ^ found)]
         return lines
 
     def run(self, command: list[str]) -> str:
@@ -604,9 +609,9 @@ class _Proxy:
             return [identity.hex() for family in (4, 6) for _, identity in conntrack.find(family, protocol, ("", port))]
 
     def later(self, seconds: float) -> int:
-        """As if so much time had passed for the keeper of flows; how many it removed."""
+        """As if so much time had passed for the conntrack reconciler; how many it removed."""
         self._ahead += seconds
-        return self._do(self._flows.look())
+        return self._do(self._flows.scan())
 
     def talk(self, method: str, arguments: list[Any]) -> Any:
         return getattr(self._conversations, method)(*arguments)
@@ -632,10 +637,10 @@ class _Proxy:
     def connect(self, where: str, address: str, port: int, times: int, udp: bool, source: str) -> list[str]:
         return [self._connect(where, address, port, udp, source) for _ in range(times)]
 
-    def connect_each(self, places: list[str], address: str, port: int) -> dict[str, str]:
-        with ThreadPoolExecutor(len(places)) as pool:
-            answers = pool.map(lambda where: self._connect(where, address, port, False, ""), places)
-            return dict(zip(places, answers, strict=True))
+    def connect_each(self, clients: list[str], address: str, port: int) -> dict[str, str]:
+        with ThreadPoolExecutor(len(clients)) as pool:
+            answers = pool.map(lambda where: self._connect(where, address, port, False, ""), clients)
+            return dict(zip(clients, answers, strict=True))
 
     def _connect(self, where: str, address: str, port: int, udp: bool, source: str) -> str:
         family = socket.AF_INET6 if ":" in address else socket.AF_INET

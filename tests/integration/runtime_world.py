@@ -1,5 +1,4 @@
-"""A node of its own for the runtime's tests: user (where asked), PID, mount and network namespaces with a runtime in
-them.
+"""A node for tests of the runtime: PID, mount and network namespaces, and optionally a user namespace, with a runtime.
 
 The node's first process restarts the runtime when it dies, as a lab's first process does. Its address is 10.0.0.201.
 """
@@ -21,8 +20,8 @@ from typing import NamedTuple, TypeVar
 
 import pytest
 
-from bridgehead.kubelet.runtimes.client import RuntimeClient
 from bridgehead.kubelet.runtimes.runtime import ContainerInfo, ContainerSpec, RuntimeFailure, SandboxSpec
+from bridgehead.kubelet.runtimes.wire.client import RuntimeClient
 
 T = TypeVar("T")
 
@@ -34,7 +33,7 @@ SHELL = "busybox"
 
 IN_RANGE = f"""
 import os, sys
-from bridgehead.kubelet.runtimes import cgroups
+from bridgehead.kubelet.runtimes.isolation import cgroups
 from bridgehead.lab import ids, user_namespace
 if directory := sys.argv.pop(1):
     cgroups.Prepared(directory).enter()
@@ -65,7 +64,7 @@ class World:
         self.client = RuntimeClient(str(self.socket_path))
         self.images = node.images
         self._enter = ["--user"] if node.in_user_namespace else []
-        if node.in_user_namespace and not node.has_range:  # nobody in it may change groups
+        if node.in_user_namespace and not node.has_range:  # such a namespace permits no change of groups
             self._enter.append("--preserve-credentials")
         self._addresses = 0
 
@@ -74,7 +73,7 @@ class World:
         return self.node.directory / "runtime.sock"
 
     def run(self, *argv: str) -> str:
-        """Run a command on the node, outside its pods; its output. Raises CalledProcessError with what it said."""
+        """Run a command on the node, outside its pods; its output. Raises CalledProcessError with that output."""
         [first] = Path(f"/proc/{self.node.process.pid}/task/{self.node.process.pid}/children").read_text().split()
         command = ["nsenter", f"--target={first}", "--mount", "--net", "--pid", *self._enter, "--", *argv]
         done = subprocess.run(command, capture_output=True, timeout=DEADLINE, check=False, text=True)
@@ -151,7 +150,7 @@ class World:
 
 
 async def until(probe: Callable[[], Awaitable[T | None]]) -> T:
-    """What `probe` answers as soon as it isn't None or False."""
+    """Return the first result of `probe` that isn't None or False."""
     async with asyncio.timeout(DEADLINE):
         while not (found := await probe()):  # noqa: ASYNC110 - another process changes it
             await asyncio.sleep(0.01)
@@ -162,7 +161,7 @@ def python_for_nobody() -> str | None:
     """An interpreter that an ordinary user may run, with the modules of this one; None when there is none."""
     for candidate in (sys.executable, f"/usr/bin/python{sys.version_info.major}.{sys.version_info.minor}"):
         # By way of env: setpriv itself still has root's capabilities when it looks the program up.
-        command = [*_as_nobody(), "env", candidate, "-c", "import bridgehead, msgspec, pyroute2"]
+        command = [*_as_nobody(), "env", candidate, "-c", "import bridgehead, msgspec"]
         with contextlib.suppress(OSError):
             if subprocess.run(command, env=_environment(), capture_output=True, check=False).returncode == 0:
                 return candidate

@@ -1,4 +1,4 @@
-"""Clients that come and go in every bad way leave nothing behind: descriptors, memory, open watches."""
+"""Clients that disconnect at any moment leave no descriptors, memory or open watches behind."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def echo(request: web.Request) -> web.WebSocketResponse:
 
 @contextlib.asynccontextmanager
 async def kubelet() -> AsyncIterator[int]:
-    """The port of one that streams until its client leaves."""
+    """Return the port of a kubelet that streams until its client disconnects."""
     application = web.Application()
     application.add_routes([web.get("/containerLogs/{rest:.*}", endless_log), web.get("/exec/{rest:.*}", echo)])
     runner = web.AppRunner(application, shutdown_timeout=1.0)
@@ -71,7 +71,7 @@ class Churn:
         return raw
 
     def ask(self, text: str, *, waits: bool = True) -> None:
-        """Send a request, wait for the beginning of its answer, and be gone."""
+        """Send a request, wait for the beginning of its answer, and disconnect."""
         with self.context.wrap_socket(self.connect(), server_hostname="127.0.0.1") as client:
             client.sendall(text.encode())
             if waits:
@@ -129,11 +129,11 @@ class Churn:
         return float(found[1])
 
     def settle(self, at_most: int) -> int:
-        """The descriptors once they are few and no watch is open, or after a while."""
+        """Return the descriptors once they are few and no watch is open, or at a deadline."""
         end = time.monotonic() + DEADLINE / 2
         while True:
             open_watches = self.open_watches()
-            time.sleep(0.1)  # for that question's own connection to be gone
+            time.sleep(0.1)  # until the connection of this request is closed
             found = self.descriptors()
             if (found <= at_most and not open_watches) or time.monotonic() > end:
                 return found
@@ -151,7 +151,7 @@ def create_pod(server: ServerProcess, port: int) -> None:
     send(server, "POST", f"{DEFAULT}/pods", pod)
 
 
-async def test_clients_that_come_and_go_leave_nothing(tmp_path: Path) -> None:
+async def test_connections_that_open_and_close_leave_no_memory_behind(tmp_path: Path) -> None:
     write_files(tmp_path)
     with contextlib.closing(ServerProcess(tmp_path, store=f"sqlite://{tmp_path}/state.db")) as server:
         async with kubelet() as port:

@@ -1,35 +1,20 @@
-"""The real kubectl against `bridgehead apiserver`: what people type, and what they see."""
+"""The real kubectl with `bridgehead apiserver`: commands and their output."""
 
 from __future__ import annotations
 
 import contextlib
 import json
-import shutil
 import subprocess
 from collections.abc import Iterator
 
 import pytest
 
-from .apiserver_process import DEADLINE, ServerProcess, write_files
+from .apiserver_process import DEADLINE, DEPLOYMENT, ServerProcess, write_files
 
 pytestmark = [
     pytest.mark.integration,
-    pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl"),
+    pytest.mark.needs("kubectl"),
 ]
-
-DEPLOYMENT = """
-apiVersion: apps/v1
-kind: Deployment
-metadata: {name: web, labels: {app: web}}
-spec:
-  replicas: 3
-  selector: {matchLabels: {app: web}}
-  template:
-    metadata: {labels: {app: web}}
-    spec:
-      containers:
-      - {name: web, image: nginx, ports: [{containerPort: 80}]}
-"""
 
 
 @pytest.fixture(scope="module")
@@ -43,9 +28,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 
 
 @pytest.fixture
-def k(server, request):
-    """`kubectl`'s output, in a namespace of the test's own. A failure fails the test; `fails` expects one."""
-    namespace = request.node.name.replace("_", "-").replace("[", "-").rstrip("]").lower()[:60]
+def namespace(request):
+    """The name of the test's own namespace."""
+    return request.node.name.replace("_", "-").replace("[", "-").rstrip("]").lower()[:60]
+
+
+@pytest.fixture
+def k(server, namespace):
+    """`kubectl`'s output, in the test's namespace, which is created. A failure fails the test; `fails` expects one."""
 
     def run(*arguments: str, stdin: str = "", fails: bool = False) -> str:
         result = server.kubectl("-n", namespace, *arguments, stdin=stdin)
@@ -57,7 +47,7 @@ def k(server, request):
     return run
 
 
-def test_version_and_discovery(k):
+def test_kubectl_prints_the_version_and_the_resources(k):
     assert json.loads(k("version", "-o", "json"))["serverVersion"]["gitVersion"].startswith("v1.36.0+bridgehead")
     lines = [" ".join(line.split()) for line in k("api-resources", "--no-headers").splitlines()]
     assert "services svc v1 true Service" in lines
@@ -70,7 +60,7 @@ def test_version_and_discovery(k):
     ]
 
 
-def test_create_get_delete(k):
+def test_kubectl_creates_gets_and_deletes_objects(k):
     assert k("create", "-f", "-", stdin=DEPLOYMENT) == "deployment.apps/web created\n"
     assert "AlreadyExists" in k("create", "-f", "-", stdin=DEPLOYMENT, fails=True)
     header, row = k("get", "deploy").splitlines()
@@ -83,7 +73,7 @@ def test_create_get_delete(k):
     assert '(NotFound): deployments.apps "web" not found' in k("get", "deploy", "web", fails=True)
 
 
-def test_typed_creates(k):
+def test_kubectl_create_makes_each_kind(k):
     assert k("create", "deployment", "web", "--image=nginx", "--replicas=2") == "deployment.apps/web created\n"
     assert k("create", "service", "clusterip", "web", "--tcp=80:8080") == "service/web created\n"
     assert k("create", "service", "nodeport", "np", "--tcp=80") == "service/np created\n"
@@ -98,7 +88,7 @@ def test_typed_creates(k):
     assert len(k("create", "token", "default").split(".")) == 3
 
 
-def test_apply_and_diff(k):
+def test_kubectl_apply_and_diff(k):
     assert k("apply", "-f", "-", stdin=DEPLOYMENT) == "deployment.apps/web created\n"
     assert k("apply", "-f", "-", stdin=DEPLOYMENT) == "deployment.apps/web unchanged\n"
     changed = DEPLOYMENT.replace("replicas: 3", "replicas: 5").replace("nginx", "httpd")
@@ -111,7 +101,7 @@ def test_apply_and_diff(k):
     assert k("get", "deploy", "web", "-o", f"jsonpath={path}") == "5 httpd 2"
 
 
-def test_changes_in_place(k):
+def test_kubectl_changes_existing_objects(k):
     k("create", "-f", "-", stdin=DEPLOYMENT)
     assert k("scale", "deploy", "web", "--replicas=7") == "deployment.apps/web scaled\n"
     assert k("label", "deploy", "web", "tier=front") == "deployment.apps/web labeled\n"
@@ -132,14 +122,14 @@ def test_changes_in_place(k):
     }
 
 
-def test_edit(k, server):
+def test_kubectl_edit(k, server, namespace):
     k("create", "configmap", "cm", "--from-literal=a=b")
     editor = server.directory / "editor"
     editor.write_text("#!/bin/sh\nsed -i 's/a: b/a: c/' \"$1\"\n")
     editor.chmod(0o755)
     environment = {**server.environment(), "EDITOR": str(editor)}
     result = subprocess.run(
-        ["kubectl", "-n", "test-edit", "edit", "configmap", "cm"],
+        ["kubectl", "-n", namespace, "edit", "configmap", "cm"],
         capture_output=True,
         text=True,
         env=environment,
@@ -149,7 +139,7 @@ def test_edit(k, server):
     assert k("get", "cm", "cm", "-o", "jsonpath={.data.a}") == "c"
 
 
-def test_validation(k):
+def test_kubectl_shows_validation_errors(k):
     wrong = DEPLOYMENT.replace("replicas: 3", "replicas: 3\n  colour: red")
     assert 'strict decoding error: unknown field "spec.colour"' in k("create", "-f", "-", stdin=wrong, fails=True)
     assert k("create", "--validate=warn", "-f", "-", stdin=wrong) == "deployment.apps/web created\n"
@@ -162,12 +152,12 @@ def test_validation(k):
     assert 'no matches for kind "Thing" in version "example.com/v1"' in message
 
 
-def test_dry_run(k):
+def test_a_dry_run_stores_nothing(k):
     assert "pod/p created (server dry run)" in k("run", "p", "--image=nginx", "--dry-run=server")
     assert k("get", "pods") == ""
 
 
-def test_explain(k):
+def test_kubectl_explain(k):
     text = k("explain", "service.spec.ports")
     assert "KIND:       Service" in text
     assert "nodePort\t<integer>" in text
@@ -175,7 +165,7 @@ def test_explain(k):
     assert "clusterIP\t<string>" in k("explain", "service", "--recursive")
 
 
-def test_auth(k):
+def test_kubectl_auth(k):
     who = k("auth", "whoami", "-o", "json")
     assert json.loads(who)["status"]["userInfo"] == {
         "username": "kubernetes-admin",
@@ -186,9 +176,9 @@ def test_auth(k):
     assert "*.*" in k("auth", "can-i", "--list")
 
 
-def test_watch(k, server):
+def test_kubectl_get_watches(k, server, namespace):
     watch = subprocess.Popen(
-        ["kubectl", "-n", "test-watch", "get", "configmap", "-w", "--no-headers"],
+        ["kubectl", "-n", namespace, "get", "configmap", "-w", "--no-headers"],
         stdout=subprocess.PIPE,
         text=True,
         env=server.environment(),
@@ -204,7 +194,7 @@ def test_watch(k, server):
         watch.communicate()
 
 
-def test_wait_for_deletion(k):
+def test_kubectl_wait_returns_after_the_deletion(k):
     k("create", "configmap", "one")
     k("delete", "configmap", "one", "--wait")
     k("run", "p", "--image=nginx")
@@ -212,7 +202,7 @@ def test_wait_for_deletion(k):
     assert k("get", "pods") == ""
 
 
-def test_describe(k):
+def test_kubectl_describe(k):
     k("create", "-f", "-", stdin=DEPLOYMENT)
     k("expose", "deployment", "web", "--port=80", "--type=NodePort")
     text = k("describe", "service", "web")
@@ -223,7 +213,7 @@ def test_describe(k):
     assert "Service Account:  default" in k("describe", "pod", "p")
 
 
-def test_chunks(k):
+def test_kubectl_get_in_chunks_returns_all_objects(k):
     for i in range(5):
         k("create", "configmap", f"c{i}")
     assert len(k("get", "configmap", "--chunk-size=2", "-o", "name").split()) == 5

@@ -32,7 +32,7 @@ def server(tmp_path: Path) -> Iterator[ServerProcess]:
 
 
 def connect(server: ServerProcess, *, buffer: int = 0) -> ssl.SSLSocket:
-    """As the admin."""
+    """Connect as the admin."""
     raw = socket.socket()
     raw.settimeout(DEADLINE)
     if buffer:
@@ -56,7 +56,7 @@ def status_of(call: object) -> int:
     return caught.value.code
 
 
-def test_who_is_who(server):
+def test_requests_are_authenticated_by_certificate_and_token(server):
     assert server.read("/version")
     assert json.loads(server.read(CONFIG_MAPS, user="admin"))["kind"] == "ConfigMapList"
     assert json.loads(server.read(CONFIG_MAPS, token="admin-token"))["kind"] == "ConfigMapList"
@@ -69,7 +69,7 @@ def test_who_is_who(server):
     assert status_of(lambda: server.read("/api/v1/nodes", user="node1")) == 403
 
 
-def test_certificates_of_another_authority_are_not_believed(server, tmp_path):
+def test_certificates_of_another_authority_are_refused(server, tmp_path):
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     Authority(elsewhere).issue("fake", "kubernetes-admin", "system:masters")
@@ -79,7 +79,7 @@ def test_certificates_of_another_authority_are_not_believed(server, tmp_path):
         urllib.request.urlopen(server.url + CONFIG_MAPS, context=context, timeout=DEADLINE)
 
 
-def test_what_is_stored_outlives_the_server(server):
+def test_objects_survive_a_restart_of_the_server(server):
     made = send(server, "POST", CONFIG_MAPS, {"metadata": {"name": "one"}, "data": {"k": "v"}})
     services = "/api/v1/namespaces/default/services"
     service = send(server, "POST", services, {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 1}]}})
@@ -121,7 +121,7 @@ def test_a_chunked_body_that_never_ends_is_refused(server):
     assert server.read("/readyz") == b"ok"
 
 
-def test_a_client_that_never_reads_does_not_hurt_others(server):
+def test_a_client_that_never_reads_does_not_delay_others(server):
     with connect(server, buffer=4096) as stuck:
         stuck.sendall(b"GET %s?watch=true HTTP/1.1\r\nHost: x\r\n\r\n" % CONFIG_MAPS.encode())
         for i in range(40):
@@ -130,7 +130,7 @@ def test_a_client_that_never_reads_does_not_hurt_others(server):
         assert server.stop(signal.SIGTERM) == 0
 
 
-def test_many_watches_that_are_not_read_share_one_budget(server):
+def test_watches_that_are_not_read_share_one_memory_budget(server):
     for i in range(10):
         send(server, "POST", CONFIG_MAPS, {"metadata": {"name": f"c{i}"}, "data": {"k": "x" * 400_000}})
     with contextlib.ExitStack() as stack:
@@ -147,13 +147,13 @@ def test_many_watches_that_are_not_read_share_one_budget(server):
         assert server.peak_memory_bytes() < 400e6  # with 4 MB for each of them, and its copies, four times that
 
 
-def test_nonsense_on_the_wire(server):
+def test_malformed_requests_on_the_socket_are_refused(server):
     with connect(server) as client:
         client.sendall(b"\x00\x01\x02 nonsense\r\n\r\n")
         assert client.recv(65536).startswith(b"HTTP/1.1 400")
     with socket.create_connection(("127.0.0.1", server.port), timeout=DEADLINE) as plain:
         plain.sendall(b"GET / HTTP/1.1\r\n\r\n")
-        with contextlib.suppress(ConnectionError):  # how it is sent away is no matter
+        with contextlib.suppress(ConnectionError):  # the connection may be closed or reset
             plain.recv(65536)
     assert server.read("/livez") == b"ok"
 
@@ -161,14 +161,14 @@ def test_nonsense_on_the_wire(server):
 def test_headers_without_end_are_refused(server):
     with connect(server) as client:
         client.sendall(b"GET /version HTTP/1.1\r\nHost: x\r\n")
-        with contextlib.suppress(OSError):  # it may be gone before all is sent
+        with contextlib.suppress(OSError):  # the server may close the connection early
             client.sendall(b"X: y\r\n" * 300_000)
         assert client.recv(65536).startswith(b"HTTP/1.1 431 ")
     assert server.read("/livez") == b"ok"
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "text"),
     [
         (["--listen=nowhere"], "'nowhere' is not host:port"),
         (["--store=etcd://x"], "unknown store"),
@@ -184,7 +184,7 @@ def test_headers_without_end_are_refused(server):
         (["--service-cluster-ip-range=10.96.0.0/12,10.0.0.0/24"], "two of different families"),
     ],
 )
-def test_what_can_not_work_is_said_in_one_line(tmp_path, options, words):
+def test_invalid_options_are_reported_in_one_line(tmp_path, options, text):
     write_files(tmp_path)
     given = {
         "--tls-cert-file": tmp_path / "server.crt",
@@ -203,10 +203,10 @@ def test_what_can_not_work_is_said_in_one_line(tmp_path, options, words):
     assert result.returncode == 1
     assert result.stderr.count("\n") == 1, result.stderr
     assert result.stderr.startswith("bridgehead apiserver: ")
-    assert words in result.stderr
+    assert text in result.stderr
 
 
-def test_a_taken_port_is_said_in_one_line(tmp_path):
+def test_a_port_in_use_is_reported_in_one_line(tmp_path):
     write_files(tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

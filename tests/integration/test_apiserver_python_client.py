@@ -1,4 +1,4 @@
-"""The official Python client against `bridgehead apiserver`."""
+"""The official Python client with `bridgehead apiserver`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def service(name: str) -> client.V1Service:
     return client.V1Service(metadata=client.V1ObjectMeta(name=name), spec=spec)
 
 
-def test_life_of_a_service(api):
+def test_a_service_is_created_read_patched_and_deleted(api):
     core = client.CoreV1Api(api)
     made = core.create_namespaced_service("default", service("web"))
     assert made.spec.cluster_ip.startswith("10.")
@@ -64,7 +64,7 @@ def test_life_of_a_service(api):
     assert caught.value.status == 404
 
 
-def test_watch(api):
+def test_a_watch_delivers_the_events_of_an_object(api):
     core = client.CoreV1Api(api)
     version = core.list_namespaced_config_map("default").metadata.resource_version
     config_map = client.V1ConfigMap(metadata=client.V1ObjectMeta(name="seen"), data={"k": "v"})
@@ -79,7 +79,7 @@ def test_watch(api):
     assert (event["type"], event["object"].metadata.name) == ("ADDED", "seen")
 
 
-def test_scale_and_status(api):
+def test_a_deployment_is_scaled_and_its_status_written(api):
     apps = client.AppsV1Api(api)
     template = client.V1PodTemplateSpec(
         metadata=client.V1ObjectMeta(labels={"app": "web"}),
@@ -98,6 +98,6 @@ def test_scale_and_status(api):
     assert (deployment.spec.replicas, deployment.status.replicas) == (5, 3)
 
 
-def test_discovery_and_version(api):
+def test_the_version_and_the_resources_are_discovered(api):
     assert client.VersionApi(api).get_code().minor == "36"
     assert "apps" in [group.name for group in client.ApisApi(api).get_api_versions().groups]

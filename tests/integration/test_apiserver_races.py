@@ -1,4 +1,4 @@
-"""Many writers at once over the durable store: nothing is given twice, and nothing is lost."""
+"""Concurrent writers on the durable store: no value is allocated twice, and no write is lost."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from bridgehead.apiserver.access.tokens import SigningKey
-from bridgehead.apiserver.bootstrap import ensure_basics
+from bridgehead.apiserver.bootstrap import ensure_system_objects
 from bridgehead.apiserver.build import ApiParts, ApiSettings, build_api
 from bridgehead.apiserver.http.user import User
 from bridgehead.apiserver.resources import build_table
@@ -32,7 +32,7 @@ async def parts(tmp_path: Path) -> AsyncIterator[ApiParts]:
     table = build_table(service_cidrs=("10.96.0.0/28",), node_port_range=(30000, 30009))
     key = SigningKey(rsa.generate_private_key(public_exponent=65537, key_size=2048))
     parts = build_api(table, store, ApiSettings(key))
-    await ensure_basics(parts.registry, service_ip="10.96.0.1", advertise=None)
+    await ensure_system_objects(parts.registry, service_ip="10.96.0.1", advertise=None)
     try:
         yield parts
     finally:
@@ -67,7 +67,7 @@ def service(name: str, **port: int) -> dict[str, Any]:
     return {"metadata": {"name": name}, "spec": spec}
 
 
-async def test_one_node_port_has_one_owner(parts):
+async def test_concurrent_creates_never_share_a_node_port(parts):
     answers = await asyncio.gather(
         *(call(parts, "POST", SERVICES, service(f"s{i}", nodePort=30005)) for i in range(10))
     )
@@ -76,7 +76,7 @@ async def test_one_node_port_has_one_owner(parts):
     assert "provided port is already allocated" in refused["message"]
 
 
-async def test_every_address_is_given_once(parts):
+async def test_concurrent_creates_never_share_an_address(parts):
     answers = await asyncio.gather(*(call(parts, "POST", SERVICES, service(f"s{i}")) for i in range(20)))
     given = [body["spec"]["clusterIP"] for status, body in answers if status == 201]
     # 10.96.0.1 is the API's own; the network's own address and the last one are never given.
@@ -87,7 +87,7 @@ async def test_every_address_is_given_once(parts):
     assert (status, body["spec"]["clusterIP"]) == (201, answers[0][1]["spec"]["clusterIP"])
 
 
-async def test_no_patch_is_lost(parts):
+async def test_concurrent_patches_are_all_applied(parts):
     await call(parts, "POST", CONFIG_MAPS, {"metadata": {"name": "one"}})
     patches = [{"data": {f"k{i}": "v"}} for i in range(40)]
     answers = await asyncio.gather(
@@ -98,7 +98,7 @@ async def test_no_patch_is_lost(parts):
     assert set(config_map["data"]) == {f"k{i}" for i in range(40)}
 
 
-async def test_one_name_is_created_once(parts):
+async def test_concurrent_creates_of_one_name_succeed_once(parts):
     answers = await asyncio.gather(
         *(call(parts, "POST", CONFIG_MAPS, {"metadata": {"name": "one"}}) for _ in range(10))
     )

@@ -112,7 +112,7 @@ async def client_of(world, token):
 # --- What proxies write ----------------------------------------------------------------------------------
 
 
-async def test_a_proxy_publishes_and_makes_its_lease_anew(world):
+async def test_a_proxy_publishes_its_progress_and_recreates_its_lease(world):
     node = await world.admin.create(NODES, {"metadata": {"name": "node7"}})
 
     async def published(version):
@@ -128,18 +128,18 @@ async def test_a_proxy_publishes_and_makes_its_lease_anew(world):
         publisher = ProgressPublisher(client, "node7")
         run = asyncio.create_task(publisher.run())
         try:
-            publisher.programmed("5", "7")
+            publisher.on_programmed("5", "7")
             lease = await published((5, 7))
             assert lease.metadata.owner_references[0].uid == node.metadata.uid
             await world.admin.delete(LEASES, "kube-proxy-node7", NAMESPACE)
-            publisher.programmed("5", "8")
+            publisher.on_programmed("5", "8")
             await published((5, 8))
         finally:
             run.cancel()
             await asyncio.gather(run, return_exceptions=True)
 
 
-async def test_a_node_may_read_what_it_waits_for_and_write_nothing_of_it(world):
+async def test_a_node_may_read_the_objects_of_the_barrier_and_write_none_of_them(world):
     api = world.node_client
     await api.list(ENDPOINT_SLICES)
     await api.list(LEASES, NAMESPACE, SELECTOR)
@@ -177,7 +177,7 @@ async def test_pre_stop_runs_at_once_and_the_signal_waits_for_every_proxy(world,
     assert world.runtime.signals == [("app", signal.SIGTERM)]
 
 
-async def test_a_container_that_ends_by_itself_ends_the_wait(world, cluster):
+async def test_a_container_that_exits_by_itself_ends_the_wait(world, cluster):
     await world.start_kubelet(termination_barrier=LONG)
     pod = await cluster.create_pod()
     await cluster.publish("node1", await cluster.create_slice(pod))
@@ -189,7 +189,7 @@ async def test_a_container_that_ends_by_itself_ends_the_wait(world, cluster):
     assert world.runtime.signals == []
 
 
-async def test_a_kubelet_that_is_restarted_goes_on_holding(world, cluster):
+async def test_a_restarted_kubelet_continues_to_wait(world, cluster):
     await world.start_kubelet(termination_barrier=LONG)
     pod = await cluster.create_pod()
     await cluster.publish("node1", await cluster.create_slice(pod))
@@ -216,7 +216,7 @@ async def test_a_short_grace_period_shortens_the_wait(world, cluster, grace):
     await world.until_gone("web")
 
 
-async def test_a_pod_of_no_service_is_not_held(world):
+async def test_a_pod_without_a_service_is_not_held(world):
     await world.start_kubelet(termination_barrier=LONG)
     await world.create("lone")
     await world.until("lone", lambda pod: pod.is_ready)
@@ -227,29 +227,29 @@ async def test_a_pod_of_no_service_is_not_held(world):
 # --- bridgehead wait -------------------------------------------------------------------------------------
 
 
-async def test_wait_follows_a_service_to_every_node(world, cluster):
+async def test_bridgehead_wait_follows_a_service_to_every_node(world, cluster):
     await world.start_kubelet()
     pod = await cluster.create_pod()
     await world.until_event("node1", "NodeReady")
-    said = asyncio.Queue()
+    messages = asyncio.Queue()
     async with client_of(world, "admin") as client:
-        wait = asyncio.create_task(wait_programmed(client, WEB, LONG, said.put_nowait))
+        wait = asyncio.create_task(wait_programmed(client, WEB, LONG, messages.put_nowait))
 
-        async def until_said(words):
+        async def until_reported(pattern):
             async with asyncio.timeout(40):
-                while not re.search(words, text := await said.get()):
+                while not re.search(pattern, text := await messages.get()):
                     assert not wait.done(), text
 
-        await until_said("slices do not say yet")
+        await until_reported("slices are not up to date yet")
         slice_ = await cluster.create_slice(pod)
-        await until_said(r"^node1 \(its proxy publishes nothing\)$")
+        await until_reported(r"^node1 \(its proxy publishes nothing\)$")
         await cluster.publish("node1")
-        await until_said(r"^node1 \(Services at 0 of \d+, EndpointSlices at 0 of \d+\)$")
+        await until_reported(r"^node1 \(Services at 0 of \d+, EndpointSlices at 0 of \d+\)$")
         await cluster.publish("node1", slice_)
         assert await wait == "service/web is programmed on 1 node, with 1 ready endpoint"
 
 
-async def test_wait_that_looks_once_says_who_lacks_it(world, cluster):
+async def test_bridgehead_wait_that_checks_once_names_the_nodes_that_lack_the_service(world, cluster):
     await world.start_kubelet()
     pod = await cluster.create_pod()
     await world.until_event("node1", "NodeReady")
@@ -262,7 +262,7 @@ async def test_wait_that_looks_once_says_who_lacks_it(world, cluster):
             await wait_programmed(client, ObjectKey("default", "other"), 0, lambda missing: None)
 
 
-async def test_wait_ends_when_the_service_does(world, cluster):
+async def test_bridgehead_wait_ends_when_the_service_is_deleted(world, cluster):
     async with client_of(world, "admin") as client:
         waiting = asyncio.Event()
         wait = asyncio.create_task(wait_programmed(client, WEB, LONG, lambda missing: waiting.set()))

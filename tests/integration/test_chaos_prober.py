@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
 from chaos.connections import ClientKind, read_lines
 from chaos.workload.clients import PROGRAM
+from chaos.workload.prober import Output
 
 
 class Pod(BaseHTTPRequestHandler):
@@ -49,8 +52,8 @@ def closed_port() -> int:
 
 
 def target(port: int, service: str, kind: str = "cluster-ip") -> dict[str, Any]:
-    place = {"entry": "node1", "nodes": ["node2"]}
-    return {"kind": kind, "address": "127.0.0.1", "port": port, "service": service, **place}
+    location = {"entry": "node1", "nodes": ["node2"]}
+    return {"kind": kind, "address": "127.0.0.1", "port": port, "service": service, **location}
 
 
 def sweep(*targets: dict[str, Any]) -> list[str]:
@@ -60,7 +63,7 @@ def sweep(*targets: dict[str, Any]) -> list[str]:
     return [json.loads(line)["problem"] for line in result.stdout.splitlines()]
 
 
-def test_a_sweep_finds_what_does_not_answer_as_it_should(port: int, closed_port: int) -> None:
+def test_a_sweep_finds_services_with_unexpected_answers(port: int, closed_port: int) -> None:
     assert sweep(target(port, "web"), target(closed_port, "")) == []
     assert sweep(target(port, "other")) == ["answered by web-12345"]
     assert sweep(target(port, "")) == ["connected, although there is no endpoint"]
@@ -85,3 +88,13 @@ def test_a_client_reports_failures_and_counts(port: int, closed_port: int) -> No
     assert {connection.kind for connection in failed} == {ClientKind.NODE_PORT}
     assert len(failed) == made[ClientKind.NODE_PORT]
     assert all(connection.start <= connection.end for connection in failed)
+
+
+def test_a_client_keeps_its_records_while_the_disk_is_full(tmp_path: Path) -> None:
+    records, output = tmp_path / "records", Output("/dev/full")
+    output.write({"number": 1})
+    with records.open("wb") as file:
+        os.dup2(file.fileno(), output.fd)
+    output.write({"number": 2})
+    os.close(output.fd)
+    assert [json.loads(line)["number"] for line in records.read_text().splitlines()] == [1, 2]

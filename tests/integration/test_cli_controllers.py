@@ -44,7 +44,7 @@ async def secured(tmp_path: Path) -> AsyncIterator[LabFiles]:
         await world.close()
 
 
-async def test_certificates_say_who_both_sides_are(tmp_path):
+async def test_certificates_authenticate_server_and_client(tmp_path):
     async with secured(tmp_path) as files:
         admin = load_kubeconfig(files.kubeconfig)
         async with ApiClient(admin) as client:
@@ -52,10 +52,10 @@ async def test_certificates_say_who_both_sides_are(tmp_path):
         async with ApiClient(dataclasses.replace(admin, client_certificate=None, client_key=None)) as client:
             with pytest.raises(Forbidden, match="system:anonymous"):
                 await client.list(NODES)
-        stranger = LabFiles(tmp_path / "other")
-        stranger.root.mkdir()
-        make_certificates(LabConfig(name="other", nodes=1, port=1), stranger)
-        async with ApiClient(dataclasses.replace(admin, ca=(stranger.pki / "ca.crt").read_bytes())) as client:
+        foreign = LabFiles(tmp_path / "other")
+        foreign.root.mkdir()
+        make_certificates(LabConfig(name="other", nodes=1, port=1), foreign)
+        async with ApiClient(dataclasses.replace(admin, ca=(foreign.pki / "ca.crt").read_bytes())) as client:
             with pytest.raises(Unreachable, match="certificate"):
                 await client.list(NODES)
         async with ApiClient(dataclasses.replace(admin, ca=None, insecure=True)) as client:
@@ -79,7 +79,7 @@ async def run(*arguments: str) -> asyncio.subprocess.Process:
     )  # fmt: skip
 
 
-async def test_it_works_until_it_is_told_to_stop(tmp_path):
+async def test_controllers_run_until_sigterm(tmp_path):
     async with secured(tmp_path) as files, ApiClient(load_kubeconfig(files.kubeconfig)) as client:
         process = await run(
             f"--kubeconfig={files.part_kubeconfig('controllers')}", f"--root-ca-file={files.pki / 'ca.crt'}"
@@ -107,16 +107,16 @@ async def test_it_works_until_it_is_told_to_stop(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "words"),
+    ("arguments", "code", "text"),
     [
         (["--kubeconfig=/nowhere/config"], 1, "/nowhere/config: No such file or directory"),
         (["--controllers=nope"], 2, "no controller 'nope'"),
         (["--root-ca-file=/nowhere/ca"], 1, "/nowhere/ca"),
     ],
 )
-async def test_what_it_can_not_do_without_is_said_in_one_line(arguments, code, words):
+async def test_missing_prerequisites_are_reported_in_one_line(arguments, code, text):
     process = await run(*arguments)
     _, errors = await process.communicate()
     assert process.returncode == code
-    assert words in errors.decode()
+    assert text in errors.decode()
     assert errors.count(b"\n") == 1

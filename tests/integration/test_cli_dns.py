@@ -52,7 +52,7 @@ async def running(*arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-async def test_it_answers_until_it_is_told_to_stop(tmp_path, processes):
+async def test_the_dns_answers_until_sigterm(tmp_path, processes):
     port, health, ready, metrics, _ = free_ports(5)
     async with api_world() as world, ApiClient(world.config) as client, aiohttp.ClientSession() as http:
         spec = {"ports": [{"name": "http", "port": 80}]}
@@ -94,7 +94,7 @@ async def test_it_answers_until_it_is_told_to_stop(tmp_path, processes):
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-async def test_told_to_end_it_is_not_ready_any_more_but_answers_for_a_while(tmp_path, processes):
+async def test_after_sigterm_the_dns_is_not_ready_but_answers_for_lameduck_seconds(tmp_path, processes):
     port, ready = free_ports(2)
     pages = (f"--ready=127.0.0.1:{ready}", "--health=", "--metrics=")
     async with api_world() as world, ApiClient(world.config) as client, aiohttp.ClientSession() as http:
@@ -107,26 +107,26 @@ async def test_told_to_end_it_is_not_ready_any_more_but_answers_for_a_while(tmp_
             except aiohttp.ClientConnectionError:
                 return ""
 
-        async def says(words: str) -> bool:
-            return {await readiness() for _ in range(8)} == {words}
+        async def shows(text: str) -> bool:
+            return {await readiness() for _ in range(8)} == {text}
 
         options = (kubeconfig(world, tmp_path), f"--listen=127.0.0.1:{port}", f"--processes={processes}", *pages)
         async with running(*options, "--no-upstream", "--lameduck=600") as process:
             try:
-                await until(lambda: says("OK"))
+                await until(lambda: shows("OK"))
                 process.send_signal(signal.SIGTERM)
-                await until(lambda: says("Shutting down"))
+                await until(lambda: shows("Shutting down"))
                 assert await data_of(port, WEB) == [web.spec.cluster_ip]
                 assert await data_of(port, WEB, tcp=True) == [web.spec.cluster_ip]
             finally:
                 os.killpg(process.pid, signal.SIGINT)  # as a terminal does: it has been long enough
             await process.wait()
         async with running(*options, "--no-upstream", "--lameduck=0.1"):
-            await until(lambda: says("OK"))
+            await until(lambda: shows("OK"))
 
 
 @pytest.mark.parametrize("victim", [0, 1])
-async def test_when_one_process_ends_all_do_so_that_somebody_starts_them_again(tmp_path, victim):
+async def test_all_processes_end_when_one_ends(tmp_path, victim):
     (port,) = free_ports(1)
     async with api_world() as world:
         options = (kubeconfig(world, tmp_path), f"--listen=127.0.0.1:{port}", "--processes=2", "--no-upstream")
@@ -143,7 +143,7 @@ async def test_when_one_process_ends_all_do_so_that_somebody_starts_them_again(t
     assert b"ended with status 9" in errors
 
 
-async def test_the_zone_is_printed(tmp_path):
+async def test_dump_prints_the_zone(tmp_path):
     async with api_world() as world, ApiClient(world.config) as client:
         spec = {"ports": [{"name": "http", "port": 80}]}
         web = await client.create(SERVICES, {"metadata": {"name": "web"}, "spec": spec}, "default")
@@ -159,7 +159,7 @@ async def test_the_zone_is_printed(tmp_path):
     assert lines[-1].endswith(f"IN PTR {WEB}.") or lines[-1].endswith("IN PTR kubernetes.default.svc.cluster.local.")
 
 
-async def test_a_corefile_is_taken_and_options_go_before_it(tmp_path):
+async def test_options_override_the_corefile(tmp_path):
     corefile = tmp_path / "Corefile"
     corefile.write_text(".:53 {\n kubernetes k8s.example {\n  ttl 30\n }\n}\n")
     async with api_world() as world:
@@ -170,7 +170,7 @@ async def test_a_corefile_is_taken_and_options_go_before_it(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "message"),
     [
         (["--config=/nowhere/Corefile"], "/nowhere/Corefile: No such file or directory"),
         (["--config=/dev/null"], "no server block has a `kubernetes`"),
@@ -186,12 +186,12 @@ async def test_a_corefile_is_taken_and_options_go_before_it(tmp_path):
         (["--listen=127.0.0.1:PORT", "--no-upstream"], "cannot listen on 127.0.0.1:"),
     ],
 )
-async def test_what_it_cannot_do_is_said_in_one_line(tmp_path, arguments, words):
+async def test_errors_are_printed_in_one_line(tmp_path, arguments, message):
     async with api_world() as world:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             port = str(taken.getsockname()[1])
             process = await run(kubeconfig(world, tmp_path), *(text.replace("PORT", port) for text in arguments))
             _, errors = await process.communicate()
     assert process.returncode == 1
-    assert words in errors.decode()
+    assert message in errors.decode()
     assert errors.count(b"\n") == 1

@@ -13,7 +13,7 @@ from tests.kubeconfigs import write_kubeconfig
 pytestmark = pytest.mark.integration
 
 
-def test_it_says_what_it_waits_for_and_ends_when_told_to(tmp_path: Path) -> None:
+def test_the_kubelet_logs_missing_prerequisites_and_ends_at_sigterm(tmp_path: Path) -> None:
     write_kubeconfig(tmp_path / "kubeconfig")
     options = {
         "--node-name": "node1",

@@ -47,7 +47,7 @@ def status(code: int, reason: str, headers: dict[str, str] | None = None) -> web
     return web.json_response(body, status=code, headers=headers)
 
 
-async def test_a_list_may_take_longer_than_other_requests_as_long_as_something_comes(monkeypatch: pytest.MonkeyPatch):
+async def test_a_list_has_no_time_limit_while_data_arrives(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(transport, "REQUEST_SECONDS", 1.0)
 
     async def handler(request: web.Request) -> web.StreamResponse:
@@ -67,7 +67,7 @@ async def test_a_list_may_take_longer_than_other_requests_as_long_as_something_c
     assert [pod.metadata.name for pod in result.items] == ["a"]
 
 
-async def test_a_server_that_hangs_is_not_asked_again_and_again(monkeypatch: pytest.MonkeyPatch):
+async def test_a_server_that_hangs_is_retried_with_back_off(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(transport, "REQUEST_SECONDS", 0.5)
     asked = 0
 
@@ -84,7 +84,7 @@ async def test_a_server_that_hangs_is_not_asked_again_and_again(monkeypatch: pyt
     assert asked == 1
 
 
-async def test_a_watch_that_brings_not_even_bookmarks_is_begun_anew(monkeypatch: pytest.MonkeyPatch):
+async def test_a_watch_without_bookmarks_is_restarted(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(api, "BOOKMARK_SILENCE_SECONDS", 0.5)
     began = asyncio.get_running_loop().time()
     watches = 0
@@ -109,7 +109,7 @@ async def test_a_watch_that_brings_not_even_bookmarks_is_begun_anew(monkeypatch:
     assert asyncio.get_running_loop().time() - began > 0.5
 
 
-async def test_requests_are_what_the_api_expects():
+async def test_requests_have_the_methods_paths_and_bodies_of_the_api():
     seen: list[tuple[str, str, dict[str, str], Any, str]] = []
 
     async def handler(request: web.Request) -> web.Response:
@@ -162,7 +162,7 @@ async def test_requests_are_what_the_api_expects():
     ]
 
 
-async def test_a_busy_server_is_asked_again_when_it_says_so():
+async def test_a_busy_server_is_retried_after_retry_after():
     tries = 0
 
     async def handler(request: web.Request) -> web.Response:
@@ -177,7 +177,7 @@ async def test_a_busy_server_is_asked_again_when_it_says_so():
         assert tries == 3
 
 
-async def test_a_server_that_stays_busy_is_not_asked_for_ever():
+async def test_retries_of_a_busy_server_are_bounded():
     async def handler(request: web.Request) -> web.Response:
         return status(429, "TooManyRequests", {"Retry-After": "0"})
 
@@ -186,7 +186,7 @@ async def test_a_server_that_stays_busy_is_not_asked_for_ever():
             await client.get(PODS, "a", "d")
 
 
-async def test_refusals_are_typed_and_nonsense_is_called_so():
+async def test_error_responses_raise_typed_errors_and_malformed_ones_bad_answer():
     answers = {"a": status(404, "NotFound"), "b": status(409, "Conflict"), "c": web.Response(text="<html>", status=502)}
 
     async def handler(request: web.Request) -> web.StreamResponse:
@@ -200,7 +200,7 @@ async def test_refusals_are_typed_and_nonsense_is_called_so():
             await client.request("GET", "/version")
 
 
-async def test_reads_survive_a_dropped_connection_and_creates_are_not_sent_twice():
+async def test_reads_are_retried_after_a_dropped_connection_and_creates_are_not():
     tries: list[str] = []
 
     async def handler(request: web.Request) -> web.Response:
@@ -233,7 +233,7 @@ async def test_an_outage_is_logged_once(caplog):
     assert "answers again" in messages[1]
 
 
-async def test_lines_of_a_watch_may_be_long_and_come_in_pieces():
+async def test_watch_events_may_be_large_and_split_across_packets():
     big = {"type": "ADDED", "object": {"metadata": {"name": "big", "annotations": {"a": "x" * 3_000_000}}}}
     small = {"type": "ADDED", "object": {"metadata": {"name": "small"}}}
     lines = b"".join(msgspec.json.encode(one) + b"\n" for one in (small, big, small, small))
@@ -251,7 +251,7 @@ async def test_lines_of_a_watch_may_be_long_and_come_in_pieces():
     assert names == ["small", "big", "small", "small"]
 
 
-async def test_errors_in_a_watch():
+async def test_errors_in_a_watch_raise_typed_errors():
     expired = {"type": "ERROR", "object": {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}}
 
     async def handler(request: web.Request) -> web.StreamResponse:
@@ -287,7 +287,7 @@ async def test_a_token_file_is_read_again_when_its_token_is_refused(tmp_path: Pa
             await client.get(PODS, "a", "d")
 
 
-async def test_an_informer_stays_right_through_restarts_of_the_api_server():
+async def test_an_informer_stays_consistent_across_restarts_of_the_api_server():
     async with api_world() as world, ApiClient(world.config) as client, ApiClient(world.config) as other:
         informer = Informer(client, CONFIG_MAPS, namespace="default")
         mirror: dict[ObjectKey, ConfigMap] = {}
@@ -322,10 +322,10 @@ async def test_an_informer_stays_right_through_restarts_of_the_api_server():
                 await other.create(CONFIG_MAPS, write(f"b{restart}", str(restart)))
                 await until(is_right)
             additions = [new for old, new in calls if old is None]
-            assert len(additions) == 23, "nothing was told twice"
+            assert len(additions) == 23, "each object was added once"
 
 
-async def test_many_requests_at_once():
+async def test_many_requests_run_concurrently():
     async with api_world() as world, ApiClient(world.config) as client:
         async with asyncio.TaskGroup() as tasks:
             for number in range(200):

@@ -16,7 +16,7 @@ from bridgehead.controllers.endpoints.endpointslices import EndpointSliceControl
 from bridgehead.controllers.endpoints.mirroring import EndpointSliceMirroringController
 from bridgehead.controllers.shared import Informers
 from bridgehead.objects.core import Endpoints
-from bridgehead.objects.discovery import EndpointSlice
+from bridgehead.objects.endpoint_slices import EndpointSlice
 from bridgehead.objects.kinds import ENDPOINT_SLICES, ENDPOINTS, EVENTS, NODES, PODS, SERVICE_ACCOUNTS, SERVICES
 from bridgehead.objects.meta import ObjectKey
 
@@ -147,7 +147,7 @@ async def test_endpoints_follow_their_pods(world: World) -> None:
         await world.until(lambda: not world.slices() and world.endpoints() is None)
 
 
-async def test_a_changed_pod_of_many_touches_one_slice(world: World) -> None:
+async def test_a_change_of_one_pod_of_many_writes_one_slice(world: World) -> None:
     async with world.controllers():
         await world.add_service()
         await world.add_pods(range(250))
@@ -159,7 +159,7 @@ async def test_a_changed_pod_of_many_touches_one_slice(world: World) -> None:
         assert len(world.slice_writes) == 1
 
 
-async def test_pods_that_come_up_together_are_written_together(world: World) -> None:
+async def test_pods_that_become_ready_together_are_written_together(world: World) -> None:
     async with world.controllers():
         await world.add_service()
         await world.add_pods(range(100), ready=False)
@@ -174,7 +174,7 @@ async def test_pods_that_come_up_together_are_written_together(world: World) -> 
         assert len(world.slice_writes) <= (50 if together else 100)
 
 
-async def test_what_somebody_else_broke_is_repaired(world: World) -> None:
+async def test_foreign_changes_are_repaired(world: World) -> None:
     async with world.controllers():
         await world.add_service()
         await world.add_pods([1])
@@ -190,7 +190,7 @@ async def test_what_somebody_else_broke_is_repaired(world: World) -> None:
         await world.until_ready([1])
 
 
-async def test_what_happened_while_nobody_looked_is_made_up_for(world: World) -> None:
+async def test_changes_during_an_outage_of_the_api_server_are_applied_after_it(world: World) -> None:
     async with world.controllers():
         await world.add_service()
         await world.add_service("gone", selector={"app": "web"})
@@ -208,12 +208,12 @@ async def test_what_happened_while_nobody_looked_is_made_up_for(world: World) ->
         await world.until(lambda: not old & {item.metadata.uid for item in world.slices()})
 
 
-async def test_endpoints_are_for_the_zones_that_have_the_cpus(world: World) -> None:
+async def test_hints_divide_endpoints_among_zones_by_their_processors(world: World) -> None:
     def hints() -> list[str]:
         found = [endpoint.hints for item in world.slices() for endpoint in item.endpoints]
         return sorted(hint.for_zones[0].name for hint in found if hint is not None)
 
-    def told(reason: str) -> list[str]:
+    def messages(reason: str) -> list[str]:
         return [event.message for event in world.informers.get(EVENTS).items() if event.reason == reason]
 
     async def set_node(name: str) -> None:
@@ -231,7 +231,7 @@ async def test_endpoints_are_for_the_zones_that_have_the_cpus(world: World) -> N
         await world.add_pods(range(4))
         await world.until_ready(range(4))
         await set_mode("Auto")
-        (problem,) = await world.until(lambda: told("TopologyAwareHintsDisabled"))
+        (problem,) = await world.until(lambda: messages("TopologyAwareHintsDisabled"))
         assert problem == (
             "Insufficient Node information: allocatable CPU or zone not specified on one or more nodes, "
             "addressType: IPv4"
@@ -240,17 +240,19 @@ async def test_endpoints_are_for_the_zones_that_have_the_cpus(world: World) -> N
         await world.client.create(NODES, {"metadata": meta})
         await set_node("node2")
         await world.until(lambda: hints() == ["a", "a", "b", "b"])
-        assert await world.until(lambda: told("TopologyAwareHintsEnabled")) == [
+        assert await world.until(lambda: messages("TopologyAwareHintsEnabled")) == [
             "Topology Aware Hints has been enabled, addressType: IPv4"
         ]
         await set_mode(None)
         await world.until(lambda: hints() == [])
         await world.until(
-            lambda: "Topology Aware Hints has been disabled, addressType: IPv4" in told("TopologyAwareHintsDisabled")
+            lambda: (
+                "Topology Aware Hints has been disabled, addressType: IPv4" in messages("TopologyAwareHintsDisabled")
+            )
         )
 
 
-async def test_hand_made_endpoints_are_mirrored(world: World) -> None:
+async def test_endpoints_of_a_service_without_selector_are_mirrored(world: World) -> None:
     def subsets(*ips: str) -> list[dict[str, Any]]:
         return [{"addresses": [{"ip": ip} for ip in ips], "ports": [{"name": "http", "port": 80}]}]
 

@@ -14,8 +14,8 @@ import pytest
 from bridgehead.client import ApiClient, ClientConfig, EventRecorder, renew_lease
 from bridgehead.client.errors import Conflict, NotFound
 from bridgehead.controllers.manager import CONTROLLERS, Entry, Manager, Settings
-from bridgehead.controllers.nodes.hearing import HeardClock
 from bridgehead.controllers.nodes.pod_garbage import PodGarbageCollector
+from bridgehead.controllers.nodes.watch_clock import WatchClock
 from bridgehead.controllers.shared import Informers
 from bridgehead.objects.kinds import (
     CONFIG_MAPS,
@@ -146,10 +146,10 @@ async def test_namespaces_get_a_service_account_and_the_root_certificate():
         await client.patch(CONFIG_MAPS, "kube-root-ca.crt", "blue", {"data": {"ca.crt": "wrong", "more": "x"}})
         await until(lambda: exists(client, SERVICE_ACCOUNTS, "default", "blue"))
 
-        async def is_mended() -> bool:
+        async def is_repaired() -> bool:
             return (await client.get(CONFIG_MAPS, "kube-root-ca.crt", "blue")).data == {"ca.crt": "PEM\n"}
 
-        await until(is_mended)
+        await until(is_repaired)
 
 
 async def test_deleting_a_namespace_empties_it():
@@ -183,7 +183,7 @@ async def test_deleting_a_namespace_empties_it():
         assert await exists(client, SECRETS, "s", "green")
 
 
-async def test_dependents_go_with_the_last_of_their_owners():
+async def test_dependents_are_deleted_with_their_last_owner():
     async with cluster("garbage-collector-controller") as client:
         one = await client.create(CONFIG_MAPS, config_map("one"))
         two = await client.create(CONFIG_MAPS, config_map("two"))
@@ -195,7 +195,7 @@ async def test_dependents_go_with_the_last_of_their_owners():
         await until(gone(client, CONFIG_MAPS, "grandchild"))
 
 
-async def test_a_reference_to_a_vanished_owner_is_dropped_while_another_one_is_left():
+async def test_a_reference_to_a_deleted_owner_is_dropped_while_another_owner_exists():
     async with cluster("garbage-collector-controller") as client:
         one = await client.create(CONFIG_MAPS, config_map("one"))
         two = await client.create(CONFIG_MAPS, config_map("two"))
@@ -209,7 +209,7 @@ async def test_a_reference_to_a_vanished_owner_is_dropped_while_another_one_is_l
         await until(owners_are_two)
 
 
-async def test_an_owner_of_the_same_name_but_another_uid_is_no_owner():
+async def test_an_owner_with_another_uid_is_not_the_owner():
     async with cluster("garbage-collector-controller") as client:
         one = await client.create(CONFIG_MAPS, config_map("one"))
         await client.delete(CONFIG_MAPS, "one", "default")
@@ -219,7 +219,7 @@ async def test_an_owner_of_the_same_name_but_another_uid_is_no_owner():
         assert await exists(client, CONFIG_MAPS, "one", "default")
 
 
-async def test_an_owner_deleted_in_the_foreground_goes_after_its_dependents():
+async def test_foreground_deletion_removes_dependents_before_the_owner():
     async with cluster("garbage-collector-controller") as client:
         owner = await client.create(CONFIG_MAPS, config_map("owner"))
         held = await client.create(CONFIG_MAPS, config_map("held", owner, finalizers=("example.com/hold",)))
@@ -249,7 +249,7 @@ async def test_an_owner_deleted_in_the_foreground_goes_after_its_dependents():
         await until(gone(client, CONFIG_MAPS, "owner"))
 
 
-async def test_orphaned_dependents_stay_without_their_owner():
+async def test_orphaned_dependents_are_kept_without_their_owner():
     async with cluster("garbage-collector-controller") as client:
         owner = await client.create(CONFIG_MAPS, config_map("owner"))
         await client.create(CONFIG_MAPS, config_map("child", owner))
@@ -266,7 +266,7 @@ async def test_orphaned_dependents_stay_without_their_owner():
         assert child.metadata.deletion_timestamp is None
 
 
-async def test_objects_of_unknown_owner_kinds_are_left_alone():
+async def test_objects_with_owners_of_unknown_kinds_are_kept():
     async with cluster("garbage-collector-controller") as client:
         strange = config_map("strange")
         strange["metadata"]["ownerReferences"] = [
@@ -285,7 +285,7 @@ async def test_objects_of_unknown_owner_kinds_are_left_alone():
         assert await exists(client, CONFIG_MAPS, "strange", "default")
 
 
-async def test_a_silent_node_is_unreachable_and_its_pods_are_not_ready():
+async def test_a_silent_node_becomes_unreachable_and_its_pods_not_ready():
     async with cluster(*LIFECYCLE, node_monitor_grace_period=0.5) as client, living_node(client, "node2"):
         await until(lambda: exists(client, SERVICE_ACCOUNTS, "default", "default"))
         await client.create(PODS, pod("web", "node1"))
@@ -319,12 +319,12 @@ async def test_a_silent_node_is_unreachable_and_its_pods_are_not_ready():
         await until(impatient_is_leaving)
         assert not (await client.get(PODS, "web", "default")).is_terminating, "it tolerates this for 300 s"
 
-        async def told() -> bool:
+        async def has_recorded() -> bool:
             events = (await client.list(EVENTS)).items
             seen = {(e.involved_object.kind, e.reason, e.count) for e in events}
             return {("Node", "RegisteredNode", 1), ("Node", "NodeNotReady", 1), ("Pod", "NodeNotReady", 1)} <= seen
 
-        await until(told)
+        await until(has_recorded)
 
         # The node comes back, and says so again before it is taken for silent.
         heartbeats = itertools.count(99)
@@ -338,7 +338,7 @@ async def test_a_silent_node_is_unreachable_and_its_pods_are_not_ready():
         await until(is_clean)
 
 
-async def test_pods_of_a_node_that_says_it_is_ill_are_marked_once():
+async def test_pods_of_a_node_that_reports_not_ready_are_marked_once():
     async with cluster("node-lifecycle-controller", "serviceaccount-controller") as client:
         await until(lambda: exists(client, SERVICE_ACCOUNTS, "default", "default"))
         await register_node(client, "node1")
@@ -346,7 +346,7 @@ async def test_pods_of_a_node_that_says_it_is_ill_are_marked_once():
         ready = {"type": "Ready", "status": "True", "lastTransitionTime": format_time(0)}
         await client.patch(PODS, "web", "default", {"status": {"conditions": [ready]}}, "strategic", "status")
 
-        async def say(status: str, heartbeat: int) -> None:
+        async def report(status: str, heartbeat: int) -> None:
             condition = {"type": "Ready", "status": status, "lastHeartbeatTime": format_time(heartbeat)}
             await client.patch(NODES, "node1", "", {"status": {"conditions": [condition]}}, "strategic", "status")
 
@@ -356,11 +356,11 @@ async def test_pods_of_a_node_that_says_it_is_ill_are_marked_once():
         async def keys() -> set[str]:
             return {taint.key for taint in (await client.get(NODES, "node1")).spec.taints}
 
-        await say("False", 1)
+        await report("False", 1)
         await until(web_is_not_ready)
         assert "node.kubernetes.io/not-ready" in await keys()
         await client.patch(PODS, "web", "default", {"status": {"conditions": [ready]}}, "strategic", "status")
-        await say("False", 2)
+        await report("False", 2)
         await client.patch(NODES, "node1", "", {"spec": {"unschedulable": True}})
 
         async def is_cordoned() -> bool:
@@ -370,12 +370,12 @@ async def test_pods_of_a_node_that_says_it_is_ill_are_marked_once():
         assert not await web_is_not_ready()
 
 
-async def test_pods_of_a_node_that_is_no_more_are_removed():
+async def test_pods_of_a_deleted_node_are_removed():
     async with api_world() as world, ApiClient(world.config) as client:
         informers = Informers(client)
         recorder = EventRecorder(client, "test")
-        hearing = HeardClock(client, informers.get(LEASES))
-        collector = PodGarbageCollector(client, informers, recorder, hearing=hearing, quarantine_seconds=0)
+        watch_clock = WatchClock(client, informers.get(LEASES))
+        collector = PodGarbageCollector(client, informers, recorder, watch_clock=watch_clock, quarantine_seconds=0)
         await client.create(SERVICE_ACCOUNTS, DEFAULT_ACCOUNT)
         await client.create(NODES, {"metadata": {"name": "node1"}})
         await client.create(NODES, {"metadata": {"name": "node2"}})
@@ -388,7 +388,7 @@ async def test_pods_of_a_node_that_is_no_more_are_removed():
         assert await exists(client, PODS, "two", "default")
 
 
-async def test_a_replica_set_keeps_its_pods_when_only_the_controllers_restart():
+async def test_a_replica_set_keeps_its_pods_when_the_controllers_restart():
     async with api_world() as world, ApiClient(world.config) as client:
         await client.create(SERVICE_ACCOUNTS, DEFAULT_ACCOUNT)
         template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
@@ -419,8 +419,8 @@ async def test_a_replica_set_keeps_its_pods_when_only_the_controllers_restart():
             await until(no_pods)
 
 
-async def test_what_a_silent_node_costs_waits_until_one_is_heard():
-    """Its Node says that it is silent. But its pod stays ready as long as there is no node that could do better."""
+async def test_a_silent_node_keeps_its_pods_until_another_node_is_healthy():
+    """The Node becomes NotReady, while its pod stays ready as long as no other node is healthy."""
     async with cluster(*LIFECYCLE, node_monitor_grace_period=0.5) as client:
         await until(lambda: exists(client, SERVICE_ACCOUNTS, "default", "default"))
         await client.create(PODS, pod("web", "node1"))
@@ -441,14 +441,14 @@ async def test_what_a_silent_node_costs_waits_until_one_is_heard():
             await until(web_is_not_ready)
 
 
-async def told_of(client: ApiClient, reason: str, *nodes: str) -> bool:
+async def has_events(client: ApiClient, reason: str, *nodes: str) -> bool:
     """Whether there is such an Event about each of these."""
     events = (await client.list(EVENTS)).items
     return set(nodes) <= {event.involved_object.name for event in events if event.reason == reason}
 
 
-async def test_a_stopped_api_server_is_not_held_against_the_nodes(tmp_path):
-    """Stopped for several grace periods and continued: by then each node has been silent for long."""
+async def test_nodes_are_not_marked_as_silent_after_an_outage_of_the_api_server(tmp_path):
+    """The API server stops for several grace periods, in which no heartbeat can arrive."""
     write_files(tmp_path)
     server = ServerProcess(tmp_path)
     server.start()
@@ -466,7 +466,7 @@ async def test_a_stopped_api_server_is_not_held_against_the_nodes(tmp_path):
             await client.create(PODS, pod("web", "node1"))
             ready = {"type": "Ready", "status": "True", "lastTransitionTime": format_time(0)}
             await client.patch(PODS, "web", "default", {"status": {"conditions": [ready]}}, "strategic", "status")
-            await until(lambda: told_of(client, "RegisteredNode", "node1", "node2"))
+            await until(lambda: has_events(client, "RegisteredNode", "node1", "node2"))
             for node in (node1, node2):  # what they send meanwhile is lost
                 node.clear()
             await asyncio.sleep(0.2)
@@ -477,9 +477,9 @@ async def test_a_stopped_api_server_is_not_held_against_the_nodes(tmp_path):
             for node in (node1, node2):
                 node.set()
             await register_node(client, "node3")
-            await until(lambda: told_of(client, "RegisteredNode", "node3"))
-            assert not await told_of(client, "NodeNotReady", "node1")
-            assert not await told_of(client, "NodeNotReady", "node2")
+            await until(lambda: has_events(client, "RegisteredNode", "node3"))
+            assert not await has_events(client, "NodeNotReady", "node1")
+            assert not await has_events(client, "NodeNotReady", "node2")
             assert (await client.get(PODS, "web", "default")).is_ready
     finally:
         server.close()

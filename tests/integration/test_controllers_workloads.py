@@ -34,7 +34,7 @@ NOW = "2026-01-01T00:00:00Z"
 
 
 class Kubelet:
-    """Plays the kubelets of all nodes. `broken` says which pods never become ready."""
+    """Plays the kubelets of all nodes. `broken`: pods that never become ready."""
 
     def __init__(self, client: ApiClient, informers: Informers) -> None:
         self._client = client
@@ -63,7 +63,7 @@ class Kubelet:
 
 
 class Cluster:
-    """What a test uses: the client, and waiting until something is so."""
+    """A client, and waiting for conditions."""
 
     def __init__(self, client: ApiClient, informers: Informers, kubelet: Kubelet) -> None:
         self.client = client
@@ -96,7 +96,7 @@ class Cluster:
         return [e.message for e in events if e.involved_object.kind == kind and reason in ("", e.reason)]
 
     def is_rolled_out(self, revision: int) -> bool:
-        """What `kubectl rollout status` waits for, and the revision besides."""
+        """Whether `kubectl rollout status` would succeed for this revision."""
         deployment = self.deployment()
         if deployment.metadata.annotations.get(REVISION) != str(revision):
             return False
@@ -164,7 +164,7 @@ def image_patch(image: str) -> dict[str, Any]:
     return {"spec": {"template": {"spec": {"containers": [{"name": "web", "image": image}]}}}}
 
 
-async def test_a_deployment_becomes_pods_on_all_nodes_and_says_so() -> None:
+async def test_a_deployment_creates_pods_on_all_nodes_and_records_events() -> None:
     async with running() as cluster:
         await cluster.client.create(DEPLOYMENTS, deployment())
         await cluster.until(lambda: cluster.is_rolled_out(1))
@@ -217,7 +217,7 @@ async def test_a_rollout_and_its_undo_keep_the_history() -> None:
 
 
 @pytest.mark.slow  # waits out a progress deadline of a second
-async def test_a_broken_revision_stops_the_rollout_and_a_fixed_one_replaces_it() -> None:
+async def test_a_broken_revision_stops_the_rollout_and_a_corrected_one_completes_it() -> None:
     async with running() as cluster:
         cluster.kubelet.broken = lambda pod: pod.spec.containers[0].image == "broken"
         await cluster.client.create(DEPLOYMENTS, deployment(4, progressDeadlineSeconds=1))
@@ -237,7 +237,7 @@ async def test_a_broken_revision_stops_the_rollout_and_a_fixed_one_replaces_it()
         assert {pod.spec.containers[0].image for pod in cluster.pods()} == {"nginx:3"}
 
 
-async def test_recreate_never_runs_two_revisions_at_once() -> None:
+async def test_the_recreate_strategy_never_runs_two_revisions_at_once() -> None:
     async with running() as cluster:
         seen: list[set[str]] = []
         cluster.informers.get(PODS).on_change(
@@ -252,7 +252,7 @@ async def test_recreate_never_runs_two_revisions_at_once() -> None:
         assert {"nginx:1", "nginx:2"} not in seen
 
 
-async def test_pause_holds_a_rollout_back_and_scales_in_proportion() -> None:
+async def test_a_paused_deployment_holds_the_rollout_and_scales_proportionally() -> None:
     async with running() as cluster:
         await cluster.client.create(DEPLOYMENTS, deployment())
         await cluster.until(lambda: cluster.is_rolled_out(1))
@@ -265,7 +265,7 @@ async def test_pause_holds_a_rollout_back_and_scales_in_proportion() -> None:
         await cluster.until(lambda: cluster.is_rolled_out(2))
 
 
-async def test_history_is_bounded() -> None:
+async def test_the_revision_history_is_bounded() -> None:
     async with running() as cluster:
         await cluster.client.create(DEPLOYMENTS, deployment(1, revisionHistoryLimit=1))
         await cluster.until(lambda: cluster.is_rolled_out(1))
@@ -276,7 +276,7 @@ async def test_history_is_bounded() -> None:
         assert [rs.metadata.annotations[REVISION] for rs in cluster.replica_sets()] == ["3", "4"]
 
 
-async def test_a_taken_name_gives_another_hash() -> None:
+async def test_a_hash_collision_gives_another_hash() -> None:
     async with running() as cluster:
         await cluster.client.create(DEPLOYMENTS, deployment(1))
         await cluster.until(lambda: cluster.is_rolled_out(1))
@@ -291,7 +291,7 @@ async def test_a_taken_name_gives_another_hash() -> None:
         assert len(cluster.replica_sets()) == 2
 
 
-async def test_a_deleted_pod_is_replaced_and_an_orphan_adopted() -> None:
+async def test_a_deleted_pod_is_replaced_and_an_orphan_is_adopted() -> None:
     async with running() as cluster:
         await cluster.client.create(DEPLOYMENTS, deployment(2))
         await cluster.until(lambda: cluster.is_rolled_out(1))
@@ -317,7 +317,7 @@ async def test_a_deleted_pod_is_replaced_and_an_orphan_adopted() -> None:
         assert [pod.metadata.name for pod in cluster.pods() if pod.metadata.controller is None] == [ended.metadata.name]
 
 
-async def test_a_hundred_replicas() -> None:
+async def test_a_deployment_reaches_a_hundred_replicas() -> None:
     async with running() as cluster:
         await cluster.client.create(DEPLOYMENTS, deployment(100))
         await cluster.until(lambda: cluster.is_rolled_out(1))
@@ -327,7 +327,7 @@ async def test_a_hundred_replicas() -> None:
         await cluster.until(lambda: cluster.is_rolled_out(1) and len(cluster.pods()) == 1)
 
 
-async def test_nothing_is_written_when_nothing_is_to_do() -> None:
+async def test_an_unchanged_cluster_causes_no_writes() -> None:
     async with running() as cluster:
         await cluster.client.create(DEPLOYMENTS, deployment())
         await cluster.until(lambda: cluster.is_rolled_out(1))
@@ -339,17 +339,17 @@ async def test_nothing_is_written_when_nothing_is_to_do() -> None:
             return {o.metadata.name: o.metadata.resource_version for o in found}
 
         before = await versions()
-        told = Told(cluster.client, "test")
+        recorder = RecorderDouble(cluster.client, "test")
         for kind, controller in ((DEPLOYMENTS, DeploymentController), (REPLICA_SETS, ReplicaSetController)):
-            again = controller(cluster.client, cluster.informers, told)
+            again = controller(cluster.client, cluster.informers, recorder)
             for key in [*cluster.informers.get(kind).keys()] * 3:
                 assert await again.reconcile(key) == Done()
         assert await versions() == before
-        assert told.messages == []
+        assert recorder.messages == []
 
 
-class Told(EventRecorder):
-    """Keeps what it is told instead of writing it."""
+class RecorderDouble(EventRecorder):
+    """Keeps messages instead of writing Events."""
 
     messages: list[str] = []  # noqa: RUF012
 
@@ -371,7 +371,7 @@ def daemon_set(image: str = "proxy:1", **spec: Any) -> dict[str, Any]:
     }
 
 
-async def test_a_daemon_set_runs_on_every_node_also_on_new_and_cordoned_ones() -> None:
+async def test_a_daemon_set_has_a_pod_on_every_node_including_new_and_cordoned_ones() -> None:
     async with running() as cluster:
         await cluster.client.patch(NODES, "node2", "", {"spec": {"unschedulable": True}})
         await cluster.client.create(DAEMON_SETS, daemon_set())
@@ -399,7 +399,7 @@ async def test_a_daemon_set_runs_on_every_node_also_on_new_and_cordoned_ones() -
         await cluster.until(lambda: status() == (4, 4, 4, 4, 4, 0))
 
 
-async def test_a_daemon_set_rolls_node_by_node() -> None:
+async def test_a_daemon_set_is_updated_one_node_at_a_time() -> None:
     async with running() as cluster:
         await cluster.client.create(DAEMON_SETS, daemon_set())
 
@@ -427,7 +427,7 @@ async def test_a_daemon_set_rolls_node_by_node() -> None:
 
 
 @pytest.mark.slow  # waits out a back-off of a second
-async def test_a_pod_that_fits_nowhere_says_why_and_is_tried_again() -> None:
+async def test_an_unschedulable_pod_has_a_reason_and_is_retried() -> None:
     async with running(nodes=2) as cluster:
         pod = {
             "metadata": {"name": "picky", "namespace": "default"},
@@ -450,7 +450,7 @@ async def test_a_pod_that_fits_nowhere_says_why_and_is_tried_again() -> None:
         assert condition()[0] == "True"
 
 
-async def test_pods_that_are_not_ours_or_gated_are_left_alone() -> None:
+async def test_pods_of_other_schedulers_and_gated_pods_are_not_scheduled() -> None:
     async with running(nodes=1) as cluster:
         containers = [{"name": "a", "image": "nginx"}]
         for name, spec in (
@@ -469,7 +469,7 @@ async def test_pods_that_are_not_ours_or_gated_are_left_alone() -> None:
         await cluster.until(lambda: placed() == {"plain", "gated"})
 
 
-async def test_creations_that_are_refused_are_reported_on_the_deployment() -> None:
+async def test_refused_pod_creations_are_reported_on_the_deployment() -> None:
     async with running() as cluster:
         wanted = deployment()
         wanted["spec"]["template"]["spec"]["serviceAccountName"] = "nobody"
@@ -487,8 +487,8 @@ async def test_creations_that_are_refused_are_reported_on_the_deployment() -> No
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-async def test_a_restless_life_ends_as_the_last_wish_says(seed: int) -> None:
-    """Scaling, rollouts, undos and deletions on top of each other; never many more pods than ever were wanted."""
+async def test_many_overlapping_updates_end_in_the_last_wanted_state(seed: int) -> None:
+    """Scaling, rollouts, undos and deletions overlap; the number of pods stays near the largest wanted one."""
     chance = random.Random(seed)
     async with running() as cluster:
         await cluster.client.create(DEPLOYMENTS, deployment(5))
@@ -524,5 +524,5 @@ async def test_a_restless_life_ends_as_the_last_wish_says(seed: int) -> None:
             )
 
         await cluster.until(is_settled)
-        # A revision told to shrink and one told to grow may overlap for a moment after each resize.
+        # A revision that shrinks and one that grows may overlap for a moment after each resize.
         assert peak <= 2 * most

@@ -1,4 +1,4 @@
-"""The DNS server over its sockets: what the API server says is what dig sees, also while it is away."""
+"""The DNS server over its sockets: dig sees what the API server has, also while it is away."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import asyncio
 import ipaddress
 import logging
 import re
-import shutil
 import socket
 from dataclasses import replace
 
@@ -14,15 +13,12 @@ import dnslib
 import pytest
 
 from bridgehead.client import ApiClient
-from bridgehead.dns.config import DnsConfig
-from bridgehead.dns.connections import Server
+from bridgehead.dns.config import DnsConfig, Server, ZoneSettings
 from bridgehead.dns.errors import ConfigInvalid
-from bridgehead.dns.process import follow_file
-from bridgehead.dns.query_log import QueryLog
-from bridgehead.dns.server import DnsServer, Limits
-from bridgehead.dns.zone import ZoneSettings
+from bridgehead.dns.process import watch_file
+from bridgehead.dns.serving import DnsServer, Limits, QueryLog
 from bridgehead.objects.kinds import ENDPOINT_SLICES, SERVICES
-from tests.unit.dns_world import build_zone, read_objects, ready
+from tests.unit.dns.world import build_zone, read_objects, ready
 
 from .api_world import DEADLINE, api_world, running, until
 from .dns_world import ask, connection, data_of, dig, dns, framed, read_framed, send
@@ -46,7 +42,7 @@ def slice_of(name: str, *addresses: str):
     }
 
 
-async def test_answers_follow_the_cluster():
+async def test_answers_follow_changes_of_the_cluster():
     async with api_world() as world, ApiClient(world.config) as client:
         before = await client.create(SERVICES, service("before"), "default")
         async with dns(client) as port:
@@ -77,7 +73,7 @@ async def test_answers_follow_the_cluster():
             assert await _rcode(port, f"10-244-1-8.{WEB}") == "NXDOMAIN"
 
 
-async def test_only_some_namespaces_may_have_names():
+async def test_only_the_configured_namespaces_have_names():
     async with api_world() as world, ApiClient(world.config) as client:
         web = await client.create(SERVICES, service("web"), "default")
         await client.create(SERVICES, service("web"), "kube-system")
@@ -89,7 +85,7 @@ async def test_only_some_namespaces_may_have_names():
             assert await _rcode(port, "10-0-0-1.kube-system.pod.cluster.local") == "NXDOMAIN"
 
 
-async def test_answers_stay_while_the_api_server_is_away_and_catch_up_when_it_is_back():
+async def test_answers_survive_an_outage_of_the_api_server_and_catch_up_after_it():
     async with api_world() as world, ApiClient(world.config) as client:
         web = await client.create(SERVICES, service("web"), "default")
         async with dns(client) as port:
@@ -100,8 +96,8 @@ async def test_answers_stay_while_the_api_server_is_away_and_catch_up_when_it_is
             assert await until(lambda: data_of(port, "later.default.svc.cluster.local"))
 
 
-@pytest.mark.skipif(shutil.which("dig") is None, reason="no dig")
-async def test_who_may_gets_the_whole_zone_while_others_are_answered():
+@pytest.mark.needs("dig")
+async def test_an_allowed_client_gets_a_zone_transfer_while_queries_are_answered():
     async with api_world() as world, ApiClient(world.config) as client:
         for name in ("many", "more"):
             await client.create(SERVICES, service(name, clusterIP="None"), "default")
@@ -125,8 +121,8 @@ async def test_who_may_gets_the_whole_zone_while_others_are_answered():
             assert (await ask(port, "cluster.local", "AXFR", tcp=True)).header.rcode == dnslib.RCODE.REFUSED
 
 
-@pytest.mark.skipif(shutil.which("dig") is None, reason="no dig")
-async def test_dig_agrees():
+@pytest.mark.needs("dig")
+async def test_dig_accepts_the_answers():
     async with api_world() as world, ApiClient(world.config) as client:
         addresses = [f"10.244.{n >> 8}.{n & 255}" for n in range(200)]
         await client.create(SERVICES, service("many", clusterIP="None"), "default")
@@ -139,16 +135,16 @@ async def test_dig_agrees():
             assert await dig(port, "+short", f"_http._tcp.{WEB}", "SRV") == [f"0 100 80 {WEB}."]
             assert await dig(port, "+short", "ext.default.svc.cluster.local") == [f"{WEB}.", web.spec.cluster_ip]
             many = "many.default.svc.cluster.local"
-            for way in ("+tcp", "+notcp", "+noedns"):  # a cut answer makes dig ask again over TCP
-                assert sorted(await dig(port, "+short", way, many)) == sorted(addresses)
+            for option in ("+tcp", "+notcp", "+noedns"):  # a cut answer makes dig ask again over TCP
+                assert sorted(await dig(port, "+short", option, many)) == sorted(addresses)
             assert len(await dig(port, "+short", "+ignore", many)) < 200
             shown = "\n".join(await dig(port, "+ednsopt=65001:0102", "+bufsize=4096", "nix.cluster.local"))
-            for words in ("status: NXDOMAIN", "flags: qr aa rd;", "cluster.local.\t\t0\tIN\tSOA"):
-                assert words in shown
+            for text in ("status: NXDOMAIN", "flags: qr aa rd;", "cluster.local.\t\t0\tIN\tSOA"):
+                assert text in shown
             assert "status: BADVERS" in "\n".join(await dig(port, "+edns=1", "+noednsneg", WEB))
 
 
-async def test_a_tcp_connection_carries_many_messages_and_bad_ones_end_it():
+async def test_a_tcp_connection_carries_many_messages_and_an_invalid_one_closes_it():
     responder = ready(build_zone(read_objects("{kind: Service, metadata: {name: web}, spec: {clusterIP: 10.96.0.9}}")))
     server = DnsServer(responder, None, Limits(idle_seconds=20, connections=2))
     port = server.bind("127.0.0.1", 0)
@@ -178,7 +174,7 @@ async def test_a_tcp_connection_carries_many_messages_and_bad_ones_end_it():
         assert server.traffic["tcp"].messages == 18
 
 
-async def test_a_tcp_connection_on_which_nothing_is_said_for_too_long_ends():
+async def test_an_idle_tcp_connection_is_closed():
     responder = ready(build_zone(read_objects("{kind: Service, metadata: {name: web}, spec: {clusterIP: 10.96.0.9}}")))
     server = DnsServer(responder, None, Limits(idle_seconds=0.2))
     port = server.bind("127.0.0.1", 0)
@@ -188,7 +184,7 @@ async def test_a_tcp_connection_on_which_nothing_is_said_for_too_long_ends():
         assert server.traffic["tcp"].messages == 0
 
 
-async def test_a_tcp_connection_that_is_open_at_the_servers_end_is_closed_without_a_word(caplog):
+async def test_an_open_tcp_connection_at_shutdown_logs_nothing(caplog):
     server = DnsServer(ready(build_zone(())), None)
     port = server.bind("127.0.0.1", 0)
     async with connection(port) as (one, _):
@@ -198,13 +194,13 @@ async def test_a_tcp_connection_that_is_open_at_the_servers_end_is_closed_withou
     assert caplog.messages == []
 
 
-async def test_every_query_can_be_told_of(caplog):
+async def test_every_query_can_be_logged(caplog):
     responder = ready(build_zone(read_objects("{kind: Service, metadata: {name: web}, spec: {clusterIP: 10.96.0.9}}")))
 
     async def resolve(question, client):
         return responder.refuse(question)
 
-    server = DnsServer(responder, resolve, tell=QueryLog())
+    server = DnsServer(responder, resolve, log_query=QueryLog())
     port = server.bind("127.0.0.1", 0)
     caplog.set_level(logging.INFO, "bridgehead.dns.queries")
     async with running(server.run()):
@@ -213,8 +209,8 @@ async def test_every_query_can_be_told_of(caplog):
         await ask(port, "nix.cluster.local", "AAAA", tcp=True)
         await send(port, bytes(12))
         await until(lambda: asyncio.sleep(0, len(caplog.messages) == 4))
-    told = [re.sub(r"127.0.0.1:\d+ - (\d+ )?|\d+\.\d+s", "", line).strip() for line in caplog.messages]
-    assert sorted(told) == sorted(
+    logged = [re.sub(r"127.0.0.1:\d+ - (\d+ )?|\d+\.\d+s", "", line).strip() for line in caplog.messages]
+    assert sorted(logged) == sorted(
         [
             f'"A IN {WEB}. udp 47 false 512" NOERROR qr,aa,rd,ra 63',
             '"A IN example.com. udp 29 false 512" REFUSED qr,rd,ra 29',
@@ -225,8 +221,8 @@ async def test_every_query_can_be_told_of(caplog):
 
 
 @in_namespace
-async def test_replies_leave_from_the_address_that_was_asked():
-    """Also from addresses that the kernel would not pick, and that the machine did not have at the start."""
+async def test_replies_leave_from_the_address_that_was_queried():
+    """The addresses include secondary ones and those that were added after the start."""
     responder = ready(build_zone(read_objects("{kind: Service, metadata: {name: web}, spec: {clusterIP: 10.96.0.9}}")))
 
     async def resolve(question, client):
@@ -253,7 +249,7 @@ async def test_replies_leave_from_the_address_that_was_asked():
                 assert reply.header.rcode == rcode, (asked, name)
 
 
-async def test_rubbish_does_not_disturb_the_others():
+async def test_malformed_messages_do_not_affect_other_clients():
     responder = ready(build_zone(read_objects("{kind: Service, metadata: {name: web}, spec: {clusterIP: 10.96.0.9}}")))
     server = DnsServer(responder, None)
     port = server.bind("127.0.0.1", 0)
@@ -279,7 +275,7 @@ def _reverse(address: str) -> str:
     return ".".join(reversed(address.split("."))) + ".in-addr.arpa"
 
 
-async def test_a_new_configuration_takes_over_without_a_lost_query():
+async def test_a_new_configuration_is_applied_without_a_lost_query():
     configurations: asyncio.Queue[DnsConfig] = asyncio.Queue()
 
     async def changes():
@@ -308,16 +304,23 @@ async def test_a_new_configuration_takes_over_without_a_lost_query():
             await until(lambda: data_of(port, WEB))
 
 
-async def test_a_file_is_followed_and_what_is_not_sound_in_it_is_passed_over():
-    said = [DnsConfig(), ConfigInvalid("no"), DnsConfig(), DnsConfig(cache_entries=1), ConfigInvalid("no"), DnsConfig()]
+async def test_a_changed_corefile_is_loaded_and_an_invalid_one_is_ignored():
+    results = [
+        DnsConfig(),
+        ConfigInvalid("no"),
+        DnsConfig(),
+        DnsConfig(cache_entries=1),
+        ConfigInvalid("no"),
+        DnsConfig(),
+    ]
 
     def read() -> DnsConfig:
-        word = said.pop(0)
+        word = results.pop(0)
         if isinstance(word, ConfigInvalid):
             raise word
         return word
 
-    following = follow_file(read, DnsConfig(), seconds=0)
+    following = watch_file(read, DnsConfig(), seconds=0)
     found = [await anext(following) for _ in range(4)]
     assert [str(one) if isinstance(one, ConfigInvalid) else one.cache_entries for one in found] == [
         "no", 1, "no", DnsConfig().cache_entries
@@ -325,8 +328,8 @@ async def test_a_file_is_followed_and_what_is_not_sound_in_it_is_passed_over():
     await following.aclose()
 
 
-async def test_what_does_not_concern_the_clusters_names_takes_over_without_the_api_server(caplog):
-    """The zone goes from one configuration to the next; the query log and the rest of the world change at once."""
+async def test_changes_outside_the_zone_are_applied_without_the_api_server(caplog):
+    """The zone needs the API server; the query log and external names change at once."""
     caplog.set_level(logging.INFO, "bridgehead.dns")
     configurations: asyncio.Queue[DnsConfig] = asyncio.Queue()
 
@@ -352,5 +355,5 @@ async def test_what_does_not_concern_the_clusters_names_takes_over_without_the_a
             assert not await _has(caplog, WEB)
 
 
-async def _has(caplog: pytest.LogCaptureFixture, words: str) -> bool:
-    return any(words in record.getMessage() for record in caplog.records)
+async def _has(caplog: pytest.LogCaptureFixture, text: str) -> bool:
+    return any(text in record.getMessage() for record in caplog.records)

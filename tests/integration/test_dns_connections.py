@@ -18,15 +18,15 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from bridgehead.client import ApiClient
-from bridgehead.dns import wire
-from bridgehead.dns.config import DnsConfig
-from bridgehead.dns.connections import Connections, Server, Tls
-from bridgehead.dns.corefile import read_corefile
+from bridgehead.dns.config import DnsConfig, Server, Tls
+from bridgehead.dns.corefile import Sources, read_corefile
 from bridgehead.dns.errors import BadPacket, ConfigInvalid, UpstreamFailed
-from bridgehead.dns.upstream import Forwarder
+from bridgehead.dns.messages import wire
+from bridgehead.dns.upstreams.connections import Connections
+from bridgehead.dns.upstreams.forwarder import Forwarder
 
 from .api_world import DEADLINE, api_world, until
-from .dns_world import FakeUpstream, data_of, dns, says
+from .dns_world import FakeUpstream, always, data_of, dns
 
 pytestmark = pytest.mark.integration
 
@@ -72,7 +72,7 @@ def context_of(certificate: str, key: str) -> ssl.SSLContext:
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """As long as a busy machine needs."""
-    monkeypatch.setattr("bridgehead.dns.upstream.ALL_SECONDS", DEADLINE)
+    monkeypatch.setattr("bridgehead.dns.upstreams.forwarder.TOTAL_SECONDS", DEADLINE)
 
 
 @asynccontextmanager
@@ -85,9 +85,9 @@ async def asking(*servers: Server, **options: object) -> AsyncIterator[Forwarder
 
 
 @pytest.mark.parametrize("name", [NAME, ""])
-async def test_one_connection_serves_many_questions(files: tuple[str, str], name: str) -> None:
-    """The server proves its name, or its address."""
-    async with FakeUpstream(says(EXAMPLE), tls=context_of(*files), patience=100) as upstream:
+async def test_one_connection_serves_many_queries(files: tuple[str, str], name: str) -> None:
+    """The server's certificate is for its name, or for its address."""
+    async with FakeUpstream(always(EXAMPLE), tls=context_of(*files), patience=100) as upstream:
         server = upstream.server._replace(tls=Tls(name, authority=files[0]))
         async with asking(server) as forwarder:
             for _ in range(3):
@@ -98,9 +98,9 @@ async def test_one_connection_serves_many_questions(files: tuple[str, str], name
         await until(lambda: asyncio.sleep(0, not upstream.open))
 
 
-async def test_who_cannot_prove_his_name_is_asked_nothing(files: tuple[str, str], tmp_path: Path) -> None:
+async def test_a_server_without_a_valid_certificate_gets_no_query(files: tuple[str, str], tmp_path: Path) -> None:
     other, _ = make_certificate(tmp_path, "other", x509.DNSName(NAME))
-    async with FakeUpstream(says(EXAMPLE), tls=context_of(*files)) as upstream:
+    async with FakeUpstream(always(EXAMPLE), tls=context_of(*files)) as upstream:
         for tls in (Tls("other.example", files[0]), Tls(NAME, other), Tls(NAME)):
             async with asking(upstream.server._replace(tls=tls)) as forwarder:
                 with pytest.raises(UpstreamFailed):
@@ -111,12 +111,12 @@ async def test_who_cannot_prove_his_name_is_asked_nothing(files: tuple[str, str]
             assert (await forwarder.ask(QUESTION)).rcode == wire.NOERROR
 
 
-async def test_we_may_have_to_prove_who_we_are(files: tuple[str, str], tmp_path: Path) -> None:
+async def test_a_client_certificate_is_presented_to_the_upstream(files: tuple[str, str], tmp_path: Path) -> None:
     certificate, key = make_certificate(tmp_path, "client", x509.DNSName("us.example"))
     context = context_of(*files)
     context.verify_mode = ssl.CERT_REQUIRED
     context.load_verify_locations(certificate)
-    async with FakeUpstream(says(EXAMPLE), tls=context) as upstream:
+    async with FakeUpstream(always(EXAMPLE), tls=context) as upstream:
         ours = Tls(NAME, files[0], certificate, key)
         for tls, is_answered in ((Tls(NAME, files[0]), False), (ours, True)):
             async with asking(upstream.server._replace(tls=tls)) as forwarder:
@@ -129,11 +129,11 @@ async def test_we_may_have_to_prove_who_we_are(files: tuple[str, str], tmp_path:
 
 
 @pytest.mark.parametrize("is_tls", [True, False])
-async def test_a_connection_that_the_server_ended_is_no_failure(files: tuple[str, str], is_tls: bool) -> None:
+async def test_a_connection_closed_by_the_upstream_is_no_failure(files: tuple[str, str], is_tls: bool) -> None:
     tls = Tls(NAME, files[0]) if is_tls else None
     async with (
-        FakeUpstream(says(EXAMPLE), tls=context_of(*files) if is_tls else None, patience=2) as upstream,
-        asking(upstream.server._replace(tls=tls), only_tcp=True) as forwarder,
+        FakeUpstream(always(EXAMPLE), tls=context_of(*files) if is_tls else None, patience=2) as upstream,
+        asking(upstream.server._replace(tls=tls), tcp_only=True) as forwarder,
     ):
         for _ in range(5):
             assert (await forwarder.ask(QUESTION)).rcode == wire.NOERROR
@@ -141,9 +141,9 @@ async def test_a_connection_that_the_server_ended_is_no_failure(files: tuple[str
         assert list(forwarder.failures.values()) == [0]
 
 
-async def test_each_of_many_questions_at_once_has_a_connection(files: tuple[str, str]) -> None:
+async def test_concurrent_queries_use_separate_connections(files: tuple[str, str]) -> None:
     async with (
-        FakeUpstream(says(EXAMPLE), tls=context_of(*files), patience=100) as upstream,
+        FakeUpstream(always(EXAMPLE), tls=context_of(*files), patience=100) as upstream,
         asking(upstream.server._replace(tls=Tls(NAME, files[0]))) as forwarder,
     ):
         for _ in range(2):
@@ -152,9 +152,9 @@ async def test_each_of_many_questions_at_once_has_a_connection(files: tuple[str,
         assert upstream.connections == 20
 
 
-async def test_a_connection_that_says_something_else_is_not_used_again() -> None:
+async def test_a_connection_with_a_wrong_reply_is_not_reused() -> None:
     def answer(query: dnslib.DNSRecord, over_tcp: bool) -> list[bytes]:
-        (reply,) = says(EXAMPLE)(query, over_tcp)
+        (reply,) = always(EXAMPLE)(query, over_tcp)
         return [bytes((reply[0] ^ 1, *reply[1:]))]
 
     async with FakeUpstream(answer, patience=100) as upstream:
@@ -167,47 +167,47 @@ async def test_a_connection_that_says_something_else_is_not_used_again() -> None
         connections.close()
 
 
-async def test_connections_end_when_nobody_needs_them() -> None:
+async def test_idle_connections_are_closed() -> None:
     query = bytes(dnslib.DNSRecord.question("www.example.com").pack())
-    begun, told = asyncio.Event(), asyncio.Event()
+    begun, released = asyncio.Event(), asyncio.Event()
 
     class Slow(FakeUpstream):
         async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             begun.set()
-            await told.wait()
+            await released.wait()
             await super()._converse(reader, writer)
 
-    async with Slow(says(EXAMPLE), patience=100) as upstream:
-        told.set()
+    async with Slow(always(EXAMPLE), patience=100) as upstream:
+        released.set()
         short = Connections((upstream.server,), idle_seconds=0)
         await short.exchange(upstream.server, query)
         await until(lambda: asyncio.sleep(0, not upstream.open))
         begun.clear()
-        told.clear()
+        released.clear()
         connections = Connections((upstream.server,))
         question = asyncio.create_task(connections.exchange(upstream.server, query))
         await begun.wait()
         connections.close()  # as when another configuration takes over
-        told.set()
+        released.set()
         assert dnslib.DNSRecord.parse(await question).rr
         await until(lambda: asyncio.sleep(0, not upstream.open))
 
 
 @pytest.mark.parametrize(
-    ("tls", "words"),
+    ("tls", "message"),
     [
         (Tls(authority="/nowhere"), "/nowhere: No such file or directory"),
-        (Tls(authority="/dev/null"), "/dev/null: not certificates and a key"),
+        (Tls(authority="/dev/null"), "/dev/null: not a certificate and its key"),
         (Tls(certificate="/nowhere", key="/nowhere"), "/nowhere, /nowhere: No such file or directory"),
     ],
 )
-def test_files_that_are_no_certificates(tls: Tls, words: str) -> None:
-    with pytest.raises(ConfigInvalid, match=words):
+def test_invalid_certificate_files_are_refused(tls: Tls, message: str) -> None:
+    with pytest.raises(ConfigInvalid, match=message):
         Connections((Server("127.0.0.1", 853, tls),))
 
 
-async def test_a_corefile_may_name_servers_that_speak_tls(files: tuple[str, str]) -> None:
-    async with FakeUpstream(says(EXAMPLE), tls=context_of(*files), patience=100) as upstream:
+async def test_the_corefile_configures_upstreams_over_tls(files: tuple[str, str]) -> None:
+    async with FakeUpstream(always(EXAMPLE), tls=context_of(*files), patience=100) as upstream:
         text = f"""
 .:53 {{
     kubernetes cluster.local
@@ -217,7 +217,7 @@ async def test_a_corefile_may_name_servers_that_speak_tls(files: tuple[str, str]
     }}
 }}
 """
-        config = read_corefile(text, DnsConfig()).config
+        config = read_corefile(text, DnsConfig(), Sources()).config
         async with (
             api_world() as world,
             ApiClient(world.config) as client,

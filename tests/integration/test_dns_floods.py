@@ -1,5 +1,7 @@
-"""Floods: a million packets that are none, connections that talk rubbish, names that nobody has heard of. Whoever asks
-something sensible meanwhile is answered, and nothing grows that should not."""
+"""Floods: a million malformed packets, connections with malformed messages, unknown names.
+
+Meanwhile valid queries are answered, and no table grows without bound.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +16,13 @@ from collections.abc import Iterable, Iterator
 import dnslib
 import pytest
 
-from bridgehead.dns.cache import Cache
-from bridgehead.dns.connections import Server
-from bridgehead.dns.resolver import Resolver
-from bridgehead.dns.responder import Open, Responder
-from bridgehead.dns.server import DnsServer, Limits
-from bridgehead.dns.upstream import Forwarder
-from tests.unit.dns_world import build_zone, packet, read_objects, ready
-from tests.unit.test_dns_responder import headless
+from bridgehead.dns.answering import Resolver, Responder, Unresolved
+from bridgehead.dns.config import Server
+from bridgehead.dns.serving import DnsServer, Limits
+from bridgehead.dns.upstreams.cache import Cache
+from bridgehead.dns.upstreams.forwarder import Forwarder
+from tests.unit.dns.test_responder import headless
+from tests.unit.dns.world import build_zone, packet, read_objects, ready
 
 from .api_world import running, until
 from .dns_world import connection, data_of, framed, read_framed
@@ -60,9 +61,9 @@ def rubbish(seed: int, count: int) -> Iterator[bytes]:
     dice = random.Random(seed)
     noise = dice.randbytes(1 << 16)
     bases = [*SOUND, *LOOPS, HEAD + QUESTION, HEAD + b"\x3f" * 700]
-    places = [dice.randrange(len(noise) - 5000) for _ in range(997)]
+    offsets = [dice.randrange(len(noise) - 5000) for _ in range(997)]
     for number in range(count):
-        at = places[number % 997]
+        at = offsets[number % 997]
         base = bases[number % len(bases)]
         cut = noise[at] % (len(base) + 1)
         match number % 5:
@@ -78,7 +79,7 @@ def rubbish(seed: int, count: int) -> Iterator[bytes]:
                 yield base[:2] + noise[at : at + 10] + base[12:]
 
 
-def test_a_million_packets_that_are_none():
+def test_a_million_malformed_packets_leave_no_memory_behind():
     answering = responder()
     flood = rubbish(1, MILLION)
     feed(answering, flood, MILLION // 10)  # what is remembered once has its place by now
@@ -101,17 +102,17 @@ def feed(answering: Responder, packets: Iterator[bytes], count: int) -> None:
     respond = answering.respond_untrusted
     for number, data in zip(range(count), packets, strict=False):
         reply = respond(data, is_udp=number % 7 != 0)
-        if reply is None or isinstance(reply, Open):
+        if reply is None or isinstance(reply, Unresolved):
             continue
         if reply[:2] != data[:2] or not reply[2] & 0x80 or (number % 7 and len(reply) > 1232):
             pytest.fail(f"{data!r} got {reply!r}")
 
 
-async def test_rubbish_through_the_sockets_while_others_ask():
-    """50,000 datagrams and 400 connections. Who asks over UDP asks again when the flood has swallowed a packet."""
+async def test_malformed_messages_on_the_sockets_do_not_stop_queries():
+    """The flood has 50,000 datagrams and 400 connections. UDP queries that it displaced are repeated."""
     answering = responder()
 
-    async def resolve(question: Open, client: str) -> bytes:
+    async def resolve(question: Unresolved, client: str) -> bytes:
         return answering.refuse(question)
 
     server = DnsServer(answering, resolve, Limits(idle_seconds=5))
@@ -182,8 +183,8 @@ async def talk_rubbish(port: int, number: int) -> None:
             assert await reader.read(1) in (b"", b"\0")
 
 
-async def test_a_flood_of_names_that_nobody_has_heard_of():
-    """20,000 different outside names through the sockets: the cache and the open questions stay within their bounds."""
+async def test_a_flood_of_unknown_names_keeps_cache_and_pending_queries_bounded():
+    """The flood has 20,000 different external names."""
     answering = responder()
     loop = asyncio.get_running_loop()
 
@@ -193,7 +194,7 @@ async def test_a_flood_of_names_that_nobody_has_heard_of():
         forwarder = Forwarder([Server(*upstream.getsockname())], loop.time)
         cache = Cache(loop.time, entries=500)
         resolver = Resolver(answering, {b"\0": forwarder}, cache)
-        server = DnsServer(answering, resolver.resolve, Limits(open_questions=100))
+        server = DnsServer(answering, resolver.resolve, Limits(concurrent=100))
         port = server.bind("127.0.0.1", 0)
         async with running(server.run()):
             sent = asyncio.create_task(send_all(port, map(outside, range(20_000))))
@@ -228,17 +229,17 @@ def answer_all(upstream: socket.socket) -> None:
 
 
 @pytest.mark.parametrize("kind", ["A", "AAAA"])
-async def test_an_alias_that_is_its_own_target(kind):
-    """ext is an alias for itself: it is said once."""
+async def test_an_alias_that_is_its_own_target_appears_once(kind):
+    """`ext` is an alias of itself."""
     answering = responder()
     resolver = Resolver(answering, {}, Cache(asyncio.get_running_loop().time))
     question = answering.respond_untrusted(packet("ext.default.svc.cluster.local", kind))
-    assert isinstance(question, Open)
+    assert isinstance(question, Unresolved)
     reply = dnslib.DNSRecord.parse(await resolver.resolve(question, "10.244.1.2"))
     assert len(reply.rr) == 1
 
 
-async def test_many_messages_at_once_over_one_connection():
+async def test_one_connection_carries_many_pipelined_messages():
     server = DnsServer(responder(), None)
     port = server.bind("127.0.0.1", 0)
     async with running(server.run()), connection(port) as (reader, writer):

@@ -24,7 +24,7 @@ import dnslib
 import pytest
 
 from bridgehead.client import ApiClient
-from bridgehead.dns.node_local import TABLE, NodeLocal
+from bridgehead.dns.serving.node_local import TABLE, NodeLocal
 from bridgehead.network.own_addresses import source_towards
 from bridgehead.network.untracked import UntrackedTable
 from bridgehead.objects.kinds import SERVICES
@@ -201,7 +201,7 @@ async def answered_by(expected: str, where: str = "client", family: int = 4) -> 
 
 
 def flows() -> list[str]:
-    """What connection tracking knows of port 53."""
+    """Return the entries of connection tracking for port 53."""
     return [
         line
         for line in sh("conntrack -L 2>/dev/null; conntrack -L -f ipv6 2>/dev/null").splitlines()
@@ -240,7 +240,7 @@ class Load:
         return set(range(upto)) - set(self.answers)
 
     async def all_answered(self, *, but: range = range(0)) -> None:
-        """What was sent until now, if it was not among those."""
+        """Wait until all queries sent so far, except `but`, have an answer."""
         sent = self.sent
 
         async def are_so() -> bool:
@@ -249,7 +249,7 @@ class Load:
         await until(are_so)
 
     async def answered(self, count: int = 50) -> set[str]:
-        """Who answers the next so many, all of which have an answer when this returns."""
+        """Wait for the answers to the next `count` queries, and return who gave them."""
         wanted = set(range(self.sent, self.sent + count))
 
         async def is_so() -> bool:
@@ -298,7 +298,7 @@ class Load:
 
 @pytest.mark.parametrize("processes", [1, 2])
 @in_namespace
-async def test_queries_are_answered_on_the_node_however_it_begins_and_ends(processes: int) -> None:
+async def test_queries_are_answered_before_during_and_after_the_dns_runs_on_the_node(processes: int) -> None:
     async with cluster() as (api, web), Load() as load:
         options = (api, f"--processes={processes}")
         assert await load.answered() == {ELSEWHERE}
@@ -367,10 +367,10 @@ RULES = (
 
 
 @in_namespace
-def test_the_table_as_nft_prints_it() -> None:
+def test_the_table_is_listed_as_nft_prints_it() -> None:
     make_node()
-    with NodeLocal(tuple(DNS.values())) as place:
-        place.take()
+    with NodeLocal(tuple(DNS.values())) as addresses:
+        addresses.take()
         listing = sh(f"nft -s list table inet {TABLE}")
         assert "flags owner" in listing
         for chain in ("prerouting", "output"):
@@ -387,7 +387,7 @@ def test_the_table_as_nft_prints_it() -> None:
         assert held() == set(DNS.values())
         with pytest.raises(PermissionError):
             NodeLocal((DNS[4],))
-        place.leave()
+        addresses.leave()
         assert held() == set()
         assert held("replies") == set(DNS.values())
     assert leftovers() == ("", [])
@@ -401,43 +401,43 @@ def held(use: str = "queries") -> set[str]:
 
 
 @in_namespace
-def test_what_a_link_of_the_node_has_is_left_to_it() -> None:
+def test_an_address_that_another_link_has_is_left_to_that_link() -> None:
     make_node()
-    with NodeLocal(tuple(DNS.values())) as place:
-        place.take()
+    with NodeLocal(tuple(DNS.values())) as addresses:
+        addresses.take()
         # As the service proxy's ipvs mode does, on an interface of its own.
         sh(f"ip address add {DNS[4]}/32 dev lo")
-        place.look()
+        addresses.check_links()
         assert held() == {DNS[6]}
         sh(f"ip address del {DNS[4]}/32 dev lo")
-        place.look()
+        addresses.check_links()
         assert held() == set(DNS.values())
     assert leftovers() == ("", [])
 
 
 @in_namespace
-def test_the_nodes_own_queries_have_its_address_whatever_becomes_of_it() -> None:
+def test_queries_from_the_node_keep_their_source_address() -> None:
     make_node()
     own = {4: "10.0.0.201", 6: "fd00:10::201"}
-    with NodeLocal(tuple(DNS.values())) as place:
-        place.take()
+    with NodeLocal(tuple(DNS.values())) as addresses:
+        addresses.take()
         assert {source_towards(address) for address in DNS.values()} == set(own.values())
         sh(
             "ip address add 10.0.1.202/24 dev fabric; ip address del 10.0.0.201/24 dev fabric; "
             "ip route replace default via 10.0.1.1"
         )
-        place.look()
+        addresses.check_links()
         assert source_towards(DNS[4]) == "10.0.1.202"
         before = leftovers()
         for address in DNS.values():
             sh(f"ip route del local {address} dev lo table local")
-        place.renew()
+        addresses.renew()
         assert leftovers() == before
         assert held() == set(DNS.values())
 
 
 @in_namespace
-async def test_a_kernel_without_owners_forgets_it_after_a_while() -> None:
+async def test_without_table_owners_the_elements_expire() -> None:
     make_node()
     with UntrackedTable(TABLE, (4, 6), lease_seconds=1, may_own=False) as table:
         table.take(DNS.values())

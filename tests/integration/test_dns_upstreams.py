@@ -1,4 +1,4 @@
-"""Outside names: asked of upstreams that answer, cut, lie, refuse or say nothing."""
+"""External names: upstreams that answer, truncate, forge, refuse or are silent."""
 
 from __future__ import annotations
 
@@ -8,21 +8,18 @@ import dnslib
 import pytest
 
 from bridgehead.client import ApiClient
-from bridgehead.dns.cache import Cache, make_keeping
-from bridgehead.dns.config import DnsConfig
-from bridgehead.dns.connections import Server
-from bridgehead.dns.forwarding import plan_forwarders
-from bridgehead.dns.hosts import Hosts, HostTable
-from bridgehead.dns.resolver import Resolver
-from bridgehead.dns.responder import Open
-from bridgehead.dns.rewriting import Rewriter, make_rule
-from bridgehead.dns.upstream import Forwarder
+from bridgehead.dns.answering import HostTable, Resolver, Rewriter, Unresolved
+from bridgehead.dns.config import DnsConfig, Hosts, Server
+from bridgehead.dns.corefile.local_names import make_rule
+from bridgehead.dns.upstreams.cache import Cache, cache_policy
+from bridgehead.dns.upstreams.forwarder import Forwarder
+from bridgehead.dns.upstreams.routing import plan_forwarders
 from bridgehead.dns.zone import Zone
 from bridgehead.objects.kinds import SERVICES
-from tests.unit.dns_world import build_zone, packet, read_objects, ready
+from tests.unit.dns.world import build_zone, packet, read_objects, ready
 
 from .api_world import api_world, until
-from .dns_world import FakeUpstream, ask, data_of, dns, says
+from .dns_world import FakeUpstream, always, ask, data_of, dns
 
 pytestmark = pytest.mark.integration
 
@@ -46,23 +43,23 @@ class World:
         self.resolver = Resolver(self.responder, {b"\0": self.forwarder}, self.cache)
 
     def wait(self, seconds: float) -> None:
-        """For an upstream, from the next one on that is asked. Who is to answer gets more than a busy machine needs."""
+        """Set the time limit of each upstream. Upstreams that have to answer get more than a busy machine needs."""
         self.forwarder._attempt_seconds = seconds
 
     async def ask(self, name: str, kind: str = "A", **options) -> dnslib.DNSRecord:
         question = self.responder.respond_untrusted(packet(name, kind, **options))
-        assert isinstance(question, Open)
+        assert isinstance(question, Unresolved)
         return dnslib.DNSRecord.parse(await self.resolver.resolve(question, CLIENT))
 
 
-async def test_names_of_hosts_and_rules_lead_inside_and_outside():
+async def test_hosts_and_rewrite_rules_apply_to_cluster_and_external_names():
     objects = "{kind: Service, metadata: {name: ext}, spec: {type: ExternalName, externalName: db.example}}"
     rules = [
         make_rule("suffix", ".old.example", ".example.com", is_last=True),
         make_rule("exact", "mine.example", "ext.default.svc.cluster.local", is_last=True),
     ]
     mail = "www.example.com. 60 MX 10 mail.example.com."
-    async with FakeUpstream(says(mail)) as upstream:
+    async with FakeUpstream(always(mail)) as upstream:
         world = World(upstream, zone=build_zone(read_objects(objects)))
         hosts = HostTable([Hosts((("10.0.0.7", ("db.example",)),))], ra=True)
         world.responder = ready(world.responder.zone, hosts=hosts, rewriter=Rewriter(rules))
@@ -82,8 +79,8 @@ def rcode(reply: dnslib.DNSRecord) -> str:
     return dnslib.RCODE[reply.header.rcode]
 
 
-async def test_an_outside_name_is_asked_once_and_then_remembered_with_its_ttl_running_down():
-    async with FakeUpstream(says(EXAMPLE)) as upstream:
+async def test_an_external_name_is_queried_once_and_cached_with_its_ttl():
+    async with FakeUpstream(always(EXAMPLE)) as upstream:
         world = World(upstream)
         first = await world.ask("WWW.example.com", edns=1232)
         assert [str(rr.rdata) for rr in first.rr] == ["192.0.2.1"]
@@ -99,9 +96,9 @@ async def test_an_outside_name_is_asked_once_and_then_remembered_with_its_ttl_ru
 
 
 @pytest.mark.parametrize("is_authentic", [True, False])
-async def test_whether_an_answer_is_authentic_is_said_to_who_asks_about_it(is_authentic):
+async def test_the_ad_flag_is_returned_to_clients_that_request_it(is_authentic):
     def answer(query: dnslib.DNSRecord, over_tcp: bool) -> list[bytes]:
-        reply = dnslib.DNSRecord.parse(says(EXAMPLE)(query, over_tcp)[0])
+        reply = dnslib.DNSRecord.parse(always(EXAMPLE)(query, over_tcp)[0])
         reply.header.ad = is_authentic and query.header.ad
         return [bytes(reply.pack())]
 
@@ -128,29 +125,32 @@ async def test_whether_an_answer_is_authentic_is_said_to_who_asks_about_it(is_au
         ([""], [("success", "org"), ("denial", "ple.com"), ("denial", "a.www.example.com")], (1, 1)),
     ],
 )
-async def test_what_is_not_to_be_kept_is_asked_each_time(cached, uncached, times):
-    async with FakeUpstream(says(EXAMPLE)) as one, FakeUpstream(says(rcode="NXDOMAIN", authority=(SOA,))) as other:
+async def test_uncached_names_are_queried_each_time(cached, uncached, times):
+    async with (
+        FakeUpstream(always(EXAMPLE)) as one,
+        FakeUpstream(always(rcode="NXDOMAIN", authority=(SOA,))) as other,
+    ):
         for upstream in (one, other):
-            world = World(upstream, may_keep=make_keeping(cached, uncached))
+            world = World(upstream, is_cacheable=cache_policy(cached, uncached))
             for _ in range(2):
                 await world.ask("www.example.com")
         assert (len(one.asked), len(other.asked)) == times
 
 
-async def test_upstreams_may_be_asked_in_their_order():
+async def test_the_sequential_policy_queries_upstreams_in_order():
     config = DnsConfig(
         upstreams=tuple(Server("127.0.0.1", port) for port in range(1, 9)),
         stub_domains=(("lan", tuple(Server("127.0.0.1", port) for port in range(1, 9))),),
-        asked_in_order=("lan",),
+        sequential=("lan",),
     )
-    ways = plan_forwarders(config, lambda server: False)
-    orders = {name: {tuple(way._order()) for _ in range(20)} for name, way in ways.items()}
+    forwarders = plan_forwarders(config, lambda server: False)
+    orders = {name: {tuple(forwarder._order()) for _ in range(20)} for name, forwarder in forwarders.items()}
     assert orders[b"\3lan\0"] == {config.upstreams}
     assert len(orders[b"\0"]) > 1
 
 
-async def test_a_popular_name_is_asked_again_before_its_time_is_over():
-    async with FakeUpstream(says(EXAMPLE)) as upstream:
+async def test_a_popular_name_is_prefetched_before_it_expires():
+    async with FakeUpstream(always(EXAMPLE)) as upstream:
         world = World(upstream)
         for passed in (0, 10, 10, 35):
             world.now += passed
@@ -165,8 +165,8 @@ async def test_a_popular_name_is_asked_again_before_its_time_is_over():
         assert len(upstream.asked) == 2
 
 
-async def test_a_no_is_remembered_as_long_as_its_soa_says():
-    async with FakeUpstream(says(rcode="NXDOMAIN", authority=(SOA,))) as upstream:
+async def test_a_negative_answer_is_cached_for_the_ttl_of_its_soa():
+    async with FakeUpstream(always(rcode="NXDOMAIN", authority=(SOA,))) as upstream:
         world = World(upstream)
         for passed, asked in ((0, 1), (29, 1), (2, 2)):
             world.now += passed
@@ -174,8 +174,8 @@ async def test_a_no_is_remembered_as_long_as_its_soa_says():
             assert (rcode(reply), len(reply.auth), len(upstream.asked)) == ("NXDOMAIN", 1, asked)
 
 
-async def test_the_same_question_at_once_travels_once_each_time_by_another_port_and_id():
-    async with FakeUpstream(says(EXAMPLE)) as upstream:
+async def test_identical_queries_are_sent_once_with_a_random_port_and_id():
+    async with FakeUpstream(always(EXAMPLE)) as upstream:
         world = World(upstream)
         await asyncio.gather(*(world.ask("www.example.com") for _ in range(20)))
         assert len(upstream.asked) == 1
@@ -185,12 +185,12 @@ async def test_the_same_question_at_once_travels_once_each_time_by_another_port_
         assert len(set(upstream.ids)) > 15
 
 
-async def test_lies_are_passed_over():
+async def test_forged_replies_are_ignored():
     def answer(query: dnslib.DNSRecord, over_tcp: bool) -> list[bytes]:
-        (good,) = says(EXAMPLE)(query, over_tcp)
+        (good,) = always(EXAMPLE)(query, over_tcp)
         other = dnslib.DNSRecord.question("www.example.org")
         other.header.id = query.header.id
-        (wrong_question,) = says("www.example.org. 60 A 203.0.113.1")(other, over_tcp)
+        (wrong_question,) = always("www.example.org. 60 A 203.0.113.1")(other, over_tcp)
         wrong_id = bytes((good[0] ^ 1,)) + good[1:]
         return [b"", b"x", wrong_id, wrong_question, good[:20], bytes(query.pack()), good]
 
@@ -200,12 +200,12 @@ async def test_lies_are_passed_over():
         assert len(upstream.asked) == 1
 
 
-async def test_a_cut_answer_is_fetched_over_tcp():
+async def test_a_truncated_answer_is_retried_over_tcp():
     records = [f"www.example.com. 60 A 192.0.2.{n}" for n in range(200)]
 
     def answer(query: dnslib.DNSRecord, over_tcp: bool) -> list[bytes]:
         if over_tcp:
-            return says(*records)(query, over_tcp)
+            return always(*records)(query, over_tcp)
         reply = query.reply()
         reply.header.tc = 1
         return [bytes(reply.pack())]
@@ -219,15 +219,15 @@ async def test_a_cut_answer_is_fetched_over_tcp():
         world.forwarder.close()
 
 
-async def test_another_upstream_helps_out_and_the_silent_one_is_asked_last_for_a_while():
-    def say_nothing(*_) -> list[bytes]:
+async def test_after_a_timeout_another_upstream_is_preferred_for_a_while():
+    def be_silent(*_) -> list[bytes]:
         world.wait(10)  # for the others
         return []
 
     async with (
-        FakeUpstream(say_nothing) as silent,
-        FakeUpstream(says(rcode="SERVFAIL")) as broken,
-        FakeUpstream(says(EXAMPLE)) as good,
+        FakeUpstream(be_silent) as silent,
+        FakeUpstream(always(rcode="SERVFAIL")) as broken,
+        FakeUpstream(always(EXAMPLE)) as good,
     ):
         world = World(silent, broken, good, attempt_seconds=0.2)
         for n in range(3):
@@ -239,8 +239,8 @@ async def test_another_upstream_helps_out_and_the_silent_one_is_asked_last_for_a
         assert len(silent.asked) == 2
 
 
-async def test_when_nobody_answers():
-    async with FakeUpstream(says(EXAMPLE)) as upstream:
+async def test_without_a_working_upstream_the_answer_is_servfail():
+    async with FakeUpstream(always(EXAMPLE)) as upstream:
         world, patient = World(upstream), World(upstream, stale=3600)
         for w in (world, patient):
             await w.ask("www.example.com")
@@ -267,8 +267,8 @@ ALIASES = """
 
 
 async def test_aliases_are_followed():
-    chain = says("www.example.com. 60 CNAME cdn.example.net.", "cdn.example.net. 60 A 192.0.2.1")
-    back = says("back.example.com. 60 CNAME web.default.svc.cluster.local.", rcode="NXDOMAIN")
+    chain = always("www.example.com. 60 CNAME cdn.example.net.", "cdn.example.net. 60 A 192.0.2.1")
+    back = always("back.example.com. 60 CNAME web.default.svc.cluster.local.", rcode="NXDOMAIN")
 
     def answer(query: dnslib.DNSRecord, over_tcp: bool) -> list[bytes]:
         return (back if "back" in str(query.q.qname) else chain)(query, over_tcp)
@@ -290,9 +290,9 @@ async def test_aliases_are_followed():
         assert not any("cluster.local" in question for question in upstream.asked)
 
 
-async def test_names_of_the_cluster_never_leave_it_and_outside_ones_do_through_the_sockets():
+async def test_cluster_names_are_never_forwarded():
     async with (
-        FakeUpstream(says(EXAMPLE)) as upstream,
+        FakeUpstream(always(EXAMPLE)) as upstream,
         api_world() as world,
         ApiClient(world.config) as client,
         dns(client, upstreams=(upstream.server,)) as port,
@@ -306,9 +306,9 @@ async def test_names_of_the_cluster_never_leave_it_and_outside_ones_do_through_t
         assert upstream.asked == ["www.example.com. A"]
 
 
-async def test_a_flood_of_outside_names_is_bounded_and_leaves_the_cluster_names_alone():
+async def test_a_flood_of_external_names_is_bounded_and_cluster_names_are_answered():
     async with FakeUpstream(
-        lambda query, over_tcp: says(f"{query.q.qname} 60 A 192.0.2.1")(query, over_tcp)
+        lambda query, over_tcp: always(f"{query.q.qname} 60 A 192.0.2.1")(query, over_tcp)
     ) as upstream:
         world = World(upstream, entries=50, size=20_000)
         for n in range(120):
@@ -317,11 +317,11 @@ async def test_a_flood_of_outside_names_is_bounded_and_leaves_the_cluster_names_
         assert world.cache.size <= 20_000
 
 
-async def test_autopath_walks_the_search_list_of_a_pod_and_of_nobody_else():
+async def test_autopath_resolves_the_search_list_of_pods_only():
     def answer(query: dnslib.DNSRecord, over_tcp: bool) -> list[bytes]:
         if str(query.q.qname) != "www.example.com.":
-            return says(rcode="NXDOMAIN", authority=(SOA,))(query, over_tcp)
-        return says(*([EXAMPLE] if query.q.qtype == dnslib.QTYPE.A else []))(query, over_tcp)
+            return always(rcode="NXDOMAIN", authority=(SOA,))(query, over_tcp)
+        return always(*([EXAMPLE] if query.q.qtype == dnslib.QTYPE.A else []))(query, over_tcp)
 
     zone = build_zone(read_objects(ALIASES))
     first = "www.example.com.default.svc.cluster.local"
@@ -346,8 +346,8 @@ async def test_autopath_walks_the_search_list_of_a_pod_and_of_nobody_else():
         missing = await world.ask("nix.default.svc.cluster.local")
         assert (rcode(missing), missing.header.aa, len(missing.auth)) == ("NXDOMAIN", 1, 1)
         question = world.responder.respond_untrusted(packet(first))
-        for stranger in ("10.244.1.3", "10.244.9.9"):
-            assert rcode(dnslib.DNSRecord.parse(await world.resolver.resolve(question, stranger))) == "NXDOMAIN"
+        for other_client in ("10.244.1.3", "10.244.9.9"):
+            assert rcode(dnslib.DNSRecord.parse(await world.resolver.resolve(question, other_client))) == "NXDOMAIN"
         plain = world.responder.respond_untrusted(packet(first, "SRV"))
         assert isinstance(plain, bytes)
     # Nobody listens there any more; that this name of the cluster does not exist is known all the same.
@@ -355,7 +355,10 @@ async def test_autopath_walks_the_search_list_of_a_pod_and_of_nobody_else():
 
 
 async def test_stub_domains_have_their_own_upstreams():
-    async with FakeUpstream(says(EXAMPLE)) as general, FakeUpstream(says("x.corp.example. 60 A 192.0.2.9")) as corp:
+    async with (
+        FakeUpstream(always(EXAMPLE)) as general,
+        FakeUpstream(always("x.corp.example. 60 A 192.0.2.9")) as corp,
+    ):
         world = World(general)
         stub = Forwarder([corp.server], lambda: world.now)
         world.resolver = Resolver(world.responder, {b"\0": world.forwarder, b"\4corp\7example\0": stub}, world.cache)
@@ -368,8 +371,8 @@ async def test_stub_domains_have_their_own_upstreams():
         assert rcode(dnslib.DNSRecord.parse(await only.resolve(question, CLIENT))) == "REFUSED"
 
 
-async def test_the_address_of_the_dns_itself_is_never_asked(caplog):
-    """An upstream that is the cluster's kube-dns: every question would go round for ever."""
+async def test_the_address_of_the_dns_itself_is_never_an_upstream(caplog):
+    """Queries to kube-dns as upstream would loop."""
     loop = {"upstreams": (Server("10.96.0.10"),), "stub_domains": (("corp.example", (Server("10.96.0.10"),)),)}
     async with api_world() as world, ApiClient(world.config) as client:
         spec = {"clusterIP": "10.96.0.10", "ports": [{"port": 53, "protocol": "UDP"}]}
@@ -377,5 +380,5 @@ async def test_the_address_of_the_dns_itself_is_never_asked(caplog):
         async with dns(client, **loop) as port:
             for name in ("www.example.com", "www.corp.example", "www.example.com"):
                 assert rcode(await ask(port, name)) == "SERVFAIL"
-    told = [message for message in caplog.messages if "is the address of this DNS itself" in message]
-    assert len(told) == 2  # each of the two is told of once
+    logged = [message for message in caplog.messages if "is the address of this DNS server itself" in message]
+    assert len(logged) == 2  # each of the two is logged of once

@@ -10,8 +10,8 @@ import aiohttp
 import msgspec
 import pytest
 
+from bridgehead.backoff import KeyedBackoff
 from bridgehead.client.errors import ApiError, NotFound
-from bridgehead.kubelet.backoff import BackOff
 from bridgehead.kubelet.runtimes.fake import Behaviour
 from bridgehead.kubelet.runtimes.runtime import ExecResult
 from bridgehead.objects.kinds import CONFIG_MAPS, LEASES, NODES, PODS, SERVICES
@@ -43,7 +43,7 @@ async def world(tmp_path):
         yield world
 
 
-async def test_a_pod_becomes_ready_and_goes(world):
+async def test_a_pod_becomes_ready_and_is_deleted(world):
     await world.start_kubelet()
     await world.create("web")
     pod = await world.until("web", is_running)
@@ -81,8 +81,8 @@ async def until_node(world, condition):
             await asyncio.sleep(0.02)
 
 
-async def test_what_others_say_of_the_node_is_corrected(world):
-    """And what is no kubelet's business stays."""
+async def test_the_nodes_status_is_restored_after_other_clients_changed_it(world):
+    """Labels and conditions of other clients are kept."""
     await world.start_kubelet()
     await until_node(world, lambda node: node.is_ready)
     unknown = [
@@ -96,7 +96,7 @@ async def test_what_others_say_of_the_node_is_corrected(world):
     assert conditions["NetworkUnavailable"] == ("True", "")
 
 
-async def test_a_node_that_was_deleted_registers_again_and_its_pods_live_on(world):
+async def test_a_deleted_node_registers_again_and_its_pods_keep_running(world):
     await world.start_kubelet()
     await world.create("web")
     before = await world.until("web", is_running)
@@ -118,7 +118,7 @@ async def test_a_node_that_was_deleted_registers_again_and_its_pods_live_on(worl
     assert after.status.container_statuses[0].container_id == before.status.container_statuses[0].container_id
 
 
-async def test_many_pods_have_addresses_of_their_own(world):
+async def test_many_pods_have_distinct_addresses(world):
     await world.start_kubelet()
     names = [f"web-{n}" for n in range(20)]
     for name in names:
@@ -127,7 +127,7 @@ async def test_many_pods_have_addresses_of_their_own(world):
     assert len({pod.status.pod_ip for pod in pods}) == 20
 
 
-async def test_a_job_succeeds_and_another_crashes(world):
+async def test_a_job_succeeds_and_a_failing_container_crash_loops(world):
     await world.start_kubelet()
     await world.create("loop", containers=[container("crash:1")])
     loop = await world.until("loop", waits_for("CrashLoopBackOff"))
@@ -147,7 +147,7 @@ async def test_a_job_succeeds_and_another_crashes(world):
     await world.until_gone("job")
 
 
-async def test_init_containers_run_one_after_the_other(world):
+async def test_init_containers_run_in_sequence(world):
     await world.start_kubelet()
     init = [{"name": "one", "image": "job:1"}, {"name": "two", "image": "app:1"}]
     await world.create("web", initContainers=init)
@@ -164,7 +164,7 @@ async def test_init_containers_run_one_after_the_other(world):
 
 
 @pytest.mark.slow
-async def test_an_image_that_is_nowhere(world):
+async def test_an_unknown_image_leaves_the_pod_in_err_image_pull(world):
     await world.start_kubelet()
     await world.create("web", containers=[container("nowhere:9")])
     await world.until("web", waits_for("ErrImagePull"))
@@ -176,7 +176,7 @@ async def test_an_image_that_is_nowhere(world):
     await world.until_event("web", "BackOff", 'Back-off pulling image "nowhere:9"')
 
 
-async def test_a_program_that_cannot_be_started(world):
+async def test_a_program_that_cannot_be_started_is_reported(world):
     await world.start_kubelet()
     await world.create("web", containers=[container("broken:1")], restartPolicy="Never")
     pod = await world.until("web", lambda pod: pod.status.phase == "Failed")
@@ -185,7 +185,7 @@ async def test_a_program_that_cannot_be_started(world):
     assert "executable file not found" in terminated.message
 
 
-async def test_logs_of_two_runs_are_kept(world):
+async def test_logs_of_the_current_and_the_previous_run_are_kept(world):
     kubelet = await world.start_kubelet()
     world.runtime.images["flaky:1"] = Behaviour()
     await world.create("web", containers=[container("flaky:1")])
@@ -194,14 +194,14 @@ async def test_logs_of_two_runs_are_kept(world):
     world.runtime.images["flaky:1"] = Behaviour(exits_with=1)
     for name in ("0.log", "0.log.20261121-040000.000000001", "1.log"):
         (directory / name).write_text("")
-    kubelet.worker("default", "web").containers._crashes = BackOff(initial=0.01, maximum=0.01)
+    kubelet.worker("default", "web").containers._crashes = KeyedBackoff(initial=0.01, maximum=0.01)
     [info] = world.runtime.containers.values()
     world.runtime.finish(info.id, 1)
     await world.until("web", lambda pod: pod.status.container_statuses[0].restart_count >= 2)
     assert [path.name for path in directory.iterdir() if path.name.startswith("0.log")] == []
 
 
-async def test_environment_of_services_and_config_maps(world):
+async def test_the_environment_has_values_of_services_and_config_maps(world):
     await world.start_kubelet()
     await world.admin.create(
         SERVICES,
@@ -228,7 +228,7 @@ def mounted(spec, target):
     return next(mount for mount in spec.mounts if mount.target == target)
 
 
-async def test_volumes_follow_their_objects(world):
+async def test_volumes_follow_changes_of_their_objects(world):
     await world.start_kubelet()
     volumes = [{"name": "cfg", "configMap": {"name": "cfg"}}, {"name": "tmp", "emptyDir": {}}]
     mounts = [{"name": "cfg", "mountPath": "/cfg"}, {"name": "tmp", "mountPath": "/tmp", "subPath": "a"}]
@@ -256,7 +256,7 @@ async def test_volumes_follow_their_objects(world):
     assert not shown.exists()
 
 
-async def test_readiness_decides_and_liveness_restarts(world):
+async def test_a_failing_readiness_probe_unreadies_and_a_failing_liveness_probe_restarts(world):
     await world.start_kubelet()
     probe = {"exec": {"command": ["check"]}, "periodSeconds": 1, "failureThreshold": 1}
     await world.create("unready", containers=[container("sick:1", readinessProbe=probe)])
@@ -269,7 +269,7 @@ async def test_readiness_decides_and_liveness_restarts(world):
 
 
 @pytest.mark.slow
-async def test_a_tcp_probe_finds_a_listener(world):
+async def test_a_tcp_probe_detects_a_listener(world):
     await world.start_kubelet()
     server = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0)
     async with server:
@@ -281,7 +281,7 @@ async def test_a_tcp_probe_finds_a_listener(world):
     assert event.message == f"Readiness probe failed: dial tcp 127.0.0.1:{port}: connect: connection refused"
 
 
-async def test_pre_stop_goes_before_the_signal(world):
+async def test_the_pre_stop_hook_runs_before_the_signal(world):
     ran = []
 
     def note(spec, argv):
@@ -300,7 +300,7 @@ async def test_pre_stop_goes_before_the_signal(world):
 
 
 @pytest.mark.slow
-async def test_who_ignores_the_signal_is_killed(world):
+async def test_a_container_that_ignores_sigterm_is_killed_after_the_grace_period(world):
     await world.start_kubelet()
     await world.create("web", containers=[container("stubborn:1")], terminationGracePeriodSeconds=1)
     await world.until("web", is_running)
@@ -310,7 +310,7 @@ async def test_who_ignores_the_signal_is_killed(world):
 
 
 @pytest.mark.slow
-async def test_a_shorter_grace_period_is_taken_over(world):
+async def test_a_shorter_grace_period_replaces_the_first(world):
     await world.start_kubelet()
     await world.create("web", containers=[container("stubborn:1")], terminationGracePeriodSeconds=3600)
     await world.until("web", is_running)
@@ -334,7 +334,7 @@ async def test_a_forced_delete_leaves_nothing_on_the_node(world):
 
 
 @pytest.mark.slow
-async def test_the_next_kubelet_carries_on(world):
+async def test_a_restarted_kubelet_resumes_its_pods(world):
     await world.start_kubelet()
     await world.create("web")
     await world.create("gone")
@@ -355,7 +355,7 @@ async def test_the_next_kubelet_carries_on(world):
     assert len(world.runtime.specs) == 3
 
 
-async def test_a_pod_that_ends_is_not_started_again_by_the_next_kubelet(world):
+async def test_a_restarted_kubelet_does_not_start_a_completed_pod_again(world):
     await world.start_kubelet()
     await world.create("web", automountServiceAccountToken=False)  # no volume to wait for
     await world.until("web", is_running)
@@ -368,7 +368,30 @@ async def test_a_pod_that_ends_is_not_started_again_by_the_next_kubelet(world):
     assert [spec.attempt for spec in world.runtime.specs] == [0]
 
 
-async def test_a_sandbox_made_while_the_runtime_is_listed_is_not_lost(world, monkeypatch):
+async def test_a_worker_resumes_in_its_state_after_an_unexpected_error(world, monkeypatch):
+    """A pod that has terminated is not terminated a second time."""
+    remove, errors = world.runtime.remove_sandbox, [RuntimeError("unexpected")]
+
+    async def remove_or_fail(uid):
+        if errors:
+            raise errors.pop()
+        await remove(uid)
+
+    monkeypatch.setattr(world.runtime, "remove_sandbox", remove_or_fail)
+    monkeypatch.setattr("bridgehead.kubelet.agent._WORKER_RESTART_SECONDS", 0.0)
+    await world.start_kubelet()
+    await world.create("late", activeDeadlineSeconds=1)
+    await world.until("late", lambda pod: pod.status.reason == "DeadlineExceeded")
+    await world.wait_for(lambda: world.runtime.sandboxes == {})
+    assert errors == []
+    assert world.runtime.signals == [("app", signal.SIGTERM)]
+    [event] = [event for event in await world.events("late") if event.reason == "DeadlineExceeded"]
+    assert event.count <= 1
+    await world.admin.delete(PODS, "late", "default")
+    await world.until_gone("late")
+
+
+async def test_a_sandbox_created_during_a_listing_is_not_lost(world, monkeypatch):
     kubelet = await world.start_kubelet()
     await world.until_event("node1", "NodeReady")
     made, asked, listed = asyncio.Event(), asyncio.Event(), asyncio.Event()
@@ -387,7 +410,7 @@ async def test_a_sandbox_made_while_the_runtime_is_listed_is_not_lost(world, mon
     monkeypatch.setattr(world.runtime, "list_containers", list_when_allowed)
     await world.create("web")
     await world.wait_for(lambda: kubelet.worker("default", "web") is not None)
-    telling = asyncio.create_task(kubelet._tell_workers())
+    telling = asyncio.create_task(kubelet._notify_workers())
     await asked.wait()
     made.set()
     await world.until("web", is_running)
@@ -397,7 +420,7 @@ async def test_a_sandbox_made_while_the_runtime_is_listed_is_not_lost(world, mon
     assert kubelet.worker("default", "web").containers.running() == ["app"]
 
 
-async def test_a_volume_that_cannot_be_renewed_keeps_no_container_from_being_restarted(world):
+async def test_a_volume_that_cannot_be_refreshed_does_not_prevent_a_restart(world):
     await world.admin.create(
         CONFIG_MAPS, {"metadata": {"name": "settings", "namespace": "default"}, "data": {"a": "1"}}
     )
@@ -411,7 +434,7 @@ async def test_a_volume_that_cannot_be_renewed_keeps_no_container_from_being_res
     await world.until("web", lambda pod: is_running(pod) and pod.status.container_statuses[0].restart_count == 1)
 
 
-async def test_a_container_that_died_while_no_kubelet_ran(world):
+async def test_a_container_that_exited_while_no_kubelet_ran_is_restarted(world):
     await world.start_kubelet()
     await world.create("web")
     await world.until("web", is_running)
@@ -423,7 +446,7 @@ async def test_a_container_that_died_while_no_kubelet_ran(world):
     assert pod.status.container_statuses[0].last_state.terminated.exit_code == 7
 
 
-async def test_a_lost_sandbox_is_made_again(world):
+async def test_a_lost_sandbox_is_recreated(world):
     await world.start_kubelet()
     await world.create("first")
     await world.until("first", is_running)
@@ -436,7 +459,7 @@ async def test_a_lost_sandbox_is_made_again(world):
     world.runtime.lose(pod.metadata.uid)
     await world.start_kubelet()
     pod = await world.until("web", lambda pod: is_running(pod) and pod.status.container_statuses[0].restart_count == 1)
-    assert [address.ip for address in pod.status.pod_ips] == [pod.status.pod_ip] == ["10.244.1.2"]
+    assert [address.ip for address in pod.status.pod_ips] == [pod.status.pod_ip] == ["10.244.1.4"]
     await world.until_event("web", "SandboxChanged")
 
 
@@ -450,7 +473,7 @@ async def test_a_changed_image_restarts_its_container(world):
     assert world.runtime.specs[-1].image.name == "app:2"
 
 
-async def test_the_last_words_of_a_failed_container_are_its_log(world):
+async def test_the_fallback_message_of_a_failed_container_is_its_log(world):
     kubelet = await world.start_kubelet()
     policy = {"terminationMessagePolicy": "FallbackToLogsOnError"}
     await world.create("web", restartPolicy="Never", containers=[container(**policy)])
@@ -462,7 +485,7 @@ async def test_the_last_words_of_a_failed_container_are_its_log(world):
     assert pod.status.container_statuses[0].state.terminated.message == "no such table\n"
 
 
-async def test_host_network(world):
+async def test_a_host_network_pod_has_the_nodes_address(world):
     await world.start_kubelet()
     await world.create("web", hostNetwork=True)
     pod = await world.until("web", is_running)
@@ -471,7 +494,7 @@ async def test_host_network(world):
 
 
 @pytest.mark.slow
-async def test_a_host_port_is_said_not_to_be_opened(world):
+async def test_a_host_port_that_is_not_opened_is_reported(world):
     await world.start_kubelet()
     ports = [{"containerPort": 80, "hostPort": 8080}, {"containerPort": 53, "hostPort": 53, "protocol": "UDP"}]
     container = {"name": "app", "image": "app:1", "ports": ports}
@@ -503,7 +526,7 @@ async def read_log(world, query=""):
         return response.status, await response.text()
 
 
-async def test_logs_through_the_api_server(world):
+async def test_logs_are_served_through_the_api_server(world):
     kubelet = await world.serve_kubelet()
     await world.create("web")
     pod = await world.until("web", is_running)
@@ -519,7 +542,7 @@ async def test_logs_through_the_api_server(world):
     assert msgspec.json.decode(text)["message"] == 'previous terminated container "app" in pod "web" not found'
 
 
-async def test_logs_of_a_pod_whose_kubelet_is_away(world):
+async def test_logs_of_an_unreachable_kubelet_give_an_error(world):
     await world.serve_kubelet()
     await world.create("web")
     await world.until("web", is_running)
@@ -529,7 +552,7 @@ async def test_logs_of_a_pod_whose_kubelet_is_away(world):
     assert "onnect" in msgspec.json.decode(text)["message"]
 
 
-async def test_exec_without_a_websocket_says_why_not(world):
+async def test_exec_without_a_websocket_is_refused_with_a_reason(world):
     await world.serve_kubelet()
     await world.create("web")
     await world.until("web", is_running)
@@ -556,7 +579,7 @@ async def receive_all(socket):
     return channels
 
 
-async def test_exec_carries_input_output_and_the_exit_code(world):
+async def test_exec_carries_input_output_and_exit_code(world):
     await world.serve_kubelet()
     await world.create("web")
     await world.until("web", is_running)
@@ -577,7 +600,7 @@ async def test_exec_carries_input_output_and_the_exit_code(world):
     assert status["details"]["causes"] == [{"reason": "ExitCode", "message": "7"}]
 
 
-async def test_a_client_that_leaves_ends_its_command(world):
+async def test_exec_ends_its_command_when_the_client_disconnects(world):
     await world.serve_kubelet()
     await world.create("web")
     await world.until("web", is_running)
@@ -592,7 +615,7 @@ async def test_a_client_that_leaves_ends_its_command(world):
 INTERACTIVE = {"name": "app", "image": "app:1", "stdin": True}
 
 
-async def test_attach_is_the_containers_own_streams(world):
+async def test_attach_uses_the_containers_own_streams(world):
     await world.serve_kubelet()
     container = INTERACTIVE | {"stdinOnce": True, "terminationMessagePath": "/run/words"}
     await world.create("web", restartPolicy="Never", containers=[container])
@@ -608,7 +631,7 @@ async def test_attach_is_the_containers_own_streams(world):
     await world.until("web", lambda pod: pod.status.phase == "Succeeded")
 
 
-async def test_a_client_that_detaches_leaves_the_container_alone(world):
+async def test_a_container_survives_a_client_that_detaches(world):
     await world.serve_kubelet()
     container = INTERACTIVE | {"tty": True}
     await world.create("web", containers=[container])
@@ -630,7 +653,7 @@ async def test_a_client_that_detaches_leaves_the_container_alone(world):
     assert world.runtime.containers[container_id].state == "running"
 
 
-async def test_an_attached_client_is_told_the_end_but_not_the_exit_code(world):
+async def test_an_attached_client_gets_the_end_of_output_but_no_exit_code(world):
     await world.serve_kubelet()
     await world.create("web")
     await world.until("web", is_running)
@@ -645,7 +668,7 @@ async def test_an_attached_client_is_told_the_end_but_not_the_exit_code(world):
 
 
 @pytest.mark.parametrize("subresource", ["exec", "attach"])
-async def test_a_container_that_does_not_run_is_not_entered(world, subresource):
+async def test_exec_in_a_container_that_does_not_run_is_refused(world, subresource):
     await world.serve_kubelet()
     await world.create("web", containers=[{"name": "app", "image": "nowhere:1"}])
     await world.until("web", lambda pod: bool(pod.status.container_statuses))
@@ -654,7 +677,7 @@ async def test_a_container_that_does_not_run_is_not_entered(world, subresource):
         await world.admin.request("POST", path, params={"command": "true", "stdout": "true"})
 
 
-async def test_an_exec_that_is_refused_says_why(world):
+async def test_a_refused_exec_states_the_reason(world):
     await world.serve_kubelet()
     await world.create("web")
     await world.until("web", is_running)
@@ -681,7 +704,7 @@ async def forwarded(socket, port, sent=b""):
     return got[3], got[1]
 
 
-async def test_port_forward(world):
+async def test_port_forward_reaches_a_port_of_the_pod(world):
     async def greet(reader, writer):
         writer.write(b"hello " + await reader.readexactly(5))
         writer.close()

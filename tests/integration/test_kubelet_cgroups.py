@@ -22,8 +22,8 @@ from typing import Any
 
 import pytest
 
-from bridgehead.kubelet.runtimes.cgroups import (
-    ContainerGroup,
+from bridgehead.kubelet.runtimes.isolation.cgroups import (
+    ContainerCgroup,
     Delegation,
     Prepared,
     find_delegated,
@@ -55,7 +55,7 @@ def hierarchy() -> Iterator[None]:
 
 
 def in_child(body: Callable[[], Any]) -> Any:
-    """What `body` gives in a process of its own."""
+    """Return the result of `body` in a forked process."""
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -115,7 +115,7 @@ def in_lab(body: Callable[[Delegation], Any]) -> Any:
         assert not os.path.exists(prepared.directory)
 
 
-def start_in(group: ContainerGroup, body: Callable[[], Any]) -> int:
+def start_in(group: ContainerCgroup, body: Callable[[], Any]) -> int:
     fd = group.open_procs()
     pid = os.fork()
     if pid == 0:
@@ -135,7 +135,7 @@ def end_of(pid: int) -> int:
 
 
 @guest
-def test_a_lab_finds_its_part_and_nothing_else(hierarchy: None) -> None:
+def test_a_lab_sees_only_its_part_of_the_cgroup_hierarchy(hierarchy: None) -> None:
     def look(found: Delegation) -> list[object]:
         with contextlib.suppress(OSError):
             os.mkdir("/sys/fs/cgroup/elsewhere")
@@ -145,7 +145,7 @@ def test_a_lab_finds_its_part_and_nothing_else(hierarchy: None) -> None:
 
 
 @guest
-def test_a_container_that_takes_too_much_memory_is_killed_whole(hierarchy: None) -> None:
+def test_exceeding_a_memory_limit_kills_the_whole_container(hierarchy: None) -> None:
     def work(found: Delegation) -> dict[str, object]:
         group = found.make("pod_app_0", Limits(memory=32 * MIB))
         other = found.make("pod_other_0", Limits(memory=64 * MIB))
@@ -185,7 +185,7 @@ def test_a_container_that_takes_too_much_memory_is_killed_whole(hierarchy: None)
 
 
 @guest
-def test_a_fork_bomb_ends_at_its_limit(hierarchy: None) -> None:
+def test_a_fork_bomb_is_stopped_by_the_process_limit(hierarchy: None) -> None:
     def work(found: Delegation) -> list[int]:
         group = found.make("pod_bomb_0", Limits(pids=10))
         reading, writing = os.pipe()
@@ -201,16 +201,16 @@ def test_a_fork_bomb_ends_at_its_limit(hierarchy: None) -> None:
             time.sleep(600)
 
         first = start_in(group, bomb)
-        told = json.loads(os.read(reading, 100))
+        result = json.loads(os.read(reading, 100))
         group.kill()
         end_of(first)
-        return told
+        return result
 
     assert in_lab(work) == [9, errno.EAGAIN]
 
 
 @guest
-def test_a_container_gets_no_more_of_a_processor_than_its_limit(hierarchy: None) -> None:
+def test_a_container_is_throttled_at_its_cpu_limit(hierarchy: None) -> None:
     def work(found: Delegation) -> dict[str, object]:
         group = found.make("pod_busy_0", Limits(cpu_millis=50, cpu_request_millis=250))
 
@@ -237,7 +237,7 @@ def test_a_container_gets_no_more_of_a_processor_than_its_limit(hierarchy: None)
 
 
 @guest
-def test_what_a_killed_lab_has_left_is_removed_by_the_next(hierarchy: None) -> None:
+def test_cgroups_of_a_killed_lab_are_removed_by_the_next_lab(hierarchy: None) -> None:
     prepared = prepared_for("test")
     reading, writing = os.pipe()
     pid = os.fork()
@@ -271,7 +271,7 @@ def test_what_a_killed_lab_has_left_is_removed_by_the_next(hierarchy: None) -> N
 
 
 @guest
-def test_an_ordinary_user_needs_a_part_that_is_delegated(hierarchy: None) -> None:
+def test_an_ordinary_user_needs_a_delegated_cgroup(hierarchy: None) -> None:
     def as_user(where: str, body: Callable[[], Any]) -> Any:
         def run() -> Any:
             Path(f"{where}/cgroup.procs").write_text("0", encoding="ascii")
@@ -324,7 +324,7 @@ UP = """
 import os, signal, socket, sys
 from pathlib import Path
 
-from bridgehead.kubelet.runtimes import cgroups
+from bridgehead.kubelet.runtimes.isolation import cgroups
 from bridgehead.lab import ids, launch, registry, roots
 from bridgehead.lab.plan import LabConfig, LabFiles
 
@@ -368,7 +368,7 @@ def await_that(condition: Callable[[], bool]) -> None:
 
 
 @guest
-def test_nothing_is_left_of_a_lab(hierarchy: None) -> None:
+def test_a_stopped_lab_leaves_no_cgroup(hierarchy: None) -> None:
     part = HIERARCHY / "bridgehead-x"
     # Not pytest's directory, which is root's alone.
     with tempfile.TemporaryDirectory() as directory:
@@ -400,8 +400,8 @@ def test_nothing_is_left_of_a_lab(hierarchy: None) -> None:
         assert not part.exists(), "a lab that was stopped"
 
 
-def test_where_there_is_nothing_the_reason_is_one_sentence() -> None:
-    """On whatever machine this is; nothing of its hierarchy is changed."""
+def test_the_reason_for_missing_delegation_is_one_sentence() -> None:
+    """The test reads the machine's hierarchy and changes nothing."""
     found = in_child(lambda: reason if isinstance(reason := find_delegated(), str) else "")
     if not found:
         pytest.skip("this process has a part of the hierarchy")

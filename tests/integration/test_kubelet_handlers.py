@@ -1,4 +1,4 @@
-"""Probe and hook actions against real listeners on loopback, in Kubernetes' words."""
+"""Probe and hook actions against real listeners on loopback, with Kubernetes' messages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import textwrap
 import pytest
 from aiohttp import web
 
-from bridgehead.kubelet.handlers import Handlers, Outcome, Target
+from bridgehead.kubelet.containers.handlers import Handlers, Outcome, Target
 from bridgehead.kubelet.runtimes.fake import Behaviour, FakeRuntime
 from bridgehead.kubelet.runtimes.runtime import ContainerSpec, ExecResult, SandboxSpec
 from bridgehead.objects.core import (
@@ -81,7 +81,7 @@ async def get(handlers, port, path, *, timeout=PATIENCE, headers=()):
 
 
 @pytest.mark.parametrize(
-    ("path", "success", "words"),
+    ("path", "success", "message"),
     [
         ("/ok", True, ""),
         ("ok", True, ""),
@@ -92,13 +92,13 @@ async def get(handlers, port, path, *, timeout=PATIENCE, headers=()):
         ("/abort", False, "EOF"),
     ],
 )
-async def test_http(handlers, port, path, success, words):
+async def test_http_succeeds_and_fails_by_status(handlers, port, path, success, message):
     outcome = await get(handlers, port, path)
     assert outcome.success is success
-    assert words in outcome.output
+    assert message in outcome.output
 
 
-async def test_http_that_takes_too_long(handlers, port):
+async def test_http_fails_after_its_timeout(handlers, port):
     outcome = await get(handlers, port, "/slow", timeout=0.1)
     assert outcome.success is False
     assert outcome.output == (
@@ -107,13 +107,13 @@ async def test_http_that_takes_too_long(handlers, port):
     )
 
 
-async def test_http_says_who_asks_and_what_it_is_told_to(handlers, port):
+async def test_http_sends_the_user_agent_and_the_given_headers(handlers, port):
     await get(handlers, port, "/ok", headers=(HTTPHeader(name="Host", value="web.example"),))
     assert SEEN[0].headers["User-Agent"].startswith("kube-probe/")
     assert SEEN[0].headers["Host"] == "web.example"
 
 
-async def test_nobody_listens(handlers, closed_port):
+async def test_a_closed_port_fails(handlers, closed_port):
     outcome = await get(handlers, closed_port, "/x")
     refused = f"dial tcp 127.0.0.1:{closed_port}: connect: connection refused"
     assert outcome.output == f'Get "http://127.0.0.1:{closed_port}/x": {refused}'
@@ -121,22 +121,22 @@ async def test_nobody_listens(handlers, closed_port):
     assert (await handlers.perform(action, TARGET, PATIENCE)).output == refused
 
 
-async def test_tcp_and_sleep(handlers, port):
+async def test_tcp_connects_and_sleep_waits(handlers, port):
     tcp = LifecycleHandler(tcp_socket=TCPSocketAction(port=port))
     assert (await handlers.perform(tcp, TARGET, PATIENCE)).success
     assert (await handlers.perform(LifecycleHandler(sleep=SleepAction(seconds=0)), TARGET, PATIENCE)).success
 
 
-async def test_a_port_without_a_number_says_nothing_about_the_container(handlers):
+async def test_an_unknown_port_name_gives_an_unknown_result(handlers):
     outcome = await handlers.perform(LifecycleHandler(tcp_socket=TCPSocketAction(port="web")), TARGET, 1.0)
     assert outcome.success is None
 
 
-async def test_exec():
+async def test_exec_succeeds_and_fails_by_exit_code():
     def run(spec, argv):
         if argv == ("slow",):
             raise TimeoutError
-        return ExecResult(exit_code=int(argv[1]), output=b"words")
+        return ExecResult(exit_code=int(argv[1]), output=b"message")
 
     runtime = FakeRuntime({"app:1": Behaviour(exec=run)})
     await runtime.run_sandbox(SandboxSpec(pod_uid="u", namespace="n", name="p", hostname="p", ips=("10.0.0.2",)))
@@ -149,19 +149,19 @@ async def test_exec():
 
     async with Handlers(runtime) as handlers:
         assert (await perform("exit", "0")).success is True
-        assert await perform("exit", "1") == Outcome(False, "words")
+        assert await perform("exit", "1") == Outcome(False, "message")
         slow = await perform("slow")
         assert (slow.success, slow.output) == (False, "command timed out: 'slow' timed out after 2s")
         runtime.finish(info.id, 0)
         assert (await perform("exit", "0")).success is None
 
 
-def test_an_empty_dir_in_memory_is_a_file_system_of_its_own(tmp_path):
+def test_an_empty_dir_in_memory_is_a_separate_file_system(tmp_path):
     script = textwrap.dedent(
         """
         import sys
         from pathlib import Path
-        from bridgehead.kubelet.volumes import make_empty_dir, remove_pod_directory
+        from bridgehead.kubelet.volumes.volume_manager import make_empty_dir, remove_pod_directory
         from bridgehead.objects.core import EmptyDirVolume
         pod = Path(sys.argv[1])
         directory = pod / "volumes/kubernetes.io~empty-dir/mem"

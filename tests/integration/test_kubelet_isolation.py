@@ -1,4 +1,4 @@
-"""What a container may do, and what it can reach: security contexts, and paths that a pod changes meanwhile."""
+"""Security contexts of containers, and paths that a pod changes while another container is set up."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def world(node: Node) -> AsyncIterator[World]:
         yield world
 
 
-async def said(world: World, script: str, name: str = "c", **fields: object) -> list[str]:
+async def output_of(world: World, script: str, name: str = "c", **fields: object) -> list[str]:
     """The standard output of a script that is a container."""
     await world.run_to_end("p", script, name, **fields)
     return [line.removeprefix("stdout F ") for line in world.log("p", name) if line.startswith("stdout")]
@@ -65,81 +65,84 @@ NET_ADMIN, CHOWN = 1 << 12, 1 << 0
         (Security(privileged=True), (1 << 41) - 1),
     ],
 )
-async def test_capabilities(world: World, security: Security, expected: int) -> None:
-    lines = await said(world, f"{status('CapBnd')}; {status('CapEff')}; {status('CapInh')}", security=security)
+async def test_a_container_has_only_its_capabilities(world: World, security: Security, expected: int) -> None:
+    lines = await output_of(world, f"{status('CapBnd')}; {status('CapEff')}; {status('CapInh')}", security=security)
     assert [int(line, 16) for line in lines] == [expected, expected, 0]
 
 
-async def test_an_unknown_capability(world: World) -> None:
+async def test_an_unknown_capability_is_refused(world: World) -> None:
     with pytest.raises(RuntimeFailure, match="unknown capability"):
         await world.start("p", security=Security(add_capabilities=("FLYING",)))
 
 
-async def test_users_and_groups(world: World) -> None:
+async def test_a_container_runs_as_its_user_and_groups(world: World) -> None:
     script = "id -u; id -g; id -G; " + status("CapEff")
     security = Security(user=1000, group=1001, supplemental_groups=(2000, 3000), drop_capabilities=("ALL",))
-    assert await said(world, script, security=security) == ["1000", "1001", "1001 2000 3000", "0000000000000000"]
-    assert await said(world, "id -u; id -g; echo $HOME", "root") == ["0", "0", "/root"]
+    assert await output_of(world, script, security=security) == ["1000", "1001", "1001 2000 3000", "0000000000000000"]
+    assert await output_of(world, "id -u; id -g; echo $HOME", "root") == ["0", "0", "/root"]
     with pytest.raises(RuntimeFailure, match="cannot run as group 70000"):
         await world.start("p", "none", security=Security(supplemental_groups=(70000,)))
 
 
-async def test_no_new_privileges(world: World) -> None:
+async def test_no_new_privileges_disables_set_user_id_programs(world: World) -> None:
     script = f"{status('NoNewPrivs')}; {status('Seccomp')}"
-    assert await said(world, script, security=Security(no_new_privileges=True)) == ["1", "2"]
-    assert await said(world, script, "may") == ["0", "2"]
+    assert await output_of(world, script, security=Security(no_new_privileges=True)) == ["1", "2"]
+    assert await output_of(world, script, "may") == ["0", "2"]
 
 
-async def test_filters_of_system_calls(world: World) -> None:
+async def test_seccomp_filters_system_calls(world: World) -> None:
     script = "unshare -U true 2>/dev/null && echo made; true"
-    assert await said(world, script) == []
-    assert await said(world, script, "u", security=Security(seccomp=Seccomp(kind="Unconfined"))) == ["made"]
+    assert await output_of(world, script) == []
+    assert await output_of(world, script, "u", security=Security(seccomp=Seccomp(kind="Unconfined"))) == ["made"]
     profile = world.directory / "profile.json"
     profile.write_text(
         '{"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [{"names": ["mkdir", "mkdirat"], "action": "SCMP_ACT_ERRNO"}]}'
     )
     local = Security(seccomp=Seccomp(kind="Localhost", path=str(profile)))
-    assert await said(world, "mkdir /tmp/x || echo refused", "local", security=local) == ["refused"]
+    assert await output_of(world, "mkdir /tmp/x || echo refused", "local", security=local) == ["refused"]
     profile.write_text("{}")
     with pytest.raises(RuntimeFailure, match="seccomp"):
         await world.start("p", "bad", security=local)
 
 
-async def test_a_read_only_root(world: World) -> None:
+async def test_a_read_only_root_file_system_refuses_writes(world: World) -> None:
     data = volume(world, "data")
-    places = "/ /etc /usr /tmp /data /dev/shm"
-    script = f"for d in {places}; do touch $d/x 2>/dev/null && echo $d; done; echo bye >/dev/termination-log"
+    directories = "/ /etc /usr /tmp /data /dev/shm"
+    script = f"for d in {directories}; do touch $d/x 2>/dev/null && echo $d; done; echo bye >/dev/termination-log"
     mounts = (Mount(source=str(data), target="/data"),)
-    assert await said(world, script, mounts=mounts, security=Security(read_only_root=True)) == ["/data", "/dev/shm"]
-    assert await said(world, script, "rw", mounts=mounts) == places.split()
+    assert await output_of(world, script, mounts=mounts, security=Security(read_only_root=True)) == [
+        "/data",
+        "/dev/shm",
+    ]
+    assert await output_of(world, script, "rw", mounts=mounts) == directories.split()
 
 
-async def test_what_is_masked(world: World) -> None:
+async def test_masked_paths_cannot_be_read(world: World) -> None:
     script = (
         "for f in /proc/kcore /proc/keys /proc/timer_list; do [ -e $f ] && wc -c <$f; done | sort -u; ls /sys/firmware;"
         " echo 1 >/proc/sys/kernel/domainname; echo b >/proc/sysrq-trigger; touch /sys/x; true"
     )
-    assert set(await said(world, script)) <= {"0"}
-    unmasked = await said(world, "wc -c </proc/timer_list 2>&1; true", "u", security=Security(unmasked_proc=True))
+    assert set(await output_of(world, script)) <= {"0"}
+    unmasked = await output_of(world, "wc -c </proc/timer_list 2>&1; true", "u", security=Security(unmasked_proc=True))
     assert unmasked != ["0"]
 
 
-async def test_devices_and_set_user_id_in_volumes(world: World) -> None:
+async def test_devices_and_set_user_id_have_no_effect_in_volumes(world: World) -> None:
     data = volume(world, "data")
     mounts = (Mount(source=str(data), target="/data"),)
     script = "mknod /data/null c 1 3 || echo refused; grep ' /data ' /proc/self/mounts | cut -d' ' -f4"
-    refused, options = await said(world, script, mounts=mounts)
+    refused, options = await output_of(world, script, mounts=mounts)
     assert refused == "refused"
     assert {"nosuid", "nodev"} <= set(options.split(","))
 
 
-async def test_files_belong_to_nobody_outside(world: World) -> None:
+async def test_files_of_a_container_belong_to_no_user_of_the_machine(world: World) -> None:
     data = volume(world, "data")
     await world.run_to_end("p", "touch /data/x", mounts=(Mount(source=str(data), target="/data"),))
     assert (data / "x").stat().st_uid == FIRST_ID
 
 
-async def test_namespaces_of_the_node(world: World) -> None:
+async def test_host_namespaces_are_those_of_the_node(world: World) -> None:
     await world.pod("q", host_pid=True, host_ipc=True, host_network=True)
     info = await world.start("q", command=("sh", "-c", "sleep 4321 & exec sleep 1000"))
     assert "runtime" in await world.sh(info, "cat /proc/[0-9]*/cmdline | tr '\\0' ' '")
@@ -147,15 +150,15 @@ async def test_namespaces_of_the_node(world: World) -> None:
     await world.client.signal_container(info.id, 9)
     await world.wait_exit(info.id)
     assert "sleep 4321" not in world.run("ps", "ax")
-    assert await said(world, "readlink /proc/self/ns/ipc") != [own.strip()]
+    assert await output_of(world, "readlink /proc/self/ns/ipc") != [own.strip()]
 
 
-async def test_sysctls(world: World) -> None:
+async def test_sysctls_apply_to_the_pod_only(world: World) -> None:
     await world.pod("q", sysctls={"net.ipv4.ip_local_port_range": "20000 20099", "kernel.shm_rmid_forced": "1"})
     info = await world.start("q", command=("sleep", "1000"))
     found = await world.sh(info, "cat /proc/sys/net/ipv4/ip_local_port_range /proc/sys/kernel/shm_rmid_forced")
     assert found.split() == ["20000", "20099", "1"]
-    assert await said(world, "cat /proc/sys/net/ipv4/ip_local_port_range") != ["20000\t20099"]
+    assert await output_of(world, "cat /proc/sys/net/ipv4/ip_local_port_range") != ["20000\t20099"]
     with pytest.raises(RuntimeFailure):
         await world.pod("r", sysctls={"no.such": "1"})
 
@@ -186,7 +189,7 @@ def read(path: Path) -> str:
         return ""
 
 
-async def test_a_built_in_program_holds_no_secrets_of_others_and_cannot_be_read(world: World) -> None:
+async def test_a_built_in_server_holds_no_secrets_and_its_memory_is_not_readable(world: World) -> None:
     await world.start("p", "other", command=("sleep", "1000"), env={"PASSWORD": "of-another-pod"})
     server = await world.start("p", "web", image="nginx", env={"PASSWORD": "this-is-its-own"})
     memory = read_memory(world, server.pid)
@@ -211,8 +214,8 @@ while True:
 """
 
 
-async def test_a_traced_process_holds_up_nobody_else(world: World) -> None:
-    """What a container traces is its own to wait for: the runtime must not wait with it."""
+async def test_a_traced_process_does_not_block_the_runtime(world: World) -> None:
+    """An exited traced process is reaped by its tracer first: the runtime must not block for it."""
     script = world.directory / "trace.py"
     script.write_text(TRACE)
     tracer = await world.start(
@@ -233,7 +236,7 @@ async def test_a_traced_process_holds_up_nobody_else(world: World) -> None:
 
 async def test_no_descriptors_are_inherited(world: World) -> None:
     script = "for f in /proc/self/fd/*; do readlink $f || true; done"
-    lines = await said(world, script)
+    lines = await output_of(world, script)
     assert [line.split(":")[0] for line in lines] == ["/dev/null", "pipe", "pipe"]
     info = await world.start("p", "long", command=("sleep", "1000"))
     result = await world.sh(info, script)
@@ -243,7 +246,7 @@ async def test_no_descriptors_are_inherited(world: World) -> None:
 # Paths.
 
 
-async def test_sub_paths(world: World) -> None:
+async def test_sub_paths_are_mounted(world: World) -> None:
     data = volume(world, "data")
     (data / "dir").mkdir()
     (data / "file").write_text("a file\n")
@@ -253,14 +256,14 @@ async def test_sub_paths(world: World) -> None:
     def mount(sub_path: str) -> tuple[Mount, ...]:
         return (Mount(source=str(data), target="/m", sub_path=sub_path),)
 
-    assert await said(world, "cat /m", "file", mounts=mount("file")) == ["a file"]
-    assert await said(world, "cat /m/x", "inner", mounts=mount("inner")) == ["in dir"]
-    assert await said(world, "touch /m/y && echo made", "new", mounts=mount("new/deep")) == ["made"]
+    assert await output_of(world, "cat /m", "file", mounts=mount("file")) == ["a file"]
+    assert await output_of(world, "cat /m/x", "inner", mounts=mount("inner")) == ["in dir"]
+    assert await output_of(world, "touch /m/y && echo made", "new", mounts=mount("new/deep")) == ["made"]
     assert stat.S_IMODE((data / "new" / "deep").stat().st_mode) == 0o777
 
 
 @pytest.mark.parametrize("target", ["/etc", "..", "../../../../../root", "dir/../../x", "/proc/self/root/etc"])
-async def test_a_sub_path_that_leads_out(world: World, target: str) -> None:
+async def test_a_sub_path_that_leaves_the_volume_is_refused(world: World, target: str) -> None:
     data = volume(world, "data")
     (data / "dir").mkdir()
     (data / "link").symlink_to(target)
@@ -292,7 +295,7 @@ async def swap(world: World, data: Path, one: str, other: str) -> ContainerInfo:
 
 
 @pytest.mark.parametrize("sub_path", ["a", "a/below"])
-async def test_a_sub_path_that_is_swapped(world: World, sub_path: str) -> None:
+async def test_a_sub_path_replaced_by_a_link_is_not_followed(world: World, sub_path: str) -> None:
     data = volume(world, "data")
     (data / "a" / "below").mkdir(parents=True)
     (data / "b").symlink_to("/")
@@ -311,8 +314,10 @@ async def test_a_sub_path_that_is_swapped(world: World, sub_path: str) -> None:
     assert not {"stdout F root", "stdout F etc"} & seen
 
 
-async def test_a_mount_point_that_is_swapped(world: World, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Mount points below a writable volume are made in the container's root, wherever a link leads."""
+async def test_a_mount_point_replaced_by_a_link_stays_in_the_containers_root(
+    world: World, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Mount points below a writable volume are created in the container's root whatever the link names."""
     data, other = volume(world, "data"), volume(world, "other")
     outside = volume(world, "outside")
     (data / "a").mkdir()
@@ -334,8 +339,8 @@ async def test_a_mount_point_that_is_swapped(world: World, tmp_path_factory: pyt
     assert list(outside.iterdir()) == []
 
 
-async def test_links_of_an_image_stay_in_it(world: World) -> None:
-    """An image whose directories are links out: its files, mount points and working directory are inside."""
+async def test_links_of_an_image_are_resolved_inside_the_image(world: World) -> None:
+    """The image's directories are links to the outside; files, mount points and working directory stay inside."""
     outside = volume(world, "outside")
     rootfs = world.images / "evil" / "rootfs"
     rootfs.mkdir(parents=True)
@@ -353,14 +358,14 @@ async def test_links_of_an_image_stay_in_it(world: World) -> None:
         Mount(source=str(volume(world, "data")), target="/work/data"),
     )
     script = "pwd; ls /proc/1/status"
-    found = await said(
+    found = await output_of(
         world, script, image="evil", mounts=mounts, working_dir="/work", termination_message_path="/work/log"
     )
     assert found == [str(outside), "/proc/1/status"]
     assert list(outside.iterdir()) == []
 
 
-async def test_no_volume_over_proc(world: World) -> None:
+async def test_a_volume_over_proc_is_refused(world: World) -> None:
     data = volume(world, "data")
     with pytest.raises(RuntimeFailure, match="inside"):
         await world.start("p", mounts=(Mount(source=str(data), target="/proc/sys"),))

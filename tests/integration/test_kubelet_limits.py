@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from bridgehead.kubelet.runtimes.cgroups import Prepared, prepare_delegation, remove_delegation
+from bridgehead.kubelet.runtimes.isolation.cgroups import Prepared, prepare_delegation, remove_delegation
 from bridgehead.kubelet.runtimes.runtime import ContainerInfo, Limits, RuntimeFailure
 
 from .runtime_world import DEADLINE, FIRST_ID, Node, World, enter_world, make_node, until
@@ -71,7 +71,7 @@ BOMB = "dd if=/dev/zero of=/dev/null bs=200M count=1"
 
 
 @guest
-async def test_a_container_that_takes_too_much_memory(world: World, delegated: Path) -> None:
+async def test_a_container_that_exceeds_its_memory_limit_is_killed(world: World, delegated: Path) -> None:
     limits = Limits(memory=32 * MIB)
     neighbour = await world.start("p", "neighbour", command=("sleep", "600"), limits=limits)
     info = await world.start("p", command=("sh", "-c", f"read go; {BOMB}; sleep 600"), limits=limits, stdin=True)
@@ -90,13 +90,13 @@ async def test_a_container_that_takes_too_much_memory(world: World, delegated: P
 
 
 @guest
-async def test_a_small_limit_is_enough_for_a_small_program(world: World) -> None:
+async def test_a_small_memory_limit_suffices_for_a_small_program(world: World) -> None:
     ended = await world.run_to_end("p", "echo small", limits=Limits(memory=4 * MIB))
     assert (ended.exit_code, ended.is_oom_killed) == (0, False)
 
 
 @guest
-async def test_a_command_counts_as_the_container(world: World, delegated: Path) -> None:
+async def test_a_command_counts_against_the_limits_of_its_container(world: World, delegated: Path) -> None:
     info = await world.start("p", command=("sleep", "600"), limits=Limits(memory=32 * MIB, pids=20))
     group = group_of(delegated, info)
     assert (group / "pids.max").read_text() == "20\n"
@@ -111,7 +111,7 @@ async def test_a_command_counts_as_the_container(world: World, delegated: Path) 
 
 
 @guest
-async def test_a_fork_bomb(world: World, delegated: Path) -> None:
+async def test_a_fork_bomb_ends_at_the_process_limit(world: World, delegated: Path) -> None:
     script = "(while :; do sleep 600 & done) 2>/dev/null; read forever"
     info = await world.start("p", command=("sh", "-c", script), limits=Limits(pids=20), stdin=True)
     group = group_of(delegated, info)
@@ -142,7 +142,9 @@ async def start_in_nodes_pid_namespace(world: World, delegated: Path) -> Contain
 
 
 @guest
-async def test_what_a_container_in_the_nodes_pid_namespace_leaves(world: World, delegated: Path) -> None:
+async def test_processes_left_in_the_nodes_pid_namespace_are_killed_with_the_container(
+    world: World, delegated: Path
+) -> None:
     info = await start_in_nodes_pid_namespace(world, delegated)
     group = group_of(delegated, info)
     await world.client.signal_container(info.id, signal.SIGKILL)
@@ -152,7 +154,7 @@ async def test_what_a_container_in_the_nodes_pid_namespace_leaves(world: World, 
 
 @guest
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-async def test_nothing_is_left_of_a_runtime_that_ends(world: World, delegated: Path, number: int) -> None:
+async def test_a_runtime_that_ends_leaves_no_cgroup(world: World, delegated: Path, number: int) -> None:
     others = delegated / "another-runtimes"
     others.mkdir(exist_ok=True)
     await start_in_nodes_pid_namespace(world, delegated)
@@ -173,12 +175,12 @@ async def test_nothing_is_left_of_a_runtime_that_ends(world: World, delegated: P
 
 
 @guest
-async def test_the_runtime_says_that_limits_are_enforced(world: World) -> None:
+async def test_the_runtime_reports_that_limits_are_enforced(world: World) -> None:
     assert (await world.client.find_features()).limits == ""
 
 
-async def test_the_runtime_says_why_limits_are_not_enforced() -> None:
-    """The node's user has nothing of this machine's hierarchy, whatever that is."""
+async def test_the_runtime_reports_why_limits_are_not_enforced() -> None:
+    """No cgroup of this machine is delegated to the node's user."""
     with make_node("range") as node:
         async with enter_world(node) as world:
             reason = (await world.client.find_features()).limits

@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from bridgehead.kubelet.runtimes.client import RemoteSession, RuntimeClient
 from bridgehead.kubelet.runtimes.runtime import ContainerInfo, ImageUnavailable, Mount, RuntimeFailure, Security
+from bridgehead.kubelet.runtimes.wire.client import RemoteSession, RuntimeClient
+from tests import tools
 
 from .runtime_world import DEADLINE, NODE_ADDRESS, Node, World, enter_world, make_node, until
 
@@ -47,7 +48,7 @@ async def fresh_world() -> AsyncIterator[World]:
 
 
 @pytest.mark.parametrize("mode", ["user", "root", "nobody", "container"])
-async def test_a_pods_life(mode: str) -> None:
+async def test_a_pod_is_created_started_stopped_and_removed(mode: str) -> None:
     with make_node(mode) as node:
         async with enter_world(node) as world:
             await live(world)
@@ -98,7 +99,7 @@ async def no_process(world: World, command: str) -> None:
     await until(is_gone)
 
 
-async def test_exit_codes(world: World) -> None:
+async def test_exit_codes_are_reported(world: World) -> None:
     await world.pod("p")
     assert (await world.run_to_end("p", "exit 3", "code")).exit_code == 3
     killed = await world.start("p", "killed", command=("sleep", "1000"))
@@ -111,25 +112,25 @@ async def test_exit_codes(world: World) -> None:
     assert world.log("p", "inside") == ["stdout F still here"]
 
 
-async def test_all_processes_of_a_container_end_with_its_first(world: World) -> None:
+async def test_all_processes_of_a_container_end_with_its_first_process(world: World) -> None:
     await world.pod("p")
     await world.run_to_end("p", "sleep 7777 & sleep 8888 & exit 0")
     assert not re.search("sleep (7777|8888)", world.run("ps", "ax"))
 
 
-async def test_exits_are_told(world: World) -> None:
+async def test_exits_are_published(world: World) -> None:
     exits = world.client.exits()
-    told = asyncio.create_task(anext(exits))
+    exit_event = asyncio.create_task(anext(exits))
     await world.pod("p")
     await asyncio.sleep(0)
     container = await world.start("p", command=("sh", "-c", "exit 5"))
     async with asyncio.timeout(DEADLINE):
-        exited = await told
+        exited = await exit_event
     assert (exited.id, exited.exit_code) == (container.id, 5)
     await exits.aclose()
 
 
-async def test_a_kubelet_that_comes_back_finds_its_containers(world: World) -> None:
+async def test_a_restarted_kubelet_finds_its_containers(world: World) -> None:
     await world.pod("p")
     running = await world.start("p", command=("sleep", "1000"))
     await world.run_to_end("p", "exit 4", "done")
@@ -142,7 +143,7 @@ async def test_a_kubelet_that_comes_back_finds_its_containers(world: World) -> N
         assert (await world.start("p", command=("sleep", "1000"))).id == running.id
 
 
-async def test_only_the_newest_attempt_is_remembered(world: World) -> None:
+async def test_only_the_newest_attempt_is_kept(world: World) -> None:
     await world.pod("p")
     for attempt in range(3):
         await world.run_to_end("p", f"exit {attempt}", attempt=attempt)
@@ -163,7 +164,9 @@ async def test_only_the_newest_attempt_is_remembered(world: World) -> None:
         ({"mounts": (Mount(source="/no/such", target="/x"),)}, 'failed to mount "/no/such": No such file or directory'),
     ],
 )
-async def test_what_cannot_be_started(world: World, fields: dict[str, object], message: str) -> None:
+async def test_containers_that_cannot_start_give_a_reason(
+    world: World, fields: dict[str, object], message: str
+) -> None:
     await world.pod("p")
     with pytest.raises(RuntimeFailure) as caught:
         await world.start("p", **fields)
@@ -173,12 +176,12 @@ async def test_what_cannot_be_started(world: World, fields: dict[str, object], m
         await world.start("nobody")
 
 
-async def test_unavailable_images(world: World) -> None:
+async def test_unavailable_images_give_a_reason(world: World) -> None:
     with pytest.raises(ImageUnavailable, match=r"example\.com/app:1 not found"):
         await world.client.find_image("example.com/app:1")
 
 
-async def test_logs(world: World) -> None:
+async def test_logs_have_timestamps_and_streams(world: World) -> None:
     await world.pod("p")
     await world.run_to_end("p", "echo out; echo err >&2; printf 'no newline'")
     assert sorted(world.log("p")) == ["stderr F err", "stdout F out", "stdout P no newline"]
@@ -189,7 +192,7 @@ async def test_logs(world: World) -> None:
     assert world.log("p", "much") == [f"stdout F {number}" for number in range(1, 50001)]
 
 
-async def test_the_termination_message(world: World) -> None:
+async def test_the_termination_message_is_read_from_its_path(world: World) -> None:
     await world.pod("p")
     ended = await world.run_to_end("p", "echo last words >/dev/termination-log; exit 1")
     assert (ended.exit_code, ended.message) == (1, "last words\n")
@@ -197,7 +200,7 @@ async def test_the_termination_message(world: World) -> None:
     assert len(ended.message) == 4096
 
 
-async def test_the_environment(world: World) -> None:
+async def test_a_container_has_its_environment(world: World) -> None:
     await world.pod("p")
     script = "echo $HOME $HOSTNAME $A; pwd; cat /etc/hostname; id -u; readlink /proc/1/fd/0"
     await world.run_to_end("p", script, env={"A": "b"}, working_dir="/made/for/me")
@@ -212,7 +215,7 @@ async def test_the_environment(world: World) -> None:
     assert world.log("p", "inherited") == ["stdout F 0"]
 
 
-async def test_mounts(world: World) -> None:
+async def test_a_container_has_its_mounts(world: World) -> None:
     volume, secret, file = world.directory / "volume", world.directory / "secret", world.directory / "file"
     for directory in (volume, secret):
         directory.mkdir()
@@ -239,8 +242,8 @@ async def test_mounts(world: World) -> None:
     assert not (secret / "x").exists()
 
 
-async def test_a_containers_files_are_its_own(world: World) -> None:
-    """What it writes is seen by no one else, and what of the host is not the system's is not seen by it."""
+async def test_a_container_has_a_root_file_system_of_its_own(world: World) -> None:
+    """Other processes do not see a container's writes; the container sees only the host's system directories."""
     await world.pod("p")
     writes = "echo x > /usr/share/message; echo x > /etc/message; echo x > /tmp/message; cat /usr/share/message"
     await world.run_to_end("p", writes, "one")
@@ -264,23 +267,23 @@ async def receive_all(stream: socket.socket) -> bytes:
 
 def put_busybox_image(directory: Path) -> set[str]:
     """An image with nothing but BusyBox in it, and the libraries that this machine's is linked with; what is in `/`."""
+    tools.require("busybox")
     busybox = shutil.which("busybox")
-    if busybox is None:
-        pytest.skip("needs busybox for a root file system")
+    assert busybox is not None
     rootfs = directory / "rootfs"
     (rootfs / "bin").mkdir(parents=True)
     shutil.copy(busybox, rootfs / "bin" / "busybox")
     linked = subprocess.run(["ldd", busybox], capture_output=True, text=True, check=False).stdout  # none: it is static
     for library in re.findall(r"(/\S+) \(0x", linked):
-        place = rootfs / library.lstrip("/")
-        place.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(library, place)
+        target = rootfs / library.lstrip("/")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(library, target)
     config = '{"Entrypoint": ["busybox", "sh", "-c"], "Cmd": ["busybox ls /"], "Env": ["GREETING=hi"]}'
     (directory / "image.json").write_text(config)
     return {path.name for path in rootfs.iterdir()}
 
 
-async def test_an_image_of_the_store(world: World) -> None:
+async def test_an_image_of_the_store_has_its_root_file_system(world: World) -> None:
     image = world.images / "example.com" / "tool:1"
     brought = put_busybox_image(image)
     await world.pod("p")
@@ -295,7 +298,7 @@ async def test_an_image_of_the_store(world: World) -> None:
     assert {path.name for path in (image / "rootfs").iterdir()} == brought
 
 
-async def test_the_hosts_network(world: World) -> None:
+async def test_a_host_network_container_uses_the_hosts_network(world: World) -> None:
     await world.pod("node-agent", host_network=True)
     [sandbox] = await world.client.list_sandboxes()
     assert (sandbox.ips, sandbox.netns) == ((), "")
@@ -323,7 +326,7 @@ async def test_pods_reach_each_other_and_themselves(world: World) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/net/if_inet6").exists(), reason="this kernel has no IPv6")
-async def test_pods_of_both_families(world: World) -> None:
+async def test_pods_have_addresses_of_both_families(world: World) -> None:
     world.run("sh", "-c", "echo 1 >/proc/sys/net/ipv6/conf/all/forwarding")
     one, two = "fd00:10:244:1::1", "fd00:10:244:1::2"
     await world.pod("one", also=(one,))
@@ -352,7 +355,7 @@ async def test_pods_of_both_families(world: World) -> None:
     assert one in world.run("ip", "-6", "route")
 
 
-async def test_exec(world: World) -> None:
+async def test_exec_runs_a_command_in_a_container(world: World) -> None:
     await world.pod("p")
     container = await world.start("p", env={"A": "b"}, command=("sleep", "1000"))
     client = world.client
@@ -395,7 +398,7 @@ async def open_shell(world: World, container: ContainerInfo, script: str, **opti
     return await world.client.open_exec(container.id, ("sh", "-c", script), **{"stdin": True, "tty": False, **options})
 
 
-async def test_exec_with_streams(world: World) -> None:
+async def test_exec_passes_streams(world: World) -> None:
     await world.pod("p")
     container = await world.start("p", command=("sleep", "1000"))
     session = await open_shell(world, container, "cat; echo err >&2; exit 3")
@@ -418,7 +421,7 @@ async def test_exec_with_streams(world: World) -> None:
         await world.client.open_exec(container.id, ("nosuch",), stdin=False, tty=False)
 
 
-async def test_exec_with_a_terminal(world: World) -> None:
+async def test_exec_has_a_terminal(world: World) -> None:
     await world.pod("p")
     container = await world.start("p", command=("sleep", "1000"))
     session = await open_shell(world, container, "tty; read answer; stty size; echo $TERM $answer; exit 2", tty=True)
@@ -432,7 +435,7 @@ async def test_exec_with_a_terminal(world: World) -> None:
     await session.close()
 
 
-async def test_a_session_that_is_closed_ends_its_command(world: World) -> None:
+async def test_a_closed_session_ends_its_command(world: World) -> None:
     await world.pod("p")
     container = await world.start("p", command=("sleep", "1000"))
     session = await open_shell(world, container, "sleep 6666 & wait")
@@ -440,9 +443,9 @@ async def test_a_session_that_is_closed_ends_its_command(world: World) -> None:
     await no_process(world, "sleep 6666")
 
 
-async def test_a_runtime_that_dies_takes_its_containers_along(fresh_world: World) -> None:
+async def test_containers_end_with_a_killed_runtime(fresh_world: World) -> None:
     exits = fresh_world.client.exits()
-    told = asyncio.create_task(anext(exits))
+    exit_event = asyncio.create_task(anext(exits))
     await fresh_world.pod("p")
     await fresh_world.start("p", command=("sleep", "4444"))
     links = fresh_world.run("ip", "-o", "link")
@@ -469,11 +472,11 @@ async def test_a_runtime_that_dies_takes_its_containers_along(fresh_world: World
 
     await until(has_no_link_more)
     with pytest.raises(RuntimeFailure, match="broke"):
-        await told
+        await exit_event
 
 
 async def test_a_runtime_ends_with_its_zygote(fresh_world: World) -> None:
-    """Without it no container would start any more, nor be seen to end."""
+    """Without the zygote no container could start, and no exit would be observed."""
     await fresh_world.pod("p")
     await fresh_world.start("p", command=("sleep", "5555"))
     (fresh_world.node.directory / "may-fail").touch()
@@ -492,7 +495,7 @@ async def test_a_runtime_ends_with_its_zygote(fresh_world: World) -> None:
     assert (await fresh_world.run_to_end("p", "exit 3")).exit_code == 3
 
 
-async def test_a_runtime_that_is_told_to_end_leaves_nothing(fresh_world: World) -> None:
+async def test_sigterm_leaves_no_process_and_no_interface(fresh_world: World) -> None:
     await fresh_world.pod("p")
     await fresh_world.start("p", command=("sleep", "3333"))
     pid = fresh_world.runtime_pid()
@@ -505,30 +508,30 @@ async def test_a_runtime_that_is_told_to_end_leaves_nothing(fresh_world: World) 
     await no_process(fresh_world, "sleep 3333")
 
 
-async def test_a_stranger_on_the_socket_is_dropped(world: World) -> None:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stranger:
-        stranger.connect(str(world.socket_path))
-        stranger.settimeout(DEADLINE)
-        stranger.sendall(b"GET / HTTP/1.1\r\n\r\n")
-        assert stranger.recv(100) == b""
+async def test_an_invalid_client_is_disconnected(world: World) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+        client.connect(str(world.socket_path))
+        client.settimeout(DEADLINE)
+        client.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        assert client.recv(100) == b""
     assert stat.S_IMODE(world.socket_path.stat().st_mode) == 0o600
     assert await world.client.list_containers() == []
 
 
-async def test_built_in_servers(world: World) -> None:
-    """Each answers as soon as it is started, as the image it plays; its files can be changed from inside."""
+async def test_built_in_servers_answer_from_their_start(world: World) -> None:
+    """Each server answers from its start like the original image, and its files can be changed by exec."""
     expected = {
         "ikubernetes/myapp:v2": ("80", 'Hello MyApp | Version: v2 | <a href="hostname.html">Pod Name</a>\n'),
         "httpd": ("80", "<html><body><h1>It works!</h1></body></html>\n"),
         "gcr.io/google-samples/node-hello:1.0": ("8080", "Hello Kubernetes!"),
         "registry.k8s.io/e2e-test-images/agnhost:2.53": ("8080/hostname", "p3"),
     }
-    for number, (image, (place, body)) in enumerate(expected.items()):
+    for number, (image, (port, body)) in enumerate(expected.items()):
         pod = f"p{number}"
         ip = await world.pod(pod)
         args = ("netexec",) if "agnhost" in image else ()
         server = await world.start(pod, image=image, args=args)
-        assert world.run("curl", "-s", f"http://{ip}:{place}") == body
+        assert world.run("curl", "-s", f"http://{ip}:{port}") == body
         await world.client.signal_container(server.id, signal.SIGTERM)
         assert (await world.wait_exit(server.id)).exit_code == 0
     ip = await world.pod("n")
@@ -553,8 +556,8 @@ async def test_built_in_servers(world: World) -> None:
 @pytest.mark.parametrize(
     "image", ["nginx", "redis", "registry.k8s.io/e2e-test-images/agnhost:2.53", "registry.k8s.io/pause:3.9"]
 )
-async def test_a_built_in_program_can_be_told_to_end_as_soon_as_it_is_started(world: World, image: str) -> None:
-    """Without a handler its first process would not hear of it, and be killed after the grace period."""
+async def test_a_built_in_server_handles_sigterm_from_its_start(world: World, image: str) -> None:
+    """Without a handler the first process would not receive the signal, and be killed after the grace period."""
     for number in range(10):
         await world.pod(f"p{number}")
         program = await world.start(f"p{number}", image=image)
@@ -562,8 +565,8 @@ async def test_a_built_in_program_can_be_told_to_end_as_soon_as_it_is_started(wo
         assert (await world.wait_exit(program.id)).exit_code == 0
 
 
-async def test_a_part_can_be_told_to_end_as_soon_as_it_is_started(world: World) -> None:
-    """At whatever moment that is; before it has its own handlers, too."""
+async def test_a_part_handles_sigterm_from_its_start(world: World) -> None:
+    """The signal may arrive before the part has installed its handlers."""
     nowhere = world.directory / "kubeconfig"
     nowhere.write_text(
         "clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]\n"
@@ -606,8 +609,8 @@ async def _refused(world: World) -> bool:
     return False
 
 
-async def test_a_part_runs_in_a_pod(world: World) -> None:
-    """By its own image and by Kubernetes' name for it, wherever its interpreter is installed."""
+async def test_a_part_runs_in_a_pod_under_its_kubernetes_name(world: World) -> None:
+    """The image is the part's own or Kubernetes' name for it; the interpreter may be installed anywhere."""
     await world.pod("p", host_network=True)
     part = await world.start(
         "p", image="registry.k8s.io/kube-proxy:v1.36.0", args=("--help",), security=Security(privileged=True)
@@ -621,7 +624,7 @@ async def test_a_part_runs_in_a_pod(world: World) -> None:
     assert any("--no-such-option" in line for line in world.log("p", "wrong"))
 
 
-async def test_a_shell_may_start_a_built_in_server(world: World) -> None:
+async def test_a_shell_can_start_a_built_in_server(world: World) -> None:
     ip = await world.pod("p")
     script = "hostname > /usr/share/nginx/html/index.html && exec nginx -g 'daemon off;'"
     server = await world.start("p", image="nginx:1.25", command=("/bin/sh", "-c", script))
@@ -632,7 +635,7 @@ async def test_a_shell_may_start_a_built_in_server(world: World) -> None:
     assert (await world.wait_exit(server.id)).exit_code == 0
 
 
-async def test_attaching_to_a_container(world: World) -> None:
+async def test_attach_reads_the_containers_output(world: World) -> None:
     await world.pod("p")
     script = "read one; echo got $one; echo err >&2; cat; exit 6"
     container = await world.start("p", command=("sh", "-c", script), stdin=True, stdin_once=True)
@@ -653,7 +656,7 @@ async def test_attaching_to_a_container(world: World) -> None:
         await world.client.open_attach(deaf.id, stdin=True)
 
 
-async def test_who_is_attached_and_does_not_read_is_cut_off(world: World) -> None:
+async def test_an_attached_session_that_does_not_read_is_disconnected(world: World) -> None:
     await world.pod("p")
     container = await world.start("p", command=("sh", "-c", "head -c 4000000 /dev/zero; echo; echo said; sleep 1000"))
     session = await world.client.open_attach(container.id, stdin=False)
@@ -669,13 +672,13 @@ async def test_who_is_attached_and_does_not_read_is_cut_off(world: World) -> Non
     async with asyncio.timeout(DEADLINE):
         assert await ended.wait() == 137
     await ended.close()
-    await world.client.list_containers()  # the answer comes after all that was told before
-    link = world.client._link
-    assert link is not None
-    assert link.sessions == {}
+    await world.client.list_containers()  # the reply comes after all earlier notifications
+    connection = world.client._connection
+    assert connection is not None
+    assert connection.sessions == {}
 
 
-async def test_attaching_to_a_terminal(world: World) -> None:
+async def test_attach_has_a_terminal(world: World) -> None:
     await world.pod("p")
     container = await world.start("p", command=("sh",), stdin=True, tty=True)
     first = await world.client.open_attach(container.id, stdin=True)
@@ -691,8 +694,8 @@ async def test_attaching_to_a_terminal(world: World) -> None:
     assert any("/dev/pts/0" in line for line in world.log("p"))
 
 
-async def test_another_user() -> None:
-    """Where all ids exist; what it may write is its own and /tmp."""
+async def test_a_container_runs_as_another_user() -> None:
+    """The user can write its own files and /tmp. The test needs a user namespace with all ids."""
     with make_node("root") as node:
         async with enter_world(node) as world:
             await world.pod("p")
@@ -715,7 +718,7 @@ async def test_another_user() -> None:
             await no_process(world, "sleep 2222")
 
 
-async def test_capabilities(world: World) -> None:
+async def test_a_container_has_the_requested_capabilities(world: World) -> None:
     await world.pod("p")
     script = "grep CapBnd /proc/self/status; echo 1 >/proc/sys/net/ipv4/ip_forward && echo wrote"
     await world.run_to_end("p", script, "ordinary")
@@ -726,8 +729,7 @@ async def test_capabilities(world: World) -> None:
 
 
 async def test_busybox_has_its_own_tools(world: World) -> None:
-    if shutil.which("busybox") is None:
-        pytest.skip("needs busybox")
+    tools.require("busybox")
     world.run("sh", "-c", "echo 1 >/proc/sys/net/ipv4/ip_forward")
     ip = await world.pod("app")
     await world.pod("client")

@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from bridgehead.kubelet.runtimes.runtime import SandboxSpec
-from bridgehead.kubelet.runtimes.sandboxes import SandboxMaker
+from bridgehead.kubelet.runtimes.service.sandboxes import SandboxMaker
 
 from .namespaced import in_namespace, sh
 
@@ -18,7 +18,7 @@ PODS = 20  # before the wire was waited for, one of five first packets was lost
 
 
 @in_namespace
-def test_a_pods_first_packet_arrives():
+def test_the_first_packet_of_a_new_pod_is_answered():
     sh(f"ip address add {NODE}/32 dev lo; ip address add {NODE6}/128 dev lo nodad")
     maker = SandboxMaker()
     for number in range(1, PODS + 1):
@@ -28,7 +28,7 @@ def test_a_pods_first_packet_arrives():
                 pod_uid=f"pod{number}", namespace="default", name="p", hostname="p", host_network=False, ips=ips
             )
         )
-        with maker.inside_network(sandbox):
+        with maker.in_network_of(sandbox):
             listeners = [_bound(ip) for ip in ips]
         for listener, ip, node in zip(listeners, ips, (NODE, NODE6), strict=True):
             with listener, _bound(node) as sender:

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from bridgehead.kubelet.runtimes import seccomp
+from bridgehead.kubelet.runtimes.isolation import seccomp
+from bridgehead.network.uapi.prctl import PR_SET_NO_NEW_PRIVS
 
 pytestmark = pytest.mark.integration
 
@@ -87,7 +88,7 @@ PASSED = {
 
 
 def call(name: str, *arguments: int) -> int:
-    """Its errno, 0 when it succeeds."""
+    """Return the errno of a system call, 0 if it succeeds."""
     number = library.seccomp_syscall_resolve_name(name.encode())
     ctypes.set_errno(0)
     result = libc.syscall(number, *map(ctypes.c_long, arguments))
@@ -95,12 +96,12 @@ def call(name: str, *arguments: int) -> int:
 
 
 def in_child(program: bytes | None, body: Callable[[], Any]) -> Any:
-    """What `body` gives in a process with this filter. Raises `Killed`."""
+    """Return the result of `body` in a process with this filter. Raises `Killed`."""
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
         try:
-            libc.prctl(38, 1, 0, 0, 0)  # PR_SET_NO_NEW_PRIVS
+            libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
             if program is not None:
                 seccomp.install(program)
             os.write(writing, json.dumps(body()).encode())
@@ -129,13 +130,13 @@ def refused(program: bytes | None, calls: dict[str, tuple[int, ...]]) -> set[str
     return {name for name, code in in_child(program, lambda: attempts(calls)).items() if code == errno.EPERM}
 
 
-def test_containerds_default_refuses_what_a_container_must_not_do():
+def test_the_default_profile_refuses_what_containerds_refuses():
     program = seccomp.default_filter(DEFAULT)
     assert refused(program, REFUSED) == set(REFUSED)
     assert refused(program, PASSED) == set()
 
 
-def test_without_a_filter_the_kernel_refuses_none_of_these():
+def test_without_a_filter_the_kernel_allows_the_refused_system_calls():
     # DAC_READ_SEARCH, SYS_MODULE, SYS_PTRACE, SYS_PACCT, SYS_ADMIN, SYS_BOOT, SYS_TIME, SYSLOG, PERFMON, BPF
     needed = sum(1 << number for number in (2, 16, 19, 20, 21, 22, 25, 34, 38, 39))
     with open("/proc/self/status", encoding="ascii") as status:
@@ -145,7 +146,7 @@ def test_without_a_filter_the_kernel_refuses_none_of_these():
     assert refused(None, REFUSED) == set()
 
 
-def test_unusual_sockets_are_refused_and_no_high_bits_help():
+def test_unusual_socket_families_are_refused_with_high_bits_set():
     def sockets() -> dict[str, int]:
         return {
             "alg": call("socket", 38, 99, 0),
@@ -164,7 +165,7 @@ def test_unusual_sockets_are_refused_and_no_high_bits_help():
     assert codes["inet"] == codes["unix"] == codes["netlink"] == 0
 
 
-def test_processes_and_threads_can_be_made_and_namespaces_cannot():
+def test_the_default_profile_allows_processes_and_threads_but_no_namespaces():
     def body() -> list[int]:
         pid = os.fork()
         if pid == 0:
@@ -180,7 +181,7 @@ def test_processes_and_threads_can_be_made_and_namespaces_cannot():
     assert in_child(seccomp.default_filter(DEFAULT), body) == [0, errno.ENOSYS, *[errno.EPERM] * 4, 0]
 
 
-def test_what_is_newer_than_the_profile_does_not_exist():
+def test_system_calls_newer_than_the_profile_give_enosys():
     def body() -> list[int]:
         ctypes.set_errno(0)
         libc.syscall(5000, 0, 0, 0)
@@ -202,7 +203,7 @@ def test_what_is_newer_than_the_profile_does_not_exist():
         ("SYS_NICE", {"get_mempolicy"}),
     ],
 )
-def test_a_capability_that_is_added_brings_its_system_calls(capability: str, names: set[str]):
+def test_an_added_capability_allows_its_system_calls(capability: str, names: set[str]):
     program = seccomp.default_filter(DEFAULT | {capability})
 
     def tried() -> dict[str, int]:
@@ -215,11 +216,11 @@ def test_a_capability_that_is_added_brings_its_system_calls(capability: str, nam
         assert refused(program, {name: REFUSED[name] for name in names}) == set()
 
 
-def test_dropping_a_capability_takes_its_system_calls_away():
+def test_a_dropped_capability_forbids_its_system_calls():
     assert refused(seccomp.default_filter(DEFAULT - {"SYS_CHROOT"}), PASSED) == {"chroot"}
 
 
-def test_with_sys_admin_namespaces_and_mounts_pass():
+def test_sys_admin_allows_namespaces_and_mounts():
     program = seccomp.default_filter(DEFAULT | {"SYS_ADMIN"})
     assert in_child(program, lambda: call("clone3", 0, 0)) == errno.EINVAL
     kept = {"add_key", "io_uring_setup", "keyctl", "kexec_load", "request_key", "swapon", "userfaultfd", "pivot_root"}
@@ -229,7 +230,7 @@ def test_with_sys_admin_namespaces_and_mounts_pass():
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="another machine's instructions")
-def test_programs_of_32_bits_have_the_same_filter():
+def test_programs_of_32_bits_are_filtered_by_the_same_profile():
     def body() -> dict[str, int] | None:
         # mov eax, edi; push rbx; mov ebx, esi; mov ecx, edx; xor edx, edx; int 0x80; pop rbx; ret
         code = bytes.fromhex("89f8 53 89f3 89d1 31d2 cd80 5b c3")
@@ -275,7 +276,7 @@ def local(*rules: dict, default: str = "SCMP_ACT_ALLOW", **fields: object) -> by
     return seccomp.localhost_filter(json.dumps(profile).encode(), DEFAULT)
 
 
-def test_a_profile_in_a_file_is_obeyed():
+def test_a_profile_from_a_file_is_applied():
     program = local(
         {"names": ["mkdirat", "no_such_call"], "action": "SCMP_ACT_ERRNO", "errnoRet": errno.EROFS},
         {"names": ["mkdir"], "action": "SCMP_ACT_ERRNO", "errnoRet": errno.EROFS},
@@ -305,26 +306,26 @@ def test_a_profile_in_a_file_is_obeyed():
 
 
 @pytest.mark.parametrize("action", ["SCMP_ACT_KILL", "SCMP_ACT_KILL_PROCESS", "SCMP_ACT_TRAP"])
-def test_a_profile_may_kill(action: str):
+def test_a_profile_can_kill_the_process(action: str):
     program = local({"names": ["chroot"], "action": action})
     with pytest.raises(Killed) as caught:
         in_child(program, lambda: call("chroot", BAD))
     assert caught.value.signal == signal.SIGSYS
 
 
-def test_the_default_may_be_to_refuse_and_architectures_are_added():
+def test_a_profile_can_have_an_errno_as_default_action_and_more_architectures():
     fields = {"architectures": ["SCMP_ARCH_X86_64", "SCMP_ARCH_X86"]} if platform.machine() == "x86_64" else {}
     everything = ["write", "exit_group", "getpid", "brk", "mmap", "munmap", "futex", "rt_sigprocmask"]
     program = local({"names": everything, "action": "SCMP_ACT_ALLOW"}, default="SCMP_ACT_ERRNO", **fields)
     assert in_child(program, lambda: [call("getpid"), call("getuid")]) == [0, errno.EPERM]
 
 
-def test_an_architecture_that_libseccomp_does_not_know_is_named():
+def test_an_architecture_unknown_to_libseccomp_is_named():
     with pytest.raises(seccomp.BadProfile, match="SCMP_ARCH_VAX"):
         local(architectures=["SCMP_ARCH_VAX"])
 
 
-def test_the_missing_library_is_named_with_its_package(monkeypatch: pytest.MonkeyPatch):
+def test_a_missing_libseccomp_is_reported_with_its_package(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(seccomp, "_LIBRARY", "libseccomp-that-is-not-here.so.2")
     with pytest.raises(seccomp.SeccompUnavailable, match="libseccomp2"):
         seccomp.load()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bridgehead.kubelet.backoff import BackOff
+from bridgehead.backoff import KeyedBackoff
 from bridgehead.kubelet.runtimes.fake import Behaviour
 from bridgehead.kubelet.runtimes.runtime import Limits, Mount, RuntimeFeatures, Seccomp, Security
 from bridgehead.objects.kinds import CONFIG_MAPS, PODS
@@ -25,7 +25,7 @@ async def world(tmp_path):
         yield world
 
 
-async def test_the_runtime_gets_what_the_contexts_say(world):
+async def test_the_runtime_gets_the_effective_security_context(world):
     await world.start_kubelet()
     own = {"capabilities": {"add": ["NET_ADMIN"], "drop": ["ALL"]}, "readOnlyRootFilesystem": True, "runAsUser": 7}
     init = {"name": "first", "image": "job:1", "securityContext": {"allowPrivilegeEscalation": False}}
@@ -62,14 +62,14 @@ async def test_the_runtime_gets_what_the_contexts_say(world):
     assert 2 < limits.oom_score_adj < 1000
 
 
-async def test_root_where_none_is_wanted(world):
+async def test_a_root_user_violates_run_as_non_root(world):
     await world.start_kubelet()
     await world.create("web", securityContext={"runAsNonRoot": True})
     pod = await world.until("web", waits_for("CreateContainerConfigError"))
-    words = "container has runAsNonRoot and image will run as root"
+    message = "container has runAsNonRoot and image will run as root"
     where = f'(pod: "web_default({pod.metadata.uid})", container: app)'
-    assert pod.status.container_statuses[0].state.waiting.message == f"{words} {where}"
-    await world.until_event("web", "Failed", f"Error: {words} {where}")
+    assert pod.status.container_statuses[0].state.waiting.message == f"{message} {where}"
+    await world.until_event("web", "Failed", f"Error: {message} {where}")
     assert world.runtime.specs == []
     world.runtime.users["app:1"] = "1000:1000"
     await world.create("other", securityContext={"runAsNonRoot": True})
@@ -77,7 +77,7 @@ async def test_root_where_none_is_wanted(world):
     assert world.runtime.specs[0].security.user == 1000
 
 
-async def test_a_seccomp_profile_of_the_node(world):
+async def test_a_seccomp_profile_is_loaded_from_the_nodes_directory(world):
     kubelet = await world.start_kubelet()
     profile = {"type": "Localhost", "localhostProfile": "a/b.json"}
     await world.create(
@@ -94,8 +94,8 @@ async def test_a_seccomp_profile_of_the_node(world):
     assert world.runtime.specs[0].security.seccomp == Seccomp(kind="Localhost", path=str(path))
 
 
-async def test_the_pod_of_kubectl_debug_node(world):
-    """As kubectl 1.36 makes it."""
+async def test_the_pod_of_kubectl_debug_node_runs(world):
+    """The pod is the one that kubectl 1.36 creates."""
     await world.start_kubelet()
     debugger = {"name": "debugger", "image": "app:1", "stdin": True, "tty": True}
     await world.create(
@@ -115,7 +115,7 @@ async def test_the_pod_of_kubectl_debug_node(world):
     assert spec.security == Security()
 
 
-async def test_what_a_container_writes_to_its_etc_hosts_harms_nobody(world):
+async def test_writes_to_etc_hosts_stay_in_the_container(world):
     kubelet = await world.start_kubelet()
     await world.create("web", containers=[container(securityContext={"readOnlyRootFilesystem": True})])
     await world.until("web", is_running)
@@ -125,15 +125,15 @@ async def test_what_a_container_writes_to_its_etc_hosts_harms_nobody(world):
     hosts = world.root.joinpath(files["/etc/hosts"].source)
     written = hosts.read_text()
     hosts.write_bytes(b"\xff" * len(written))
-    kubelet.worker("default", "web").containers._crashes = BackOff(initial=0.01, maximum=0.01)
+    kubelet.worker("default", "web").containers._crashes = KeyedBackoff(initial=0.01, maximum=0.01)
     [info] = world.runtime.containers.values()
     world.runtime.finish(info.id, 1)
     await world.until("web", lambda pod: pod.status.container_statuses[0].restart_count == 1 and is_running(pod))
     assert hosts.read_text() == written
 
 
-async def test_volumes_belong_to_the_group_of_the_pod(world):
-    """In the group of this process, so that it needs no privileges; in a user namespace there may be no others."""
+async def test_volumes_belong_to_the_pods_fs_group(world):
+    """The group is that of this process: others need privileges, and may not exist in a user namespace."""
     group = os.getgid()
     await world.start_kubelet()
     config = {"metadata": {"name": "cfg", "namespace": "default"}, "data": {"color": "red"}}
@@ -168,7 +168,7 @@ async def test_volumes_belong_to_the_group_of_the_pod(world):
         ),
     ],
 )
-async def test_pods_that_the_node_rejects(world, monkeypatch, context, reason, message):
+async def test_pods_that_the_node_cannot_run_are_rejected(world, monkeypatch, context, reason, message):
     monkeypatch.setattr("bridgehead.kubelet.agent.kernel_has_app_armor", lambda: False)
     await world.start_kubelet()
     await world.create("web", securityContext=context)
@@ -182,12 +182,12 @@ async def test_pods_that_the_node_rejects(world, monkeypatch, context, reason, m
     await world.until_gone("web")
 
 
-async def test_a_pod_that_runs_is_not_rejected_by_the_next_kubelet(world, monkeypatch):
+async def test_a_running_pod_is_not_rejected_by_a_restarted_kubelet(world, monkeypatch):
     await world.start_kubelet()
     await world.create("web", securityContext={"sysctls": [{"name": "net.ipv4.tcp_rmem", "value": "1 2 3"}]})
     await world.until("web", is_running)
     await world.stop_kubelet()
-    monkeypatch.setattr("bridgehead.kubelet.admission.SAFE_SYSCTLS", frozenset())
+    monkeypatch.setattr("bridgehead.kubelet.pods.admission.SAFE_SYSCTLS", frozenset())
     await world.start_kubelet()
     await world.create("other", securityContext={"sysctls": [{"name": "net.ipv4.tcp_rmem", "value": "1 2 3"}]})
     await world.until("other", lambda pod: pod.status.phase == "Failed")
@@ -195,37 +195,37 @@ async def test_a_pod_that_runs_is_not_rejected_by_the_next_kubelet(world, monkey
 
 
 @pytest.mark.parametrize(
-    ("spec", "words"),
+    ("spec", "message"),
     [
         ({"shareProcessNamespace": True}, "shareProcessNamespace is not supported"),
         ({"hostUsers": False}, "hostUsers: false is not supported"),
     ],
 )
-async def test_namespaces_that_the_runtime_cannot_make(world, spec, words):
+async def test_namespaces_that_the_runtime_cannot_create_are_reported(world, spec, message):
     await world.start_kubelet()
     await world.create("web", **spec)
     pod = await world.until("web", waits_for("CreatePodSandboxError"))
     assert pod.status.phase == "Pending"
-    assert words in pod.status.container_statuses[0].state.waiting.message
-    await world.until_event("web", "FailedCreatePodSandBox", f"Failed to create pod sandbox: {words}")
+    assert message in pod.status.container_statuses[0].state.waiting.message
+    await world.until_event("web", "FailedCreatePodSandBox", f"Failed to create pod sandbox: {message}")
     assert world.runtime.sandbox_specs == []
 
 
-async def test_limits_that_are_not_enforced(world):
-    """One event for the node, however many pods it has."""
+async def test_unenforced_limits_are_reported_once_per_node(world):
+    """The Event is for the node and does not depend on the number of pods."""
     world.runtime.features = RuntimeFeatures(limits="no cgroup v2 is delegated to the lab")
     await world.start_kubelet()
     for name in ("one", "two"):
         await world.create(name, containers=[container(resources={"limits": {"memory": "1Gi"}})])
         await world.until(name, is_running)
     event = await world.until_event("node1", "LimitsNotEnforced")
-    words = "Limits of containers are not enforced on this node: no cgroup v2 is delegated to the lab"
-    assert (event.type, event.message, event.count) == ("Warning", words, 1)
+    message = "Limits of containers are not enforced on this node: no cgroup v2 is delegated to the lab"
+    assert (event.type, event.message, event.count) == ("Warning", message, 1)
     found = [event.reason for name in ("one", "two", "node1") for event in await world.events(name)]
     assert found.count("LimitsNotEnforced") == 1
 
 
-async def test_a_container_that_had_too_little_memory(world):
+async def test_a_container_killed_for_memory_reports_oom_killed(world):
     await world.start_kubelet()
     await world.create("web", restartPolicy="Never")
     await world.until("web", is_running)

@@ -16,7 +16,7 @@ from bridgehead.lab.plan import LabFiles
 pytestmark = pytest.mark.integration
 
 
-def test_what_cannot_be_written_is_said_and_nothing_goes_on_running(tmp_path: Path) -> None:
+def test_a_write_error_is_reported_and_leaves_no_process(tmp_path: Path) -> None:
     root = tmp_path / "lab"
     root.mkdir()
     (root / "pki").write_text("where the certificates go, which are made while the lab's first process starts")
@@ -57,7 +57,7 @@ finally:
 """
 
 
-def test_when_the_command_is_killed_nobody_goes_on_in_its_place(tmp_path: Path) -> None:
+def test_a_killed_command_leaves_no_process(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", UP, str(tmp_path)], capture_output=True, text=True, timeout=100)
     assert (done.returncode, done.stdout) == (-signal.SIGKILL, "")
 
@@ -76,6 +76,6 @@ except Exception as error:
 """
 
 
-def test_a_trial_that_fails_in_a_new_way_is_told_once() -> None:
+def test_an_unexpected_failure_of_the_kernel_check_is_reported_once() -> None:
     done = subprocess.run([sys.executable, "-c", CHECK], capture_output=True, text=True, timeout=100)
     assert (done.returncode, done.stdout) == (0, "cannot try this kernel: RuntimeError: something nobody thought of\n")

@@ -87,7 +87,7 @@ def supervise(tmp_path: Path) -> Iterator[Callable[..., Supervised]]:
             supervised.stop()
 
 
-def test_parts_that_end_are_started_again(supervise: Callable[..., Supervised]) -> None:
+def test_parts_that_exit_are_restarted(supervise: Callable[..., Supervised]) -> None:
     lab = supervise("wait", "exit-3", "raise")
     assert lab.eventually(lambda part: part.restarts >= 3, "exit-3").last_exit == "exit code 3"
     assert lab.eventually(lambda part: part.restarts >= 1, "raise").last_exit == "exit code 1"
@@ -101,8 +101,20 @@ def test_parts_that_end_are_started_again(supervise: Callable[..., Supervised]) 
     assert again.pid != waiting.pid
 
 
-def test_parts_end_when_it_is_stopped(supervise: Callable[..., Supervised]) -> None:
-    """Even those that were forked at the moment of the signal."""
+def test_statuses_are_written_once_that_is_possible(supervise: Callable[..., Supervised]) -> None:
+    lab = supervise("wait")
+    before = lab.eventually(lambda part: part.pid, "wait")
+    obstacle = lab.files.parts.with_suffix(".new")
+    obstacle.mkdir()
+    os.kill(before.pid, signal.SIGKILL)
+    time.sleep(0.5)
+    assert lab.part("wait") == before
+    obstacle.rmdir()
+    assert lab.eventually(lambda part: part.restarts and part.pid, "wait").pid != before.pid
+
+
+def test_stopping_the_supervisor_stops_its_parts(supervise: Callable[..., Supervised]) -> None:
+    """The signal may arrive during a fork."""
     lab = supervise("wait", "wait-2")
     pids = [lab.eventually(lambda part: part.pid, name).pid for name in ("wait", "wait-2")]
     assert lab.stop() == 0
@@ -111,7 +123,7 @@ def test_parts_end_when_it_is_stopped(supervise: Callable[..., Supervised]) -> N
             os.kill(pid, 0)
 
 
-def test_a_status_that_cannot_be_written_costs_nothing_else(supervise: Callable[..., Supervised]) -> None:
+def test_a_failed_write_of_the_status_affects_nothing_else(supervise: Callable[..., Supervised]) -> None:
     lab = supervise("wait", "exit-3")
     waiting = lab.eventually(lambda part: part.pid, "wait")
     wait_for_line(lab.files.log("wait"), "waiting")
@@ -121,7 +133,7 @@ def test_a_status_that_cannot_be_written_costs_nothing_else(supervise: Callable[
     assert lab.process.poll() is None
 
 
-def test_a_lab_ends_with_its_state_directory(supervise: Callable[..., Supervised]) -> None:
+def test_a_lab_ends_when_its_state_directory_is_deleted(supervise: Callable[..., Supervised]) -> None:
     lab = supervise("wait")
     waiting = lab.eventually(lambda part: part.pid, "wait")
     lab.files.lock.chmod(0o600)
@@ -193,7 +205,9 @@ def orphan(files: LabFiles) -> Iterator[Callable[[float], subprocess.Popen[bytes
         process.communicate()
 
 
-def test_no_second_lab_beside_an_orphan(files: LabFiles, orphan: Callable[[float], subprocess.Popen[bytes]]) -> None:
+def test_a_lab_does_not_start_beside_an_orphan_of_itself(
+    files: LabFiles, orphan: Callable[[float], subprocess.Popen[bytes]]
+) -> None:
     process = orphan(0.3)
     with pytest.raises(NotRunning, match="was deleted, and the lab that ran in it is ending"):
         registry.read_running(files)
@@ -203,7 +217,7 @@ def test_no_second_lab_beside_an_orphan(files: LabFiles, orphan: Callable[[float
     assert process.poll() is not None or find_orphan(files) is None
 
 
-def test_down_ends_an_orphan(files: LabFiles, orphan: Callable[[float], subprocess.Popen[bytes]]) -> None:
+def test_down_stops_an_orphan(files: LabFiles, orphan: Callable[[float], subprocess.Popen[bytes]]) -> None:
     process = orphan(600)
     os.close(registry.lock(files))  # by an `up` that gave up
     registry.stop(files)

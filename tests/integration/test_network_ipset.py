@@ -64,7 +64,7 @@ def test_elements_of_every_type_are_read_back_as_they_were_written() -> None:
     assert printed[-1] == "{} set()"
 
 
-def test_more_elements_than_a_message_holds_and_another_mark_for_one() -> None:
+def test_many_elements_are_sent_in_several_messages_and_a_mark_can_change() -> None:
     printed = in_namespace("""
         many = [f"10.{n >> 16}.{(n >> 8) & 255}.{n & 255},tcp:80" for n in range(5000)]
         with IpSets() as sets:
@@ -82,7 +82,7 @@ def test_more_elements_than_a_message_holds_and_another_mark_for_one() -> None:
     assert printed == ["True", "10.96.0.1,tcp:80 skbmark 0x2/0x3fff", "set()"]
 
 
-def test_refusals_have_words() -> None:
+def test_rejections_are_described() -> None:
     printed = in_namespace("""
         def tried(what):
             try:
@@ -103,7 +103,7 @@ def test_refusals_have_words() -> None:
     ]
 
 
-def test_addresses_are_bound_listed_and_followed() -> None:
+def test_addresses_are_added_listed_and_monitored() -> None:
     printed = in_namespace("""
         with Addresses() as addresses:
             sh("ip link add v type veth peer w")
@@ -112,10 +112,10 @@ def test_addresses_are_bound_listed_and_followed() -> None:
             for _ in range(2):
                 addresses.add(mine)
             # The kernel tells of one of IPv6 some time later, when it has taken it to be nobody else's, or then again.
-            told = addresses.changes()
-            while not set(mine) <= set(told) and select.select([addresses], [], [], 20)[0]:
-                told += addresses.changes()
-            print(addresses.all() == mine, set(told) == set(mine), told.count(mine[0]))
+            reported = addresses.changes()
+            while not set(mine) <= set(reported) and select.select([addresses], [], [], 20)[0]:
+                reported += addresses.changes()
+            print(addresses.all() == mine, set(reported) == set(mine), reported.count(mine[0]))
             sh("ip address add 10.0.0.1/24 dev w")
             print(*(address for address, link in addresses.changes() if (address, link) not in mine))
             for _ in range(2):
@@ -130,7 +130,7 @@ def test_addresses_are_bound_listed_and_followed() -> None:
     assert printed == ["True True 1", "10.0.0.1", "10.0.0.1", "0", "0"]
 
 
-def test_the_kernel_tells_of_each_of_many_addresses() -> None:
+def test_each_of_many_address_changes_is_reported() -> None:
     printed = in_namespace("""
         with Addresses() as addresses:
             link = addresses.link("lo")

@@ -30,7 +30,7 @@ sys.stderr.write(str(len(before)))
 
 
 @pytest.mark.parametrize("title", ["bridgehead part --with=options", "short", "x" * 10_000])
-def test_a_forked_process_has_a_title_of_its_own(title: str) -> None:
+def test_a_forked_process_has_its_own_title(title: str) -> None:
     result = subprocess.run(
         [sys.executable, "-c", FORKED],
         input=title.encode(),

@@ -1,9 +1,8 @@
-"""`bridgehead proxy` as a program: what it says when it cannot work, and --cleanup; in namespaces of its own."""
+"""`bridgehead proxy` as a program: errors at start, and --cleanup; in namespaces of its own."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import textwrap
@@ -39,7 +38,7 @@ def run_in_namespace(*command: str, root: bool = True) -> subprocess.CompletedPr
     )
 
 
-def test_without_the_right_to_change_the_network_it_says_so_and_ends(kubeconfig: str) -> None:
+def test_without_the_capability_the_proxy_logs_the_reason_and_exits(kubeconfig: str) -> None:
     result = run_in_namespace(*PROXY, "--kubeconfig", kubeconfig, "--node-name", "node1", root=False)
 
     assert result.returncode == 1
@@ -58,7 +57,7 @@ def test_without_the_right_to_change_the_network_it_says_so_and_ends(kubeconfig:
         (("--config", "/nonexistent"), "/nonexistent: No such file or directory"),
     ],
 )
-def test_what_it_cannot_do_without_is_one_line(arguments: tuple[str, ...], text: str) -> None:
+def test_missing_prerequisites_are_reported_in_one_line(arguments: tuple[str, ...], text: str) -> None:
     result = run_in_namespace(*PROXY, *arguments)
 
     assert result.returncode == 1
@@ -67,7 +66,7 @@ def test_what_it_cannot_do_without_is_one_line(arguments: tuple[str, ...], text:
     assert text in line
 
 
-def test_cleanup_without_the_right_does_not_say_that_there_was_nothing() -> None:
+def test_cleanup_without_the_capability_does_not_report_success() -> None:
     result = run_in_namespace(*PROXY, "--cleanup", root=False)
 
     assert result.returncode == 1
@@ -76,7 +75,7 @@ def test_cleanup_without_the_right_does_not_say_that_there_was_nothing() -> None
     assert "CAP_NET_ADMIN is needed" in line
 
 
-def test_cleanup_takes_our_tables_and_no_others() -> None:
+def test_cleanup_removes_only_the_proxys_tables() -> None:
     script = (
         'nft add table ip bridgehead; nft add table ip6 bridgehead; nft add table ip other; "$@" && nft list tables'
     )
@@ -87,17 +86,23 @@ def test_cleanup_takes_our_tables_and_no_others() -> None:
     assert result.stdout.split() == ["table", "ip", "other"]
 
 
-needs_iptables = pytest.mark.skipif(shutil.which("iptables-nft") is None, reason="iptables is not installed")
+needs_iptables = pytest.mark.needs("iptables-nft")
 
 
 def python_in_namespace(program: str) -> str:
     """Run an async program in namespaces of its own; what it printed."""
     header = (
         "import asyncio, subprocess\n"
+        "from bridgehead.objects.meta import ObjectKey\n"
         "from bridgehead.proxy.changes import FrontendTable\n"
+        "from bridgehead.proxy.frontends import Frontend, FrontendKey, ServiceFrontends\n"
         "from bridgehead.proxy.iptables.apply import find_variant\n"
         "from bridgehead.proxy.modes import open_mode, remove_others\n"
         "def sh(line): return subprocess.run(line, shell=True, check=True, stdout=subprocess.PIPE, text=True).stdout\n"
+        "service, key = ObjectKey('default', 'web'), FrontendKey('10.96.0.10', 'tcp', 80)\n"
+        "frontends = (Frontend(key=key, owner='default/web:'),)\n"
+        "table = FrontendTable()\n"
+        "table.update(service, ServiceFrontends(service=service, frontends=frontends, cluster_ips=('10.96.0.10',)))\n"
         "async def main():\n"
     )
     body = "".join(f"    {line}\n" for line in textwrap.dedent(program).strip().splitlines())
@@ -109,7 +114,7 @@ def python_in_namespace(program: str) -> str:
 
 
 @needs_iptables
-def test_cleanup_goes_on_after_what_cannot_go_and_tells_of_it() -> None:
+def test_cleanup_continues_after_an_error_and_logs_it() -> None:
     script = (
         "nft add table ip bridgehead; iptables-nft -t nat -N KUBE-SERVICES; iptables-nft -t nat -N mine;"
         'iptables-nft -t nat -A mine -g KUBE-SERVICES; "$@"; echo $?; nft list tables'
@@ -125,11 +130,11 @@ def test_cleanup_goes_on_after_what_cannot_go_and_tells_of_it() -> None:
 
 @needs_iptables
 @pytest.mark.parametrize(("old", "new"), [("nftables", "iptables"), ("iptables", "nftables")])
-def test_switching_modes_leaves_nothing_of_the_old_one(old: str, new: str) -> None:
+def test_a_mode_switch_removes_the_rules_of_the_old_mode(old: str, new: str) -> None:
     printed = python_in_namespace(f"""
         for name in ("{old}", "{new}"):
             async with open_mode(name) as mode:
-                await mode.sync(FrontendTable())
+                await mode.sync(table)
         print(await remove_others("{new}"))
         print("bridgehead" in sh("nft list tables"), "KUBE-" in sh("iptables-save; ip6tables-save"))
         print(await remove_others("{new}"))
@@ -140,11 +145,11 @@ def test_switching_modes_leaves_nothing_of_the_old_one(old: str, new: str) -> No
 
 
 @needs_iptables
-def test_cleanup_takes_the_rules_of_every_mode() -> None:
+def test_cleanup_removes_the_rules_of_every_mode() -> None:
     printed = python_in_namespace(f"""
         for name in ("nftables", "iptables"):
             async with open_mode(name) as mode:
-                await mode.sync(FrontendTable())
+                await mode.sync(table)
         subprocess.run({[*PROXY, "--cleanup"]!r}, check=True)
         print("bridgehead" in sh("nft list tables"), "KUBE-" in sh("iptables-save; ip6tables-save"))
     """)
@@ -153,12 +158,12 @@ def test_cleanup_takes_the_rules_of_every_mode() -> None:
 
 
 @pytest.mark.parametrize("mode", ["nftables", "userspace"])
-def test_what_kube_proxy_left_in_nftables_goes(mode: str) -> None:
-    """It ends without taking its tables away, which then go on dropping, and translating to the pods of that time."""
+def test_nftables_tables_of_kube_proxy_are_removed(mode: str) -> None:
+    """kube-proxy ends without removing its tables, which go on dropping packets and translating to old pods."""
     printed = python_in_namespace(f"""
         sh("nft add table ip kube-proxy; nft add table ip6 kube-proxy; nft add table inet kube-proxys")
         async with open_mode("{mode}") as mode:
-            await mode.sync(FrontendTable())
+            await mode.sync(table)
             print(await remove_others("{mode}"), await remove_others("{mode}"))
             print("ip kube-proxy" in sh("nft list tables"), "inet kube-proxys" in sh("nft list tables"))
         sh("nft add table ip6 kube-proxy")
@@ -169,8 +174,8 @@ def test_what_kube_proxy_left_in_nftables_goes(mode: str) -> None:
     assert printed.split("\n")[:3] == ["['nftables of kube-proxy'] []", "False True", "table inet kube-proxys"]
 
 
-@pytest.mark.skipif(shutil.which("iptables-legacy") is None, reason="the legacy variant of iptables is not installed")
-def test_the_variant_is_the_one_the_node_uses() -> None:
+@pytest.mark.needs("iptables-legacy")
+def test_the_iptables_variant_is_that_of_the_node() -> None:
     printed = python_in_namespace("""
         sh("iptables-legacy -t nat -A OUTPUT -j ACCEPT")
         print(await find_variant())
@@ -185,12 +190,12 @@ def test_the_variant_is_the_one_the_node_uses() -> None:
 
 
 @needs_iptables
-def test_a_proxy_that_finds_another_variant_leaves_nothing_in_the_old_one() -> None:
+def test_a_proxy_that_changes_the_variant_removes_its_rules_from_the_old_one() -> None:
     printed = python_in_namespace("""
         from bridgehead.proxy.iptables import IptablesMode, Kernel
         from bridgehead.proxy.mode import Settings
         for variant in ("legacy", "nft"):
-            await IptablesMode(Kernel(variant), Settings()).sync(FrontendTable())
+            await IptablesMode(Kernel(variant), Settings()).sync(table)
             print(*("KUBE-" in sh(f"iptables-{v}-save 2>/dev/null") for v in ("legacy", "nft")))
     """)
 
@@ -198,11 +203,11 @@ def test_a_proxy_that_finds_another_variant_leaves_nothing_in_the_old_one() -> N
 
 
 @needs_iptables
-def test_a_variant_that_is_no_longer_used_is_cleaned_too() -> None:
+def test_cleanup_includes_an_unused_variant() -> None:
     printed = python_in_namespace("""
         sh("iptables-legacy -t mangle -N KUBE-IPTABLES-HINT")
         async with open_mode("iptables") as mode:
-            await mode.sync(FrontendTable())
+            await mode.sync(table)
         sh("iptables-legacy -t mangle -X KUBE-IPTABLES-HINT")
         for _ in range(50):
             sh("iptables-nft -A OUTPUT -j ACCEPT")

@@ -25,13 +25,13 @@ asyncio.run(run_command("sh", "-c", script, sys.argv[1], str(os.getpid()), text=
 """
 
 
-async def test_a_command_gets_its_input_and_tells_how_it_ended() -> None:
+async def test_a_command_gets_its_input_and_returns_its_status() -> None:
     assert await run_command("wc", "-c", text="x" * SIZE) == (0, f"{SIZE}\n".encode(), "")
     assert await run_command("sh", "-c", "echo no >&2; exit 3", text="x" * SIZE) == (3, b"", "no\n")
     assert await run_command("cat") == (0, b"", "")
 
 
-def test_who_is_killed_leaves_no_command_with_half_of_its_input(tmp_path: Path) -> None:
+def test_a_killed_caller_leaves_no_command_with_partial_input(tmp_path: Path) -> None:
     result = tmp_path / "count"
     killed = subprocess.run([sys.executable, "-c", KILLED, str(result)], env=os.environ | {"PYTHONPATH": str(SOURCE)})
     assert killed.returncode == -9

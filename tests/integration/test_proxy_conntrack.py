@@ -1,4 +1,4 @@
-"""What connection tracking remembers: whom flows reach when backends go, and that no other flow is touched.
+"""Connection tracking: where flows lead when backends leave, and that no other flow is removed.
 
 And what it does not know: segments out of a connection's window, two packets of one flow at the same moment.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import shutil
 import sys
 import time
 from collections.abc import Iterator
@@ -16,10 +15,16 @@ from typing import Any
 
 import pytest
 
-from bridgehead.proxy.conntrack.stale import DEPARTED_SECONDS, SECOND_LOOK_SECONDS, UNANSWERED_SECONDS
+from bridgehead.proxy.conntrack.stale import (
+    DEPARTED_SECONDS,
+    LAST_SCAN_SECONDS,
+    SECOND_SCAN_SECONDS,
+    UNANSWERED_SECONDS,
+)
+from tests import tools
 
 from . import proxy_clients
-from .proxy_objects import EXTERNAL, PLACES, WEB4, WEB6, service, slice_of, talkers
+from .proxy_objects import CLIENT_SIDES, EXTERNAL, WEB4, WEB6, service, slice_of, talkers
 from .proxy_world import NODE4, NODE6, PORT, World, pod_ip
 
 pytestmark = pytest.mark.integration
@@ -30,8 +35,7 @@ TRANSLATING = {"nftables": "nft", "iptables-nft": "iptables-nft-restore", "iptab
 @pytest.fixture(scope="module", params=TRANSLATING)
 def shared_world(request: pytest.FixtureRequest) -> Iterator[World]:
     """Of each mode in which connection tracking translates."""
-    if shutil.which(TRANSLATING[request.param]) is None:
-        pytest.skip(f"{TRANSLATING[request.param]} is not installed")
+    tools.require(TRANSLATING[request.param])
     with World(request.param) as world:
         yield world
 
@@ -52,9 +56,9 @@ def put(world: World, *pods: str, family: int = 4, draining: tuple[str, ...] = (
     world.put(service(udp=True, **spec), part)
 
 
-@pytest.mark.parametrize("where", PLACES)
+@pytest.mark.parametrize("where", CLIENT_SIDES)
 @pytest.mark.parametrize(("family", "address"), [(4, WEB4), (6, WEB6)])
-def test_a_client_goes_on_being_answered_when_its_server_is_replaced(
+def test_a_udp_client_is_served_after_its_server_is_replaced(
     world: World, where: str, family: int, address: str
 ) -> None:
     put(world, "pod2", family=family, addresses=(address,))
@@ -66,7 +70,7 @@ def test_a_client_goes_on_being_answered_when_its_server_is_replaced(
 
 
 @in_one_mode
-def test_clients_of_both_families_go_on_being_answered(world: World) -> None:
+def test_udp_clients_of_both_families_are_served_after_a_replacement(world: World) -> None:
     for pod in ("pod1", "pod2"):
         slices = [slice_of(pod, family=family, udp=True) for family in (4, 6)]
         world.put(service(addresses=(WEB4, WEB6), udp=True), *slices)
@@ -75,7 +79,7 @@ def test_clients_of_both_families_go_on_being_answered(world: World) -> None:
 
 
 @in_one_mode
-def test_flows_to_backends_that_stay_are_not_touched(world: World) -> None:
+def test_flows_to_unchanged_backends_are_kept(world: World) -> None:
     put(world, "pod1", "pod2")
     served = {name: world.converse(name, "client", WEB4, 80) for name in map(str, range(24))}
     assert set(served.values()) == {"pod1", "pod2"}
@@ -88,7 +92,7 @@ def test_flows_to_backends_that_stay_are_not_touched(world: World) -> None:
     assert {world.converse(name, "client", WEB4, 80) for name in served} == {"pod2"}
 
 
-def test_scaled_to_zero_and_back(world: World) -> None:
+def test_a_udp_client_is_served_after_its_service_scales_to_zero_and_back(world: World) -> None:
     put(world, "pod1")
     assert world.converse("a", "client", WEB4, 80) == "pod1"
     put(world)
@@ -97,7 +101,7 @@ def test_scaled_to_zero_and_back(world: World) -> None:
     assert world.converse("a", "client", WEB4, 80) == "pod2"
 
 
-def test_a_deleted_service_serves_nobody(world: World) -> None:
+def test_a_deleted_service_serves_no_client(world: World) -> None:
     put(world, "pod1")
     assert world.converse("a", "client", WEB4, 80) == "pod1"
 
@@ -108,7 +112,7 @@ def test_a_deleted_service_serves_nobody(world: World) -> None:
 
 
 @in_one_mode
-def test_a_pod_that_terminates_serves_its_clients_to_the_end(world: World) -> None:
+def test_a_terminating_pod_serves_its_clients_until_it_ends(world: World) -> None:
     put(world, "pod1")
     assert world.converse("a", "client", WEB4, 80) == "pod1"
     put(world, "pod2", draining=("pod1",))
@@ -119,7 +123,8 @@ def test_a_pod_that_terminates_serves_its_clients_to_the_end(world: World) -> No
 
 
 @in_one_mode
-def test_a_client_that_was_there_before_the_service(world: World) -> None:
+def test_a_udp_client_that_is_older_than_its_service_is_served(world: World) -> None:
+    world.put(service("other", addresses=("10.96.0.77",)), slice_of("pod2"))
     assert world.converse("a", "node", EXTERNAL, 80) == "timeout"
     assert len(world.flows(80)) == 1, "untranslated, and kept alive by whatever it sends"
 
@@ -128,7 +133,7 @@ def test_a_client_that_was_there_before_the_service(world: World) -> None:
     assert world.converse("a", "node", EXTERNAL, 80) == "pod1"
 
 
-def test_node_ports(world: World) -> None:
+def test_udp_node_ports_follow_a_replaced_server(world: World) -> None:
     put(world, "pod1", type="NodePort", nodePort=30080)
     assert world.converse("a", "client", NODE4, 30080) == "pod1"
     put(world, "pod2", type="NodePort", nodePort=30080)
@@ -136,7 +141,7 @@ def test_node_ports(world: World) -> None:
 
 
 @in_one_mode
-def test_what_went_while_no_proxy_ran_is_found_by_the_next(world: World) -> None:
+def test_a_restarted_proxy_finds_backends_removed_in_its_absence(world: World) -> None:
     put(world, "pod1")
     world.put(service("old", addresses=("10.96.0.99",), udp=True), slice_of("pod1", udp=True))
     assert world.converse("a", "client", WEB4, 80) == "pod1"
@@ -151,23 +156,23 @@ def test_what_went_while_no_proxy_ran_is_found_by_the_next(world: World) -> None
 
 
 @in_one_mode
-def test_a_flow_made_by_the_old_rules_at_the_last_moment_is_found_later(world: World) -> None:
-    world.later(SECOND_LOOK_SECONDS)
+def test_a_flow_created_by_the_old_rules_during_a_change_is_removed_later(world: World) -> None:
+    world.later(SECOND_SCAN_SECONDS)
     put(world, "pod1")
     put(world, "pod2")
     old_rule = f"type nat hook prerouting priority -150; ip daddr {WEB4} udp dport 80 dnat to 10.244.1.1:8080;"
     with table(world, "old", old_rule):  # in place of a packet that met it before it was replaced
         assert world.converse("a", "client", WEB4, 80) == "pod1"
     assert world.converse("a", "client", WEB4, 80) == "pod1"
-    assert world.later(SECOND_LOOK_SECONDS) == 1
+    assert world.later(SECOND_SCAN_SECONDS) == 1
     assert world.converse("a", "client", WEB4, 80) == "pod2"
 
 
 @pytest.mark.parametrize(("where", "family", "address"), [("client", 4, WEB4), ("pod1", 6, WEB6)])
-def test_a_client_that_sends_all_the_time_loses_nothing_once_its_server_is_replaced(
+def test_a_busy_udp_client_loses_no_datagram_after_the_replacement(
     world: World, where: str, family: int, address: str
 ) -> None:
-    """With a dead server before, so that only the change itself may cost something (kubernetes #59368, #125467)."""
+    """The old server is dead, so only the change itself could lose datagrams (kubernetes #59368, #125467)."""
     put(world, "pod2", family=family, addresses=(address,))
     world.stream("start", "s", where, address, 80)
     try:
@@ -177,7 +182,7 @@ def test_a_client_that_sends_all_the_time_loses_nothing_once_its_server_is_repla
         put(world, "pod3", family=family, addresses=(address,))
         changed = world.stream("sent", "s") + 1
         wait_sent(world, changed + 40)
-        world.later(SECOND_LOOK_SECONDS)
+        world.later(SECOND_SCAN_SECONDS)
         wait_sent(world, changed + 80)
     finally:
         bring_back(world, "pod2")
@@ -212,22 +217,22 @@ def table(world: World, name: str, chain: str) -> Iterator[None]:
 
 
 @in_one_mode
-def test_what_somebody_else_translated_is_not_touched(world: World) -> None:
+def test_flows_that_other_rules_translated_are_kept(world: World) -> None:
     theirs = f"type nat hook prerouting priority -150; ip daddr {WEB4} udp dport 80 dnat to 10.244.1.1:8080;"
-    world.later(SECOND_LOOK_SECONDS)  # a new proxy cannot know yet what is whose
+    world.later(LAST_SCAN_SECONDS)  # ends the scans of a new proxy, which removes all unknown translations
     with table(world, "theirs", theirs):
         put(world, "pod2")
         assert world.converse("a", "client", WEB4, 80) == "pod1"
         before = world.flows(80)
         put(world, "pod3")
-        assert world.later(SECOND_LOOK_SECONDS) == 0
+        assert world.later(SECOND_SCAN_SECONDS) == 0
         world.ask("delete", name="web")
-        assert world.later(SECOND_LOOK_SECONDS) == 0
+        assert world.later(SECOND_SCAN_SECONDS) == 0
         assert world.flows(80) == before != []
 
 
 @in_one_mode
-def test_flows_in_other_zones(world: World) -> None:
+def test_flows_in_other_conntrack_zones_are_removed(world: World) -> None:
     with table(world, "zones", "type filter hook prerouting priority -300; ct zone set 7;"):
         put(world, "pod1")
         assert world.converse("a", "client", WEB4, 80) == "pod1"
@@ -250,55 +255,53 @@ def put_talk(world: World, *pods: str, family: int = 4, draining: tuple[str, ...
 
 
 @pytest.mark.parametrize("replacement", [("pod3",), ()], ids=["replaced", "alone"])
-def test_a_client_of_a_pod_that_is_gone_is_told_so_with_its_next_packet(
-    world: World, replacement: tuple[str, ...]
-) -> None:
-    """Elsewhere it hangs until TCP gives up, a quarter of an hour later (kubernetes #100698, #104098)."""
+def test_packets_to_a_deleted_pod_are_rejected(world: World, replacement: tuple[str, ...]) -> None:
+    """Without the rejection TCP retries for a quarter of an hour (kubernetes #100698, #104098)."""
     put_talk(world, "pod2")
     world.talk("dial", "a", "pod1", WEB4, 80)
-    assert world.talk("say", "a") == "pod2"
+    assert world.talk("exchange", "a") == "pod2"
     put_talk(world, *replacement, draining=("pod2",))
     assert world.later(2 * DEPARTED_SECONDS) == 0
-    assert world.talk("say", "a") == "pod2", "it terminates, and goes on serving whom it has"
+    assert world.talk("exchange", "a") == "pod2", "it terminates, and goes on serving whom it has"
 
     world.run("ip", "link", "set", "pod2", "down")
     try:
         put_talk(world, *replacement)
         assert world.later(DEPARTED_SECONDS) == 1
-        assert world.talk("say", "a") == "reset"
+        assert world.talk("exchange", "a") == "reset"
     finally:
         bring_back(world, "pod2")
 
 
 @in_one_mode
-def test_connections_to_a_pod_that_left_alive_go_on(world: World) -> None:
-    """A label changed, say: nobody saw it terminate."""
+def test_connections_to_a_pod_that_left_its_slice_continue(world: World) -> None:
+    """The pod left by a changed label and was not observed terminating."""
     put_talk(world, "pod2", "pod3")
     for name in "abcdefgh":
         world.talk("dial", name, "client", WEB4, 80)
-    served = {name: world.talk("say", name) for name in "abcdefgh"}
+    served = {name: world.talk("exchange", name) for name in "abcdefgh"}
     put_talk(world, "pod3")
     assert world.later(2 * DEPARTED_SECONDS) == 0
     world.ask("delete", name="web")
     assert world.later(2 * DEPARTED_SECONDS) == 0
-    assert {name: world.talk("say", name) for name in "abcdefgh"} == served
+    assert {name: world.talk("exchange", name) for name in "abcdefgh"} == served
 
 
-def test_an_attempt_that_nobody_answers_gets_another_backend(world: World) -> None:
-    """kubernetes #101607: the client repeats what it sent after a second, and every repetition met the dead pod."""
+def test_an_unanswered_connection_attempt_is_sent_to_another_backend(world: World) -> None:
+    """kubernetes #101607: every retransmission went to the dead pod."""
     put_talk(world, "pod2")
     world.run("ip", "link", "set", "pod2", "down")
     try:
         world.talk("dial", "a", "client", WEB4, 80)
         put_talk(world, "pod3")
         assert world.later(UNANSWERED_SECONDS) == 1
-        assert world.talk("say", "a") == "pod3"
+        assert world.talk("exchange", "a") == "pod3"
     finally:
         bring_back(world, "pod2")
 
 
 @in_one_mode
-def test_an_association_that_nobody_answers_is_forgotten_with_its_backend(world: World) -> None:
+def test_an_unanswered_sctp_association_is_removed_with_its_backend(world: World) -> None:
     def sctp(*pods: str) -> None:
         its, part = service(), slice_of(*pods)
         its["spec"]["ports"][0]["protocol"] = part["ports"][0]["protocol"] = "SCTP"
@@ -319,39 +322,39 @@ def test_an_association_that_nobody_answers_is_forgotten_with_its_backend(world:
 
 @pytest.mark.parametrize("family", [4, 6])
 @pytest.mark.parametrize("policy", ["", "Cluster", "Local"])
-def test_a_segment_out_of_the_window_ends_no_connection(world: World, family: int, policy: str) -> None:
-    """kubernetes #74839, and where its remedy does not help: masquerading, node ports, pods that reach themselves."""
+def test_a_segment_out_of_the_window_does_not_reset_the_connection(world: World, family: int, policy: str) -> None:
+    """kubernetes #74839, including masquerading, node ports and hairpin, which its fix does not cover."""
     address, port = WEB6 if family == 6 else WEB4, 80
     spec: dict[str, Any] = {}
     if policy:
         address, port = NODE6 if family == 6 else NODE4, 30080
         spec = {"type": "NodePort", "nodePort": port, "externalTrafficPolicy": policy}
     put_talk(world, "pod2", family=family, **spec)
-    names = {f"{where} {end}": (where, end) for where in (*PLACES, "pod2") for end in ("client", "server")}
+    names = {f"{where} {end}": (where, end) for where in (*CLIENT_SIDES, "pod2") for end in ("client", "server")}
     for name, (where, _) in names.items():
         world.talk("dial", name, where, address, port)
-        assert world.talk("say", name) == "pod2"
+        assert world.talk("exchange", name) == "pod2"
     for name, (_, end) in names.items():
         world.talk("stray", name, end)
-    assert {name: world.talk("say", name) for name in names} == dict.fromkeys(names, "pod2")
+    assert {name: world.talk("exchange", name) for name in names} == dict.fromkeys(names, "pod2")
 
 
 @pytest.mark.parametrize("family", [4, 6])
-def test_answers_to_what_passed_elsewhere_are_forwarded(world: World, family: int) -> None:
-    """kubernetes #94861: with one-way routing, all that is seen of a connection may be INVALID."""
+def test_packets_of_asymmetrically_routed_connections_are_forwarded(world: World, family: int) -> None:
+    """kubernetes #94861: with asymmetric routing, all packets of a connection may be INVALID."""
     put_talk(world, "pod2", family=family)
-    assert world.talk("one_way", "pod2", "client", family)
-    assert world.talk("one_way", "pod1", "pod3", family)
+    assert world.talk("passes_untracked", "pod2", "client", family)
+    assert world.talk("passes_untracked", "pod1", "pod3", family)
 
 
 # --- Two packets at the same moment ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("where", "family", "address"), [("pod1", 4, WEB4), ("client", 6, WEB6)])
-def test_two_datagrams_at_once_from_one_socket_are_both_answered(
+def test_two_simultaneous_datagrams_of_one_socket_are_both_answered(
     world: World, where: str, family: int, address: str
 ) -> None:
-    """kubernetes #56903: A and AAAA. Both packets make a flow, maybe to two backends; the kernel has to keep both."""
+    """kubernetes #56903: A and AAAA. Both packets create a flow, maybe to two backends; the kernel must keep both."""
     put(world, "pod1", "pod2", "pod3", family=family, addresses=(address,))
     script = Path(proxy_clients.__file__)
     result = json.loads(world.run("ip", "netns", "exec", where, sys.executable, str(script), address, "80", "2000"))

@@ -1,11 +1,10 @@
-"""Others change our rules in the real kernel: repaired at once, and the log says who did it."""
+"""Other programs change our rules in the real kernel: repaired at once, and the log names the program."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import re
-import shutil
 
 import pytest
 
@@ -13,15 +12,15 @@ from bridgehead.objects.kinds import ENDPOINT_SLICES, SERVICES
 from bridgehead.proxy.mode import Mode
 from bridgehead.proxy.modes import open_mode
 from tests.integration.namespaced import in_namespace, sh
-from tests.unit.proxy_agent_world import ScriptedApi, eventually, running, service, slice_of
+from tests.unit.proxy.agent_world import ScriptedApi, eventually, running, service, slice_of
 
 pytestmark = pytest.mark.integration
 
-needs_iptables = pytest.mark.skipif(shutil.which("iptables-legacy") is None, reason="iptables is not installed")
+needs_iptables = pytest.mark.needs("iptables-legacy")
 
 
 class Lines(logging.Handler):
-    """What was logged."""
+    """The logged lines."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -31,16 +30,16 @@ class Lines(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         self.texts.append(record.getMessage())
 
-    def count(self, words: str) -> int:
-        return sum(words in text for text in self.texts)
+    def count(self, part: str) -> int:
+        return sum(part in text for text in self.texts)
 
 
-DEEDS = {
+CHANGES = {
     "nftables": (
         "nft flush ruleset",
-        "nft delete element ip bridgehead tcp-endpoints '{ 10.96.0.2 . 80 . 0 }'",
-        "nft add rule ip bridgehead services drop",
-        "nft insert rule ip bridgehead prerouting accept",
+        "nft delete element ip bridgehead endpoints '{ 10.96.0.2 . tcp . 80 . 1:1 }'",
+        "nft add rule ip bridgehead nat-output drop",
+        "nft insert rule ip bridgehead nat-prerouting accept",
     ),
     "userspace": ("nft flush ruleset",),
     "iptables-nft": (
@@ -55,7 +54,7 @@ DEEDS = {
 
 
 def listing(mode: str) -> str:
-    """Our rules, in an order that doesn't tell when each was made."""
+    """Our rules, in an order independent of their creation."""
     variant = mode.partition("-")[2]
     command = f"iptables-{variant}-save; ip6tables-{variant}-save" if variant else "nft --stateless list ruleset"
     lines = sh(command).splitlines()
@@ -63,9 +62,9 @@ def listing(mode: str) -> str:
 
 
 @needs_iptables
-@pytest.mark.parametrize("name", DEEDS)
+@pytest.mark.parametrize("name", CHANGES)
 @in_namespace
-async def test_what_others_change_is_repaired(name: str) -> None:
+async def test_foreign_changes_are_repaired(name: str) -> None:
     api, lines = ScriptedApi(), Lines()
     for number in range(3):
         api.put(SERVICES, service(f"s{number}", f"10.96.0.{number + 1}"))
@@ -80,35 +79,35 @@ async def test_what_others_change_is_repaired(name: str) -> None:
 
 
 async def _change_and_wait(name: str, api: ScriptedApi, mode: Mode, lines: Lines) -> None:
-    is_told = "legacy" not in name
+    is_reported = "legacy" not in name
     async with running(api, mode) as agent:
         before = listing(name)
-        for deed in DEEDS[name]:
-            if is_told:  # who does it in the midst of a look is not known: so after the one that follows a change
-                await eventually(lambda: agent._guard.due_in() > 5 and agent._guard._aside is None)
+        for command in CHANGES[name]:
+            if is_reported:  # the author of a change during a check is unknown: wait for the check after our own change
+                await eventually(lambda: agent._guard.due_in() > 5 and agent._guard._during_check is None)
             lines.texts.clear()
-            await run(deed)
+            await run(command)
             await eventually(lambda: lines.count("changed our rules; repaired ") > 0)
             await eventually(lambda: listing(name) == before)
-            who = f"{deed.split()[0]} (process " if is_told else "somebody else"
+            who = f"{command.split()[0]} (process " if is_reported else "another program"
             assert lines.texts[0].startswith(who), lines.texts
 
 
 @in_namespace
-async def test_who_fights_us_is_told_of_and_gets_slower_answers() -> None:
+async def test_repeated_foreign_changes_are_logged_and_repaired_more_slowly() -> None:
     api, lines = ScriptedApi(), Lines()
     api.put(SERVICES, service("s", "10.96.0.1"))
     async with open_mode("nftables") as mode, running(api, mode) as agent:
-        while not lines.count("the next repair waits"):
-            told = lines.count("; repaired ")  # it may be repaired before we know that the command has ended
+        while not lines.count("the next one waits"):
+            repairs = lines.count("; repaired ")  # it may be repaired before we know that the command has ended
             await run("nft flush ruleset")
-            await eventually(lambda told=told: lines.count("; repaired ") > told)  # type: ignore[misc]
+            await eventually(lambda repairs=repairs: lines.count("; repaired ") > repairs)  # type: ignore[misc]
         assert agent.metrics.repairs._value.get() == 6
         assert 0.5 < agent._guard.due_in() <= 1.0 or lines.texts[-1].endswith("waits 1 s")
 
 
 @in_namespace
-async def test_nobody_works_while_nobody_changes_anything() -> None:
+async def test_an_unchanged_ruleset_causes_no_work() -> None:
     api = ScriptedApi()
     api.put(SERVICES, service("s", "10.96.0.1"))
     async with open_mode("nftables") as mode, running(api, mode) as agent:

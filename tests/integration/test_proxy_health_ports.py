@@ -16,7 +16,7 @@ from bridgehead.objects.kinds import ENDPOINT_SLICES, SERVICES
 from bridgehead.proxy.operating import health_ports
 from bridgehead.proxy.operating.health_ports import local_addresses
 from tests.integration.namespaced import in_namespace, sh
-from tests.unit.proxy_agent_world import CONFIG, ScriptedApi, ScriptedMode, eventually, running, service, slice_of
+from tests.unit.proxy.agent_world import CONFIG, ScriptedApi, ScriptedMode, eventually, running, service, slice_of
 
 pytestmark = pytest.mark.integration
 
@@ -52,7 +52,7 @@ async def becomes(wanted: int, host: str = "127.0.0.1", port: int = PORT) -> Non
 
 
 @in_namespace
-async def test_a_balancer_is_told_where_endpoints_are() -> None:
+async def test_the_answer_depends_on_local_endpoints() -> None:
     api, mode = ScriptedApi(), ScriptedMode()
     api.put(SERVICES, local())
     api.put(ENDPOINT_SLICES, slice_of("web", "10.244.1.1", "10.244.1.2"))
@@ -87,7 +87,7 @@ async def test_a_balancer_is_told_where_endpoints_are() -> None:
 
 
 @in_namespace
-async def test_a_taken_port_is_told_and_tried_again() -> None:
+async def test_a_port_in_use_is_reported_and_retried() -> None:
     health_ports.RETRY_SECONDS = 0.05
     api, mode = ScriptedApi(), ScriptedMode()
     with socket.create_server(("0.0.0.0", PORT)):
@@ -109,7 +109,7 @@ async def test_a_taken_port_is_told_and_tried_again() -> None:
 
 
 @in_namespace
-async def test_only_where_node_ports_are() -> None:
+async def test_health_ports_listen_on_node_port_addresses_only() -> None:
     sh("ip link add veth0 type veth peer name veth1; ip link set veth0 up; ip address add 10.0.0.201/24 dev veth0")
     assert local_addresses(None) == [""]
     assert local_addresses(("10.0.0.0/8",)) == ["10.0.0.201"]

@@ -22,8 +22,8 @@ from .proxy_objects import (
     WEB6,
     answered_by,
     dial_all,
+    exchange_all,
     pods_of,
-    say_all,
     sctp,
     service,
     slice_of,
@@ -40,8 +40,8 @@ guest = pytest.mark.guest
 # --- Where there is no IPVS: on this machine's own kernel, whatever that is ---------------------------------
 
 
-def test_the_rules_are_read_back_in_the_words_they_were_written_in() -> None:
-    """Else each second something would seem to be wrong."""
+def test_listed_rules_equal_the_rendered_ones() -> None:
+    """A difference would cause a repair each second."""
     program = """
 import asyncio
 from bridgehead.network.ipset import IpSets
@@ -66,7 +66,8 @@ async def main():
             for family in (4, 6):
                 for _ in range(2):
                     step = Transaction()
-                    chains.compare(family, settings, parse_listing(await iptables.save(family)), step, words=True)
+                    listing = parse_listing(await iptables.save(family))
+                    chains.compare(family, settings, listing, step, compares_text=True)
                     for text in step.texts().values():
                         await iptables.restore(family, text)
                 print(variant, family, step.size())
@@ -87,7 +88,7 @@ asyncio.run(main())
     assert {line.split(maxsplit=2)[2] for line in lines} == {"0", "False"}
 
 
-def test_where_an_ordinary_user_has_no_ipvs_iptables_takes_its_place(tmp_path: Any) -> None:
+def test_without_ipvs_the_proxy_uses_iptables_mode(tmp_path: Any) -> None:
     """W35. No kernel shows IPVS's settings to the network namespace of an ordinary user; many have no IPVS at all."""
     kubeconfig = write_kubeconfig(tmp_path / "kubeconfig")
     watch = 'mount -t tmpfs none /run; ip link set lo up; "$@" 2>&1 & until iptables-save -t nat 2>/dev/null | grep -q '
@@ -117,7 +118,7 @@ def world(shared_world: World) -> World:
 
 
 def listing(world: World) -> dict[str, list[str]]:
-    """What ipvsadm lists: real servers with their forwarding and weight, by virtual server with its scheduling."""
+    """Return ipvsadm's list: real servers with forwarding and weight, by virtual server with scheduling."""
     found: dict[str, list[str]] = {}
     server = ""
     for line in world.run("ipvsadm", "-Ln").splitlines()[3:]:
@@ -130,7 +131,7 @@ def listing(world: World) -> dict[str, list[str]]:
 
 
 @guest
-def test_what_ipvsadm_and_ip_show(world: World) -> None:
+def test_ipvsadm_and_ip_show_virtual_servers_and_addresses(world: World) -> None:
     """W31."""
     world.put(service(addresses=(WEB4, WEB6)), slice_of("pod1", "pod2"), slice_of("pod1", family=6))
     world.put(sticky(1800, name="sticky", addresses=("10.96.0.11",)), slice_of("pod3"))
@@ -146,7 +147,7 @@ def test_what_ipvsadm_and_ip_show(world: World) -> None:
 
 
 @guest
-def test_every_scheduler_works_and_one_that_the_kernel_lacks_is_named(world: World) -> None:
+def test_every_scheduler_works_and_a_missing_one_is_named(world: World) -> None:
     for scheduler in ("lc", "dh", "sh", "sed", "nq", "wrr", "wlc", "mh", "rr"):
         world.ask("use_ipvs_options", scheduler=scheduler)
         world.put(service(), slice_of(*PODS))
@@ -158,22 +159,22 @@ def test_every_scheduler_works_and_one_that_the_kernel_lacks_is_named(world: Wor
 
 
 @guest
-def test_connections_outlive_their_backend_and_then_it_goes(world: World) -> None:
+def test_a_real_server_is_removed_after_its_last_connection(world: World) -> None:
     for pod in ("pod1", "pod2"):
         world.talk("listen", pod, 4)
     world.put(service(), talkers("pod1"))
     world.talk("dial", "old", "client", WEB4, 80)
-    assert world.talk("say", "old") == "pod1"
+    assert world.talk("exchange", "old") == "pod1"
 
     world.put(service(), talkers("pod2"))
 
     world.talk("dial", "new", "client", WEB4, 80)
-    assert world.talk("say", "new") == "pod2"
-    assert world.talk("say", "old") == "pod1"
+    assert world.talk("exchange", "new") == "pod2"
+    assert world.talk("exchange", "old") == "pod1"
     assert listing(world) == {f"TCP {WEB4}:80 rr": [f"10.244.1.1:{TALK_PORT} Masq 0", f"10.244.1.2:{TALK_PORT} Masq 1"]}
     world.put(service())
     assert world.connect("client", WEB4, 80) == ["refused"]
-    assert world.talk("say", "old") == "pod1", "though there is no backend any more"
+    assert world.talk("exchange", "old") == "pod1", "though there is no backend any more"
     assert world.ask("difference") == []
     world.talk("close")
     world.ask("pass_time", seconds=4000)
@@ -182,7 +183,7 @@ def test_connections_outlive_their_backend_and_then_it_goes(world: World) -> Non
 
 
 @guest
-def test_a_backend_that_comes_back_while_it_drains_is_used_again(world: World) -> None:
+def test_a_backend_that_returns_while_it_drains_is_used_again(world: World) -> None:
     world.put(service(), slice_of(*PODS))
     world.put(service(), slice_of("pod1"))
     world.put(service(), slice_of(*PODS))
@@ -210,7 +211,7 @@ DAMAGE = (
 
 @guest
 @pytest.mark.parametrize("damage", DAMAGE, ids=" ".join)
-def test_what_somebody_else_broke_is_repaired(world: World, damage: tuple[str, ...]) -> None:
+def test_foreign_changes_are_repaired(world: World, damage: tuple[str, ...]) -> None:
     world.put(sticky(addresses=(WEB4, WEB6), externalIPs=[EXTERNAL]), slice_of("pod1"), slice_of("pod1", family=6))
     assert world.ask("verify", thoroughly=False) is None
 
@@ -223,7 +224,7 @@ def test_what_somebody_else_broke_is_repaired(world: World, damage: tuple[str, .
 
 
 @guest
-def test_a_single_real_server_that_was_taken_away_is_found_when_all_is_compared(world: World) -> None:
+def test_a_removed_real_server_is_found_by_a_full_comparison(world: World) -> None:
     world.put(service(), slice_of(*PODS))
     world.run("ipvsadm", "-d", "-t", f"{WEB4}:80", "-r", "10.244.1.1:8080")
 
@@ -232,7 +233,7 @@ def test_a_single_real_server_that_was_taken_away_is_found_when_all_is_compared(
 
 
 @guest
-def test_the_virtual_servers_of_others_are_nobodys_business(world: World) -> None:
+def test_foreign_virtual_servers_are_left_alone(world: World) -> None:
     world.run("ipvsadm", "-A", "-t", "198.51.100.1:80", "-s", "wrr")
     world.put(service(), slice_of(*PODS))
     assert world.ask("verify", thoroughly=True) is None
@@ -257,8 +258,8 @@ def test_node_ports_follow_the_addresses_of_the_node(world: World) -> None:
 
 
 @guest
-def test_a_new_proxy_takes_stale_things_away_and_keeps_the_clients_of_sticky_ones(world: World) -> None:
-    """W36; a proxy that was killed has left as much."""
+def test_a_new_proxy_removes_stale_objects_and_keeps_affinity(world: World) -> None:
+    """W36. A killed proxy leaves the same objects."""
     external, node_port = "203.0.113.78", 30078  # where no client is remembered
     kept = sticky(type="NodePort", nodePort=node_port, externalIPs=[external])
     world.put(service("first", addresses=("10.96.0.98",), externalTrafficPolicy="Local", externalIPs=["203.0.113.9"]),
@@ -299,7 +300,7 @@ def test_cleanup_leaves_nothing(world: World) -> None:
 
 
 @guest
-def test_a_dry_run_prints_what_would_do_the_same(world: World) -> None:
+def test_a_dry_run_prints_equivalent_commands(world: World) -> None:
     both = slice_of("pod1"), {**slice_of("pod2", node="node2"), "metadata": {"name": "elsewhere"}}
     world.put(service(type="NodePort", nodePort=30080, externalTrafficPolicy="Local"), *both)
     world.put(sticky(name="sticky", addresses=("10.96.0.11", WEB6)), slice_of(*PODS), slice_of(*PODS, family=6))
@@ -314,8 +315,8 @@ TALK4, TALK6 = "10.96.0.30", "fd00:96::30"
 
 
 @guest
-def test_changing_to_iptables_and_back_leaves_nothing_of_the_other_mode(world: World) -> None:
-    """W34. Somebody is served all the time; who was connected goes on, but for what only IPVS knew of."""
+def test_switching_to_iptables_and_back_leaves_nothing_of_the_other_mode(world: World) -> None:
+    """W34. New clients are always served; open connections survive, except those that only IPVS translates."""
     for family in (4, 6):
         world.talk("listen", "pod1", family)
     talking = [talkers("pod1", family=family) for family in (4, 6)]
@@ -335,7 +336,7 @@ def test_changing_to_iptables_and_back_leaves_nothing_of_the_other_mode(world: W
     assert "match-set" not in saved
     assert "KUBE-NODE-PORT " not in saved
     # The node's own came from the address that went with kube-ipvs0, so nothing can be told to them.
-    assert set(say_all(world, [name for name in old if " node " not in name])) <= {"reset", "pod1"}, "none hangs"
+    assert set(exchange_all(world, [name for name in old if " node " not in name])) <= {"reset", "pod1"}, "none hangs"
     assert world.ask("verify", thoroughly=True) is None
 
     open_ones = dial_all(world, TALK4, TALK6, "iptables")
@@ -347,15 +348,15 @@ def test_changing_to_iptables_and_back_leaves_nothing_of_the_other_mode(world: W
     assert not re.findall("KUBE-(?:SVC-|SEP-|EXT-|NODEPORTS|EXTERNAL-SERVICES|CLUSTER-IPS|REFUSE|FIREWALL) ", saved)
     assert [line.split()[0] for line in saved.splitlines() if "-CANARY" in line] == [":KUBE-PROXY-CANARY"] * 2
     assert sum(line.startswith(":KUBE-SERVICES ") for line in saved.splitlines()) == 2, "in nat alone"
-    assert say_all(world, open_ones) == ["pod1"] * len(open_ones)
-    assert say_all(world, dial_all(world, TALK4, TALK6, "ipvs again")) == ["pod1"] * len(open_ones)
+    assert exchange_all(world, open_ones) == ["pod1"] * len(open_ones)
+    assert exchange_all(world, dial_all(world, TALK4, TALK6, "ipvs again")) == ["pod1"] * len(open_ones)
     assert world.ask("verify", thoroughly=True) is None
 
 
 @guest
 @pytest.mark.parametrize("other", ["nftables", "userspace"])
-def test_changing_to_a_mode_of_nftables_leaves_nothing(world: World, other: str) -> None:
-    """W34. The guest's kernel has too little of nf_tables to go on in such a mode."""
+def test_switching_to_an_nftables_mode_leaves_nothing_of_ipvs(world: World, other: str) -> None:
+    """W34. The guest's kernel lacks nf_tables features, so the new mode is not tested further."""
     world.put(service(type="NodePort", nodePort=30080, addresses=(WEB4, WEB6)), slice_of(*PODS))
 
     assert world.ask("remove_others", name=other) == ["ipvs"]
@@ -370,7 +371,7 @@ def test_changing_to_a_mode_of_nftables_leaves_nothing(world: World, other: str)
 
 
 @guest
-def test_a_process_that_listens_everywhere_is_not_reached_by_a_services_address(world: World) -> None:
+def test_a_process_listening_on_all_addresses_is_not_reached_through_a_cluster_ip(world: World) -> None:
     """kubernetes #72236."""
     world.put(service(), slice_of("pod1"))
     world.ask("listen_on_node", port=8888)
@@ -414,7 +415,7 @@ def test_sctp_associations_reach_every_pod(world_in_either_mode: World) -> None:
 
 
 @guest
-def test_settings_of_the_kernel(world: World) -> None:
+def test_sysctls_of_ipvs_are_set(world: World) -> None:
     world.ask("use_ipvs_options", strict_arp=True, tcp_timeout=1200, udp_timeout=60)
 
     for name, value in (

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from .ipvs_world import IpvsWorld
-from .proxy_objects import WEB4, WEB6, dial_all, say_all, service, talkers
+from .proxy_objects import WEB4, WEB6, dial_all, exchange_all, service, talkers
 
 pytestmark = pytest.mark.integration
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.integration
 @pytest.mark.parametrize(
     ("old", "new"), [("nftables", "iptables"), ("iptables", "nftables"), ("nftables", "userspace")]
 )
-def test_open_connections_go_on_in_the_new_mode(old: str, new: str) -> None:
+def test_open_connections_survive_a_change_of_mode(old: str, new: str) -> None:
     with IpvsWorld(old) as world:
         world.reset()
         for family in (4, 6):
@@ -28,4 +28,4 @@ def test_open_connections_go_on_in_the_new_mode(old: str, new: str) -> None:
 
         assert world.ask("change_mode", name=new) == [old]
 
-        assert say_all(world, names) == ["pod1"] * len(names)
+        assert exchange_all(world, names) == ["pod1"] * len(names)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
-import shutil
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from .proxy_objects import EXTERNAL, PLACES, WEB4, WEB6, answered_by, pods_of, service, slice_of, sticky, talkers
+from tests import tools
+
+from .proxy_objects import CLIENT_SIDES, EXTERNAL, WEB4, WEB6, answered_by, pods_of, service, slice_of, sticky, talkers
 from .proxy_world import CLIENT4, MODES, NODE4, NODE6, PODS, World, pod_ip
 
 pytestmark = pytest.mark.integration
@@ -26,8 +27,7 @@ IPVS = pytest.param("ipvs", marks=pytest.mark.guest)
 
 @pytest.fixture(scope="module", params=(*MODES, IPVS))
 def shared_world(request: pytest.FixtureRequest) -> Iterator[World]:
-    if shutil.which(command_of(request.param)) is None:
-        pytest.skip(f"{command_of(request.param)} is not installed")
+    tools.require(command_of(request.param))
     with World(request.param) as world:
         yield world
 
@@ -38,14 +38,9 @@ def world(shared_world: World) -> World:
     return shared_world
 
 
-def test_a_variant_of_each_mode_is_here() -> None:
-    here = {mode.partition("-")[0] for mode in MODES if shutil.which(command_of(mode))}
-    assert here == {"nftables", "iptables", "userspace"}, "scripts/system-packages installs them"
-
-
-@pytest.mark.parametrize("where", PLACES)
+@pytest.mark.parametrize("where", CLIENT_SIDES)
 @pytest.mark.parametrize(("family", "address"), [(4, WEB4), (6, WEB6)])
-def test_a_cluster_ip_reaches_every_pod_evenly(world: World, where: str, family: int, address: str) -> None:
+def test_a_cluster_ip_reaches_every_pod(world: World, where: str, family: int, address: str) -> None:
     world.put(service(addresses=(address,)), slice_of(*PODS, family=family))
 
     answers = answered_by(world.connect(where, address, 80, times=300))
@@ -57,11 +52,11 @@ def test_a_cluster_ip_reaches_every_pod_evenly(world: World, where: str, family:
 def test_udp_is_translated(world: World) -> None:
     world.put(service(udp=True), slice_of(*PODS, udp=True))
 
-    for where in PLACES:
+    for where in CLIENT_SIDES:
         assert set(answered_by(world.connect(where, WEB4, 80, times=60, udp=True))) == set(PODS)
 
 
-def test_a_pod_in_the_cluster_keeps_its_address_and_others_get_the_nodes(world: World) -> None:
+def test_pods_keep_their_address_and_others_are_masqueraded(world: World) -> None:
     world.put(service(), slice_of("pod2"))
 
     assert world.connect("pod1", WEB4, 80) == [f"pod2 from {world.seen(pod_ip('pod1'))}"]
@@ -83,9 +78,9 @@ def test_a_pod_reaches_itself_when_its_slice_names_no_node(world: World) -> None
     assert answered_by(world.connect("pod1", WEB4, 80)) == {"pod1": 1}
 
 
-@pytest.mark.parametrize("where", PLACES)
+@pytest.mark.parametrize("where", CLIENT_SIDES)
 @pytest.mark.parametrize("address", [WEB4, WEB6])
-def test_what_nobody_serves_is_refused_at_once(world: World, where: str, address: str) -> None:
+def test_a_service_without_endpoints_refuses_connections(world: World, where: str, address: str) -> None:
     world.put(service(addresses=(WEB4, WEB6)))
 
     assert world.connect(where, address, 80) == ["refused"], "no endpoints"
@@ -93,7 +88,7 @@ def test_what_nobody_serves_is_refused_at_once(world: World, where: str, address
     assert world.connect(where, address, 81, udp=True) == ["refused"], "an undefined port of UDP"
 
 
-def test_a_cluster_ip_that_nobody_has_is_dropped(world: World) -> None:
+def test_packets_to_unassigned_cluster_ips_are_dropped(world: World) -> None:
     assert world.connect("pod1", "10.96.0.11", 80) == ["timeout"]
 
 
@@ -102,7 +97,7 @@ def test_node_ports_answer_on_every_address_but_loopback(world: World) -> None:
     world.put(service(type="NodePort", nodePort=30080), slice_of("pod2"))
 
     for address in (NODE4, "192.0.2.1"):
-        for where in PLACES:
+        for where in CLIENT_SIDES:
             assert answered_by(world.connect(where, address, 30080)) == {"pod2": 1}, (where, address)
     world.run("ip", "address", "del", "192.0.2.1/32", "dev", "lo")
     assert world.connect("client", NODE4, 30080) == [f"pod2 from {NODE4}"]
@@ -111,14 +106,14 @@ def test_node_ports_answer_on_every_address_but_loopback(world: World) -> None:
     assert world.connect("client", NODE4, 30080) == ["refused"], "no endpoints any more"
 
 
-def test_node_ports_in_ipv6(world: World) -> None:
+def test_node_ports_answer_in_ipv6(world: World) -> None:
     world.put(service(addresses=(WEB6,), type="NodePort", nodePort=30080), slice_of("pod2", family=6))
 
     assert world.connect("client", NODE6, 30080) == [f"pod2 from {NODE6}"]
     assert world.connect("node", "::1", 30080) == ["refused"]
 
 
-@pytest.mark.parametrize("where", PLACES)
+@pytest.mark.parametrize("where", CLIENT_SIDES)
 def test_external_ips_and_load_balancer_addresses_answer(world: World, where: str) -> None:
     balanced = service(type="LoadBalancer", externalIPs=[EXTERNAL])
     balanced["status"] = {"loadBalancer": {"ingress": [{"ip": "203.0.113.8"}]}}
@@ -130,7 +125,7 @@ def test_external_ips_and_load_balancer_addresses_answer(world: World, where: st
     assert world.connect(where, EXTERNAL, 80) == ["refused"]
 
 
-def test_local_traffic_policy_keeps_the_clients_address_and_serves_insiders_cluster_wide(world: World) -> None:
+def test_local_traffic_policy_keeps_the_clients_address_and_serves_cluster_clients_everywhere(world: World) -> None:
     spec = {"type": "NodePort", "nodePort": 30080, "externalTrafficPolicy": "Local"}
     here, there = slice_of("pod2"), slice_of("pod3", node="node2")
     there["metadata"]["name"] = "elsewhere"
@@ -146,14 +141,14 @@ def test_local_traffic_policy_keeps_the_clients_address_and_serves_insiders_clus
     assert set(answered_by(world.connect("pod1", NODE4, 30080))) == {"pod3"}
 
 
-def test_a_pod_reaches_itself_by_way_of_another_node(world: World) -> None:
+def test_a_pod_reaches_itself_through_a_node_port_of_another_node(world: World) -> None:
     spec = {"type": "NodePort", "nodePort": 30080, "externalTrafficPolicy": "Local"}
     world.put(service(**spec), slice_of("pod1", node="node2"))
 
     assert world.connect("pod1", NODE4, 30080) == [f"pod1 from {NODE4}"]
 
 
-def test_a_pod_of_another_node_is_served_by_local_pods(world: World) -> None:
+def test_a_client_pod_of_another_node_is_served_by_local_pods(world: World) -> None:
     world.run("ip", "-n", "client", "address", "replace", "10.244.2.9/32", "dev", "lo")
     world.run("ip", "route", "replace", "10.244.2.9/32", "via", CLIENT4)
     here, there = slice_of("pod2"), slice_of("pod3", node="node2")
@@ -167,7 +162,7 @@ def test_a_pod_of_another_node_is_served_by_local_pods(world: World) -> None:
     assert set(answers) == {f"pod2 from {world.seen('10.244.2.9')}"}
 
 
-def test_an_endpoint_that_still_serves_is_used_when_none_is_ready(world: World) -> None:
+def test_a_serving_terminating_endpoint_is_used_when_none_is_ready(world: World) -> None:
     ready, draining = {"ready": True}, {"ready": False, "serving": True, "terminating": True}
 
     def put(here: dict[str, bool], there: dict[str, bool]) -> None:
@@ -186,7 +181,7 @@ def test_an_endpoint_that_still_serves_is_used_when_none_is_ready(world: World) 
     assert set(answered_by(world.connect("client", NODE4, 30080, times=5))) == {"pod1"}
     assert set(answered_by(world.connect("pod3", WEB4, 80, times=40))) == {"pod1", "pod2"}
     put(draining | {"serving": False}, draining | {"serving": False})
-    assert [world.connect(where, NODE4, 30080) for where in PLACES] == [["refused"]] * 3
+    assert [world.connect(where, NODE4, 30080) for where in CLIENT_SIDES] == [["refused"]] * 3
 
 
 def test_a_live_service_changes_its_type_ports_and_protocol(world: World) -> None:
@@ -213,7 +208,7 @@ def test_a_live_service_changes_its_type_ports_and_protocol(world: World) -> Non
     assert ask(WEB4, 80) == "timeout", "nobody has it any more"
 
 
-def test_one_number_may_be_a_port_of_tcp_and_another_of_udp(world: World) -> None:
+def test_one_number_can_be_a_tcp_and_a_udp_node_port(world: World) -> None:
     both = service(type="NodePort", nodePort=30080)
     both["spec"]["ports"].append({"name": "udp", "port": 80, "protocol": "UDP", "nodePort": 30080})
     of_udp = slice_of("pod2", udp=True)
@@ -225,7 +220,7 @@ def test_one_number_may_be_a_port_of_tcp_and_another_of_udp(world: World) -> Non
         assert answered_by(world.connect("client", address, port, udp=True)) == {"pod2": 1}
 
 
-def test_source_ranges_admit_only_their_own(world: World) -> None:
+def test_source_ranges_admit_only_clients_in_them(world: World) -> None:
     balanced = service(type="LoadBalancer", loadBalancerSourceRanges=["10.0.0.0/30"])
     balanced["status"] = {"loadBalancer": {"ingress": [{"ip": "203.0.113.8"}]}}
     world.put(balanced, slice_of("pod2"))
@@ -236,7 +231,7 @@ def test_source_ranges_admit_only_their_own(world: World) -> None:
     assert world.connect("client", "203.0.113.8", 80) == ["timeout"]
 
 
-def test_source_ranges_may_admit_everybody(world: World) -> None:
+def test_source_ranges_of_all_addresses_admit_all_clients(world: World) -> None:
     balanced = service(
         addresses=(WEB4, WEB6), type="LoadBalancer", loadBalancerSourceRanges=["0.0.0.0/0", "::/0", "192.0.2.0/24"]
     )
@@ -244,30 +239,30 @@ def test_source_ranges_may_admit_everybody(world: World) -> None:
     world.put(balanced, slice_of("pod2"), slice_of("pod2", family=6))
 
     for address in ("203.0.113.8", "2001:db8::8"):
-        for where in PLACES:
+        for where in CLIENT_SIDES:
             assert pods_of(world, where, address, times=1) == {"pod2"}, (where, address)
     assert world.ask("difference") == []
     assert world.ask("verify", thoroughly=True) is None, "nobody changed anything"
 
 
-def test_source_ranges_are_for_the_clusters_own_too(world: World) -> None:
+def test_source_ranges_apply_to_pods_and_nodes(world: World) -> None:
     balanced = service(addresses=(WEB6,), type="LoadBalancer", loadBalancerSourceRanges=[f"{pod_ip('pod1', 6)}/128"])
     balanced["status"] = {"loadBalancer": {"ingress": [{"ip": "2001:db8::8"}]}}
     world.put(balanced, slice_of("pod2", family=6))
 
-    answers = world.connect_each((*PLACES, "pod3"), "2001:db8::8", 80)
+    answers = world.connect_each((*CLIENT_SIDES, "pod3"), "2001:db8::8", 80)
 
     assert answers.pop("pod1").startswith("pod2 ")
     assert answers == dict.fromkeys(("pod3", "node", "client"), "timeout")
 
 
-def test_a_node_that_may_reaches_a_load_balancer_address_of_its_own(world: World) -> None:
+def test_an_allowed_node_reaches_its_own_load_balancer_address(world: World) -> None:
     world.run("ip", "address", "replace", "203.0.113.8/32", "dev", "lo")
     balanced = service(type="LoadBalancer", loadBalancerSourceRanges=[f"{NODE4}/32"])
     balanced["status"] = {"loadBalancer": {"ingress": [{"ip": "203.0.113.8"}]}}
     world.put(balanced, slice_of("pod2"))
 
-    answers = world.connect_each(PLACES, "203.0.113.8", 80)
+    answers = world.connect_each(CLIENT_SIDES, "203.0.113.8", 80)
     world.run("ip", "address", "del", "203.0.113.8/32", "dev", "lo")
 
     assert answers.pop("node").startswith("pod2 ")
@@ -276,7 +271,7 @@ def test_a_node_that_may_reaches_a_load_balancer_address_of_its_own(world: World
 
 # In the others, as in kube-proxy's nftables mode, a firewall has to let them in itself: no table can overrule another.
 @pytest.mark.parametrize("shared_world", ["iptables-nft", "iptables-legacy", IPVS], indirect=True)
-def test_health_checks_come_in_where_other_rules_let_nobody_in(world: World) -> None:
+def test_health_check_ports_are_open_under_a_restrictive_firewall(world: World) -> None:
     command = "iptables-legacy" if world.mode == "ipvs" else world.mode
     spec = {"type": "LoadBalancer", "externalTrafficPolicy": "Local", "healthCheckNodePort": 31234}
     world.run(command, "-A", "INPUT", "-p", "tcp", "-j", "DROP")
@@ -291,15 +286,15 @@ def test_health_checks_come_in_where_other_rules_let_nobody_in(world: World) -> 
 
 
 @pytest.mark.parametrize(("family", "address"), [(4, WEB4), (6, WEB6)])
-def test_a_client_stays_with_its_pod(world: World, family: int, address: str) -> None:
+def test_affinity_keeps_a_client_at_its_pod(world: World, family: int, address: str) -> None:
     world.put(sticky(addresses=(address,)), slice_of(*PODS, family=family))
 
-    for where in PLACES:
+    for where in CLIENT_SIDES:
         (chosen,) = pods_of(world, where, address)
         assert chosen in PODS
 
 
-def test_a_client_stays_with_its_pod_when_others_come_and_go_and_moves_when_it_goes(world: World) -> None:
+def test_affinity_survives_other_changes_of_pods_and_moves_when_the_pod_is_removed(world: World) -> None:
     world.put(sticky(), slice_of("pod1", "pod2"))
     (chosen,) = pods_of(world, "client")
     (other,) = {"pod1", "pod2"} - {chosen}
@@ -316,7 +311,7 @@ def test_a_client_stays_with_its_pod_when_others_come_and_go_and_moves_when_it_g
     assert world.ask("difference") == []
 
 
-def test_a_client_meets_the_same_pod_at_every_address_of_the_service(world: World) -> None:
+def test_affinity_holds_across_all_addresses_of_the_service(world: World) -> None:
     # Addresses that no other test uses: IPVS remembers a client longer than its virtual server was away.
     address, external, node_port = "10.96.0.77", "203.0.113.77", 30077
     spec = {"type": "NodePort", "nodePort": node_port, "externalIPs": [external]}
@@ -329,7 +324,7 @@ def test_a_client_meets_the_same_pod_at_every_address_of_the_service(world: Worl
     assert pods_of(world, "client", NODE4, node_port) == {chosen}
 
 
-def test_sticky_clients_are_spread_over_the_pods(world: World) -> None:
+def test_clients_with_affinity_are_spread_over_the_pods(world: World) -> None:
     world.put(sticky(), slice_of(*PODS))
     world.run("ip", "-n", "client", "route", "replace", "local", "10.0.0.64/26", "dev", "lo")
 
@@ -340,7 +335,7 @@ def test_sticky_clients_are_spread_over_the_pods(world: World) -> None:
     assert answered_by([some[0] for some in answers]).keys() == set(PODS)
 
 
-def test_local_traffic_policy_may_be_sticky(world: World) -> None:
+def test_affinity_works_with_local_traffic_policy(world: World) -> None:
     here, there = slice_of("pod1", "pod2"), slice_of("pod3", node="node2")
     there["metadata"]["name"] = "elsewhere"
     world.put(sticky(type="NodePort", nodePort=30080, externalTrafficPolicy="Local"), here, there)
@@ -352,13 +347,13 @@ def test_local_traffic_policy_may_be_sticky(world: World) -> None:
     assert world.ask("difference") == []
 
 
-def test_udp_may_be_sticky(world: World) -> None:
+def test_affinity_works_with_udp(world: World) -> None:
     world.put(sticky(udp=True), slice_of(*PODS, udp=True))
 
     assert len(set(answered_by(world.connect("client", WEB4, 80, times=8, udp=True)))) == 1
 
 
-def test_a_udp_client_follows_its_service(world: World) -> None:
+def test_a_udp_client_is_served_after_its_server_is_replaced(world: World) -> None:
     def put(*pods: str) -> None:
         world.put(service(udp=True), slice_of(*pods, udp=True))
 
@@ -376,25 +371,27 @@ def test_a_udp_client_follows_its_service(world: World) -> None:
     assert world.converse("a", "client", WEB4, 80) == "pod1", "deleted, and made anew"
 
 
-def test_open_connections_go_on_without_their_backend_and_their_service(world: World) -> None:
+def test_open_connections_survive_the_removal_of_their_backend_and_service(world: World) -> None:
     def put(pod: str) -> None:
         world.talk("listen", pod, 4)
         world.put(service(), talkers(pod))
 
     put("pod1")
     world.talk("dial", "a", "client", WEB4, 80)
-    assert world.talk("say", "a") == "pod1"
+    assert world.talk("exchange", "a") == "pod1"
     put("pod2")
     world.talk("dial", "b", "client", WEB4, 80)
-    assert [world.talk("say", name) for name in "ab"] == ["pod1", "pod2"], "a pod that ends finishes what it has begun"
+    assert [world.talk("exchange", name) for name in "ab"] == ["pod1", "pod2"], (
+        "connections to a terminating pod continue"
+    )
     if world.mode == "ipvs":
         return  # by nature, as in kube-proxy: with the address that its interface had, its packets are nobody's
     world.ask("delete", name="web")
-    assert [world.talk("say", name) for name in "ab"] == ["pod1", "pod2"]
+    assert [world.talk("exchange", name) for name in "ab"] == ["pod1", "pod2"]
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_the_kernel_equals_the_frontends_after_random_changes(world: World, seed: int) -> None:
+def test_the_kernels_rules_equal_the_frontends_after_random_changes(world: World, seed: int) -> None:
     chance = random.Random(seed)
     for _ in range(30):
         number = chance.randrange(6)

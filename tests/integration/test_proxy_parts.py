@@ -6,18 +6,19 @@ afterwards. decisions/0020.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+
+from tests import tools
 
 from .proxy_objects import service, slice_of
 from .proxy_world import NODE4, PODS, World
 
 pytestmark = pytest.mark.integration
 
-LIMITS = {"nftables": 12, "iptables-nft": 14, "userspace": 12}
+LIMITS = {"nftables": 12, "iptables-nft": 10_000, "userspace": 12}  # elements, bytes, elements
 Objects = tuple[dict[str, Any], list[dict[str, Any]]]
 STICKY = {"sessionAffinity": "ClientIP", "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 60}}}
 
@@ -49,8 +50,8 @@ FIRST_ONE = ["client", "10.96.0.8", 80, False]
 
 @pytest.fixture(scope="module", params=LIMITS)
 def shared_world(request: pytest.FixtureRequest) -> Iterator[World]:
-    if request.param == "iptables-nft" and shutil.which("iptables-nft-restore") is None:
-        pytest.skip("iptables is not installed")
+    if request.param == "iptables-nft":
+        tools.require("iptables-nft-restore")
     with World(request.param) as world:
         yield world
 
@@ -70,11 +71,11 @@ def assert_all_served(world: World, parts: int) -> None:
     answers = world.ask("answers")
     assert len(answers) >= parts, "it did not go in parts"
     for number, some_answers in enumerate(answers):
-        for place, answer in zip(WATCHED, some_answers, strict=False):
-            assert answer.startswith("pod"), (number, place, answer)
+        for watched, answer in zip(WATCHED, some_answers, strict=False):
+            assert answer.startswith("pod"), (number, watched, answer)
 
 
-def test_whoever_connects_between_the_parts_of_a_change_is_served(world: World) -> None:
+def test_clients_are_served_between_the_parts_of_a_change(world: World) -> None:
     load(world, *(before for before, _ in CHANGING), GONE)
     world.ask("sync")
     world.ask("watch_parts", limit=LIMITS[world.mode], watched=WATCHED)
@@ -85,8 +86,8 @@ def test_whoever_connects_between_the_parts_of_a_change_is_served(world: World) 
     assert world.ask("difference") == []
 
 
-def test_whoever_connects_while_a_new_proxy_writes_its_rules_is_served(world: World) -> None:
-    """Userspace: the listeners of the old proxy are gone with it."""
+def test_clients_are_served_while_a_restarted_proxy_writes_its_rules(world: World) -> None:
+    """In userspace mode the listeners of the old proxy are closed."""
     if world.mode == "userspace":
         pytest.skip("connections are refused while no proxy runs")
     load(world, *(before for before, _ in CHANGING), GONE)
@@ -101,13 +102,13 @@ def test_whoever_connects_while_a_new_proxy_writes_its_rules_is_served(world: Wo
     assert world.ask("difference") == []
 
 
-def test_whoever_connects_while_a_table_of_another_shape_is_replaced_is_served(world: World) -> None:
-    """An older proxy's, for example: what is there cannot become what is wanted, so all of it goes at once."""
+def test_clients_are_served_while_a_table_of_another_version_is_replaced(world: World) -> None:
+    """The table of an older version cannot be changed into the new one, so it is replaced in one transaction."""
     if world.mode != "nftables":
         pytest.skip("it has no table of its own, or no listeners while no proxy runs")
     load(world, *(before for before, _ in CHANGING))
     world.ask("sync")
-    chain = "chain ip bridgehead stray-resets"
+    chain = "chain ip bridgehead filter-output"
     world.run("nft", f"flush {chain}; delete {chain}; add {chain} {{ type filter hook input priority 5; }}")
     world.ask("restart")
     world.ask("watch_parts", limit=100, watched=WATCHED)
@@ -120,7 +121,7 @@ def test_whoever_connects_while_a_table_of_another_shape_is_replaced_is_served(w
     assert "stand-in" not in world.run("nft", "list", "tables")
 
 
-def test_after_a_flush_nobody_is_refused_who_will_be_served(world: World) -> None:
+def test_no_client_that_was_served_is_refused_after_a_flush(world: World) -> None:
     load(world, *(before for before, _ in CHANGING), FRESH)
     world.ask("sync")
     world.ask("watch_parts", limit=8 * LIMITS[world.mode], watched=[FIRST_ONE])

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import http.client
 import re
-import shutil
 import signal
 import socket
 import sys
@@ -28,11 +27,11 @@ from bridgehead.proxy.modes import let_through, open_mode
 from tests.integration.api_world import ApiWorld, api_world
 from tests.integration.namespaced import in_namespace, sh
 from tests.kubeconfigs import write_kubeconfig
-from tests.unit.proxy_agent_world import eventually
+from tests.unit.proxy.agent_world import eventually
 
 pytestmark = pytest.mark.integration
 
-needs_iptables = pytest.mark.skipif(shutil.which("iptables") is None, reason="iptables is not installed")
+needs_iptables = pytest.mark.needs("iptables")
 PROXY = (sys.executable, "-c", "from bridgehead.cli import main; main()", "proxy")
 IPTABLES = ("iptables", "ip6tables")
 HEALTH, METRICS = "http://127.0.0.1:10256", "http://127.0.0.1:10249"
@@ -90,7 +89,7 @@ async def becomes(url: str, status: int) -> str:
     ],
 )
 @in_namespace
-async def test_health_and_metrics_are_kube_proxys(mode: str, failures: str) -> None:
+async def test_health_and_metrics_match_kube_proxys(mode: str, failures: str) -> None:
     async with api_world() as world, ApiClient(world.config) as client:
         written = "/run/config.yaml"
         options = ("--proxy-mode", mode, "--healthz-bind-address", "127.0.0.1", "--oom-score-adj", "1000")
@@ -135,7 +134,7 @@ async def test_health_and_metrics_are_kube_proxys(mode: str, failures: str) -> N
 
 
 @in_namespace
-async def test_a_port_that_is_taken_stops_nothing_unless_asked_for() -> None:
+async def test_a_port_in_use_is_only_fatal_with_bind_address_hard_fail() -> None:
     async with api_world() as world:
         with socket.create_server(("127.0.0.1", 10249)):
             async with proxy(world, "--bind-address-hard-fail") as process:
@@ -155,11 +154,11 @@ async def test_a_port_that_is_taken_stops_nothing_unless_asked_for() -> None:
                     if b"cannot serve metrics on 127.0.0.1:10249: Address already in use; trying again" in line:
                         break
                 else:
-                    raise AssertionError("nothing is said of the port")
+                    raise AssertionError("the port in use is not reported")
 
 
 def captured(address: str, port: int) -> FrontendTable:
-    """What a proxy had that took a Service's external IP for its own, whose address that was."""
+    """The table of a proxy that gave a Service an external IP which is another host's address."""
     table = FrontendTable()
     for name, key, backend in (
         ("thief", FrontendKey(address, "tcp", port), "10.244.6.6"),
@@ -185,7 +184,7 @@ def captured(address: str, port: int) -> FrontendTable:
     ],
 )
 @in_namespace
-async def test_a_proxy_gets_past_rules_that_cut_it_off_from_the_api_server(old: str, new: str) -> None:
+async def test_a_proxy_bypasses_rules_that_cut_it_off_from_the_api_server(old: str, new: str) -> None:
     if "iptables" in (old, new):  # in its nft variant
         sh("iptables-nft -t mangle -N KUBE-IPTABLES-HINT")
     async with api_world() as world:
@@ -206,8 +205,8 @@ async def test_a_proxy_gets_past_rules_that_cut_it_off_from_the_api_server(old: 
 
 @pytest.mark.parametrize("name", ["nftables", pytest.param("iptables", marks=needs_iptables)])
 @in_namespace
-async def test_a_cluster_ip_that_is_the_api_servers_stays_in_the_rules(name: str) -> None:
-    """They are the only way there, so without them a proxy that was started in an outage would never get there."""
+async def test_a_cluster_ip_of_the_api_server_stays_in_the_rules(name: str) -> None:
+    """A proxy started during an outage reaches the API server by these rules only."""
     if name == "iptables":
         sh("iptables-nft -t mangle -N KUBE-IPTABLES-HINT")
     async with open_mode(name) as mode:

@@ -1,4 +1,4 @@
-"""What must not stop the proxy: senseless objects, Services that the kernel refuses, and being killed in mid-sync."""
+"""Robustness: invalid objects, Services that the kernel refuses, and being killed during a sync."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import ctypes
 import logging
 import os
 import random
-import shutil
 import signal
 import socket
 import subprocess
@@ -20,17 +19,20 @@ from typing import Any
 import pytest
 
 from bridgehead.client import ApiClient
+from bridgehead.network.uapi.prctl import PR_SET_CHILD_SUBREAPER
 from bridgehead.objects.kinds import ENDPOINT_SLICES, NODES, SERVICES
 from bridgehead.proxy.agent import ProxyAgent
+from bridgehead.proxy.errors import TransactionFailed
+from bridgehead.proxy.iptables import Kernel
 from bridgehead.proxy.mode import Mode
 from bridgehead.proxy.modes import open_mode
 from tests.integration.api_world import api_world
 from tests.integration.namespaced import in_namespace, sh
-from tests.unit.proxy_agent_world import CONFIG, ScriptedApi, eventually, running, service, slice_of
+from tests.unit.proxy.agent_world import CONFIG, ScriptedApi, eventually, running, service, slice_of
 
 pytestmark = pytest.mark.integration
 
-needs_iptables = pytest.mark.skipif(shutil.which("iptables-nft") is None, reason="iptables is not installed")
+needs_iptables = pytest.mark.needs("iptables-nft")
 MODES = ("nftables", pytest.param("iptables", marks=needs_iptables))
 LISTING = {"nftables": "nft list ruleset", "iptables": "iptables-nft-save; ip6tables-nft-save"}
 
@@ -44,7 +46,7 @@ async def opened(name: str) -> AsyncIterator[Mode]:
 
 
 class Warnings(logging.Handler):
-    """What was warned of, and worse."""
+    """Logged warnings and errors."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -54,8 +56,8 @@ class Warnings(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         self.texts.append(record.getMessage())
 
-    def count(self, *words: str) -> int:
-        return sum(all(word in text for word in words) for text in self.texts)
+    def count(self, *parts: str) -> int:
+        return sum(all(word in text for word in parts) for text in self.texts)
 
 
 # --- Senseless objects -----------------------------------------------------------------------------------
@@ -120,8 +122,8 @@ ODD: dict[str, tuple[dict[str, Any], list[dict[str, Any]], str | None, str]] = {
 
 @pytest.mark.parametrize("name", MODES)
 @in_namespace
-async def test_senseless_objects_are_told_of_once_and_the_rest_is_served(name: str) -> None:
-    api, told = ScriptedApi(), Warnings()
+async def test_invalid_objects_are_reported_once_and_other_services_are_served(name: str) -> None:
+    api, warnings = ScriptedApi(), Warnings()
     addresses = {odd: f"10.96.1.{number}" for number, odd in enumerate(ODD, 1)}
 
     def put_all() -> None:
@@ -148,11 +150,11 @@ async def test_senseless_objects_are_told_of_once_and_the_rest_is_served(name: s
             listing = sh(LISTING[name])
             for odd, (_, _, expected, served) in ODD.items():
                 shown = f"Service default/{odd}: " if odd.isprintable() and len(odd) < 80 else repr(odd)[1:12]
-                assert told.count(shown, expected or "") == (expected is not None), (step, odd[:40])
+                assert warnings.count(shown, expected or "") == (expected is not None), (step, odd[:40])
                 assert addresses[odd] in listing, odd[:40]
                 assert served in listing, odd[:40]
         assert agent.metrics.refused._value.get() == 0
-    assert all(len(text) < 300 and text.isprintable() for text in told.texts)
+    assert all(len(text) < 300 and text.isprintable() for text in warnings.texts)
 
 
 # --- Services that the kernel refuses --------------------------------------------------------------------
@@ -186,8 +188,8 @@ class Poison:
 
 @pytest.mark.parametrize("name", MODES)
 @in_namespace
-async def test_a_service_that_the_kernel_refuses_is_left_out(name: str) -> None:
-    api, told = ScriptedApi(), Warnings()
+async def test_a_service_that_the_kernel_rejects_is_left_out(name: str) -> None:
+    api, warnings = ScriptedApi(), Warnings()
     for number in range(50):
         api.put(SERVICES, service(f"s{number}", f"10.96.0.{number + 1}"))
         api.put(ENDPOINT_SLICES, slice_of(f"s{number}", f"10.244.1.{number + 1}"))
@@ -199,7 +201,7 @@ async def test_a_service_that_the_kernel_refuses_is_left_out(name: str) -> None:
             listing = sh(LISTING[name])
             assert all(f"10.96.0.{number + 1}" in listing for number in range(50))
             assert "10.244.6.6" not in listing
-            assert told.count("Service default/bad: RefusedByKernel: ") == 1, told.texts
+            assert warnings.count("Service default/bad: RefusedByKernel: ") == 1, warnings.texts
             assert agent.metrics.refused._value.get() == 1
             await eventually(lambda: any(event.reason == "RefusedByKernel" for event in api.events))
 
@@ -210,6 +212,27 @@ async def test_a_service_that_the_kernel_refuses_is_left_out(name: str) -> None:
             api.put(ENDPOINT_SLICES, slice_of("bad", "10.244.6.7"))
             await eventually(lambda: "10.244.6.7" in sh(LISTING[name]))
             await eventually(lambda: agent.metrics.refused._value.get() == 0)
+
+
+@needs_iptables
+@in_namespace
+async def test_of_several_sections_those_before_the_refused_one_are_applied() -> None:
+    head, too_far, dangling = ":{} - [0:0]", "-I A 5 -j RETURN", "-A A -j NOWHERE"
+    kernel = Kernel("nft")
+    for refused in (too_far, dangling):
+        sh("nft flush ruleset")
+        await kernel.restore(4, f"*nat\n{head.format('A')}\nCOMMIT\n")
+        before = kernel.state()
+        sections = (head.format("B"), refused, head.format("C"))
+        with pytest.raises(TransactionFailed) as raised:
+            await kernel.restore(4, "".join(f"*nat\n{line}\nCOMMIT\n" for line in sections))
+        assert raised.value.applied == 1
+        assert kernel.state() == kernel.state_after(before, 1)
+        listing = sh("iptables-nft-save")
+        assert ":B " in listing
+        assert ":C " not in listing
+        assert f"[{refused}]" in str(raised.value) or "NOWHERE" in str(raised.value)
+    kernel.close()
 
 
 # --- Killed in mid-sync ----------------------------------------------------------------------------------
@@ -264,7 +287,7 @@ print(tries, failures)
     ("name", "size", "kills"), [("nftables", 2000, 6), pytest.param("iptables", 500, 3, marks=needs_iptables)]
 )
 @in_namespace
-def test_killed_at_any_moment_of_a_sync(name: str, size: int, kills: int) -> None:
+def test_a_proxy_killed_during_a_sync_recovers(name: str, size: int, kills: int) -> None:
     if name == "iptables":
         sh("iptables-nft -t mangle -N KUBE-IPTABLES-HINT")
     sh(f"ip link add veth0 type veth peer name veth1; ip address add {OWN}/24 dev veth0; ip link set veth0 up")
@@ -303,8 +326,8 @@ def test_killed_at_any_moment_of_a_sync(name: str, size: int, kills: int) -> Non
 
 
 def adopt_orphans() -> None:
-    """Whom a process of ours leaves behind becomes a child of this one."""
-    assert ctypes.CDLL(None).prctl(36, 1, 0, 0, 0) == 0  # PR_SET_CHILD_SUBREAPER
+    """Become the parent of processes whose parent ended."""
+    assert ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
 
 
 def await_group(group: int) -> None:
@@ -328,7 +351,7 @@ async def equal(name: str, api: ScriptedApi) -> None:
 
 
 @in_namespace
-async def test_while_the_api_server_is_away_rules_stay_and_are_guarded() -> None:
+async def test_rules_stay_and_are_repaired_while_the_api_server_is_unreachable() -> None:
     async with api_world() as world, ApiClient(world.config) as client, open_mode("nftables") as mode:
         ports = [{"port": 80}]
         for number in (11, 12):
@@ -356,7 +379,7 @@ async def test_while_the_api_server_is_away_rules_stay_and_are_guarded() -> None
 
 
 @in_namespace
-async def test_what_was_deleted_while_no_proxy_ran_goes_and_connections_stay() -> None:
+async def test_objects_deleted_while_no_proxy_ran_are_removed_and_connections_stay() -> None:
     sh("ip link add veth0 type veth peer name veth1; ip address add 10.0.0.201/24 dev veth0; ip link set veth0 up")
     sh("ip link set veth1 up; ip route add default dev veth0")
     api = ScriptedApi()

@@ -5,10 +5,11 @@ With real associations it is tried in the guest, whose kernel has SCTP, and no n
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 
 import pytest
+
+from tests import tools
 
 from .ipvs_world import IpvsWorld
 from .proxy_objects import WEB4, sctp, service, slice_of
@@ -20,13 +21,12 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture(scope="module", params=["nftables", "iptables-nft", "iptables-legacy"])
 def any_world(request: pytest.FixtureRequest) -> Iterator[World]:
-    if shutil.which(command_of(request.param)) is None:
-        pytest.skip(f"{command_of(request.param)} is not installed")
+    tools.require(command_of(request.param))
     with IpvsWorld(request.param) as world:
         yield world
 
 
-def test_the_first_packet_comes_to_a_pod_translated(any_world: World) -> None:
+def test_the_first_packet_reaches_a_pod_translated(any_world: World) -> None:
     world = any_world
     world.reset()
     world.put(sctp(service(type="NodePort", nodePort=30080)), sctp(slice_of("pod2")))

@@ -1,10 +1,9 @@
-"""What KubeProxyConfiguration changes in the rules, read back from the real kernel."""
+"""The effects of KubeProxyConfiguration on the rules, read back from the real kernel."""
 
 from __future__ import annotations
 
 import asyncio
 import re
-import shutil
 import socket
 from dataclasses import replace
 from typing import Any
@@ -15,11 +14,11 @@ from bridgehead.objects.kinds import ENDPOINT_SLICES, SERVICES
 from bridgehead.proxy.modes import open_mode
 from bridgehead.proxy.sysctls import apply_sysctls, plan_sysctls
 from tests.integration.namespaced import in_namespace, sh
-from tests.unit.proxy_agent_world import CONFIG, ScriptedApi, eventually, running, service, slice_of
+from tests.unit.proxy.agent_world import CONFIG, ScriptedApi, eventually, running, service, slice_of
 
 pytestmark = [
     pytest.mark.integration,
-    pytest.mark.skipif(shutil.which("iptables-nft") is None, reason="iptables is not installed"),
+    pytest.mark.needs("iptables-nft"),
 ]
 
 LISTING = {"nftables": "nft list ruleset", "iptables": "iptables-nft-save"}
@@ -33,7 +32,7 @@ CASES: list[tuple[str, dict[str, Any], str, str]] = [
     ("nftables", PREFIX, r'iifname != "veth\*" meta mark set', r"saddr != 10\."),
     ("nftables", {"masquerade_bit": 3}, r"meta mark set meta mark \| 0x0*8\b", r"0x0*4000\b"),
     ("nftables", {"masquerade_bit": 15}, r"meta mark set meta mark \| 0x0*8000\b", r"= 0x0*4000 masquerade"),
-    ("nftables", {"masquerade_all": True}, r"n2-tcp-masquerade", r"saddr != 10\."),
+    ("nftables", {"masquerade_all": True}, r"one-of-3-or-fewer-masquerade", r"saddr != 10\."),
     ("iptables", {}, r"! -s 10\.244\.0\.0/16 .*-j KUBE-MARK-MASQ", r" -i "),
     ("iptables", BRIDGE, r"! -i cbr0 .*-j KUBE-MARK-MASQ", r"-s 10\.244\.0\.0/16"),
     ("iptables", BRIDGE, r"-A KUBE-EXT-.* -i cbr0 .*pod traffic", r"-s 10\.244\.0\.0/16"),
@@ -52,7 +51,7 @@ CASES: list[tuple[str, dict[str, Any], str, str]] = [
 
 @pytest.mark.parametrize("mode_name", LISTING)
 @in_namespace
-async def test_what_is_configured_is_in_the_kernel(mode_name: str) -> None:
+async def test_configured_sysctls_are_in_the_kernel(mode_name: str) -> None:
     if mode_name == "iptables":
         sh("iptables-nft -t mangle -N KUBE-IPTABLES-HINT")
     for mode_of_case, changed, expected, unexpected in CASES:
@@ -75,8 +74,8 @@ async def test_what_is_configured_is_in_the_kernel(mode_name: str) -> None:
 
 @pytest.mark.parametrize("is_open", [True, False])
 @in_namespace
-async def test_node_ports_on_localhost(is_open: bool) -> None:
-    """kube-proxy's way to a registry on localhost:30500, which only its iptables mode has."""
+async def test_node_ports_answer_on_localhost(is_open: bool) -> None:
+    """A registry on localhost:30500 is reached like this, in iptables mode only, as with kube-proxy."""
     sh("iptables-nft -t mangle -N KUBE-IPTABLES-HINT")
     sh("ip link add veth0 type veth peer name veth1; ip address add 10.0.0.201/24 dev veth0; ip link set veth0 up")
     config = replace(CONFIG, mode="iptables", localhost_node_ports=is_open)

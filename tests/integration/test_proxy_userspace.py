@@ -1,4 +1,4 @@
-"""What the userspace mode does with connections: real sockets on the loopback, backends that misbehave.
+"""The userspace mode's relaying of connections: real sockets on the loopback, backends that misbehave.
 
 The way from a Service's address to a listener is tried by `test_proxy_modes.py`, as in all modes.
 """
@@ -20,9 +20,11 @@ from typing import Any
 
 import pytest
 
+from bridgehead.proxy.addresses import AddressPort
 from bridgehead.proxy.frontends import Backend, Frontend, FrontendKey
 from bridgehead.proxy.userspace.apply import raise_limit
 from bridgehead.proxy.userspace.balancing import Balancer, Memory
+from bridgehead.proxy.userspace.binding import bound_socket
 from bridgehead.proxy.userspace.listeners import Listeners
 from bridgehead.proxy.userspace.redirects import LISTENING, Side, redirect
 from bridgehead.proxy.userspace.tcp import BUFFER_BYTES, Connection, TcpListener
@@ -31,7 +33,6 @@ from bridgehead.proxy.userspace.udp import Sessions, UdpListener
 pytestmark = pytest.mark.integration
 
 HERE = "127.0.0.1"
-Place = tuple[str, int]
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
@@ -56,23 +57,25 @@ async def eventually(condition: Callable[[], bool], message: str = "") -> None:
 class Relay:
     """A TCP listener on the loopback, and the connections it made."""
 
-    def __init__(self, *places: Place, seconds: int | None = None) -> None:
+    def __init__(self, *targets: AddressPort, seconds: int | None = None) -> None:
         self.memory = Memory()
         self.seconds = seconds
         self.connections: set[Connection] = set()
-        self.balancer = Balancer(_backends(places), seconds, self.memory)
-        self.listener = TcpListener(asyncio.get_running_loop(), HERE, self.balancer, self.connections)
+        self.balancer = Balancer(_backends(targets), seconds, self.memory)
+        self.listener = TcpListener(
+            asyncio.get_running_loop(), bound_socket(socket.SOCK_STREAM, HERE, 0, ()), self.balancer, self.connections
+        )
         self.stop_listening = contextlib.ExitStack()
         self.stop_listening.callback(self.listener.close)
 
-    def change(self, *places: Place) -> None:
-        self.listener.gone(self.balancer.change(_backends(places), self.seconds, self.memory))
+    def change(self, *targets: AddressPort) -> None:
+        self.listener.on_removed(self.balancer.change(_backends(targets), self.seconds, self.memory))
 
     async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         return await asyncio.open_connection(HERE, self.listener.port)
 
     async def ask(self) -> bytes:
-        """What a new connection is answered."""
+        """Return the answer to a new connection."""
         reader, writer = await self.connect()
         try:
             return await reader.read()
@@ -87,13 +90,13 @@ class Relay:
             connection.abort()
 
 
-def _backends(places: tuple[Place, ...]) -> list[Backend]:
-    return [Backend(*place) for place in places]
+def _backends(targets: tuple[AddressPort, ...]) -> list[Backend]:
+    return [Backend(*target) for target in targets]
 
 
 @contextlib.asynccontextmanager
-async def relaying(*places: Place, seconds: int | None = None) -> AsyncIterator[Relay]:
-    relay = Relay(*places, seconds=seconds)
+async def relaying(*targets: AddressPort, seconds: int | None = None) -> AsyncIterator[Relay]:
+    relay = Relay(*targets, seconds=seconds)
     try:
         yield relay
     finally:
@@ -101,7 +104,7 @@ async def relaying(*places: Place, seconds: int | None = None) -> AsyncIterator[
 
 
 @contextlib.asynccontextmanager
-async def serving(handler: Handler) -> AsyncIterator[Place]:
+async def serving(handler: Handler) -> AsyncIterator[AddressPort]:
     """A server whose connections are closed after its handler."""
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -118,13 +121,13 @@ async def serving(handler: Handler) -> AsyncIterator[Place]:
 
 
 @contextlib.asynccontextmanager
-async def saying(word: bytes) -> AsyncIterator[Place]:
-    async def say(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def saying(word: bytes) -> AsyncIterator[AddressPort]:
+    async def send_word(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(word)
         await writer.drain()
 
-    async with serving(say) as place:
-        yield place
+    async with serving(send_word) as target:
+        yield target
 
 
 async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -134,7 +137,7 @@ async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 
 
 @contextlib.contextmanager
-def refusing() -> Iterator[Place]:
+def refusing() -> Iterator[AddressPort]:
     """A port where nobody listens; it stays so while it is bound."""
     with socket.socket() as sock:
         sock.bind((HERE, 0))
@@ -142,7 +145,7 @@ def refusing() -> Iterator[Place]:
 
 
 @contextlib.contextmanager
-def silent() -> Iterator[Place]:
+def silent() -> Iterator[AddressPort]:
     """A server whose queue is full: the kernel does not answer."""
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(socket.socket())
@@ -158,12 +161,12 @@ def silent() -> Iterator[Place]:
 
 
 def _queued(server: socket.socket) -> int:
-    """How many connections wait to be accepted (linux/tcp.h, struct tcp_info: tcpi_unacked of one that listens)."""
+    """Return how many connections wait to be accepted (linux/tcp.h: tcpi_unacked of a listening socket)."""
     (count,) = struct.unpack_from("=I", server.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104), 24)
     return int(count)
 
 
-async def test_connections_take_turns() -> None:
+async def test_backends_get_connections_in_turn() -> None:
     async with saying(b"a") as a, saying(b"b") as b, saying(b"c") as c, relaying(a, b, c) as relay:
         answers = [await relay.ask() for _ in range(9)]
 
@@ -171,8 +174,8 @@ async def test_connections_take_turns() -> None:
 
 
 @pytest.mark.parametrize("broken", [refusing, silent])
-async def test_w33_a_backend_that_does_not_answer_is_passed_over(
-    broken: Callable[[], contextlib.AbstractContextManager[Place]],
+async def test_w33_a_backend_that_does_not_answer_is_skipped(
+    broken: Callable[[], contextlib.AbstractContextManager[AddressPort]],
 ) -> None:
     with broken() as dead:
         async with saying(b"a") as a, relaying(dead, a) as relay:
@@ -181,33 +184,33 @@ async def test_w33_a_backend_that_does_not_answer_is_passed_over(
     assert answers == [b"a"] * 3
 
 
-async def test_w33_a_client_whose_backend_is_killed_gets_another_and_stays_there() -> None:
+async def test_w33_a_client_of_a_killed_backend_moves_to_another_and_stays_there() -> None:
     async with saying(b"a") as a, relaying(a, seconds=60) as relay:
         async with saying(b"b") as b:
             relay.change(a, b)
             first = [await relay.ask() for _ in range(2)]
             assert len(set(first)) == 1
             if first[0] == b"a":  # it has to be b that ends
-                relay.balancer.failed(HERE)
+                relay.balancer.on_failed(HERE)
                 await relay.ask()
             assert {await relay.ask() for _ in range(3)} == {b"b"}
         assert {await relay.ask() for _ in range(3)} == {b"a"}
 
 
-async def test_without_any_backend_that_answers_the_client_is_reset() -> None:
+async def test_without_an_answering_backend_the_connection_is_reset() -> None:
     with refusing() as dead:
         async with relaying(dead) as relay:
             with pytest.raises(ConnectionResetError):
                 await relay.ask()
 
 
-async def test_the_end_of_one_direction_leaves_the_other_open() -> None:
+async def test_closing_one_direction_leaves_the_other_open() -> None:
     async def digest(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         everything = await reader.read()  # up to the client's end
         writer.write(hashlib.sha256(everything).digest())
         await writer.drain()
 
-    async with serving(digest) as place, relaying(place) as relay:
+    async with serving(digest) as target, relaying(target) as relay:
         reader, writer = await relay.connect()
         data = os.urandom(3 * BUFFER_BYTES + 1)
         writer.write(data)
@@ -216,24 +219,24 @@ async def test_the_end_of_one_direction_leaves_the_other_open() -> None:
         writer.close()
 
 
-async def test_a_server_that_has_said_all_still_hears() -> None:
-    heard = asyncio.get_running_loop().create_future()
+async def test_a_server_that_has_finished_sending_still_receives() -> None:
+    received = asyncio.get_running_loop().create_future()
 
     async def listen_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"go on")
         writer.write_eof()
-        heard.set_result(await reader.read())
+        received.set_result(await reader.read())
 
-    async with serving(listen_on) as place, relaying(place) as relay:
+    async with serving(listen_on) as target, relaying(target) as relay:
         reader, writer = await relay.connect()
         assert await reader.read() == b"go on"
         writer.write(b"still here")
         writer.write_eof()
-        assert await heard == b"still here"
+        assert await received == b"still here"
         writer.close()
 
 
-async def test_a_slow_receiver_stops_its_sender_and_gets_everything() -> None:
+async def test_a_slow_receiver_applies_back_pressure_and_loses_nothing() -> None:
     may_read = asyncio.Event()
     result = asyncio.get_running_loop().create_future()
 
@@ -244,7 +247,7 @@ async def test_a_slow_receiver_stops_its_sender_and_gets_everything() -> None:
             digest.update(data)
         result.set_result(digest.digest())
 
-    async with serving(read_late) as place, relaying(place) as relay:
+    async with serving(read_late) as target, relaying(target) as relay:
         client = await asyncio.to_thread(socket.create_connection, (HERE, relay.listener.port))
         client.setblocking(False)
         sent, digest, block = 0, hashlib.sha256(), os.urandom(1 << 16)
@@ -265,7 +268,7 @@ async def test_a_slow_receiver_stops_its_sender_and_gets_everything() -> None:
 
 
 @pytest.mark.parametrize("by", ["server", "client"])
-async def test_a_reset_is_passed_on(by: str) -> None:
+async def test_a_reset_is_forwarded(by: str) -> None:
     begun = asyncio.Event()
     ended = asyncio.get_running_loop().create_future()
 
@@ -281,7 +284,7 @@ async def test_a_reset_is_passed_on(by: str) -> None:
         except ConnectionResetError as error:
             ended.set_result(error)
 
-    async with serving(handle) as place, relaying(place) as relay:
+    async with serving(handle) as target, relaying(target) as relay:
         reader, writer = await relay.connect()
         writer.write(b"?")
         await writer.drain()
@@ -302,7 +305,7 @@ def reset(writer: asyncio.StreamWriter) -> None:
     writer.close()
 
 
-async def test_open_connections_survive_a_change_and_the_listeners_end() -> None:
+async def test_open_connections_survive_a_change_and_unused_listeners_close() -> None:
     async with serving(echo) as a, saying(b"b") as b, relaying(a) as relay:
         reader, writer = await relay.connect()
         writer.write(b"1")
@@ -322,14 +325,14 @@ async def test_open_connections_survive_a_change_and_the_listeners_end() -> None
         await eventually(lambda: not relay.connections)
 
 
-async def test_thousands_of_connections_at_once() -> None:
+async def test_thousands_of_connections_are_served_at_once() -> None:
     most = min(1000, raise_limit() // 12) * 2
     async with serving(echo) as a, serving(echo) as b, relaying(a, b) as relay:
         pairs = [await relay.connect() for _ in range(most)]
         for number, (_, writer) in enumerate(pairs):
             writer.write(b"%08d" % number)
         answers = [await reader.readexactly(8) for reader, _ in pairs]
-        counts = Counter(connection._place for connection in relay.connections)
+        counts = Counter(connection._target for connection in relay.connections)
         for _, writer in pairs:
             writer.close()
         await eventually(lambda: not relay.connections)
@@ -338,7 +341,7 @@ async def test_thousands_of_connections_at_once() -> None:
     assert counts[a] == counts[b] == most // 2
 
 
-async def test_a_client_that_leaves_while_its_backend_is_sought_leaves_nothing() -> None:
+async def test_a_client_that_disconnects_during_backend_selection_leaves_nothing() -> None:
     with silent() as dead:
         async with relaying(dead) as relay:
             for _ in range(5):
@@ -361,8 +364,8 @@ def few_files(more: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
-async def test_clients_wait_while_there_are_no_sockets(caplog: pytest.LogCaptureFixture) -> None:
-    async with serving(echo) as place, relaying(place) as relay:
+async def test_clients_wait_while_no_descriptors_are_free(caplog: pytest.LogCaptureFixture) -> None:
+    async with serving(echo) as target, relaying(target) as relay:
         clients = [socket.socket() for _ in range(8)]
         for client in clients:
             client.setblocking(False)
@@ -384,11 +387,11 @@ async def test_clients_wait_while_there_are_no_sockets(caplog: pytest.LogCapture
             client.close()
 
 
-def frontend(port: int, *places: Place, protocol: str = "tcp", owner: str = "default/web:") -> Frontend:
-    return Frontend(key=FrontendKey("10.96.0.1", protocol, port), owner=owner, backends=tuple(_backends(places)))
+def frontend(port: int, *targets: AddressPort, protocol: str = "tcp", owner: str = "default/web:") -> Frontend:
+    return Frontend(key=FrontendKey("10.96.0.1", protocol, port), owner=owner, backends=tuple(_backends(targets)))
 
 
-async def test_listeners_that_cannot_be_opened_are_told_once_and_tried_again(
+async def test_listeners_that_cannot_be_opened_are_logged_once_and_retried(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setitem(LISTENING, 4, HERE)
@@ -404,12 +407,12 @@ async def test_listeners_that_cannot_be_opened_are_told_once_and_tried_again(
                 listeners.open(other)
         for filler in fillers:
             os.close(filler)
-        assert listeners.lacking == {Side(other.key)}
-        assert caplog.text.count("nobody listens for 10.96.0.1:2/udp of default/web:/udp: Too many open files") == 1
+        assert listeners.unopened == {Side(other.key)}
+        assert caplog.text.count("cannot listen for 10.96.0.1:2/udp of default/web:/udp: Too many open files") == 1
         assert redirect(other, listeners.ports).backends == ()
 
         assert listeners.open(other) == 1
-        assert not listeners.lacking
+        assert not listeners.unopened
         assert redirect(other, listeners.ports).backends[0].port == listeners.ports[Side(other.key)]
         assert listeners.open(other) == 0, "nothing to do"
 
@@ -418,7 +421,7 @@ async def test_listeners_that_cannot_be_opened_are_told_once_and_tried_again(
         assert list(listeners.ports) == [Side(one.key)]
 
 
-async def test_an_address_that_goes_to_another_service_keeps_its_listener(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_address_that_moves_to_another_service_keeps_its_listener(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(LISTENING, 4, HERE)
     with contextlib.closing(Listeners()) as listeners:
         listeners.open(frontend(1, (HERE, 1)))
@@ -427,7 +430,7 @@ async def test_an_address_that_goes_to_another_service_keeps_its_listener(monkey
         listeners.open(frontend(1, (HERE, 2), owner="other/web:"))
 
         assert listeners.ports == {Side(FrontendKey("10.96.0.1", "tcp", 1)): port}
-        assert listeners.places(Side(FrontendKey("10.96.0.1", "tcp", 1))) == [(HERE, 2)]
+        assert listeners.targets(Side(FrontendKey("10.96.0.1", "tcp", 1))) == [(HERE, 2)]
 
 
 # --- UDP -----------------------------------------------------------------------------------------------------
@@ -442,12 +445,12 @@ class UdpServer(asyncio.DatagramProtocol):
     def connection_made(self, transport: Any) -> None:
         self.transport = transport
 
-    def datagram_received(self, data: bytes, addr: Place) -> None:
+    def datagram_received(self, data: bytes, addr: AddressPort) -> None:
         self.transport.sendto(self.name + data, addr)
 
 
 @contextlib.asynccontextmanager
-async def udp_server(name: bytes) -> AsyncIterator[Place]:
+async def udp_server(name: bytes) -> AsyncIterator[AddressPort]:
     transport, _ = await asyncio.get_running_loop().create_datagram_endpoint(
         lambda: UdpServer(name), local_addr=(HERE, 0)
     )
@@ -466,11 +469,11 @@ def wait_for(sock: socket.socket, event: int) -> None:
 
 
 class UdpRelay:
-    def __init__(self, *places: Place, idle: float = 60, most: int = 100) -> None:
+    def __init__(self, *targets: AddressPort, idle: float = 60, most: int = 100) -> None:
         self.memory = Memory()
         self.sessions = Sessions(asyncio.get_running_loop(), idle, most)
-        self.balancer = Balancer(_backends(places), None, self.memory)
-        self.listener = UdpListener(self.sessions, HERE, self.balancer)
+        self.balancer = Balancer(_backends(targets), None, self.memory)
+        self.listener = UdpListener(self.sessions, bound_socket(socket.SOCK_DGRAM, HERE, 0, ()), self.balancer)
         self._clients: list[socket.socket] = []
 
     def client(self) -> socket.socket:
@@ -504,7 +507,7 @@ async def test_each_udp_client_has_a_session() -> None:
     assert again == [b"a!", b"b!", b"a!", b"b!"]
 
 
-async def test_large_and_empty_datagrams_pass_whole() -> None:
+async def test_large_and_empty_datagrams_are_forwarded() -> None:
     async with udp_server(b"a") as a:
         with contextlib.closing(UdpRelay(a)) as relay:
             data = os.urandom(60_000)
@@ -512,7 +515,7 @@ async def test_large_and_empty_datagrams_pass_whole() -> None:
             assert await relay.ask(relay.client(), b"") == b"a"
 
 
-async def test_idle_sessions_end() -> None:
+async def test_idle_sessions_expire() -> None:
     async with udp_server(b"a") as a:
         with contextlib.closing(UdpRelay(a, idle=0.1)) as relay:
             client, answer = relay.client(), b""
@@ -524,7 +527,7 @@ async def test_idle_sessions_end() -> None:
             await eventually(lambda: not len(relay.sessions) and not relay.listener.sessions)
 
 
-async def test_the_session_idle_longest_makes_room() -> None:
+async def test_the_longest_idle_session_is_evicted_when_the_table_is_full() -> None:
     async with udp_server(b"a") as a:
         with contextlib.closing(UdpRelay(a, most=3)) as relay:
             clients = [relay.client() for _ in range(3)]
@@ -536,7 +539,7 @@ async def test_the_session_idle_longest_makes_room() -> None:
             assert clients[1].getsockname()[1] not in ports
 
 
-async def test_a_udp_backend_that_refuses_loses_its_clients() -> None:
+async def test_a_udp_backend_that_refuses_loses_its_sessions() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as held:
         held.bind((HERE, 0))
         held.connect((HERE, 9))  # hears nobody else, so that the kernel refuses what others send there
@@ -552,14 +555,14 @@ async def test_a_udp_backend_that_refuses_loses_its_clients() -> None:
                 assert await relay.ask(client) == b"a?"
 
 
-async def test_the_clients_of_a_removed_udp_backend_get_others_and_its_last_answers() -> None:
+async def test_sessions_of_a_removed_udp_backend_move_and_its_last_answers_arrive() -> None:
     asked = asyncio.get_running_loop().create_future()
 
     class Late(asyncio.DatagramProtocol):
         def connection_made(self, transport: Any) -> None:
             self.transport = transport
 
-        def datagram_received(self, data: bytes, addr: Place) -> None:
+        def datagram_received(self, data: bytes, addr: AddressPort) -> None:
             asked.set_result((self.transport, addr))
 
     loop = asyncio.get_running_loop()
@@ -570,7 +573,7 @@ async def test_the_clients_of_a_removed_udp_backend_get_others_and_its_last_answ
             client = relay.client()
             client.send(b"?")
             its, addr = await asked
-            relay.listener.gone(relay.balancer.change(_backends((b,)), None, relay.memory))
+            relay.listener.on_removed(relay.balancer.change(_backends((b,)), None, relay.memory))
             assert await relay.ask(client) == b"b?"
             its.sendto(b"late", addr)
             async with asyncio.timeout(60):

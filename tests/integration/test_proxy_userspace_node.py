@@ -1,13 +1,14 @@
-"""What the userspace mode does to a node: its addresses, its table, and that both are kept and taken away."""
+"""The userspace mode's addresses and table on a node, which it repairs and removes."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 
 import pytest
 
-from .proxy_objects import PLACES, WEB4, WEB6, service, slice_of, talkers
+from .proxy_objects import CLIENT_SIDES, WEB4, WEB6, service, slice_of, talkers
 from .proxy_world import NODE4, NODE6, PODS, World
 
 pytestmark = pytest.mark.integration
@@ -38,7 +39,7 @@ def listener(world: World, protocol: str = "t") -> int:
     return int(line.split()[3].rpartition(":")[2])
 
 
-def test_a_change_of_backends_touches_no_kernel(world: World) -> None:
+def test_a_change_of_backends_does_not_change_the_kernels_rules(world: World) -> None:
     world.put(service(), slice_of("pod1"))
     before = listener(world), world.run("nft", "list", "table", "ip", "bridgehead-userspace")
 
@@ -48,22 +49,22 @@ def test_a_change_of_backends_touches_no_kernel(world: World) -> None:
     assert {answer.split()[0] for answer in world.connect("client", WEB4, 80, times=4)} == {"pod2", "pod3"}
 
 
-def test_listeners_answer_only_who_came_by_a_frontend(world: World) -> None:
+def test_listeners_answer_only_redirected_clients(world: World) -> None:
     world.put(service(), slice_of("pod1"))
     world.run("ip", "-n", "client", "route", "replace", "169.254.98.104", "via", NODE4)
 
-    assert world.connect_each(PLACES, "169.254.98.104", listener(world)) == dict.fromkeys(PLACES, "timeout")
-    assert world.connect_each(PLACES, WEB4, 80) == dict.fromkeys(PLACES, f"pod1 from {NODE4}")
+    assert world.connect_each(CLIENT_SIDES, "169.254.98.104", listener(world)) == dict.fromkeys(CLIENT_SIDES, "timeout")
+    assert world.connect_each(CLIENT_SIDES, WEB4, 80) == dict.fromkeys(CLIENT_SIDES, f"pod1 from {NODE4}")
 
 
-def test_the_nodes_own_connections_keep_their_source(world: World) -> None:
+def test_connections_of_the_node_keep_their_source_address(world: World) -> None:
     world.put(service(addresses=(WEB4, WEB6)), slice_of("pod1"), slice_of("pod1", family=6))
 
     assert world.connect("node", "10.244.1.1", 8080) == [f"pod1 from {NODE4}"]
     assert world.connect("node", WEB6, 80) == [f"pod1 from {NODE6}"], "no listener's address"
 
 
-def test_an_address_that_was_taken_away_comes_back(world: World) -> None:
+def test_a_removed_listener_address_is_restored(world: World) -> None:
     world.put(service(), slice_of("pod1"))
     assert own_addresses(world) == LISTENING
     for address in LISTENING:
@@ -102,27 +103,34 @@ def test_cleanup_leaves_nothing(world: World) -> None:
     assert world.ask("cleanup") is False
 
 
-def test_a_removed_backend_that_says_nothing_more_loses_its_connections(world: World) -> None:
+def test_idle_connections_to_a_removed_backend_are_closed(world: World) -> None:
     world.talk("listen", "pod1", 4)
     world.put(service(), talkers("pod1"))
     world.talk("dial", "a", "client", WEB4, 80)
-    assert world.talk("say", "a") == "pod1"
+    assert world.talk("exchange", "a") == "pod1"
 
     world.run("ip", "-n", "pod1", "route", "add", "blackhole", f"{NODE4}/32")
     try:
         world.put(service(), slice_of("pod2"))
-        assert world.talk("say", "a") == "reset"
+        assert world.talk("exchange", "a") == "reset"
     finally:
         world.run("ip", "-n", "pod1", "route", "del", "blackhole", f"{NODE4}/32")
 
 
-def test_a_new_process_takes_over_what_an_earlier_left(world: World) -> None:
+def test_a_restarted_proxy_replaces_the_listeners_of_the_earlier_one(world: World) -> None:
+    def listening() -> set[str]:
+        return set(re.findall(r"169\.254\.98\.104:\d+", world.run("ss", "-Hnlt")))
+
     world.put(service(), slice_of("pod1"))
+    ports = listening()
+    assert ports
     world.ask("restart")
+    assert listening() == set()
     assert world.connect("client", WEB4, 80) == ["refused"], "nobody listens, and says so at once"
 
     world.ask("load", service=service(), slices=[slice_of("pod2")])
     world.ask("sync")
 
     assert world.connect("client", WEB4, 80) == [f"pod2 from {NODE4}"]
+    assert listening() == ports, "the rules of the earlier run lead there"
     assert world.ask("difference") == []

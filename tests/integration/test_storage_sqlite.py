@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import signal
 import sqlite3
 import stat
@@ -48,7 +47,7 @@ async def store(path: Path) -> AsyncIterator[SqliteStore]:
 # --- restart ---------------------------------------------------------------------------------------------
 
 
-async def test_everything_is_there_after_a_restart(path: Path) -> None:
+async def test_a_restart_keeps_all_data(path: Path) -> None:
     store = SqliteStore(path)
     await put(store, "b", labels={"app": "web"}, fields={"spec.nodeName": "n"}, claims=frozenset({"ip/1"}))
     await put(store, "a")
@@ -73,7 +72,7 @@ async def test_everything_is_there_after_a_restart(path: Path) -> None:
         await store.close()
 
 
-async def test_the_file_is_for_its_owner_only(store: SqliteStore, path: Path) -> None:
+async def test_the_file_is_accessible_to_its_owner_only(store: SqliteStore, path: Path) -> None:
     await put(store, "secret")
     for file in path.parent.iterdir():
         assert stat.S_IMODE(file.stat().st_mode) == 0o600, file
@@ -102,7 +101,7 @@ asyncio.run(main())
 
 
 def write_until_killed(path: Path) -> list[str]:
-    """What the writer said was durable."""
+    """The writes that the writer reported as durable."""
     child = subprocess.Popen([sys.executable, "-c", _WRITER, str(path)], stdout=subprocess.PIPE, text=True)
     lines: list[str] = []
     with child:
@@ -117,7 +116,7 @@ def write_until_killed(path: Path) -> list[str]:
 
 
 @pytest.mark.slow
-async def test_what_was_acknowledged_survives_a_kill(path: Path) -> None:
+async def test_acknowledged_writes_survive_a_kill(path: Path) -> None:
     lines = write_until_killed(path)
     acknowledged = {name: int(revision) for name, revision in (line.split() for line in lines)}
     store = SqliteStore(path)
@@ -134,7 +133,7 @@ async def test_what_was_acknowledged_survives_a_kill(path: Path) -> None:
 # --- shared commits --------------------------------------------------------------------------------------
 
 
-async def test_writes_that_arrive_together_share_a_commit(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_concurrent_writes_share_a_commit(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     commits: list[int] = []
     started, go_on = threading.Event(), threading.Event()
     commit = Database.commit
@@ -160,14 +159,14 @@ async def test_writes_that_arrive_together_share_a_commit(store: SqliteStore, mo
     assert len(await anext(watch)) == 101
 
 
-async def test_refusals_alone_commit_nothing(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_refused_writes_alone_commit_nothing(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     await put(store, "a")
     monkeypatch.delattr(Database, "commit")
     with pytest.raises(AlreadyExists):
         await put(store, "a")
 
 
-async def test_a_failed_commit_fails_all_its_writes_and_shows_nothing(store: SqliteStore) -> None:
+async def test_a_failed_commit_fails_all_its_writes_and_is_not_visible(store: SqliteStore) -> None:
     await put(store, "before")
     connection = store._database._connection
     connection.execute(f"PRAGMA max_page_count = {connection.execute('PRAGMA page_count').fetchone()[0]}")
@@ -194,7 +193,7 @@ def refusal(path: Path) -> str:
     return message
 
 
-def test_another_programs_database_is_left_alone(path: Path) -> None:
+def test_a_database_of_another_program_is_not_changed(path: Path) -> None:
     connection = sqlite3.connect(path)
     connection.execute("CREATE TABLE t (x)")
     connection.commit()
@@ -204,7 +203,7 @@ def test_another_programs_database_is_left_alone(path: Path) -> None:
     assert path.read_bytes() == before
 
 
-def test_a_file_that_is_no_database_is_left_alone(path: Path) -> None:
+def test_a_file_that_is_no_database_is_not_changed(path: Path) -> None:
     path.write_text("dear diary\n" * 1000)
     assert "not a bridgehead store: choose another path" in refusal(path)
     assert path.read_text() == "dear diary\n" * 1000
@@ -236,10 +235,10 @@ def damage_nothing_but(*statements: str) -> Callable[[Path], None]:
     return damage
 
 
-def write_at(place: int, content: bytes) -> Callable[[Path], None]:
+def write_at(position: int, content: bytes) -> Callable[[Path], None]:
     def damage(path: Path) -> None:
         with path.open("r+b") as file:
-            file.seek(place)
+            file.seek(position)
             file.write(content)
 
     return damage
@@ -271,7 +270,7 @@ def write_at(place: int, content: bytes) -> Callable[[Path], None]:
         damage_nothing_but("UPDATE objects SET name = x'00' WHERE name = 'p7'"),
     ],
 )
-def test_a_damaged_store_is_named_and_left_as_it_is(path: Path, damage: Callable[[Path], None]) -> None:
+def test_a_damaged_store_is_named_and_not_changed(path: Path, damage: Callable[[Path], None]) -> None:
     async def fill() -> None:
         store = SqliteStore(path)
         await asyncio.gather(*(put(store, f"p{n}", size=2000) for n in range(50)))
@@ -292,12 +291,12 @@ async def put_many(store: Store, prefix: str) -> None:
 
 
 def spoil(path: Path) -> None:
-    """All but the first pages."""
+    """Overwrite all pages but the first ones."""
     for page in range(2, path.stat().st_size // 4096):
         write_at(page * 4096, b"\xa5" * 4096)(path)
 
 
-async def test_damage_that_is_found_while_running_ends_writing(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_damage_that_is_found_at_run_time_stops_writes(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     store = SqliteStore(path)
     await put_many(store, "p")  # more than SQLite keeps in memory
     await store.close()
@@ -322,12 +321,12 @@ async def test_a_newer_format_is_refused(path: Path) -> None:
     assert "has format 99" in refusal(path)
 
 
-def test_a_path_that_can_not_be(tmp_path: Path) -> None:
+def test_an_unusable_path_is_refused(tmp_path: Path) -> None:
     assert "No such file or directory" in refusal(tmp_path / "missing" / "state.db")
     assert "check its directory's and its own permissions" in refusal(tmp_path)
 
 
-async def test_a_file_has_one_store_at_a_time(store: SqliteStore, path: Path) -> None:
+async def test_a_file_can_be_open_in_one_store_only(store: SqliteStore, path: Path) -> None:
     await put(store, "a")
     script = "import sys; from bridgehead.storage import open_store; open_store('sqlite://' + sys.argv[1])"
     second = await asyncio.to_thread(
@@ -371,8 +370,8 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.skipif(shutil.which("unshare") is None, reason="needs unshare to mount a small disk")
-def test_a_full_disk_refuses_and_recovers(tmp_path: Path) -> None:
+@pytest.mark.needs("unshare", "mount")
+def test_a_full_disk_refuses_writes_until_there_is_room(tmp_path: Path) -> None:
     mount = 'mount -t tmpfs -o size=1m none "$1" && exec "$2" -c "$3" "$1"'
     flags = "-m" if os.geteuid() == 0 else "-rm"
     command = ["unshare", flags, "sh", "-ec", mount, "sh", str(tmp_path), sys.executable, _FULL_DISK]

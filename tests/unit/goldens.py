@@ -17,7 +17,7 @@ def check_golden(golden: Path, text: str) -> None:
 
 
 def check_hash_seeds(module: str) -> None:
-    """What `text_of` makes of all `NAMES` of the module is the same whatever Python's hash seed."""
+    """Check that `text_of` gives equal texts for all `NAMES` of the module with any hash seed of Python."""
     program = (
         f"from {module} import *\n"
         "import hashlib; print(hashlib.sha256(''.join(map(text_of, NAMES)).encode()).hexdigest())"

@@ -1,8 +1,14 @@
 """The import arrows of docs/architecture.md, held by the contracts in pyproject.toml."""
 
+import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
+
+from tests.pure_modules import DOCSTRINGS, PURE, PURE_CHAOS_MODULES, PURE_MODULES, SOURCE
 
 ROOT = Path(__file__).parents[2]
 LINTER = Path(sys.executable).with_name("lint-imports")
@@ -14,7 +20,7 @@ def lint_imports(config: Path, cwd: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_imports_go_one_way():
+def test_imports_have_no_cycle():
     result = lint_imports(ROOT / "pyproject.toml", ROOT)
     assert result.returncode == 0, result.stdout
 
@@ -35,3 +41,88 @@ def test_the_check_fails_on_a_wrong_import(tmp_path):
     result = lint_imports(config, tmp_path)
     assert result.returncode == 1
     assert "bridgehead.objects -> bridgehead.lab" in result.stdout
+
+
+# --- Netlink --------------------------------------------------------------------------------------------------------
+
+
+def opens_netlink(source: str) -> bool:
+    """Return whether the code names AF_NETLINK, other than in text."""
+    return "AF_NETLINK" in source and any(
+        (isinstance(node, ast.Attribute) and node.attr == "AF_NETLINK")
+        or (isinstance(node, ast.alias) and node.name == "AF_NETLINK")
+        for node in ast.walk(ast.parse(source))
+    )
+
+
+def test_one_module_opens_netlink_sockets():
+    found = [path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*.py") if opens_netlink(path.read_text())]
+    assert found == ["bridgehead/network/netlink_socket.py"]
+
+
+def test_the_netlink_check_finds_each_spelling():
+    assert opens_netlink("import socket\nsocket.socket(socket.AF_NETLINK)\n")
+    assert opens_netlink("from socket import AF_NETLINK as family\n")
+    assert not opens_netlink("'AF_NETLINK'  # AF_NETLINK\n")
+
+
+# --- Pure modules ---------------------------------------------------------------------------------------------------
+
+IMPURE_MODULES = {
+    "asyncio",
+    "socket",
+    "subprocess",
+    "os",
+    "time",
+    "random",
+    "logging",
+    "secrets",
+    "shutil",
+    "threading",
+    "ctypes",
+    "fcntl",
+    "select",
+    "signal",
+    "ssl",
+    "tempfile",
+    "uuid",
+    "http",
+    "sqlite3",
+    "multiprocessing",
+    "concurrent",
+}
+
+
+def imported_modules(path: Path) -> set[str]:
+    """The top-level names of all absolute imports, also of those inside functions."""
+    modules = set()
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            modules.update(alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            modules.add((node.module or "").split(".")[0])
+    return modules
+
+
+@pytest.mark.parametrize("path", PURE_MODULES + PURE_CHAOS_MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_module_that_claims_to_be_pure_is_pure(path: Path) -> None:
+    assert imported_modules(path) & IMPURE_MODULES == set()
+
+
+def test_the_core_is_pure():
+    pure = {str(path.relative_to(SOURCE / "bridgehead").with_suffix("")) for path in PURE_MODULES}
+    heart = {
+        str(path.relative_to(SOURCE / "bridgehead").with_suffix(""))
+        for path in (SOURCE / "bridgehead" / "objects").glob("*.py")
+    }
+    heart |= {"proxy/services", "proxy/endpoints", "proxy/frontends", "proxy/nftables/render", "proxy/iptables/render"}
+    assert heart <= pure
+
+
+def test_the_oracle_of_the_chaos_run_is_pure():
+    assert {"ledger", "effects", "convergence", "report"} <= {path.stem for path in PURE_CHAOS_MODULES}
+
+
+def test_purity_is_claimed_in_the_same_sentence():
+    vague = [str(path) for path, text in DOCSTRINGS.items() if re.search(r"(?i)\bpure\b", text.replace(PURE, ""))]
+    assert vague == []

@@ -26,36 +26,36 @@ each_page = pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.rel
 
 
 @each_page
-def test_links_and_files_are_there(page: Path) -> None:
+def test_links_and_files_exist(page: Path) -> None:
     text = page.read_text("utf-8")
     for link in LINK.findall(text):
         assert (page.parent / link).exists(), link
     for name in FILE.findall(text):
-        places = (ROOT / name, page.parent / name, SOURCE / name)
-        assert any(place.exists() for place in places) or any(SOURCE.rglob(name)), name
+        candidates = (ROOT / name, page.parent / name, SOURCE / name)
+        assert any(candidate.exists() for candidate in candidates) or any(SOURCE.rglob(name)), name
 
 
 @each_page
-def test_commands_take_what_they_are_given(page: Path) -> None:
+def test_documented_commands_accept_their_arguments(page: Path) -> None:
     for quoted, shown in COMMAND.findall(page.read_text("utf-8")):
         line = (quoted or shown).partition(" #")[0].partition("   ")[0]
         name = re.match(r"[a-z]+", line)[0]
         assert name in cli.COMMANDS, line
         own = line.partition(" -- ")[0]  # what follows is the command of `exec`
-        known = {option for param in cli._click_command(name).params for option in (*param.opts, *param.secondary_opts)}
+        known = {option for param in cli.load(name).params for option in (*param.opts, *param.secondary_opts)}
         for option in OPTION.findall(own):
             assert option in known | {"-h", "--help"}, line
 
 
 @each_page
-def test_targets_of_make(page: Path) -> None:
+def test_documented_make_targets_exist(page: Path) -> None:
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
     for quoted, shown in MAKE.findall(page.read_text("utf-8")):
         assert (quoted or shown) in targets
 
 
-def test_the_house_is_as_it_is_drawn() -> None:
-    """Each line of the drawing begins with a package or module; what is indented or comes after it is inside."""
+def test_the_drawing_of_packages_matches_the_source() -> None:
+    """Each line of the drawing begins with a package or module; indented names are inside it."""
     drawing = (ROOT / "docs" / "architecture.md").read_text("utf-8").partition("    src/bridgehead/\n")[2]
     drawing = drawing.partition("\n\n")[0]
     drawn, owner = set(), ""

@@ -1,16 +1,16 @@
-"""The Kubernetes API: HTTP -> who are you -> may you -> admission -> storage.
+"""The API server: HTTP -> authentication -> authorization -> admission -> storage.
 
-A request goes from top to bottom and imports go the same way (held by the contracts in pyproject.toml):
+A request passes these layers from top to bottom. Imports have the same direction (contracts in pyproject.toml):
 
-    serve                   opens what the server needs, runs it
-    build, bootstrap        puts it together; what must be there before the first client
-    app                     one request, from its bytes to its answer
-    handlers/   streams/    the answer: objects, reviews, discovery ...; what goes on to the pod's kubelet
-    access/     registry/   who are you, may you; the objects that are stored: admit, validate, commit, list, watch
-    bodies/                 bytes -> object: JSON, YAML, protobuf, patches, the schema
-    http/                   the HTTPS server; a request's path, user and form
-    resources/              the table: what is special to one resource
-    errors, resource        what all of them speak of: a `Status`, an entry of the table
+    serve                   opens files, sockets and the store; runs the server
+    build, bootstrap        connects the parts; creates the objects that every cluster has
+    app                     the ASGI application: one request, from its bytes to its answer
+    handlers/   streams/    answers: objects, reviews, discovery, OpenAPI; requests that go on to a pod's kubelet
+    access/     registry/   authentication and authorization; operations on stored objects: create, update, list, watch
+    bodies/                 request bodies to objects: JSON, YAML, protobuf, patches, schema checks
+    http/                   the HTTPS server; path, user and media type of a request
+    resources/              the table of resources: names, columns, defaults, validation, allocation
+    errors, resource        types that all layers use: `Status` errors, an entry of the table
 
-Each package says in its `__init__` what its modules are for.
+Each package describes its modules in its `__init__`.
 """

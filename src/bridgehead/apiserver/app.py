@@ -1,7 +1,7 @@
 """The ASGI application: one request from its bytes to its answer.
 
-Parse -> who are you -> may you -> handler -> answer; whatever is raised on the way becomes a `Status`. Everything that
-has policy is in the modules this one calls.
+Parse -> authenticate -> authorize -> handle -> answer; an exception on the way becomes a `Status`. Policy is in the
+modules that this one calls.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from bridgehead.storage import StoreBroken
 
 from .access.authentication import Authenticator
 from .access.authorization import Authorizer
-from .access.impersonation import impersonated
+from .access.impersonation import impersonate
 from .errors import ApiStatus, bad_request, internal_error, method_not_allowed, not_found_path, unauthorized
 from .handlers.discovery import Discovery
 from .handlers.health import Health
@@ -31,11 +31,11 @@ from .handlers.reviews import Reviews
 from .http.negotiation import JSON, wants_indented
 from .http.paths import RequestInfo, parse_query, parse_request
 from .http.request import Disconnected, Receive, Request, Response, Scope, Send, Stream
-from .http.unsent import Connection, NotRead, UnsentBudget
+from .http.unsent import ClientTooSlow, Connection, UnsentBudget
 from .http.user import InvalidCredentials, User
 from .http.worker import run_long
 from .streams.kubelet import deny
-from .streams.pods import PodStreams
+from .streams.pod_streams import PodStreams
 
 log = logging.getLogger(__name__)
 
@@ -50,13 +50,15 @@ _VERSION = {
     "compiler": platform.python_implementation().lower(),
     "platform": f"linux/{architecture()}",
 }
-# Characters of one warning, and of all.
+# Limits in characters: of one warning once all together are too long, and of all together.
 _MAX_WARNING, _MAX_WARNINGS = 256, 4096
 
 _HEADERS = ((b"cache-control", b"no-cache, private"),)
 
 
 class Application:
+    """The ASGI application."""
+
     def __init__(
         self,
         *,
@@ -96,7 +98,7 @@ class Application:
         known = False
         warnings: Sequence[str] = ()
         try:
-            user = impersonated(self._authenticate(scope, headers), scope["headers"], self._authorizer)
+            user = impersonate(self._authenticate(scope, headers), scope["headers"], self._authorizer)
             self._authorizer.check(user, info)
             known = True
             request = Request(info, scope["method"], query, headers, user, scope, receive)
@@ -123,24 +125,24 @@ class Application:
         self._metrics.count(info, response.status, seconds, known=known)
 
     async def _answer_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """WebSockets are for exec, attach and port-forward only."""
+        """Answer a WebSocket: exec, attach or port-forward."""
         info = parse_request("GET", scope["path"], parse_query(scope["query_string"]))
         try:
             user = self._authenticate(scope, dict(scope["headers"]))
-            user = impersonated(user, scope["headers"], self._authorizer)
+            user = impersonate(user, scope["headers"], self._authorizer)
             self._authorizer.check(user, info)
             await self._pod_streams.answer_socket(info, scope, receive, send)
         except ApiStatus as status:
             await deny(scope, send, status)
 
     def _authenticate(self, scope: Scope, headers: dict[bytes, bytes]) -> User:
-        """Raises a 401."""
+        """Return the user of a request. Raises a 401."""
         try:
-            # `http.server.PeerProtocol` has put there whom the connection's certificate names.
+            # The user of the connection's certificate, from `http.server.PeerProtocol`.
             peer = scope.get("state", {}).get("peer")
             return self._authenticator.authenticate(headers.get(b"authorization", b"").decode("latin-1"), peer)
         except InvalidCredentials as error:
-            log.info("%s %s: %s", scope["method"], scope["path"], error)
+            log.info("%s %s: %s", scope.get("method", "GET"), scope["path"], error)  # a WebSocket's scope has no method
             raise unauthorized() from None
 
     async def _dispatch(self, request: Request) -> Response:
@@ -182,7 +184,7 @@ class Application:
         self, response: Response, warnings: Sequence[str], receive: Receive, send: Send, scope: Scope
     ) -> None:
         headers = [(b"content-type", response.content_type.encode()), *_HEADERS, *response.headers]
-        headers += [(b"warning", _warning(text)) for text in warnings_shown(warnings)]
+        headers += [(b"warning", _warning(text)) for text in limit_warnings(warnings)]
         if response.stream is None:
             headers.append((b"content-length", b"%d" % len(response.body)))
             await send({"type": "http.response.start", "status": response.status, "headers": headers})
@@ -201,13 +203,13 @@ class Application:
     async def _send_stream(
         self, stream: Stream, receive: Receive, send: Send, scope: Scope, *, drops_slow: bool
     ) -> None:
-        """Send the pieces until the stream ends or the client leaves, or takes nothing for too long."""
+        """Send the pieces until the stream ends, the client leaves, or the client reads nothing for too long."""
         connection: Connection = scope["state"]["connection"]
         pieces = aiter(stream)
         pump = asyncio.current_task()
         left = False
 
-        async def notice_disconnect() -> None:
+        async def on_disconnect() -> None:
             nonlocal left
             while (await receive())["type"] != "http.disconnect":
                 pass
@@ -215,12 +217,12 @@ class Application:
             if pump is not None:
                 pump.cancel()
 
-        watcher = asyncio.create_task(notice_disconnect())
+        watcher = asyncio.create_task(on_disconnect())
         try:
-            # The headers alone tell a client that its watch has begun.
+            # Sends the headers at once: they show a client that its watch has begun.
             await send({"type": "http.response.body", "body": b"", "more_body": True})
             if drops_slow:
-                connection.keep_short()
+                connection.limit_buffer()
             async for piece in pieces:
                 if drops_slow and connection.is_full:
                     await self._unsent.wait(connection, stream.held_bytes + len(piece), scope["path"])
@@ -229,8 +231,8 @@ class Application:
         except asyncio.CancelledError:
             if not left or pump is None or pump.uncancel():
                 raise
-        except NotRead:
-            pass  # the log has it, and there is nobody to answer
+        except ClientTooSlow:
+            pass  # already logged, and the connection is closed
         finally:
             watcher.cancel()
             await pieces.aclose()
@@ -239,15 +241,15 @@ class Application:
 def _refusal(status: ApiStatus) -> Response:
     headers = status.headers
     if status.code == 413:
-        # What is left of the body is not worth reading.
+        # The rest of the body is not read.
         headers += ((b"connection", b"close"),)
     if status.details and status.details.get("retryAfterSeconds"):
         headers += ((b"retry-after", str(status.details["retryAfterSeconds"]).encode()),)
     return Response(status.code, msgspec.json.encode(status.to_object()), headers=headers)
 
 
-def warnings_shown(texts: Iterable[str]) -> list[str]:
-    """The warnings that fit into an answer's headers: each once, and cut short when all together are too long.
+def limit_warnings(texts: Iterable[str]) -> list[str]:
+    """Return the warnings that fit into an answer's headers: each once, truncated when all together are too long.
 
     As apiserver/pkg/endpoints/filters/warning.go.
     """
@@ -265,7 +267,7 @@ def warnings_shown(texts: Iterable[str]) -> list[str]:
 
 
 def _warning(text: str) -> bytes:
-    """A Warning header's value (RFC 7234, 5.5); code 299 is "miscellaneous persistent"."""
+    """Render a Warning header's value (RFC 7234, 5.5); code 299 is "miscellaneous persistent"."""
     quoted = text.replace("\\", "\\\\").replace('"', '\\"')
     printable = "".join(c if c.isprintable() else " " for c in quoted)
     return f'299 - "{printable}"'.encode()

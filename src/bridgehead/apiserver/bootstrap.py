@@ -1,8 +1,8 @@
-"""What must be there before the first client: the first namespaces, and the Service by which pods reach the API.
+"""Objects that every cluster has: system namespaces and classes, and the Service `kubernetes`.
 
-Run at every start and now and then after it, for `kubectl delete service --all` takes the Service, too. What is there
-already is kept, and the addresses of `kubernetes` are brought up to date (source:
-pkg/controlplane/controller/kubernetesservice, systemnamespaces).
+They are created at every start and checked periodically afterwards, because `kubectl delete service --all` deletes the
+Service. Existing objects are kept; only the addresses of `kubernetes` are updated.
+Source: pkg/controlplane/controller/kubernetesservice, systemnamespaces.
 """
 
 from __future__ import annotations
@@ -15,20 +15,60 @@ from bridgehead.storage import Key, StoreBroken
 
 from .errors import ApiStatus
 from .registry.registry import Registry
-from .resource import JsonObject, Resource
+from .registry.service_cidrs import ensure_default
+from .resource import JsonObject, Resource, copied
+from .resources import componentstatuses
+from .resources.flowcontrol import FLOW_SCHEMA_SPECS, PRIORITY_LEVEL_SPECS
+from .resources.priorityclasses import SYSTEM_CLASSES
 
 log = logging.getLogger(__name__)
 
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 INTERVAL_SECONDS = 10.0
 _NAME = "kubernetes"
+_DEFAULT_PORT = 6443
+
+_SYSTEM_CLASS_DESCRIPTIONS = {
+    "system-cluster-critical": (
+        "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary."
+    ),
+    "system-node-critical": "Used for system critical pods that must not be moved from their current node.",
+}
 
 
-async def ensure_basics(registry: Registry, *, service_ip: str, advertise: tuple[str, int] | None) -> None:
-    """`advertise` is where pods reach the server; None leaves the Service without endpoints. Raises `ApiStatus`."""
+def _flow_objects(specs: dict[str, JsonObject]) -> list[JsonObject]:
+    annotations = {"apf.kubernetes.io/autoupdate-spec": "true"}
+    return [{"metadata": {"name": name, "annotations": annotations}, "spec": spec} for name, spec in specs.items()]
+
+
+_FLOW_CONTROL = "flowcontrol.apiserver.k8s.io"
+_CLUSTER_OBJECTS: tuple[tuple[tuple[str, str, str], list[JsonObject]], ...] = (
+    (("", "v1", "componentstatuses"), [componentstatuses.STORE]),
+    (
+        ("scheduling.k8s.io", "v1", "priorityclasses"),
+        [
+            {"metadata": {"name": name}, "value": value, "description": _SYSTEM_CLASS_DESCRIPTIONS[name]}
+            for name, value in SYSTEM_CLASSES.items()
+        ],
+    ),
+    ((_FLOW_CONTROL, "v1", "prioritylevelconfigurations"), _flow_objects(PRIORITY_LEVEL_SPECS)),
+    ((_FLOW_CONTROL, "v1", "flowschemas"), _flow_objects(FLOW_SCHEMA_SPECS)),
+)
+
+
+async def ensure_system_objects(registry: Registry, *, service_ip: str, advertise: tuple[str, int] | None) -> None:
+    """Create what is missing.
+
+    `advertise` is the address and port on which pods reach the server; None: the Service gets no endpoints.
+    Raises `ApiStatus`.
+    """
     for name in NAMESPACES:
         await _ensure(registry, ("", "v1", "namespaces"), "", {"metadata": {"name": name}})
-    service = _service(service_ip, 6443 if advertise is None else advertise[1])
+    for path, objects in _CLUSTER_OBJECTS:
+        for obj in objects:
+            await _ensure(registry, path, "", obj)
+    await ensure_default(registry)
+    service = _service(service_ip, _DEFAULT_PORT if advertise is None else advertise[1])
     await _ensure(registry, ("", "v1", "services"), "default", service)
     if advertise is None:
         return
@@ -38,16 +78,16 @@ async def ensure_basics(registry: Registry, *, service_ip: str, advertise: tuple
     await _ensure(registry, ("discovery.k8s.io", "v1", "endpointslices"), "default", slice_, replace="endpoints")
 
 
-async def keep_basics(
+async def maintain_system_objects(
     registry: Registry, *, service_ip: str, advertise: tuple[str, int] | None, interval: float = INTERVAL_SECONDS
 ) -> None:
-    """`ensure_basics` every `interval` seconds, until cancelled."""
+    """Run `ensure_system_objects` every `interval` seconds, until cancelled."""
     while True:
         await asyncio.sleep(interval)
         try:
-            await ensure_basics(registry, service_ip=service_ip, advertise=advertise)
+            await ensure_system_objects(registry, service_ip=service_ip, advertise=advertise)
         except (ApiStatus, StoreBroken) as error:
-            log.warning("the Service %s can't be kept up: %s", _NAME, error)
+            log.warning("cannot restore the Service %s: %s", _NAME, error)
 
 
 async def _ensure(
@@ -66,9 +106,9 @@ async def _ensure(
 
 async def _create(registry: Registry, resource: Resource, namespace: str, obj: JsonObject) -> None:
     try:
-        await registry.create(resource, namespace, obj)
+        await registry.create(resource, namespace, copied(obj))
     except ApiStatus as status:
-        # Another server over the same store may have been first.
+        # Another server on the same store may have been first.
         if status.reason != "AlreadyExists":
             raise
 

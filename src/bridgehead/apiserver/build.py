@@ -1,4 +1,4 @@
-"""Puts an API server together from its parts: the one place that knows all of them."""
+"""Assembly of an API server from its parts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from bridgehead.memory import Trimmer
+from bridgehead.heap import Trimmer
 from bridgehead.storage import Store
 
 from .access.authentication import Authenticator
@@ -16,7 +16,8 @@ from .access.node_restriction import NodeRestriction
 from .access.tokens import SigningKey, TokenAuthority
 from .app import Application
 from .bodies.protobuf import plain_scalars
-from .bodies.schema import Schema, load_definitions
+from .bodies.schema import LazyDefinitions, Schema
+from .handlers.apply import Applier
 from .handlers.discovery import Discovery
 from .handlers.health import Health
 from .handlers.metrics import Metrics
@@ -30,12 +31,12 @@ from .registry.registry import Registry
 from .registry.watching import OpenWatches
 from .resource import Resource
 from .streams.kubelet import KubeletAccess, KubeletTls
-from .streams.pods import PodStreams
+from .streams.pod_streams import PodStreams
 
 
 @dataclass(frozen=True, slots=True)
 class ApiParts:
-    """`application` is what is served; the others are for whoever starts and stops it."""
+    """A complete API server. `application` is served; `serve` and tests use the other parts."""
 
     application: Application
     registry: Registry
@@ -45,14 +46,14 @@ class ApiParts:
     trimmer: Trimmer
 
     async def close(self) -> None:
-        """When nothing is served any more."""
+        """Release what is open, after the last request."""
         self.trimmer.close()
         await self.kubelets.close()
 
 
 @dataclass(frozen=True, slots=True)
 class ApiSettings:
-    """`users` are those of the static token file; `kubelet_tls` is for logs and exec."""
+    """Settings. `users` are those of the static token file; `kubelet_tls` is for logs and exec."""
 
     signing_key: SigningKey
     kubelet_tls: KubeletTls | None = None
@@ -60,17 +61,18 @@ class ApiSettings:
     clock: Callable[[], float] = time.time
 
 
-def _is_well() -> str | None:
+def _succeed() -> str | None:
     return None
 
 
 def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) -> ApiParts:
-    """Raises KeyError when the schema does not know a kind of the table."""
-    schema = Schema(load_definitions(), plain_scalars)
+    """Assemble a server. Raises KeyError when the schema has no definition for a kind of the table."""
+    schema = Schema(LazyDefinitions(), plain_scalars)
     registry = Registry(table, store, schema, settings.clock)
     tokens = TokenAuthority(settings.signing_key, store, settings.clock)
     authorizer = Authorizer(POLICY, NodeAuthorizer(store))
     nodes = NodeRestriction(store)
+    applier = Applier(registry, nodes, authorizer)
     watches = OpenWatches()
     kubelets = KubeletAccess(settings.kubelet_tls)
     trimmer = Trimmer()
@@ -81,13 +83,15 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
     application = Application(
         authenticator=Authenticator(settings.users, tokens.verify),
         authorizer=authorizer,
-        handlers=Handlers(registry, nodes, Subresources(registry, nodes, tokens, schema), watches),
+        handlers=Handlers(
+            registry, nodes, Subresources(registry, nodes, tokens, applier, schema), applier, authorizer, watches
+        ),
         reviews=Reviews(authorizer, tokens, schema),
         pod_streams=PodStreams(registry, kubelets),
         discovery=Discovery(table),
         openapi=OpenApi(table),
-        # The store is loaded before the server is built: whoever gets an answer gets one from the whole of it.
-        health=Health({"ping": _is_well}, {"ping": _is_well, "store": _is_well, "shutdown": not_shutting_down}),
+        # The store is completely loaded before the server is built.
+        health=Health({"ping": _succeed}, {"ping": _succeed, "store": _succeed, "shutdown": not_shutting_down}),
         metrics=Metrics(),
         unsent=UnsentBudget(on_freed=trimmer.on_freed),
     )

@@ -1,9 +1,11 @@
-"""ApiStatus            any answer that is a `Status` with status Failure; the functions below make them
-SchemaMismatch       a body does not fit the schema (`bodies.schema`); the handlers wrap it into a 400 or 422
-PatchRefused         a patch can't be applied (`bodies.patch`); likewise
+"""Errors of the API server.
 
-The functions are named as in Kubernetes' `apimachinery/pkg/api/errors` and answer with its words
-(source: api/errors/errors.go, API conventions "Response Status Kind").
+    ApiStatus            an answer that is a `Status` with status Failure; the functions below make them
+    SchemaMismatch       a body does not fit the schema (`bodies.schema`); the handlers wrap it into a 400 or 422
+    PatchRefused         a patch can't be applied (`bodies.patch`); the handlers wrap it into a 400, 413 or 422
+
+The functions have the names and texts of Kubernetes' `apimachinery/pkg/api/errors`.
+Source: api/errors/errors.go, API conventions "Response Status Kind".
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from .resource import FieldError, JsonObject, Resource
 
 
 class ApiStatus(Exception):
-    """Raised anywhere below the request pipeline, which sends it as a `Status`."""
+    """A failure that the client gets as a `Status`. `app` sends it."""
 
     def __init__(
         self,
@@ -48,11 +50,14 @@ class ApiStatus(Exception):
 
 
 class SchemaMismatch(Exception):
-    """The body is not what the schema says; the text is Go's json error text, which clients know."""
+    """The body does not fit the schema. The text is that of Go's json package, which clients know."""
 
 
 class PatchRefused(Exception):
-    """`code` is 400 when the patch itself is malformed and 422 when it can't be applied to this object."""
+    """A patch that can't be applied.
+
+    `code` is 400 for a malformed patch, 413 for one that is too large, 422 for one that does not fit this object.
+    """
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -60,17 +65,17 @@ class PatchRefused(Exception):
 
 
 def success(details: JsonObject) -> JsonObject:
-    """The `Status` that answers a delete."""
+    """Return the `Status` that answers a delete."""
     return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
 
 
 def created() -> JsonObject:
-    """The `Status` that answers a binding or an eviction."""
+    """Return the `Status` that answers a binding or an eviction."""
     return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 
 
 def qualified(resource: str, group: str) -> str:
-    """`services` or `deployments.apps`: how messages name a resource."""
+    """Return a resource's name in messages: `services` or `deployments.apps`."""
     return f"{resource}.{group}" if group else resource
 
 
@@ -145,9 +150,31 @@ def conflict(resource: Resource, name: str, why: str = MODIFIED) -> ApiStatus:
 
 
 def failed_precondition(resource: Resource, name: str, field: str, wanted: str, actual: str) -> ApiStatus:
-    """The request names an object of this `field` (UID or ResourceVersion), and this one is another."""
+    """A precondition of the request on `field` (UID or ResourceVersion) does not hold for the stored object."""
     why = f"Precondition failed: {field} in precondition: {wanted}, {field} in object meta: {actual}"
     return conflict(resource, name, why)
+
+
+def apply_conflict(conflicts: Sequence[tuple[str, str]]) -> ApiStatus:
+    """A server-side apply that changes fields of other managers: pairs of a manager's description and a path."""
+    causes = [
+        {"reason": "FieldManagerConflict", "message": f"conflict with {manager}", "field": path}
+        for manager, path in conflicts
+    ]
+    if len(conflicts) == 1:
+        manager, path = conflicts[0]
+        message = f"Apply failed with 1 conflict: conflict with {manager}: {path}"
+    else:
+        by_manager: dict[str, list[str]] = {}
+        for manager, path in conflicts:
+            by_manager.setdefault(manager, []).append(path)
+        lines = (
+            line
+            for manager, paths in by_manager.items()
+            for line in (f"conflicts with {manager}:", *(f"- {path}" for path in paths))
+        )
+        message = f"Apply failed with {len(conflicts)} conflicts: " + "\n".join(lines)
+    return ApiStatus(409, "Conflict", message, {"causes": causes})
 
 
 def expired(message: str = "The resourceVersion for the provided watch is too old.") -> ApiStatus:
@@ -191,12 +218,12 @@ def invalid(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> A
 
 
 def internal_error() -> ApiStatus:
-    """The details are in the server's log, not in the answer."""
+    """An unexpected failure. The details are in the server's log, not in the answer."""
     return ApiStatus(500, "InternalError", "Internal error occurred: see the API server's log", {})
 
 
 def timed_out() -> ApiStatus:
-    """The client has not sent its request in time; what is still to come of it is not waited for."""
+    """The client has not sent its request in time. The rest of the request is not read."""
     why = "Timeout: request did not complete within the allotted timeout"
     return ApiStatus(504, "Timeout", why, {}, headers=((b"connection", b"close"),))
 

@@ -1,21 +1,26 @@
-"""The entry of one resource in the API server's table, and the hooks that make a resource special.
+"""The entry of one resource in the API server's table, and the hooks with which a resource adds its own rules.
 
-Adding a resource is adding a `Resource` to `resources.build_table`. A plain one needs nothing but its names and
-columns; defaults, rules and allocation of a special one are a `Strategy` in a module of its own under `resources/`.
-Hooks see objects as decoded JSON whose fields and types already agree with the schema, nulls removed.
+A resource is a `Resource` in `resources.build_table`. Names and columns are enough for a plain one; defaults,
+validation and allocation are the hooks of a `Strategy`. Hooks get objects as decoded JSON whose fields and types agree
+with the schema, without nulls. Recipe: docs/recipes/add-a-kind.md.
+
+Pure: no I/O, no clock, no randomness.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 JsonObject = dict[str, Any]
 
+# Returns the changed object; the result may share parts with the argument. Called again after a lost race.
+Change = Callable[[JsonObject], JsonObject]
+
 
 def copied(value: Any) -> Any:
-    """`copy.deepcopy` for what JSON can say, five times as fast."""
+    """Return a deep copy of decoded JSON; five times as fast as `copy.deepcopy`."""
     if type(value) is dict:
         return {key: copied(item) for key, item in value.items()}
     if type(value) is list:
@@ -25,7 +30,7 @@ def copied(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class FieldError:
-    """One cause of a 422, in the API's own terms.
+    """One cause of a 422.
 
     `reason` is one of FieldValueRequired, FieldValueInvalid, FieldValueDuplicate, FieldValueForbidden,
     FieldValueNotSupported, FieldValueTooLong, FieldValueNotFound, FieldValueTypeInvalid, FieldValueTooMany.
@@ -40,9 +45,9 @@ class FieldError:
 
 @dataclass(frozen=True)
 class Column:
-    """One column of `kubectl get`. `priority` 0 is always shown, 1 only with `-o wide`.
+    """One column of `kubectl get`. Priority 0 is always shown, 1 only with `-o wide`.
 
-    `cell` computes the value from the object and `now` (seconds since the epoch, for ages).
+    `cell` returns the value for an object and the current time (seconds since the epoch, for ages).
     """
 
     name: str
@@ -53,49 +58,74 @@ class Column:
     priority: int = 0
 
 
-class Strategy:
-    """What is special to one resource. This base is a plain resource: no hook does anything.
+@dataclass(frozen=True, slots=True)
+class Companion:
+    """An object of another resource, without namespace, that exists because of its owner.
 
-    Order for a create: `default`, `prepare_create`, `allocate`, `validate`, then the store (with `claims`).
+    It is created and removed in the commit of its owner. `claim` is the owner's claim that an object of this name
+    contradicts. `labels` are facts for selectors; `make` returns the object without uid, creation time and
+    managedFields. All companions of a resource have the same fields.
+    """
+
+    resource: str
+    name: str
+    claim: str
+    labels: Mapping[str, str]
+    make: Callable[[], JsonObject]
+
+
+class Strategy:
+    """The hooks of one resource. This base class is for plain resources: no hook does anything.
+
+    Order for a create: `default`, `prepare_create`, `allocate`, `validate`, `validate_create`, then the store (with
+    `claims`).
     For an update: `default`, `prepare_update`, `allocate`, `validate`, `validate_update`, then the store.
-    Hooks change the object in place; validators only report.
+    The managers of fields own what is there after `default`. This hook may be called again for what admission adds.
+    Hooks change the object in place; validators only return errors.
     """
 
     def default(self, obj: JsonObject) -> None:
-        """Fill in what Kubernetes fills in for fields left out."""
+        """Set Kubernetes' default values for fields that are left out."""
 
     def prepare_create(self, obj: JsonObject) -> None:
-        """Drop what a creator may not set (such as `status`) and set initial values."""
+        """Drop fields that a creator may not set (such as `status`) and set initial values."""
 
     def prepare_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> None:
-        """Carry over from `old` what this request may not change: `status` for "", `spec` for "status"."""
+        """Copy from `old` what this request may not change: `status` for subresource "", `spec` for "status"."""
 
     def allocate(self, obj: JsonObject, old: JsonObject | None, is_claimed: Callable[[str], bool]) -> list[FieldError]:
-        """Choose addresses and ports that the request left open; report those that it asked for and can't have.
+        """Choose addresses and ports that the request left open; return errors for requested ones that are taken.
 
-        Errors end the request. When another writer took a chosen claim first, it is called again with a fresh copy of
-        the prepared object, so that a choice is not taken for a wish. `is_claimed` tells of all stored objects, `old`
-        included.
+        Errors end the request. If another writer takes a chosen claim first, the hook is called again with a fresh copy
+        of the prepared object, so that an earlier choice does not look like a request. `is_claimed` covers all stored
+        objects, `old` included, and what refused earlier attempts.
         """
         return []
 
     def claims(self, obj: JsonObject) -> frozenset[str]:
-        """What `obj` holds exclusively; see `storage.Facts`."""
+        """Return the names that `obj` holds exclusively; see `storage.Facts`."""
         return frozenset()
 
+    def companions(self, obj: JsonObject) -> Sequence[Companion]:
+        """Return the objects that are created with `obj` and removed with it."""
+        return ()
+
     def validate(self, obj: JsonObject) -> list[FieldError]:
+        return []
+
+    def validate_create(self, obj: JsonObject) -> list[FieldError]:
         return []
 
     def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
         return []
 
     def warnings(self, obj: JsonObject) -> list[str]:
-        """Texts for `Warning:` headers (RFC 9111, code 299)."""
+        """Return texts for `Warning:` headers (RFC 9111, code 299)."""
         return []
 
 
 class StatusStrategy(Strategy):
-    """Of a resource whose `spec` is its users' and whose `status` is its controller's: neither writes the other's."""
+    """Hooks for a resource whose users write only `spec` and whose controller writes only `status`."""
 
     def prepare_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> None:
         kept = "spec" if subresource == "status" else "status"
@@ -103,8 +133,23 @@ class StatusStrategy(Strategy):
 
 
 @dataclass(frozen=True)
+class StoredForm:
+    """The conversion of a resource whose objects are stored as those of another one, such as the Events of two groups.
+
+    The conversions take and return whole objects; they may share parts with their argument. `fields` are the stored
+    names of the resource's field selectors. The resource's own strategy adds rules to those of `resource`: its
+    `validate_create` and `validate_update` get objects in the resource's own form.
+    """
+
+    resource: Resource
+    to_stored: Callable[[JsonObject], JsonObject]
+    from_stored: Callable[[JsonObject], JsonObject]
+    fields: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Resource:
-    """One resource of the API. `group` is "" for core; `plural` is its place in the URL."""
+    """One resource of the API. `group` is "" for core; `plural` is the name in URLs."""
 
     group: str
     version: str
@@ -119,17 +164,32 @@ class Resource:
     strategy: Strategy = field(default_factory=Strategy)
     # Fields that field selectors may name, beside metadata.name and metadata.namespace.
     selectable: Mapping[str, Callable[[JsonObject], str]] = field(default_factory=dict)
-    # What every answer about it warns of, such as that it is deprecated.
+    # A warning in every answer about it, such as a deprecation.
     warning: str = ""
-    # Whether everything of it may be deleted at once (in a namespace, if it is namespaced).
+    # Whether `deletecollection` is allowed.
     deletes_collections: bool = True
-    # How a name is checked: returns reasons for refusal (`objects.names`).
+    # Whether clients may only get and list it.
+    is_read_only: bool = False
+    # Whether `metadata.generation` counts changes of the desired state.
+    has_generation: bool = False
+    # Whether a delete answers with the object instead of a Status.
+    returns_deleted: bool = False
+    # Whether an update creates an object that does not exist.
+    is_created_by_update: bool = False
+    # The objects that it stores; None: its own.
+    stored_form: StoredForm | None = None
+    # Returns the reasons why a name is invalid (`objects.names`).
     check_name: Callable[[str], list[str]] | None = None
 
     @property
     def id(self) -> str:
-        """The store's and the authorizer's name for it: `services`, `deployments.apps`."""
+        """The resource's name in the store and the authorizer: `services`, `deployments.apps`."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    @property
+    def stored(self) -> Resource:
+        """The resource whose objects are stored: this one, or that of `stored_form`."""
+        return self if self.stored_form is None else self.stored_form.resource
 
     @property
     def api_version(self) -> str:

@@ -1,6 +1,7 @@
-"""Runs an API server until it is told to stop: opens what it needs, builds it, serves, closes.
+"""The API server's process: opens files, sockets and the store, builds the server, serves until a signal, closes.
 
-Called by `bridgehead apiserver`. What can't be opened is an OSError, a ValueError or a StorageError with one line.
+Called by `bridgehead apiserver`. A file, socket or store that can't be opened raises an OSError, a ValueError or a
+StorageError with a one-line message.
 """
 
 from __future__ import annotations
@@ -20,10 +21,12 @@ from bridgehead.storage import open_store
 
 from .access.authentication import read_token_file
 from .access.tokens import SigningKey
-from .bootstrap import ensure_basics, keep_basics
+from .bootstrap import ensure_system_objects, maintain_system_objects
 from .build import ApiSettings, build_api
 from .http.server import ApiServer, open_listeners, parse_address, server_context
 from .registry.expiry import expire_events
+from .registry.ip_addresses import IpAddresses
+from .registry.service_cidrs import ServiceCidrs
 from .resources import build_table
 from .streams.kubelet import KubeletTls
 
@@ -32,7 +35,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeOptions:
-    """The options of `bridgehead apiserver`. `advertise` "" is the first listening address that is not loopback."""
+    """The options of `bridgehead apiserver`. `advertise` "": the first listening address that is not loopback."""
 
     listen: tuple[str, ...] = ()
     listen_fds: tuple[int, ...] = ()
@@ -51,7 +54,7 @@ class ServeOptions:
 
 
 def serve(options: ServeOptions) -> None:
-    """Until SIGTERM or SIGINT."""
+    """Serve until SIGTERM or SIGINT."""
     uvloop.run(_serve(options))
 
 
@@ -63,14 +66,14 @@ async def _serve(options: ServeOptions) -> None:
         table = build_table(service_cidrs=options.service_cidrs, node_port_range=options.node_ports)
     except ValueError as error:
         raise ValueError(f"--service-cluster-ip-range: {error}") from error
-    # The socket is open before the store is read, so that clients of a restarting server wait instead of failing.
+    # The socket is opened before the store is read, so that clients of a restarting server wait instead of failing.
     listeners = open_listeners(options.listen, options.listen_fds)
     store = open_store(options.store)
     try:
         parts = build_api(table, store, ApiSettings(key, _kubelet_tls(options), users))
         service_ip = str(ip_network(options.service_cidrs[0])[1])
         advertise = _advertised(options, listeners)
-        await ensure_basics(parts.registry, service_ip=service_ip, advertise=advertise)
+        await ensure_system_objects(parts.registry, service_ip=service_ip, advertise=advertise)
         server = ApiServer(parts.application, context, parts.watches.close)
         addresses = ", ".join(join_host_port(*listener.getsockname()[:2]) for listener in listeners)
         log.info("serving on %s, revision %d", addresses, store.revision)
@@ -78,7 +81,11 @@ async def _serve(options: ServeOptions) -> None:
             async with asyncio.TaskGroup() as tasks:
                 background = [
                     tasks.create_task(expire_events(parts.registry)),
-                    tasks.create_task(keep_basics(parts.registry, service_ip=service_ip, advertise=advertise)),
+                    tasks.create_task(ServiceCidrs(parts.registry).run()),
+                    tasks.create_task(IpAddresses(parts.registry).run()),
+                    tasks.create_task(
+                        maintain_system_objects(parts.registry, service_ip=service_ip, advertise=advertise)
+                    ),
                 ]
                 await server.serve(listeners)
                 for task in background:
@@ -95,7 +102,7 @@ async def _serve(options: ServeOptions) -> None:
 def _context(options: ServeOptions) -> ssl.SSLContext:
     for path in (options.tls_certificate, options.tls_key, options.client_ca):
         if path is not None:
-            path.read_bytes()  # for an error that names the file, which ssl's do not
+            path.read_bytes()  # raises an error that names the file; ssl's errors do not
     try:
         return server_context(options.tls_certificate, options.tls_key, options.client_ca)
     except ssl.SSLError as error:
@@ -109,20 +116,20 @@ def _kubelet_tls(options: ServeOptions) -> KubeletTls | None:
     certificate, key, authority = given
     if certificate is None or key is None or authority is None:
         if any(given):
-            raise ValueError("the kubelet options (certificate, key, certificate authority) go together")
+            raise ValueError("the kubelet options (certificate, key, certificate authority) must be given together")
         return None
     return KubeletTls(certificate, key, authority)
 
 
 def _advertised(options: ServeOptions, listeners: list[socket.socket]) -> tuple[str, int] | None:
-    """None when the server listens only where no pod can reach it. Raises ValueError."""
+    """Return the address and port on which pods reach the server; None if no pod can reach it. Raises ValueError."""
     if options.advertise:
         host, port = parse_address(options.advertise)
         address = ip_address(host)
         if address.is_loopback or address.is_unspecified:
             raise ValueError(f"no pod can reach {host}: advertise an address of this machine's network")
         if address.version != ip_network(options.service_cidrs[0]).version:
-            # The Service `kubernetes` has an address of the first range, and this one behind it.
+            # This address is the endpoint of the Service `kubernetes`, whose ClusterIP is of the first range.
             raise ValueError(
                 f'service IP family "{options.service_cidrs[0]}" must match public address family "{host}"'
             )

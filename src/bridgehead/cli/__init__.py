@@ -1,4 +1,4 @@
-"""The `bridgehead` command: one module for each subcommand, imported only when it is asked for.
+"""The `bridgehead` command: one module for each subcommand, imported only when that subcommand runs.
 
 Each module has a function `command` whose signature typer turns into options.
 """
@@ -11,29 +11,33 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+from bridgehead.suggestions import did_you_mean
+
 from .output import reporting_output_errors
 
 # Subcommand -> (section of the help, one line for the help).
 COMMANDS: dict[str, tuple[str, str]] = {
     "up": ("Cluster on this machine", "Start a cluster in namespaces of its own."),
-    "down": ("Cluster on this machine", "Stop it; its state is kept for the next `up`."),
-    "status": ("Cluster on this machine", "Show which clusters run, and their nodes and parts."),
-    "kubeconfig": ("Cluster on this machine", "Print the kubeconfig of a running cluster."),
+    "down": ("Cluster on this machine", "Stop a cluster; its state is kept for the next `up`."),
+    "status": ("Cluster on this machine", "Show the clusters, and the nodes and parts of the running ones."),
+    "kubeconfig": ("Cluster on this machine", "Print the kubeconfig of a cluster."),
     "exec": ("Cluster on this machine", "Run a command in the cluster's network, or on one of its nodes."),
-    "shell": ("Cluster on this machine", "Open a shell there."),
+    "shell": ("Cluster on this machine", "Open a shell in the cluster's network, or on one of its nodes."),
     "logs": ("Cluster on this machine", "Show the logs of the cluster's own parts."),
     "wait": ("Any cluster", "Wait until a Service is programmed on every node."),
-    "apiserver": ("Parts, each runs alone", "Serve the Kubernetes API."),
-    "controllers": ("Parts, each runs alone", "Run the controllers."),
-    "kubelet": ("Parts, each runs alone", "Run the pods of one node."),
-    "runtime": ("Parts, each runs alone", "Run the containers of one node for its kubelet."),
-    "proxy": ("Parts, each runs alone", "Program this node's kernel with the Services of a cluster."),
-    "dns": ("Parts, each runs alone", "Answer the names of a cluster's Services and pods."),
+    "apiserver": ("Parts of a cluster; each also runs alone", "Serve the Kubernetes API."),
+    "controllers": ("Parts of a cluster; each also runs alone", "Run the controllers."),
+    "kubelet": ("Parts of a cluster; each also runs alone", "Run the pods of one node."),
+    "runtime": ("Parts of a cluster; each also runs alone", "Run the containers of one node for its kubelet."),
+    "proxy": ("Parts of a cluster; each also runs alone", "Program this node's kernel with the Services of a cluster."),
+    "dns": ("Parts of a cluster; each also runs alone", "Answer the names of a cluster's Services and pods."),
+    "version": ("Bridgehead itself", "Print the version."),
+    "completion": ("Bridgehead itself", "Print the completion script of a shell."),
 }
 
-# What most parts load, some of it only once they work: a kubeconfig or a configuration is read, a host name looked up.
+# Modules that most parts load, some only while they run: to read a kubeconfig, or to resolve a host name.
 _LOADED_BY_MOST = ("uvloop", "prometheus_client", "yaml", "encodings.idna")
-# What one of them loads late: a mode is opened, and what other modes left is removed.
+# Modules that one part loads late: the proxy, when it opens its mode and removes the rules of the others.
 _LOADED_LATE = {
     "proxy": (
         "bridgehead.proxy.nftables",
@@ -57,25 +61,24 @@ def _run(arguments: list[str]) -> None:
             raise SystemExit(0)
         arguments = [arguments[1], "--help"]
     if arguments[0] == "--version":
-        from bridgehead import __version__
-
-        sys.stdout.write(f"bridgehead {__version__}\n")
-        raise SystemExit(0)
+        arguments = ["version"]
     name = arguments[0]
     if name not in COMMANDS:
-        sys.stderr.write(f"bridgehead: no command {name!r}; `bridgehead --help` lists them\n")
+        suggestion = did_you_mean(name, COMMANDS) or "; `bridgehead --help` lists the commands"
+        sys.stderr.write(f"bridgehead: unknown command {name!r}{suggestion}\n")
         raise SystemExit(2)
     try:
-        command = _click_command(name)
-    except KeyboardInterrupt:  # while it loads; later it is the command's to say
+        command = load(name)
+    except KeyboardInterrupt:  # while its module loads; later the command handles it
         raise SystemExit(130) from None
     command.main(args=arguments[1:], prog_name=_program(name))
 
 
 def preload(lines: Iterable[Sequence[str]]) -> None:
-    """Import subcommands and all that reading their options needs, so that forks of this process share it.
+    """Import subcommands and everything that parsing their options needs, so that forks of this process share it.
 
-    `lines` are command lines. Those with options are read, which a fork finds done when it runs the same in `main`.
+    `lines` are command lines. One with options is parsed here; a fork that passes the same line to `main` reuses the
+    result.
     """
     from bridgehead.client.codec import codec_of
     from bridgehead.objects import kinds
@@ -84,11 +87,11 @@ def preload(lines: Iterable[Sequence[str]]) -> None:
         importlib.import_module(module)
     for kind in kinds.ALL_KINDS:
         codec_of(kind)
-    isinstance("", Mapping)  # asks all mappings that there are, and keeps the answer: logging wants it for its words
+    isinstance("", Mapping)  # fills the cache of this check, which logging makes for each message with arguments
     for name, *options in lines:
         for module in _LOADED_LATE.get(name, ()):
             importlib.import_module(module)
-        command = _click_command(name)
+        command = load(name)
         if options:
             command.read_ahead(_program(name), options)
         else:
@@ -100,14 +103,15 @@ def _program(name: str) -> str:
 
 
 @lru_cache
-def _click_command(name: str) -> Any:
+def load(name: str) -> Any:
+    """Return the command object (typer's) of a subcommand."""
     import typer
 
     from .flags import Command
 
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
     module = importlib.import_module(f"bridgehead.cli.{name}")
-    settings = {"help_option_names": ["-h", "--help"], **getattr(module, "CONTEXT", {})}
+    settings = {"help_option_names": ["-h", "--help"], "max_content_width": 100, **getattr(module, "CONTEXT", {})}
     app.command(name, cls=Command, help=module.__doc__, context_settings=settings)(module.command)
     return typer.main.get_command(app)
 
@@ -115,10 +119,10 @@ def _click_command(name: str) -> Any:
 def _help() -> str:
     lines = ["Usage: bridgehead COMMAND [OPTIONS]"]
     section = ""
-    for name, (its_section, text) in COMMANDS.items():
-        if its_section != section:
-            lines += ["", f"{its_section}:"]
-            section = its_section
+    for name, (heading, text) in COMMANDS.items():
+        if heading != section:
+            lines += ["", f"{heading}:"]
+            section = heading
         lines.append(f"  {name:<12} {text}")
-    lines += ["", "`bridgehead COMMAND --help` explains one of them."]
+    lines += ["", "`bridgehead COMMAND --help` explains a command."]
     return "\n".join(lines) + "\n"

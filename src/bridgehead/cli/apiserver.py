@@ -1,7 +1,7 @@
 """Serve the Kubernetes API over HTTPS.
 
-Objects are kept in the store given by --store. Clients are known by their certificate (common name and organizations),
-by a token of --token-auth-file, or by a service account token that this server has issued.
+Objects are stored in --store. Clients authenticate with a certificate (user: common name, groups: organizations), with
+a token of --token-auth-file, or with a service account token that this server has issued.
 """
 
 from __future__ import annotations
@@ -12,37 +12,64 @@ from typing import Annotated
 import typer
 
 from .failures import reporting_failures
+from .groups import AUTHENTICATION, KUBELETS, SERVING, STORAGE
 from .parsing import path
 
 
 def command(
-    tls_cert_file: Annotated[Path, typer.Option(parser=path, help="Certificate to serve with (PEM).")],
-    tls_private_key_file: Annotated[Path, typer.Option(parser=path, help="Its private key (PEM).")],
+    tls_cert_file: Annotated[
+        Path, typer.Option(rich_help_panel=SERVING, parser=path, help="Certificate to serve with (PEM).")
+    ],
+    tls_private_key_file: Annotated[
+        Path, typer.Option(rich_help_panel=SERVING, parser=path, help="Private key of the serving certificate (PEM).")
+    ],
     service_account_key_file: Annotated[
-        Path, typer.Option(parser=path, help="RSA key that signs service account tokens (PEM).")
+        Path,
+        typer.Option(
+            rich_help_panel=AUTHENTICATION, parser=path, help="RSA key that signs service account tokens (PEM)."
+        ),
     ],
     listen: Annotated[
-        list[str] | None, typer.Option(help="host:port to listen on; may be repeated. [default: 127.0.0.1:6443]")
+        list[str] | None,
+        typer.Option(
+            rich_help_panel=SERVING, help="host:port to listen on; may be repeated.  [default: 127.0.0.1:6443]"
+        ),
     ] = None,
-    listen_fd: Annotated[list[int] | None, typer.Option(help="Inherited listening socket; may be repeated.")] = None,
-    client_ca_file: Annotated[Path | None, typer.Option(parser=path, help="CA of client certificates (PEM).")] = None,
+    listen_fd: Annotated[
+        list[int] | None, typer.Option(rich_help_panel=SERVING, help="Inherited listening socket; may be repeated.")
+    ] = None,
+    client_ca_file: Annotated[
+        Path | None, typer.Option(rich_help_panel=AUTHENTICATION, parser=path, help="CA of client certificates (PEM).")
+    ] = None,
     token_auth_file: Annotated[
-        Path | None, typer.Option(parser=path, help='CSV: token,user,uid,"group1,group2".')
+        Path | None,
+        typer.Option(rich_help_panel=AUTHENTICATION, parser=path, help='CSV: token,user,uid,"group1,group2".'),
     ] = None,
-    store: Annotated[str, typer.Option(help="memory, or sqlite:///PATH.")] = "memory",
-    service_cluster_ip_range: Annotated[str, typer.Option(help="Range of ClusterIPs; two for dual-stack.")] = (
-        "10.96.0.0/12"
-    ),
-    service_node_port_range: Annotated[str, typer.Option(help="Range of node ports, both included.")] = "30000-32767",
-    advertise_address: Annotated[str, typer.Option(help="host:port at which pods reach this server.")] = "",
+    store: Annotated[
+        str, typer.Option(rich_help_panel=STORAGE, help="Store of the objects: memory, or sqlite:///PATH.")
+    ] = "memory",
+    service_cluster_ip_range: Annotated[
+        str, typer.Option(rich_help_panel=STORAGE, help="Range of ClusterIPs; two for dual-stack.")
+    ] = ("10.96.0.0/12"),
+    service_node_port_range: Annotated[
+        str, typer.Option(rich_help_panel=STORAGE, help="Range of node ports, both included.")
+    ] = "30000-32767",
+    advertise_address: Annotated[
+        str,
+        typer.Option(rich_help_panel=SERVING, help="host:port of this server for pods, for the Service kubernetes."),
+    ] = "",
     kubelet_client_certificate: Annotated[
-        Path | None, typer.Option(parser=path, help="Shown to kubelets, for logs and exec.")
+        Path | None,
+        typer.Option(rich_help_panel=KUBELETS, parser=path, help="Client certificate for kubelets, for logs and exec."),
     ] = None,
-    kubelet_client_key: Annotated[Path | None, typer.Option(parser=path, help="Its private key.")] = None,
+    kubelet_client_key: Annotated[
+        Path | None,
+        typer.Option(rich_help_panel=KUBELETS, parser=path, help="Private key of the kubelet client certificate."),
+    ] = None,
     kubelet_certificate_authority: Annotated[
-        Path | None, typer.Option(parser=path, help="CA of kubelets' certificates.")
+        Path | None, typer.Option(rich_help_panel=KUBELETS, parser=path, help="CA of kubelets' certificates.")
     ] = None,
-    verbosity: Annotated[int, typer.Option("-v", "--v", help="Log level: 0, or 1 for developers.")] = 0,
+    verbosity: Annotated[int, typer.Option("-v", "--v", help="Verbosity: 0 for operators, 1 for developers.")] = 0,
 ) -> None:
     from bridgehead.apiserver.serve import ServeOptions, serve
     from bridgehead.cli.logs_setup import configure

@@ -1,7 +1,7 @@
 """Run the controllers of a cluster: workloads, endpoints, scheduler, nodes, namespaces, garbage collection.
 
-Works with any Kubernetes API, given by a kubeconfig or, in a pod, by its service account. Several may run for one
-cluster; they elect a leader.
+The controllers work with any Kubernetes API server, given by a kubeconfig or, in a pod, by its service account. Several
+instances may run for one cluster; they elect a leader.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import typer
 from bridgehead.client import ApiClient, ClientConfig, LeaderElector, load_config
 from bridgehead.client.errors import ConfigError
 from bridgehead.controllers.manager import Manager, Settings, select_controllers
+from bridgehead.objects.endpoint_slices import DEFAULT_MAX_ENDPOINTS
 from bridgehead.objects.meta import ObjectKey
 
 from .failures import fail, reporting_failures
@@ -30,23 +31,23 @@ LEASE = ("kube-system", "kube-controller-manager")
 def command(
     kubeconfig: Annotated[
         Path | None,
-        typer.Option(parser=path, envvar="KUBECONFIG", help="How to reach the API server; in a pod it is found."),
+        typer.Option(parser=path, envvar="KUBECONFIG", help="Kubeconfig file. Default: the pod's service account."),
     ] = None,
     controllers: Annotated[
-        str, typer.Option(help="Which to run, with commas between: `*` for all, `-NAME` for all but it.")
+        str, typer.Option(help="Controllers to run, separated by commas: `*` for all, `-NAME` to exclude one.")
     ] = "*",
     max_endpoints_per_slice: Annotated[
-        int, typer.Option(min=1, max=1000, help="How many endpoints an EndpointSlice may have.")
-    ] = 100,
+        int, typer.Option(min=1, max=1000, help="Maximum number of endpoints in an EndpointSlice.")
+    ] = DEFAULT_MAX_ENDPOINTS,
     node_monitor_grace_period: Annotated[
-        float, typer.Option(min=1, help="Seconds after which a silent node is not ready.")
+        float, typer.Option(min=1, help="Seconds without a heartbeat after which a node is not ready.")
     ] = 40.0,
     root_ca_file: Annotated[
         Path | None,
         typer.Option(parser=path, help="Certificate to publish as ConfigMap kube-root-ca.crt in each namespace."),
     ] = None,
-    leader_elect: Annotated[bool, typer.Option(help="Work only while holding the leader's Lease.")] = True,
-    verbosity: Annotated[int, typer.Option("-v", "--v", help="Log level: 0, or 1 for developers.")] = 0,
+    leader_elect: Annotated[bool, typer.Option(help="Run only while holding the leader's Lease.")] = True,
+    verbosity: Annotated[int, typer.Option("-v", "--v", help="Verbosity: 0 for operators, 1 for developers.")] = 0,
 ) -> None:
     configure(verbosity)
     try:
@@ -68,12 +69,12 @@ def command(
 
 
 async def _run(config: ClientConfig, names: list[str], settings: Settings, leader_elect: bool) -> bool:
-    """Until SIGTERM or SIGINT; the result is whether the lease was lost instead."""
+    """Run until SIGTERM, SIGINT or the loss of the lease; return whether the lease was lost."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    async with ApiClient(config, user_agent="bridgehead-controllers") as client:
+    async with ApiClient(config, user_agent="kube-controller-manager/bridgehead") as client:
         manager = Manager(client, names, settings)
         if leader_elect:
             elector = LeaderElector(client, ObjectKey(*LEASE), f"{socket.gethostname()}_{os.getpid()}")

@@ -1,7 +1,7 @@
 """Answer the names of a cluster's Services and pods, in the place of CoreDNS.
 
-Runs in any cluster, as a pod or beside it. Outside names go to the upstreams. Without --kubeconfig it uses the
-configuration of the pod it is in.
+The server runs in any cluster, as a pod or outside it. Queries for external names go to upstream resolvers. Without
+--kubeconfig the server uses the service account of its pod.
 """
 
 from __future__ import annotations
@@ -17,92 +17,150 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Option
 
 from bridgehead.cli import logs_setup
 from bridgehead.cli.failures import reporting_failures
+from bridgehead.cli.groups import ACCESS, ADDRESSES, ONCE, TUNING, WHAT
 from bridgehead.cli.parsing import path
 from bridgehead.client import ApiClient, ClientConfig, load_config
 from bridgehead.client.errors import ConfigError
-from bridgehead.dns.config import DnsConfig, check, parse_address, parse_node_local
-from bridgehead.dns.connections import Server
-from bridgehead.dns.corefile import read_corefile
-from bridgehead.dns.corefile_text import Surroundings
+from bridgehead.dns.config import DnsConfig, Server, check, parse_address, parse_node_local
+from bridgehead.dns.corefile import Sources, read_corefile
 from bridgehead.dns.errors import ConfigInvalid, DnsError
-from bridgehead.dns.node_local import Hold, HoldElsewhere, hold_for_others
-from bridgehead.dns.process import dump, follow_file, run, try_addresses
-from bridgehead.dns.records import as_domain
+from bridgehead.dns.messages.names import as_domain
+from bridgehead.dns.process import check_addresses, dump, run, watch_file
+from bridgehead.dns.serving import Holder, RemoteHolder, hold_for_workers
 from bridgehead.dns.supervisor import supervise
-from bridgehead.dns.upstream import parse_server
+from bridgehead.dns.upstreams import parse_server
 
 log = logging.getLogger("bridgehead.dns")
 
 
 def command(
-    config: Annotated[Path | None, typer.Option(parser=path, help="A Corefile; the options here go before it.")] = None,
-    kubeconfig: Annotated[str, typer.Option(help="How to reach the API server.")] = "",
-    listen: Annotated[
-        list[str] | None,
-        typer.Option(help="Where to answer, UDP and TCP; may be repeated. [default: port 53 of every address]"),
-    ] = None,
-    node_local: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="The cluster DNS's address: answer there, port 53, for this node and its pods, in the place of the"
-            " service proxy's way to it; may be repeated. Needs CAP_NET_ADMIN in the node's network."
-        ),
+    # --- What to serve
+    config: Annotated[
+        Path | None, Option(parser=path, rich_help_panel=WHAT, help="Corefile; options override its settings.")
     ] = None,
     cluster_domain: Annotated[
-        str | None, typer.Option(help="The zone of the cluster. [default: cluster.local]")
+        str | None, Option(rich_help_panel=WHAT, help="Domain of the cluster.  [default: cluster.local]")
     ] = None,
     pods: Annotated[
         str | None,
-        typer.Option(
-            help="Names like 10-244-1-2.default.pod.cluster.local: disabled, insecure or verified. [default: insecure]"
+        Option(
+            rich_help_panel=WHAT,
+            help="Names like 10-244-1-2.default.pod.cluster.local: disabled, insecure (any address) or verified"
+            " (addresses of pods).  [default: insecure]",
         ),
     ] = None,
     ttl: Annotated[
-        int | None, typer.Option(help="How long answers about the cluster may be kept, in seconds. [default: 5]")
+        int | None, Option(rich_help_panel=WHAT, help="TTL of the cluster's records, in seconds.  [default: 5]")
     ] = None,
+    autopath: Annotated[
+        bool,
+        Option(
+            "--autopath", rich_help_panel=WHAT, help="Resolve the search list of a pod in one query. Watches all pods."
+        ),
+    ] = False,
     upstream: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Whom to ask about other names: ADDRESS[:PORT], or tls://ADDRESS[%NAME][:PORT]; may be repeated."
-            " Default: those of --resolv-conf."
+        Option(
+            rich_help_panel=WHAT,
+            help="Upstream resolver for external names, ADDRESS[:PORT] or tls://ADDRESS[%NAME][:PORT]; may be repeated."
+            " Default: the name servers of --resolv-conf.",
         ),
     ] = None,
-    no_upstream: Annotated[bool, typer.Option("--no-upstream", help="Refuse other names.")] = False,
+    no_upstream: Annotated[
+        bool, Option("--no-upstream", rich_help_panel=WHAT, help="Refuse queries for external names.")
+    ] = False,
     resolv_conf: Annotated[
-        str | None, typer.Option(help="Where upstreams are named. [default: /etc/resolv.conf]")
+        str | None,
+        Option(rich_help_panel=WHAT, help="File with the default upstream resolvers.  [default: /etc/resolv.conf]"),
     ] = None,
     stub_domain: Annotated[
         list[str] | None,
-        typer.Option(help="DOMAIN=ADDRESS[,ADDRESS...]: whom to ask about these names; may be repeated."),
+        Option(
+            rich_help_panel=WHAT,
+            help="Domain with upstream resolvers of its own, DOMAIN=ADDRESS[,ADDRESS...]; may be repeated.",
+        ),
     ] = None,
-    autopath: Annotated[
-        bool, typer.Option("--autopath", help="Walk a pod's search list for it, in one query. Follows all pods.")
-    ] = False,
-    cache: Annotated[
-        int | None, typer.Option(min=0, help="How many answers of upstreams to keep at most. [default: 10000]")
+    # --- Cluster access
+    kubeconfig: Annotated[
+        str, Option(rich_help_panel=ACCESS, help="Kubeconfig file. Default: the pod's service account.")
+    ] = "",
+    # --- Addresses
+    listen: Annotated[
+        list[str] | None,
+        Option(
+            rich_help_panel=ADDRESSES,
+            help="Address for queries by UDP and TCP; may be repeated.  [default: port 53 of every address]",
+        ),
     ] = None,
-    cache_seconds: Annotated[int | None, typer.Option(min=0, help="And how long at most. [default: 3600]")] = None,
-    serve_stale: Annotated[
-        int | None, typer.Option(min=0, help="Seconds to use them longer while no upstream answers. [default: 0]")
+    node_local: Annotated[
+        list[str] | None,
+        Option(
+            rich_help_panel=ADDRESSES,
+            help="Address of the cluster DNS to serve on this node, port 53, before the service proxy; may be repeated."
+            " Needs CAP_NET_ADMIN in the node's network namespace.",
+        ),
     ] = None,
-    log_queries: Annotated[bool, typer.Option("--log-queries", help="Log a line for each query.")] = False,
-    lameduck: Annotated[
-        float | None,
-        typer.Option(help="Seconds to go on answering, not ready any more, when told to end by SIGTERM. [default: 0]"),
+    health: Annotated[
+        str | None,
+        Option(rich_help_panel=ADDRESSES, help="Address of the page /health; empty: none.  [default: :8080]"),
     ] = None,
-    processes: Annotated[int, typer.Option(help="How many answer on the same ports.")] = 1,
-    health: Annotated[str | None, typer.Option(help="Where /health is; empty: nowhere. [default: :8080]")] = None,
-    ready: Annotated[str | None, typer.Option(help="Where /ready is; empty: nowhere. [default: :8181]")] = None,
+    ready: Annotated[
+        str | None, Option(rich_help_panel=ADDRESSES, help="Address of the page /ready; empty: none.  [default: :8181]")
+    ] = None,
     metrics: Annotated[
         str | None,
-        typer.Option(help="Where /metrics is; process n adds n to the port; empty: nowhere. [default: :9153]"),
+        Option(
+            rich_help_panel=ADDRESSES,
+            help="Address of the page /metrics; empty: none. Process n of --processes adds n to the port, from 0."
+            "  [default: :9153]",
+        ),
     ] = None,
-    print_zone: Annotated[bool, typer.Option("--dump", help="Print the zone as a zone file and end.")] = False,
-    verbosity: Annotated[int, typer.Option("-v", "--v", help="1 tells more.")] = 0,
+    # --- Tuning
+    processes: Annotated[
+        int, Option(rich_help_panel=TUNING, help="Number of processes that answer at the same addresses.")
+    ] = 1,
+    cache: Annotated[
+        int | None,
+        Option(min=0, rich_help_panel=TUNING, help="Number of upstreams' answers to cache.  [default: 10000]"),
+    ] = None,
+    cache_seconds: Annotated[
+        int | None,
+        Option(min=0, rich_help_panel=TUNING, help="Longest time in seconds to cache an answer.  [default: 3600]"),
+    ] = None,
+    serve_stale: Annotated[
+        int | None,
+        Option(
+            min=0,
+            rich_help_panel=TUNING,
+            help="Seconds to use expired answers while no upstream replies.  [default: 0]",
+        ),
+    ] = None,
+    lameduck: Annotated[
+        float | None,
+        Option(
+            rich_help_panel=TUNING,
+            help="Seconds to answer queries after SIGTERM, while /ready already fails.  [default: 0]",
+        ),
+    ] = None,
+    log_queries: Annotated[
+        bool, Option("--log-queries", rich_help_panel=TUNING, help="Log a line for each query.")
+    ] = False,
+    verbosity: Annotated[
+        int,
+        Option(
+            "-v",
+            "--v",
+            help="Verbosity: 1 logs details, such as Corefile directives without effect.",
+        ),
+    ] = 0,
+    # --- Instead of running
+    print_zone: Annotated[
+        bool, Option("--dump", rich_help_panel=ONCE, help="Print the zone as a zone file and exit.")
+    ] = False,
 ) -> None:
     logs_setup.configure(verbosity)
     with reporting_failures("dns", DnsError, ConfigError):
@@ -143,11 +201,11 @@ def command(
         if processes == 1:
             asyncio.run(_work(client_config, settings, 0, reread))
             return
-        try_addresses(settings)
+        check_addresses(settings)
         held = settings.node_local
 
         def work(number: int, pipe: int) -> None:
-            asyncio.run(_work(client_config, settings, number, reread, HoldElsewhere(pipe) if held else None))
+            asyncio.run(_work(client_config, settings, number, reread, RemoteHolder(pipe) if held else None))
 
         def hold(pipe: int) -> None:
             asyncio.run(_hold(held, pipe))
@@ -156,7 +214,7 @@ def command(
 
 
 def _given(options: dict[str, Any]) -> dict[str, Any]:
-    """Those that were given; the others leave the file's word, or the default."""
+    """Return the options that were given. The value of another one is the Corefile's, or the default."""
     return {name: value for name, value in options.items() if value is not None}
 
 
@@ -164,7 +222,7 @@ def _read_config(path: Path | None, base: DnsConfig) -> DnsConfig:
     if path is None:
         return base
     try:
-        reading = read_corefile(path.read_text(), base, Surroundings(directory=str(path.parent)))
+        reading = read_corefile(path.read_text(), base, Sources(directory=str(path.parent)))
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigInvalid(f"{path}: {error.strerror if isinstance(error, OSError) else 'not text'}") from error
     for remark in reading.remarks:
@@ -184,21 +242,21 @@ async def _work(
     settings: DnsConfig,
     number: int,
     read: Callable[[], DnsConfig] | None,
-    hold: Hold | None = None,
+    holder: Holder | None = None,
 ) -> None:
-    """Answer until SIGTERM and the time after it, or SIGINT."""
+    """Answer until SIGTERM and the lameduck time, or until SIGINT."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # each open question has a socket of its own
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # each query to an upstream has a socket
     ending = asyncio.Event()
-    await _until_told(_serve(client_config, settings, number, read, ending, hold), ending)
+    await _run_until_signal(_serve(client_config, settings, number, read, ending, holder), ending)
 
 
 async def _hold(addresses: tuple[str, ...], pipe: int) -> None:
     ending = asyncio.Event()
-    await _until_told(hold_for_others(addresses, pipe, ending), ending)
+    await _run_until_signal(hold_for_workers(addresses, pipe, ending), ending)
 
 
-async def _until_told(work: Coroutine[Any, Any, None], ending: asyncio.Event) -> None:
+async def _run_until_signal(work: Coroutine[Any, Any, None], ending: asyncio.Event) -> None:
     """SIGTERM sets `ending`; SIGINT cancels the work."""
     task = asyncio.ensure_future(work)
     loop = asyncio.get_running_loop()
@@ -208,7 +266,7 @@ async def _until_told(work: Coroutine[Any, Any, None], ending: asyncio.Event) ->
         with contextlib.suppress(asyncio.CancelledError):
             await task
     finally:
-        # What comes now would find the loop's pipe for signals closed.
+        # A later signal would be written to the closed pipe of the loop.
         signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT))
 
 
@@ -218,11 +276,11 @@ async def _serve(
     number: int,
     read: Callable[[], DnsConfig] | None,
     ending: asyncio.Event,
-    hold: Hold | None,
+    holder: Holder | None,
 ) -> None:
-    changes = follow_file(read, settings) if read is not None else None
+    changes = watch_file(read, settings) if read is not None else None
     async with ApiClient(client_config, user_agent="bridgehead-dns") as client:
-        await run(client, settings, number, changes=changes, ending=ending, hold=hold)
+        await run(client, settings, number, changes=changes, ending=ending, holder=holder)
 
 
 async def _print_zone(config: DnsConfig, client_config: ClientConfig) -> None:

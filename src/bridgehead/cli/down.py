@@ -1,4 +1,4 @@
-"""Stop a cluster. Its state is kept for the next `up`, unless it was started with --ephemeral."""
+"""Stop a cluster. The next `bridgehead up` continues with its state, unless it was started with --ephemeral."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .lab_options import DEFAULT_NAME, Name, StateDir, options_of, reporting_err
 
 def command(
     name: Name = DEFAULT_NAME,
-    delete: Annotated[bool, typer.Option("--delete", help="Delete its state, too.")] = False,
+    delete: Annotated[bool, typer.Option("--delete", help="Delete the cluster's state, too.")] = False,
     state_dir: StateDir = None,
 ) -> None:
     with reporting_errors():
@@ -25,17 +25,17 @@ def command(
         name = registry.find_name(files, name)
         try:
             registry.stop(files)
-            told = "stopped"
+            state = "stopped"
         except NotRunning:
             if not files.config.exists() or registry.is_running(files):  # there is none, or it is only starting
                 raise
             if not delete:
                 raise NotRunning(_not_running(name, files, state_dir)) from None
-            told = "not running"
+            state = "not running"
         if delete and files.config.exists():
             registry.remove(files)
         kept = f"its state is in {files.root}" if files.config.exists() else "its state is gone"
-        sys.stdout.write(f"The lab {name!r} is {told}; {kept}.\n")
+        sys.stdout.write(f"The lab {name!r} is {state}; {kept}.\n")
 
 
 def _not_running(name: str, files: LabFiles, state_dir: Path | None) -> str:

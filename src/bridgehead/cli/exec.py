@@ -1,6 +1,10 @@
-"""Run a command in the cluster's network: outside the nodes, as a client on the same local network, or on a node.
+"""Run a command in the cluster's network: on a node, or outside the nodes, as a client on their local network.
 
-Its exit code is the command's, its KUBECONFIG the cluster's. Example: bridgehead exec --node node1 -- nft list ruleset
+The exit code is the command's, and KUBECONFIG is set to the cluster's.
+
+Example:
+
+    bridgehead exec --node node1 -- nft list ruleset
 """
 
 from __future__ import annotations
@@ -25,20 +29,20 @@ def command(
         list[str], typer.Argument(metavar="-- CMD...", show_default=False, help="The command and its arguments.")
     ],
     name: Name = DEFAULT_NAME,
-    node: Annotated[str | None, typer.Option(help="Run it on this node.")] = None,
+    node: Annotated[str | None, typer.Option(help="Node to run the command on.")] = None,
     state_dir: StateDir = None,
 ) -> None:
     run(argv, name, node, state_dir)
 
 
 def run(argv: Sequence[str], name: str, node: str | None, state_dir: Path | None) -> NoReturn:
-    """Run `argv` in the lab, with its KUBECONFIG: of all clusters, only this one can be reached from there."""
+    """Run `argv` in the lab, with the lab's KUBECONFIG: no other cluster is reachable from there."""
     with reporting_errors():
         files = registry.find_files(name, state_dir)
         lab = registry.read_running(files)
         host.extend_path()
         where = find_node(lab, node) if node else None
-        # The machine's HTTP proxies are as far away as everything else of it.
+        # HTTP proxies of the machine are unreachable from the lab.
         kept = {key: value for key, value in os.environ.items() if not key.lower().endswith("_proxy")}
         env = kept | {"KUBECONFIG": str(files.inside_kubeconfig)}
         code = run_inside(lab, argv, node=where, env=env)

@@ -1,4 +1,4 @@
-"""How a part that cannot go on ends: one line on standard error and exit code 1, or 2 for a wrong command line."""
+"""Exit of a part that cannot continue: one line on standard error and exit code 1, or 2 for a wrong command line."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NoReturn
 
 
 def fail(part: str, reason: object, code: int = 1) -> NoReturn:
-    """End `bridgehead PART`, and say why."""
+    """Print the reason and exit `bridgehead PART`."""
     text = str(reason)
     if isinstance(reason, OSError) and reason.strerror:
         text = f"{reason.filename}: {reason.strerror}" if reason.filename else reason.strerror
@@ -19,7 +19,7 @@ def fail(part: str, reason: object, code: int = 1) -> NoReturn:
 
 @contextmanager
 def reporting_failures(part: str, *kinds: type[Exception]) -> Iterator[None]:
-    """Let errors of these kinds end the part. Of those that came together, out of one task group, the first is told."""
+    """Turn errors of these kinds into the exit of the part. Of an exception group, the first error is printed."""
     failure: BaseException | None = None
     try:
         yield

@@ -1,12 +1,14 @@
-"""How subcommands read their command lines (`cli/__init__.py` makes them).
+"""The class of all subcommands: parsing of their command lines and layout of their `--help`.
 
-Options that are on or off may have a value, as Go's flag packages read it and manifests are full of it:
-`--masquerade-all=false`. A command line may be read before the process is forked that runs it. And help names what an
-option takes as people do: TEXT, PATH, N.
+Boolean options accept a value, as Go's flag packages do and many manifests use: `--masquerade-all=false`. A command
+line can be parsed before the fork of the process that runs it. `--help` shows options in the groups that they declare
+(`rich_help_panel`), and names an option's value TEXT, PATH or N. Lines break at spaces, never inside the name or
+default of an option. Indented paragraphs are commands, which keep their lines.
 """
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -14,25 +16,31 @@ from typing import Any
 import typer
 from typer.core import TyperCommand
 
-# What Go's strconv.ParseBool reads.
+from bridgehead.suggestions import did_you_mean
+
+# The values that Go's strconv.ParseBool accepts.
 _VALUES = {
     **dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True),
     **dict.fromkeys(("0", "f", "F", "false", "FALSE", "False"), False),
 }
 
-# What help calls an option's value, by the name of its type. (A choice names itself.)
+# Stand-ins for characters at which click would break a line, replaced again in the finished text.
+_NO_BREAK = {"-": "\N{NON-BREAKING HYPHEN}", " ": "\N{NO-BREAK SPACE}"}
+_BREAKABLE = str.maketrans({stand_in: character for character, stand_in in _NO_BREAK.items()})
+
+# Name of an option's value in `--help`, by the name of the option's type. A choice lists its values instead.
 _METAVARS = {"str": "TEXT", "path": "PATH", "int": "N", "float": "NUMBER"}
 
 
 class Command(TyperCommand):
-    """A subcommand, most of which typer makes of a function's signature."""
+    """A subcommand that typer builds from a function's signature."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._read_ahead: dict[tuple[str, ...], Any] = {}
 
     def read_ahead(self, info_name: str, args: Sequence[str]) -> None:
-        """Read this command line now; whoever runs it later in a fork of this process need not. Raises as `main`."""
+        """Parse this command line now, so that a fork of this process that runs it need not. Raises as `main`."""
         self._read_ahead[tuple(args)] = super().make_context(info_name, list(args))
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
@@ -62,18 +70,55 @@ class Command(TyperCommand):
                 given[flags[option].name or ""] = _VALUES[text]
             elif not ctx.resilient_parsing:
                 raise typer.BadParameter(f"{text!r} is neither true nor false.", ctx, param_hint=option)
-        remaining = super().parse_args(ctx, rest)
+        try:
+            remaining = super().parse_args(ctx, rest)
+        except typer.BadParameter as error:
+            choices = getattr(getattr(error.param, "type", None), "choices", ())
+            if wrong := re.match(r"'([^']*)' is not one of ", error.message):
+                names = [str(getattr(choice, "value", choice)) for choice in choices]
+                error.message = error.message.rstrip(".") + (did_you_mean(wrong[1], names) or ".")
+            raise
         ctx.params.update(given)
         return remaining
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """`-- CMD...`, as it is typed: without typer's braces around what must be there."""
+        """Show required arguments as the user types them, `-- CMD...`, without typer's braces."""
         return [re.sub(r"^\{(.*)\}(\.\.\.)?$", r"\1", piece) for piece in super().collect_usage_pieces(ctx)]
 
+    def get_help(self, ctx: Any) -> str:
+        return super().get_help(ctx).translate(_BREAKABLE)
+
+    def format_help_text(self, ctx: Any, formatter: Any) -> None:
+        for paragraph in inspect.cleandoc(self.help or "").split("\n\n"):
+            formatter.write_paragraph()
+            with formatter.indentation():
+                # click does not wrap a paragraph after a line with a backspace.
+                formatter.write_text(f"\b\n{paragraph}" if paragraph.startswith(" ") else _keep_together(paragraph))
+
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        for param in self.params:
-            name = getattr(getattr(param, "type", None), "name", "")  # versions of typer differ in what they know
-            name = re.sub(r"^list\[(.*)\]$", r"\1", name).partition(" ")[0].lower()
-            if param.metavar is None and name in _METAVARS:
-                param.metavar = _METAVARS[name]
-        super().format_options(ctx, formatter)
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for param in self.get_params(ctx):
+            _set_metavar(param)
+            record = param.get_help_record(ctx)
+            if record is not None:
+                default = "Arguments" if param.param_type_name == "argument" else "Options"
+                option, text = record
+                panel = getattr(param, "rich_help_panel", None) or default
+                sections.setdefault(panel, []).append((option, _keep_together(text)))
+        # Options without a group come last, as --help itself does.
+        for title, records in sorted(sections.items(), key=lambda section: section[0] == "Options"):
+            with formatter.section(title):
+                formatter.write_dl(records)
+
+
+def _keep_together(text: str) -> str:
+    """Replace hyphens, and spaces inside an item of [default: 1; env var: X], by characters that break no line."""
+    text = text.replace("-", _NO_BREAK["-"])
+    return re.sub(r"\[[^][]*\]", lambda match: re.sub("(?<!;) ", _NO_BREAK[" "], match[0]), text)
+
+
+def _set_metavar(param: Any) -> None:
+    name = getattr(getattr(param, "type", None), "name", "")  # not every version of typer has both
+    name = re.sub(r"^list\[(.*)\]$", r"\1", name).partition(" ")[0].lower()
+    if param.metavar is None and name in _METAVARS:
+        param.metavar = _METAVARS[name]

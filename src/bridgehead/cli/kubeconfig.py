@@ -1,4 +1,11 @@
-"""Print the kubeconfig of a cluster, or with --path where it is."""
+"""Print the kubeconfig of a cluster, or its path with --path.
+
+A stopped cluster keeps its kubeconfig, so --path works before the next `bridgehead up`, too.
+
+Example:
+
+    export KUBECONFIG=$(bridgehead kubeconfig --path)
+"""
 
 from __future__ import annotations
 
@@ -14,10 +21,14 @@ from .lab_options import DEFAULT_NAME, Name, StateDir, reporting_errors
 
 def command(
     name: Name = DEFAULT_NAME,
-    path: Annotated[bool, typer.Option("--path", help="Print its path: export KUBECONFIG=$(...).")] = False,
+    path: Annotated[
+        bool,
+        typer.Option("--path", help="Print the path of the file instead of its content."),
+    ] = False,
     state_dir: StateDir = None,
 ) -> None:
     with reporting_errors():
         files = registry.find_files(name, state_dir)
-        registry.read_running(files)
+        if not path or not files.kubeconfig.exists():
+            registry.read_running(files)
         sys.stdout.write(f"{files.kubeconfig}\n" if path else files.kubeconfig.read_text("utf-8"))

@@ -1,7 +1,7 @@
 """Run the pods of one node.
 
-Containers are the node's runtime's (`bridgehead runtime`): they go on while no kubelet runs, and the next one finds
-them. Run it in the node's network namespace.
+Containers belong to the node's runtime (`bridgehead runtime`): they survive a restart of the kubelet. Run the kubelet
+in the node's network namespace.
 """
 
 from __future__ import annotations
@@ -12,57 +12,93 @@ from typing import Annotated
 
 import typer
 
-# All of it is imported here, so that the kubelets of a lab share it with the process they are forked from.
+# Everything is imported here, so that the kubelets of a lab share it with the process that forks them.
 from bridgehead.cli.failures import fail, reporting_failures
+from bridgehead.cli.groups import ACCESS, KUBELET_SERVER, NODE, PODS
 from bridgehead.cli.logs_setup import configure
 from bridgehead.cli.parsing import path
 from bridgehead.client.errors import ConfigError
 from bridgehead.kubelet.errors import KubeletError
-from bridgehead.kubelet.hosts import Resolver, parse_resolver
-from bridgehead.kubelet.parts import DEFAULT_MAX_PIDS, NodeSettings
+from bridgehead.kubelet.node.resolv_conf import Resolver, parse_resolver
+from bridgehead.kubelet.node.settings import DEFAULT_MAX_PIDS, NodeSettings
 from bridgehead.kubelet.process import TlsFiles, run_kubelet
 from bridgehead.kubelet.runtimes.runtime import RuntimeFailure
 from bridgehead.objects.node_labels import find_restricted
 
 
 def command(
-    node_name: Annotated[str, typer.Option(help="Name of this node's Node object.")],
-    kubeconfig: Annotated[Path, typer.Option(parser=path, help="How to reach the API server, and as whom.")],
-    runtime_socket: Annotated[Path, typer.Option(parser=path, help="Unix socket of the node's runtime.")],
-    pod_cidr: Annotated[str, typer.Option(help="Range of the node's pods, or two: 10.244.1.0/24,fd00::/64.")],
-    node_ip: Annotated[str, typer.Option(help="Address of this node, or two of different families, with a comma.")],
-    root_dir: Annotated[Path, typer.Option(parser=path, help="Directory for volumes and logs.")] = Path(
-        "/var/lib/kubelet"
-    ),
-    cluster_dns: Annotated[str, typer.Option(help="Name server of pods; several with commas; '' for none.")] = (
-        "10.96.0.10"
-    ),
-    cluster_domain: Annotated[str, typer.Option(help="Domain of Services.")] = "cluster.local",
+    node_name: Annotated[str, typer.Option(rich_help_panel=NODE, help="Name of this node's Node object.")],
+    kubeconfig: Annotated[
+        Path, typer.Option(rich_help_panel=ACCESS, parser=path, help="Kubeconfig file, with the node's credentials.")
+    ],
+    runtime_socket: Annotated[
+        Path, typer.Option(rich_help_panel=NODE, parser=path, help="Unix socket of the node's runtime.")
+    ],
+    pod_cidr: Annotated[
+        str,
+        typer.Option(
+            rich_help_panel=NODE, help="Range of pod addresses, one for each IP family: 10.244.1.0/24,fd00::/64."
+        ),
+    ],
+    node_ip: Annotated[
+        str,
+        typer.Option(rich_help_panel=NODE, help="Address of this node, one for each IP family, separated by a comma."),
+    ],
+    root_dir: Annotated[
+        Path, typer.Option(rich_help_panel=NODE, parser=path, help="Directory for volumes and logs.")
+    ] = Path("/var/lib/kubelet"),
+    cluster_dns: Annotated[
+        str, typer.Option(rich_help_panel=PODS, help="Name servers of pods, separated by commas; '' for none.")
+    ] = ("10.96.0.10"),
+    cluster_domain: Annotated[
+        str, typer.Option(rich_help_panel=PODS, help="Domain of the cluster's Services.")
+    ] = "cluster.local",
     resolv_conf: Annotated[
-        str, typer.Option(help="The node's resolver configuration; '' for none: nobody is asked, nothing searched.")
+        str,
+        typer.Option(
+            rich_help_panel=PODS,
+            help="The node's resolver configuration; '': none, pods get no name servers and no search domains.",
+        ),
     ] = "/etc/resolv.conf",
-    node_labels: Annotated[str, typer.Option(help="Further labels of the Node: k=v,k2=v2.")] = "",
-    max_pods: Annotated[int, typer.Option(min=0, help="How many pods the node takes.")] = 110,
+    node_labels: Annotated[str, typer.Option(rich_help_panel=NODE, help="Further labels of the Node: k=v,k2=v2.")] = "",
+    max_pods: Annotated[int, typer.Option(rich_help_panel=PODS, min=0, help="Maximum number of pods.")] = 110,
     pod_max_pids: Annotated[
-        int, typer.Option(min=-1, help="How many processes and threads a container may have; -1: any number.")
+        int,
+        typer.Option(
+            rich_help_panel=PODS, min=-1, help="Maximum number of processes and threads of a container. -1: unlimited."
+        ),
     ] = DEFAULT_MAX_PIDS,
     termination_barrier: Annotated[
         float,
         typer.Option(
+            rich_help_panel=PODS,
             min=0,
-            help="How many seconds at most, inside its grace period, a deleted pod goes on serving until no node's"
-            " proxy sends it new connections. 0: it is stopped at once, as in Kubernetes.",
+            help="Maximum time in seconds, within the grace period, that a deleted pod keeps serving until no node's"
+            " proxy sends it new connections. 0: stop the pod at once, as Kubernetes does.",
         ),
     ] = 5.0,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of logs and exec.")] = 10250,
+    port: Annotated[
+        int, typer.Option(rich_help_panel=KUBELET_SERVER, min=0, max=65535, help="Port of logs and exec.")
+    ] = 10250,
     tls_cert_file: Annotated[
-        Path | None, typer.Option(parser=path, help="Certificate to serve with; none: no logs, no exec.")
+        Path | None,
+        typer.Option(
+            rich_help_panel=KUBELET_SERVER,
+            parser=path,
+            help="Serving certificate. Without it, kubectl logs and exec do not work.",
+        ),
     ] = None,
-    tls_private_key_file: Annotated[Path | None, typer.Option(parser=path, help="Its private key.")] = None,
+    tls_private_key_file: Annotated[
+        Path | None,
+        typer.Option(rich_help_panel=KUBELET_SERVER, parser=path, help="Private key of the serving certificate."),
+    ] = None,
     client_ca_file: Annotated[
-        Path | None, typer.Option(parser=path, help="CA of those who may ask for logs and exec.")
+        Path | None,
+        typer.Option(
+            rich_help_panel=KUBELET_SERVER, parser=path, help="CA of the clients that may request logs and exec."
+        ),
     ] = None,
-    verbosity: Annotated[int, typer.Option("-v", "--v", help="Log level: 0, or 1 for developers.")] = 0,
+    verbosity: Annotated[int, typer.Option("-v", "--v", help="Verbosity: 0 for operators, 1 for developers.")] = 0,
 ) -> None:
     configure(verbosity)
     try:
@@ -79,7 +115,7 @@ def command(
             name=node_name,
             ips=ips,
             pod_cidrs=pod_cidrs,
-            root=root_dir.resolve(),  # below it no symbolic links are followed where pods may write
+            root=root_dir.resolve(),  # below this path, symbolic links are not followed where pods can write
             cluster_dns=name_servers,
             cluster_domain=cluster_domain,
             resolver=_read_resolver(resolv_conf),
@@ -96,7 +132,7 @@ def command(
 
 
 def _one_of_each_family(option: str, text: str) -> list[str]:
-    """The one or two of a list with commas. Raises ValueError."""
+    """Split a list of one value, or one for each IP family. Raises ValueError."""
     values = [value.strip() for value in text.split(",")]
     if len({":" in value for value in values}) < len(values):
         raise ValueError(f"{option}: {text!r} is not one, or one of each IP family")

@@ -1,4 +1,4 @@
-"""The options that the lab's commands share, and how their errors end a command."""
+"""Options and error handling that the lab's commands share."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from bridgehead.lab.errors import LabError
 from bridgehead.lab.registry import DEFAULT_NAME
 
 Name = Annotated[
-    str, typer.Option("--name", envvar="BRIDGEHEAD_NAME", help="The lab's name; several may run beside each other.")
+    str,
+    typer.Option("--name", envvar="BRIDGEHEAD_NAME", help="Name of the lab; several labs can run at the same time."),
 ]
 StateDir = Annotated[
     Path | None,
     typer.Option(
         "--state-dir",
-        help="Where it keeps its state; no other user may read it. Default: ~/.local/state/bridgehead/NAME.",
+        help="Directory of the lab's state, closed to other users. Default: ~/.local/state/bridgehead/NAME.",
     ),
 ]
 
@@ -32,11 +33,11 @@ __all__ = ["DEFAULT_NAME", "Name", "StateDir", "options_of", "own_command", "rep
 
 @contextmanager
 def reporting_errors() -> Iterator[None]:
-    """Turn a `LabError` into its one line and exit code 1."""
+    """Print a `LabError` as one line and exit with code 1."""
     try:
         yield
     except LabError as error:
-        # What it says to type, as this user has to type it.
+        # Commands in the message, with the path by which this user called us.
         text = str(error)
         if Path(sys.argv[0]).name == "bridgehead":
             text = text.replace("`bridgehead ", f"`{own_command()} ")
@@ -45,7 +46,7 @@ def reporting_errors() -> Iterator[None]:
 
 
 def own_command() -> str:
-    """How the user can call us again, as they would type it: the bare name if their PATH has it."""
+    """Return the command to call Bridgehead again: the bare name if it is in PATH, else the path."""
     called = Path(sys.argv[0])
     found = shutil.which("bridgehead")
     if found and Path(found).resolve() == called.resolve():
@@ -54,6 +55,6 @@ def own_command() -> str:
 
 
 def options_of(name: str, state_dir: Path | None) -> str:
-    """The options that name this lab again, as they would be typed; "" for the default one."""
+    """Return the options that select this lab again, as typed in a shell; "" for the default lab."""
     options = "" if name == DEFAULT_NAME else f" --name {name}"
     return f"{options} --state-dir {shlex.quote(str(state_dir))}" if state_dir else options

@@ -1,6 +1,9 @@
 """Show the logs of the cluster's own parts: init, apiserver, controllers, kubelet-NODE, runtime-NODE.
 
-Logs of pods, kube-proxy's too: kubectl logs.
+kube-proxy and the cluster DNS run in pods, whose logs kubectl shows:
+
+    kubectl -n kube-system logs daemonset/kube-proxy
+    kubectl -n kube-system logs deployment/bridgehead-dns
 """
 
 from __future__ import annotations
@@ -19,27 +22,39 @@ import typer
 
 from bridgehead.lab import registry
 from bridgehead.lab.errors import LabError
+from bridgehead.suggestions import did_you_mean
 
 from .lab_options import DEFAULT_NAME, Name, StateDir, reporting_errors
 
 _LOOK_EVERY = 0.2
 
+# Parts that run in pods: the name that a user may ask for -> the workload in kube-system.
+_IN_PODS = {
+    "proxy": "daemonset/kube-proxy",
+    "kube-proxy": "daemonset/kube-proxy",
+    "dns": "deployment/bridgehead-dns",
+    "kube-dns": "deployment/bridgehead-dns",
+    "coredns": "deployment/bridgehead-dns",
+    "bridgehead-dns": "deployment/bridgehead-dns",
+}
+
 
 def command(
-    part: Annotated[str | None, typer.Argument(help="One part; without it, all of them.")] = None,
+    part: Annotated[str | None, typer.Argument(metavar="[PART]", help="Name of one part. Default: all parts.")] = None,
     name: Name = DEFAULT_NAME,
-    following: Annotated[bool, typer.Option("--follow", "-f", help="Go on as more comes.")] = False,
-    tail: Annotated[int, typer.Option(min=0, help="Only the last lines of each; 0 shows all.")] = 0,
+    following: Annotated[bool, typer.Option("--follow", "-f", help="Print new lines as they are written.")] = False,
+    tail: Annotated[int, typer.Option(min=0, help="Number of last lines to show of each part. 0: all lines.")] = 0,
     state_dir: StateDir = None,
 ) -> None:
     with reporting_errors():
         files = registry.find_files(name, state_dir)
         directory = files.log("init").parent
         every = _list_logs(directory)
+        if not (every or files.config.exists()):
+            raise registry.no_such_lab(files)
         logs = [path for path in every if part in (None, path.stem)]
         if not logs:
-            known = ", ".join(path.stem for path in every)
-            raise LabError(f"no logs of {part!r}; there are: {known}" if known else f"no logs in {directory}")
+            raise LabError(_no_logs(part, [path.stem for path in every], directory))
         if following:
             try:
                 follow(logs, until=lambda: not registry.is_running(files), tail=tail)
@@ -52,6 +67,15 @@ def command(
                 sys.stdout.write(_line(path, line, len(logs) > 1))
 
 
+def _no_logs(part: str | None, parts: Sequence[str], directory: Path) -> str:
+    if not parts:
+        return f"no logs in {directory}"
+    if part in _IN_PODS:
+        return f"{part} runs in pods; their logs: kubectl -n kube-system logs {_IN_PODS[part]}"
+    suggestion = did_you_mean(part or "", (*parts, *_IN_PODS))
+    return f"no logs of {part!r}; there are: {', '.join(parts)}{suggestion}"
+
+
 def _list_logs(directory: Path) -> list[Path]:
     try:
         return sorted(path for path in directory.iterdir() if path.suffix == ".log")
@@ -62,9 +86,9 @@ def _list_logs(directory: Path) -> list[Path]:
 
 
 def follow(logs: Sequence[Path], *, until: Callable[[], bool], tail: int = 0) -> None:
-    """Print what the files hold, or its last `tail` lines, and what is added, until `until` says it was all.
+    """Print the files, or their last `tail` lines, and each line that is appended, until `until` returns True.
 
-    Raises `BrokenPipeError` when nobody reads it any more, also while there is nothing to print.
+    Raises `BrokenPipeError` when the reader of standard output has gone, even while there is nothing to print.
     """
     opened = [(path, path.open("rb")) for path in logs]
     try:
@@ -88,7 +112,7 @@ def follow(logs: Sequence[Path], *, until: Callable[[], bool], tail: int = 0) ->
 def _check_reader() -> None:
     try:
         output = sys.stdout.fileno()
-    except OSError:  # it is no file
+    except OSError:  # standard output is no file
         return
     poll = select.poll()
     poll.register(output, 0)
@@ -97,7 +121,7 @@ def _check_reader() -> None:
 
 
 def _skip_to_tail(file: BinaryIO, lines: int) -> None:
-    starts = deque([0], maxlen=lines + 1)  # of the last lines, and of the one that will come
+    starts = deque([0], maxlen=lines + 1)  # offsets of the last lines and of the next one
     while file.readline():
         starts.append(file.tell())
     file.seek(starts[0])
@@ -108,7 +132,7 @@ def _copy_new_lines(path: Path, file: BinaryIO, named: bool) -> None:
         position = file.tell()
         line = file.readline()
         if not line.endswith(b"\n"):
-            file.seek(position)  # the writer is in the middle of it
+            file.seek(position)  # the writer has not finished the line
             return
         sys.stdout.write(_line(path, line.decode("utf-8", "replace").rstrip("\n"), named))
 

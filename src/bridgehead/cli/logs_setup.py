@@ -1,4 +1,4 @@
-"""Logging of the parts: one line each to standard error, in UTC with milliseconds."""
+"""Logging of the parts: one line for each message to standard error, in UTC with milliseconds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 
 
 def configure(verbosity: int = 0) -> None:
-    """0 logs what an operator wants to know, 1 and more what a developer does."""
+    """Log to standard error. Verbosity 0 is for operators (INFO), 1 and more for developers (DEBUG)."""
     handler = logging.StreamHandler(sys.stderr)
     formatter = logging.Formatter(
         "%(asctime)s.%(msecs)03dZ %(levelname).1s %(name)s: %(message)s", datefmt="%Y-%m-%dT%H:%M:%S"
@@ -18,11 +18,11 @@ def configure(verbosity: int = 0) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     _set_level(root, logging.DEBUG if verbosity else logging.INFO)
-    for chatty in ("asyncio", "aiohttp", "uvicorn", "pyroute2"):
+    for chatty in ("asyncio", "aiohttp", "uvicorn"):
         _set_level(logging.getLogger(chatty), logging.WARNING)
 
 
 def _set_level(logger: logging.Logger, level: int) -> None:
-    """Setting it writes to all loggers that there are; the lab's parts share them with the process they come from."""
+    """Set the level if it differs: setting it writes to all loggers, whose memory a lab's parts share with init."""
     if logger.level != level:
         logger.setLevel(level)

@@ -1,7 +1,7 @@
-"""What any command does when its standard output does not take what it writes.
+"""Errors of standard output, the same for all commands.
 
-A full disk (`>/dev/full`) ends it with one line. A reader that went away (`| head`) is no fault: the command ends with
-1 and says nothing, as click has it. One that was closed from the beginning (`>&-`) takes everything.
+A full disk (`>/dev/full`) ends the command with one line. A reader that has gone (`| head`) is no error: the command
+exits with 1 and prints nothing, as click does. A standard output that was closed from the start (`>&-`) discards all.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 
 class OutputFailed(OSError):
-    """Standard output did not take what was written. Other files' errors are their writers' to tell."""
+    """A write to standard output failed. Errors of other files are handled where they are written."""
 
 
 class _Output(io.FileIO):
@@ -29,7 +29,7 @@ class _Output(io.FileIO):
 
 @contextmanager
 def reporting_output_errors() -> Iterator[None]:
-    """Around a whole command: writes what is left at its end; `OutputFailed` becomes one line and exit code 1."""
+    """Flush standard output at the end of a command; `OutputFailed` becomes one line and exit code 1."""
     _watch()
     try:
         try:
@@ -45,10 +45,10 @@ def reporting_output_errors() -> Iterator[None]:
 
 
 def _watch() -> None:
-    """Replace the standard output that Python made; one that somebody put in its place stays."""
+    """Replace Python's own standard output; a replacement that a caller installed stays."""
     made = sys.__stdout__
     if sys.stdout is None:
-        # Has the number of the closed one, which no other file shall get by chance.
+        # Takes the closed descriptor's number, so that no other file gets it by chance.
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - for as long as the process lives
     if made is None or sys.stdout is not made:
         return
@@ -64,7 +64,7 @@ def _watch() -> None:
 
 
 def _forget_output() -> None:
-    """What is left unwritten would be tried again, and complained of, when Python ends."""
+    """Discard buffered output; otherwise Python would write it again at exit, and report the error."""
     with suppress(OSError):
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""How options of the parts are read that are more than text, a number or a flag. Help names them like the function."""
+"""Parsers for option values that are neither text, number nor flag. `--help` shows the function's name as the type."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from pathlib import Path
 
 
 def path(text: str | Path) -> Path:
-    """A file or directory, there or not.
+    """Return the path of a file or directory that need not exist.
 
-    For what is declared as a Path and has no parser, typer makes validators of pydantic's whenever one is given. In a
-    lab, whose parts are forks of one process, that copies a third of a MiB in each of them.
+    Without a parser, typer builds a pydantic validator whenever such an option is given. In a lab, whose parts are
+    forks of one process, each part would then copy a third of a MiB.
     """
     return Path(text)
 
 
 def level(text: str | int) -> int:
-    """How much is logged. `-v=2`, as Go's programs have it, comes here as `=2`. Raises ValueError."""
+    """Return the log verbosity. `-v=2`, the form of Go's programs, arrives as `=2`. Raises ValueError."""
     return int(str(text).removeprefix("="))

@@ -1,8 +1,10 @@
 """Program this node's kernel with the Services of a cluster, in the place of kube-proxy.
 
-Runs on a node of any cluster, in its network namespace, with CAP_NET_ADMIN. Reads a KubeProxyConfiguration; the options
-here, which are named like kube-proxy's, go before it. Without --kubeconfig it uses the configuration of the pod it is
-in.
+The proxy runs on a node of any cluster, in the node's network namespace, with CAP_NET_ADMIN. The file of --config is a
+KubeProxyConfiguration; options have the names of kube-proxy's and override it. Without --kubeconfig the proxy uses the
+service account of its pod.
+
+Further options of kube-proxy are accepted without effect, or rejected with advice; this list omits them.
 """
 
 from __future__ import annotations
@@ -21,15 +23,16 @@ from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-import typer
+from typer import Option
 
 from bridgehead.cli import logs_setup
 from bridgehead.cli.failures import reporting_failures
+from bridgehead.cli.groups import ACCESS, ADDRESSES, ONCE, TUNING, WHAT
 from bridgehead.cli.parsing import level, path
 from bridgehead.cli.proxy_options import refuse, unused, with_options
 from bridgehead.client import ApiClient, ClientConfig, load_config, load_kubeconfig
 from bridgehead.client.errors import ConfigError
-from bridgehead.memory import give_back
+from bridgehead.heap import trim_heap
 from bridgehead.network.own_addresses import is_local
 from bridgehead.objects.addresses import join_host_port
 from bridgehead.pages import Routes, serve
@@ -37,7 +40,7 @@ from bridgehead.proxy.addresses import canonical_address
 from bridgehead.proxy.agent import ProxyAgent
 from bridgehead.proxy.config import DEFAULTS, ProxyConfig, in_use, parse_config
 from bridgehead.proxy.config_reader import parse_cidrs
-from bridgehead.proxy.conntrack.keeper import FlowKeeper
+from bridgehead.proxy.conntrack.reconciler import ConntrackReconciler
 from bridgehead.proxy.conntrack.stale import NodeAddresses
 from bridgehead.proxy.errors import ConfigInvalid, ProxyError
 from bridgehead.proxy.mode import Listening, Mode
@@ -49,7 +52,7 @@ from bridgehead.proxy.sysctls import apply_sysctls, kernel_families, plan_sysctl
 log = logging.getLogger("bridgehead.proxy")
 
 BIND_RETRY_SECONDS = 5.0  # kube-proxy's
-UNREACHABLE_SECONDS = 5.0  # after so long without the API server, it may be that our own rules are in the way
+UNREACHABLE_SECONDS = 5.0  # without the API server; then rules of this proxy may be in the way
 RESOLVE_SECONDS = 2.0
 
 # As with Kubernetes' own programs, `--proxy_mode` is `--proxy-mode`.
@@ -57,117 +60,237 @@ CONTEXT = {"token_normalize_func": lambda token: token.replace("_", "-")}
 
 
 def command(
-    config: Annotated[Path | None, typer.Option(parser=path, help="KubeProxyConfiguration file.")] = None,
-    kubeconfig: Annotated[str, typer.Option(help="How to reach the API server.")] = "",
-    master: Annotated[str, typer.Option(help="The API server's address, in the place of the kubeconfig's.")] = "",
-    kube_api_qps: Annotated[float | None, typer.Option(hidden=True)] = None,
-    kube_api_burst: Annotated[int | None, typer.Option(hidden=True)] = None,
-    node_name: Annotated[
-        str, typer.Option("--node-name", "--hostname-override", help="This node; default: the host name.")
-    ] = "",
-    proxy_mode: Annotated[str, typer.Option(help="nftables (the default), iptables, ipvs or userspace.")] = "",
-    bind_address: Annotated[str, typer.Option(help="This node's primary address, if not what its Node says.")] = "",
-    bind_address_hard_fail: Annotated[
-        bool | None, typer.Option("--bind-address-hard-fail", help="End when a port of ours can't be had.")
+    config: Annotated[
+        Path | None, Option(parser=path, rich_help_panel=WHAT, help="KubeProxyConfiguration file; options override it.")
     ] = None,
-    healthz_bind_address: Annotated[
-        str, typer.Option(help="Where /healthz is; port 0: nowhere.  [0.0.0.0:10256]")
+    proxy_mode: Annotated[
+        str,
+        Option(rich_help_panel=WHAT, help="Proxy mode: nftables, iptables, ipvs or userspace.  [default: nftables]"),
     ] = "",
-    metrics_bind_address: Annotated[
-        str, typer.Option(help="Where /metrics is; port 0: nowhere.  [127.0.0.1:10249]")
+    cluster_cidr: Annotated[
+        str,
+        Option(rich_help_panel=WHAT, help="Range of pod addresses, one for each IP family: 10.244.0.0/16,fd00::/48."),
     ] = "",
-    healthz_port: Annotated[int | None, typer.Option(hidden=True, min=0, max=65535)] = None,
-    metrics_port: Annotated[int | None, typer.Option(hidden=True, min=0, max=65535)] = None,
-    cluster_cidr: Annotated[str, typer.Option(help="Where pods live: 10.244.0.0/16[,fd00::/48].")] = "",
     service_cidr: Annotated[
-        str, typer.Option(help="Where cluster IPs are given out, if not where ServiceCIDRs say.")
+        str,
+        Option(rich_help_panel=WHAT, help="Range of cluster IPs. Default: the cluster's ServiceCIDR objects."),
     ] = "",
     detect_local_mode: Annotated[
-        str, typer.Option(help="How pods are told: ClusterCIDR, NodeCIDR, BridgeInterface or InterfaceNamePrefix.")
+        str,
+        Option(
+            rich_help_panel=WHAT,
+            help="Detection of traffic from local pods: ClusterCIDR, NodeCIDR, BridgeInterface or InterfaceNamePrefix.",
+        ),
     ] = "",
-    pod_bridge_interface: Annotated[str, typer.Option(help="The bridge, for BridgeInterface.")] = "",
-    pod_interface_name_prefix: Annotated[str, typer.Option(help="The prefix, for InterfaceNamePrefix.")] = "",
-    nodeport_addresses: Annotated[
-        str, typer.Option(help="Which of this node's addresses have node ports: ranges, or the word primary.")
+    pod_bridge_interface: Annotated[
+        str, Option(rich_help_panel=WHAT, help="Bridge of the pods, for --detect-local-mode BridgeInterface.")
+    ] = "",
+    pod_interface_name_prefix: Annotated[
+        str,
+        Option(
+            rich_help_panel=WHAT, help="Name prefix of pod interfaces, for --detect-local-mode InterfaceNamePrefix."
+        ),
     ] = "",
     masquerade_all: Annotated[
-        bool | None, typer.Option("--masquerade-all", help="Every connection to a cluster IP gets this node's address.")
+        bool | None,
+        Option(
+            "--masquerade-all", rich_help_panel=WHAT, help="Masquerade every connection to a cluster IP (source NAT)."
+        ),
     ] = None,
-    iptables_masquerade_bit: Annotated[
-        int | None,
-        typer.Option(
-            "--iptables-masquerade-bit", "--masquerade-bit", help="The bit of packets' marks for masquerading.  [14]"
+    kubeconfig: Annotated[
+        str, Option(rich_help_panel=ACCESS, help="Kubeconfig file. Default: the pod's service account.")
+    ] = "",
+    master: Annotated[
+        str, Option(rich_help_panel=ACCESS, help="URL of the API server; overrides the kubeconfig's.")
+    ] = "",
+    node_name: Annotated[
+        str,
+        Option(
+            "--node-name",
+            "--hostname-override",
+            rich_help_panel=ACCESS,
+            help="Name of this node's Node object. Default: the host name.",
+        ),
+    ] = "",
+    kube_api_qps: Annotated[float | None, Option(hidden=True)] = None,
+    kube_api_burst: Annotated[int | None, Option(hidden=True)] = None,
+    bind_address: Annotated[
+        str, Option(rich_help_panel=ADDRESSES, help="Primary IP address of this node. Default: from its Node object.")
+    ] = "",
+    nodeport_addresses: Annotated[
+        str,
+        Option(
+            rich_help_panel=ADDRESSES,
+            help='Ranges of node addresses that serve node ports; "primary": the primary addresses only.',
+        ),
+    ] = "",
+    healthz_bind_address: Annotated[
+        str,
+        Option(
+            rich_help_panel=ADDRESSES,
+            help="Address and port of /healthz; port 0 disables it.  [default: 0.0.0.0:10256]",
+        ),
+    ] = "",
+    metrics_bind_address: Annotated[
+        str,
+        Option(
+            rich_help_panel=ADDRESSES,
+            help="Address and port of /metrics; port 0 disables it.  [default: 127.0.0.1:10249]",
+        ),
+    ] = "",
+    healthz_port: Annotated[int | None, Option(hidden=True, min=0, max=65535)] = None,
+    metrics_port: Annotated[int | None, Option(hidden=True, min=0, max=65535)] = None,
+    bind_address_hard_fail: Annotated[
+        bool | None,
+        Option(
+            "--bind-address-hard-fail",
+            rich_help_panel=ADDRESSES,
+            help="Exit when the port of /healthz or /metrics is in use. Default: log an error and retry.",
         ),
     ] = None,
     iptables_localhost_nodeports: Annotated[
-        bool | None, typer.Option(help="Node ports answer on 127.0.0.1, too, in iptables mode.")
+        bool | None, Option(rich_help_panel=ADDRESSES, help="Serve node ports on 127.0.0.1, too (iptables mode).")
+    ] = None,
+    ipvs_exclude_cidrs: Annotated[
+        str, Option(rich_help_panel=ADDRESSES, help="Ranges whose IPVS virtual servers belong to other programs.")
+    ] = "",
+    iptables_masquerade_bit: Annotated[
+        int | None,
+        Option(
+            "--iptables-masquerade-bit",
+            "--masquerade-bit",
+            rich_help_panel=TUNING,
+            help="Bit of the packet mark that requests masquerading.  [default: 14]",
+        ),
     ] = None,
     iptables_sync_period: Annotated[
-        str, typer.Option("--iptables-sync-period", "--sync-period", help="How often all rules are compared.  [30s]")
+        str,
+        Option(
+            "--iptables-sync-period",
+            "--sync-period",
+            rich_help_panel=TUNING,
+            help="Interval between comparisons of all rules with the kernel's.  [default: 30s]",
+        ),
     ] = "",
     iptables_min_sync_period: Annotated[
-        str, typer.Option("--iptables-min-sync-period", "--min-sync-period", help="The least time between changes.")
+        str,
+        Option(
+            "--iptables-min-sync-period",
+            "--min-sync-period",
+            rich_help_panel=TUNING,
+            help="Minimum interval between two syncs.",
+        ),
     ] = "",
-    ipvs_sync_period: Annotated[str, typer.Option(hidden=True)] = "",
-    ipvs_min_sync_period: Annotated[str, typer.Option(hidden=True)] = "",
+    ipvs_sync_period: Annotated[str, Option(hidden=True)] = "",
+    ipvs_min_sync_period: Annotated[str, Option(hidden=True)] = "",
     ipvs_scheduler: Annotated[
-        str, typer.Option(help="rr, wrr, lc, wlc, dh, sh, sed, nq, mh, lblc or lblcr.  [rr]")
+        str,
+        Option(
+            rich_help_panel=TUNING,
+            help="IPVS scheduler: rr, wrr, lc, wlc, dh, sh, sed, nq, mh, lblc or lblcr.  [default: rr]",
+        ),
     ] = "",
-    ipvs_exclude_cidrs: Annotated[str, typer.Option(help="Ranges whose virtual servers are somebody else's.")] = "",
     ipvs_strict_arp: Annotated[
-        bool | None, typer.Option("--ipvs-strict-arp", help="Sets arp_ignore and arp_announce.")
+        bool | None,
+        Option("--ipvs-strict-arp", rich_help_panel=TUNING, help="Set the sysctls arp_ignore=1 and arp_announce=2."),
     ] = None,
-    ipvs_tcp_timeout: Annotated[str, typer.Option(help="How long IPVS keeps an idle connection: 15m.")] = "",
-    ipvs_tcpfin_timeout: Annotated[str, typer.Option(help="And one after a FIN.")] = "",
-    ipvs_udp_timeout: Annotated[str, typer.Option(help="And a UDP flow.")] = "",
-    conntrack_max_per_core: Annotated[
-        int | None, typer.Option(help="Tracked connections for each processor; 0 leaves it.")
-    ] = None,
-    conntrack_min: Annotated[int | None, typer.Option(help="But at least so many in all.")] = None,
-    conntrack_tcp_timeout_established: Annotated[
-        str, typer.Option(help="How long they are tracked while idle; 0 leaves it.  [24h]")
+    ipvs_tcp_timeout: Annotated[
+        str, Option(rich_help_panel=TUNING, help="IPVS timeout of idle TCP connections, for example 15m.")
     ] = "",
-    conntrack_tcp_timeout_close_wait: Annotated[str, typer.Option(help="And half-closed; 0 leaves it.  [1h]")] = "",
-    conntrack_tcp_be_liberal: Annotated[
-        bool | None, typer.Option("--conntrack-tcp-be-liberal", help="Sets nf_conntrack_tcp_be_liberal.")
+    ipvs_tcpfin_timeout: Annotated[
+        str, Option(rich_help_panel=TUNING, help="IPVS timeout of TCP connections after a FIN.")
+    ] = "",
+    ipvs_udp_timeout: Annotated[str, Option(rich_help_panel=TUNING, help="IPVS timeout of UDP flows.")] = "",
+    conntrack_max_per_core: Annotated[
+        int | None,
+        Option(
+            rich_help_panel=TUNING,
+            help="Maximum of tracked connections for each CPU core. 0: keep the kernel's value.",
+        ),
     ] = None,
-    conntrack_udp_timeout: Annotated[str, typer.Option(help="And UDP without an answer; 0 leaves it.")] = "",
-    conntrack_udp_timeout_stream: Annotated[str, typer.Option(help="And with answers; 0 leaves it.")] = "",
-    oom_score_adj: Annotated[int | None, typer.Option(help="Of this process, from -1000 to 1000.  [-999]")] = None,
-    # Manifests have these of kube-proxy, too; README.md of the proxy says of each what it means here.
-    config_sync_period: Annotated[str, typer.Option(hidden=True)] = "",
-    feature_gates: Annotated[str, typer.Option(hidden=True)] = "",
-    kube_api_content_type: Annotated[str, typer.Option(hidden=True)] = "",
-    profiling: Annotated[bool | None, typer.Option("--profiling", hidden=True)] = None,
-    show_hidden_metrics_for_version: Annotated[str, typer.Option(hidden=True)] = "",
-    logging_format: Annotated[str, typer.Option(hidden=True)] = "",
-    log_flush_frequency: Annotated[str, typer.Option(hidden=True)] = "",
-    log_text_split_stream: Annotated[bool | None, typer.Option("--log-text-split-stream", hidden=True)] = None,
-    log_text_info_buffer_size: Annotated[str, typer.Option(hidden=True)] = "",
-    log_json_split_stream: Annotated[bool | None, typer.Option("--log-json-split-stream", hidden=True)] = None,
-    log_json_info_buffer_size: Annotated[str, typer.Option(hidden=True)] = "",
-    logtostderr: Annotated[bool | None, typer.Option("--logtostderr", hidden=True)] = None,
-    alsologtostderr: Annotated[bool | None, typer.Option("--alsologtostderr", hidden=True)] = None,
-    log_dir: Annotated[str, typer.Option(hidden=True)] = "",
-    log_file: Annotated[str, typer.Option(hidden=True)] = "",
-    log_file_max_size: Annotated[str, typer.Option(hidden=True)] = "",
-    one_output: Annotated[bool | None, typer.Option("--one-output", hidden=True)] = None,
-    skip_headers: Annotated[bool | None, typer.Option("--skip-headers", hidden=True)] = None,
-    skip_log_headers: Annotated[bool | None, typer.Option("--skip-log-headers", hidden=True)] = None,
-    add_dir_header: Annotated[bool | None, typer.Option("--add-dir-header", hidden=True)] = None,
-    log_backtrace_at: Annotated[str, typer.Option(hidden=True)] = "",
-    stderrthreshold: Annotated[str, typer.Option(hidden=True)] = "",
-    vmodule: Annotated[str, typer.Option(hidden=True)] = "",
+    conntrack_min: Annotated[
+        int | None,
+        Option(
+            rich_help_panel=TUNING,
+            help="Lower bound of the maximum of tracked connections, whatever --conntrack-max-per-core yields.",
+        ),
+    ] = None,
+    conntrack_tcp_timeout_established: Annotated[
+        str,
+        Option(
+            rich_help_panel=TUNING,
+            help="Conntrack timeout of idle established TCP connections. 0: keep the kernel's value.  [default: 24h]",
+        ),
+    ] = "",
+    conntrack_tcp_timeout_close_wait: Annotated[
+        str,
+        Option(
+            rich_help_panel=TUNING,
+            help="Conntrack timeout of half-closed TCP connections. 0: keep the kernel's value.  [default: 1h]",
+        ),
+    ] = "",
+    conntrack_tcp_be_liberal: Annotated[
+        bool | None,
+        Option(
+            "--conntrack-tcp-be-liberal", rich_help_panel=TUNING, help="Set the sysctl nf_conntrack_tcp_be_liberal=1."
+        ),
+    ] = None,
+    conntrack_udp_timeout: Annotated[
+        str,
+        Option(rich_help_panel=TUNING, help="Conntrack timeout of unanswered UDP flows. 0: keep the kernel's value."),
+    ] = "",
+    conntrack_udp_timeout_stream: Annotated[
+        str,
+        Option(rich_help_panel=TUNING, help="Conntrack timeout of answered UDP flows. 0: keep the kernel's value."),
+    ] = "",
+    oom_score_adj: Annotated[
+        int | None,
+        Option(rich_help_panel=TUNING, help="oom_score_adj of this process, from -1000 to 1000.  [default: -999]"),
+    ] = None,
+    # Options of kube-proxy that manifests use; the proxy's README explains the effect of each here.
+    config_sync_period: Annotated[str, Option(hidden=True)] = "",
+    feature_gates: Annotated[str, Option(hidden=True)] = "",
+    kube_api_content_type: Annotated[str, Option(hidden=True)] = "",
+    profiling: Annotated[bool | None, Option("--profiling", hidden=True)] = None,
+    show_hidden_metrics_for_version: Annotated[str, Option(hidden=True)] = "",
+    logging_format: Annotated[str, Option(hidden=True)] = "",
+    log_flush_frequency: Annotated[str, Option(hidden=True)] = "",
+    log_text_split_stream: Annotated[bool | None, Option("--log-text-split-stream", hidden=True)] = None,
+    log_text_info_buffer_size: Annotated[str, Option(hidden=True)] = "",
+    log_json_split_stream: Annotated[bool | None, Option("--log-json-split-stream", hidden=True)] = None,
+    log_json_info_buffer_size: Annotated[str, Option(hidden=True)] = "",
+    logtostderr: Annotated[bool | None, Option("--logtostderr", hidden=True)] = None,
+    alsologtostderr: Annotated[bool | None, Option("--alsologtostderr", hidden=True)] = None,
+    log_dir: Annotated[str, Option(hidden=True)] = "",
+    log_file: Annotated[str, Option(hidden=True)] = "",
+    log_file_max_size: Annotated[str, Option(hidden=True)] = "",
+    one_output: Annotated[bool | None, Option("--one-output", hidden=True)] = None,
+    skip_headers: Annotated[bool | None, Option("--skip-headers", hidden=True)] = None,
+    skip_log_headers: Annotated[bool | None, Option("--skip-log-headers", hidden=True)] = None,
+    add_dir_header: Annotated[bool | None, Option("--add-dir-header", hidden=True)] = None,
+    log_backtrace_at: Annotated[str, Option(hidden=True)] = "",
+    stderrthreshold: Annotated[str, Option(hidden=True)] = "",
+    vmodule: Annotated[str, Option(hidden=True)] = "",
     write_config_to: Annotated[
-        Path | None, typer.Option(parser=path, help="Write the configuration there and end.")
+        Path | None,
+        Option(
+            parser=path, rich_help_panel=ONCE, help="Write the resulting KubeProxyConfiguration to this file and exit."
+        ),
     ] = None,
     init_only: Annotated[
-        bool, typer.Option("--init-only", help="Make the settings of the kernel, for which root is needed, and end.")
+        bool,
+        Option("--init-only", rich_help_panel=ONCE, help="Set the sysctls that need root and exit."),
     ] = False,
-    cleanup: Annotated[bool, typer.Option("--cleanup", help="Take our rules out of the kernel and end.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the ruleset instead of applying it.")] = False,
-    version: Annotated[bool, typer.Option("--version", help="Print the version and end.")] = False,
-    verbosity: Annotated[int, typer.Option("-v", "--v", parser=level, help="1 tells every sync.")] = 0,
+    cleanup: Annotated[
+        bool, Option("--cleanup", rich_help_panel=ONCE, help="Remove this proxy's rules from the kernel and exit.")
+    ] = False,
+    dry_run: Annotated[
+        bool, Option("--dry-run", rich_help_panel=ONCE, help="Print the ruleset instead of applying it, and exit.")
+    ] = False,
+    version: Annotated[bool, Option("--version", rich_help_panel=ONCE, help="Print the version and exit.")] = False,
+    verbosity: Annotated[
+        int, Option("-v", "--v", parser=level, metavar="LEVEL", help="Verbosity: 1 logs every sync.")
+    ] = 0,
 ) -> None:
     given = dict(locals())
     if version:
@@ -199,11 +322,11 @@ def command(
 
 
 class _CannotServe(Exception):
-    """A port that somebody else has."""
+    """A port that another program uses."""
 
 
 def client_config(kubeconfig: str, master: str) -> ClientConfig:
-    """How to reach the API server; `master` goes before the address in the kubeconfig. Raises ConfigError."""
+    """Return the access to the API server; `master` overrides the kubeconfig's address. Raises ConfigError."""
     if not master:
         return load_config(kubeconfig or None)
     config = load_kubeconfig(kubeconfig) if kubeconfig else ClientConfig("")
@@ -220,15 +343,15 @@ async def _run(
     service_cidrs: tuple[str, ...],
     dry_run: bool,
 ) -> None:
-    """Work until SIGTERM or SIGINT. The rules stay: connections must survive a restart of the proxy."""
+    """Run the proxy until SIGTERM or SIGINT. The rules stay: connections must survive a restart of the proxy."""
     async with (
         _open_mode(config, dry_run) as mode,
         ApiClient(server, user_agent="kube-proxy/bridgehead") as client,
     ):
-        # In some modes flows lead to the proxy itself, which is right.
+        # In userspace mode, flows to the proxy's own sockets are correct.
         listeners = mode.listening if isinstance(mode, Listening) else tuple
-        flows = FlowKeeper(node=NodeAddresses(is_local, listeners))
-        progress = ProgressPublisher(client, config.hostname_override)
+        flows = ConntrackReconciler(node=NodeAddresses(is_local, listeners))
+        progress = ProgressPublisher(client, config.hostname_override, mode.name)
         api_server = await _resolve(server.server)
         agent = ProxyAgent(
             client,
@@ -282,38 +405,37 @@ async def _work(
 
 
 def _set_oom_score(score: int) -> None:
-    """How readily the kernel ends this process when it is short of memory.
+    """Set oom_score_adj of this process.
 
-    Less readily is not for everybody to ask, and whoever says nothing has not asked.
+    Lower values need CAP_SYS_RESOURCE, so a failure to set the default is no warning: the user did not ask for it.
     """
     try:
         Path("/proc/self/oom_score_adj").write_text(str(score))
     except OSError as error:
         level = logging.DEBUG if score == ProxyConfig().oom_score_adj else logging.WARNING
-        log.log(level, "oomScoreAdj: %d is not for this process to set: %s", score, error.strerror)
+        log.log(level, "oomScoreAdj: %d cannot be set by this process: %s", score, error.strerror)
 
 
-async def _reach_api_server(agent: ProxyAgent, places: list[tuple[str, int]]) -> None:
-    """Get past rules of an earlier proxy that lead the API server's address elsewhere, or drop what is sent there.
+async def _reach_api_server(agent: ProxyAgent, addresses: list[tuple[str, int]]) -> None:
+    """Exempt the API server's addresses from rules of an earlier proxy that redirect or drop its connections.
 
-    A proxy that cannot reach it learns of nothing, so such rules would stay for ever.
+    A proxy that cannot reach the API server receives no Services, so it would never replace such rules.
     """
     try:
         async with asyncio.timeout(UNREACHABLE_SECONDS):
             await agent.wait_synced()
     except TimeoutError:
-        for address, port in places:
+        for address, port in addresses:
             for mode in await let_through(address, port):
-                place = join_host_port(address, port)
                 log.warning(
-                    "the API server at %s was not reached in %g s; the rules of mode %s, which an earlier proxy left, "
-                    "let connections to it pass now",
-                    *(place, UNREACHABLE_SECONDS, mode),
+                    "the API server at %s was unreachable for %g s; connections to it now bypass the rules of mode %s, "
+                    "which an earlier proxy left",
+                    *(join_host_port(address, port), UNREACHABLE_SECONDS, mode),
                 )
 
 
 async def _resolve(server: str) -> list[tuple[str, int]]:
-    """The addresses and ports of a URL's server; [] if nobody knows."""
+    """Return the addresses and ports of a URL's server; [] if its name cannot be resolved."""
     parts = urlsplit(server)
     port = parts.port or (443 if parts.scheme == "https" else 80)
     host = parts.hostname or ""
@@ -322,27 +444,27 @@ async def _resolve(server: str) -> list[tuple[str, int]]:
         return [(address, port)]
     try:
         async with asyncio.timeout(RESOLVE_SECONDS):
-            found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            answers = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, TimeoutError):
         return []
-    addresses = {canonical_address(str(place[0])) for *_, place in found}
+    addresses = {canonical_address(str(sockaddr[0])) for *_, sockaddr in answers}
     return sorted((address, port) for address in addresses if address is not None)
 
 
 async def _take_over(agent: ProxyAgent) -> None:
-    """What another mode did before goes only now that this one does it, so that no connection falls in between.
+    """Remove the rules of other modes, once this mode is programmed, so that no connection fails in between.
 
-    With it goes the memory that only the start needed.
+    Also return the memory that only the start needed to the system.
     """
     await agent.wait_programmed()
     for name in await remove_others(agent.mode.name):
-        log.info("the rules of mode %s, in use here before, are removed", name)
-    give_back()
+        log.info("removed the rules of mode %s, which was in use before", name)
+    trim_heap()
 
 
 async def _serve(what: str, address: tuple[str, int], routes: Routes, *, is_fatal: bool) -> None:
-    """As in kube-proxy, a port that is taken stops nothing unless asked for."""
-    is_told = False
+    """Serve these routes. A port in use is fatal only with --bind-address-hard-fail, as in kube-proxy."""
+    is_logged = False
     while True:
         try:
             await serve(address, routes)
@@ -350,8 +472,8 @@ async def _serve(what: str, address: tuple[str, int], routes: Routes, *, is_fata
             text = f"cannot serve {what} on {join_host_port(*address)}: {error.strerror}"
             if is_fatal:
                 raise _CannotServe(text) from error
-            log.log(logging.DEBUG if is_told else logging.ERROR, "%s; trying again", text)
-            is_told = True
+            log.log(logging.DEBUG if is_logged else logging.ERROR, "%s; trying again", text)
+            is_logged = True
         await asyncio.sleep(BIND_RETRY_SECONDS)
 
 
@@ -362,11 +484,11 @@ async def _print_rules(agent: ProxyAgent, mode: Mode) -> None:
 async def _clean_up() -> None:
     removed, failed = await remove_modes()
     if removed:
-        log.info("the rules of %s are removed", " and ".join(removed))
+        log.info("removed the rules of %s", " and ".join(removed))
     for mode, error in failed.items():
         raise type(error)(f"the rules of mode {mode} could not be removed: {error}") from error
     if not removed:
-        log.info("there were no rules of ours")
+        log.info("there were no rules of this proxy")
 
 
 def _read_document(path: Path | None, mode: str) -> Mapping[str, Any]:
@@ -374,18 +496,19 @@ def _read_document(path: Path | None, mode: str) -> Mapping[str, Any]:
         return DEFAULTS
     import yaml
 
+    from bridgehead.yaml_loader import Loader
+
     try:
-        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the same by libyaml, faster and lighter
-        document = yaml.load(path.read_bytes(), Loader=loader)
-        parse_config(document, mode)  # so that what is wrong with the file is said of the file
+        document = yaml.load(path.read_bytes(), Loader=Loader)
+        parse_config(document, mode)  # here, so that the error names the file
     except OSError as error:
         raise ConfigInvalid(f"{path}: {error.strerror}") from error
     except yaml.YAMLError as error:
         raise ConfigInvalid(f"{path}: not YAML: {' '.join(str(error).split())}") from error
     except ConfigInvalid as error:
         raise ConfigInvalid(f"{path}: {error}") from error
-    found: Mapping[str, Any] = document
-    return found
+    result: Mapping[str, Any] = document
+    return result
 
 
 def _write_document(document: Mapping[str, Any], path: Path) -> None:

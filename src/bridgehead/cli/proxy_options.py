@@ -1,5 +1,6 @@
-"""What the options of `bridgehead proxy` mean, by the names of the parameters of its command: which field of a
-KubeProxyConfiguration each is, and what is said of kube-proxy's that ask for what is not there. Pure.
+"""Mapping of the options of `bridgehead proxy` to fields of a KubeProxyConfiguration, and options that are rejected.
+
+Keys are the names of the parameters of the command. Pure: no I/O, no clock, no randomness.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Any
 from bridgehead.proxy.config import DEFAULTS, with_field
 from bridgehead.proxy.errors import ConfigInvalid
 
-# Which field of the configuration an option is.
+# Option -> field of the configuration.
 FIELDS = {
     "kubeconfig": "clientConnection.kubeconfig",
     "kube_api_qps": "clientConnection.qps",
@@ -42,9 +43,9 @@ FIELDS = {
     "profiling": "enableProfiling",
     "logging_format": "logging.format",
 }
-# These lists are given with commas.
+# Options whose value is a comma-separated list.
 LISTS = {"nodeport_addresses": "nodePortAddresses", "ipvs_exclude_cidrs": "ipvs.excludeCIDRs"}
-# These are said of iptables, and meant of the mode that is used.
+# Options that kube-proxy names after iptables, and that apply to the mode in use.
 OF_ANY_MODE = {
     "masquerade_all": "masqueradeAll",
     "iptables_masquerade_bit": "masqueradeBit",
@@ -53,27 +54,27 @@ OF_ANY_MODE = {
     "ipvs_sync_period": "syncPeriod",
     "ipvs_min_sync_period": "minSyncPeriod",
 }
-# The older way to say where a server listens: the port of an address that has one already.
+# Deprecated options that set only the port of an address.
 PORTS = {"healthz_port": "healthz_bind_address", "metrics_port": "metrics_bind_address"}
-_TO_STDERR = "logs go to standard error; redirect that"
-# What to say of options that ask for what is not there, by the value that asks for it; None is any.
+_TO_STDERR = "logs go to standard error; redirect standard error instead"
+# Option -> (the value that is rejected, None for any; advice for the error).
 REFUSED: dict[str, tuple[object, str]] = {
-    "profiling": (True, "there is no profiler; leave it out"),
+    "profiling": (True, "there is no profiler; remove the option"),
     "logtostderr": (False, _TO_STDERR),
     "log_dir": (None, _TO_STDERR),
     "log_file": (None, _TO_STDERR),
     "log_text_split_stream": (True, _TO_STDERR),
     "log_json_split_stream": (True, _TO_STDERR),
 }
-# What is said at the start of options that change less than one could think.
+# Option without effect -> the reason, for a warning at the start.
 UNUSED = {
-    "feature_gates": "what is behind kube-proxy's gates is either there or not (see the README of the proxy)",
-    "vmodule": "-v 1 tells everything of every module",
+    "feature_gates": "features of kube-proxy behind gates are always on or missing (see the README of the proxy)",
+    "vmodule": "-v 1 logs everything of every module",
 }
 
 
 def with_options(document: Mapping[str, Any], given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The configuration with the options that were given in the place of its fields."""
+    """Return the configuration with the given options in place of its fields."""
     mode = given["proxy_mode"] or document.get("mode") or "nftables"
     fields = {**FIELDS, **LISTS, **{option: f"{mode}.{field}" for option, field in OF_ANY_MODE.items()}}
     for option, field in fields.items():
@@ -91,7 +92,7 @@ def with_options(document: Mapping[str, Any], given: Mapping[str, Any]) -> Mappi
 
 
 def refuse(given: Mapping[str, Any]) -> None:
-    """Raise ConfigInvalid for an option that asks for what is not there."""
+    """Raise ConfigInvalid for an option that requests a missing feature."""
     for option, (wanted, what_to_do) in REFUSED.items():
         value = given[option]
         if value == wanted if wanted is not None else value not in ("", None):
@@ -100,7 +101,7 @@ def refuse(given: Mapping[str, Any]) -> None:
 
 
 def unused(given: Mapping[str, Any]) -> Iterator[str]:
-    """What to warn of."""
+    """Yield warnings about options without effect."""
     for option, why in UNUSED.items():
         if given[option]:
             yield f"{_spelled(option)} is not used: {why}"

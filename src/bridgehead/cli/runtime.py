@@ -1,8 +1,8 @@
 """Run the containers of one node for its kubelet.
 
-It serves one Unix socket and is the parent of all containers; the kubelet may be restarted without hurting them. Run
-it in the node's network namespace, as root or in a user namespace with all capabilities. Images are looked for in the
-image directory (NAME/rootfs/, NAME/image.json), then among the stand-ins.
+The runtime serves one Unix socket and is the parent of all containers, which survive a restart of the kubelet. Run the
+runtime in the node's network namespace, as root or in a user namespace with all capabilities. An image is taken from
+the image directory (NAME/rootfs/, NAME/image.json), else from the stand-ins.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ import typer
 
 from bridgehead.cli import logs_setup
 from bridgehead.cli.failures import reporting_failures
-from bridgehead.kubelet.runtimes.container_process import work
-from bridgehead.kubelet.runtimes.forking import prepare_to_fork
-from bridgehead.kubelet.runtimes.server import ServerFailure, serve
-from bridgehead.kubelet.runtimes.zygote import fork_zygote
+from bridgehead.kubelet.runtimes.service.serve import ServerFailure, serve
+from bridgehead.kubelet.runtimes.spawn.container_init import run_job
+from bridgehead.kubelet.runtimes.spawn.forking import prepare_to_fork
+from bridgehead.kubelet.runtimes.spawn.zygote import fork_zygote
 
 
 def command(
-    socket: Annotated[str, typer.Option(help="Serve the kubelet on this Unix socket.")],
-    root: Annotated[str, typer.Option(help="Directory for what the runtime keeps while it runs.")],
+    socket: Annotated[str, typer.Option(help="Unix socket for the kubelet.")],
+    root: Annotated[str, typer.Option(help="Directory of the runtime's temporary files.")],
     image_dir: Annotated[
         str, typer.Option(help="Local image store: NAME/rootfs/ and NAME/image.json.")
     ] = "/var/lib/bridgehead/images",
@@ -33,22 +33,22 @@ def command(
     lack_of_cgroup: Annotated[
         str, typer.Option(hidden=True, help="Why the caller could prepare no cgroup, for the node's Event.")
     ] = "",
-    verbosity: Annotated[int, typer.Option("-v", "--v", help="0 for operators, 1 for developers.")] = 0,
+    verbosity: Annotated[int, typer.Option("-v", "--v", help="Verbosity: 0 for operators, 1 for developers.")] = 0,
 ) -> None:
     from bridgehead.cli import main
 
     if zygote_fd is None:
-        # First of all, with what is loaded by then.
+        # Before anything else, so that the zygote inherits only what is loaded now.
         prepare_to_fork()
-        to_zygote = fork_zygote(partial(work, main))
+        zygote_socket = fork_zygote(partial(run_job, main))
     else:
-        to_zygote = sockets.socket(fileno=zygote_fd)
+        zygote_socket = sockets.socket(fileno=zygote_fd)
     logs_setup.configure(verbosity)
     with reporting_failures("runtime", ServerFailure):
         serve(
             socket_path=socket,
             root_dir=root,
             image_dir=image_dir,
-            to_zygote=to_zygote,
+            zygote_socket=zygote_socket,
             lack_of_cgroup=lack_of_cgroup,
         )

@@ -1,4 +1,4 @@
-"""Open a shell in the cluster's network, or on a node. Its KUBECONFIG is the cluster's."""
+"""Open a shell in the cluster's network, or on a node, with KUBECONFIG set to the cluster's."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from .lab_options import DEFAULT_NAME, Name, StateDir
 
 
 def command(
-    node: Annotated[str | None, typer.Argument(help="The node; without it, outside the nodes.")] = None,
+    node: Annotated[
+        str | None,
+        typer.Argument(metavar="[NODE]", help="Name of the node. Default: outside the nodes, on their network."),
+    ] = None,
     name: Name = DEFAULT_NAME,
     state_dir: StateDir = None,
 ) -> None:

@@ -1,4 +1,7 @@
-"""Show which clusters there are, and of a running one its nodes and parts. Exits 1 when the named one does not run."""
+"""Show the clusters on this machine, and of each running one its nodes and parts.
+
+Exits 1 when the named cluster does not run, or no cluster runs.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +18,15 @@ from bridgehead.lab.errors import NotRunning
 from bridgehead.lab.plan import LabFiles
 from bridgehead.lab.supervisor import PartStatus
 
-from .lab_options import DEFAULT_NAME, StateDir, reporting_errors
+from .lab_options import DEFAULT_NAME, StateDir, options_of, own_command, reporting_errors
 
 Row = Sequence[str]
 
-_API_SECONDS = 30  # a machine that is busy with something else may take long
+_API_SECONDS = 30  # generous, for a busy machine
 
 
 def command(
-    name: Annotated[str | None, typer.Option("--name", envvar="BRIDGEHEAD_NAME", help="Only this lab.")] = None,
+    name: Annotated[str | None, typer.Option("--name", envvar="BRIDGEHEAD_NAME", help="Show only this lab.")] = None,
     state_dir: StateDir = None,
 ) -> None:
     with reporting_errors():
@@ -35,13 +38,13 @@ def command(
         for files in running:
             try:
                 sys.stdout.write(_describe(files))
-            except NotRunning as error:  # it is only starting, or ended just now: the others are still of interest
+            except NotRunning as error:  # this lab is starting or has just ended; show the others
                 sys.stdout.write(f"{error}\n")
         stopped = [name for name, files in labs.items() if files not in running]
-        if stopped:
-            sys.stdout.write(f"Stopped: {', '.join(stopped)}.\n")
+        for lab_name in stopped:
+            sys.stdout.write(f'Lab "{lab_name}": stopped, `{own_command()} up{options_of(lab_name, None)}` starts it\n')
         if not running:
-            raise NotRunning("no lab is running; `bridgehead up` starts one")
+            raise NotRunning("no lab is running" if stopped else "no lab is running; `bridgehead up` starts one")
 
 
 def _describe(files: LabFiles) -> str:
@@ -55,29 +58,33 @@ def _describe(files: LabFiles) -> str:
 
 
 async def _nodes(files: LabFiles, context: str) -> str:
-    """In the lab, whichever cluster its user has made the current one in this kubeconfig."""
+    """Return the table of nodes. The context is the lab's own, whatever the kubeconfig's current one is."""
     from bridgehead.client import ApiClient, load_kubeconfig
     from bridgehead.client.errors import ApiError, ClientError
-    from bridgehead.objects.kinds import NODES, PODS
+    from bridgehead.objects import progress
+    from bridgehead.objects.kinds import LEASES, NODES, PODS
 
     try:
         async with ApiClient(load_kubeconfig(files.kubeconfig, context)) as client, asyncio.timeout(_API_SECONDS):
             nodes = (await client.list(NODES)).items
             pods = (await client.list(PODS)).items
+            leases = (await client.list(LEASES, progress.NAMESPACE, label_selector=progress.SELECTOR)).items
     except TimeoutError:
         return f"The API server does not answer within {_API_SECONDS} s.\n"
     except (ApiError, ClientError) as error:
         return f"The API server does not answer: {error}\n"
+    modes = {proxy.node: proxy.mode for proxy in filter(None, map(progress.read_progress, leases))}
     rows = [
         (
             node.metadata.name,
             "Ready" if node.is_ready else "NotReady",
             ", ".join(node.internal_ips),
             str(sum(pod.spec.node_name == node.metadata.name for pod in pods)),
+            modes.get(node.metadata.name) or "-",
         )
         for node in nodes
     ]
-    return columns([("NODE", "STATUS", "ADDRESS", "PODS"), *rows])
+    return columns([("NODE", "STATUS", "ADDRESS", "PODS", "PROXY MODE"), *rows])
 
 
 def _parts(parts: Sequence[PartStatus]) -> str:
@@ -89,7 +96,7 @@ def _parts(parts: Sequence[PartStatus]) -> str:
 
 
 def columns(rows: Sequence[Row]) -> str:
-    """Lines of text, each column as wide as its widest cell and never cut: also for those who read them with `awk`."""
+    """Render a table: columns as wide as their widest cell, never truncated, so that `awk` can read them."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
     return "".join(f"{line}\n" for line in lines)

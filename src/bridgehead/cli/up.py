@@ -1,6 +1,6 @@
 """Start a cluster in namespaces of its own: an API server, controllers and nodes that run real pods.
 
-Without --detach it stays, shows what the parts log, and stops the cluster at Ctrl-C.
+Without --detach the command keeps running, prints the parts' logs, and stops the cluster at Ctrl-C.
 """
 
 from __future__ import annotations
@@ -35,30 +35,35 @@ from .logs import follow
 def command(
     name: Name = DEFAULT_NAME,
     nodes: Annotated[
-        int | None, typer.Option(min=1, max=MAX_NODES, help="How many nodes. Default: as before, else 3.")
+        int | None, typer.Option(min=1, max=MAX_NODES, help="Number of nodes. Default: as in the previous run, else 3.")
     ] = None,
-    detach: Annotated[bool, typer.Option("--detach", "-d", help="Return when it is ready.")] = False,
-    ephemeral: Annotated[bool, typer.Option("--ephemeral", help="Throw the state away at `down`.")] = False,
+    detach: Annotated[bool, typer.Option("--detach", "-d", help="Return when the cluster is ready.")] = False,
+    ephemeral: Annotated[bool, typer.Option("--ephemeral", help="Delete the state at `bridgehead down`.")] = False,
     port: Annotated[
-        int | None, typer.Option(min=1, max=65535, help="Of the API on 127.0.0.1. Default: the first free from 6443.")
+        int | None,
+        typer.Option(
+            min=1, max=65535, help="Port of the API server on 127.0.0.1. Default: the first free port from 6443."
+        ),
     ] = None,
     ip_family: Annotated[
         IpFamily | None,
-        typer.Option(help="ipv4, ipv6 or dual. Default: as before, else dual where the kernel has IPv6."),
+        typer.Option(
+            help="IP families of pods and Services. Default: as in the previous run, else dual if the kernel has IPv6."
+        ),
     ] = None,
     node_dns: Annotated[
         bool | None,
         typer.Option(
             "--node-dns/--no-node-dns",
-            help="A DNS on each node, beside the two of the cluster. Default: as before, else where the kernel is older"
-            " than 5.7 and loses simultaneous queries.",
+            help="Run a DNS server on each node, beside the cluster's two. Default: as in the previous run, else only"
+            " where the kernel is older than 5.7 and loses simultaneous queries.",
         ),
     ] = None,
     host_access: Annotated[
         bool | None,
         typer.Option(
             "--host-access/--no-host-access",
-            help="Let pods with a hostPath reach this machine's files, with your rights. Default: as before, else not.",
+            help="Let hostPath volumes reach this machine's files. Default: as in the previous run, else no.",
         ),
     ] = None,
     state_dir: StateDir = None,
@@ -66,14 +71,14 @@ def command(
     with reporting_errors():
         began = time.monotonic()
         for number in (signal.SIGTERM, signal.SIGHUP):
-            if signal.getsignal(number) is not signal.SIG_IGN:  # as `nohup` wants it
+            if signal.getsignal(number) is not signal.SIG_IGN:  # `nohup` ignores SIGHUP
                 signal.signal(number, signal.default_int_handler)
         files = registry.find_files(name, state_dir)
         again = options_of(name, state_dir)
-        # Nobody else writes to what it makes, whatever the shell lets others do.
+        # Nobody else may write to the lab's files, whatever the shell's umask allows.
         os.umask(os.umask(0o077) | 0o022)
         check_owner(files.root)
-        registry.check_place(files)
+        registry.check_directory(files)
         try:
             lock = registry.lock(files)
         except AlreadyRunning as error:
@@ -83,6 +88,8 @@ def command(
                 _claim(files)
                 config = _start(name, nodes, ephemeral, port, ip_family, node_dns, host_access, files, lock)
             finally:
+                if not files.config.exists():
+                    registry.remove_unused(files)
                 os.close(lock)  # the lab's first process has it, too
             _wait_ready(config, files)
         except (StartFailed, KeyboardInterrupt) as error:
@@ -100,7 +107,7 @@ def command(
 
 
 def _claim(files: LabFiles) -> None:
-    """Make the state directory, whose lock we hold, this lab's alone. Raises `LabError`."""
+    """Close the state directory to others, and wait for the end of an earlier lab in it. Raises `LabError`."""
     close_to_others(files.root)
     if not files.config.exists():
         registry.await_orphan(files)
@@ -117,7 +124,7 @@ def _start(
     files: LabFiles,
     lock: int,
 ) -> LabConfig:
-    """Everything up to the lab's first process. No thread may have been started before."""
+    """Check the machine and start the lab's first process. The caller must have no other threads."""
     from bridgehead.lab import launch, roots, user_namespace
 
     host.extend_path()
@@ -164,7 +171,7 @@ def _start(
 
 
 def _prepare(config: LabConfig, files: LabFiles, owner: tuple[int, int] | None) -> None:
-    """What the parts find on the disk; the lab's first process loads their code meanwhile."""
+    """Write the certificates of the parts, while the lab's first process loads their code."""
     from bridgehead.lab import certificates, roots
 
     with _writing(files):
@@ -187,7 +194,7 @@ def _wait_ready(config: LabConfig, files: LabFiles) -> None:
 
     console = Console(stderr=True, highlight=False)
     with asyncio.Runner() as runner:
-        runner.get_loop()  # before there is something to run, which a Ctrl-C in the meantime would leave behind
+        runner.get_loop()  # first, so that a Ctrl-C leaves no coroutine that was never awaited
         if not console.is_terminal or console.is_dumb_terminal:
             runner.run(
                 system.bring_up(config, files, lambda what: console.print(f"waiting for {what}", soft_wrap=True))
@@ -218,13 +225,13 @@ Try next{lacking}:
 
 def _already_running(name: str, files: LabFiles, options: str) -> str:
     return (
-        f"the lab {registry.find_name(files, name)!r} is running already: KUBECONFIG={files.kubeconfig};"
+        f"the lab {registry.find_name(files, name)!r} is already running: KUBECONFIG={files.kubeconfig};"
         f" `{own_command()} down{options}` stops it, `up --name OTHER` starts another beside it"
     )
 
 
 def _stay(files: LabFiles, screen: str) -> None:
-    """Follow the parts' logs until Ctrl-C, a signal to end, or the lab's end; and until nobody reads them any more."""
+    """Print the parts' logs until Ctrl-C, SIGTERM, the lab's end, or the end of the reader of standard output."""
     try:
         sys.stdout.write(f"{screen}\n")
         sys.stdout.flush()

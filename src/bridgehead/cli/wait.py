@@ -1,10 +1,14 @@
-"""Wait until a Service, as it is now, is programmed on every ready node.
+"""Wait until a Service, in its current state, is programmed on every ready node.
 
-That is: its endpoint slices say what the pods it selects are at the moment, and every node's proxy has them and the
-Service in its kernel. How many pods are ready does not matter: `kubectl rollout status` waits for those. Works in any
-cluster whose nodes run `bridgehead proxy`. Exits 1, and names the nodes, when it takes longer than --timeout.
+A Service is programmed when its EndpointSlices match the pods that it selects, and every node's kernel has these
+endpoints and the Service. The number of ready pods does not matter: `kubectl rollout status` waits for pods. The
+command works in any cluster whose nodes run `bridgehead proxy`. After --timeout the command names the missing nodes and
+exits 1.
 
-Example: kubectl apply -f web.yaml && bridgehead wait service/web && curl http://...
+Example:
+
+    kubectl apply -f web.yaml
+    bridgehead wait service/web && curl http://...
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ from typing import Annotated, Self
 import typer
 
 from bridgehead.client import ApiClient, ClientConfig, load_kubeconfig
-from bridgehead.client.errors import ClientError
+from bridgehead.client.errors import ClientError, NotFound
 from bridgehead.insight.waiting import NotProgrammed, wait_programmed
 from bridgehead.lab import registry
 from bridgehead.objects.meta import ObjectKey
@@ -33,13 +37,13 @@ _KINDS = ("service", "services", "svc")
 
 
 def command(
-    target: Annotated[str, typer.Argument(metavar="service/NAME", show_default=False, help="The Service.")],
-    namespace: Annotated[str, typer.Option("--namespace", "-n", help="Where the Service is.")] = "default",
-    timeout: Annotated[str, typer.Option(help="How long to wait at most, such as 30s or 1m; 0 looks once.")] = "30s",
+    target: Annotated[str, typer.Argument(metavar="service/NAME", show_default=False, help="Name of the Service.")],
+    namespace: Annotated[str, typer.Option("--namespace", "-n", help="Namespace of the Service.")] = "default",
+    timeout: Annotated[str, typer.Option(help="Maximum time to wait, for example 30s or 1m. 0: check once.")] = "30s",
     kubeconfig: Annotated[
-        Path | None, typer.Option(envvar="KUBECONFIG", help="How to reach the API server. Default: that of the lab.")
+        Path | None, typer.Option(envvar="KUBECONFIG", help="Kubeconfig file. Default: the lab's.")
     ] = None,
-    name: Annotated[str | None, typer.Option("--name", envvar="BRIDGEHEAD_NAME", help="Which lab.")] = None,
+    name: Annotated[str | None, typer.Option("--name", envvar="BRIDGEHEAD_NAME", help="Name of the lab.")] = None,
     state_dir: StateDir = None,
 ) -> None:
     try:
@@ -54,12 +58,14 @@ def command(
         config = load_kubeconfig(path, context)
         try:
             sys.stdout.write(f"{asyncio.run(_wait(config, ObjectKey(namespace, service), seconds))}\n")
+        except NotFound:
+            fail("wait", f'service/{service} not found in namespace "{namespace}"; -n chooses another namespace')
         except KeyboardInterrupt:
             raise typer.Exit(130) from None
 
 
 def _parse_target(text: str) -> str:
-    """The Service's name. Raises ValueError."""
+    """Return the Service's name. Raises ValueError."""
     kind, slash, name = text.rpartition("/")
     if (slash and kind.lower() not in _KINDS) or check_dns1123_label(name):
         raise ValueError(f"{text!r} is not service/NAME")
@@ -67,9 +73,9 @@ def _parse_target(text: str) -> str:
 
 
 def _find_kubeconfig(kubeconfig: Path | None, name: str | None, state_dir: Path | None) -> tuple[Path, str | None]:
-    """The file, and the context in it if not the current one. A lab that is named goes before kubectl's environment.
+    """Return the kubeconfig and the context in it (None: its current context). Raises `LabError`.
 
-    Raises `LabError`.
+    A lab that is named on the command line overrides the environment variable KUBECONFIG.
     """
     if kubeconfig is not None and not ((name or state_dir) and str(kubeconfig) == os.environ.get("KUBECONFIG")):
         return kubeconfig, None
@@ -84,7 +90,7 @@ async def _wait(config: ClientConfig, key: ObjectKey, seconds: float) -> str:
 
 
 class _Progress:
-    """The line on a terminal that says what is waited for; nothing elsewhere."""
+    """The progress line on a terminal; writes nothing when standard error is no terminal."""
 
     def __enter__(self) -> Self:
         self._shown = ""

@@ -1,6 +1,6 @@
-"""Talking to a Kubernetes API: client, local copies, work queues, events, leases.
+"""Kubernetes API client, informers, work queues, Events and Leases.
 
-Errors are in `client.errors`, a reconcile's outcomes in `client.workqueue`.
+Errors are in `client.errors`, the outcomes of a reconcile in `client.workqueue`.
 """
 
 from .api import ApiClient

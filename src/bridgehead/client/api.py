@@ -1,6 +1,6 @@
-"""The API client: one method for each verb, typed by `Kind`. Everything that talks to the API server goes through it.
+"""The API client: one method for each verb, typed by `Kind`. All requests to the API server are sent by this class.
 
-Source: Kubernetes API concepts and conventions. Every method raises the errors of `errors.py`.
+Every method raises the errors of `errors.py`. Source: Kubernetes "API concepts".
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _PATCH_TYPES = {
     "strategic": "application/strategic-merge-patch+json",
     "json": "application/json-patch+json",
 }
-WATCH_SECONDS = 300  # a watch is asked to end after one to two times this long, so that watches spread over servers
+WATCH_SECONDS = 300  # a watch lasts one to two times this long, so that watches spread over API servers
 _SILENCE_MARGIN = 30
-# Bookmarks come about once a minute. A watch that brings nothing for this long hangs: in the server, or on the way.
+# Bookmarks come about once a minute. A watch that is silent for this long hangs, in the server or in the network.
 BOOKMARK_SILENCE_SECONDS = 150
 
 
@@ -65,7 +65,7 @@ class ApiClient:
         limit: int = 0,
         continue_: str = "",
     ) -> ListResult[T]:
-        """All objects, or one page of at most `limit` (the next begins with `continue_=result.metadata.continue_`)."""
+        """Return all objects, or at most `limit`; then `metadata.continue_` of the result leads to the next page."""
         params = _selectors(label_selector, field_selector)
         if limit:
             params["limit"] = str(limit)
@@ -74,13 +74,13 @@ class ApiClient:
         return codec_of(kind).decode_list(await self._transport.send("GET", kind.path(namespace), None, params, _JSON))
 
     async def create(self, kind: Kind[T], obj: T | Mapping[str, Any], namespace: str = "") -> T:
-        """`namespace` may be left out when the object names its own."""
+        """Create the object. `namespace` may be omitted when the object's metadata has one."""
         codec = codec_of(kind)
         path = kind.path(namespace or _metadata(obj)[0])
         return codec.decode_object(await self._transport.send("POST", path, codec.encode(obj), {}, _JSON))
 
     async def update(self, kind: Kind[T], obj: T | Mapping[str, Any], subresource: str = "") -> T:
-        """Replace the object. A struct holds only the fields we know: for objects that nobody else writes."""
+        """Replace the object. Only for objects without other writers: a struct lacks some of the object's fields."""
         codec = codec_of(kind)
         path = kind.path(*_metadata(obj), subresource)
         return codec.decode_object(await self._transport.send("PUT", path, codec.encode(obj), {}, _JSON))
@@ -108,7 +108,7 @@ class ApiClient:
         grace_period_seconds: int | None = None,
         propagation_policy: Literal["Background", "Foreground", "Orphan"] | None = None,
     ) -> None:
-        """With `uid` or `resource_version`, only if the object still has them (else Conflict)."""
+        """Delete the object; with `uid` or `resource_version` only if it still has them, else raise Conflict."""
         options: Json = {"apiVersion": "v1", "kind": "DeleteOptions"}
         preconditions = {
             field: value for field, value in (("uid", uid), ("resourceVersion", resource_version)) if value is not None
@@ -130,10 +130,10 @@ class ApiClient:
         resource_version: str = "",
         bookmarks: bool = False,
     ) -> AsyncGenerator[WatchEvent[T], None]:
-        """Events after `resource_version` until the server ends the watch, as it does every few minutes.
+        """Yield events after `resource_version` until the server ends the watch, which it does every few minutes.
 
-        Close the iterator when leaving early (`contextlib.aclosing`). Raises Gone when the history is too short,
-        Unreachable when not even a bookmark comes any more.
+        Close the iterator when leaving early (`contextlib.aclosing`). Raises Gone when the server's history does not
+        reach back to `resource_version`, Unreachable when neither events nor bookmarks arrive any more.
         """
         seconds = int(WATCH_SECONDS * (1 + random.random()))
         params = {"watch": "1", "timeoutSeconds": str(seconds), **_selectors(label_selector, field_selector)}
@@ -154,7 +154,7 @@ class ApiClient:
     async def request(
         self, method: str, path: str, *, json: Any = None, params: Mapping[str, str] | None = None
     ) -> Json:
-        """For what has no method: discovery, `binding`, `finalize`. `path` begins with a slash."""
+        """Send a request for which there is no method: discovery, `binding`, `finalize`. `path` begins with a slash."""
         body = None if json is None else msgspec.json.encode(json)
         answer = await self._transport.send(method, path, body, params or {}, _JSON)
         try:
@@ -173,7 +173,7 @@ def _selectors(label_selector: str, field_selector: str) -> dict[str, str]:
 
 
 def _metadata(obj: Object | Mapping[str, Any]) -> tuple[str, str]:
-    """(namespace, name)"""
+    """Return namespace and name."""
     if isinstance(obj, Object):
         return obj.metadata.namespace, obj.metadata.name
     metadata = obj.get("metadata") or {}
@@ -181,7 +181,7 @@ def _metadata(obj: Object | Mapping[str, Any]) -> tuple[str, str]:
 
 
 async def _lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
-    """Lines of any length; what is left when the stream ends in the middle of one is dropped."""
+    """Yield lines of any length. An incomplete line at the end of the stream is dropped."""
     begun: list[bytes] = []
     async for chunk in chunks:
         head, newline, rest = chunk.partition(b"\n")

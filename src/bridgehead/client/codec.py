@@ -1,8 +1,8 @@
-"""Bytes of the API to structs and back, at msgspec's speed. Used by `api` only.
+"""JSON of the API to structs and back. Used by `api` only.
 
-The fast way decodes straight into a kind's struct. Go servers write `null` for empty lists and maps in a few places
-(`EndpointSlice.endpoints`), which our types don't allow: what fails is decoded once more, without nulls. In lists
-and watches an object that makes no sense even then is left out and logged, so that it does not hide the others.
+A body is decoded directly into a kind's struct. Go servers write `null` for empty lists and maps in a few places
+(`EndpointSlice.endpoints`), which the structs do not allow: a body that fails is decoded again without nulls. In lists
+and watches, an object that fails even then is logged and left out, so that it does not hide the others.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class ListMeta(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ListResult(msgspec.Struct, Generic[T], frozen=True):
-    """`items` in the API's order; `metadata.continue_` is set when `limit` left some out."""
+    """The answer to a list, `items` in the API's order. `metadata.continue_` is set when `limit` cut the list."""
 
     items: list[T] = []
     metadata: ListMeta = ListMeta()
@@ -41,14 +41,14 @@ class ListResult(msgspec.Struct, Generic[T], frozen=True):
 
 
 class WatchEvent(msgspec.Struct, Generic[T], frozen=True):
-    """`type` is ADDED, MODIFIED, DELETED or, when asked for, BOOKMARK (only metadata.resource_version is set)."""
+    """A watch event. `type`: ADDED, MODIFIED, DELETED or, on request, BOOKMARK with only a resourceVersion."""
 
     type: str
     object: T
 
 
 class Codec(Generic[T]):
-    """The decoders of one kind."""
+    """Decoders and encoder of one kind."""
 
     def __init__(self, kind: Kind[T]) -> None:
         self._kind = kind
@@ -59,7 +59,7 @@ class Codec(Generic[T]):
         self._event = msgspec.json.Decoder(self._event_type)
 
     def decode_object(self, body: bytes) -> T:
-        """Raises BadAnswer."""
+        """Decode an object. Raises BadAnswer."""
         try:
             return self._object.decode(body)
         except msgspec.MsgspecError:
@@ -67,7 +67,7 @@ class Codec(Generic[T]):
             return found
 
     def decode_list(self, body: bytes) -> ListResult[T]:
-        """Raises BadAnswer."""
+        """Decode a list, without its unreadable objects. Raises BadAnswer."""
         try:
             found: ListResult[T] = self._list.decode(body)
         except msgspec.MsgspecError:
@@ -78,29 +78,29 @@ class Codec(Generic[T]):
         return found
 
     def decode_event(self, line: bytes) -> WatchEvent[T]:
-        """Raises BadAnswer, or the ApiError that an ERROR event carries."""
+        """Decode a watch event. Raises BadAnswer, or the ApiError of an ERROR event."""
         try:
             found: WatchEvent[T] = self._event.decode(line)
         except msgspec.MsgspecError:
-            found = self._decode_odd_event(_decode_any(line))
+            found = self._decode_event_leniently(_decode_any(line))
         if found.type == "ERROR":
             _raise_error_event(_decode_any(line))
         return found
 
     def encode(self, obj: T | Mapping[str, Any]) -> bytes:
-        """JSON with apiVersion and kind, which structs leave to their Kind."""
+        """Return the object as JSON with apiVersion and kind, which structs do not have."""
         if not isinstance(obj, msgspec.Struct):
             return msgspec.json.encode({"apiVersion": self._kind.api_version, "kind": self._kind.name, **obj})
         body = msgspec.json.encode(obj)
         head = f'{{"apiVersion":"{self._kind.api_version}","kind":"{self._kind.name}"'.encode()
         return head + (b"}" if body == b"{}" else b"," + body[1:])
 
-    def _decode_odd_event(self, event: dict[str, Any]) -> WatchEvent[T]:
-        """An object that makes no sense counts as a bookmark: the watch goes on behind it."""
+    def _decode_event_leniently(self, event: dict[str, Any]) -> WatchEvent[T]:
+        """Decode an event without nulls. An unreadable object becomes a bookmark, so that the watch can continue."""
         _raise_error_event(event)
         change, obj = event.get("type"), event.get("object")
         if not isinstance(change, str) or not isinstance(obj, dict):
-            raise BadAnswer(f"{self._kind.plural}: a watch line that is no event")
+            raise BadAnswer(f"{self._kind.plural}: a line of the watch is not an event")
         readable = self._convert_or_log(obj)
         if readable is not None:
             return WatchEvent(change, readable)
@@ -121,7 +121,7 @@ class Codec(Generic[T]):
         try:
             return msgspec.convert(_without_nulls(value), type)
         except msgspec.MsgspecError as error:
-            raise BadAnswer(f"{self._kind.plural}: cannot make sense of the API server's answer: {error}") from error
+            raise BadAnswer(f"{self._kind.plural}: the API server's answer cannot be decoded: {error}") from error
 
 
 def _decode_any(body: bytes) -> dict[str, Any]:
@@ -148,7 +148,7 @@ _codecs: dict[Kind[Any], Codec[Any]] = {}
 
 
 def codec_of(kind: Kind[T]) -> Codec[T]:
-    """One codec for each kind; building decoders costs more than a request."""
+    """Return the codec of a kind, built once: building decoders costs more than a request."""
     codec = _codecs.get(kind)
     if codec is None:
         codec = _codecs[kind] = Codec(kind)

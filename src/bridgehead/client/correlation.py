@@ -1,7 +1,8 @@
-"""Which Events are worth writing, and how: repeats raise a count, floods are folded or dropped. Pure.
+"""Event correlation: repeated events raise a count, similar ones are aggregated, floods are dropped.
 
-Source: client-go `tools/record/events_cache.go`, its defaults included: an object may cause 25 events at once and one
-more every five minutes; ten that differ only in their message within ten minutes are folded into one.
+Pure: no I/O, no clock, no randomness. Source: client-go `tools/record/events_cache.go`, with its defaults: an
+object may cause 25 events at once and one more every five minutes; ten events within ten minutes that differ only in
+their message are aggregated into one.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ V = TypeVar("V")
 
 
 @dataclass(frozen=True)
-class Happening:
-    """Something to tell about an object; `type` is Normal or Warning, `at` seconds since the epoch."""
+class Occurrence:
+    """Something that happened to an object. `type`: Normal or Warning; `at`: seconds since the epoch."""
 
     about: ObjectReference
     type: str
@@ -34,10 +35,10 @@ class Happening:
 
 
 @dataclass(frozen=True)
-class Sighting:
-    """What to write: `count` is 1 for a new Event; `name` and `first` are those of the Event to write or raise."""
+class CorrelatedEvent:
+    """The Event to write: a new one when `count` is 1, else the existing one called `name` with a higher count."""
 
-    happening: Happening
+    occurrence: Occurrence
     name: str
     namespace: str
     count: int
@@ -57,39 +58,39 @@ class _Fold:
 
 
 class Correlator:
-    """Remembers what was told lately."""
+    """Counts, messages and token buckets of recent events."""
 
     def __init__(self) -> None:
         self._buckets: _Recent[ObjectReference, _Bucket] = _Recent()
         self._folds: _Recent[tuple[ObjectReference, str, str], _Fold] = _Recent()
-        self._sightings: _Recent[tuple[ObjectReference, str, str, str], Sighting] = _Recent()
+        self._events: _Recent[tuple[ObjectReference, str, str, str], CorrelatedEvent] = _Recent()
 
-    def see(self, happening: Happening) -> Sighting | None:
-        """What to write about it; None when its object has caused too many events."""
-        about = _without_version(happening.about)
-        if not self._has_token(_without_field(about), happening.at):
+    def correlate(self, occurrence: Occurrence) -> CorrelatedEvent | None:
+        """Return the Event to write; None when the object has caused too many events."""
+        about = _without_version(occurrence.about)
+        if not self._has_token(_without_field(about), occurrence.at):
             return None
-        kind = (about, happening.type, happening.reason)
+        kind = (about, occurrence.type, occurrence.reason)
         fold = self._folds.get(kind)
-        if fold is None or happening.at - fold.begun > FOLD_SECONDS:
-            fold = _Fold(set(), happening.at)
-        fold.messages.add(happening.message)
+        if fold is None or occurrence.at - fold.begun > FOLD_SECONDS:
+            fold = _Fold(set(), occurrence.at)
+        fold.messages.add(occurrence.message)
         self._folds.put(kind, fold)
         is_folded = len(fold.messages) >= FOLD_AFTER
         if is_folded:
-            fold.messages.pop()  # only their number matters from now on
-            happening = Happening(
-                happening.about, happening.type, happening.reason, FOLDED_PREFIX + happening.message, happening.at
+            fold.messages.pop()  # only their number counts from now on
+            occurrence = Occurrence(
+                occurrence.about, occurrence.type, occurrence.reason, FOLDED_PREFIX + occurrence.message, occurrence.at
             )
-        identity = (*kind, "" if is_folded else happening.message)
-        before = self._sightings.get(identity)
+        identity = (*kind, "" if is_folded else occurrence.message)
+        before = self._events.get(identity)
         if before is None:
-            name = f"{about.name}.{int(happening.at * 1e9):x}"
-            sighting = Sighting(happening, name, about.namespace or "default", 1, happening.at)
+            name = f"{about.name}.{int(occurrence.at * 1e9):x}"
+            event = CorrelatedEvent(occurrence, name, about.namespace or "default", 1, occurrence.at)
         else:
-            sighting = Sighting(happening, before.name, before.namespace, before.count + 1, before.first)
-        self._sightings.put(identity, sighting)
-        return sighting
+            event = CorrelatedEvent(occurrence, before.name, before.namespace, before.count + 1, before.first)
+        self._events.put(identity, event)
+        return event
 
     def _has_token(self, about: ObjectReference, at: float) -> bool:
         bucket = self._buckets.get(about) or _Bucket(BURST, at)
@@ -106,7 +107,7 @@ K = TypeVar("K")
 
 
 class _Recent(Generic[K, V]):
-    """A dict that forgets what was put longest ago."""
+    """A dict that drops the entry put longest ago when it is full."""
 
     def __init__(self) -> None:
         self._items: OrderedDict[K, V] = OrderedDict()

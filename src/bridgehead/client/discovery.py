@@ -1,6 +1,6 @@
-"""Which kinds an API server serves, for work that concerns all of them: emptying a namespace, collecting garbage.
+"""API discovery: the kinds that an API server serves, for emptying a namespace and collecting garbage.
 
-Source: Kubernetes API concepts, "API discovery" (the unaggregated form, which every server has).
+Source: Kubernetes "API concepts", "API discovery" (the unaggregated form, which every server has).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .errors import BadAnswer
 
 @dataclass(frozen=True)
 class ServedKind:
-    """A kind and what may be done with all objects of it."""
+    """A kind and the verbs that the API server allows for it."""
 
     kind: Kind[Object]
     verbs: frozenset[str]
@@ -55,17 +55,17 @@ _metadata_only: dict[tuple[str, str, str], Kind[Object]] = {}
 
 
 def metadata_kind(group: str, version: str, plural: str, name: str, namespaced: bool) -> Kind[Object]:
-    """A kind whose objects are read with their metadata only."""
-    place = (group, version, plural)
-    kind = _metadata_only.get(place)
+    """Return a kind of which only the metadata is read."""
+    resource = (group, version, plural)
+    kind = _metadata_only.get(resource)
     if kind is None:
         struct: Any = msgspec.defstruct(name, [], bases=(Object,), frozen=True, kw_only=True)
-        kind = _metadata_only[place] = Kind(struct, group, version, plural, namespaced)
+        kind = _metadata_only[resource] = Kind(struct, group, version, plural, namespaced)
     return kind
 
 
 async def discover(client: ApiClient) -> list[ServedKind]:
-    """All kinds that have objects, each once, in its group's preferred version. Raises ClientError."""
+    """Return all kinds that can be listed, each in its group's preferred version. Raises ClientError."""
     served = _served("", "v1", await client.request("GET", "/api/v1"))
     groups = _decode(await client.request("GET", "/apis"), _Groups)
     for group in groups.groups:

@@ -1,15 +1,15 @@
-"""ClientError            whatever goes wrong between this process and the API
-ConfigError            a kubeconfig or in-cluster configuration that can't be used; one line
-Unreachable            no answer: refused, reset, timed out, or a certificate nobody vouches for
-BadAnswer              an answer that is not what the API promises
-ApiError               the API server refused: its `Status`
+"""ClientError            base of all errors between this process and the API server
+ConfigError            invalid kubeconfig or in-cluster configuration; the message is one line
+Unreachable            no answer: connection refused, reset or timed out, or an untrusted certificate
+BadAnswer              an answer that does not follow the API conventions
+ApiError               the API server rejected the request: its `Status`
   BadRequest           400
   Unauthorized         401
   Forbidden            403
   NotFound             404
   AlreadyExists        409, reason AlreadyExists
   Conflict             409, any other reason
-  Gone                 410, also reason Expired: the history no longer reaches back that far
+  Gone                 410, also reason Expired: the server's history does not reach back that far
   Invalid              422
   TooManyRequests      429
 """
@@ -20,7 +20,7 @@ from typing import Any
 
 
 class ClientError(Exception):
-    """Base of everything this package raises on purpose."""
+    """Base of the errors of this package."""
 
 
 class ConfigError(ClientError): ...
@@ -33,7 +33,7 @@ class BadAnswer(ClientError): ...
 
 
 class ApiError(ClientError):
-    """A refusal. `status` is the HTTP code, the other fields are those of the API's `Status`."""
+    """A rejected request. `status` is the HTTP code; the other fields are those of the API's `Status`."""
 
     def __init__(self, status: int, reason: str, message: str, details: dict[str, Any] | None = None) -> None:
         super().__init__(message or reason or f"HTTP {status}")
@@ -89,7 +89,7 @@ _BY_CODE: dict[int, type[ApiError]] = {
 
 
 def error_from_status(code: int, status: object) -> ApiError:
-    """The error for a refusal: `status` is the decoded body, which proxies in between may have made anything."""
+    """Return the error for an HTTP code and a decoded body, which HTTP proxies may have replaced with anything."""
     if not isinstance(status, dict) or status.get("kind") != "Status":
         return _BY_CODE.get(code, ApiError)(code, "", f"HTTP {code}: {str(status)[:200]}")
     code = status.get("code") or code

@@ -1,7 +1,7 @@
-"""Telling users what happened to an object, as Events that `kubectl describe` shows.
+"""Event recorder: Events about objects, as `kubectl describe` shows them.
 
-`record` never waits and never fails; `run` writes in the background, in order. Events are worth little when they are
-late or lost, so what can't be written is dropped rather than kept for ever.
+`record` never waits and never fails; `run` writes in the background, in order. A late Event has little value, so an
+Event that cannot be written for a minute is dropped.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from bridgehead.objects.meta import Object, ObjectMeta, ObjectReference
 from bridgehead.objects.times import format_time
 
 from .api import ApiClient
-from .correlation import Correlator, Happening, Sighting
+from .correlation import CorrelatedEvent, Correlator, Occurrence
 from .errors import ClientError, NotFound, Unreachable
 
 log = logging.getLogger(__name__)
 
-WAITING_EVENTS = 1000
+QUEUE_SIZE = 1000
 UNREACHABLE_TRIES = 12
 UNREACHABLE_SECONDS = 5.0
-LONGEST_MESSAGE = 1024  # the API's own bound
+LONGEST_MESSAGE = 1024  # characters, the API's limit
 
 _API_VERSIONS = {kind.name: kind.api_version for kind in ALL_KINDS}
 
 
 def reference_to(obj: Object) -> ObjectReference:
-    """A reference to an object of one of our kinds."""
+    """Return a reference to an object of one of the kinds in `objects.kinds`."""
     name = type(obj).__name__
     meta = obj.metadata
     return ObjectReference(
@@ -45,7 +45,7 @@ def reference_to(obj: Object) -> ObjectReference:
 
 
 class EventRecorder:
-    """Events of one `component`, on `host` if it belongs to a node."""
+    """Records Events of one `component`, with `host` if the component belongs to a node."""
 
     def __init__(
         self, client: ApiClient, component: str, host: str = "", *, now: Callable[[], float] = time.time
@@ -54,63 +54,63 @@ class EventRecorder:
         self._source = EventSource(component=component, host=host)
         self._now = now
         self._correlator = Correlator()
-        self._waiting: asyncio.Queue[Sighting] = asyncio.Queue(WAITING_EVENTS)
+        self._waiting: asyncio.Queue[CorrelatedEvent] = asyncio.Queue(QUEUE_SIZE)
 
     def record(self, about: Object | ObjectReference, *, type: str = "Normal", reason: str, message: str) -> None:
-        """Tell that `reason` happened to an object; the same again only raises the Event's count."""
+        """Queue an Event about an object. A repeated one only raises the count of the first."""
         reference = reference_to(about) if isinstance(about, Object) else about
         if len(message) > LONGEST_MESSAGE:
             message = message[: LONGEST_MESSAGE - 3] + "..."
-        sighting = self._correlator.see(Happening(reference, type, reason, message, self._now()))
-        if sighting is None:
+        event = self._correlator.correlate(Occurrence(reference, type, reason, message, self._now()))
+        if event is None:
             log.debug("too many events about %s %s, dropped: %s", reference.kind, reference.name, message)
             return
         try:
-            self._waiting.put_nowait(sighting)
+            self._waiting.put_nowait(event)
         except asyncio.QueueFull:
             log.debug("too many events wait to be written, dropped: %s", message)
 
     async def run(self) -> None:
         """Write until cancelled."""
         while True:
-            sighting = await self._waiting.get()
+            event = await self._waiting.get()
             for _ in range(UNREACHABLE_TRIES):
                 try:
-                    await self._write(sighting)
+                    await self._write(event)
                 except Unreachable:
                     await asyncio.sleep(UNREACHABLE_SECONDS)
                     continue
                 except ClientError as error:
-                    # Such as: the namespace is going away, and takes its events with it.
-                    log.debug("event %s not written: %s", sighting.name, error)
+                    # For example because the namespace is being deleted.
+                    log.debug("event %s not written: %s", event.name, error)
                 break
 
-    async def _write(self, sighting: Sighting) -> None:
-        if sighting.count > 1:
+    async def _write(self, event: CorrelatedEvent) -> None:
+        if event.count > 1:
             patch = {
-                "count": sighting.count,
-                "lastTimestamp": format_time(sighting.happening.at),
-                "message": sighting.happening.message,
+                "count": event.count,
+                "lastTimestamp": format_time(event.occurrence.at),
+                "message": event.occurrence.message,
             }
             try:
-                await self._client.patch(EVENTS, sighting.name, sighting.namespace, patch)
+                await self._client.patch(EVENTS, event.name, event.namespace, patch)
                 return
             except NotFound:
-                pass  # events expire; begin a new one with the count it has reached
-        await self._client.create(EVENTS, self._event(sighting))
+                pass  # the Event has expired: create another one with the count so far
+        await self._client.create(EVENTS, self._event(event))
 
-    def _event(self, sighting: Sighting) -> Event:
-        happening = sighting.happening
+    def _event(self, event: CorrelatedEvent) -> Event:
+        occurrence = event.occurrence
         return Event(
-            metadata=ObjectMeta(name=sighting.name, namespace=sighting.namespace),
-            involved_object=happening.about,
-            reason=happening.reason,
-            message=happening.message,
-            type=happening.type,
+            metadata=ObjectMeta(name=event.name, namespace=event.namespace),
+            involved_object=occurrence.about,
+            reason=occurrence.reason,
+            message=occurrence.message,
+            type=occurrence.type,
             source=self._source,
-            first_timestamp=format_time(sighting.first),
-            last_timestamp=format_time(happening.at),
-            count=sighting.count,
+            first_timestamp=format_time(event.first),
+            last_timestamp=format_time(occurrence.at),
+            count=event.count,
             reporting_component=self._source.component,
             reporting_instance=self._source.host,
         )

@@ -1,7 +1,7 @@
-"""A local copy of one kind that stays right by itself: list, then watch, and begin again where that broke off.
+"""Informer: a local copy of the objects of one kind, kept up to date by a list and a watch.
 
-Whatever goes wrong, the copy is kept: a broken watch is resumed from the last resourceVersion seen (bookmarks
-included), a history that no longer reaches back (410) leads to a new list whose difference the handlers are told.
+The copy outlives every failure: a broken watch is resumed from the last resourceVersion seen (bookmarks included), and
+after a 410 (the server's history is too short) a new list is compared with the copy and handlers get the difference.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import random
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 from typing import Generic, Protocol, TypeVar
 
+from bridgehead.backoff import Backoff
 from bridgehead.objects.kinds import Kind
 from bridgehead.objects.meta import Object, ObjectKey
 
@@ -26,11 +27,11 @@ T = TypeVar("T", bound=Object)
 
 FIRST_DELAY = 0.1
 LONGEST_DELAY = 10.0
-HEALTHY_SECONDS = 5.0  # a watch that lived this long without an event did not fail
+HEALTHY_SECONDS = 5.0  # a watch that lasted this long without an event counts as successful
 
 
 class Source(Protocol):
-    """What an informer needs of `ApiClient`."""
+    """The part of `ApiClient` that an informer uses."""
 
     async def list(
         self, kind: Kind[T], namespace: str = "", label_selector: str = "", field_selector: str = ""
@@ -48,9 +49,9 @@ class Source(Protocol):
 
 
 class Informer(Generic[T]):
-    """Objects of one kind, all or those selected. Handlers and indexes may be added at any time.
+    """A copy of all or the selected objects of one kind. Handlers and indexes may be added at any time.
 
-    `jitter` gives numbers from 0 to 1 that spread the retries of many informers.
+    `jitter` returns numbers from 0 to 1, which spread the retries of many informers.
     """
 
     def __init__(
@@ -71,12 +72,12 @@ class Informer(Generic[T]):
         self._resource_version = ""
         self._must_list = True
         self._synced = asyncio.Event()
-        self._backoff = _Backoff(jitter)
+        self._backoff = Backoff(FIRST_DELAY, LONGEST_DELAY, jitter=jitter)
         self._last_error = ""
 
     @property
     def resource_version(self) -> str:
-        """Up to which version of the API's data this copy is known to be complete; "" before the first list."""
+        """The version of the API's data up to which the copy is complete; "" before the first list."""
         return self._resource_version
 
     @property
@@ -84,16 +85,16 @@ class Informer(Generic[T]):
         return self._synced.is_set()
 
     async def wait_synced(self) -> None:
-        """Wait until the first list is here and its handlers have been called."""
+        """Wait until the first list has arrived and handlers have been called for it."""
         await self._synced.wait()
 
     def add_index(self, name: str, function: IndexFunction[T]) -> None:
         self._store.add_index(name, function)
 
     def on_change(self, handler: Handler[T]) -> None:
-        """Call `handler(old, new)` for every change from now on, and now as `(None, obj)` for what is there.
+        """Call `handler(None, obj)` now for every object, and `handler(old, new)` for every change from now on.
 
-        Handlers must not block or wait. What one raises is logged and stops nobody else.
+        Handlers must not block. An exception of one is logged and does not affect the others.
         """
         self._store.on_change(handler)
 
@@ -107,7 +108,7 @@ class Informer(Generic[T]):
         return self._store.items()
 
     def by_index(self, index: str, value: str) -> list[T]:
-        """The objects for which the index function gives `value`. Raises KeyError without such an index."""
+        """Return the objects for which the index function returns `value`. Raises KeyError without such an index."""
         return self._store.by_index(index, value)
 
     def __len__(self) -> int:
@@ -123,12 +124,12 @@ class Informer(Generic[T]):
             except Gone as error:
                 log.info("%s: %s; listing again", self.kind.plural, error)
                 self._must_list = True
-            except Unreachable as error:  # the client has said so already, once for all informers
+            except Unreachable as error:  # the client has logged it, once for all informers
                 log.debug("%s: %s", self.kind.plural, error)
             except ClientError as error:
                 self._report(str(error))
                 self._must_list = True
-            except Exception:  # a bug in one place must not blind everybody who reads this copy
+            except Exception:  # a bug must not leave the copy stale for all its readers
                 log.exception("%s: listing again", self.kind.plural)
                 self._must_list = True
             await asyncio.sleep(self._backoff.next())
@@ -142,7 +143,7 @@ class Informer(Generic[T]):
         self._synced.set()
 
     async def _watch(self) -> None:
-        """Follow one watch until the server ends it."""
+        """Apply the events of one watch until the server ends it."""
         loop = asyncio.get_running_loop()
         begun = loop.time()
         events = self._client.watch(
@@ -163,7 +164,7 @@ class Informer(Generic[T]):
                 self._backoff.reset()
 
     def _report(self, error: str) -> None:
-        """One line for each new trouble, not for each try."""
+        """Log each new error once, not at every try."""
         if error != self._last_error:
             log.warning("%s: cannot list or watch, trying again until it works: %s", self.kind.plural, error)
             self._last_error = error
@@ -175,14 +176,14 @@ class Informer(Generic[T]):
 
 
 class Running(Protocol):
-    """What works until it is cancelled."""
+    """Anything that runs until it is cancelled."""
 
     async def run(self) -> None: ...
 
 
 @contextlib.asynccontextmanager
 async def running(*works: Running) -> AsyncIterator[None]:
-    """Let them work beside the block, and cancel them at its end. For who looks once: what they raise is not told."""
+    """Run `works` as tasks during the block and cancel them at its end; exceptions of theirs are dropped."""
     tasks = [asyncio.create_task(work.run()) for work in works]
     try:
         yield
@@ -190,19 +191,3 @@ async def running(*works: Running) -> AsyncIterator[None]:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-
-class _Backoff:
-    """Delays that double up to a bound, each shortened by up to a half."""
-
-    def __init__(self, jitter: Callable[[], float]) -> None:
-        self._jitter = jitter
-        self._delay = FIRST_DELAY
-
-    def reset(self) -> None:
-        self._delay = FIRST_DELAY
-
-    def next(self) -> float:
-        delay = self._delay * (1 - self._jitter() / 2)
-        self._delay = min(LONGEST_DELAY, self._delay * 2)
-        return delay

@@ -1,8 +1,8 @@
-"""Where the API server is and who we are: kubeconfig files and the configuration of a pod.
+"""Address and credentials for the API server, from a kubeconfig file or a pod's service account.
 
-Source: Kubernetes "Organizing Cluster Access Using kubeconfig Files" and "Accessing the API from a Pod".
-What a file asks for and we can't do (exec plugins, auth providers, passwords, impersonation) is refused: acting
-as somebody else than the file says would be worse.
+Features that are not supported (exec plugins, auth providers, passwords, impersonation) are rejected: ignoring them
+would mean to act as another user than the file states. Source: Kubernetes "Organizing Cluster Access Using kubeconfig
+Files" and "Accessing the API from a Pod".
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NOT_SUPPORTED = ("exec", "auth-provider", "username", "password", "as", "as-gro
 
 @dataclass(frozen=True)
 class ClientConfig:
-    """`server` is a URL without a trailing slash; certificates and keys are PEM."""
+    """Configuration of an API client. `server`: URL without a trailing slash; certificates and keys: PEM."""
 
     server: str
     ca: bytes | None = None
@@ -40,32 +40,32 @@ class ClientConfig:
 
 
 def load_config(kubeconfig: str | Path | None) -> ClientConfig:
-    """The named kubeconfig, else the pod's own configuration. Raises ConfigError."""
+    """Read the kubeconfig, or the pod's own configuration without one. Raises ConfigError."""
     return load_kubeconfig(kubeconfig) if kubeconfig else in_cluster_config()
 
 
 def load_kubeconfig(path: str | Path, context: str | None = None) -> ClientConfig:
-    """Read a kubeconfig; `context` stands in for its current-context. Raises ConfigError."""
+    """Read a kubeconfig. `context` overrides its current-context. Raises ConfigError."""
     path = Path(path).expanduser()
     document = _read_yaml(path)
     wanted = context or document.get("current-context")
     if not wanted:
         raise ConfigError(f"{path}: no current-context")
-    its_context = _named(document, "contexts", "context", wanted, path)
-    cluster = _named(document, "clusters", "cluster", its_context.get("cluster"), path)
-    user = _named(document, "users", "user", its_context["user"], path) if its_context.get("user") else {}
+    chosen = _named(document, "contexts", "context", wanted, path)
+    cluster = _named(document, "clusters", "cluster", chosen.get("cluster"), path)
+    user = _named(document, "users", "user", chosen["user"], path) if chosen.get("user") else {}
     for field in _NOT_SUPPORTED:
         if user.get(field):
-            raise ConfigError(f"{path}: user {its_context['user']!r}: {field!r} is not supported")
+            raise ConfigError(f"{path}: user {chosen['user']!r}: {field!r} is not supported")
     if cluster.get("proxy-url"):
-        raise ConfigError(f"{path}: cluster {its_context['cluster']!r}: 'proxy-url' is not supported")
+        raise ConfigError(f"{path}: cluster {chosen['cluster']!r}: 'proxy-url' is not supported")
     server = cluster.get("server")
     if not isinstance(server, str) or not server.startswith(("http://", "https://")):
-        raise ConfigError(f"{path}: cluster {its_context['cluster']!r}: server {server!r} is not an http or https URL")
+        raise ConfigError(f"{path}: cluster {chosen['cluster']!r}: server {server!r} is not an http or https URL")
     certificate = _bytes(user, "client-certificate", path)
     key = _bytes(user, "client-key", path)
     if (certificate is None) != (key is None):
-        raise ConfigError(f"{path}: user {its_context['user']!r}: client-certificate and client-key belong together")
+        raise ConfigError(f"{path}: user {chosen['user']!r}: client-certificate and client-key belong together")
     token_file = user.get("tokenFile")
     return ClientConfig(
         server=server.rstrip("/"),
@@ -76,14 +76,14 @@ def load_kubeconfig(path: str | Path, context: str | None = None) -> ClientConfi
         client_key=key,
         token=None if token_file else user.get("token"),
         token_file=_beside(path, token_file) if token_file else None,
-        namespace=its_context.get("namespace") or "default",
+        namespace=chosen.get("namespace") or "default",
     )
 
 
 def in_cluster_config(
     directory: Path = SERVICE_ACCOUNT_DIRECTORY, environment: Mapping[str, str] | None = None
 ) -> ClientConfig:
-    """The configuration every pod is given. Raises ConfigError outside of a pod."""
+    """Read the configuration that every pod has. Raises ConfigError outside of a pod."""
     environment = os.environ if environment is None else environment
     host = environment.get("KUBERNETES_SERVICE_HOST")
     port = environment.get("KUBERNETES_SERVICE_PORT")
@@ -92,7 +92,7 @@ def in_cluster_config(
             "no kubeconfig given, and not in a pod: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set"
         )
     token_file = directory / "token"
-    _read_bytes(token_file)  # a pod without a token must hear of it now, not at its first request
+    _read_bytes(token_file)  # report a missing token now, not at the first request
     namespace = directory / "namespace"
     return ClientConfig(
         server=f"https://{join_host_port(host, port)}",
@@ -112,10 +112,10 @@ def _read_bytes(path: Path) -> bytes:
 def _read_yaml(path: Path) -> dict[str, Any]:
     import yaml  # only here, so that parts inside a cluster never load it
 
+    from bridgehead.yaml_loader import Loader
+
     try:
-        # libyaml, where PyYAML has it, needs a tenth of the time and touches less memory.
-        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-        document = yaml.load(_read_bytes(path), Loader=loader)
+        document = yaml.load(_read_bytes(path), Loader=Loader)
     except yaml.YAMLError as error:
         raise ConfigError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
     if not isinstance(document, dict) or document.get("kind", "Config") != "Config":
@@ -135,7 +135,7 @@ def _named(document: dict[str, Any], listed: str, field: str, name: object, path
 
 
 def _bytes(entry: dict[str, Any], field: str, path: Path) -> bytes | None:
-    """`FIELD-data`, which holds base64, goes before `FIELD`, which names a file."""
+    """Return the bytes of `FIELD-data` (base64) or else of the file that `FIELD` names; None without both."""
     data = entry.get(f"{field}-data")
     if data:
         try:
@@ -147,5 +147,5 @@ def _bytes(entry: dict[str, Any], field: str, path: Path) -> bytes | None:
 
 
 def _beside(kubeconfig: Path, file: str) -> Path:
-    """Relative paths in a kubeconfig start at its own directory."""
+    """Resolve a path in a kubeconfig: relative ones start at the directory of the kubeconfig."""
     return kubeconfig.parent / Path(file).expanduser()

@@ -1,7 +1,7 @@
-"""Leases: node heartbeats, and electing one leader among several processes that could all do the work.
+"""Leases: node heartbeats and leader election.
 
-Source: Kubernetes "Leases"; timing and takeover as client-go's `leaderelection`. Clocks of different machines are
-never compared: a lease has expired when its record has not changed for its duration, by our own clock.
+Clocks of different machines are never compared: a lease has expired when it has not changed for its duration, by the
+clock of this process. Source: Kubernetes "Leases"; timing and takeover as in client-go's `leaderelection`.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ async def renew_lease(
     owner: OwnerReference | None = None,
     now: Callable[[], float] = time.time,
 ) -> Lease:
-    """Say that `holder` is alive: set renewTime and `owner`, creating the Lease when there is none.
+    """Renew the Lease of `holder`: set renewTime and `owner`, and create the Lease if it is missing.
 
-    For leases that only one process ever writes, such as a node's in `kube-node-lease`. Raises ClientError.
+    For leases with only one writer, such as a node's in `kube-node-lease`. Raises ClientError.
     """
     spec = {
         "holderIdentity": holder,
@@ -44,7 +44,7 @@ async def renew_lease(
         "renewTime": format_micro_time(now()),
     }
     changes: dict[str, Any] = {"spec": spec}
-    if owner is not None:  # it may be another one of the same name by now, and the Lease goes with its owner
+    if owner is not None:  # the Node may have been recreated, and the Lease is deleted with its owner
         changes["metadata"] = {"ownerReferences": [msgspec.to_builtins(owner)]}
     try:
         return await client.patch(LEASES, key.name, key.namespace, changes)
@@ -64,10 +64,10 @@ async def renew_lease(
 
 
 class LeaderElector:
-    """Takes part in the election for the Lease `key` as `identity`.
+    """A candidate for the Lease `key`, called `identity`.
 
-    Durations in seconds: who has not renewed for `lease_duration` may be replaced; a leader that failed to renew
-    for `renew_deadline` gives up by itself; `retry_period` is between two tries.
+    In seconds: a lease that was not renewed for `lease_duration` may be taken by another candidate; a leader that
+    cannot renew for `renew_deadline` stops by itself; `retry_period` is the time between two tries.
     """
 
     def __init__(
@@ -91,10 +91,10 @@ class LeaderElector:
         self.is_leader = False
 
     async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
-        """Wait to be elected, then run `lead` while elected; it is cancelled when the lease is lost.
+        """Wait to be elected, then run `lead`, which is cancelled when the lease is lost.
 
-        Returns when `lead` has ended or the lease is lost, so that the caller can decide to stand again.
-        Gives the lease back when it can.
+        Returns when `lead` has ended or the lease is lost, so that the caller decides whether to try again. The lease
+        is released at the end if possible.
         """
         while not await self._acquire_or_renew():  # noqa: ASYNC110 - the event is in another process
             await asyncio.sleep(self._retry_period)
@@ -122,7 +122,7 @@ class LeaderElector:
             leading.result()
 
     async def _keep(self) -> None:
-        """Renew until that has failed for too long."""
+        """Renew the lease until renewing has failed for too long."""
         loop = asyncio.get_running_loop()
         renewed = loop.time()
         while True:
@@ -144,11 +144,11 @@ class LeaderElector:
         return bool(holder) and holder != self._identity
 
     async def _acquire_or_renew(self) -> bool:
-        """Whether we hold the lease now. Trouble with the API is logged and means no."""
+        """Whether this process holds the lease now. Errors of the API are logged and mean no."""
         try:
             return await self._try()
         except (Conflict, AlreadyExists):
-            return False  # somebody else was quicker
+            return False  # another candidate was quicker
         except ClientError as error:
             log.debug("lease %s: %s", self._key, error)
             return False
@@ -165,12 +165,12 @@ class LeaderElector:
             return True
         self._observe(lease, now)
         held = lease.spec
-        is_ours = held.holder_identity == self._identity
+        is_own = held.holder_identity == self._identity
         duration = held.lease_duration_seconds or self._lease_duration
-        if not is_ours and held.holder_identity and now < self._seen_at + duration:
+        if not is_own and held.holder_identity and now < self._seen_at + duration:
             return False
-        transitions = (held.lease_transitions or 0) + (0 if is_ours else 1)
-        spec = self._spec(held.acquire_time or moment if is_ours else moment, moment, transitions)
+        transitions = (held.lease_transitions or 0) + (0 if is_own else 1)
+        spec = self._spec(held.acquire_time or moment if is_own else moment, moment, transitions)
         self._observe(await self._client.update(LEASES, Lease(metadata=lease.metadata, spec=spec)), now)
         return True
 
@@ -188,7 +188,7 @@ class LeaderElector:
             self._seen, self._seen_at = lease, now
 
     async def _release(self) -> None:
-        """Let the next one begin at once instead of after the lease's duration."""
+        """Release the lease, so that another candidate need not wait for its expiry."""
         lease = self._seen
         if lease is None or lease.spec.holder_identity != self._identity:
             return
@@ -203,4 +203,4 @@ class LeaderElector:
             async with asyncio.timeout(2):
                 await self._client.update(LEASES, Lease(metadata=lease.metadata, spec=spec))
         except (ClientError, TimeoutError) as error:
-            log.debug("lease %s: not given back: %s", self._key, error)
+            log.debug("lease %s: not released: %s", self._key, error)

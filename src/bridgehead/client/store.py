@@ -1,6 +1,6 @@
-"""The local copy an informer keeps: objects by key, and indexes that follow every change. Pure.
+"""Object store of an informer: objects by key, with indexes.
 
-A change is told to `on_change` handlers after the copy and its indexes have it.
+Handlers are called after the store and its indexes have been updated.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ IndexFunction = Callable[[T], Iterable[str]]
 
 
 class ObjectStore(Generic[T]):
-    """`name` is what log lines call it."""
+    """Objects by key. `name` is used in log lines."""
 
     def __init__(self, name: str, indexes: Mapping[str, IndexFunction[T]] | None = None) -> None:
         self._name = name
@@ -30,13 +30,13 @@ class ObjectStore(Generic[T]):
             self.add_index(index, function)
 
     def add_index(self, name: str, function: IndexFunction[T]) -> None:
-        """Index what is there and what will come. Adding an index of the same name replaces it."""
+        """Add an index over all present and future objects, or replace the one of the same name."""
         index = self._indexes[name] = _Index(function)
         for key, obj in self._objects.items():
             index.add(key, obj)
 
     def on_change(self, handler: Handler[T]) -> None:
-        """Call `handler(old, new)` for every change from now on, and now as `(None, obj)` for what is there."""
+        """Call `handler(None, obj)` now for every object, and `handler(old, new)` for every change from now on."""
         self._handlers.append(handler)
         for obj in list(self._objects.values()):
             self._call(handler, None, obj)
@@ -57,7 +57,7 @@ class ObjectStore(Generic[T]):
         return len(self._objects)
 
     def put(self, obj: T) -> None:
-        """Take over an object. The same resourceVersion again changes nothing; another uid is another object."""
+        """Add or replace an object. A known resourceVersion is ignored; another uid means removal and addition."""
         key = obj.key
         old = self._objects.get(key)
         if old is not None:
@@ -69,24 +69,24 @@ class ObjectStore(Generic[T]):
         self._objects[key] = obj
         for index in self._indexes.values():
             index.replace(key, old, obj)
-        self._tell(old, obj)
+        self._notify(old, obj)
 
     def remove(self, key: ObjectKey) -> None:
         old = self._objects.pop(key, None)
         if old is not None:
             for index in self._indexes.values():
                 index.remove(key, old)
-            self._tell(old, None)
+            self._notify(old, None)
 
     def replace_all(self, objects: Iterable[T]) -> None:
-        """Take over a whole list as the difference to what is here; objects that are not in it are removed."""
+        """Replace all objects: handlers are called for the differences only."""
         wanted = {obj.key: obj for obj in objects}
         for key in [key for key in self._objects if key not in wanted]:
             self.remove(key)
         for obj in wanted.values():
             self.put(obj)
 
-    def _tell(self, old: T | None, new: T | None) -> None:
+    def _notify(self, old: T | None, new: T | None) -> None:
         for handler in self._handlers:
             self._call(handler, old, new)
 
@@ -99,7 +99,7 @@ class ObjectStore(Generic[T]):
 
 
 class _Index(Generic[T]):
-    """Values to keys, in the order in which they came."""
+    """Keys of objects by indexed value, in the order of their addition."""
 
     def __init__(self, function: IndexFunction[T]) -> None:
         self._function = function

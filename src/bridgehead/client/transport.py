@@ -1,8 +1,8 @@
 """HTTP to one API server: connections, TLS, tokens, retries. Used by `api` only.
 
-A request that certainly was not carried out (no connection, or 429 and 503 with Retry-After) is tried again a few
-times; one whose fate is unknown only when doing it twice is harmless. One that got no answer in time is not: a server
-that hangs is not helped by being asked again. Whoever wants more patience has a work queue.
+A request that the server has certainly not carried out (no connection, or 429 and 503 with Retry-After) is retried a
+few times. A request whose connection broke is retried only if it is idempotent. A request that timed out is not
+retried: more requests do not help a server that hangs. Callers that need more retries have a work queue.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ import aiohttp
 import msgspec
 from yarl import URL
 
+from bridgehead.backoff import delay_after
+
 from .errors import ApiError, ConfigError, Unreachable, error_from_status
 from .kubeconfig import ClientConfig
 
@@ -33,15 +35,17 @@ log = logging.getLogger(__name__)
 
 REQUEST_SECONDS = 30.0
 CONNECT_SECONDS = 5.0
-RETRY_DELAYS = (0.1, 0.4)  # after a failed connection
+CONNECTION_RETRIES = 2  # after a failed connection
+FIRST_RETRY_SECONDS = 0.1
+LONGEST_RETRY_SECONDS = 0.4
 BUSY_RETRIES = 5  # after 429 and 503 with Retry-After
 LONGEST_RETRY_AFTER = 30.0
-CONCURRENT_REQUESTS = 64  # watches not counted
-TOKEN_SECONDS = 60.0  # how long a token file's content is trusted; kubelets renew tokens long before they expire
+CONCURRENT_REQUESTS = 64  # without watches
+TOKEN_SECONDS = 60.0  # between two reads of a token file; kubelets renew tokens long before they expire
 _IDEMPOTENT = frozenset({"GET", "PUT", "DELETE"})
 
-# asyncio fills a buffer of this size with zeros for each TLS connection and keeps it, a watch's for good. Of its own
-# 256 KiB it never uses more than one read of the socket brings.
+# asyncio allocates a zeroed buffer of this size, by default 256 KiB, for each TLS connection and keeps it until the
+# connection ends. It never uses more of the buffer than one read of the socket returns.
 sslproto.SSLProtocol.max_size = 64 * 1024
 
 
@@ -62,7 +66,7 @@ class Transport:
             connector=aiohttp.TCPConnector(
                 limit=0, keepalive_timeout=60, ssl=self._ssl or True, socket_factory=_socket_with_keepalive
             ),
-            # Answers are JSON on a fast network: packing and unpacking them would cost more than it saves.
+            # No compression: on a fast network it costs more than it saves.
             headers={"User-Agent": self._user_agent, "Accept": "application/json", "Accept-Encoding": "identity"},
             skip_auto_headers=("Content-Type",),
             read_bufsize=2**18,
@@ -80,36 +84,37 @@ class Transport:
     async def send(
         self, method: str, path: str, body: bytes | None, params: Mapping[str, str], content_type: str
     ) -> bytes:
-        """The answer's body. Raises ApiError, Unreachable."""
+        """Send a request and return the body of the answer. Raises ApiError, Unreachable."""
         failures = busy = 0
         token_was_renewed = False
         while True:
             try:
                 async with self._slots:
                     return await self._send_once(method, path, body, params, content_type)
-            except _Refused as refused:
-                if refused.retry_after is not None and busy < BUSY_RETRIES:
+            except _Rejected as rejected:
+                if rejected.retry_after is not None and busy < BUSY_RETRIES:
                     busy += 1
-                    await asyncio.sleep(refused.retry_after + random.random() * 0.1)
+                    await asyncio.sleep(rejected.retry_after + random.random() * 0.1)
                     continue
-                if refused.error.status == 401 and not token_was_renewed and self._token.renew():
+                if rejected.error.status == 401 and not token_was_renewed and self._token.renew():
                     token_was_renewed = True
                     continue
-                raise refused.error from None
-            except _NoAnswer as trouble:
-                may_repeat = trouble.nothing_was_sent or method in _IDEMPOTENT
-                if failures < len(RETRY_DELAYS) and may_repeat and not trouble.timed_out:
-                    await asyncio.sleep(RETRY_DELAYS[failures] * (0.5 + random.random()))
+                raise rejected.error from None
+            except _NoAnswer as failure:
+                may_repeat = failure.nothing_was_sent or method in _IDEMPOTENT
+                if failures < CONNECTION_RETRIES and may_repeat and not failure.timed_out:
                     failures += 1
+                    delay = delay_after(failures, FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS, factor=4)
+                    await asyncio.sleep(delay * (0.5 + random.random()))
                     continue
-                self._outage.begin(str(trouble))
-                raise Unreachable(f"{self._config.server}: {trouble}") from trouble
+                self._outage.begin(str(failure))
+                raise Unreachable(f"{self._config.server}: {failure}") from failure
 
     async def _send_once(
         self, method: str, path: str, body: bytes | None, params: Mapping[str, str], content_type: str
     ) -> bytes:
         timeout = aiohttp.ClientTimeout(
-            # A list of a large cluster may take longer: what comes all the time is no failure.
+            # A list of a large cluster may take longer than this, as long as data keeps arriving.
             total=None if method == "GET" else REQUEST_SECONDS,
             sock_connect=CONNECT_SECONDS,
             sock_read=REQUEST_SECONDS,
@@ -121,20 +126,20 @@ class Transport:
     async def stream(
         self, path: str, params: Mapping[str, str], silence_seconds: float
     ) -> AsyncIterator[aiohttp.StreamReader]:
-        """A GET whose answer is read as it comes. Raises ApiError, Unreachable, also while it is being read."""
+        """Send a GET and return the stream of its answer. Raises ApiError, Unreachable, also during the block."""
         timeout = aiohttp.ClientTimeout(
             total=None, connect=REQUEST_SECONDS, sock_connect=CONNECT_SECONDS, sock_read=silence_seconds
         )
         try:
             async with self._answer("GET", path, None, params, "", timeout) as response:
                 yield response.content
-        except _Refused as refused:
-            if refused.error.status == 401:
+        except _Rejected as rejected:
+            if rejected.error.status == 401:
                 self._token.renew()
-            raise refused.error from None
-        except _NoAnswer as trouble:
-            self._outage.begin(str(trouble))
-            raise Unreachable(f"{self._config.server}: {trouble}") from trouble
+            raise rejected.error from None
+        except _NoAnswer as failure:
+            self._outage.begin(str(failure))
+            raise Unreachable(f"{self._config.server}: {failure}") from failure
 
     @contextlib.asynccontextmanager
     async def _answer(
@@ -146,7 +151,7 @@ class Transport:
         content_type: str,
         timeout: aiohttp.ClientTimeout,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """The answer to one request if it is a good one. Raises _Refused, _NoAnswer."""
+        """Send one request and return its answer if it is a success. Raises _Rejected, _NoAnswer."""
         if self._session is None:
             raise RuntimeError("the API client is used outside of its `async with`")
         url = URL(f"{self._config.server}{path}{'?' + urlencode(params) if params else ''}", encoded=True)
@@ -166,7 +171,7 @@ class Transport:
             ) as response:
                 self._outage.end()
                 if response.status >= 300:
-                    raise _refusal(response.status, response.headers.get("Retry-After"), await response.read())
+                    raise _rejection(response.status, response.headers.get("Retry-After"), await response.read())
                 yield response
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             raise _NoAnswer(str(error), nothing_was_sent=True) from error
@@ -176,7 +181,7 @@ class Transport:
             raise _NoAnswer(str(error) or type(error).__name__) from error
 
 
-class _Refused(Exception):
+class _Rejected(Exception):
     def __init__(self, error: ApiError, retry_after: float | None) -> None:
         super().__init__(str(error))
         self.error = error
@@ -190,18 +195,18 @@ class _NoAnswer(Exception):
         self.timed_out = timed_out
 
 
-def _refusal(code: int, retry_after: str | None, body: bytes) -> _Refused:
+def _rejection(code: int, retry_after: str | None, body: bytes) -> _Rejected:
     try:
         status = msgspec.json.decode(body)
     except msgspec.MsgspecError:
         status = body.decode(errors="replace")
-    waits = code in (429, 503) and retry_after is not None and retry_after.isdigit()
-    seconds = min(float(retry_after or 0), LONGEST_RETRY_AFTER) if waits else None
-    return _Refused(error_from_status(code, status), seconds)
+    may_retry = code in (429, 503) and retry_after is not None and retry_after.isdigit()
+    seconds = min(float(retry_after or 0), LONGEST_RETRY_AFTER) if may_retry else None
+    return _Rejected(error_from_status(code, status), seconds)
 
 
 class _Outage:
-    """Says once that the API server is gone, and once that it is back, however many requests notice."""
+    """Logs the beginning and the end of an outage of the API server once each, however many requests fail."""
 
     def __init__(self, server: str) -> None:
         self._server = server
@@ -219,7 +224,7 @@ class _Outage:
 
 
 class _Token:
-    """The bearer token, read again from its file now and then."""
+    """The bearer token. A token file is read again every `TOKEN_SECONDS`."""
 
     def __init__(self, config: ClientConfig) -> None:
         self._value = config.token
@@ -232,7 +237,7 @@ class _Token:
         return self._value
 
     def renew(self) -> bool:
-        """Whether the file now holds another token than before; a file that can't be read changes nothing."""
+        """Read the token file again, and return whether the token changed. An unreadable file changes nothing."""
         if self._file is None:
             return False
         before = self._value
@@ -243,7 +248,7 @@ class _Token:
 
 
 def _ssl_context(config: ClientConfig) -> ssl.SSLContext:
-    # `create_default_context` would parse the system's authorities, which costs megabytes in every part.
+    # `create_default_context` would parse the system's CA certificates, which costs megabytes in every process.
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
         if config.insecure:
@@ -254,7 +259,7 @@ def _ssl_context(config: ClientConfig) -> ssl.SSLContext:
         else:
             context.load_default_certs()
         if config.client_certificate is not None and config.client_key is not None:
-            with tempfile.NamedTemporaryFile(suffix=".pem") as pem:  # OpenSSL reads them from files only
+            with tempfile.NamedTemporaryFile(suffix=".pem") as pem:  # OpenSSL reads a key from a file only
                 pem.write(config.client_certificate + b"\n" + config.client_key)
                 pem.flush()
                 context.load_cert_chain(pem.name)
@@ -264,12 +269,12 @@ def _ssl_context(config: ClientConfig) -> ssl.SSLContext:
 
 
 def _socket_with_keepalive(address: tuple[Any, ...]) -> socket.socket:
-    """A peer that vanishes without a word is noticed within half a minute, also on an idle watch."""
-    its_socket = socket.socket(*address[:3])
-    its_socket.setblocking(False)
-    its_socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    its_socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    its_socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 15)
-    its_socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5)
-    its_socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
-    return its_socket
+    """Open a socket that detects a vanished peer within half a minute, also on an idle watch."""
+    sock = socket.socket(*address[:3])
+    sock.setblocking(False)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 15)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
+    return sock

@@ -1,7 +1,7 @@
-"""The work queue of every controller: keys in, one reconcile at a time for each key, retries by themselves.
+"""Work queue of a controller: keys, one reconcile at a time for each key, retries with exponential back-off.
 
-What a reconcile asks for afterwards is an `Outcome`; only this queue waits. A key added while it is being worked on
-runs once more afterwards, however often it was added. Time is the event loop's.
+A reconcile returns an `Outcome`; only the queue waits. A key that is added during its reconcile is reconciled once more
+afterwards, however often it was added. Times are of the event loop's clock.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from bridgehead.backoff import delay_after
+
 from .errors import ClientError, Conflict, Unreachable
 
 log = logging.getLogger(__name__)
@@ -20,24 +22,24 @@ K = TypeVar("K", bound=Hashable)
 
 FIRST_DELAY = 0.01
 LONGEST_DELAY = 60.0
-UNREACHABLE_DELAY = 5.0  # the longest after a try that did not reach the API server, which is not the key's fault
+UNREACHABLE_DELAY = 5.0  # the longest while the API server is unreachable, which is not the fault of the key
 
 
 @dataclass(frozen=True)
 class Done:
-    """Nothing more to do until something changes."""
+    """The key is reconciled until something changes."""
 
 
 @dataclass(frozen=True)
 class Requeue:
-    """All is well; look again after this many seconds."""
+    """Success; reconcile the key again after this many seconds."""
 
     seconds: float
 
 
 @dataclass(frozen=True)
 class Retry:
-    """It did not work yet; try again after a delay that doubles each time, up to `longest` or the queue's bound."""
+    """Failure; reconcile the key again with back-off, at most `longest` seconds or the queue's bound later."""
 
     reason: str
     longest: float = LONGEST_DELAY
@@ -47,26 +49,26 @@ Outcome = Done | Requeue | Retry
 
 
 class WorkQueue(Generic[K]):
-    """`name` is what log lines call it. Use from the event loop's thread only."""
+    """A queue of keys. `name` is used in log lines. Use from the event loop's thread only."""
 
     def __init__(self, name: str, *, first_delay: float = FIRST_DELAY, longest_delay: float = LONGEST_DELAY) -> None:
         self.name = name
         self._first_delay = first_delay
         self._longest_delay = longest_delay
         self._ready: asyncio.Queue[K] = asyncio.Queue()
-        self._waiting: set[K] = set()  # in _ready
+        self._waiting: set[K] = set()  # the keys in `_ready`
         self._running: set[K] = set()
-        self._again: set[K] = set()  # added while running
+        self._again: set[K] = set()  # added during their reconcile
         self._timers: dict[K, asyncio.TimerHandle] = {}
         self._failures: dict[K, int] = {}
 
     def __len__(self) -> int:
-        """Keys that wait for a worker now; those that wait for their time are not counted."""
+        """Number of keys that wait for a worker; delayed keys are not counted."""
         return len(self._waiting) + len(self._again)
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is ready, running or waiting for its time."""
+        """Whether no key is ready, being reconciled or delayed."""
         return not (self._waiting or self._running or self._timers)
 
     def add(self, key: K) -> None:
@@ -77,7 +79,7 @@ class WorkQueue(Generic[K]):
             self._ready.put_nowait(key)
 
     def add_after(self, key: K, seconds: float) -> None:
-        """Add the key later. Of several times asked for, the earliest counts."""
+        """Add the key after a delay. The earliest of several times counts."""
         if seconds <= 0:
             self.add(key)
             return
@@ -91,7 +93,7 @@ class WorkQueue(Generic[K]):
         self._timers[key] = loop.call_at(when, self._fire, key)
 
     async def run(self, reconcile: Callable[[K], Awaitable[Outcome]], workers: int = 4) -> None:
-        """Work until cancelled. An exception from `reconcile` counts as Retry."""
+        """Reconcile keys until cancelled. An exception of `reconcile` counts as Retry."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 for _ in range(workers):
@@ -127,12 +129,11 @@ class WorkQueue(Generic[K]):
                 self.add(key)
 
     def _next_delay(self, key: K) -> float:
-        failures = self._failures.get(key, 0)
-        self._failures[key] = failures + 1
-        return min(self._longest_delay, self._first_delay * 2.0 ** min(failures, 32))
+        failures = self._failures[key] = self._failures.get(key, 0) + 1
+        return delay_after(failures, self._first_delay, self._longest_delay)
 
     async def _reconcile(self, reconcile: Callable[[K], Awaitable[Outcome]], key: K) -> Outcome:
-        """Run it and log the first failure of a row. The client says by itself when the API server is unreachable."""
+        """Reconcile a key. Of failures in a row the first is logged; the client logs an unreachable API server."""
         is_first = key not in self._failures
         try:
             return await reconcile(key)
@@ -142,6 +143,6 @@ class WorkQueue(Generic[K]):
         except ClientError as error:
             log.log(logging.WARNING if is_first else logging.DEBUG, "%s %s: %s", self.name, key, error)
             return Retry(str(error))
-        except Exception as error:  # one bad object must not stop the others
+        except Exception as error:  # one object must not stop the others
             log.log(logging.ERROR if is_first else logging.DEBUG, "%s %s", self.name, key, exc_info=True)
             return Retry(repr(error))

@@ -1,7 +1,7 @@
-"""Who owns what: adoption and release of pods and replica sets by selector and controller reference.
+"""Ownership of pods and replica sets: adoption and release by selector and controller reference.
 
-`adopters` and `sort_claims` decide and are pure; `Claimer` carries it out. Called by the ReplicaSet, Deployment and
-DaemonSet controllers. Source: Kubernetes "Garbage collection: owners", `pkg/controller/controller_ref_manager.go`.
+`adopters` and `sort_claims` decide; `Claimer` writes. Called by the ReplicaSet, Deployment and DaemonSet controllers.
+Source: Kubernetes "Garbage collection: owners", `pkg/controller/controller_ref_manager.go`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Workload = Deployment | ReplicaSet | DaemonSet
 
 
 def controller_reference(kind: Kind[Owner], owner: Owner) -> OwnerReference:
-    """The reference by which `owner` says that it manages an object."""
+    """Return the controller reference of an object that `owner` manages."""
     return OwnerReference(
         api_version=kind.api_version,
         kind=kind.name,
@@ -38,7 +38,7 @@ def controller_reference(kind: Kind[Owner], owner: Owner) -> OwnerReference:
 
 @dataclass(frozen=True)
 class Claims(Generic[Owned]):
-    """`owned` stays, `adopt` has no owner but the owner's labels, `release` has the owner but not its labels."""
+    """Objects that the owner has (`owned`), that match and have no owner (`adopt`), that do not match (`release`)."""
 
     owned: tuple[Owned, ...] = ()
     adopt: tuple[Owned, ...] = ()
@@ -46,7 +46,7 @@ class Claims(Generic[Owned]):
 
 
 def sort_claims(owner: Object, selector: Selector, candidates: Iterable[Owned]) -> Claims[Owned]:
-    """What of `candidates` (of the owner's namespace) is the owner's, should become so, or should cease to be."""
+    """Sort `candidates`, which are of the owner's namespace, by owner reference and labels."""
     owned: list[Owned] = []
     adopt: list[Owned] = []
     release: list[Owned] = []
@@ -66,7 +66,7 @@ def sort_claims(owner: Object, selector: Selector, candidates: Iterable[Owned]) 
 
 
 def adopters(owners: Iterable[Workload], old: Object | None, new: Object | None) -> list[ObjectKey]:
-    """Those of `owners` that might adopt an object: it has just appeared, lost its manager, or changed its labels."""
+    """Return the owners that may adopt an object that was created, lost its controller or changed its labels."""
     if new is None or new.metadata.controller is not None or new.metadata.deletion_timestamp is not None:
         return []
     if old is not None and old.metadata.controller is None and old.metadata.labels == new.metadata.labels:
@@ -88,7 +88,7 @@ class Claimer(Generic[Owner, Owned]):
         self._owned_kind = owned_kind
 
     async def claim(self, owner: Owner, selector: Selector, candidates: Iterable[Owned]) -> list[Owned]:
-        """All that is the owner's afterwards. Raises ClientError."""
+        """Adopt and release objects; return those that the owner has afterwards. Raises ClientError."""
         claims = sort_claims(owner, selector, candidates)
         for candidate in claims.release:
             await self._release(owner, candidate)
@@ -98,7 +98,7 @@ class Claimer(Generic[Owner, Owned]):
         return [*claims.owned, *(candidate for candidate in adopted if candidate is not None)]
 
     async def _may_adopt(self, owner: Owner) -> bool:
-        """Ask the API itself: an informer may not know yet that the owner is being deleted and its own orphaned."""
+        """Read the owner from the API: an informer may not have seen yet that the owner is deleted with `orphan`."""
         try:
             fresh = await self._client.get(self._owner_kind, owner.metadata.name, owner.metadata.namespace)
         except NotFound:
@@ -113,7 +113,7 @@ class Claimer(Generic[Owner, Owned]):
         await self._patch(candidate, [{"$patch": "delete", "uid": owner.metadata.uid}])
 
     async def _patch(self, candidate: Owned, references: list[dict[str, Any]]) -> Owned | None:
-        """None when it is gone or another object of its name has taken its place."""
+        """Patch an object. Return None when it is gone or another object has its name."""
         patch = {"metadata": {"uid": candidate.metadata.uid, "ownerReferences": references}}
         try:
             return await self._client.patch(

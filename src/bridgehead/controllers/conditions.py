@@ -1,4 +1,7 @@
-"""Conditions of a status, and patches that carry only what changed. Pure; called by most controllers."""
+"""Conditions of a status, and patches with only the changed fields. Called by most controllers.
+
+Pure: no I/O, no clock, no randomness.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +10,10 @@ from typing import Any, Final
 
 import msgspec
 
-from bridgehead.objects.meta import Condition, Part
+from bridgehead.objects.meta import Condition, Part, find_condition
 
-# What a replica set says when it can't make or delete its pods, and its Deployment says after it.
+# Condition of a ReplicaSet that cannot create or delete its pods, and of its Deployment.
 REPLICA_FAILURE: Final = "ReplicaFailure"
-
-
-def find_condition(conditions: Sequence[Condition], type: str) -> Condition | None:
-    return next((condition for condition in conditions if condition.type == type), None)
 
 
 def without_condition(conditions: Sequence[Condition], type: str) -> tuple[Condition, ...]:
@@ -22,10 +21,10 @@ def without_condition(conditions: Sequence[Condition], type: str) -> tuple[Condi
 
 
 def with_condition(conditions: Sequence[Condition], wanted: Condition) -> tuple[Condition, ...]:
-    """`conditions` with `wanted` in place of the one of its type.
+    """Return `conditions` with `wanted` in place of the one of its type.
 
-    One that already has the wanted status and reason stays as it is (its message and times too), and
-    `lastTransitionTime` only moves when the status does: both as Kubernetes' controllers do it.
+    As in Kubernetes' controllers, a condition with the wanted status and reason keeps its message and times, and
+    `lastTransitionTime` changes only with the status.
     """
     current = find_condition(conditions, wanted.type)
     if current is not None and current.status == wanted.status:
@@ -36,9 +35,9 @@ def with_condition(conditions: Sequence[Condition], wanted: Condition) -> tuple[
 
 
 def status_patch(current: Part, wanted: Part, always: Sequence[str] = ()) -> dict[str, Any] | None:
-    """The merge patch of `status` that makes `current` into `wanted`; None when they are equal.
+    """Return the merge patch of `status` from `current` to `wanted`; None when they are equal.
 
-    Fields that became empty are removed. `always` names numeric fields that the API shows even when they are zero.
+    Fields that became empty are removed. `always` names numeric fields that the API shows even when zero.
     """
     if current == wanted:
         return None

@@ -1,7 +1,6 @@
-"""Objects as this process knows them at the latest: from the informer, or from the answer to its own write.
+"""Read-your-writes cache: the newer of an informer's object and the API server's answer to an own write.
 
-Used by the workload controllers and the endpoints controller; `slice_cache` does the same for slices, which are created
-and deleted too.
+Used by the workload controllers and the Endpoints controller. `slice_cache` also covers creations and deletions.
 """
 
 from __future__ import annotations
@@ -16,14 +15,14 @@ T = TypeVar("T", bound=Object)
 
 
 def version_of(obj: Object) -> int:
-    """The object's resource version as a number."""
+    """Return the object's resourceVersion as a number."""
     return version_number(obj.metadata.resource_version)
 
 
 class Latest(Generic[T]):
-    """Read your own writes: the newer of what an informer has seen and what a write was answered with.
+    """The newest known version of each object.
 
-    Without it a controller woken between its write and the informer's event would decide, and write, the same again.
+    Without it, a controller that reconciles between its write and the informer's event would write the same again.
     """
 
     def __init__(self, informer: Informer[T]) -> None:
@@ -32,14 +31,14 @@ class Latest(Generic[T]):
         informer.on_change(self._changed)
 
     def remember(self, written: T) -> T:
-        """Note the answer to a write, and hand it on."""
+        """Record the answer to a write, and return it."""
         seen = self._informer.get(written.key)
         if seen is not None and version_of(seen) < version_of(written):
             self._mine[written.key] = written
         return written
 
     async def patch_status(self, client: ApiClient, obj: T, patch: Mapping[str, Any]) -> T:
-        """Send a merge patch to the subresource `status`, note the answer, and hand it on. Raises ClientError."""
+        """Send a merge patch of `status`, record the answer, and return it. Raises ClientError."""
         metadata = obj.metadata
         return self.remember(
             await client.patch(self._informer.kind, metadata.name, metadata.namespace, patch, subresource="status")
@@ -50,7 +49,7 @@ class Latest(Generic[T]):
         return None if seen is None else self.of(seen)
 
     def of(self, seen: T) -> T:
-        """The newest known version of an object that the informer has."""
+        """Return the newest known version of an object from the informer."""
         mine = self._mine.get(seen.key)
         return seen if mine is None else mine
 

@@ -1,7 +1,7 @@
 """Runs the controllers of one process over shared informers. Called by `bridgehead controllers`.
 
-A controller is a class that takes `(client, informers, recorder)`, subscribes to what it needs, and has a coroutine
-`run` that works until cancelled. One that crashes is logged and run again; the others don't notice.
+A controller is a class that takes `(client, informers, recorder)`, adds handlers to the informers that it needs, and
+has a coroutine `run` that works until cancelled. A controller that crashes is logged and restarted; the others go on.
 """
 
 from __future__ import annotations
@@ -14,11 +14,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from bridgehead.backoff import Backoff
 from bridgehead.client import ApiClient, EventRecorder
 from bridgehead.client.errors import ClientError
+from bridgehead.objects.endpoint_slices import DEFAULT_MAX_ENDPOINTS
 from bridgehead.objects.kinds import LEASES
+from bridgehead.suggestions import did_you_mean
 
-from .nodes.hearing import HeardClock, monitor_period
+from .nodes.watch_clock import WatchClock, monitor_period
 from .shared import Informers
 
 log = logging.getLogger(__name__)
@@ -32,29 +35,30 @@ class Controller(Protocol):
 
 @dataclass(frozen=True)
 class Entry:
-    """Where a controller is. `component` is who its Events are from; `settings` it takes by name from `Settings`.
+    """Module and class of a controller.
 
-    One that `judges_silence` also takes the `hearing` that all such share.
+    `component`: source of its Events; `settings`: fields of `Settings` that it takes as arguments; `uses_watch_clock`:
+    it takes the shared `watch_clock`.
     """
 
     module: str
     type: str
     component: str
     settings: tuple[str, ...] = ()
-    judges_silence: bool = False
+    uses_watch_clock: bool = False
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What the command line decides. `root_ca` is PEM; periods are in seconds."""
+    """Settings from the command line. `root_ca` is PEM; periods are in seconds."""
 
-    max_endpoints_per_slice: int = 100
+    max_endpoints_per_slice: int = DEFAULT_MAX_ENDPOINTS
     node_monitor_grace_period: float = 40.0
     root_ca: str = ""
 
 
-# Names are those of kube-controller-manager's `--controllers`. The garbage collector comes last: of kinds that
-# somebody else follows it shares the copy, of all others it keeps no more than the metadata.
+# Names are those of kube-controller-manager's `--controllers`. The garbage collector comes last: it shares the
+# informers of other controllers, and keeps only the metadata of all other kinds.
 CONTROLLERS: dict[str, Entry] = {
     "scheduler": Entry("scheduling.scheduler", "Scheduler", "default-scheduler"),
     "deployment-controller": Entry("workloads.deployments", "DeploymentController", "deployment-controller"),
@@ -68,11 +72,15 @@ CONTROLLERS: dict[str, Entry] = {
         "endpoints.mirroring", "EndpointSliceMirroringController", "endpoint-slice-mirroring-controller"
     ),
     "node-lifecycle-controller": Entry(
-        "nodes.nodes", "NodeLifecycleController", "node-controller", ("node_monitor_grace_period",), judges_silence=True
+        "nodes.nodes",
+        "NodeLifecycleController",
+        "node-controller",
+        ("node_monitor_grace_period",),
+        uses_watch_clock=True,
     ),
     "taint-eviction-controller": Entry("nodes.taint_eviction", "TaintEvictionController", "taint-eviction-controller"),
     "pod-garbage-collector-controller": Entry(
-        "nodes.pod_garbage", "PodGarbageCollector", "pod-garbage-collector", judges_silence=True
+        "nodes.pod_garbage", "PodGarbageCollector", "pod-garbage-collector", uses_watch_clock=True
     ),
     "serviceaccount-controller": Entry(
         "namespaces.serviceaccounts", "ServiceAccountController", "serviceaccount-controller"
@@ -86,24 +94,24 @@ CONTROLLERS: dict[str, Entry] = {
 
 
 def select_controllers(wanted: str, names: Sequence[str] = tuple(CONTROLLERS)) -> list[str]:
-    """Which to run: `*` stands for all, `-NAME` takes one out, patterns work. Raises ValueError for unknown names.
+    """Return the controllers to run: `*` means all, `-NAME` excludes one, patterns work. Raises ValueError.
 
-    As in kube-controller-manager, a list that only takes out means "all but these" only if it has `*`.
+    As in kube-controller-manager, a list of exclusions needs `*` to mean "all but these".
     """
     chosen: set[str] = set()
-    refused: set[str] = set()
-    for word in (word.strip() for word in wanted.split(",") if word.strip()):
-        pattern = word.removeprefix("-")
+    excluded: set[str] = set()
+    for entry in (entry.strip() for entry in wanted.split(",") if entry.strip()):
+        pattern = entry.removeprefix("-")
         matching = fnmatch.filter(names, pattern)
         if not matching:
-            raise ValueError(f"no controller {pattern!r}; there are: {', '.join(names)}")
-        (refused if word.startswith("-") else chosen).update(matching)
-    return [name for name in names if name in chosen and name not in refused]
+            raise ValueError(f"no controller {pattern!r}; there are: {', '.join(names)}{did_you_mean(pattern, names)}")
+        (excluded if entry.startswith("-") else chosen).update(matching)
+    return [name for name in names if name in chosen and name not in excluded]
 
 
 @dataclass
 class Manager:
-    """`run` runs the controllers named until cancelled."""
+    """Runs the named controllers until cancelled."""
 
     client: ApiClient
     names: Sequence[str]
@@ -113,58 +121,60 @@ class Manager:
     async def run(self) -> None:
         informers = Informers(self.client)
         recorders: dict[str, EventRecorder] = {}
-        hearing = self._hearing(informers)
+        watch_clock = self._make_watch_clock(informers)
         async with asyncio.TaskGroup() as tasks:
             for name in self.names:
                 entry = self.controllers[name]
                 recorder = recorders[name] = EventRecorder(self.client, entry.component)
-                controller = self._load(entry, informers, recorder, hearing)
+                controller = self._load(entry, informers, recorder, watch_clock)
                 tasks.create_task(_run_for_ever(name, controller), name=name)
             for name, recorder in recorders.items():
                 tasks.create_task(_run_for_ever(f"{name}'s events", recorder), name=f"{name} events")
-            if hearing is not None:
-                tasks.create_task(_run_for_ever("hearing", hearing), name="hearing")
+            if watch_clock is not None:
+                tasks.create_task(_run_for_ever("watch clock", watch_clock), name="watch clock")
             tasks.create_task(informers.run(), name="informers")
             await informers.wait_synced()
             log.info("running %d controllers: %s", len(self.names), ", ".join(self.names))
 
-    def _hearing(self, informers: Informers) -> HeardClock | None:
-        if not any(self.controllers[name].judges_silence for name in self.names):
+    def _make_watch_clock(self, informers: Informers) -> WatchClock | None:
+        if not any(self.controllers[name].uses_watch_clock for name in self.names):
             return None
-        return HeardClock(self.client, informers.get(LEASES), monitor_period(self.settings.node_monitor_grace_period))
+        return WatchClock(self.client, informers.get(LEASES), monitor_period(self.settings.node_monitor_grace_period))
 
     def _load(
-        self, entry: Entry, informers: Informers, recorder: EventRecorder, hearing: HeardClock | None
+        self, entry: Entry, informers: Informers, recorder: EventRecorder, watch_clock: WatchClock | None
     ) -> Controller:
         module = importlib.import_module(f"{__package__}.{entry.module}")
-        its_type: Any = getattr(module, entry.type)
+        controller_type: Any = getattr(module, entry.type)
         settings = {name: getattr(self.settings, name) for name in entry.settings}
-        if entry.judges_silence:
-            settings["hearing"] = hearing
-        controller: Controller = its_type(self.client, informers, recorder, **settings)
+        if entry.uses_watch_clock:
+            settings["watch_clock"] = watch_clock
+        controller: Controller = controller_type(self.client, informers, recorder, **settings)
         return controller
 
 
 async def _run_for_ever(name: str, controller: Controller) -> None:
-    """Run it again whenever it ends: at once if it has run well for a while, else after ever longer delays."""
+    """Restart a controller whenever it ends: at once if it ran for long, else with back-off."""
     first, longest = RESTART_SECONDS
-    delay = first
+    backoff = Backoff(first, longest)
     now = asyncio.get_running_loop().time
     while True:
         begun = now()
         problem: Exception | None = None
         try:
             await controller.run()
-        except Exception as error:  # noqa: BLE001 - told below
+        except Exception as error:  # noqa: BLE001 - logged below
             problem = error
         if now() - begun >= longest:
+            backoff.reset()
             delay = 0.0
-        _tell(name, problem, delay)
+        else:
+            delay = backoff.next()
+        _log_end(name, problem, delay)
         await asyncio.sleep(delay)
-        delay = min(longest, max(first, delay * 2))
 
 
-def _tell(name: str, problem: Exception | None, delay: float) -> None:
+def _log_end(name: str, problem: Exception | None, delay: float) -> None:
     if problem is None:
         log.error("%s ended by itself; running it again in %.0f s", name, delay)
     elif isinstance(problem, ClientError):

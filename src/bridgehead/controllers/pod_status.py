@@ -1,4 +1,4 @@
-"""Writes what a controller has to say into the status of a pod. Called by the scheduler and the nodes' controllers."""
+"""Patches of a pod's status. Called by the scheduler and the node controllers."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from bridgehead.objects.times import format_time
 
 
 async def patch_pod_status(client: ApiClient, pod: Pod, status: Mapping[str, Any]) -> None:
-    """Merge `status` into the pod's, its conditions by their types.
+    """Merge `status` into the pod's, conditions by type.
 
-    Raises ClientError: NotFound when the pod is gone, Conflict when another one of its name is there.
+    Raises ClientError: NotFound when the pod is gone, Conflict when another pod has its name.
     """
     metadata = pod.metadata
     patch = {"metadata": {"uid": metadata.uid}, "status": status}
@@ -22,7 +22,7 @@ async def patch_pod_status(client: ApiClient, pod: Pod, status: Mapping[str, Any
 
 
 def disruption(reason: str, message: str, now: float) -> dict[str, str]:
-    """The condition that says why the control plane ends a pod."""
+    """Return the condition DisruptionTarget, with the reason why the control plane ends a pod."""
     return {
         "type": "DisruptionTarget",
         "status": "True",

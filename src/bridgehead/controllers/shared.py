@@ -1,4 +1,4 @@
-"""One informer for each kind, shared by all controllers of a process: one list, one watch, one copy, one index."""
+"""Informers that all controllers of a process share: one list, one watch and one copy for each kind."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from bridgehead.objects.meta import Object
 T = TypeVar("T", bound=Object)
 Derived = TypeVar("Derived")
 
-# An index of the informer of pods that several controllers use.
+# Name of an index of the informer of pods, used by several controllers.
 PODS_BY_NODE = "node"
 
 
 def node_of_pod(pod: Pod) -> tuple[str, ...]:
-    """Index function: the node a pod is bound to."""
+    """Index function: the node to which a pod is bound."""
     return (pod.spec.node_name,) if pod.spec.node_name else ()
 
 
 class Informers:
-    """Informers by kind, created when they are first asked for, before or while `run` runs."""
+    """Informers by kind, created at their first use, before or during `run`."""
 
     def __init__(self, client: Source) -> None:
         self._client = client
@@ -42,31 +42,31 @@ class Informers:
         return informer
 
     def has(self, kind: Kind[Any]) -> bool:
-        """Whether somebody asked for all objects of this kind."""
+        """Whether there is an informer of all objects of this kind."""
         return kind in self._informers
 
     def add(self, informer: Informer[T]) -> Informer[T]:
-        """Run an informer of one's own, such as one for a selection, along with the shared ones."""
+        """Run an informer for a selection of objects along with the shared ones."""
         self._others.append(informer)
         self._start(informer)
         return informer
 
     def derived(self, make: Callable[[Informers], Derived]) -> Derived:
-        """What `make` builds on these informers: built once, and the same for all who ask with the same `make`."""
+        """Return `make(self)`, called once and shared by all callers with the same `make`."""
         if make not in self._derived:
             self._derived[make] = make(self)
         found: Derived = self._derived[make]
         return found
 
     async def run(self) -> None:
-        """Keep all of them up to date until cancelled."""
+        """Keep all informers up to date until cancelled."""
         async with asyncio.TaskGroup() as self._tasks:
             for informer in (*self._informers.values(), *self._others):
                 self._start(informer)
-            await asyncio.Event().wait()  # further ones may come
+            await asyncio.Event().wait()  # informers may be added later
 
     async def wait_synced(self) -> None:
-        """Wait until all informers asked for so far have their first list."""
+        """Wait until all informers so far have their first list."""
         for informer in (*self._informers.values(), *self._others):
             await informer.wait_synced()
 

@@ -1,7 +1,7 @@
-"""Follows Services, EndpointSlices, Namespaces and, if asked for, Pods, and keeps the zone equal to what they say.
+"""Keeps the zone equal to Services, EndpointSlices, Namespaces and, if configured, Pods.
 
-Informers mark Services as dirty; one consumer recompiles those, and only those. `engine.py` runs it. While the API
-server is away the zone stays as it is, and answers.
+Informers mark changed Services; one consumer compiles their answers again. `engine.py` runs it. While the API server
+cannot be reached, the zone stays as it is.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from collections.abc import Callable, Iterable, Mapping
 
 from bridgehead.client import ApiClient, Informer
 from bridgehead.objects.core import Namespace, Pod, Service
-from bridgehead.objects.discovery import EndpointSlice, index_by_service
+from bridgehead.objects.endpoint_slices import EndpointSlice, index_by_service
 from bridgehead.objects.kinds import ENDPOINT_SLICES, NAMESPACES, PODS, SERVICES
 from bridgehead.objects.meta import ObjectKey
 
-from .metrics import DnsMetrics
-from .records import RecordSets, ServiceRecords, more_records, pod_records, service_records
-from .zone import Zone
+from .messages.records import RecordSets
+from .serving import DnsMetrics
+from .zone import ServiceRecords, Zone, extra_records, pod_records, service_records
 
 log = logging.getLogger(__name__)
 
-_SERVICES_AT_ONCE = 50  # compiled before queries get their turn
+_SERVICES_PER_STEP = 50  # compiled before queries are answered again
 
 
 class DnsAgent:
-    """One zone's feeder. `name_server` is the Service under which clients reach us. `run` works until cancelled.
+    """Keeps one zone up to date. `name_server` is the Service by which clients reach this server.
 
-    `follow_pods` keeps all pods at hand even if their names are not verified, for `namespace_of`.
+    `follow_pods`: all pods are watched for `namespace_of`, even if `pods` is not "verified".
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class DnsAgent:
         now: Callable[[], float] = time.time,
     ) -> None:
         self.zone = zone
-        zone.find_more = self._find_more
+        zone.find_extra = self._find_extra
         self._metrics = metrics
         self._name_server = name_server
         self._now = now
@@ -61,7 +61,7 @@ class DnsAgent:
         self._triggers: list[float] = []
         self._wake = asyncio.Event()
         self._synced = asyncio.Event()
-        self._told: dict[ObjectKey, tuple[str, ...]] = {}
+        self._logged_problems: dict[ObjectKey, tuple[str, ...]] = {}
 
     async def run(self) -> None:
         """Follow the cluster until cancelled."""
@@ -76,11 +76,11 @@ class DnsAgent:
             tasks.create_task(self._consume())
 
     async def wait_synced(self) -> None:
-        """Wait until everything that was there at the start is in the zone."""
+        """Wait until all objects of the first lists are in the zone."""
         await self._synced.wait()
 
     def namespace_of(self, address: str) -> str | None:
-        """Of the pod that has this address for itself."""
+        """Return the namespace of the pod with this address; None for addresses of nodes and unknown ones."""
         pods = self._pods.by_index("address", address) if self._pods is not None else []
         return next((pod.metadata.namespace for pod in pods if not pod.is_finished), None)
 
@@ -97,7 +97,7 @@ class DnsAgent:
             return
         if old is not None and new is not None and old.spec == new.spec:
             return  # only metadata or status
-        if self._tells_of(either.metadata.namespace):
+        if self._has_names(either.metadata.namespace):
             self._mark(either.key)
         if either.key == self._name_server:
             ips = () if new is None else new.spec.cluster_ips or (new.spec.cluster_ip,)
@@ -105,31 +105,31 @@ class DnsAgent:
 
     def _slice_changed(self, old: EndpointSlice | None, new: EndpointSlice | None) -> None:
         for slice_ in (old, new):
-            if slice_ is not None and slice_.service_name and self._tells_of(slice_.metadata.namespace):
-                key = ObjectKey(slice_.metadata.namespace, slice_.service_name)
+            key = slice_.service_key if slice_ is not None else None
+            if key is not None and self._has_names(key.namespace):
                 service = self._services.get(key)
                 if service is None or service.spec.cluster_ip == "None":
                     self._mark(key)
-                    self._note_trigger(new)
-                else:  # others' endpoints are nowhere in the specification
-                    self.zone.forget_more(key)
+                    self._record_trigger(new)
+                else:  # endpoints of a cluster IP are not in the table
+                    self.zone.forget_extra(key)
 
-    def _note_trigger(self, slice_: EndpointSlice | None) -> None:
+    def _record_trigger(self, slice_: EndpointSlice | None) -> None:
         trigger = slice_.triggered_at if slice_ is not None else None
-        if trigger is not None and self._synced.is_set():  # what happened before our start says nothing about us
+        if trigger is not None and self._synced.is_set():  # earlier changes do not measure this process
             self._triggers.append(trigger)
 
     def _namespace_changed(self, old: Namespace | None, new: Namespace | None) -> None:
         either = new if new is not None else old
-        if either is not None and self._tells_of(either.metadata.name):
+        if either is not None and self._has_names(either.metadata.name):
             self.zone.set_namespace(either.metadata.name, new is not None)
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         either = new if new is not None else old
-        if either is not None and self._tells_of(either.metadata.namespace):
+        if either is not None and self._has_names(either.metadata.namespace):
             self.zone.set_pod(either.key, pod_records(new, self.zone.settings.domain) if new is not None else {})
 
-    def _tells_of(self, namespace: str) -> bool:
+    def _has_names(self, namespace: str) -> bool:
         namespaces = self.zone.settings.namespaces
         return not namespaces or namespace in namespaces
 
@@ -157,7 +157,7 @@ class DnsAgent:
     async def _compile(self, keys: Iterable[ObjectKey]) -> None:
         changed = False
         for count, key in enumerate(sorted(keys)):
-            if count % _SERVICES_AT_ONCE == _SERVICES_AT_ONCE - 1:
+            if count % _SERVICES_PER_STEP == _SERVICES_PER_STEP - 1:
                 await asyncio.sleep(0)
             changed |= await self._compile_one(key)
         if changed:
@@ -166,32 +166,32 @@ class DnsAgent:
     async def _compile_one(self, key: ObjectKey) -> bool:
         service = self._services.get(key)
         if service is None:
-            self._told.pop(key, None)
+            self._logged_problems.pop(key, None)
             return self.zone.set_service(key, None)
         try:
             slices = self._slices.by_index("service", f"{key.namespace}/{key.name}")
             records = service_records(
                 service, slices, self.zone.settings.domain, by_pod=self.zone.settings.endpoint_pod_names
             )
-            changed = await self._change(key, records)
+            changed = await self._apply(key, records)
         except Exception:
-            log.exception("Service %s: cannot be compiled and keeps what it had; this is a bug", key)
+            log.exception("Service %s: cannot be compiled and keeps its records; this is a bug", key)
             return False
-        if records.problems and self._told.get(key) != records.problems:
+        if records.problems and self._logged_problems.get(key) != records.problems:
             log.warning("Service %s: %s", key, "; ".join(records.problems))
-        self._told[key] = records.problems
+        self._logged_problems[key] = records.problems
         return changed
 
-    def _find_more(self, key: ObjectKey) -> Mapping[str, RecordSets]:
+    def _find_extra(self, key: ObjectKey) -> Mapping[str, RecordSets]:
         service = self._services.get(key)
         if service is None:
             return {}
         settings = self.zone.settings
         slices = self._slices.by_index("service", f"{key.namespace}/{key.name}")
-        return more_records(service, slices, settings.domain, by_pod=settings.endpoint_pod_names)
+        return extra_records(service, slices, settings.domain, by_pod=settings.endpoint_pod_names)
 
-    async def _change(self, key: ObjectKey, records: ServiceRecords) -> bool:
-        """Queries get their turn while a Service with thousands of endpoints changes."""
+    async def _apply(self, key: ObjectKey, records: ServiceRecords) -> bool:
+        """Change a Service in short steps, between which queries are answered. Returns whether any answer changed."""
         steps = self.zone.change_service(key, records)
         while True:
             try:
@@ -202,5 +202,5 @@ class DnsAgent:
 
 
 def _own_addresses(pod: Pod) -> Iterable[str]:
-    """Not those of the node: several pods have them, and none has the cluster's search list by right."""
+    """Index by the addresses that belong to one pod: not those of the node, which host-network pods share."""
     return () if pod.spec.host_network else (entry.ip for entry in pod.status.pod_ips if entry.ip)

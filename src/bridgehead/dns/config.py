@@ -1,67 +1,172 @@
-"""What can be set about the DNS server. `cli/dns.py` fills it from its options, `corefile.py` from a Corefile."""
+"""Settings of the DNS server, as values. `cli/dns.py` fills them from options, `corefile/` from a Corefile.
+
+Pure: no I/O, no clock, no randomness.
+"""
 
 from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from .connections import Server
+from bridgehead.objects.addresses import join_host_port
+from bridgehead.suggestions import did_you_mean
+
 from .errors import ConfigInvalid
-from .hosts import Hosts
-from .records import is_name, is_within
-from .rewriting import Rule
-from .templates import Template
-from .transfer import Network
-from .zone import POD_MODES, ZoneSettings
+from .messages import wire
+from .messages.names import is_name, is_within
 
-Address = tuple[str, int]
+Address = tuple[str, int]  # host and port
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+HostEntry = tuple[str, tuple[str, ...]]  # an address and its names, lower-case without the last dot
+
+POD_MODES = ("disabled", "insecure", "verified")  # of CoreDNS' `pods`
+REWRITE_KINDS = ("exact", "prefix", "suffix", "substring", "regex")  # of CoreDNS' `rewrite name`
+LOG_CLASSES = ("success", "denial", "error")  # of CoreDNS' `log`, without `all`
+
+
+@dataclass(frozen=True)
+class ZoneSettings:
+    """The cluster's zone. Times in seconds.
+
+    `recursive`: replies have RA set, because names outside the zone are answered, too. `namespaces`: only these have
+    names; empty: all. `endpoint_pod_names`: endpoints without a host name are named after their pod, not their address.
+    """
+
+    domain: str = "cluster.local"
+    pods: str = "insecure"  # one of POD_MODES
+    ttl: int = 5
+    negative_ttl: int = 0
+    recursive: bool = True
+    namespaces: tuple[str, ...] = ()
+    endpoint_pod_names: bool = False
+
+
+class Tls(NamedTuple):
+    """Verification of TLS connections to an upstream.
+
+    `name` has to be in the server's certificate ("": the server's address has to be). `authority` is a file of CA
+    certificates ("": the machine's). `certificate` and `key` are files of a client certificate ("": none).
+    """
+
+    name: str = ""
+    authority: str = ""
+    certificate: str = ""
+    key: str = ""
+
+
+class Server(NamedTuple):
+    """An upstream server. Without `tls`: plain UDP and TCP."""
+
+    host: str
+    port: int = 53
+    tls: Tls | None = None
+
+    def __str__(self) -> str:
+        return join_host_port(self.host, self.port)
+
+
+@dataclass(frozen=True)
+class Hosts:
+    """One `hosts` directive. `ttl` in seconds."""
+
+    entries: tuple[HostEntry, ...] = ()
+    ttl: int = 3600
+    has_reverse: bool = True
+
+
+@dataclass(frozen=True)
+class RewriteRule:
+    """One `rewrite name` directive. `kind` is one of REWRITE_KINDS.
+
+    Names are lower-case; whole names and suffixes end with a dot. The `replacement` of a regex is the whole new name,
+    in which {1} is the first group. A rule that is `for_others` is in a server block beside the cluster's, and does not
+    apply to names of the cluster.
+    """
+
+    kind: str
+    pattern: str
+    replacement: str
+    is_last: bool = True
+    for_others: bool = False
+
+
+@dataclass(frozen=True)
+class TemplateRecord:
+    """One `answer` of a template. `ttl` in seconds; `data` may have fields like {{ .Group.ip }}."""
+
+    kind: str
+    ttl: int
+    data: str
+
+
+@dataclass(frozen=True)
+class Template:
+    """One `template` directive: answers to questions of type `kind` ("ANY": of all types) below `zones`.
+
+    The name has to match one of `patterns`; a name that matches none does not exist, unless it is below a domain of
+    `falls_through`. A template that is `for_others` is in a server block beside the cluster's, and does not apply to
+    names of the cluster.
+    """
+
+    kind: str
+    zones: tuple[str, ...]
+    patterns: tuple[str, ...] = (".*",)
+    rcode: int = wire.NOERROR
+    records: tuple[TemplateRecord, ...] = ()
+    falls_through: tuple[str, ...] = ()
+    for_others: bool = False
+
+    @property
+    def is_denial(self) -> bool:
+        """Whether every question below the zones gets the same response code and no record."""
+        return (self.kind, self.patterns, self.records) == ("ANY", (".*",), ())
 
 
 @dataclass(frozen=True)
 class DnsConfig:
-    """`upstreams` None: those of `resolv_conf`; (): none, so that outside names are refused.
+    """All settings. Domains are lower-case without the last dot; "" is the root, for every name.
 
-    `stub_domains` have upstreams of their own; about `denied` domains ("" is everything) nobody is asked, and the
-    answer is this code. Upstreams of the domains in `asked_in_order` ("": of everything else) are equal no more: the
-    first that answers is asked; those of the domains in `asked_by_tcp` are asked by nothing else. Outside names in
-    `cached` are kept, but neither a yes about those with ("success", domain) in `uncached` nor a no about those with
-    ("denial", domain). An address that is None is not served.
+    An address that is None is not served.
     """
 
     zone: ZoneSettings = field(default_factory=ZoneSettings)
     listen: tuple[Address, ...] = (("", 53),)  # "" is every address, of both families
-    node_local: tuple[str, ...] = ()  # addresses of the cluster's DNS to serve on this node itself
-    upstreams: tuple[Server, ...] | None = None
+    node_local: tuple[str, ...] = ()  # addresses of the cluster DNS that this process serves on its node
+    upstreams: tuple[Server, ...] | None = None  # None: those of `resolv_conf`; (): external names are refused
     resolv_conf: str = "/etc/resolv.conf"
-    stub_domains: tuple[tuple[str, tuple[Server, ...]], ...] = ()
-    denied: tuple[tuple[str, int], ...] = ()
-    asked_in_order: tuple[str, ...] = ()
-    asked_by_tcp: tuple[str, ...] = ()
-    most_open: int = 1000  # questions that wait for upstreams at one time, at each address
+    stub_domains: tuple[tuple[str, tuple[Server, ...]], ...] = ()  # domains with upstreams of their own
+    denied: tuple[tuple[str, int], ...] = ()  # domains for which no upstream is asked, and their response codes
+    sequential: tuple[str, ...] = ()  # domains whose upstreams are asked in the order of the configuration
+    tcp_only: tuple[str, ...] = ()  # domains whose upstreams are asked by TCP only
+    max_concurrent: int = 1000  # queries that wait for upstreams, per listening address
     autopath: bool = False
     cache_entries: int = 10_000
     cache_seconds: int = 3600
     cache_negative_seconds: int = 1800
-    cached: tuple[str, ...] = ("",)
-    uncached: tuple[tuple[str, str], ...] = ()
+    cached: tuple[str, ...] = ("",)  # domains whose answers are cached
+    uncached: tuple[tuple[str, str], ...] = ()  # ("success" or "denial", domain): exceptions from `cached`
     serve_stale_seconds: int = 0
     hosts: tuple[Hosts, ...] = ()
-    rewrites: tuple[Rule, ...] = ()
+    rewrites: tuple[RewriteRule, ...] = ()
     templates: tuple[Template, ...] = ()
-    transfer_to: tuple[Network, ...] = ()  # who may have the whole zone
+    transfer_to: tuple[Network, ...] = ()  # clients that may transfer the zone
     log_queries: bool = False
-    log_classes: tuple[str, ...] = ()  # of `query_log.CLASSES`; none: every query
-    udp_size: int = 1232  # the largest reply by UDP, in bytes
+    log_classes: tuple[str, ...] = ()  # some of LOG_CLASSES; (): every query
+    udp_size: int = 1232  # bytes of the largest UDP reply
     processes: int = 1
-    lameduck_seconds: float = 0.0  # answers go on for so long after the end was asked for
+    lameduck_seconds: float = 0.0  # time between SIGTERM and the end, in which queries are answered
     health: Address | None = ("", 8080)
     ready: Address | None = ("", 8181)
     metrics: Address | None = ("", 9153)
 
 
 def parse_address(what: str, text: str, port: int) -> Address:
-    """ "0.0.0.0:53", ":53", "[::]:53", "10.0.0.1" (then with `port`). Raises ConfigInvalid."""
+    """Parse "0.0.0.0:53", ":53", "[::]:53" or "10.0.0.1"; `port` is the default. Raises ConfigInvalid.
+
+    `what` names the option or line in the error.
+    """
     if text.startswith("["):
         host, _, rest = text[1:].partition("]")
         number = rest.removeprefix(":")
@@ -76,7 +181,7 @@ def parse_address(what: str, text: str, port: int) -> Address:
 
 
 def parse_node_local(texts: Iterable[str]) -> tuple[str, ...]:
-    """Addresses in their usual spelling, each once. Raises ConfigInvalid."""
+    """Return the addresses in canonical form, without duplicates. Raises ConfigInvalid."""
     found = []
     for text in texts:
         try:
@@ -84,18 +189,18 @@ def parse_node_local(texts: Iterable[str]) -> tuple[str, ...]:
         except ValueError:
             raise ConfigInvalid(f"--node-local: {text!r} is not an address") from None
         if address.is_unspecified or address.is_loopback or address.is_multicast:
-            raise ConfigInvalid(f"--node-local: {text} can be nobody's but the node's own, or everybody's")
+            raise ConfigInvalid(f"--node-local: {text} is unspecified, loopback or multicast")
         found.append(str(address))
     return tuple(dict.fromkeys(found))
 
 
 def check(config: DnsConfig) -> None:
-    """Raises ConfigInvalid for what cannot work."""
+    """Raise ConfigInvalid for settings that cannot work."""
     zone = config.zone
     if not is_name(zone.domain):
         raise ConfigInvalid(f"cluster domain {zone.domain!r} is not a domain name")
     if zone.pods not in POD_MODES:
-        raise ConfigInvalid(f"pods {zone.pods!r}: one of {', '.join(POD_MODES)}")
+        raise ConfigInvalid(f"pods {zone.pods!r}: one of {', '.join(POD_MODES)}{did_you_mean(zone.pods, POD_MODES)}")
     if not 0 <= zone.ttl <= 3600:
         raise ConfigInvalid(f"ttl {zone.ttl}: 0 to 3600 seconds")
     domains = [domain for domain, _ in (*config.stub_domains, *config.denied) if domain]

@@ -1,7 +1,7 @@
-"""Everything that a configuration decides, put together: the zone and what feeds it, and who answers from it.
+"""One configuration at work: the zone, the agent that keeps it up to date, the responder and the resolver.
 
-`process.py` makes one, and another when the configuration changes. The names of the cluster, which cost time to gather,
-go from one to the next where the change does not concern them.
+`process.py` makes an engine, and another when the configuration changes. The zone, which takes time to fill, passes
+from one to the next where the change does not concern it.
 """
 
 from __future__ import annotations
@@ -14,24 +14,17 @@ from dataclasses import replace
 from bridgehead.client import ApiClient
 
 from .agent import DnsAgent
-from .cache import Cache, make_keeping
-from .config import DnsConfig
-from .connections import Server
-from .forwarding import plan_forwarders, plan_search
-from .hosts import HostTable
-from .metrics import DnsMetrics
-from .resolver import Resolver
-from .responder import Responder
-from .rewriting import Rewriter
-from .templates import Templates
-from .upstream import Forwarder
-from .zone import Zone, ZoneSettings
+from .answering import HostTable, Resolver, Responder, Rewriter, Templates
+from .config import DnsConfig, Server, ZoneSettings
+from .serving import DnsMetrics
+from .upstreams import Cache, Forwarder, cache_policy, plan_forwarders, plan_search
+from .zone import Zone
 
 log = logging.getLogger(__name__)
 
 
 class Cluster:
-    """A zone and what keeps it up to date, for as long as `run` runs."""
+    """A zone, and the agent that keeps it up to date while `run` runs."""
 
     def __init__(self, client: ApiClient, settings: ZoneSettings, metrics: DnsMetrics, *, follow_pods: bool) -> None:
         self.zone = Zone(settings, serial=int(time.time()))
@@ -40,36 +33,36 @@ class Cluster:
 
     async def run(self) -> None:
         """Follow the cluster until cancelled."""
-        begun = time.monotonic()
+        start = time.monotonic()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._agent.run())
             await self._agent.wait_synced()
-            log.info("ready after %.2f s", time.monotonic() - begun)
+            log.info("ready after %.2f s", time.monotonic() - start)
 
     async def wait_ready(self) -> None:
         """Wait until the zone is complete."""
         await self._agent.wait_synced()
 
     def namespace_of(self, address: str) -> str | None:
-        """Of the pod that has this address for itself."""
+        """Return the namespace of the pod with this address; None for addresses of nodes and unknown ones."""
         return self._agent.namespace_of(address)
 
 
 class Engine:
-    """One configuration at work. The cluster of the one `before` goes on where it fits.
+    """One configuration at work. Uses the `previous` cluster if the settings of its zone are equal.
 
     Raises ConfigInvalid.
     """
 
     def __init__(
-        self, client: ApiClient, config: DnsConfig, metrics: DnsMetrics, before: Cluster | None = None
+        self, client: ApiClient, config: DnsConfig, metrics: DnsMetrics, previous: Cluster | None = None
     ) -> None:
-        forwarders = plan_forwarders(config, self._is_us)
+        forwarders = plan_forwarders(config, self._is_self)
         settings = replace(config.zone, recursive=bool(forwarders))
-        if before is None or (before.zone.settings, before.follow_pods) != (settings, config.autopath):
-            before = Cluster(client, settings, metrics, follow_pods=config.autopath)
+        if previous is None or (previous.zone.settings, previous.follow_pods) != (settings, config.autopath):
+            previous = Cluster(client, settings, metrics, follow_pods=config.autopath)
         self.config = config
-        self.cluster = before
+        self.cluster = previous
         self.responder: Responder = Responder(
             self.cluster.zone,
             size=config.udp_size,
@@ -85,10 +78,10 @@ class Engine:
             entries=config.cache_entries,
             longest=config.cache_seconds,
             longest_negative=config.cache_negative_seconds,
-            may_keep=make_keeping(config.cached, config.uncached),
+            is_cacheable=cache_policy(config.cached, config.uncached),
             stale=config.serve_stale_seconds,
         )
-        self.forwarders = tuple(way for way in forwarders.values() if isinstance(way, Forwarder))
+        self.forwarders = tuple(target for target in forwarders.values() if isinstance(target, Forwarder))
         self.resolver = Resolver(
             self.responder,
             forwarders,
@@ -97,16 +90,16 @@ class Engine:
             search=plan_search(config) if config.autopath else (),
         )
 
-    def _is_us(self, server: Server) -> bool:
-        """Whether this is the Service under which the cluster reaches us."""
+    def _is_self(self, server: Server) -> bool:
+        """Whether this is the cluster IP of the Service whose endpoint this server is."""
         return server.port == 53 and server.host in self.cluster.zone.server_addresses
 
     def close(self) -> None:
-        """Another answers from now on. Open questions are still answered."""
+        """Stop: another engine answers from now on. Queries that wait for upstreams are still answered."""
         for forwarder in self.forwarders:
             forwarder.close()
 
     async def become_ready(self) -> None:
-        """Return when the zone is complete, and is answered from."""
+        """Wait until the zone is complete, and answer from it."""
         await self.cluster.wait_ready()
         self.responder.set_ready()

@@ -1,30 +1,30 @@
-"""What can go wrong in the DNS:
+"""Errors of the DNS server:
 
 DnsError
-├── BadPacket          bytes from the network that are no DNS message we can read; the sender's fault
-├── ConfigInvalid      the configuration cannot be used; the text says which directive or option and why
-├── CannotServe        an address or port that cannot be had
-└── UpstreamFailed     no upstream gave an answer in time
+├── BadPacket          bytes from the network that are no valid DNS message; the sender's fault
+├── ConfigInvalid      the configuration cannot be used; the text names the directive or option and the reason
+├── CannotServe        an address or port cannot be bound
+└── UpstreamFailed     no upstream replied in time
 """
 
 from __future__ import annotations
 
 
 class DnsError(Exception):
-    """Base of all."""
+    """Base of all errors here."""
 
 
 class BadPacket(DnsError):
-    """Not a DNS message, or not a sound one."""
+    """The bytes are no valid DNS message."""
 
 
 class ConfigInvalid(DnsError):
-    """The user has to change the configuration."""
+    """The configuration has to be changed."""
 
 
 class CannotServe(DnsError):
-    """Somebody else has the port, or we may not have it."""
+    """An address or port is in use, or not permitted."""
 
 
 class UpstreamFailed(DnsError):
-    """Nobody outside answered."""
+    """No upstream replied."""

@@ -1,4 +1,4 @@
-"""One DNS process: its sockets and pages, and the configuration at work behind them. `cli/dns.py` calls this."""
+"""One DNS process: its sockets, its pages, and the configuration at work behind them. `cli/dns.py` calls this."""
 
 from __future__ import annotations
 
@@ -10,23 +10,19 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 
 from bridgehead.client import ApiClient, running
-from bridgehead.pages import Routes
+from bridgehead.objects.addresses import join_host_port
+from bridgehead.pages import Page, Routes, metrics_page, serve
 
 from .agent import DnsAgent
 from .config import Address, DnsConfig
 from .engine import Cluster, Engine
-from .errors import ConfigInvalid
-from .metrics import DnsMetrics
-from .node_local import Hold, HoldHere
-from .query_log import QueryLog
-from .server import DnsServer, Limits, Tell, take
-from .serving import health_routes, metrics_routes, ready_routes, serve
-from .zone import Zone
-from .zone_file import zone_file
+from .errors import CannotServe, ConfigInvalid
+from .serving import DnsMetrics, DnsServer, Holder, Limits, LocalHolder, LogQuery, QueryLog, open_sockets
+from .zone import Zone, zone_file
 
 log = logging.getLogger(__name__)
 
-_UNDER_WAY_SECONDS = 0.5  # in which queries arrive that were sent before they were led elsewhere
+_IN_FLIGHT_SECONDS = 0.5  # after the node's address is released, in which queries arrive that were sent before
 
 
 async def run(
@@ -35,61 +31,79 @@ async def run(
     number: int = 0,
     *,
     changes: AsyncIterator[DnsConfig | ConfigInvalid] | None = None,
-    bound: Callable[[int], None] | None = None,
+    on_bound: Callable[[int], None] | None = None,
     ending: asyncio.Event | None = None,
-    hold: Hold | None = None,
+    holder: Holder | None = None,
 ) -> None:
-    """Serve until cancelled. `number` counts processes; `bound` is told the port of each address,
-    unless several share it: then they are tried before (`try_addresses`).
+    """Serve until cancelled, or until `ending` is set and `lameduck_seconds` have passed. Raises DnsError.
 
-    `hold` is who holds the addresses that are served on the node; without it this process does.
+    `number` counts processes from 0. `on_bound` gets the port of each listening address; several processes do not call
+    it, because they bind only when they have answers (`check_addresses` tries before). `holder` holds the addresses
+    that are served on the node; by default this process does.
 
-    `changes` are later configurations; each takes over when it is ready to, and no query is lost; what is not sound is
-    told of and passed over. After `ending` is set we are not ready, but answer for `lameduck_seconds`, so that whoever
-    sends us queries can turn to others; then this returns. Raises DnsError.
+    `changes` are later configurations: each takes over when its zone is complete, without a lost query; an invalid one
+    is logged and skipped. After `ending` is set, /ready fails and queries are still answered, so that clients can turn
+    to other servers.
     """
-    work = _Work(client, config)
+    worker = _Worker(client, config)
     ending = asyncio.Event() if ending is None else ending
     shared = config.processes > 1
-    if hold is None and config.node_local:
-        hold = HoldHere(config.node_local)
+    if holder is None and config.node_local:
+        holder = LocalHolder(config.node_local)
+
+    def ready_page() -> Page:
+        reason = "Shutting down" if ending.is_set() else worker.unready_reason()
+        return Page(503, reason.encode()) if reason else Page(200, b"OK")
+
+    metrics = config.metrics and (config.metrics[0], config.metrics[1] + number)
     pages: list[tuple[Address | None, Routes]] = [
-        (config.health, health_routes()),
-        (config.ready, ready_routes(lambda: "Shutting down" if ending.is_set() else work.obstacle())),
-        (config.metrics and (config.metrics[0], config.metrics[1] + number), metrics_routes(work.metrics.exposition)),
+        (config.health, {"/health": lambda: Page(200, b"OK")}),
+        (config.ready, {"/ready": ready_page}),
+        (metrics, {"/metrics": lambda: metrics_page(worker.metrics.exposition())}),
     ]
     try:
         if not shared:
-            for taken in work.bind():
-                if bound is not None:
-                    bound(taken)
+            for port in worker.bind():
+                if on_bound is not None:
+                    on_bound(port)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(None) as limit, asyncio.TaskGroup() as tasks:
-                tasks.create_task(_leave(ending, work, limit, least=_UNDER_WAY_SECONDS if hold is not None else 0))
-                if hold is not None:
-                    tasks.create_task(hold.run(work.answers, ending))
-                tasks.create_task(work.answer(tasks, shared=shared))
+                least = _IN_FLIGHT_SECONDS if holder is not None else 0
+                tasks.create_task(_limit_after(ending, worker, limit, least=least))
+                if holder is not None:
+                    tasks.create_task(holder.run(worker.has_answers, ending))
+                tasks.create_task(worker.serve(tasks, shared=shared))
                 for address, routes in pages:
                     if address is not None:
-                        tasks.create_task(serve(address, routes, shared=shared))
-                work.begin(work.engine, tasks)
+                        tasks.create_task(_serve_pages(address, routes, shared=shared))
+                worker.start(worker.engine, tasks)
                 async for changed in changes or _never():
-                    work.change(changed, tasks)
+                    worker.reconfigure(changed, tasks)
     finally:
-        work.engine.close()
-        for server in work.servers:
+        worker.engine.close()
+        for server in worker.servers:
             server.close()
 
 
-async def _leave(ending: asyncio.Event, work: _Work, limit: asyncio.Timeout, *, least: float) -> None:
+async def _serve_pages(address: Address, routes: Routes, *, shared: bool) -> None:
+    """Serve until cancelled. Raises CannotServe."""
+    try:
+        await serve(address, routes, shared=shared)
+    except OSError as error:
+        text = f"cannot serve {', '.join(routes)} on {join_host_port(*address)}: {error.strerror}"
+        raise CannotServe(text) from error
+
+
+async def _limit_after(ending: asyncio.Event, worker: _Worker, limit: asyncio.Timeout, *, least: float) -> None:
+    """Let the limit expire `lameduck_seconds` after `ending` is set, `least` seconds at least."""
     await ending.wait()
-    seconds = max(work.engine.config.lameduck_seconds, least)
+    seconds = max(worker.engine.config.lameduck_seconds, least)
     if seconds:
-        log.info("shutting down, after %g s in which queries are still answered", seconds)
+        log.info("shutting down; queries are answered for %g s more", seconds)
     limit.reschedule(asyncio.get_running_loop().time() + seconds)
 
 
-class _Work:
+class _Worker:
     """The sockets of a process, and the engine that answers there at the moment."""
 
     def __init__(self, client: ApiClient, config: DnsConfig) -> None:
@@ -97,46 +111,46 @@ class _Work:
         self._first = config
         self.metrics = DnsMetrics()
         self.engine = Engine(client, config, self.metrics)
-        self._places = list(_places(config))
-        self.servers = [self._server(self.engine) for _ in self._places]
-        self._has_answers = asyncio.Event()
-        self.answers = asyncio.Event()  # at all addresses
-        self._followed: dict[Cluster, asyncio.Task[None]] = {}
+        self._addresses = list(_listening_addresses(config))
+        self.servers = [self._server(self.engine) for _ in self._addresses]
+        self._zone_is_complete = asyncio.Event()
+        self.has_answers = asyncio.Event()  # at all addresses
+        self._clusters: dict[Cluster, asyncio.Task[None]] = {}
         self._taking_over: asyncio.Task[None] | None = None
         self.metrics.watch(lambda: self.engine, self.servers)
 
     def _server(self, engine: Engine) -> DnsServer:
-        limits = Limits(open_questions=engine.config.most_open)
-        return DnsServer(engine.responder, engine.resolver.resolve, limits, tell=_tell(engine.config))
+        limits = Limits(concurrent=engine.config.max_concurrent)
+        return DnsServer(engine.responder, engine.resolver.resolve, limits, log_query=_query_log(engine.config))
 
-    def obstacle(self) -> str:
-        """Why we are not ready, "" if we are. An API server that goes away after the first full sync is no reason.
+    def unready_reason(self) -> str:
+        """Return what /ready shows, "" when ready. An API server that is lost after the first full sync is no reason.
 
-        Addresses that several processes share are taken only then: whoever hears that we are ready is answered there.
+        Addresses that several processes share are bound only when there are answers, so a ready process answers there.
         """
-        return "" if self.answers.is_set() else "kubernetes"
+        return "" if self.has_answers.is_set() else "kubernetes"
 
     def bind(self, *, shared: bool = False) -> Iterator[int]:
-        """Take the addresses; their ports. Raises CannotServe."""
-        for server, (host, port) in zip(self.servers, self._places, strict=True):
-            yield server.bind(host, port, shared=shared, at_once=host in self._first.node_local)
+        """Bind the addresses one by one, and yield their ports. Raises CannotServe."""
+        for server, (host, port) in zip(self.servers, self._addresses, strict=True):
+            yield server.bind(host, port, shared=shared, freebind=host in self._first.node_local)
 
-    async def answer(self, tasks: asyncio.TaskGroup, *, shared: bool) -> None:
-        """Serve at the addresses that were taken.
+    async def serve(self, tasks: asyncio.TaskGroup, *, shared: bool) -> None:
+        """Serve at the addresses. Raises CannotServe.
 
-        Where they are shared any process may get any query. So none takes its share before it has answers; that it can
-        take the addresses is known by then (`try_addresses`). Raises CannotServe.
+        The kernel spreads queries over all processes that share an address, so each binds it only when it has answers.
+        `check_addresses` has shown by then that it can.
         """
         if shared:
-            await self._has_answers.wait()
+            await self._zone_is_complete.wait()
             list(self.bind(shared=True))
         for server in self.servers:
             tasks.create_task(server.run())
-        await self._has_answers.wait()
-        self.answers.set()
+        await self._zone_is_complete.wait()
+        self.has_answers.set()
 
-    def change(self, config: DnsConfig | ConfigInvalid, tasks: asyncio.TaskGroup) -> None:
-        """Answer by this configuration as soon as its zone is complete; until then by the one before."""
+    def reconfigure(self, config: DnsConfig | ConfigInvalid, tasks: asyncio.TaskGroup) -> None:
+        """Answer by this configuration as soon as its zone is complete, and by the present one until then."""
         try:
             if isinstance(config, ConfigInvalid):
                 raise config
@@ -145,43 +159,44 @@ class _Work:
             self.metrics.failed_reloads.inc()
             log.error("the new configuration is not used: %s", error)
             return
-        _warn_of_fixed(self._first, config)
-        self.begin(fresh, tasks)
+        _warn_of_fixed_settings(self._first, config)
+        self.start(fresh, tasks)
 
-    def begin(self, engine: Engine, tasks: asyncio.TaskGroup) -> None:
-        """Let it take over when it is ready. One that was not ready yet never will."""
+    def start(self, engine: Engine, tasks: asyncio.TaskGroup) -> None:
+        """Let an engine take over when it is ready. An earlier engine that is not ready yet is dropped."""
         if self._taking_over is not None:
             self._taking_over.cancel()
-        self._end_others()
-        if engine.cluster not in self._followed:
-            self._followed[engine.cluster] = tasks.create_task(engine.cluster.run())
+        self._stop_unused_clusters()
+        if engine.cluster not in self._clusters:
+            self._clusters[engine.cluster] = tasks.create_task(engine.cluster.run())
         self._taking_over = tasks.create_task(self._take_over(engine))
 
     async def _take_over(self, engine: Engine) -> None:
         await engine.become_ready()
         for server in self.servers:
-            server.use(engine.responder, engine.resolver.resolve, _tell(engine.config), engine.config.most_open)
+            server.use(
+                engine.responder, engine.resolver.resolve, _query_log(engine.config), engine.config.max_concurrent
+            )
         if engine is not self.engine:
             self.engine.close()
             log.info("the new configuration is in use")
         self.engine = engine
-        self._has_answers.set()
-        self._end_others()
+        self._zone_is_complete.set()
+        self._stop_unused_clusters()
 
-    def _end_others(self) -> None:
-        """Only the cluster that is answered from is followed on."""
-        for cluster in set(self._followed) - {self.engine.cluster}:
-            self._followed.pop(cluster).cancel()
+    def _stop_unused_clusters(self) -> None:
+        for cluster in set(self._clusters) - {self.engine.cluster}:
+            self._clusters.pop(cluster).cancel()
 
 
-def _tell(config: DnsConfig) -> Tell | None:
+def _query_log(config: DnsConfig) -> LogQuery | None:
     return QueryLog(config.log_classes) if config.log_queries else None
 
 
-def _places(config: DnsConfig) -> Iterator[Address]:
-    """The addresses to take. Every address means that of both families, if the kernel has both.
+def _listening_addresses(config: DnsConfig) -> Iterator[Address]:
+    """Yield the addresses to bind. The empty host stands for 0.0.0.0 and, if the kernel has IPv6, for ::.
 
-    Who serves addresses on the node listens there, and at others only where they are named.
+    A server of addresses on the node binds them, and others only where they are configured by name.
     """
     for host in config.node_local:
         yield host, 53
@@ -196,11 +211,11 @@ def _places(config: DnsConfig) -> Iterator[Address]:
                 yield "::", port
 
 
-def try_addresses(config: DnsConfig) -> None:
-    """Take every address and let go of it, before the first of several processes answers there. Raises CannotServe."""
-    for host, port in _places(config):
-        for taken in take(host, port, shared=config.processes > 1, at_once=host in config.node_local):
-            taken.close()
+def check_addresses(config: DnsConfig) -> None:
+    """Bind every address and close it again, before several processes start. Raises CannotServe."""
+    for host, port in _listening_addresses(config):
+        for bound in open_sockets(host, port, shared=config.processes > 1, freebind=host in config.node_local):
+            bound.close()
 
 
 def _has_ipv6() -> bool:
@@ -217,28 +232,28 @@ async def _never() -> AsyncIterator[DnsConfig]:
     yield DnsConfig()
 
 
-async def follow_file(
+async def watch_file(
     read: Callable[[], DnsConfig], first: DnsConfig, seconds: float = 1.0
 ) -> AsyncIterator[DnsConfig | ConfigInvalid]:
-    """What `read` gives each time it gives something else, or why it gives nothing, once each."""
-    last, told = first, ""
+    """Call `read` every `seconds`, and yield each result that differs from the last. An error is yielded once."""
+    last, last_error = first, ""
     while True:
         await asyncio.sleep(seconds)
         try:
             fresh = read()
         except ConfigInvalid as error:
-            if str(error) != told:
-                told = str(error)
+            if str(error) != last_error:
+                last_error = str(error)
                 yield error
             continue
-        told = ""
+        last_error = ""
         if fresh != last:
             last = fresh
             yield fresh
 
 
 async def dump(client: ApiClient, config: DnsConfig) -> str:
-    """The whole zone as a zone file."""
+    """Return the whole zone as a zone file."""
     zone = Zone(config.zone, serial=int(time.time()))
     agent = DnsAgent(client, zone, DnsMetrics())
     async with running(agent):
@@ -246,8 +261,8 @@ async def dump(client: ApiClient, config: DnsConfig) -> str:
         return zone_file(zone)
 
 
-def _warn_of_fixed(old: DnsConfig, new: DnsConfig) -> None:
-    """What a process has taken at its start stays as it is until the next one."""
+def _warn_of_fixed_settings(old: DnsConfig, new: DnsConfig) -> None:
+    """Log settings that a running process cannot change."""
     for field in ("listen", "node_local", "health", "ready", "metrics", "processes"):
         if getattr(old, field) != getattr(new, field):
             log.warning("the new configuration's %s is not used before the next start", field)

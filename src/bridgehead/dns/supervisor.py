@@ -1,7 +1,7 @@
 """Several DNS processes on the same ports, watched by their parent. `cli/dns.py` calls this for `--processes`.
 
-Each follows the cluster by itself: nothing is shared but the ports (SO_REUSEPORT). Addresses that are served on the
-node are held by one process more, which hears from the others through a pipe.
+The processes share the ports (SO_REUSEPORT) and nothing else: each watches the cluster by itself. Addresses that are
+served on the node are held by one more process, to which the others have a pipe.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from .errors import DnsError
 log = logging.getLogger(__name__)
 
 _PR_SET_PDEATHSIG = 1
-_ENDS = (signal.SIGTERM, signal.SIGINT)
+_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 def supervise(count: int, work: Callable[[int, int], None], hold: Callable[[int], None] | None = None) -> int:
-    """Run `work(0, pipe)` to `work(count - 1, pipe)` in processes of their own until SIGTERM or SIGINT; then 0.
+    """Run `work(0, pipe)` to `work(count - 1, pipe)` in processes of their own until SIGTERM or SIGINT; then return 0.
 
-    `hold(pipe)` is run in another: it can read what they write, and sees when they are gone. Where one ends by itself,
-    all are ended, and 1 is returned: whoever started us starts us again.
+    `hold(pipe)` runs in one more process: it reads what the others write to the pipe, and end of file when they are
+    gone. If one process ends by itself, all are ended and 1 is returned, so that the pod is restarted.
     """
     children: set[int] = set()
-    asked = False
+    is_stopping = False
 
     def stop(*_: object) -> None:
-        nonlocal asked
-        asked = True
+        nonlocal is_stopping
+        is_stopping = True
         for child in children:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(child, signal.SIGTERM)
 
-    # Whoever sees the first of them answer may end us at once: a signal waits until all are there.
-    signal.pthread_sigmask(signal.SIG_BLOCK, _ENDS)
+    # A signal that comes while the processes are started is handled when all of them exist.
+    signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)
     reader, writer = os.pipe()
     if hold is not None:
         children.add(_fork("the holder of addresses", lambda: hold(reader), closed=writer))
@@ -47,17 +47,17 @@ def supervise(count: int, work: Callable[[int, int], None], hold: Callable[[int]
         children.add(_fork(f"process {number}", partial(work, number, writer), closed=reader))
     os.close(reader)
     os.close(writer)
-    for end in _ENDS:
+    for end in _STOP_SIGNALS:
         signal.signal(end, stop)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDS)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOP_SIGNALS)
     failed = False
     while children:
         child, status = os.wait()
         children.discard(child)
-        if not asked or status:
-            log.log(logging.INFO if asked else logging.ERROR, "process %d ended with status %d", child, status)
-            failed = failed or not asked
-        if not asked:
+        if not is_stopping or status:
+            log.log(logging.INFO if is_stopping else logging.ERROR, "process %d ended with status %d", child, status)
+            failed = failed or not is_stopping
+        if not is_stopping:
             stop()
     return 1 if failed else 0
 
@@ -69,9 +69,9 @@ def _fork(name: str, work: Callable[[], None], *, closed: int) -> int:
         return child
     code = 1
     try:
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)  # nobody answers for a parent that is gone
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)  # end with the parent
         os.close(closed)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDS)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOP_SIGNALS)
         if os.getppid() == parent:
             work()
             code = 0

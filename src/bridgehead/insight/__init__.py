@@ -1,1 +1,1 @@
-"""What the state of a cluster means, for people who ask: reads objects of all parts, changes nothing."""
+"""Diagnosis of a cluster from the objects of all parts. Read-only."""

@@ -1,7 +1,9 @@
-"""Whether a Service, as it is now, is in the kernel of every node (pure). Used by `waiting`.
+"""Determine whether the kernel of every node has a Service's present state. `waiting` uses it.
 
-Three things follow each other: the pods that the Service selects change (or the Endpoints that somebody wrote), its
-EndpointSlices say so, every node's proxy programs them. The last is what proxies make known (`objects/progress.py`).
+A change takes three steps: the Service's pods change (or its Endpoints), its EndpointSlices are written, and every
+node's proxy programs them. Proxies publish the third step (`objects/progress.py`).
+
+Pure: no I/O, no clock, no randomness.
 """
 
 from __future__ import annotations
@@ -12,13 +14,13 @@ from typing import NamedTuple
 from bridgehead.controllers.endpoints import endpointslices, mirroring
 from bridgehead.objects.coordination import Lease
 from bridgehead.objects.core import PROXY_NAME_LABEL, Endpoints, Node, Pod, Service
-from bridgehead.objects.discovery import MANAGED_BY_LABEL, Endpoint, EndpointSlice
+from bridgehead.objects.endpoint_slices import MANAGED_BY_LABEL, Endpoint, EndpointSlice
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.objects.progress import Progress, Versions, read_progress
 
 
 class Lacking(NamedTuple):
-    """A node that does not have it yet, and why in words."""
+    """A node whose kernel lacks the state, and the reason as text."""
 
     node: str
     why: str
@@ -28,7 +30,7 @@ class Lacking(NamedTuple):
 
 
 def why_not_proxied(service: Service) -> str:
-    """Why no node has to do anything for the Service; "" when they have to."""
+    """Return why no node programs the Service; "": nodes do."""
     if service.spec.type == "ExternalName":
         return "it is only a name for another one"
     if service.spec.cluster_ip == "None":
@@ -45,9 +47,10 @@ def count_pending(
     slices: Iterable[EndpointSlice],
     nodes: Iterable[Node],
 ) -> int:
-    """How many endpoints are yet to be written into the Service's slices, or to be taken out.
+    """Return the number of endpoints that are to be added to or removed from the Service's slices.
 
-    They come from its pods or, without a selector, from `endpoints` of its name; slices of others are as they are.
+    The expected endpoints come from its pods or, without a selector, from `endpoints`; slices of other managers count
+    as they are.
     """
     if service.spec.selector:
         known = {node.metadata.name: node for node in nodes}
@@ -57,10 +60,12 @@ def count_pending(
     else:
         return 0
     wanted = {
-        _standing(group.address_type, group.ports, endpoint) for group, found in groups.items() for endpoint in found
+        _programmed_state(group.address_type, group.ports, endpoint)
+        for group, found in groups.items()
+        for endpoint in found
     }
     written = {
-        _standing(item.address_type, item.ports or (), endpoint)
+        _programmed_state(item.address_type, item.ports or (), endpoint)
         for item in slices
         if item.metadata.labels.get(MANAGED_BY_LABEL) == manager
         for endpoint in item.endpoints
@@ -68,30 +73,29 @@ def count_pending(
     return len(wanted ^ written)
 
 
-def _standing(family: str, ports: object, endpoint: Endpoint) -> object:
-    """All of an endpoint that a proxy goes by, but for its place and hints."""
+def _programmed_state(family: str, ports: object, endpoint: Endpoint) -> object:
+    """Return the properties of an endpoint that proxies use, without its node, zone and hints."""
     conditions = endpoint.conditions
-    uid = endpoint.target_ref.uid if endpoint.target_ref is not None else ""
     return (
         family,
         ports,
         endpoint.addresses,
-        uid,
+        endpoint.pod_uid,
         conditions.is_ready,
-        conditions.serving is not False,
-        conditions.terminating is True,
+        conditions.is_serving,
+        conditions.is_terminating,
     )
 
 
 def count_ready(slices: Iterable[EndpointSlice]) -> int:
-    """The endpoints that get connections."""
+    """Return the number of ready endpoints."""
     return len({e.addresses for item in slices for e in item.endpoints if e.conditions.is_ready})
 
 
 def find_lacking(
     nodes: Iterable[Node], leases: Iterable[Lease], wanted: Versions, now: float, service: ObjectKey
 ) -> list[Lacking]:
-    """The ready nodes whose proxies have not said that they programmed `wanted`, or only without the Service.
+    """Return the ready nodes whose proxies have not published `wanted`, or refuse the Service.
 
     `now` is in epoch seconds.
     """
@@ -105,7 +109,7 @@ def _why_lacking(progress: Progress | None, wanted: Versions, now: float, servic
     if progress is None:
         return "its proxy publishes nothing"
     if progress.expires <= now:
-        return f"its proxy was last heard {now - progress.renewed:.0f} s ago"
+        return f"its proxy last published {now - progress.renewed:.0f} s ago"
     if str(service) in progress.refused:
         return "its kernel refuses the Service's rules"
     lacks = progress.lacks(wanted)
@@ -118,6 +122,6 @@ def _why_lacking(progress: Progress | None, wanted: Versions, now: float, servic
 
 
 def describe(lacking: Sequence[Lacking], most: int = 10) -> str:
-    """`node2 (its proxy publishes nothing), node3 (...) and 4 others`"""
+    """Render `node2 (its proxy publishes nothing), node3 (...) and 4 others`."""
     text = ", ".join(map(str, lacking[:most]))
     return f"{text} and {len(lacking) - most} others" if len(lacking) > most else text

@@ -1,4 +1,4 @@
-"""Waits until a Service is programmed on every node; what that means is in `programmed`. For `bridgehead wait`."""
+"""Wait until a Service is programmed on every node (see `programmed`), for `bridgehead wait`."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from typing import Any
 from bridgehead.client import ApiClient, Informer, running
 from bridgehead.objects import progress
 from bridgehead.objects.core import Service
-from bridgehead.objects.discovery import SERVICE_NAME_LABEL
+from bridgehead.objects.endpoint_slices import service_selector
 from bridgehead.objects.kinds import ENDPOINT_SLICES, ENDPOINTS, LEASES, NODES, PODS, SERVICES
 from bridgehead.objects.meta import ObjectKey, version_number
 from bridgehead.objects.progress import Versions, latest_version
 
 from .programmed import count_pending, count_ready, describe, find_lacking, why_not_proxied
 
-FIRST_LOOK_SECONDS = 10.0
-_LOOK_AGAIN_SECONDS = 1.0  # a proxy that falls silent is no event
+LIST_SECONDS = 10.0
+_POLL_SECONDS = 1.0  # the expiry of a Lease is no event
 
 Report = Callable[[str], None]
 
 
 class NotProgrammed(Exception):
-    """Why it is not, or not in time; one line."""
+    """The Service is not programmed, or not in time. The text is one line with the reason."""
 
 
 async def wait_programmed(client: ApiClient, key: ObjectKey, seconds: float, report: Report) -> str:
-    """What to tell when the Service is programmed everywhere; `report` is told meanwhile what is waited for.
+    """Wait until the Service is programmed everywhere. Returns a summary line for the user.
 
-    `seconds` 0 looks once. Raises `NotProgrammed`, ClientError.
+    `report` is called with what is missing meanwhile. `seconds` 0: check once. Raises `NotProgrammed`, ClientError.
     """
     service = await client.get(SERVICES, key.name, key.namespace)
     if why := why_not_proxied(service):
@@ -40,10 +40,10 @@ async def wait_programmed(client: ApiClient, key: ObjectKey, seconds: float, rep
     wait = _Wait(client, service)
     async with wait.following():
         try:
-            async with asyncio.timeout(FIRST_LOOK_SECONDS):
+            async with asyncio.timeout(LIST_SECONDS):
                 await wait.synced()
         except TimeoutError:
-            raise NotProgrammed("the API server does not tell what there is") from None
+            raise NotProgrammed("the API server did not list the objects in time") from None
         try:
             async with asyncio.timeout(seconds):
                 while (missing := wait.missing()) != "":
@@ -56,45 +56,46 @@ async def wait_programmed(client: ApiClient, key: ObjectKey, seconds: float, rep
 
 
 class _Wait:
-    """Everything that bears on one Service, followed."""
+    """Informers of all objects that affect one Service."""
 
     def __init__(self, client: ApiClient, service: Service) -> None:
         self._key, self._selector = service.key, service.spec.selector
         namespace, name = service.key
         self._services = Informer(client, SERVICES, namespace, field_selector=f"metadata.name={name}")
-        self._slices = Informer(client, ENDPOINT_SLICES, namespace, f"{SERVICE_NAME_LABEL}={name}")
+        self._slices = Informer(client, ENDPOINT_SLICES, namespace, service_selector(name))
         selector = ",".join(f"{label}={value}" for label, value in sorted(self._selector.items()))
         self._pods = Informer(client, PODS, namespace, selector)
         self._nodes = Informer(client, NODES)
         self._leases = Informer(client, LEASES, progress.NAMESPACE, progress.SELECTOR)
         self._endpoints = Informer(client, ENDPOINTS, namespace, field_selector=f"metadata.name={name}")
         self._informers: list[Informer[Any]] = [self._services, self._slices, self._nodes, self._leases]
-        self._informers.append(self._pods if selector else self._endpoints)  # where the slices come from
-        self._news = asyncio.Event()
+        self._informers.append(self._pods if selector else self._endpoints)  # the source of the slices
+        self._change_event = asyncio.Event()
         self._wanted: Versions | None = None
 
     def following(self) -> AbstractAsyncContextManager[None]:
-        """The copies are kept up to date inside the block."""
+        """Run the informers inside the block."""
         for informer in self._informers:
             informer.on_change(self._changed)
         return running(*self._informers)
 
     def _changed(self, old: object, new: object) -> None:
-        self._news.set()
+        self._change_event.set()
 
     async def synced(self) -> None:
+        """Wait until all informers have listed their objects."""
         for informer in self._informers:
             await informer.wait_synced()
 
     async def changed(self) -> None:
-        """Until there may be another answer."""
+        """Wait until `missing` may have changed."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_LOOK_AGAIN_SECONDS):
-                await self._news.wait()
-        self._news.clear()
+            async with asyncio.timeout(_POLL_SECONDS):
+                await self._change_event.wait()
+        self._change_event.clear()
 
     def missing(self) -> str:
-        """What is still to be done, in words; "" when nothing is. Raises `NotProgrammed` when nothing ever will be."""
+        """Return what is missing, as text; "": nothing. Raises `NotProgrammed` if it can never be complete."""
         service = self._services.get(self._key)
         if service is None:
             raise NotProgrammed(f"service/{self._key.name} was deleted meanwhile")
@@ -104,8 +105,8 @@ class _Wait:
             endpoints = self._endpoints.get(self._key)
             pods, slices, nodes = self._pods.items(), self._slices.items(), self._nodes.items()
             if pending := count_pending(service, pods, endpoints, slices, nodes):
-                return f"its endpoint slices do not say yet what its endpoints are ({pending} changes)"
-            # What is asked for is the state of this moment; a busy Service would never be done otherwise.
+                return f"its endpoint slices are not up to date yet ({pending} changes)"
+            # The target is the present state: a Service that changes all the time would never be done otherwise.
             version = version_number(service.metadata.resource_version)
             self._wanted = Versions(version, latest_version(self._slices.items()))
         if not any(node.is_ready for node in self._nodes.items()):

@@ -1,4 +1,4 @@
-"""What can go wrong in the kubelet.
+"""The kubelet's errors.
 
     KubeletError
     ├── VolumeNotReady        a volume can't be set up yet; the pod waits (event FailedMount)
@@ -6,11 +6,11 @@
     ├── SandboxRefused        the pod asks for namespaces that the runtime cannot make (FailedCreatePodSandBox)
     ├── SecurityRefused       the security context forbids to run the container (CreateContainerConfigError)
     ├── AddressesExhausted    the node's pod range has no free address (FailedCreatePodSandBox)
-    ├── NotServed             a log or exec request that can't be answered; carries the HTTP status
-    └── StartupFailed         the kubelet can't run at all; one line for the operator
+    ├── NotServed             a request for logs or exec that can't be answered; carries the HTTP status
+    └── StartupFailed         the kubelet can't run; one line for the operator
 
-What the runtime refuses is `runtimes.runtime.RuntimeFailure` and `ImageUnavailable`; what the API server refuses is
-in `client.errors`.
+Errors of the runtime are `RuntimeFailure` and `ImageUnavailable` in `runtimes.runtime`; errors of the API server are in
+`client.errors`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class KubeletError(Exception):
 
 
 class VolumeNotReady(KubeletError):
-    """`volume` can't be set up; the message is the reason."""
+    """The volume named `volume` can't be set up yet; the message is the reason."""
 
     def __init__(self, volume: str, message: str) -> None:
         super().__init__(message)
@@ -29,7 +29,7 @@ class VolumeNotReady(KubeletError):
 
 
 class ConfigNotReady(KubeletError):
-    """A ConfigMap, Secret or field that a container's environment or mounts need is not there."""
+    """A ConfigMap, Secret or field that a container's environment or mounts refer to is missing."""
 
 
 class SandboxRefused(KubeletError):
@@ -41,11 +41,11 @@ class SecurityRefused(KubeletError):
 
 
 class AddressesExhausted(KubeletError):
-    """No address is left in the node's pod range."""
+    """The node's pod range has no free address."""
 
 
 class NotServed(KubeletError):
-    """A request to the kubelet's server that has no answer; `status` is the HTTP status to give."""
+    """A request to the kubelet's server is refused with the HTTP status `status`."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -53,4 +53,4 @@ class NotServed(KubeletError):
 
 
 class StartupFailed(KubeletError):
-    """Something that the kubelet needs from the machine or its options is missing."""
+    """A file or option that the kubelet needs to start is missing or unusable."""

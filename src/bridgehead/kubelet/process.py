@@ -1,6 +1,6 @@
-"""The kubelet as a process: opens what it needs, runs agent and server together, ends at SIGTERM.
+"""The kubelet as a process: opens its connections, runs agent and server, ends at SIGTERM.
 
-Called by `bridgehead kubelet`. Ending it does not end a pod.
+Called by `bridgehead kubelet`. Pods go on running after the kubelet has ended.
 """
 
 from __future__ import annotations
@@ -19,16 +19,17 @@ from bridgehead.client import ApiClient, load_kubeconfig
 
 from .agent import Kubelet
 from .errors import StartupFailed
-from .parts import NodeSettings
-from .runtimes.client import RuntimeClient
+from .node.settings import NodeSettings
 from .runtimes.runtime import Runtime, RuntimeFailure
-from .server import KubeletServer, server_context
+from .runtimes.wire.client import RuntimeClient
+from .server.authorization import server_context
+from .server.kubelet_server import KubeletServer
 
 log = logging.getLogger(__name__)
 
-_FILE_THREADS = 2  # volumes are written there; more would only cost memory
-_RUNTIME_SECONDS = 30.0  # how long a runtime that is starting beside the kubelet is waited for
-_RUNTIME_TOLD_SECONDS = 2.0  # and after how long that is worth a line
+_FILE_THREADS = 2  # for writing volumes; more threads would only cost memory
+_RUNTIME_SECONDS = 30.0  # how long to wait for a runtime that starts at the same time
+_RUNTIME_WARNING_SECONDS = 2.0  # how long to wait before the log mentions it
 
 
 class TlsFiles(NamedTuple):
@@ -38,7 +39,7 @@ class TlsFiles(NamedTuple):
 
 
 def run_kubelet(settings: NodeSettings, kubeconfig: Path, runtime_socket: Path, tls: TlsFiles | None) -> None:
-    """Until SIGTERM or SIGINT. Raises ConfigError, OSError, `StartupFailed`, `RuntimeFailure`."""
+    """Run until SIGTERM or SIGINT. Raises ConfigError, OSError, `StartupFailed`, `RuntimeFailure`."""
     uvloop.run(_run(settings, kubeconfig, runtime_socket, tls))
 
 
@@ -55,7 +56,7 @@ async def _run(settings: NodeSettings, kubeconfig: Path, runtime_socket: Path, t
     loop.set_default_executor(ThreadPoolExecutor(_FILE_THREADS, "files"))
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    async with ApiClient(config, "bridgehead-kubelet") as client, RuntimeClient(str(runtime_socket)) as runtime:
+    async with ApiClient(config, "kubelet/bridgehead") as client, RuntimeClient(str(runtime_socket)) as runtime:
         await _wait_for_runtime(runtime, runtime_socket, stop)
         if stop.is_set():
             return
@@ -73,13 +74,13 @@ async def _run(settings: NodeSettings, kubeconfig: Path, runtime_socket: Path, t
     for task in parts:
         if not task.cancelled():
             task.result()
-    log.info("stopped; containers go on")
+    log.info("stopped; containers keep running")
 
 
 async def _wait_for_runtime(runtime: Runtime, path: Path, stop: asyncio.Event) -> None:
-    """Raises `RuntimeFailure` when it does not come up."""
+    """Wait until the runtime answers. Raises `RuntimeFailure` when it does not in time."""
     now = asyncio.get_running_loop().time
-    told, until = now() + _RUNTIME_TOLD_SECONDS, now() + _RUNTIME_SECONDS
+    warn_at, until = now() + _RUNTIME_WARNING_SECONDS, now() + _RUNTIME_SECONDS
     while not stop.is_set():
         try:
             await runtime.list_sandboxes()
@@ -87,7 +88,7 @@ async def _wait_for_runtime(runtime: Runtime, path: Path, stop: asyncio.Event) -
         except RuntimeFailure:
             if now() > until:
                 raise
-            if now() > told:
+            if now() > warn_at:
                 log.warning("waiting for the runtime at %s, %.0f s at most", path, _RUNTIME_SECONDS)
-                told = until
+                warn_at = until
         await asyncio.sleep(0.05)

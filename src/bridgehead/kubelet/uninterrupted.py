@@ -1,6 +1,6 @@
-"""Work that must not be left half done when the one who waits for it is cancelled.
+"""Await work that must not be cancelled halfway.
 
-Called by the pod worker and its helpers, whose life ends by cancellation as soon as the pod begins to end.
+Pod workers use it: their sync loop is cancelled as soon as the pod begins to terminate.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ T = TypeVar("T")
 
 
 async def uninterrupted(work: Coroutine[Any, Any, T]) -> T:
-    """The result of `work`; who is cancelled meanwhile is so only after its end."""
+    """Return the result of `work`. A cancellation of the caller takes effect after `work` has ended."""
     task = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
         await asyncio.wait((task,))
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.debug("ended meanwhile: %s", error)
+            log.debug("failed after the caller was cancelled: %s", error)
         raise

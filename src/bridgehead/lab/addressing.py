@@ -1,7 +1,8 @@
-"""The addresses of a lab, family by family: its local network, nodes, pods and Services. Pure.
+"""Addresses of a lab by IP family: its local network, nodes, pods and Services.
 
-IPv6 mirrors IPv4 to the eye: node 3 is 10.0.0.203 and fd00:10::203, its pods are in 10.244.3.0/24 and
-fd00:10:244:3::/64. All of it is private (RFC 1918, RFC 4193) and never leaves the lab's namespaces.
+Pure: no I/O, no clock, no randomness. IPv6 addresses mirror the IPv4 ones: node 3 is 10.0.0.203 and fd00:10::203, its
+pods are in 10.244.3.0/24 and fd00:10:244:3::/64. All addresses are private (RFC 1918, RFC 4193) and never leave the
+lab's namespaces.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ _FIRST_NODE: Final = 201
 
 @dataclass(frozen=True)
 class Ranges:
-    """One family's addresses. Ranges are in CIDR notation; `prefix_length` is that of the local network."""
+    """Addresses of one family. Ranges are in CIDR notation; `prefix_length` is that of the local network."""
 
     version: Literal[4, 6]
     fabric: str
-    lab: str  # the lab itself: where the API server listens, and the client outside the cluster
+    lab: str  # the lab itself: the API server, and clients outside the cluster
     pods: str
     services: str
     kubernetes_service: str
@@ -37,11 +38,11 @@ class Ranges:
         return ipaddress.ip_network(self.fabric).prefixlen
 
     def node(self, number: int) -> str:
-        """The address of a node; nodes count from 1."""
+        """Return the address of a node; nodes count from 1."""
         return f"{self.fabric.partition('/')[0].removesuffix('0')}{_FIRST_NODE - 1 + number}"
 
     def node_pods(self, number: int) -> str:
-        """The range of a node's pods."""
+        """Return the range of a node's pods."""
         return f"10.244.{number}.0/24" if self.version == 4 else f"fd00:10:244:{number}::/64"
 
 
@@ -64,10 +65,10 @@ IPV6: Final = Ranges(
     cluster_dns="fd00:10:96::a",
 )
 
-# The first family is the primary one, of a Service that asks for none.
+# The first family is the primary one: Services that request no family get it.
 RANGES: Final[dict[IpFamily, tuple[Ranges, ...]]] = {"ipv4": (IPV4,), "ipv6": (IPV6,), "dual": (IPV4, IPV6)}
 
 
 def api_url(ranges: Sequence[Ranges]) -> str:
-    """Where the API server is reached inside the lab."""
+    """Return the URL of the API server inside the lab."""
     return f"https://{join_host_port(ranges[0].lab, API_PORT)}"

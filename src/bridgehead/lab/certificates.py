@@ -1,4 +1,4 @@
-"""The lab's certificate authority, what it signs, and the kubeconfigs that carry it.
+"""The lab's certificate authority, the certificates that it signs, and the kubeconfigs that contain them.
 
 Everything is made once per state directory. Names follow Kubernetes' "PKI certificates and requirements".
 """
@@ -30,7 +30,7 @@ _LIFETIME = timedelta(days=3650)
 
 @dataclass(frozen=True)
 class _Identity:
-    """A certificate to be signed: who it is and which addresses it serves."""
+    """A certificate to sign: its subject and the addresses that it is valid for."""
 
     file: str
     common_name: str
@@ -39,7 +39,7 @@ class _Identity:
 
 
 class _Authority:
-    """Signs with the CA key found, or made, in a directory."""
+    """A CA whose key is read from, or created in, a directory."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -70,7 +70,7 @@ class _Authority:
         return self._certificate.public_bytes(serialization.Encoding.PEM)
 
     def issue(self, identity: _Identity) -> tuple[bytes, bytes]:
-        """The certificate and key of `identity` in PEM, made if they are not there yet, or not of this CA."""
+        """Return the certificate and key of `identity` in PEM; create them if they are missing or of another CA."""
         certificate_file = self._directory / f"{identity.file}.crt"
         key_file = self._directory / f"{identity.file}.key"
         if self._is_usable(certificate_file, key_file):
@@ -109,7 +109,7 @@ class _Authority:
 
 
 def make_certificates(config: LabConfig, files: LabFiles) -> None:
-    """Make what is missing of the lab's keys, certificates and kubeconfigs. Raises `LabError`, OSError."""
+    """Create the missing keys, certificates and kubeconfigs of the lab. Raises `LabError`, OSError."""
     try:
         _make_all(config, files)
     except ValueError as error:
@@ -163,7 +163,7 @@ def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicK
         .issuer_name(issuer)
         .public_key(key)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(minutes=5))  # clocks differ a little
+        .not_valid_before(now - timedelta(minutes=5))  # tolerates clock skew
         .not_valid_after(now + _LIFETIME)
     )
 

@@ -10,14 +10,15 @@ from collections.abc import Sequence
 from bridgehead.network import syscalls
 
 from .errors import LabError
+from .packages import how_to_install
 from .plan import NodePlan, RunningLab, plan_nodes
 
-_OF_THE_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
-_PASSED_ON = (signal.SIGTERM, signal.SIGHUP)
+_TERMINAL_SIGNALS = (signal.SIGINT, signal.SIGQUIT)
+_FORWARDED = (signal.SIGTERM, signal.SIGHUP)
 
 
 def find_node(lab: RunningLab, name: str) -> NodePlan:
-    """Raises `LabError` when the lab has no such node."""
+    """Return the node with this name. Raises `LabError` when the lab has no such node."""
     for node in plan_nodes(lab.config):
         if node.name == name:
             return node
@@ -25,12 +26,12 @@ def find_node(lab: RunningLab, name: str) -> NodePlan:
 
 
 def run_inside(lab: RunningLab, argv: Sequence[str], *, node: NodePlan | None, env: dict[str, str]) -> int:
-    """Run `argv` to its end; the result is its exit code, as a shell would give it (127: no such command).
+    """Run `argv` and return its exit code, with a shell's meaning (127: no such command).
 
-    The signals that reach this process are passed on, and the command does not outlive it.
+    Signals that this process receives are forwarded to the command, which does not outlive this process.
     """
-    # Until there is somebody to pass them on to.
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, (*_OF_THE_TERMINAL, *_PASSED_ON))
+    # Blocked until the child exists, so that none is lost.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, (*_TERMINAL_SIGNALS, *_FORWARDED))
     pid = os.fork()
     if pid == 0:
         try:
@@ -53,14 +54,14 @@ def run_inside(lab: RunningLab, argv: Sequence[str], *, node: NodePlan | None, e
 
 
 def _enter(lab: RunningLab, node: NodePlan | None) -> None:
-    """Enter the namespaces of the lab or of a node, but keep the caller's files: no pod's are to be trusted."""
+    """Enter the namespaces of the lab or of a node, but keep the caller's files, because pods cannot be trusted."""
     process = f"/proc/{lab.init_pid}"
     paths = {kind: f"{process}/ns/{kind}" for kind in ("ipc", "uts", "net", "pid")}
     if node:
         paths |= {"net": f"{process}/root{node.netns}", "uts": f"{process}/root{node.utsns}"}
-    # Opened first: after entering one, the paths may mean something else.
+    # Opened before the first setns, after which the paths may mean something else.
     fds = {kind: os.open(path, os.O_RDONLY | os.O_CLOEXEC) for kind, path in paths.items()}
-    # The machine's root stays who it is: in the lab it would be nobody.
+    # The machine's root keeps its id: in the lab's user namespace it would be the overflow id (nobody).
     if os.geteuid() != 0:
         fds = {"user": _open_user_namespace(f"{process}/ns/user"), **fds}
     for fd in fds.values():
@@ -74,10 +75,10 @@ def _enter(lab: RunningLab, node: NodePlan | None) -> None:
 
 
 def _open_user_namespace(path: str) -> int:
-    """The user namespace above the lab's, in which its owner is root, too, and which no pod can change.
+    """Open the user namespace above the lab's, in which the lab's owner is root and which no pod can change.
 
-    Root of the lab, which privileged pods are, could register an interpreter (binfmt_misc) for what is executed in its
-    own one. A lab with host access has only one.
+    Root of the lab, which privileged pods are, could register an interpreter (binfmt_misc) for programs that are
+    executed in the lab's own user namespace. A lab with host access has only one user namespace.
     """
     own = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     parent = syscalls.open_parent_namespace(own)
@@ -89,18 +90,19 @@ def _open_user_namespace(path: str) -> int:
 
 
 def _mount_kernel_views() -> None:
-    """/proc and /sys show the namespaces of the process that mounts them."""
+    """Mount /proc and /sys, which show the namespaces of the process that mounts them."""
     for kind, target in (("proc", "/proc"), ("sysfs", "/sys")):
         syscalls.mount(kind, target, kind, syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC)
 
 
 def _execute(argv: Sequence[str], env: dict[str, str]) -> None:
-    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and what is ignored stays so over exec
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and ignored signals stay ignored after exec
         signal.signal(number, signal.SIG_DFL)
     try:
         os.execvpe(argv[0], list(argv), env)
     except FileNotFoundError:
-        os.write(2, f"bridgehead: {argv[0]}: command not found\n".encode())
+        advice = how_to_install(argv[0])
+        os.write(2, f"bridgehead: {argv[0]}: command not found{advice and f'; {advice}'}\n".encode())
         os._exit(127)
     except OSError as error:
         os.write(2, f"bridgehead: {argv[0]}: {error.strerror}\n".encode())
@@ -108,17 +110,17 @@ def _execute(argv: Sequence[str], env: dict[str, str]) -> None:
 
 
 def _wait(pid: int, mask: set[int | signal.Signals]) -> int:
-    """Wait for a child that shares our terminal: Ctrl-C is for it, and ends us when it ends."""
+    """Wait for a child that shares our terminal: Ctrl-C goes to the child, and this process ends with it."""
 
-    def pass_on(number: int, _: object) -> None:
+    def forward(number: int, _: object) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
 
-    for number in _OF_THE_TERMINAL:
+    for number in _TERMINAL_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
-    for number in _PASSED_ON:
-        if signal.getsignal(number) is not signal.SIG_IGN:  # as `nohup` wants it
-            signal.signal(number, pass_on)
+    for number in _FORWARDED:
+        if signal.getsignal(number) is not signal.SIG_IGN:  # `nohup` ignores SIGHUP
+            signal.signal(number, forward)
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     _, status = os.waitpid(pid, 0)
     code = os.waitstatus_to_exitcode(status)
@@ -126,8 +128,9 @@ def _wait(pid: int, mask: set[int | signal.Signals]) -> int:
 
 
 def _take_back_terminal() -> None:
-    """A shell with jobs makes the terminal its own and, in another PID namespace, cannot say whose it was before."""
-    with contextlib.suppress(OSError):  # no terminal, or somebody else's
+    """Make this process group the terminal's foreground group again. An interactive shell takes the terminal for itself
+    and, in another PID namespace, cannot restore the former group."""
+    with contextlib.suppress(OSError):  # no terminal, or another session's
         try:
             os.killpg(os.tcgetpgrp(0), 0)
         except ProcessLookupError:

@@ -1,15 +1,17 @@
-"""LabError            one line that says what to do; the command prints it and exits 1
-AlreadyRunning   `up` of a lab that runs
-NotRunning       anything that needs a running lab
+"""Errors of the lab. Every message is one line with advice; the command prints it and exits with 1.
+
+LabError         base class
+AlreadyRunning   `up` of a running lab
+NotRunning       a command that needs a running lab
 Unsupported      this machine lacks something
-StartFailed      a part did not come up; the message has its last words
+StartFailed      a part did not start; the message contains the last line of its log
 """
 
 from __future__ import annotations
 
 
 class LabError(Exception):
-    """What the lab refuses or could not do."""
+    """An operation that the lab refuses or cannot do."""
 
 
 class AlreadyRunning(LabError): ...

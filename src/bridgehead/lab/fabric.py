@@ -1,7 +1,7 @@
-"""The lab's network: the bridge that is its local network, and a network namespace for each node.
+"""The lab's network: a bridge as the local network, and a network namespace for each node.
 
-Called once by the lab's first process, in the lab's own namespaces. Nothing here has a way out: the nodes' default
-route ends at the lab, which has none and refuses to forward.
+Called once by the lab's first process, in the lab's own namespaces. No packet can leave: the nodes' default route is
+the lab, which has no default route and does not forward.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ UPLINK = "eth0"
 
 
 def build_fabric(nodes: list[NodePlan], families: Sequence[Ranges]) -> None:
-    """Make the bridge and the nodes' namespaces, with routes from everywhere to every node's pods."""
+    """Create the bridge and the nodes' namespaces, with routes from each of them to every node's pods."""
     Path("/run/netns").mkdir(parents=True, exist_ok=True)
     Path("/run/bridgehead/uts").mkdir(parents=True, exist_ok=True)
     with Links() as lab:
@@ -32,14 +32,14 @@ def build_fabric(nodes: list[NodePlan], families: Sequence[Ranges]) -> None:
         _prepare_link(BRIDGE, families)
         for ranges in families:
             lab.add_address(BRIDGE, f"{ranges.lab}/{ranges.prefix_length}")
-            # The lab is the nodes' router and forwards nothing: they are told so at once instead of waiting.
+            # The lab is the nodes' router but forwards nothing; nodes get an ICMP error at once instead of a timeout.
             lab.refuse_forwarding(BRIDGE, ranges.version)
         for node in nodes:
             _in_child(functools.partial(_build_node, lab, node, nodes))
             for pod_range, address in zip(node.pod_ranges, node.addresses, strict=True):
                 lab.add_route(pod_range, via=address)
         for ranges, address in zip(families, nodes[0].addresses, strict=True):
-            # Like a router in front of the cluster that sends Service addresses to one node.
+            # As a router in front of the cluster does, with Service addresses routed to one node.
             lab.add_route(ranges.services, via=address)
 
 
@@ -59,7 +59,7 @@ def _build_node(lab: Links, node: NodePlan, nodes: list[NodePlan]) -> None:
         links.set_up(UPLINK)
         for ranges, address in zip(node.ranges, node.addresses, strict=True):
             links.add_address(UPLINK, f"{address}/{ranges.prefix_length}")
-            # As on any machine. It also lets processes of the node reach Services: the kernel looks for a route to a
+            # As on any machine. Processes of the node need it to reach Services: the kernel looks up a route to a
             # Service's address before the proxy rewrites it.
             links.add_route("default", via=ranges.lab)
         for other in nodes:
@@ -69,30 +69,32 @@ def _build_node(lab: Links, node: NodePlan, nodes: list[NodePlan]) -> None:
 
 
 def _prepare_namespace(families: Sequence[Ranges]) -> None:
-    """How this network namespace, of the lab or of a node, treats packets of others."""
+    """Set the sysctls of the current network namespace, the lab's or a node's."""
     for ranges in families:
         if ranges.version == 4:
             write_sysctl("net/ipv4/ip_forward", 1)
-            # Pods are routed by host routes: without this the node tells a pod that its neighbour is nearer.
+            # Pods are reached by host routes. Without this, the node redirects a pod to its neighbour by ICMP.
             write_sysctl("net/ipv4/conf/all/send_redirects", 0)
             write_sysctl("net/ipv4/conf/default/send_redirects", 0)
         else:
             write_sysctl("net/ipv6/conf/all/disable_ipv6", 0)
-            write_sysctl("net/ipv6/conf/all/forwarding", 1)  # and with it: no router advertisements, no solicitations
-            # Addresses are ours to give, each once: usable at once, without looking for duplicates.
+            write_sysctl(
+                "net/ipv6/conf/all/forwarding", 1
+            )  # a forwarding node ignores router advertisements and sends no solicitations
+            # The lab assigns each address once, so duplicate address detection would only delay its use.
             write_sysctl("net/ipv6/conf/default/accept_dad", 0)
-            # No link-local addresses: nobody is to be found on a pod's link, and without one no redirects are sent.
+            # No link-local addresses: a pod's link has no neighbours, and without one the kernel sends no redirects.
             write_sysctl("net/ipv6/conf/default/addr_gen_mode", 1)
 
 
 def _prepare_link(name: str, families: Sequence[Ranges]) -> None:
-    """On the local network neighbours look for each other, for which the kernel needs a link-local address."""
+    """Enable IPv6 neighbour discovery on the local network, for which the kernel needs a link-local address."""
     if any(ranges.version == 6 for ranges in families):
         write_sysctl(f"net/ipv6/conf/{name}/addr_gen_mode", 0)
 
 
 def _in_child(work: Callable[[], None]) -> None:
-    """Run `work` in a forked process, so that the namespaces it enters are not ours. Raises OSError if it fails."""
+    """Run `work` in a forked process, because it changes the namespaces of its process. Raises OSError if it fails."""
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:

@@ -1,4 +1,4 @@
-"""What the lab needs from the machine, checked before anything starts, each lack told in one line with its cure."""
+"""Checks of the machine before a lab starts. Every error is one line with the remedy."""
 
 from __future__ import annotations
 
@@ -12,25 +12,26 @@ import subprocess
 import sys
 from pathlib import Path
 
-from bridgehead.kubelet.runtimes import seccomp
+from bridgehead.kubelet.runtimes.isolation import seccomp
 from bridgehead.network import syscalls
 
 from .addressing import API_PORT, IpFamily
 from .errors import LabError, Unsupported
+from .packages import how_to_install
 from .plan import LabConfig
 
-# What a lab writes until it is ready, three times over: keys, the store and its journal, logs.
+# Three times what a lab writes until it is ready: keys, the store and its journal, logs.
 _LEAST_SPACE = 16 << 20
-# Ports tried for the API when the user did not ask for one.
+# Ports tried for the API server when the user gave none.
 _PORT_CANDIDATES = range(API_PORT, API_PORT + 100)
 
 
 def check_host(state_root: Path) -> str:
-    """Returns why there can be no IPv6, "" when there can. Raises `Unsupported` with the first thing that lacks."""
+    """Return the reason why there can be no IPv6, or "". Raises `Unsupported` with the first missing requirement."""
     if not sys.platform.startswith("linux"):
         raise Unsupported(f"the lab is made of Linux namespaces; this is {sys.platform}")
     if shutil.which("nft", path=_system_path()) is None:
-        raise Unsupported("the command `nft` is missing: install it (Debian: apt-get install nftables)")
+        raise Unsupported(f"the command `nft` is missing: {how_to_install('nft')}")
     try:
         seccomp.load()
     except seccomp.SeccompUnavailable as error:
@@ -43,10 +44,10 @@ def check_host(state_root: Path) -> str:
 
 
 def check_space(state_root: Path) -> None:
-    """Raises `LabError` when the state directory's disk is full, or nearly: the parts would fail one by one."""
+    """Raise `LabError` when the state directory's disk is nearly full: otherwise the parts would fail one by one."""
     disk = os.statvfs(state_root)
     free = disk.f_frsize * (disk.f_bfree if os.geteuid() == 0 else disk.f_bavail)
-    if disk.f_blocks and free < _LEAST_SPACE:  # some file systems do not know how large they are
+    if disk.f_blocks and free < _LEAST_SPACE:  # some file systems report no size
         raise LabError(
             f"the disk of {state_root} has {free >> 20} MiB left, a lab needs {_LEAST_SPACE >> 20}:"
             " free some space, or choose another with --state-dir"
@@ -54,9 +55,9 @@ def check_space(state_root: Path) -> None:
 
 
 def choose_ip_family(wanted: IpFamily | None, before: LabConfig | None, lack_of_ipv6: str) -> IpFamily:
-    """Which address families the lab gets: `wanted`, as before, or both where the kernel has them.
+    """Return the address families of the lab: `wanted`, those of the previous run, or both where the kernel has them.
 
-    Raises `LabError` when that can't be; `lack_of_ipv6` is what `check_host` said.
+    `lack_of_ipv6` is the result of `check_host`. Raises `LabError` when the choice is impossible.
     """
     if before and wanted and wanted != before.ip_family:
         raise LabError(
@@ -70,7 +71,7 @@ def choose_ip_family(wanted: IpFamily | None, before: LabConfig | None, lack_of_
 
 
 def choose_host_access(wanted: bool | None, before: LabConfig | None) -> bool:
-    """Whether pods may reach the machine's files. Raises `LabError` when that was decided otherwise for this lab."""
+    """Return whether pods can reach the machine's files. Raises `LabError` if `wanted` changes that of the lab."""
     if before is None:
         return bool(wanted)
     if wanted is not None and wanted != before.host_access:
@@ -83,21 +84,22 @@ def choose_host_access(wanted: bool | None, before: LabConfig | None) -> bool:
 
 
 def choose_node_dns(wanted: bool | None, before: LabConfig | None, kernel: str) -> bool:
-    """Whether each node has a DNS of its own: as wanted, as before, else where it is needed.
+    """Return whether each node gets a DNS server of its own: `wanted`, else as in the previous run, else if it is
+    needed.
 
-    That is on a `kernel` (as `uname -r` says it) before 5.7, whose connection tracking may lose one of two queries that
-    a resolver sends at once (docs/decisions/0012-conntrack.md).
+    It is needed on a `kernel` (the output of `uname -r`) before 5.7, whose connection tracking can lose one of two
+    queries that a resolver sends at once (docs/decisions/0012-conntrack.md).
     """
     if wanted is not None:
         return wanted
     if before is not None:
         return before.node_dns
-    found = re.match(r"(\d+)\.(\d+)", kernel)
-    return found is not None and (int(found[1]), int(found[2])) < (5, 7)
+    release = re.match(r"(\d+)\.(\d+)", kernel)
+    return release is not None and (int(release[1]), int(release[2])) < (5, 7)
 
 
 def _check_namespaces() -> str:
-    """Try in a child what the lab will do: its namespaces, then a rule in them. Returns why there can be no IPv6."""
+    """Try the lab's namespaces and a rule in a child process. Return the reason why the lab cannot have IPv6, or ""."""
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -109,7 +111,7 @@ def _check_namespaces() -> str:
         except BaseException as error:  # noqa: BLE001 - forked: must not return into the command's stack
             message = f"cannot try this kernel: {type(error).__name__}: {error}"
         finally:
-            with contextlib.suppress(OSError):  # nobody waits for it any more
+            with contextlib.suppress(OSError):  # the parent has ended
                 os.write(writer, f"{message}\n{lack_of_ipv6}".encode())
             os._exit(0)
     os.close(writer)
@@ -122,7 +124,7 @@ def _check_namespaces() -> str:
 
 
 def _try_namespaces() -> str:
-    """Runs in a forked child. The result is what to tell the user, "" when all is well."""
+    """Return the message for the user, or "" if namespaces work. Runs in a forked child."""
     try:
         if os.getuid() != 0:
             user = os.getuid()
@@ -143,9 +145,9 @@ def _try_namespaces() -> str:
 
 
 def _try_ipv6() -> str:
-    """Runs in a forked child, in its namespaces."""
+    """Return the reason why there is no IPv6, or "". Runs in a forked child, in its namespaces."""
     try:
-        # What a new namespace begins with, and each pod's will: boot parameters and sysctls of the machine decide it.
+        # The default of a new namespace, and so of each pod's: set by boot parameters and sysctls of the machine.
         is_disabled = Path("/proc/sys/net/ipv6/conf/default/disable_ipv6").read_text(encoding="ascii").strip() != "0"
     except OSError:
         return "this kernel has no IPv6"
@@ -153,9 +155,9 @@ def _try_ipv6() -> str:
 
 
 def _try_rules(family: str) -> str:
-    """Runs in a forked child, in its namespaces. `family` is nft's word."""
+    """Return the message for the user, or "" if nftables works. Runs in a forked child. `family` is nft's keyword."""
     try:
-        # The same kinds of objects as the proxy's ruleset.
+        # The kinds of objects that the proxy's ruleset has.
         subprocess.run(
             [
                 "nft",
@@ -181,7 +183,7 @@ def _try_rules(family: str) -> str:
 
 
 def _system_path() -> str:
-    """PATH with the directories of administrators' commands, which ordinary users often lack."""
+    """Return PATH with the directories of administrators' commands, which ordinary users often lack."""
     return ":".join([os.environ.get("PATH", ""), "/usr/local/sbin", "/usr/sbin", "/sbin"])
 
 
@@ -191,9 +193,9 @@ def extend_path() -> None:
 
 
 def open_api_socket(port: int | None, preferred: int | None) -> socket.socket:
-    """Listen on the host's loopback: on `port` if asked for, else on `preferred` or the first free one from 6443.
+    """Listen on the host's loopback: on `port` if given, else on `preferred` or the first free port from 6443.
 
-    Raises `LabError` when `port` is taken.
+    Raises `LabError` when `port` is in use.
     """
     candidates = [port] if port else [*([preferred] if preferred else []), *_PORT_CANDIDATES]
     for candidate in candidates:

@@ -1,7 +1,8 @@
-"""The id maps of a lab's user namespace: which ids of the machine its users and groups are. Pure.
+"""Id maps of a lab's user namespace: the ids of the machine that its users and groups have.
 
-A lab has a user namespace of its own, so that its root is nobody on the machine: a range of ids that belongs to no user
-where the machine's root starts it; the user's own id, and those that /etc/subuid grants, where somebody else does.
+Pure: no I/O, no clock, no randomness. A lab has a user namespace of its own, so that its root has no rights on the
+machine. If the machine's root starts the lab, the ids are a range that belongs to no user; otherwise they are the
+user's own id and those that /etc/subuid grants.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from typing import NamedTuple
 
 import msgspec
 
-# As many as the ids of images and of nobody (65534) need.
+# Enough for the ids of images and for the user nobody (65534).
 RANGE = 1 << 16
-# For containers' users, by systemd's "Users, Groups, UIDs and GIDs on systemd Systems".
+# The range for containers in systemd's "Users, Groups, UIDs and GIDs on systemd Systems".
 _FIRST_CONTAINER_ID = 0x00080000
 _LAST_CONTAINER_ID = 0x6FFFFFFF
 
@@ -31,7 +32,7 @@ class IdRange(NamedTuple):
 
 
 class MapEntry(NamedTuple):
-    """`size` ids from `inside` on are the machine's from `outside` on: a line of /proc/PID/uid_map."""
+    """A line of /proc/PID/uid_map: `size` ids from `inside` on are the machine's from `outside` on."""
 
     inside: int
     outside: int
@@ -47,12 +48,12 @@ class IdMap(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def root(self) -> tuple[int, int]:
-        """The user and the group of the machine that the namespace's root is."""
+        """The user and the group of the machine that the namespace's root has."""
         return self.users[0].outside, self.groups[0].outside
 
     @property
     def nested(self) -> IdMap:
-        """The map of a namespace in this one, in which all ids keep their numbers."""
+        """The map of a namespace inside this one, in which all ids keep their numbers."""
         return IdMap(
             users=tuple(MapEntry(entry.inside, entry.inside, entry.size) for entry in self.users),
             groups=tuple(MapEntry(entry.inside, entry.inside, entry.size) for entry in self.groups),
@@ -60,12 +61,12 @@ class IdMap(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_id_map(text: str) -> list[IdRange]:
-    """The ids that exist in a user namespace, from the text of its /proc/PID/uid_map."""
+    """Parse the ids that exist in a user namespace from its /proc/PID/uid_map."""
     return [IdRange(int(line.split()[0]), int(line.split()[2])) for line in text.splitlines()]
 
 
 def parse_subordinate(text: str, names: Iterable[str]) -> list[IdRange]:
-    """The ranges that subuid(5) or subgid(5) grants to a user known by `names` (its name and its number)."""
+    """Parse the ranges that subuid(5) or subgid(5) grants to a user known by `names` (its name and its number)."""
     wanted = set(names)
     found = []
     for line in text.splitlines():
@@ -76,10 +77,10 @@ def parse_subordinate(text: str, names: Iterable[str]) -> list[IdRange]:
 
 
 def choose_base(key: str, own: Sequence[IdRange], taken: Sequence[IdRange]) -> int | None:
-    """The first id of a range for the lab of the machine's root: the same for a key, if others leave it.
+    """Return the first id of a range for a lab of the machine's root. A key has the same range if it is free.
 
-    `own` are the ids that exist here, `taken` those that belong to somebody. None: there is no such range, because this
-    is a user namespace with few ids.
+    `own` are the ids that exist here, `taken` those that belong to users. None: no range is free, because this is a
+    user namespace with few ids.
     """
     slots = (_LAST_CONTAINER_ID + 1 - _FIRST_CONTAINER_ID) // RANGE
     start = int.from_bytes(hashlib.sha256(key.encode()).digest()[:4]) % slots
@@ -96,7 +97,8 @@ def map_range(base: int) -> IdMap:
 
 
 def map_user(user: int, group: int, users: Sequence[IdRange], groups: Sequence[IdRange]) -> IdMap:
-    """For an ordinary user: root is the user; `users` and `groups`, where there are both, are the ids from 1 on."""
+    """Return the map of an ordinary user's lab: root is the user; ids from 1 on are `users` and `groups`, if both
+    exist."""
     if not users or not groups:
         return IdMap(users=(MapEntry(0, user, 1),), groups=(MapEntry(0, group, 1),))
     return IdMap(users=_append(user, users), groups=_append(group, groups), is_granted=True)

@@ -1,4 +1,7 @@
-"""Kubeconfigs: that of the lab's user, of which a part is the user's own, and those of its parts. Pure."""
+"""Kubeconfigs of the lab's user, which the user can extend, and of the lab's parts.
+
+Pure: no I/O, no clock, no randomness.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ _LISTS = ("clusters", "users", "contexts")
 
 
 class _Named(msgspec.Struct):
-    """One of a list; what else it has stays as it is."""
+    """An entry of a kubeconfig's list; unknown fields stay."""
 
     name: str
 
@@ -28,7 +31,7 @@ class _Kubeconfig(msgspec.Struct):
 
 
 def make_kubeconfig(server: str, context: str, ca: bytes, credentials: tuple[bytes, bytes]) -> dict[str, Any]:
-    """`credentials` are a certificate and its key; all are PEM."""
+    """Render a kubeconfig. `credentials` are a certificate and its key; all of them are PEM."""
     certificate, key = credentials
     return {
         "apiVersion": "v1",
@@ -51,10 +54,10 @@ def make_kubeconfig(server: str, context: str, ca: bytes, credentials: tuple[byt
 
 
 def keep_users_own(made: dict[str, Any], before: bytes) -> dict[str, Any]:
-    """`made`, with what the user has put into the file `before` since it was made the last time.
+    """Return `made` with the changes that the user has made to the file `before` since it was last written.
 
-    That is the namespace of the lab's context (`kubectl config set-context --current --namespace`) and whatever has
-    another name. The current context becomes the lab's: that is what `up` is for. A file that makes no sense is left.
+    Kept are the namespace of the lab's context (`kubectl config set-context --current --namespace`) and all entries
+    with other names. The current context becomes the lab's. A file that cannot be parsed is replaced.
     """
     try:
         msgspec.yaml.decode(before, type=_Kubeconfig)

@@ -1,10 +1,10 @@
-"""Leaves the host: from the `up` command into the lab's own namespaces, where its first process begins.
+"""Leaves the host: from the `up` command into the lab's own namespaces, where the lab's first process (init) starts.
 
     up ── fork ── middle ── fork ── new user, PID, mount, network ... namespaces ── fork ── init (pid 1)
 
-The middle process stays the user's own, records which process init is, and ends; init belongs to nobody on the host and
-holds the lab's lock until it ends. While init makes the network and loads what the parts need, `up` makes what they
-find on the disk.
+The middle process stays in the host's namespaces, records the PID of init, and ends. Init has no parent on the host and
+holds the lab's lock until it ends. While init builds the network and loads the code of the parts, `up` writes the files
+that the parts need.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from bridgehead.kubelet.runtimes import cgroups, privileges, seccomp
+from bridgehead.kubelet.runtimes.isolation import cgroups, privileges, seccomp
 from bridgehead.network import syscalls
 
 from . import roots, user_namespace
@@ -40,15 +40,15 @@ log = logging.getLogger(__name__)
 _NAMESPACES = (
     syscalls.CLONE_NEWPID | syscalls.CLONE_NEWNS | syscalls.CLONE_NEWNET | syscalls.CLONE_NEWUTS | syscalls.CLONE_NEWIPC
 )
-# The variables of the user's environment that the lab keeps. Others may hold secrets.
+# Variables of the user's environment that the lab keeps. Others can contain secrets.
 _KEPT_ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ")
 
-# What runs in a lab in containers, which runtimes fork from themselves.
+# Parts that run in containers, which the runtimes fork.
 _IN_CONTAINERS = (("proxy",), ("dns",))
 
 Preload = Callable[[Iterable[Sequence[str]]], None]
 
-# What init answers to `launch`; anything else is an error's text.
+# Init's answer to `launch`; any other answer is the text of an error.
 _READY = "ready"
 
 
@@ -63,14 +63,14 @@ def launch(
     preload: Preload,
     prepare: Callable[[], None],
 ) -> None:
-    """Start the lab's first process and return when it has made the lab's network. Raises `StartFailed`.
+    """Start the lab's first process and return when it has built the lab's network. Raises `StartFailed`.
 
-    `id_map` is that of the lab's user namespace, None for none: then its root is the machine's. `api_socket` listens on
-    the host's loopback and is passed in. `lock_fd` holds the state directory's lock and is kept by init.
-    `run_part(argv)` runs one part in the calling process; `preload(lines)` loads what these command lines need.
-    `prepare()` is called here, in the meantime, and no part starts before it has returned; what it raises is raised.
-    The caller must have no other threads. Signals that ask it to end are held back meanwhile: once it returns, or
-    raises, the lab that it may have started can be stopped.
+    `id_map` is the map of the lab's user namespace; None for no user namespace, so that the lab's root is the
+    machine's. `api_socket` listens on the host's loopback and is passed to init. `lock_fd` holds the lock of the state
+    directory and stays open in init. `run_part(argv)` runs one part in the calling process; `preload(lines)` loads the
+    code that these command lines need. `prepare()` is called meanwhile in this process; no part starts before it has
+    returned, and its exceptions are raised here. The caller must have no other threads. SIGINT, SIGTERM and SIGHUP are
+    blocked meanwhile: after the return, or the exception, the caller can stop the lab.
     """
     held = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
     cgroup = None
@@ -86,18 +86,18 @@ def launch(
                 os.close(reader)
                 os.close(release)
                 shown = () if config.host_access else tuple(roots.shown_paths(files))
-                # Never a link, which the lab, to which the directory belongs, could have put there.
+                # O_NOFOLLOW: the directory belongs to the lab, which could have put a link there.
                 log_fd = os.open(files.log("init"), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
                 inherited = _Inherited(api_socket, lock_fd, log_fd, writer, prepared, shown, cgroup, lack_of_cgroup)
                 pid = _fork_init(config, files, id_map, held, inherited, run_part, preload)
-                # Recorded here, not by `up`: a lab must be found and stopped even if `up` is killed.
+                # Recorded here, not by `up`, so that the lab can be found and stopped even if `up` is killed.
                 running = RunningLab(
                     config=config, init_pid=pid, started_at=time.time(), cgroup=cgroup.directory if cgroup else ""
                 )
                 files.running.write_bytes(msgspec.json.encode(running))
                 os._exit(0)
             except BaseException as error:  # noqa: BLE001 - forked: must not return into the command's stack
-                with contextlib.suppress(OSError):  # `up` was killed, or has heard already that all is well
+                with contextlib.suppress(OSError):  # `up` was killed, or has already received the answer
                     os.write(writer, f"{type(error).__name__}: {error}\n".encode())
                 os._exit(1)
         os.close(writer)
@@ -106,13 +106,13 @@ def launch(
             try:
                 with open(release, "wb", buffering=0) as go:
                     prepare()
-                    with contextlib.suppress(BrokenPipeError):  # it has ended, and has said why
+                    with contextlib.suppress(BrokenPipeError):  # init has ended and reported the reason
                         go.write(b"!")
             finally:
                 answer = answers.read().strip()
                 os.waitpid(middle, 0)
         if answer != _READY:
-            raise StartFailed(answer or "the lab's first process ended before it said anything")
+            raise StartFailed(answer or "the lab's first process ended without an error message")
     except BaseException:
         if cgroup:
             with contextlib.suppress(OSError):  # the next `up` tries again
@@ -131,7 +131,7 @@ def _fork_init(
     run_part: RunPart,
     preload: Preload,
 ) -> int:
-    """Fork a process that leaves the host and forks init; returns init's PID as the host sees it."""
+    """Fork a process that leaves the host and forks init. Return init's PID in the host's PID namespace."""
     reader, writer = os.pipe()
     leaver = os.fork()
     if leaver == 0:
@@ -154,19 +154,19 @@ def _fork_init(
         answer = answers.read()
     os.waitpid(leaver, 0)
     if not answer:
-        os._exit(1)  # it has said why itself
+        os._exit(1)  # the process has reported the reason itself
     return int(answer)
 
 
 def _leave_host(
     files: LabFiles, id_map: IdMap | None, inherited: _Inherited, signal_mask: set[int | signal.Signals]
 ) -> None:
-    """Enter new namespaces, and stage what of the machine's files the lab will show."""
+    """Enter new namespaces, and stage the files of the machine that the lab will show."""
     os.setsid()
-    with contextlib.suppress(OSError):  # the session keyring holds the user's own keys
+    with contextlib.suppress(OSError):  # the session keyring can contain the user's keys
         syscalls.join_session_keyring()
     for number in (signal.SIGINT, signal.SIGTERM):
-        # Asked to end before there is a supervisor to do it in order. (Process 1 ignores what it has no handler for.)
+        # Until there is a supervisor that stops the parts in order. (Process 1 ignores signals without a handler.)
         signal.signal(number, lambda *_: os._exit(1))
     signal.pthread_sigmask(signal.SIG_SETMASK, signal_mask)
     if inherited.cgroup:
@@ -181,8 +181,8 @@ def _leave_host(
 def _stage_and_enter(files: LabFiles, id_map: IdMap, inherited: _Inherited) -> None:
     """Stage in a mount namespace of a user namespace above the lab's own.
 
-    For root that is the one we are in. Nobody else may mount there, so two are made: one to stage in, and one below it,
-    with the same ids, to be the lab's.
+    For root, that is the present user namespace. Other users cannot mount there, so they get two user namespaces with
+    the same ids: one for staging, and one below it for the lab.
     """
     namespace = user_namespace.make(id_map)
     if os.geteuid() == 0:
@@ -197,8 +197,8 @@ def _stage_and_enter(files: LabFiles, id_map: IdMap, inherited: _Inherited) -> N
 
 
 class _Inherited(NamedTuple):
-    """What init has of `up`. `progress` (written) and `prepared` (read) are pipes, `shown` paths (see `roots`);
-    `lack_of_cgroup` says why there is no `cgroup`."""
+    """Descriptors and paths that init inherits from `up`. `progress` (written) and `prepared` (read) are pipes, `shown`
+    are paths (see `roots`); `lack_of_cgroup` is the reason why there is no `cgroup`."""
 
     api_socket: socket.socket
     lock_fd: int
@@ -239,13 +239,13 @@ def _become_init(
     parts = plan_parts(config, files, listen_fd=api_socket.fileno(), lack_of_cgroup=lack_of_cgroup)
     _load(preload, [parts[0].argv])
     if not os.read(prepared, 1):
-        os._exit(1)  # `up` has failed, and says why itself
+        os._exit(1)  # `up` has failed and reports the reason itself
     os.close(prepared)
     node_inits = {} if config.host_access else {node.name: NodeInit(files, node) for node in nodes}
     for node_init in node_inits.values():
         node_init.start()
     os.write(progress, _READY.encode())
-    os.close(progress)  # from here on problems go to the log
+    os.close(progress)  # later errors go to the log
     log.info("lab %s with %d nodes", config.name, config.nodes)
     try:
         Supervisor(parts, files, run_part, node_inits).run(lambda: _load_rest(preload, parts[1:]))
@@ -255,14 +255,15 @@ def _become_init(
 
 
 def _load_rest(preload: Preload, parts: Sequence[PartPlan]) -> None:
-    """Load what the API server does not need, and compile the runtimes' filter of system calls (25 ms) for all."""
+    """Load what the API server does not need, and compile the runtimes' seccomp filter (25 ms) once for all of them."""
     _load(preload, [*(part.argv for part in parts), *_IN_CONTAINERS])
-    with contextlib.suppress(seccomp.SeccompUnavailable):  # who starts a container says so
+    with contextlib.suppress(seccomp.SeccompUnavailable):  # reported when a container starts
         seccomp.default_filter(privileges.DEFAULT_CAPABILITIES)
 
 
 def _load(preload: Preload, lines: Iterable[Sequence[str]]) -> None:
-    """Nothing of what is loaded is to be freed: to look for that again and again would take a tenth of the time."""
+    """Load code without garbage collection: nothing of it is ever freed, and the collector would take a tenth of the
+    time."""
     gc.disable()
     try:
         preload(lines)
@@ -271,7 +272,7 @@ def _load(preload: Preload, lines: Iterable[Sequence[str]]) -> None:
 
 
 def _mount_own_view(cgroup: cgroups.Prepared | None) -> None:
-    """/proc and /sys that show the lab's namespaces, and a /run of its own."""
+    """Mount /proc and /sys, which show the lab's namespaces, and a /run of the lab's own."""
     syscalls.mount("none", "/", flags=syscalls.MS_REC | syscalls.MS_PRIVATE)
     syscalls.mount("proc", "/proc", "proc", syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC)
     syscalls.mount("tmpfs", "/run", "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, "mode=755")
@@ -282,7 +283,7 @@ def _mount_own_view(cgroup: cgroups.Prepared | None) -> None:
 
 
 def _redirect_standard_streams(output: int) -> None:
-    """Init reads nothing and writes to its log; it must not hold on to the terminal of `up`."""
+    """Detach init from the terminal of `up`: it reads nothing and writes to its log."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     sys.stdout.flush()
     null = os.open(os.devnull, os.O_RDONLY)
@@ -294,9 +295,9 @@ def _redirect_standard_streams(output: int) -> None:
 
 
 def _close_inherited(kept: set[int]) -> None:
-    """Close all inherited descriptors but `kept`: a caller of `up` may wait for the end of its pipe."""
+    """Close all inherited descriptors but `kept`: a caller of `up` may wait for the end of file of its pipe."""
     for entry in os.listdir("/proc/self/fd"):
         fd = int(entry)
         if fd > 2 and fd not in kept:
-            with contextlib.suppress(OSError):  # the one that listed them
+            with contextlib.suppress(OSError):  # the descriptor of the listing itself
                 os.close(fd)

@@ -1,8 +1,8 @@
-"""The first process of a node: it has the node's PID namespace and root, and does nothing but sleep there.
+"""The first process of a node's PID namespace, which builds the node's root file system and then only sleeps.
 
-What runs on the node, its kubelet, its runtime and through that its pods, is forked into that PID namespace. So a pod
-with hostPID sees the processes of its node, and neither the other nodes' nor the API server, whose socket on the host's
-loopback would be a way out, nor a path like /proc/1/root to the cluster's keys.
+The node's kubelet, its runtime and the pods are forked into that PID namespace. So a pod with hostPID sees the
+processes of its node, but neither the other nodes' nor the API server, whose socket on the host's loopback would be a
+way out, nor a path like /proc/1/root to the cluster's keys.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from .plan import LabFiles, NodePlan
 
 
 class NodeInit:
-    """The first process of one node: started when it is needed first, and again when it has died.
+    """The first process of one node: started on first use, and again after it has died.
 
-    Used by the lab's first process only, which has one thread. Methods raise OSError.
+    Used only by the lab's first process, which has one thread. Methods raise OSError.
     """
 
     def __init__(self, files: LabFiles, node: NodePlan) -> None:
@@ -46,21 +46,21 @@ class NodeInit:
         return pid
 
     def enter_root(self) -> None:
-        """Take the calling process, a forked child, to the node's root."""
+        """Move the calling process, a forked child, to the node's root."""
         syscalls.setns(self._root, syscalls.CLONE_NEWNS)
 
     def start(self) -> None:
         """Fork the process and wait until it has built the node's root."""
-        built, tell = os.pipe()
+        reader, writer = os.pipe()
         syscalls.unshare(syscalls.CLONE_NEWPID)
         try:
             pid = os.fork()
             if pid == 0:
-                self._serve(tell)
+                self._serve(writer)
         finally:
             syscalls.setns(self._own, syscalls.CLONE_NEWPID)
-        os.close(tell)
-        with open(built, "rb", buffering=0) as answers:
+        os.close(writer)
+        with open(reader, "rb", buffering=0) as answers:
             answer = answers.read(4096) or b"it ended"
         if answer != b"!":
             os.waitpid(pid, 0)
@@ -75,24 +75,26 @@ class NodeInit:
                 os.close(descriptor)
         self._pidfd = self._pid_namespace = self._root = -1
 
-    def _serve(self, tell: int) -> None:
-        """Be the first process of the new PID namespace, and never return."""
+    def _serve(self, writer: int) -> None:
+        """Run as the first process of the new PID namespace; never returns."""
         try:
             syscalls.set_parent_death_signal(signal.SIGKILL)
             signal.set_wakeup_fd(-1)
             for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
                 signal.signal(number, signal.SIG_DFL)
-            signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # orphans are given to us, and are to vanish when they end
+            signal.signal(
+                signal.SIGCHLD, signal.SIG_IGN
+            )  # orphans become children of this process; the kernel reaps them
             syscalls.setns(self._node.netns, syscalls.CLONE_NEWNET)
             syscalls.setns(self._node.utsns, syscalls.CLONE_NEWUTS)
             roots.enter_node_root(self._files, self._node)
-            os.write(tell, b"!")
+            os.write(writer, b"!")
             for stream in (1, 2):
                 os.dup2(0, stream)
-            # A fork of ours would keep what we load from here on to itself, 13 MiB of it.
-            # By its own name, by which a program that is many (busybox, uutils) knows what to do.
+            # A program of its own: as a fork, this process would keep 13 MiB of copied memory.
+            # argv[0] is "sleep": multi-call programs (busybox, uutils) select the applet by it.
             os.execvp("sleep", ("sleep", "infinity"))
         except BaseException as error:  # noqa: BLE001 - a forked child must not return into its parent's stack
-            os.write(tell, str(error).encode()[:4096])
+            os.write(writer, str(error).encode()[:4096])
         finally:
             os._exit(1)

@@ -1,6 +1,6 @@
-"""Labs that run although their state directory was deleted: found by the lock that their first process has open.
+"""Finds labs that run although their state directory was deleted, by the lock file that their first process has open.
 
-Such a lab ends by itself (`supervisor`); this is for the commands that come before it has.
+Such a lab ends by itself (`supervisor`); these functions serve commands that run before it has ended.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from pathlib import Path
 
 from .plan import LabFiles
 
-# As `launch` names the lab's first process.
+# The process name that `launch` sets.
 _PROCESS = b"bridgehead-lab\n"
 
 
 def find_orphan(files: LabFiles, proc: Path = Path("/proc")) -> int | None:
-    """The first process of a lab that was started in this directory, when the directory was another one."""
+    """Return the PID of a lab's first process that was started in this directory before it was deleted, or None."""
     deleted = f"{files.lock} (deleted)"
     for pid in filter(str.isdigit, os.listdir(proc)):
         process = proc / pid
@@ -24,6 +24,6 @@ def find_orphan(files: LabFiles, proc: Path = Path("/proc")) -> int | None:
                 continue
             if any(os.readlink(process / "fd" / fd) == deleted for fd in os.listdir(process / "fd")):
                 return int(pid)
-        except OSError:  # it has ended, or is another user's
+        except OSError:  # the process has ended, or belongs to another user
             continue
     return None

@@ -1,4 +1,4 @@
-"""Keeps a state directory to the user whose lab it is: who reads it has the cluster's keys, who writes it runs the lab.
+"""Protects a state directory from other users: readers would get the cluster's keys, writers could control the lab.
 
 `--state-dir` may name a directory that others can read, or could write to until now. Called by `bridgehead up`.
 """
@@ -16,20 +16,20 @@ from .errors import LabError
 
 
 def check_owner(root: Path) -> None:
-    """Raises `LabError` when there is such a directory and it is another user's."""
+    """Raise `LabError` when the directory exists and belongs to another user."""
     try:
         owner = _other_user(root.stat().st_uid)
     except OSError:
-        return  # there is none, or who makes it says why that can't be
+        return  # it does not exist; errors are reported where it is made
     if owner:
         raise LabError(f"{root} belongs to {owner}: name a directory of your own with --state-dir")
 
 
 def close_to_others(root: Path) -> None:
-    """Take from other users what they may do in `root`.
+    """Remove other users' permissions on `root`.
 
-    The caller holds the directory's lock, for a lab that runs lets its own ids pass through. Raises `LabError` when
-    others own something in it, which they could have put there.
+    The caller holds the lock of the directory, because a running lab needs access for its own ids. Raises `LabError`
+    when other users own something in it, which they could have put there.
     """
     try:
         if not _is_open(root.stat()):
@@ -47,13 +47,13 @@ def close_to_others(root: Path) -> None:
 
 
 def _is_open(status: os.stat_result) -> bool:
-    """Whether users other than the owner and the lab's may do anything in there."""
+    """Return whether users other than the owner and the lab have permissions on the directory."""
     mode = stat.S_IMODE(status.st_mode)
     return bool(mode & stat.S_IRWXO or (mode & stat.S_IRWXG and _has_group(status.st_gid)))
 
 
 def _has_group(gid: int) -> bool:
-    """Whether it is a group of the machine. The ids that a lab is given are nobody's."""
+    """Return whether the machine has this group. Ids of labs belong to no group of the machine."""
     try:
         grp.getgrgid(gid)
     except KeyError:
@@ -62,7 +62,7 @@ def _has_group(gid: int) -> bool:
 
 
 def _other_user(uid: int) -> str:
-    """The name of a user who is not us, nor root, nor one of a lab's ids; else ""."""
+    """Return the name of a user who is neither the caller nor root nor an id of a lab; else ""."""
     if uid in (0, os.geteuid()):
         return ""
     try:
@@ -72,7 +72,7 @@ def _other_user(uid: int) -> str:
 
 
 def _entries(root: Path) -> Iterator[Path]:
-    """What is in the directory, and in its directories. Deeper things are pods' and images'."""
+    """Yield the entries of the directory and of its directories. Deeper entries belong to pods and images."""
     for path in root.iterdir():
         yield path
         if path.is_dir() and not path.is_symlink():

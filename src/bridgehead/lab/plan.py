@@ -1,4 +1,7 @@
-"""What a lab consists of, before anything is made: names, addresses, files. Pure."""
+"""Plan of a lab: names, addresses, files and parts.
+
+Pure: no I/O, no clock, no randomness.
+"""
 
 from __future__ import annotations
 
@@ -17,16 +20,16 @@ NODE_PORTS = "30000-32767"
 
 
 class LabConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """What `up` decided; kept in the state directory so that the next `up` gives the same cluster."""
+    """Configuration of a lab. The state directory keeps it, so that the next `up` gives the same cluster."""
 
     name: str
     nodes: Annotated[int, msgspec.Meta(ge=1, le=MAX_NODES)]
-    port: Annotated[int, msgspec.Meta(ge=1, le=65535)]  # of the API on the host's loopback
+    port: Annotated[int, msgspec.Meta(ge=1, le=65535)]  # port of the API server on the host's loopback
     ephemeral: bool = False
-    ip_family: IpFamily = "ipv4"  # what a lab has that was made before there was a choice
-    node_dns: bool = False  # a DNS on each node, beside the Deployment
+    ip_family: IpFamily = "ipv4"  # of labs that were made before there was a choice
+    node_dns: bool = False  # a DNS server on each node, beside the Deployment
     host_access: bool = False  # pods may reach the machine's files
-    id_base: int | None = None  # the machine's id that the lab's root is, where the lab has a range of ids
+    id_base: int | None = None  # the machine's id of the lab's root, if the lab has a range of ids
 
     @property
     def ranges(self) -> tuple[Ranges, ...]:
@@ -35,22 +38,22 @@ class LabConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def context(self) -> str:
-        """What the lab is called in a kubeconfig."""
+        """Name of the lab's context in a kubeconfig."""
         return f"bridgehead-{self.name}"
 
 
 class RunningLab(msgspec.Struct, frozen=True, kw_only=True):
-    """Written while the lab runs. `init_pid` is the lab's first process as the host sees it."""
+    """Record of a running lab. `init_pid` is the PID of its first process in the host's PID namespace."""
 
     config: LabConfig
     init_pid: int
     started_at: float
-    cgroup: str = ""  # where the lab's containers have their limits; "" without
+    cgroup: str = ""  # cgroup of the lab's containers; "" without limits
 
 
 @dataclass(frozen=True)
 class NodePlan:
-    """One node: its number counts from 1 and decides its addresses. `ranges` are the lab's, the primary one first."""
+    """One node; `number` counts from 1 and determines its addresses. The primary one of `ranges` is the first."""
 
     number: int
     ranges: tuple[Ranges, ...]
@@ -61,17 +64,17 @@ class NodePlan:
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """One of each family."""
+        """One address, or range, of each family."""
         return tuple(ranges.node(self.number) for ranges in self.ranges)
 
     @property
     def pod_ranges(self) -> tuple[str, ...]:
-        """One of each family."""
+        """One address, or range, of each family."""
         return tuple(ranges.node_pods(self.number) for ranges in self.ranges)
 
     @property
     def netns(self) -> str:
-        """Where `ip netns` finds it, inside the lab."""
+        """Path of the network namespace inside the lab, where `ip netns` expects it."""
         return f"/run/netns/{self.name}"
 
     @property
@@ -93,13 +96,13 @@ def plan_nodes(config: LabConfig) -> list[NodePlan]:
 
 @dataclass(frozen=True)
 class LabFiles:
-    """The files of one lab, all below its state directory."""
+    """Paths of the files of one lab, all below its state directory."""
 
     root: Path
 
     @property
     def lock(self) -> Path:
-        """Locked by the lab's first process for as long as it lives."""
+        """Lock file. The lab's first process holds its lock while it lives."""
         return self.root / "lock"
 
     @property
@@ -112,7 +115,7 @@ class LabFiles:
 
     @property
     def parts(self) -> Path:
-        """How the parts are doing, as the lab's first process sees them."""
+        """Status of the parts, written by the lab's first process."""
         return self.root / "run" / "parts.json"
 
     @property
@@ -125,17 +128,17 @@ class LabFiles:
 
     @property
     def kubeconfig(self) -> Path:
-        """The user's, for the host's loopback."""
+        """Kubeconfig of the user, for the host's loopback."""
         return self.root / "kubeconfig"
 
     @property
     def inside_kubeconfig(self) -> Path:
-        """The user's, for commands that run in the lab, where the host's loopback is not."""
+        """Kubeconfig of the user for commands inside the lab, which cannot reach the host's loopback."""
         return self.root / "kubeconfig.inside"
 
     @property
     def images(self) -> Path:
-        """The local image store: a root file system in a directory per image."""
+        """Local image store: one root file system in each directory."""
         return self.root / "images"
 
     def part_kubeconfig(self, part: str) -> Path:
@@ -143,31 +146,35 @@ class LabFiles:
 
     @property
     def written_inside(self) -> tuple[Path, ...]:
-        """The directories that the lab writes to. All else is written by the commands outside, and only read there."""
+        """Directories that the lab writes to. All other files are written by the commands outside; the lab only reads
+        them."""
         return (self.store.parent, self.parts.parent, self.log("init").parent, self.root / "nodes", self.root / "roots")
 
     @property
     def read_inside(self) -> tuple[str, ...]:
-        """What the lab's parts read of `pki`, for `Path.glob`: not the authority's key, nor the administrator's."""
+        """Patterns (`Path.glob`) of the files in `pki` that the lab's parts read: without the CA's and the
+        administrator's keys."""
         return ("ca.crt", "sa.key", "apiserver*", "controllers*", "node*")
 
     def log(self, part: str) -> Path:
         return self.root / "logs" / f"{part}.log"
 
     def node(self, node: NodePlan) -> Path:
-        """The kubelet's directory."""
+        """Directory of the node's kubelet."""
         return self.root / "nodes" / node.name
 
     def node_root(self, node: NodePlan) -> Path:
-        """The node's root file system. Not below the directory that is shown in it: there a pod could put a link."""
+        """Root file system of the node, outside of the directory that it shows, where a pod could put a link."""
         return self.root / "roots" / node.name
 
 
 @dataclass(frozen=True)
 class PartPlan:
-    """One process of the lab: `bridgehead *argv`, in the namespaces of `node` if it has one. `descriptors` are what
-    it inherits beside its standard streams. `has_zygote`: a container runtime, which gets the process that forks its
-    containers from us, as small as we are (--zygote-fd)."""
+    """One process of the lab: `bridgehead *argv`, in the namespaces of `node` if it has one.
+
+    The process inherits `descriptors` beside its standard streams. `has_zygote`: a container runtime, for which the
+    lab's first process forks the zygote (--zygote-fd), while its memory is small.
+    """
 
     name: str
     argv: tuple[str, ...]
@@ -177,9 +184,9 @@ class PartPlan:
 
 
 def plan_parts(config: LabConfig, files: LabFiles, *, listen_fd: int, lack_of_cgroup: str = "") -> list[PartPlan]:
-    """The processes that the lab's first process keeps running, in the order they start.
+    """Return the processes that the lab's first process keeps running, in the order in which they start.
 
-    `lack_of_cgroup` says why the lab has no cgroup for its containers, "" when it has one.
+    `lack_of_cgroup` is the reason why the lab has no cgroup for its containers, "" when it has one.
     """
     parts = [_api_server(config, files, listen_fd), _controllers(files)]
     for node in plan_nodes(config):
@@ -251,7 +258,7 @@ def _kubelet(config: LabConfig, files: LabFiles, node: NodePlan) -> PartPlan:
             f"--root-dir={files.node(node)}",
             f"--cluster-dns={config.ranges[0].cluster_dns}",
             f"--cluster-domain={CLUSTER_DOMAIN}",
-            # The machine's name servers are out of reach, and its search domains are nobody's business here.
+            # The machine's name servers are unreachable from the lab, and its search domains are meaningless there.
             "--resolv-conf=",
             f"--tls-cert-file={files.pki / f'{node.name}.crt'}",
             f"--tls-private-key-file={files.pki / f'{node.name}.key'}",

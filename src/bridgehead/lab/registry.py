@@ -1,7 +1,7 @@
-"""Where labs keep their state, and which of them run.
+"""State directories of labs, and which labs run.
 
-A lab runs exactly as long as its first process holds the lock of its state directory, so a lab that was killed
-is seen as stopped without anything having to be cleaned up.
+A lab runs exactly as long as its first process holds the lock of its state directory. So a lab that was killed counts
+as stopped without any cleanup.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from pathlib import Path
 
 import msgspec
 
-from bridgehead.kubelet.links import remove_tree
-from bridgehead.kubelet.runtimes import cgroups
+from bridgehead.kubelet.nofollow import remove_tree
+from bridgehead.kubelet.runtimes.isolation import cgroups
+from bridgehead.suggestions import did_you_mean
 
 from . import user_namespace
 from .errors import AlreadyRunning, LabError, NotRunning
@@ -29,16 +30,16 @@ from .plan import LabConfig, LabFiles, RunningLab
 from .supervisor import PartStatus
 
 DEFAULT_NAME = "bridgehead"
-# Who looks whether a lab runs holds its lock for an instant; one that is held for this long is a lab's (seconds).
-_LOOKERS_BOUND = 0.1
-# A lab whose directory was deleted takes this long to end, at most (seconds).
+# Commands that check for a running lab hold its lock for an instant; a lock held for longer is a lab's (seconds).
+_READERS_BOUND = 0.1
+# Maximum time that a lab needs to end after its directory was deleted (seconds).
 _ORPHAN_BOUND = 15.0
-# What a lab makes in its state directory, beside the lock. Nothing else in there is ever deleted.
+# The files of a lab in its state directory, beside the lock. Other files are never deleted.
 _OWN = ("images", "kubeconfig*", "lab.json", "logs", "nodes", "pki", "roots", "run", "running.json", "store")
 
 
 def state_home() -> Path:
-    """Where labs live by default: $XDG_STATE_HOME/bridgehead, else ~/.local/state/bridgehead.
+    """Return the default parent of state directories: $XDG_STATE_HOME/bridgehead, else ~/.local/state/bridgehead.
 
     Raises `LabError` for a user without a home directory.
     """
@@ -52,17 +53,19 @@ def state_home() -> Path:
 
 
 def find_files(name: str, state_dir: Path | None) -> LabFiles:
-    """The files of a lab that may or may not exist, by a path without links: as the kernel names what is open, and as
-    it can be removed without following any. Raises `LabError` when the name cannot be one."""
+    """Return the files of a lab, which need not exist. Raises `LabError` when the name is invalid.
+
+    The path contains no links: it equals the kernel's names of open files, and it can be removed without following any.
+    """
     if not re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,30}[a-z0-9])?", name):
         raise LabError(f"a lab's name has lower case letters, digits and '-', at most 32: not {name!r}")
     return LabFiles(Path(os.path.realpath(state_dir or state_home() / name)))
 
 
-def check_place(files: LabFiles) -> None:
-    """Raises `LabError` when a lab would share its directory with something else, which `down --delete` must not meet.
+def check_directory(files: LabFiles) -> None:
+    """Raise `LabError` when the directory contains other files than a lab's, which `down --delete` must not remove.
 
-    So `--state-dir ''`, which is the current directory, makes nobody's project a lab.
+    So `--state-dir ''`, the current directory, does not turn a project's directory into a lab.
     """
     try:
         if files.config.exists() or not files.root.is_dir():
@@ -82,8 +85,8 @@ def _is_own(name: str) -> bool:
 
 
 def lock(files: LabFiles) -> int:
-    """Take the lab's lock; the result is the descriptor that holds it. Raises `AlreadyRunning`."""
-    deadline = time.monotonic() + _LOOKERS_BOUND
+    """Take the lab's lock and return the descriptor that holds it. Raises `AlreadyRunning`."""
+    deadline = time.monotonic() + _READERS_BOUND
     while True:
         try:
             files.root.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -97,19 +100,19 @@ def lock(files: LabFiles) -> int:
         except BlockingIOError:
             os.close(fd)
             if time.monotonic() > deadline:
-                raise AlreadyRunning(f"the lab of {files.root} is running already") from None
+                raise AlreadyRunning(f"the {_describe(files)} is already running") from None
             time.sleep(0.01)
             continue
         if _is_file(fd, files.lock):
             _forget_last_run(files)
-            # The lab's first process, which may have another id, watches it; nobody else gets through the directory.
+            # The lab's first process, which may have another id, watches this file; the directory is closed to others.
             os.fchmod(fd, 0o644)
             return fd
-        os.close(fd)  # `remove` was faster: this is the lock of a directory that is gone
+        os.close(fd)  # `remove` was faster: this lock belongs to a deleted directory
 
 
 def _forget_last_run(files: LabFiles) -> None:
-    """Of a lab that was killed: its process's number may be another's now. Its cgroup, too, if nobody is in it."""
+    """Remove the record of a lab that was killed, whose PID may be reused, and its cgroup if that is empty."""
     with contextlib.suppress(OSError, ValueError, msgspec.MsgspecError):
         last = msgspec.json.decode(files.running.read_bytes(), type=RunningLab)
         if last.cgroup:
@@ -118,7 +121,7 @@ def _forget_last_run(files: LabFiles) -> None:
 
 
 def is_running(files: LabFiles) -> bool:
-    """Whether somebody holds the lock. Those who only look share it, so that they never take each other for a lab."""
+    """Return whether a lab holds the lock. Readers share it, so that they do not take each other for a lab."""
     try:
         fd = os.open(files.lock, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -142,7 +145,7 @@ def _is_file(fd: int, path: Path) -> bool:
 
 
 def read_config(files: LabFiles) -> LabConfig | None:
-    """What the last `up` decided, None for a new lab. Raises `LabError` when the file makes no sense."""
+    """Return the configuration of the last `up`, None for a new lab. Raises `LabError` when the file is invalid."""
     try:
         return msgspec.json.decode(files.config.read_bytes(), type=LabConfig)
     except FileNotFoundError:
@@ -154,7 +157,7 @@ def read_config(files: LabFiles) -> LabConfig | None:
 
 
 def find_name(files: LabFiles, otherwise: str) -> str:
-    """What the lab of these files is called, which need not be what its state directory was named with this time."""
+    """Return the name of the lab of these files, which can differ from the name on the command line."""
     try:
         config = read_config(files)
     except LabError:
@@ -163,15 +166,44 @@ def find_name(files: LabFiles, otherwise: str) -> str:
 
 
 def read_running(files: LabFiles) -> RunningLab:
-    """Raises `NotRunning`."""
+    """Return the record of a running lab. Raises `NotRunning`."""
     if is_running(files):
         try:
             return msgspec.json.decode(files.running.read_bytes(), type=RunningLab)
         except (FileNotFoundError, msgspec.MsgspecError):
-            raise NotRunning(f"the lab of {files.root} is only starting; try again in a moment") from None
+            raise NotRunning(f"the {_describe(files)} is only starting; try again in a moment") from None
     if find_orphan(files) is not None:
         raise NotRunning(f"the state directory {files.root} was deleted, and the lab that ran in it is ending")
-    raise NotRunning("no such lab is running; `bridgehead up` starts one, `bridgehead status` lists them")
+    if files.config.exists():
+        raise NotRunning(f"the {_describe(files)} is stopped; {_advise_up(files)} starts it")
+    raise no_such_lab(files)
+
+
+def no_such_lab(files: LabFiles) -> NotRunning:
+    """Return the error for a lab without state, which lists the labs in the default directory."""
+    if not _is_in_default_directory(files):
+        return NotRunning(f"there is no lab in {files.root}; {_advise_up(files)} starts one")
+    known = list_labs()
+    existing = f"the labs are: {', '.join(known)}" if known else "there are none yet"
+    advice = did_you_mean(files.root.name, known) or f"; {_advise_up(files)} starts it"
+    return NotRunning(f"there is no {_describe(files)}; {existing}{advice}")
+
+
+def _is_in_default_directory(files: LabFiles) -> bool:
+    try:
+        return files.root.parent == Path(os.path.realpath(state_home()))
+    except LabError:  # a user without a home
+        return False
+
+
+def _describe(files: LabFiles) -> str:
+    return f'lab "{files.root.name}"' if _is_in_default_directory(files) else f"lab in {files.root}"
+
+
+def _advise_up(files: LabFiles) -> str:
+    if not _is_in_default_directory(files):
+        return "`bridgehead up` with the same options"
+    return "`bridgehead up`" if files.root.name == DEFAULT_NAME else f"`bridgehead up --name {files.root.name}`"
 
 
 def read_parts(files: LabFiles) -> list[PartStatus]:
@@ -182,7 +214,7 @@ def read_parts(files: LabFiles) -> list[PartStatus]:
 
 
 def list_labs() -> dict[str, LabFiles]:
-    """Labs with state in the default place, by name. One that failed before it began has left a lock and no state."""
+    """Return the labs with state in the default directory, by name. A lab that failed at the start has no state."""
     home = state_home()
     try:
         paths = sorted(home.iterdir())
@@ -194,9 +226,10 @@ def list_labs() -> dict[str, LabFiles]:
 
 
 def stop(files: LabFiles, *, bound: float = 15.0) -> None:
-    """End a running lab: ask its first process, insist after `bound` seconds. Raises `NotRunning`, `LabError`.
+    """Stop a running lab with SIGTERM, after `bound` seconds with SIGKILL. Raises `NotRunning`, `LabError`.
 
-    What is left of a lab that was killed is removed."""
+    Remains of a lab that was killed are removed.
+    """
     orphan = None if is_running(files) else find_orphan(files)
     if orphan is not None:
         _end(orphan, files, lambda: find_orphan(files) == orphan, bound)
@@ -207,7 +240,7 @@ def stop(files: LabFiles, *, bound: float = 15.0) -> None:
     running = read_running(files)
     _end(running.init_pid, files, lambda: is_running(files), bound)
     if running.cgroup:
-        with contextlib.suppress(OSError, ValueError):  # the next `up` tries again, and may have it already
+        with contextlib.suppress(OSError, ValueError):  # the next `up` tries again, and may already use it
             cgroups.remove_unused_delegation(running.cgroup)
     if running.config.ephemeral:
         remove(files)
@@ -217,16 +250,16 @@ def _end(init_pid: int, files: LabFiles, runs: Callable[[], bool], bound: float)
     try:
         os.kill(init_pid, signal.SIGTERM)
     except ProcessLookupError:
-        pass  # it ended between the two looks
+        pass  # it has ended meanwhile
     except PermissionError:
-        raise LabError(f"the lab of {files.root} was started by another user; stop it as that user") from None
+        raise LabError(f"the {_describe(files)} was started by another user; stop it as that user") from None
     deadline = time.monotonic() + bound
     killed = False
     while runs():
         if time.monotonic() > deadline:
             if killed:
                 raise LabError(f"process {init_pid} of the lab does not end; see {files.log('init')}")
-            # The kernel then ends everything else in the PID namespace.
+            # The kernel then kills all other processes of the PID namespace.
             with contextlib.suppress(ProcessLookupError):
                 os.kill(init_pid, signal.SIGKILL)
             killed, deadline = True, deadline + bound
@@ -246,21 +279,33 @@ def await_orphan(files: LabFiles, *, bound: float = _ORPHAN_BOUND) -> None:
 
 
 def remove(files: LabFiles) -> None:
-    """Delete all state of a lab that does not run, if it has any. Raises `AlreadyRunning`, `LabError`."""
+    """Delete all state of a stopped lab, if it has any. Raises `AlreadyRunning`, `LabError`."""
     if not files.root.exists():
         return
     held = lock(files)
     try:
         empty(files)
         files.lock.unlink(missing_ok=True)
-        with contextlib.suppress(OSError):  # somebody else has something there
+        with contextlib.suppress(OSError):  # other files are in it
             files.root.rmdir()
     finally:
         os.close(held)
 
 
+def remove_unused(files: LabFiles) -> None:
+    """Remove the state directory of a lab that was refused before it began, if only the lock is in it.
+
+    The caller holds the lock.
+    """
+    with contextlib.suppress(OSError):
+        if os.listdir(files.root) == [files.lock.name]:
+            files.lock.unlink()
+            files.root.rmdir()
+
+
 def empty(files: LabFiles) -> None:
-    """Delete the state but not the lock, nor what is not a lab's. Refuses a directory that is not one's."""
+    """Delete the state but not the lock, nor files that are not a lab's. Raises `LabError` if it is not a lab's
+    directory."""
     if not files.config.exists():
         raise LabError(f"{files.root} is not a lab's state directory; not removing anything")
     for path in files.root.iterdir():
@@ -269,13 +314,13 @@ def empty(files: LabFiles) -> None:
         if path.is_dir() and not path.is_symlink():
             remove_tree(path)
             if path.exists() and os.geteuid() != 0:
-                # Of users that exist in the lab only, as ids that are granted to us.
+                # Files of users that exist only in the lab, as subordinate ids of this user.
                 user_namespace.run_as_root(partial(remove_tree, path))
         else:
             path.unlink(missing_ok=True)
 
 
 def keep_previous_logs(files: LabFiles) -> None:
-    """Begin new logs; those of the run before get the ending `.old`."""
+    """Start new logs; those of the previous run get the suffix `.old`."""
     for log in files.log("init").parent.glob("*.log"):
         log.rename(log.with_suffix(".log.old"))

@@ -1,14 +1,14 @@
-"""The file systems that a lab and its nodes see instead of the machine's. Called by the lab's first process.
+"""Root file systems of a lab and of its nodes. Called by the lab's first process.
 
-    the lab      system directories (read-only), a copy of /etc without what only root may read, the state directory,
-                 Python; all else is fresh and in memory. The API server and the controllers run here.
-    each node    the same system directories and /etc; all else is the node's own, below the state directory, and stays
-                 from one run to the next. Of the lab's state it has its own directory, its own credentials and the
-                 images. The node's kubelet and runtime run here, so a hostPath is one of this root.
+    the lab      system directories (read-only), a copy of /etc without files that only root can read, the state
+                 directory, Python; everything else is new and in memory. The API server and the controllers run here.
+    each node    the same system directories and /etc; everything else is the node's own, below the state directory, and
+                 stays from one run to the next. Of the lab's state it has its own directory, its own credentials and
+                 the images. The node's kubelet and runtime run here, so a hostPath is a path of this root.
 
-What is shown is bound to a staging directory first, before the process enters the lab's user namespace: there the
-machine's root may still go where only it may, and what is read-only when it is copied to the mount namespace of a less
-privileged user namespace is locked: root of the lab, which privileged pods are, cannot make it writable again.
+All sources are first bound to a staging directory, before the process enters the lab's user namespace. Only there the
+machine's root has access to all of them; and read-only mounts that are copied to the mount namespace of a less
+privileged user namespace are locked: root of the lab, which privileged pods are, cannot make them writable again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from bridgehead.kubelet.runtimes import cgroups, descriptor_paths, rootfs
+from bridgehead.kubelet.runtimes.isolation import cgroups, descriptor_paths, host_files, rootfs
 from bridgehead.network import syscalls
 
 from .plan import LabFiles, NodePlan
@@ -34,34 +34,34 @@ _STAGED_CGROUP: Final = "/run/cgroup"
 _NEW: Final = "/run/root"
 _CGROUP: Final = "/sys/fs/cgroup"
 _HARDENED: Final = syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC
-_KERNEL_FILE_SYSTEMS: Final = {"proc": "proc", "sysfs": "sys"}  # by type: where
+_KERNEL_FILE_SYSTEMS: Final = {"proc": "proc", "sysfs": "sys"}  # type -> mount point
 _DEVICES: Final = (*rootfs.DEVICES, "net/tun", "fuse")
 
 
 def shown_paths(files: LabFiles) -> list[str]:
-    """What the lab's root shows of the machine, outer directories first: system directories, the lab's state (of which
-    keys and images are only to be read) and this program."""
+    """Return the paths of the machine that the lab's root shows, outer directories first: system directories, the lab's
+    state (keys and images read-only) and this program."""
     return [*_system_directories(), *map(str, (files.root, files.pki, files.images)), *_own_paths()]
 
 
 def _system_directories() -> list[str]:
-    """Without /etc, which is copied, and those that are links (`_link_system`)."""
+    """Return the system directories without /etc, which is copied, and without links (`_link_system`)."""
     paths = (f"/{name}" for name in rootfs.SHOWN if name != "etc")
     return [path for path in paths if os.path.isdir(path) and not os.path.islink(path)]
 
 
 def _own_paths() -> list[str]:
-    """Where this program is, as far as it is not in a system directory."""
-    return [path for path in rootfs.own_paths() if not _is_system(path)]
+    """Return the paths of this program that are not in a system directory."""
+    return [path for path in host_files.own_paths() if not _is_system(path)]
 
 
 def stage(shown: Sequence[str], files: LabFiles, user_namespace: int | None, cgroup: cgroups.Prepared | None) -> None:
-    """Bind what `shown` names below a directory that everybody may enter, read-only but for the lab's state.
+    """Bind the paths of `shown` below the staging directory, read-only except for the lab's state.
 
-    Changes the calling process's mounts, and has to come before it enters the lab's user namespace.
+    Changes the mounts of the calling process, which must not have entered the lab's user namespace yet.
 
-    The machine's root unpacks images, so they show their owners as `user_namespace` maps them,
-    where the kernel and the file system can do that; otherwise root's files are nobody's in the lab.
+    Images belong to the machine's root. Their mount maps owners by `user_namespace` where the kernel and the file
+    system support that; otherwise root's files have the overflow id (nobody) in the lab.
     """
     syscalls.mount("none", "/", flags=syscalls.MS_REC | syscalls.MS_PRIVATE)
     syscalls.mount("tmpfs", "/run", "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, "mode=755")
@@ -77,15 +77,15 @@ def stage(shown: Sequence[str], files: LabFiles, user_namespace: int | None, cgr
             if path == str(files.images) and user_namespace is not None:
                 with contextlib.suppress(OSError):
                     syscalls.set_mount_attributes(mount, 0, user_namespace=user_namespace)
-            if path != str(files.root):
-                syscalls.set_mount_attributes(mount, syscalls.MOUNT_ATTR_RDONLY)
+            read_only = 0 if path == str(files.root) else syscalls.MOUNT_ATTR_RDONLY
+            syscalls.set_mount_attributes(mount, syscalls.MOUNT_ATTR_NODEV | read_only)
             _attach(mount, target)
         finally:
             os.close(mount)
 
 
 def enter_lab_root(shown: Sequence[str]) -> None:
-    """Build the lab's root from what `stage` prepared and make it the calling process's. In the lab's namespaces."""
+    """Build the lab's root from the staged paths and enter it. Runs in the lab's namespaces."""
     syscalls.mount("none", "/", flags=syscalls.MS_REC | syscalls.MS_PRIVATE)
     syscalls.mount("tmpfs", _NEW, "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, "mode=755")
     copying = _start_copying_etc(f"{_NEW}/etc")
@@ -99,19 +99,19 @@ def enter_lab_root(shown: Sequence[str]) -> None:
     if os.path.isdir(_STAGED_CGROUP):
         _bind(_STAGED_CGROUP, _NEW + _CGROUP)
     os.mkdir(f"{_NEW}/run/bridgehead")
-    copying.wait()  # what only the machine's root may read it cannot copy, and says so
-    if not os.listdir(f"{_NEW}/etc"):  # not every cp has these options
-        rootfs.copy_tree("/etc", f"{_NEW}/etc")
-    for private in list(rootfs.find_private(f"{_NEW}/etc")):
+    copying.wait()  # fails for files that only the machine's root can read, which is intended
+    if not os.listdir(f"{_NEW}/etc"):  # some versions of cp lack these options
+        host_files.copy_tree("/etc", f"{_NEW}/etc")
+    for private in list(host_files.find_private(f"{_NEW}/etc")):
         shutil.rmtree(private) if os.path.isdir(private) and not os.path.islink(private) else os.unlink(private)
     _change_root(_NEW)
 
 
 def enter_node_root(files: LabFiles, node: NodePlan) -> None:
-    """Build the root of a node in a mount namespace of its own. In the node's network namespace, for its /sys.
+    """Build a node's root in a new mount namespace and enter it. Runs in the node's network namespace, for its /sys.
 
-    Pods of earlier runs may have put anything into the node's files, so mount points are made inside that root,
-    whatever links are in it, and what stands where one has to be is moved aside.
+    Pods of earlier runs can have put anything into the node's files. So mount points are created inside that root
+    without following links, and files in their place are renamed.
     """
     syscalls.unshare(syscalls.CLONE_NEWNS)
     files.node_root(node).mkdir(exist_ok=True)
@@ -141,8 +141,8 @@ def enter_node_root(files: LabFiles, node: NodePlan) -> None:
 
 @contextlib.contextmanager
 def _mount_point(root: int, path: str, *, is_directory: bool) -> Iterator[str]:
-    """A mount point inside the root that the descriptor is open on, by a name that leads there whatever is in it."""
-    make = descriptor_paths.make_directory_inside if is_directory else descriptor_paths.make_file_inside
+    """Yield a path that leads to `path` inside the root that the descriptor is open on, whatever that root contains."""
+    make = descriptor_paths.make_directory_in_root if is_directory else descriptor_paths.make_file_in_root
     try:
         target = make(root, path, links=False)
         if stat.S_ISDIR(os.fstat(target).st_mode) != is_directory:
@@ -159,7 +159,7 @@ def _mount_point(root: int, path: str, *, is_directory: bool) -> Iterator[str]:
 
 
 def _bind_inside(root: int, path: str) -> None:
-    """Show `path` at the same place inside that root."""
+    """Bind `path` to the same path inside that root."""
     with _mount_point(root, path, is_directory=os.path.isdir(path)) as target:
         mount = syscalls.clone_mount(path)
         try:
@@ -171,7 +171,7 @@ def _bind_inside(root: int, path: str) -> None:
 def _make_fresh_directories(root: str) -> None:
     for name, mode in rootfs.FRESH.items():
         path = f"{root}/{name}"
-        with contextlib.suppress(OSError):  # it is there, or what a pod put there is in the way
+        with contextlib.suppress(OSError):  # the directory exists, or a pod's file is in its place
             os.mkdir(path)
             os.chmod(path, mode)
     for name, target in rootfs.FRESH_LINKS.items():
@@ -180,7 +180,7 @@ def _make_fresh_directories(root: str) -> None:
 
 
 def _link_system(root: str) -> None:
-    """System directories that are links on this machine, such as /bin."""
+    """Create the system directories that are links on this machine, such as /bin."""
     for name in rootfs.SHOWN:
         if os.path.islink(f"/{name}") and not os.path.lexists(f"{root}/{name}"):
             os.symlink(os.readlink(f"/{name}"), f"{root}/{name}")
@@ -202,8 +202,8 @@ def _start_copying_etc(target: str) -> subprocess.Popen[bytes]:
 
 
 def _overlay_etc(target: str) -> None:
-    """The lab's /etc, below a layer of the node's own that is in memory."""
-    layers = "/tmp"  # the lab's own, covered for this moment
+    """Mount the lab's /etc, below a layer of the node's own that is in memory."""
+    layers = "/tmp"  # the lab's own /tmp, covered for a moment
     syscalls.mount("tmpfs", layers, "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, "mode=755")
     for name in ("upper", "work"):
         os.mkdir(f"{layers}/{name}")
@@ -259,10 +259,11 @@ def _change_root(new: str) -> None:
 
 
 def make_state_directories(files: LabFiles, owner: Sequence[int] | None) -> None:
-    """Make the directories of the state, and give what the lab writes to `owner` (user, group), root of the lab.
+    """Create the directories of the state; those that the lab writes to belong to `owner` (user, group), root of the
+    lab.
 
-    What the commands outside write, and act on as the machine's root, the lab can only read: so the state directory
-    itself stays ours, and the lab's group may pass through it.
+    The lab can only read the files that the commands outside write, and use as the machine's root. So the state
+    directory belongs to the caller, and the lab's group can only pass through it.
     """
     for directory in (files.root, files.pki, files.images, *files.written_inside):
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -277,7 +278,7 @@ def make_state_directories(files: LabFiles, owner: Sequence[int] | None) -> None
 
 
 def give_credentials(files: LabFiles, owner: Sequence[int] | None) -> None:
-    """Let the lab's parts read their keys and certificates, and nobody else."""
+    """Let only the lab's parts read their keys and certificates."""
     if owner is None:
         return
     for pattern in files.read_inside:

@@ -1,7 +1,7 @@
-"""Keeps the lab's parts running: starts them, restarts those that die, stops them in the end.
+"""Supervisor of the lab's parts: starts them, restarts those that die, and stops them at the end.
 
-This is the loop of process 1 of the lab's PID namespace. It stays single-threaded, because every part (and
-through the runtimes every pod) is a fork of it: what is imported here is shared by all of them.
+This is the loop of process 1 of the lab's PID namespace. It stays single-threaded, because every part (and, through the
+runtimes, every pod) is a fork of it: all of them share the modules that are imported here.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 import msgspec
 
-from bridgehead.kubelet.runtimes.container_process import work
-from bridgehead.kubelet.runtimes.forking import prepare_to_fork
-from bridgehead.kubelet.runtimes.zygote import fork_zygote
+from bridgehead.backoff import Backoff
+from bridgehead.kubelet.runtimes.spawn.container_init import run_job
+from bridgehead.kubelet.runtimes.spawn.forking import prepare_to_fork
+from bridgehead.kubelet.runtimes.spawn.zygote import fork_zygote
 from bridgehead.network import syscalls
 
 from .node_init import NodeInit
@@ -30,23 +31,36 @@ from .plan import LabFiles, PartPlan
 
 log = logging.getLogger(__name__)
 
-# Kubernetes waits 10 s and more for containers; the lab's own parts are wanted back at once. Only a part that does not
-# come up waits longer each time: one that lived for a few seconds worked, and whoever kills it again did not break it.
+# Kubernetes waits 10 s and more for containers; the lab's own parts are restarted immediately. Only a part that does
+# not come up waits longer each time: a part that ran for a few seconds works, so its end is no reason to wait.
 _FIRST_DELAY = 0.1
 _LONGEST_DELAY = 5.0
 _STABLE_AFTER = 2.0
 _STOP_BOUND = 5.0
-# What parts must not inherit from us, or from who started the lab: handlers, or being ignored.
+# Time until the statuses of the parts are written again, after an error (seconds).
+_PUBLISH_AGAIN = 1.0
+# Signals whose handlers, or ignored state, parts must not inherit from init or from the user's shell.
 _HANDLED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGCHLD)
 
 RunPart = Callable[[list[str]], None]
 
 
+def restart_backoff() -> Backoff:
+    return Backoff(_FIRST_DELAY, _LONGEST_DELAY)
+
+
+def restart_delay(backoff: Backoff, lived: float) -> float:
+    """Return the seconds after which a part is started again that ran for `lived` seconds."""
+    if lived > _STABLE_AFTER:
+        backoff.reset()
+    return backoff.next()
+
+
 class PartStatus(msgspec.Struct, kw_only=True):
-    """One part as `bridgehead status` shows it. Times are seconds since the epoch."""
+    """Status of one part, for `bridgehead status`. Times are seconds since the epoch."""
 
     name: str
-    pid: int = 0  # 0: waits to be started again
+    pid: int = 0  # 0: waiting for a restart
     restarts: int = 0
     started_at: float = 0.0
     last_exit: str = ""
@@ -56,22 +70,15 @@ class PartStatus(msgspec.Struct, kw_only=True):
 class _Part:
     plan: PartPlan
     status: PartStatus
-    delay: float = 0.0  # before its present run
-    due: float = 0.0  # monotonic, as the next: when to start it, when it was started
+    backoff: Backoff = field(default_factory=restart_backoff)
+    due: float = 0.0  # monotonic, as the next one: time of the next start, time of the last start
     began: float = 0.0
 
 
-def restart_delay(last: float, lived: float) -> float:
-    """Seconds after which a part is started again that lived for `lived` seconds; it waited `last` before that run."""
-    if lived > _STABLE_AFTER:
-        return _FIRST_DELAY
-    return min(max(2 * last, _FIRST_DELAY), _LONGEST_DELAY)
-
-
 class Supervisor:
-    """Runs `plans` with `run_part` until told to stop by SIGTERM or SIGINT, or the state directory is deleted.
+    """Runs `plans` with `run_part` until SIGTERM, SIGINT or the deletion of the state directory.
 
-    `node_inits` are by the names of nodes; without one a node has our processes and files.
+    `node_inits` are by node name; a node without one shares the lab's processes and files.
     """
 
     def __init__(
@@ -87,11 +94,13 @@ class Supervisor:
         self._run_part = run_part
         self._lock = _LockWatch(files.lock)
         self._stopping = False
+        self._is_published = True
 
     def run(self, load_rest: Callable[[], None] | None = None) -> None:
-        """Until told to stop. `load_rest()` is called once the first part runs, and loads what only the others need.
+        """Run until a signal stops it. `load_rest()` is called once the first part runs, and loads what only the others
+        need.
 
-        The first is the API server, for which the others would wait: it gets ready in the meantime.
+        The first part is the API server, for which the others would wait; it starts meanwhile.
         """
         wakeup, signalled = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(signalled, warn_on_full_buffer=False)
@@ -105,8 +114,10 @@ class Supervisor:
             prepare_to_fork()
         while not self._stopping and not self._lock.is_gone():
             self._start_due(self._parts)
-            _wait_readable((wakeup, *self._lock.fds), self._time_to_next_start())
+            _wait_readable((wakeup, *self._lock.fds), self._time_to_next_work())
             self._reap()
+            if not self._is_published:
+                self._publish()
         self._stop_parts(wakeup)
 
     def _stop(self, *_: object) -> None:
@@ -121,17 +132,18 @@ class Supervisor:
                 try:
                     part.status.pid = self._fork(part.plan)
                 except OSError as error:
-                    self._note_end(part, f"cannot fork: {error.strerror}")
+                    self._record_end(part, f"cannot fork: {error.strerror}")
         if changed:
             self._publish()
 
-    def _time_to_next_start(self) -> float | None:
-        waiting = [part.due for part in self._parts if part.status.pid == 0]
-        return max(0.0, min(waiting) - time.monotonic()) if waiting else None
+    def _time_to_next_work(self) -> float | None:
+        now = time.monotonic()
+        waiting = [max(0.0, part.due - now) for part in self._parts if part.status.pid == 0]
+        return min([*waiting, *(() if self._is_published else (_PUBLISH_AGAIN,))], default=None)
 
     def _fork(self, plan: PartPlan) -> int:
         node_init = self._node_inits.get(plan.node.name) if plan.node else None
-        # Held back, so that none meets our handlers in the child.
+        # Blocked, so that no signal runs the parent's handlers in the child.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, _HANDLED)
         pid = -1
         try:
@@ -141,7 +153,7 @@ class Supervisor:
                 signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         if pid:
             return pid
-        # The child never returns into the supervisor's loop, whatever happens in the part.
+        # The child must never return into the supervisor's loop.
         code = 1
         try:
             signal.set_wakeup_fd(-1)
@@ -160,7 +172,7 @@ class Supervisor:
             _close_all_but(plan.descriptors)
             argv = list(plan.argv)
             if plan.has_zygote:
-                argv.append(f"--zygote-fd={fork_zygote(partial(work, self._run_part)).detach()}")
+                argv.append(f"--zygote-fd={fork_zygote(partial(run_job, self._run_part)).detach()}")
             self._run_part(argv)
             code = 0
         except SystemExit as end:
@@ -175,7 +187,7 @@ class Supervisor:
                 os._exit(code)
 
     def _reap(self) -> None:
-        """Collect all that has ended: our parts, and orphans, which the kernel gives to process 1."""
+        """Collect all ended children: parts, and orphans, which the kernel gives to process 1."""
         changed = False
         while True:
             try:
@@ -187,33 +199,37 @@ class Supervisor:
             for part in self._parts:
                 if part.status.pid == pid:
                     code = os.waitstatus_to_exitcode(status)
-                    self._note_end(part, f"exit code {code}" if code >= 0 else f"signal {_signal_name(-code)}")
+                    self._record_end(part, f"exit code {code}" if code >= 0 else f"signal {_signal_name(-code)}")
                     changed = True
         if changed:
             self._publish()
 
-    def _note_end(self, part: _Part, reason: str) -> None:
+    def _record_end(self, part: _Part, reason: str) -> None:
         now = time.monotonic()
         lived = now - part.began
-        part.delay = restart_delay(part.delay, lived)
-        part.due = now + part.delay
+        delay = restart_delay(part.backoff, lived)
+        part.due = now + delay
         part.status.pid = 0
         part.status.restarts += 1
         part.status.last_exit = reason
         if not self._stopping:
-            words = "%s ended: %s after %.1f s; starting it again in %.1f s"
-            log.warning(words, part.plan.name, reason, lived, part.delay)
+            text = "%s ended: %s after %.1f s; restarting it in %.1f s"
+            log.warning(text, part.plan.name, reason, lived, delay)
 
     def _publish(self) -> None:
         temporary = self._files.parts.with_suffix(".new")
         try:
             temporary.write_bytes(msgspec.json.encode([part.status for part in self._parts]))
             temporary.rename(self._files.parts)
-        except OSError as error:  # a full disk costs `bridgehead status` its table, not the cluster its first process
-            log.warning("cannot write %s: %s", self._files.parts, error.strerror)
+        except OSError as error:  # a full disk breaks only the table of `bridgehead status`, until it has space
+            if self._is_published:
+                log.warning("cannot write %s: %s; trying again", self._files.parts, error.strerror)
+            self._is_published = False
+        else:
+            self._is_published = True
 
     def _stop_parts(self, wakeup: int) -> None:
-        """The API server goes last, so that the others can finish what they write."""
+        """Stop the parts, the API server last, so that the others can finish their writes."""
         deadline = time.monotonic() + _STOP_BOUND
         api = [part for part in self._parts if part.plan.name == "apiserver"]
         others = [part for part in self._parts if part not in api]
@@ -239,17 +255,17 @@ def _signal_name(number: int) -> str:
 
 
 class _LockWatch:
-    """Tells when the state directory was deleted: its lock then has no name any more.
+    """Notices when the state directory is deleted: the link count of its lock file is then 0.
 
-    Without it the lab would run on where no command finds it, and a second one could start beside it.
+    Without the watch, the lab would run on where no command finds it, and a second one could start beside it.
     """
 
     def __init__(self, lock: Path) -> None:
         self._lock = lock
-        # To wait for; none when the lock cannot be watched, and then the lab never takes it for gone.
+        # The descriptor to poll; -1 when the lock cannot be watched, so that a deletion goes unnoticed.
         self.fds: tuple[int, ...] = ()
         try:
-            # Of several names of a file, the first unlink is an attribute's change: the count of links.
+            # An unlink changes the link count, which inotify reports as a change of attributes.
             self.fds = (syscalls.watch_inode(str(lock), syscalls.IN_ATTRIB),)
             self._locked = lock.stat()
         except OSError as error:
@@ -279,7 +295,8 @@ def _wait_readable(fds: Sequence[int], timeout: float | None) -> None:
 
 
 def _close_all_but(kept: Sequence[int]) -> None:
-    """What is not this part's is not for it, nor for whoever gets hold of it: the API's socket leads to the machine."""
+    """Close all descriptors but this part's, so that no intruder in a part can use the API server's socket, which leads
+    to the machine."""
     first = 3
     for descriptor in (*sorted(kept), 1 << 16):
         os.closerange(first, descriptor)

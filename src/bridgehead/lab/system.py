@@ -1,4 +1,4 @@
-"""What a fresh cluster needs inside it, and when a lab counts as ready. Talks to the API as any user does."""
+"""Objects that a new cluster needs, and readiness of a lab. Uses the API as any client does."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ from bridgehead.objects.kinds import (
     Kind,
 )
 from bridgehead.objects.times import parse_time
+from bridgehead.yaml_loader import Loader
 
 from . import registry
 from .addressing import api_url
@@ -47,25 +48,23 @@ Report = Callable[[str], None]
 
 
 def system_manifests(file: str, config: LabConfig) -> list[dict[str, Any]]:
-    """The objects of kube-system in one file of `manifests/`, as plain objects."""
+    """Return the objects of kube-system in one file of `manifests/`, as plain objects."""
     text = resources.files(__package__).joinpath("manifests", file).read_text("utf-8")
     filled = Template(text).substitute(
         pod_range=",".join(ranges.pods for ranges in config.ranges),
-        service_range=",".join(ranges.services for ranges in config.ranges),
         api_server=api_url(config.ranges),
         cluster_dns=config.ranges[0].cluster_dns,
         cluster_domain=CLUSTER_DOMAIN,
         version=__version__,
     )
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml, where PyYAML has it, needs a tenth of the time
-    return list(yaml.load_all(filled, Loader=loader))
+    return list(yaml.load_all(filled, Loader=Loader))
 
 
 async def bring_up(config: LabConfig, files: LabFiles, report: Report, *, bound: float = 120.0) -> None:
-    """Wait until the lab is ready, telling `report` what is waited for. Raises `StartFailed` after `bound` seconds.
+    """Wait until the lab is ready and `report` what is missing. Raises `StartFailed` after `bound` seconds.
 
-    Ready means: every node is Ready, every node's proxy has programmed its kernel and names are answered, all since
-    this start; what the store remembers from the run before does not count.
+    Ready means: every node is Ready, every node's proxy has programmed its kernel, and names are answered, all since
+    this start; the state of the previous run does not count.
     """
     started_at = registry.read_running(files).started_at
     waiting = "the API server"
@@ -78,7 +77,7 @@ async def bring_up(config: LabConfig, files: LabFiles, report: Report, *, bound:
             try:
                 missing = await start.missing()
             except ApiError as error:
-                missing = f"the API server, which says: {error}"
+                missing = f"the API server, which answers: {error}"
             except ClientError:
                 missing = "the API server"
             if missing is None:
@@ -91,7 +90,7 @@ async def bring_up(config: LabConfig, files: LabFiles, report: Report, *, bound:
 
 
 class _Start:
-    """What a lab still lacks, and the installing of what runs in it, in the order in which it can."""
+    """The missing parts of a starting lab, and the installation of its system objects, in the possible order."""
 
     def __init__(self, client: ApiClient, config: LabConfig, started_at: float) -> None:
         self._client = client
@@ -99,17 +98,17 @@ class _Start:
         self._started_at = started_at
         self._installed: set[str] = set()
         self._has_settled_node_dns = False
-        self._told_of_dns = False
+        self._has_reported_dns = False
 
     async def missing(self) -> str | None:
-        """What is not ready yet, in words; None when everything is."""
+        """Return what is not ready yet, as text; None when the lab is ready."""
         await self._install("kube-proxy.yaml")
         missing = await self._missing_nodes()
         if missing is not None:
             return missing
         missing = await self._missing_proxies()
-        # Not before: its pods find more than one node to go to, and the API server at its Service's address. Where that
-        # leads nowhere yet, a first connection is lost, and TCP tries again after a whole second.
+        # The DNS comes last: its pods need several nodes to spread over, and the API server's Service. A connection to
+        # a Service that is not programmed yet is lost, and TCP retries only after a second.
         if missing is None or await self._is_programmed():
             await self._install("dns.yaml")
             await self._settle_node_dns()
@@ -117,13 +116,13 @@ class _Start:
         return missing
 
     async def _install(self, file: str) -> None:
-        """Create what is not there yet; what the user has changed since stays as it is."""
+        """Create the missing objects; the user's changes to existing ones stay."""
         if file in self._installed:
             return
         for manifest in system_manifests(file, self._config):
             kind, meta = _KINDS[manifest["kind"]], manifest["metadata"]
             try:
-                # Asked first: to create a Service again is refused for its address, which is taken by itself.
+                # Read first: to create an existing Service is refused, because its address is taken by itself.
                 await self._client.get(kind, meta["name"], meta["namespace"])
             except NotFound:
                 with contextlib.suppress(AlreadyExists):
@@ -139,9 +138,10 @@ class _Start:
         return f"nodes ({ready} of {self._config.nodes} ready)" if ready < self._config.nodes else None
 
     async def _forget_nodes(self, nodes: list[Node]) -> None:
-        """Delete the Nodes of a run that had more of them, and their pods: nobody else would, or only much later.
+        """Delete the Nodes of a previous run that had more of them, and their pods, which no controller would delete
+        soon.
 
-        Only those of the lab's making: a Node that the user wrote stays.
+        Nodes that the user created stay.
         """
         for node in nodes:
             name = node.metadata.name
@@ -150,7 +150,7 @@ class _Start:
                 continue
             for pod in (await self._client.list(PODS, field_selector=f"spec.nodeName={name}")).items:
                 with contextlib.suppress(NotFound):
-                    # Without grace: there is no kubelet that would end it.
+                    # Grace period 0: no kubelet is left to stop it.
                     meta = pod.metadata
                     await self._client.delete(PODS, meta.name, meta.namespace, uid=meta.uid, grace_period_seconds=0)
             with contextlib.suppress(NotFound):
@@ -161,13 +161,14 @@ class _Start:
         return f"kube-proxy ({ready} of {self._config.nodes} ready)" if ready < self._config.nodes else None
 
     async def _is_programmed(self) -> bool:
-        """Every proxy says so, a moment before the probe of its pod finds it."""
+        """Return whether every proxy has published its progress, which happens just before its pod is ready."""
         leases = (await self._client.list(LEASES, progress.NAMESPACE, label_selector=progress.SELECTOR)).items
-        told = {said.node for said in map(progress.read_progress, leases) if said and said.renewed >= self._started_at}
-        return all(node.name in told for node in plan_nodes(self._config))
+        reports = filter(None, map(progress.read_progress, leases))
+        programmed = {report.node for report in reports if report.renewed >= self._started_at}
+        return all(node.name in programmed for node in plan_nodes(self._config))
 
     async def _missing_dns(self) -> str | None:
-        """As many servers as are wished for; one that cannot start (its Corefile is not sound, say) holds up no lab."""
+        """Return what the cluster DNS lacks. Servers that cannot start (an invalid Corefile) delay no lab."""
         try:
             wanted = (await self._client.get(DEPLOYMENTS, _DNS, "kube-system")).spec.replicas
         except NotFound:
@@ -176,13 +177,13 @@ class _Start:
         ready, crashing = sum(map(self._serves, pods)), sum(map(_is_crashing, pods))
         if ready + crashing < wanted:
             return f"kube-dns ({ready} of {wanted} ready)"
-        if crashing and not self._told_of_dns:
-            self._told_of_dns = True
-            return "kube-dns no longer, which does not start: kubectl -n kube-system logs -l k8s-app=kube-dns"
+        if crashing and not self._has_reported_dns:
+            self._has_reported_dns = True
+            return "no kube-dns pods, because they do not start: kubectl -n kube-system logs -l k8s-app=kube-dns"
         return None
 
     async def _settle_node_dns(self) -> None:
-        """Install it, or remove that of a run which had it."""
+        """Install the DNS of the nodes, or remove that of a previous run."""
         if self._config.node_dns:
             await self._install("node-dns.yaml")
         elif not self._has_settled_node_dns:
@@ -191,7 +192,7 @@ class _Start:
             self._has_settled_node_dns = True
 
     async def _missing_node_dns(self) -> str | None:
-        """Those that cannot start hold up no lab: the others serve their nodes, too."""
+        """Return what the DNS of the nodes lacks; a server that cannot start does not delay the lab."""
         pods = await self._pods(_NODE_DNS) if self._config.node_dns else []
         ready, crashing = sum(map(self._serves, pods)), sum(map(_is_crashing, pods))
         if self._config.node_dns and ready + crashing < self._config.nodes:
@@ -214,20 +215,20 @@ def _is_crashing(pod: Pod) -> bool:
 
 
 def _is_since(time_text: str | None, moment: float) -> bool:
-    """Times of the API may be whole seconds."""
+    """Return whether the time is not before the start. Times of the API can be whole seconds."""
     return time_text is not None and parse_time(time_text) >= int(moment)
 
 
 def _check_parts(files: LabFiles) -> None:
     if not registry.is_running(files):
-        raise StartFailed(f"the lab's first process ended: {last_words(files, 'init')}")
+        raise StartFailed(f"the lab's first process ended: {last_log_line(files, 'init')}")
     for part in registry.read_parts(files):
         if part.restarts >= 5 and not part.pid:
-            raise StartFailed(f"{part.name} does not start: {last_words(files, part.name)}")
+            raise StartFailed(f"{part.name} does not start: {last_log_line(files, part.name)}")
 
 
-def last_words(files: LabFiles, part: str) -> str:
-    """The last line of a part's log."""
+def last_log_line(files: LabFiles, part: str) -> str:
+    """Return the last line of a part's log."""
     try:
         lines = files.log(part).read_text("utf-8", errors="replace").strip().splitlines()
     except OSError:

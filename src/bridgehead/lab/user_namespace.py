@@ -1,4 +1,4 @@
-"""Makes the lab's user namespace. Edge; which ids it has is planned in `ids`."""
+"""Creates the lab's user namespace. The ids are chosen in `ids`."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from .ids import IdMap, IdRange, MapEntry
 
 
 def choose_id_map(key: str, base: int | None) -> tuple[IdMap, int | None]:
-    """The map for a lab that this user starts, and the first id of its range (None: it has none of its own).
+    """Return the map for a lab that this user starts, and the first id of its range (None: it has no range of its own).
 
-    `key` is any text that is the lab's own. `base` is that of the run before, to which its files belong.
+    `key` is any text that is unique to the lab. `base` is that of the previous run, to which the lab's files belong.
     """
     user, group = os.geteuid(), os.getegid()
     if user == 0:
@@ -60,24 +60,24 @@ def _subordinate(path: str, names: Sequence[str]) -> list[IdRange]:
 
 
 def make(id_map: IdMap) -> int:
-    """A new user namespace, as a descriptor. Raises OSError; `LabError` when newuidmap refuses."""
+    """Create a user namespace and return its descriptor. Raises OSError; `LabError` when newuidmap refuses."""
     asleep, wake = os.pipe()
-    made, tell = os.pipe()
+    reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
         try:
             os.close(wake)
             syscalls.unshare(syscalls.CLONE_NEWUSER)
-            os.write(tell, b"!")
+            os.write(writer, b"!")
             os.read(asleep, 1)
         except OSError as error:
-            os.write(tell, str(error.errno).encode())
+            os.write(writer, str(error.errno).encode())
         finally:
             os._exit(0)
     os.close(asleep)
-    os.close(tell)
+    os.close(writer)
     try:
-        answer = os.read(made, 16)
+        answer = os.read(reader, 16)
         if answer != b"!":
             code = int(answer or b"1")
             raise OSError(code, f"unshare: {os.strerror(code)}")
@@ -86,14 +86,14 @@ def make(id_map: IdMap) -> int:
             _map_by_command("newgidmap", pid, id_map.groups)
         else:
             if os.geteuid() != 0:
-                # Who may not map other groups must give up setgroups first: user_namespaces(7).
+                # An unprivileged process must disable setgroups before it maps groups: user_namespaces(7).
                 Path(f"/proc/{pid}/setgroups").write_text("deny", encoding="ascii")
             Path(f"/proc/{pid}/uid_map").write_text(_lines(id_map.users), encoding="ascii")
             Path(f"/proc/{pid}/gid_map").write_text(_lines(id_map.groups), encoding="ascii")
         return os.open(f"/proc/{pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
     finally:
         os.close(wake)
-        os.close(made)
+        os.close(reader)
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
 
@@ -103,8 +103,8 @@ def _lines(entries: Sequence[MapEntry]) -> str:
 
 
 def _map_by_command(command: str, pid: int, entries: Sequence[MapEntry]) -> None:
-    words = [str(number) for entry in entries for number in entry]
-    done = subprocess.run([command, str(pid), *words], capture_output=True, text=True, timeout=10, check=False)
+    arguments = [str(number) for entry in entries for number in entry]
+    done = subprocess.run([command, str(pid), *arguments], capture_output=True, text=True, timeout=10, check=False)
     if done.returncode != 0:
         reason = done.stderr.strip().splitlines()
         raise LabError(
@@ -115,16 +115,16 @@ def _map_by_command(command: str, pid: int, entries: Sequence[MapEntry]) -> None
 def enter(namespace: int) -> None:
     """Become root of the user namespace, with all capabilities in it and none outside."""
     syscalls.setns(namespace, syscalls.CLONE_NEWUSER)
-    with contextlib.suppress(PermissionError):  # an ordinary user's single group
+    with contextlib.suppress(PermissionError):  # an ordinary user has a single group
         os.setgroups([])
     os.setresgid(0, 0, 0)
     os.setresuid(0, 0, 0)
-    # A change of user makes a process unreadable for those of the same user, and its /proc/self unwritable for itself.
+    # After a change of ids a process is not dumpable: it could not write to its own /proc/self.
     syscalls.set_dumpable(True)
 
 
 def run_as_root(work: Callable[[], None]) -> None:
-    """Run `work` in a child that is root of a user namespace as labs of this ordinary user have it. Raises OSError."""
+    """Run `work` in a child that is root of a user namespace with this user's subordinate ids. Raises OSError."""
     pid = os.fork()
     if pid == 0:
         try:

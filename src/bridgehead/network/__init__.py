@@ -1,6 +1,13 @@
-"""The kernel's network objects; nobody else speaks netlink.
+"""The kernel's network objects, and system calls for namespaces and mounts. No other package opens netlink sockets.
 
-`links` is for what is done once, by pyroute2. What is done often is encoded by hand: `netlink` (a socket, messages),
-`rtnetlink` (wiring a pod), `addresses`, `own_addresses`, `ipvs`, `ipset`, `conntrack`, and of nf_tables `ruleset`,
-`ruleset_events`, `untracked` and `spoofing`. `syscalls` has namespaces and mounts.
+| modules | what they do |
+| --- | --- |
+| `links`, `addresses`, `own_addresses` | interfaces, addresses, routes; `rtnetlink_requests` encodes the requests |
+| `conntrack` | flows of connection tracking |
+| `ipvs`, `ipset` | virtual servers, IP sets |
+| `ruleset`, `ruleset_events` | nf_tables: the ruleset's generation, notifications of changes |
+| `untracked`, `spoofing` | two tables of nf_tables that end with their owner; `nft_requests` encodes the requests |
+| `netlink_socket`, `attributes`, `inet` | netlink itself |
+| `syscalls` | namespaces, mounts, capabilities, names of processes |
+| `uapi` | the constants of the kernel's headers |
 """

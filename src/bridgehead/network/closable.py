@@ -1,4 +1,4 @@
-"""What every socket of this package has in common: it is closed by `close`, or by the end of a `with` block."""
+"""The base class of this package's sockets and tables: context managers by their `close`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Self
 
 
 class Closable:
-    """A context manager by its `close`."""
+    """A context manager that calls `close` at the end."""
 
     def close(self) -> None:
         raise NotImplementedError

@@ -1,9 +1,9 @@
-"""The kernel's connection tracking: finds flows and removes single ones. The edge; `proxy/conntrack/` decides.
+"""The kernel's connection tracking: lists flows and removes single ones. `proxy/conntrack/` decides which.
 
-Encoded by hand, as in `rtnetlink`: pyroute2 decodes every attribute of every flow, and there may be a quarter of a
-million. The kernel walks its whole table for each question but is told to leave out what was not asked for (CTA_FILTER,
-Linux 5.8, and CTA_STATUS_MASK, of 2021; an older one sends more, and the caller looks anyway). Source:
-linux/netfilter/nfnetlink_conntrack.h, net/netfilter/nf_conntrack_netlink.c.
+A node may have a quarter of a million flows, so each message is read by a fixed layout where it has that. The kernel
+walks its whole table for each query; CTA_FILTER (Linux 5.8) and CTA_STATUS_MASK (2021) have it return only flows that
+match. Older kernels return more, so callers check each flow. Source: linux/netfilter/nfnetlink_conntrack.h,
+net/netfilter/nf_conntrack_netlink.c.
 """
 
 from __future__ import annotations
@@ -15,67 +15,101 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from .closable import Closable
-from .netlink import (
-    ACK,
-    ATTRIBUTE,
-    DONE,
-    DUMP,
-    ERROR,
-    GENERIC_SIZE,
-    HEADER,
-    KIND_MASK,
-    NESTED,
-    NETFILTER,
-    PROTOCOLS,
-    REQUEST,
-    address_family,
+from .attributes import (
+    ATTRIBUTE_HEADER,
+    MESSAGE_HEADER,
+    aligned,
     attribute,
+    be16,
+    be32,
     each_attribute,
+    each_message,
     nest,
+    u32,
+)
+from .closable import Closable
+from .inet import PROTOCOLS, address_family
+from .netlink_socket import NETFILTER_HEADER, TIMEOUT_SECONDS, netfilter_header, open_socket
+from .uapi.netlink import (
+    NETLINK_NETFILTER,
+    NLA_F_NESTED,
+    NLA_TYPE_MASK,
+    NLM_F_ACK,
+    NLM_F_DUMP,
+    NLM_F_REQUEST,
+    NLMSG_DONE,
+    NLMSG_ERROR,
+)
+from .uapi.nf_conntrack_common import IPS_SEEN_REPLY
+from .uapi.nf_internals import (
+    CTA_FILTER_F_CTA_IP_DST,
+    CTA_FILTER_F_CTA_IP_SRC,
+    CTA_FILTER_F_CTA_PROTO_DST_PORT,
+    CTA_FILTER_F_CTA_PROTO_NUM,
+    CTA_FILTER_F_CTA_PROTO_SRC_PORT,
+)
+from .uapi.nfnetlink import NFNL_SUBSYS_CTNETLINK
+from .uapi.nfnetlink_conntrack import (
+    CTA_FILTER,
+    CTA_FILTER_ORIG_FLAGS,
+    CTA_FILTER_REPLY_FLAGS,
+    CTA_ID,
+    CTA_IP_V4_DST,
+    CTA_IP_V4_SRC,
+    CTA_IP_V6_DST,
+    CTA_IP_V6_SRC,
+    CTA_PROTO_DST_PORT,
+    CTA_PROTO_NUM,
+    CTA_PROTO_SRC_PORT,
+    CTA_STATUS,
+    CTA_STATUS_MASK,
+    CTA_TUPLE_IP,
+    CTA_TUPLE_ORIG,
+    CTA_TUPLE_PROTO,
+    CTA_TUPLE_REPLY,
+    CTA_TUPLE_ZONE,
+    CTA_ZONE,
+    IPCTNL_MSG_CT_DELETE,
+    IPCTNL_MSG_CT_GET,
 )
 
-_GET, _DELETE = (1 << 8) | 1, (1 << 8) | 2  # NFNL_SUBSYS_CTNETLINK, IPCTNL_MSG_CT_*
+_GET: Final = NFNL_SUBSYS_CTNETLINK << 8 | IPCTNL_MSG_CT_GET
+_DELETE: Final = NFNL_SUBSYS_CTNETLINK << 8 | IPCTNL_MSG_CT_DELETE
 
-_TUPLE_ORIG, _TUPLE_REPLY, _STATUS, _ID, _ZONE, _FILTER, _STATUS_MASK = 1, 2, 3, 12, 18, 25, 26
-_TUPLE_IP, _TUPLE_PROTO, _TUPLE_ZONE = 1, 2, 3
-_IP_SOURCE: Final[dict[int, int]] = {socket.AF_INET: 1, socket.AF_INET6: 3}
-_IP_DESTINATION: Final[dict[int, int]] = {socket.AF_INET: 2, socket.AF_INET6: 4}
-_PROTO_NUM, _PROTO_SOURCE_PORT, _PROTO_DESTINATION_PORT = 1, 2, 3
-_FILTER_ORIG, _FILTER_REPLY = 1, 2
-_BY_SOURCE, _BY_DESTINATION, _BY_PROTOCOL, _BY_SOURCE_PORT, _BY_DESTINATION_PORT = 1, 1 << 1, 1 << 3, 1 << 4, 1 << 5
-_STATUS_SEEN_REPLY: Final = 1 << 1
+_CTA_IP_SRC: Final[dict[int, int]] = {socket.AF_INET: CTA_IP_V4_SRC, socket.AF_INET6: CTA_IP_V6_SRC}
+_CTA_IP_DST: Final[dict[int, int]] = {socket.AF_INET: CTA_IP_V4_DST, socket.AF_INET6: CTA_IP_V6_DST}
 
-_AT_ONCE: Final = 64  # deletions in one datagram; an answer comes only to those that fail
-_RECEIVE_SIZE: Final = 1 << 18
-_REMEMBERED: Final = 10_000  # kinds of flows; nodes that ask the whole internet have as many as flows
+_DELETIONS_AT_ONCE: Final = 64  # in one datagram; the kernel answers only those that fail, and the last one
+_RECEIVE_BYTES: Final = 1 << 18
+_MOST_VERDICTS: Final = 10_000  # kept of distinct flows; a node with clients everywhere has more distinct flows
 
 Endpoint = tuple[str, int]  # canonical address, port
 ANYWHERE: Final[Endpoint] = ("", 0)
 
 
 class Flow(NamedTuple):
-    """A flow as its first packet was (`destination`) and where its answers come from (`answerer`).
+    """The destination of a flow's first packet, and the source of its replies (`reply_source`).
 
-    They differ when the destination was replaced. `is_answered`: something came back. `zone`: 0 unless rules put
-    packets into conntrack zones.
+    The two differ when the destination was translated (DNAT). `is_answered`: a reply was seen. `zone`: the conntrack
+    zone, 0 by default.
     """
 
     destination: Endpoint
-    answerer: Endpoint
+    reply_source: Endpoint
     is_answered: bool
     zone: int = 0
 
 
 class Conntrack(Closable):
-    """The flows of the network namespace in which it was made. Methods block, and raise OSError. One thread at a time.
+    """The flows of the network namespace in which it was made. For one thread at a time.
 
-    A question is: IP family (4 or 6), protocol (tcp, udp, sctp), original destination and answerer, whose address may
-    be "" and whose port 0 for any, and whether only flows without an answer count. More than was asked for may come.
+    A query has an IP family (4 or 6), a protocol (tcp, udp, sctp), the original destination and the source of the
+    replies (address "" and port 0: any), and whether to return only flows without a reply. Kernels may return more than
+    matches. Methods block, and raise OSError.
     """
 
     def __init__(self) -> None:
-        self._reading, self._deleting = _NetlinkSocket(), _NetlinkSocket()
+        self._reading, self._deleting = _FlowSocket(), _FlowSocket()
 
     def close(self) -> None:
         self._reading.close()
@@ -86,12 +120,12 @@ class Conntrack(Closable):
         family: int,
         protocol: str,
         destination: Endpoint = ANYWHERE,
-        answerer: Endpoint = ANYWHERE,
+        reply_source: Endpoint = ANYWHERE,
         is_unanswered: bool = False,
     ) -> Iterator[tuple[Flow, bytes]]:
-        """Flows, each with what tells it apart from all others, also from one with the same addresses later."""
+        """Yield flows, each with its identity, which a later flow with the same addresses does not have."""
         af = address_family(family)
-        for message in self._dump(af, protocol, destination, answerer, is_unanswered):
+        for message in self._dump(af, protocol, destination, reply_source, is_unanswered):
             found = _read(af, message, protocol)
             if found is not None:
                 yield _parse_flow(af, found), _identity(message)
@@ -101,132 +135,127 @@ class Conntrack(Closable):
         family: int,
         protocol: str,
         destination: Endpoint = ANYWHERE,
-        answerer: Endpoint = ANYWHERE,
+        reply_source: Endpoint = ANYWHERE,
         is_unanswered: bool = False,
         *,
         is_stale: Callable[[Flow], bool],
     ) -> int:
-        """Remove those flows of which `is_stale` says so; it is asked once for many that look the same to it.
+        """Remove the flows for which `is_stale` returns True, and return their number.
 
-        A flow that ended meanwhile, or was made anew, is left. Returns how many were removed.
+        `is_stale` is called once for many equal flows. A flow that ended in the meantime, or was made anew, is left.
         """
         af = address_family(family)
         verdicts: dict[_Raw, bool] = {}
         stale: list[bytes] = []
         removed = 0
-        for message in self._dump(af, protocol, destination, answerer, is_unanswered):
+        for message in self._dump(af, protocol, destination, reply_source, is_unanswered):
             raw = _read(af, message, protocol)
             if raw is None:
                 continue
             verdict = verdicts.get(raw)
             if verdict is None:
-                if len(verdicts) == _REMEMBERED:
+                if len(verdicts) == _MOST_VERDICTS:
                     verdicts.clear()
                 verdict = verdicts[raw] = is_stale(_parse_flow(af, raw))
             if verdict:
                 stale.append(_identity(message))
-                if len(stale) == _AT_ONCE:
+                if len(stale) == _DELETIONS_AT_ONCE:
                     removed += self._deleting.delete(af, stale)
                     stale.clear()
         return removed + self._deleting.delete(af, stale)
 
     def _dump(
-        self, af: int, protocol: str, destination: Endpoint, answerer: Endpoint, is_unanswered: bool
+        self, af: int, protocol: str, destination: Endpoint, reply_source: Endpoint, is_unanswered: bool
     ) -> Iterator[memoryview]:
-        original, original_flags = _match(_TUPLE_ORIG, af, protocol, destination)
-        reply, reply_flags = _match(_TUPLE_REPLY, af, protocol, answerer)
-        wanted = attribute(_FILTER_ORIG, struct.pack("=I", original_flags))
-        wanted += attribute(_FILTER_REPLY, struct.pack("=I", reply_flags))
-        body = original + reply + nest(_FILTER, wanted)
+        original, original_flags = _match(CTA_TUPLE_ORIG, af, protocol, destination)
+        reply, reply_flags = _match(CTA_TUPLE_REPLY, af, protocol, reply_source)
+        flags = u32(CTA_FILTER_ORIG_FLAGS, original_flags) + u32(CTA_FILTER_REPLY_FLAGS, reply_flags)
+        body = original + reply + nest(CTA_FILTER, flags)
         if is_unanswered:
-            body += attribute(_STATUS, struct.pack("!I", 0))
-            body += attribute(_STATUS_MASK, struct.pack("!I", _STATUS_SEEN_REPLY))
-        return self._reading.ask(_GET, DUMP, af, body)
+            body += be32(CTA_STATUS, 0) + be32(CTA_STATUS_MASK, IPS_SEEN_REPLY)
+        return self._reading.dump(_GET, af, body)
 
 
-def _match(tuple_kind: int, af: int, protocol: str, place: Endpoint) -> tuple[bytes, int]:
-    """The addresses a flow must have in one direction, and the flags that say which of them count."""
-    address, port = place
-    is_reply = tuple_kind == _TUPLE_REPLY
-    flags = _BY_PROTOCOL
-    ip, ports = b"", attribute(_PROTO_NUM, struct.pack("B", PROTOCOLS[protocol]))
+def _match(tuple_kind: int, af: int, protocol: str, endpoint: Endpoint) -> tuple[bytes, int]:
+    """Return the tuple that flows must have in one direction, and which parts of it count (CTA_FILTER_F_*).
+
+    The endpoint is the destination of an original tuple, and the source of a reply's.
+    """
+    address, port = endpoint
+    is_reply = tuple_kind == CTA_TUPLE_REPLY
+    flags = CTA_FILTER_F_CTA_PROTO_NUM
+    ip, ports = b"", attribute(CTA_PROTO_NUM, struct.pack("B", PROTOCOLS[protocol]))
     if port:
-        flags |= _BY_SOURCE_PORT if is_reply else _BY_DESTINATION_PORT
-        ports += attribute(_PROTO_SOURCE_PORT if is_reply else _PROTO_DESTINATION_PORT, struct.pack("!H", port))
-    if address and af == socket.AF_INET:  # of IPv6, kernels return every flow but those of the address
-        flags |= _BY_SOURCE if is_reply else _BY_DESTINATION
-        kind = _IP_SOURCE[af] if is_reply else _IP_DESTINATION[af]
-        ip = nest(_TUPLE_IP, attribute(kind, socket.inet_pton(af, address)))
-    return nest(tuple_kind, ip + nest(_TUPLE_PROTO, ports)), flags
+        flags |= CTA_FILTER_F_CTA_PROTO_SRC_PORT if is_reply else CTA_FILTER_F_CTA_PROTO_DST_PORT
+        ports += be16(CTA_PROTO_SRC_PORT if is_reply else CTA_PROTO_DST_PORT, port)
+    if address and af == socket.AF_INET:  # by an IPv6 address, kernels return every flow that does not match
+        flags |= CTA_FILTER_F_CTA_IP_SRC if is_reply else CTA_FILTER_F_CTA_IP_DST
+        kind = (_CTA_IP_SRC if is_reply else _CTA_IP_DST)[af]
+        ip = nest(CTA_TUPLE_IP, attribute(kind, socket.inet_pton(af, address)))
+    return nest(tuple_kind, ip + nest(CTA_TUPLE_PROTO, ports)), flags
 
 
-class _NetlinkSocket:
-    """Requests and their answers; one dump at a time."""
+class _FlowSocket:
+    """A socket for dumps of many flows and for deletions, one operation at a time."""
 
     def __init__(self) -> None:
-        self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, NETFILTER)
-        self._socket.settimeout(30)
+        self._socket = open_socket(NETLINK_NETFILTER)
+        self._socket.settimeout(TIMEOUT_SECONDS)
         self._sequence = 0
 
     def close(self) -> None:
         self._socket.close()
 
-    def ask(self, kind: int, flags: int, af: int, body: bytes) -> Iterator[memoryview]:
-        """The attributes of each message that answers; good until the next one is asked for."""
-        self._send(kind, flags, af, body)
-        buffer = bytearray(_RECEIVE_SIZE)
+    def dump(self, kind: int, af: int, body: bytes) -> Iterator[memoryview]:
+        """Yield the attributes of each answer, which are valid until the next one is taken."""
+        self._socket.send(self._encode(kind, NLM_F_DUMP, af, body))
+        buffer = bytearray(_RECEIVE_BYTES)
         view = memoryview(buffer).toreadonly()
         while True:
             size = self._socket.recv_into(buffer)
-            at = 0
-            while at < size:
-                length, answer, _, sequence, _ = HEADER.unpack_from(buffer, at)
+            offset = 0
+            while offset < size:
+                length, answer, _, sequence, _ = MESSAGE_HEADER.unpack_from(buffer, offset)
                 if sequence == self._sequence:
-                    if answer == DONE:
+                    if answer == NLMSG_DONE:
                         return
-                    if answer == ERROR:
-                        (number,) = struct.unpack_from("=i", buffer, at + HEADER.size)
+                    if answer == NLMSG_ERROR:
+                        (number,) = struct.unpack_from("=i", buffer, offset + MESSAGE_HEADER.size)
                         if number:
                             raise _error(-number)
                         return
-                    yield view[at + HEADER.size + GENERIC_SIZE : at + length]
-                at += max((length + 3) & ~3, HEADER.size)
+                    yield view[offset + MESSAGE_HEADER.size + NETFILTER_HEADER.size : offset + length]
+                offset += max(aligned(length), MESSAGE_HEADER.size)
 
     def delete(self, af: int, identities: Sequence[bytes]) -> int:
-        """How many of these flows were there to be removed. All go in one datagram, so nothing waits in between."""
+        """Delete flows with one datagram, and return how many of them still existed."""
         if not identities:
             return 0
         first = self._sequence + 1
         last = len(identities) - 1
         self._socket.send(
             b"".join(
-                self._encode(_DELETE, ACK if index == last else 0, af, identity)
+                self._encode(_DELETE, NLM_F_ACK if index == last else 0, af, identity)
                 for index, identity in enumerate(identities)
             )
         )
         removed = len(identities)
         while True:
-            data = self._socket.recv(_RECEIVE_SIZE)
-            at = 0
-            while at < len(data):
-                length, answer, _, sequence, _ = HEADER.unpack_from(data, at)
-                if answer == ERROR and sequence >= first:
-                    (number,) = struct.unpack_from("=i", data, at + HEADER.size)
+            for answer, _, sequence, payload in each_message(self._socket.recv(_RECEIVE_BYTES)):
+                if answer == NLMSG_ERROR and sequence >= first:
+                    (number,) = struct.unpack_from("=i", payload)
                     if -number == errno.ENOENT:
                         removed -= 1
                     elif number:
                         raise _error(-number)
                     if sequence == self._sequence:
                         return removed
-                at += max((length + 3) & ~3, HEADER.size)
-
-    def _send(self, kind: int, flags: int, af: int, body: bytes) -> None:
-        self._socket.send(self._encode(kind, flags, af, body))
 
     def _encode(self, kind: int, flags: int, af: int, body: bytes) -> bytes:
         self._sequence += 1
-        length = HEADER.size + GENERIC_SIZE + len(body)
-        return HEADER.pack(length, kind, REQUEST | flags, self._sequence, 0) + struct.pack("BBH", af, 0, 0) + body
+        payload = netfilter_header(af) + body
+        length = MESSAGE_HEADER.size + len(payload)
+        return MESSAGE_HEADER.pack(length, kind, NLM_F_REQUEST | flags, self._sequence, 0) + payload
 
 
 def _error(number: int) -> OSError:
@@ -235,72 +264,76 @@ def _error(number: int) -> OSError:
     return OSError(number, f"connection tracking: {os.strerror(number)}")
 
 
-# --- Reading flows ---------------------------------------------------------------------------------------
-# What is decided upon is cut out of each message as bytes, which are made into a Flow once for all that are equal.
+# --- Reading flows ----------------------------------------------------------------------------------------------
+# The fields of a Flow are cut out of each message as bytes. Equal ones are decoded, and decided upon, once.
 
-_Raw = tuple[bytes, bytes, bytes, bytes, int, int]  # original destination, its port, answerer, its port, status, zone
+_Raw = tuple[bytes, bytes, bytes, bytes, int, int]  # destination, its port, source of replies, its port, status, zone
 
 
 class _Layout:
-    """Where things are in the messages of a family, as every kernel so far has written them."""
+    """The layout of a family's messages, as every kernel so far has written them."""
 
-    def __init__(self, address_size: int, source_kind: int) -> None:
+    def __init__(self, address_size: int, source_kind: int, destination_kind: int) -> None:
         ip_size = 4 + 2 * (4 + address_size)
-        tuple_size = 4 + ip_size + 28
-        nested = NESTED << 16
-        # The first word of each attribute, and after which of them something is read.
-        self._tuple = (
-            ip_size | (_TUPLE_IP | NESTED) << 16,
+        proto_size = 4 + 8 + 8 + 8
+        tuple_size = 4 + ip_size + proto_size
+        nested = NLA_F_NESTED << 16
+        # The header of each attribute (length and type) as one 32-bit number.
+        in_tuple = (
+            ip_size | CTA_TUPLE_IP << 16 | nested,
             (4 + address_size) | source_kind << 16,
-            (4 + address_size) | (source_kind + 1) << 16,
-            28 | (_TUPLE_PROTO | NESTED) << 16,
-            5 | _PROTO_NUM << 16,
-            6 | _PROTO_SOURCE_PORT << 16,
-            6 | _PROTO_DESTINATION_PORT << 16,
+            (4 + address_size) | destination_kind << 16,
+            proto_size | CTA_TUPLE_PROTO << 16 | nested,
+            5 | CTA_PROTO_NUM << 16,
+            6 | CTA_PROTO_SRC_PORT << 16,
+            6 | CTA_PROTO_DST_PORT << 16,
         )
-        self.words = (
-            tuple_size | _TUPLE_ORIG << 16 | nested, *self._tuple,
-            tuple_size | _TUPLE_REPLY << 16 | nested, *self._tuple,
-            8 | _STATUS << 16,
+        self.headers = (
+            tuple_size | CTA_TUPLE_ORIG << 16 | nested, *in_tuple,
+            tuple_size | CTA_TUPLE_REPLY << 16 | nested, *in_tuple,
+            8 | CTA_STATUS << 16,
         )  # fmt: skip
         tuple_format = f"II{address_size}sI{address_size}sIIB3xI2s2xI2s2x"
         self.struct = struct.Struct(f"=I{tuple_format}I{tuple_format}I4s")
-        self.rest = self.struct.size
 
 
-_LAYOUTS: Final[dict[int, _Layout]] = {socket.AF_INET: _Layout(4, 1), socket.AF_INET6: _Layout(16, 3)}
+_LAYOUTS: Final[dict[int, _Layout]] = {
+    socket.AF_INET: _Layout(4, CTA_IP_V4_SRC, CTA_IP_V4_DST),
+    socket.AF_INET6: _Layout(16, CTA_IP_V6_SRC, CTA_IP_V6_DST),
+}
 
 
 def _read(af: int, message: memoryview, protocol: str) -> _Raw | None:
-    """What is decided upon; None for another protocol, and for what lacks a part."""
+    """Return the fields of a flow; None for another protocol, and for a message without one of the fields."""
     layout = _LAYOUTS[af]
-    if len(message) >= layout.rest:
+    if len(message) >= layout.struct.size:
         (
             a, b, c, _, d, address, e, f, number, g, _, h, port,
-            i, j, k, answerer, m, _, n, o, _, p, answering_port, q, _, r, status,
+            i, j, k, reply_source, m, _, n, o, _, p, reply_port, q, _, r, status,
         ) = layout.struct.unpack_from(message)  # fmt: skip
-        if (a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q, r) == layout.words:
+        if (a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q, r) == layout.headers:
             if number != PROTOCOLS[protocol]:
                 return None
-            return address, port, answerer, answering_port, int.from_bytes(status) & _STATUS_SEEN_REPLY, 0
+            return address, port, reply_source, reply_port, int.from_bytes(status) & IPS_SEEN_REPLY, 0
     return _read_slowly(af, message, protocol)
 
 
 def _read_slowly(af: int, message: memoryview, protocol: str) -> _Raw | None:
+    """Do the work of `_read` for a message with another layout, such as that of a flow in a zone."""
     found = dict(each_attribute(message))
     try:
-        original, reply = (dict(each_attribute(found[kind])) for kind in (_TUPLE_ORIG, _TUPLE_REPLY))
-        numbers, answering = (dict(each_attribute(part[_TUPLE_PROTO])) for part in (original, reply))
-        if numbers[_PROTO_NUM][0] != PROTOCOLS[protocol]:
+        original, reply = (dict(each_attribute(found[kind])) for kind in (CTA_TUPLE_ORIG, CTA_TUPLE_REPLY))
+        numbers, reply_numbers = (dict(each_attribute(part[CTA_TUPLE_PROTO])) for part in (original, reply))
+        if numbers[CTA_PROTO_NUM][0] != PROTOCOLS[protocol]:
             return None
-        # A zone may hold for one direction only.
-        zone = found.get(_ZONE) or original.get(_TUPLE_ZONE) or reply.get(_TUPLE_ZONE) or b""
+        # A zone may be that of one direction only.
+        zone = found.get(CTA_ZONE) or original.get(CTA_TUPLE_ZONE) or reply.get(CTA_TUPLE_ZONE) or b""
         return (
-            bytes(dict(each_attribute(original[_TUPLE_IP]))[_IP_DESTINATION[af]]),
-            bytes(numbers[_PROTO_DESTINATION_PORT]),
-            bytes(dict(each_attribute(reply[_TUPLE_IP]))[_IP_SOURCE[af]]),
-            bytes(answering[_PROTO_SOURCE_PORT]),
-            int.from_bytes(found[_STATUS]) & _STATUS_SEEN_REPLY,
+            bytes(dict(each_attribute(original[CTA_TUPLE_IP]))[_CTA_IP_DST[af]]),
+            bytes(numbers[CTA_PROTO_DST_PORT]),
+            bytes(dict(each_attribute(reply[CTA_TUPLE_IP]))[_CTA_IP_SRC[af]]),
+            bytes(reply_numbers[CTA_PROTO_SRC_PORT]),
+            int.from_bytes(found[CTA_STATUS]) & IPS_SEEN_REPLY,
             int.from_bytes(zone),
         )
     except KeyError:
@@ -308,23 +341,23 @@ def _read_slowly(af: int, message: memoryview, protocol: str) -> _Raw | None:
 
 
 def _parse_flow(af: int, raw: _Raw) -> Flow:
-    address, port, answerer, answering_port, status, zone = raw
+    address, port, reply_source, reply_port, status, zone = raw
     return Flow(
         (socket.inet_ntop(af, address), int.from_bytes(port)),
-        (socket.inet_ntop(af, answerer), int.from_bytes(answering_port)),
-        bool(status & _STATUS_SEEN_REPLY),
+        (socket.inet_ntop(af, reply_source), int.from_bytes(reply_port)),
+        bool(status & IPS_SEEN_REPLY),
         zone,
     )
 
 
 def _identity(message: memoryview) -> bytes:
-    """What tells the kernel which flow to delete. With the id, which no other flow gets in the life of this one."""
+    """Return the attributes that name a flow to the kernel. No two flows that exist at once have the same CTA_ID."""
     found = b""
-    at = 0
-    while at + ATTRIBUTE.size <= len(message):
-        length, kind = ATTRIBUTE.unpack_from(message, at)
-        size = max((length + 3) & ~3, ATTRIBUTE.size)
-        if kind & KIND_MASK in (_TUPLE_ORIG, _ID, _ZONE):
-            found += message[at : at + size]
-        at += size
+    offset = 0
+    while offset + ATTRIBUTE_HEADER.size <= len(message):
+        length, kind = ATTRIBUTE_HEADER.unpack_from(message, offset)
+        size = max(aligned(length), ATTRIBUTE_HEADER.size)
+        if kind & NLA_TYPE_MASK in (CTA_TUPLE_ORIG, CTA_ID, CTA_ZONE):
+            found += message[offset : offset + size]
+        offset += size
     return found

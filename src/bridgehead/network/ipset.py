@@ -1,4 +1,4 @@
-"""The kernel's IP sets: makes them, lists them, adds and removes elements. Over netlink, encoded by hand as `ipvs` is.
+"""The kernel's IP sets: creates and lists them, adds and removes elements.
 
 Elements are texts as the `ipset` command prints them: `10.96.0.1,tcp:80`, `10.244.1.2,tcp:80,10.244.1.2`,
 `192.0.2.1,tcp:80,10.0.0.0/24`, `10.96.0.1`, `30080`; in sets with marks followed by ` skbmark 0x5/0x3fff`.
@@ -13,55 +13,73 @@ import struct
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
+from .attributes import attribute, each_attribute, nest, parse_attributes, parse_text, text
 from .closable import Closable
-from .netlink import (
-    EXCL,
-    GENERIC_SIZE,
-    NESTED,
-    NETFILTER,
-    PROTOCOL_NAMES,
-    PROTOCOLS,
-    Netlink,
-    Request,
-    address_family,
-    as_text,
-    attribute,
-    attributes,
-    each_attribute,
-    nest,
-    text,
+from .inet import PROTOCOL_NAMES, PROTOCOLS, address_family
+from .netlink_socket import NETFILTER_HEADER, NetlinkSocket, Request, netfilter_header
+from .uapi.ip_set import (
+    IPSET_ATTR_ADT,
+    IPSET_ATTR_CADT_FLAGS,
+    IPSET_ATTR_CIDR2,
+    IPSET_ATTR_DATA,
+    IPSET_ATTR_ELEMENTS,
+    IPSET_ATTR_FAMILY,
+    IPSET_ATTR_FLAGS,
+    IPSET_ATTR_IP,
+    IPSET_ATTR_IP2,
+    IPSET_ATTR_IPADDR_IPV4,
+    IPSET_ATTR_IPADDR_IPV6,
+    IPSET_ATTR_LINENO,
+    IPSET_ATTR_MAXELEM,
+    IPSET_ATTR_PORT,
+    IPSET_ATTR_PORT_TO,
+    IPSET_ATTR_PROTO,
+    IPSET_ATTR_PROTOCOL,
+    IPSET_ATTR_REVISION,
+    IPSET_ATTR_SETNAME,
+    IPSET_ATTR_SKBMARK,
+    IPSET_ATTR_TYPENAME,
+    IPSET_CMD_ADD,
+    IPSET_CMD_CREATE,
+    IPSET_CMD_DEL,
+    IPSET_CMD_DESTROY,
+    IPSET_CMD_FLUSH,
+    IPSET_CMD_LIST,
+    IPSET_CMD_TYPE,
+    IPSET_ERR_BUSY,
+    IPSET_ERR_EXIST,
+    IPSET_ERR_FIND_TYPE,
+    IPSET_ERR_MAX_SETS,
+    IPSET_ERR_PROTOCOL,
+    IPSET_FLAG_LIST_HEADER,
+    IPSET_FLAG_WITH_SKBINFO,
+    IPSET_PROTOCOL_MIN,
 )
+from .uapi.ip_set_hash import IPSET_ERR_HASH_FULL
+from .uapi.netfilter import NFPROTO_UNSPEC
+from .uapi.netlink import NETLINK_NETFILTER, NLA_F_NET_BYTEORDER, NLM_F_EXCL
+from .uapi.nfnetlink import NFNL_SUBSYS_IPSET
 
-_SUBSYSTEM: Final = 6 << 8
-_CREATE, _DESTROY, _FLUSH, _LIST, _ADD, _DEL, _TYPE = 2, 3, 4, 7, 9, 10, 13
-_PROTOCOL, _SETNAME, _TYPENAME, _REVISION, _FAMILY, _FLAGS, _DATA, _ADT, _LINENO = range(1, 10)
-_HEADERS_ONLY: Final = 4
-_VERSION: Final = 6
-# of elements and of creation
-_IP, _PORT, _PORT_TO, _PROTO, _CADT_FLAGS = 1, 4, 5, 7, 8
-_IP2, _CIDR2, _SKBMARK = 20, 21, 27
-_MAXELEM, _ELEMENTS = 19, 24
-_WITH_MARKS: Final = 1 << 6
-_NET_ORDER: Final = 0x4000
+_ELEMENTS_AT_ONCE: Final = 200  # in one message: a nest has at most 64 KiB
+_MOST_ELEMENTS: Final = 1 << 22  # of a set; the kernel's hash grows with its elements
+_ALL_BITS: Final = 0xFFFFFFFF
 
-_ELEMENTS_AT_ONCE: Final = 200  # in one message, whose size a nest limits to 64 KiB
-_MOST_ELEMENTS: Final = 1 << 22  # the hash grows with what is in it
-
-_GONE: Final = frozenset((errno.ENOENT,))
+_ABSENT: Final = frozenset((errno.ENOENT,))
+# The subsystem's own errors: the nearest errno, and a description.
 _ERRORS: Final = {
-    4097: "the kernel does not understand this",
-    4098: "the kernel has no sets of this type",
-    4099: "there are too many sets",
-    4100: "somebody uses it",
-    4103: "it is there already, or not there",
-    4352: "the set is full",
+    IPSET_ERR_PROTOCOL: (errno.EINVAL, "the kernel does not understand this"),
+    IPSET_ERR_FIND_TYPE: (errno.EOPNOTSUPP, "the kernel has no sets of this type"),
+    IPSET_ERR_MAX_SETS: (errno.EINVAL, "there are too many sets"),
+    IPSET_ERR_BUSY: (errno.EBUSY, "the set is in use"),
+    IPSET_ERR_EXIST: (errno.EINVAL, "it is there already, or not there"),
+    IPSET_ERR_HASH_FULL: (errno.ENOSPC, "the set is full"),
 }
 
 
 class SetType(NamedTuple):
-    """What kind of set. `kind`: hash:ip,port hash:ip,port,ip hash:ip,port,net hash:ip bitmap:port; `family`: 4, 6.
+    """The type of a set. `kind`: hash:ip,port hash:ip,port,ip hash:ip,port,net hash:ip bitmap:port; `family`: 4, 6.
 
-    `has_marks`: each element carries a mark for the packets that match it.
+    `has_marks`: each element has a mark for the packets that match it (`skbinfo` of the `ipset` command).
     """
 
     kind: str
@@ -70,85 +88,89 @@ class SetType(NamedTuple):
 
 
 class IpSets(Closable):
-    """The sets of the network namespace in which it was made. Use as a context manager, or `close` it.
-
-    Methods block, and raise OSError.
-    """
+    """The sets of the network namespace in which it was made. Methods block, and raise OSError."""
 
     def __init__(self) -> None:
-        self._netlink = Netlink(NETFILTER)
+        self._netlink = NetlinkSocket(NETLINK_NETFILTER)
         self._revisions: dict[tuple[str, int], int] = {}
 
     def close(self) -> None:
         self._netlink.close()
 
     def types(self) -> dict[str, tuple[SetType, int]]:
-        """Every set there is, with how many elements it has (-1: this kernel does not tell)."""
+        """Return every set with its number of elements; -1 where the kernel does not report it."""
         found = {}
-        for there in self._list(attribute(_FLAGS | _NET_ORDER, struct.pack("!I", _HEADERS_ONLY)), "list sets"):
-            if _DATA not in there:
+        for answer in self._list(_be32(IPSET_ATTR_FLAGS, IPSET_FLAG_LIST_HEADER), "list sets"):
+            if IPSET_ATTR_DATA not in answer:
                 continue
-            header = attributes(there[_DATA])
-            flags = int.from_bytes(header.get(_CADT_FLAGS, b""))
-            kind = SetType(as_text(there[_TYPENAME]), 6 if there[_FAMILY][0] == socket.AF_INET6 else 4,
-                           bool(flags & _WITH_MARKS))  # fmt: skip
-            count = int.from_bytes(header[_ELEMENTS]) if _ELEMENTS in header else -1
-            found[as_text(there[_SETNAME])] = (kind, count)
+            header = parse_attributes(answer[IPSET_ATTR_DATA])
+            flags = int.from_bytes(header.get(IPSET_ATTR_CADT_FLAGS, b""))
+            kind = SetType(
+                parse_text(answer[IPSET_ATTR_TYPENAME]),
+                6 if answer[IPSET_ATTR_FAMILY][0] == socket.AF_INET6 else 4,
+                bool(flags & IPSET_FLAG_WITH_SKBINFO),
+            )
+            count = int.from_bytes(header[IPSET_ATTR_ELEMENTS]) if IPSET_ATTR_ELEMENTS in header else -1
+            found[parse_text(answer[IPSET_ATTR_SETNAME])] = (kind, count)
         return found
 
     def elements(self, name: str) -> set[str]:
-        """The elements of one set; none when it is not there."""
+        """Return the elements of a set; none if the set is absent."""
         found: set[str] = set()
-        for there in self._list(text(_SETNAME, name), f"list set {name}"):
-            for kind, data in each_attribute(there.get(_ADT, b"")):
-                if kind == _DATA:
-                    found.add(_element_text(attributes(data)))
+        for answer in self._list(text(IPSET_ATTR_SETNAME, name), f"list set {name}"):
+            for kind, data in each_attribute(answer.get(IPSET_ATTR_ADT, b"")):
+                if kind == IPSET_ATTR_DATA:
+                    found.add(_element_text(parse_attributes(data)))
         return found
 
     def create(self, name: str, kind: SetType) -> None:
-        """Make an empty set. Raises OSError with EEXIST when there is one of that name."""
+        """Create an empty set. Raises OSError with EEXIST when there is one of that name."""
         data = b""
         if kind.kind.startswith("hash:"):
-            data = attribute(_MAXELEM | _NET_ORDER, struct.pack("!I", _MOST_ELEMENTS))
+            data = _be32(IPSET_ATTR_MAXELEM, _MOST_ELEMENTS)
             if kind.has_marks:
-                data += attribute(_CADT_FLAGS | _NET_ORDER, struct.pack("!I", _WITH_MARKS))
+                data += _be32(IPSET_ATTR_CADT_FLAGS, IPSET_FLAG_WITH_SKBINFO)
         else:
-            data = _port(_PORT, 0) + _port(_PORT_TO, 65535)
-        family = 0 if kind.kind.startswith("bitmap:") else address_family(kind.family)  # NFPROTO_UNSPEC
+            data = _be16(IPSET_ATTR_PORT, 0) + _be16(IPSET_ATTR_PORT_TO, 65535)
+        family = NFPROTO_UNSPEC if kind.kind.startswith("bitmap:") else address_family(kind.family)
         body = (
-            text(_SETNAME, name)
-            + text(_TYPENAME, kind.kind)
-            + attribute(_REVISION, bytes([self._revision(kind.kind, family)]))
-            + attribute(_FAMILY, bytes([family]))
-            + nest(_DATA, data)
+            text(IPSET_ATTR_SETNAME, name)
+            + text(IPSET_ATTR_TYPENAME, kind.kind)
+            + attribute(IPSET_ATTR_REVISION, bytes([self._revision(kind.kind, family)]))
+            + attribute(IPSET_ATTR_FAMILY, bytes([family]))
+            + nest(IPSET_ATTR_DATA, data)
         )
-        self._send([_request(_CREATE, body, f"create set {name} ({kind.kind})", EXCL)])
+        self._send([_request(IPSET_CMD_CREATE, body, f"create set {name} ({kind.kind})", NLM_F_EXCL)])
 
     def destroy(self, names: Iterable[str]) -> None:
-        """Remove sets; those that are gone are fine. One that a rule refers to is refused (EBUSY)."""
+        """Remove sets; absent ones are success. Raises OSError with EBUSY for a set that a rule refers to."""
         self._send(
-            _request(_DESTROY, text(_SETNAME, name), f"destroy set {name}")._replace(tolerated=_GONE) for name in names
+            _request(IPSET_CMD_DESTROY, text(IPSET_ATTR_SETNAME, name), f"destroy set {name}")._replace(
+                tolerated=_ABSENT
+            )
+            for name in names
         )
 
     def flush(self, names: Iterable[str]) -> None:
-        """Empty sets; those that are gone are fine."""
+        """Empty sets; absent ones are success."""
         self._send(
-            _request(_FLUSH, text(_SETNAME, name), f"flush set {name}")._replace(tolerated=_GONE) for name in names
+            _request(IPSET_CMD_FLUSH, text(IPSET_ATTR_SETNAME, name), f"flush set {name}")._replace(tolerated=_ABSENT)
+            for name in names
         )
 
     def add(self, name: str, elements: Iterable[str]) -> None:
-        """Add elements, or give those that are there their mark."""
-        self._send(self._element_requests(_ADD, name, elements, f"add to set {name}"))
+        """Add elements; set the marks of those that exist."""
+        self._send(self._element_requests(IPSET_CMD_ADD, name, elements, f"add to set {name}"))
 
     def remove(self, name: str, elements: Iterable[str]) -> None:
-        """Remove elements; those that are gone are fine."""
-        self._send(self._element_requests(_DEL, name, elements, f"remove from set {name}"))
+        """Remove elements; absent ones are success."""
+        self._send(self._element_requests(IPSET_CMD_DEL, name, elements, f"remove from set {name}"))
 
     def _element_requests(self, command: int, name: str, elements: Iterable[str], what: str) -> Iterator[Request]:
         chunk: list[bytes] = []
         for element in elements:
-            line = attribute(_LINENO | _NET_ORDER, struct.pack("!I", len(chunk)))
-            chunk.append(nest(_DATA, _element_body(element, with_mark=command == _ADD) + line))
+            line = _be32(IPSET_ATTR_LINENO, len(chunk))
+            chunk.append(nest(IPSET_ATTR_DATA, _element_body(element, with_mark=command == IPSET_CMD_ADD) + line))
             if len(chunk) == _ELEMENTS_AT_ONCE:
                 yield _elements_request(command, name, chunk, what)
                 chunk = []
@@ -156,24 +178,25 @@ class IpSets(Closable):
             yield _elements_request(command, name, chunk, what)
 
     def _revision(self, kind: str, family: int) -> int:
-        """The newest the kernel has of a type: what is used here is in all of them, or refused by an older one."""
+        """Return the newest revision of a type that the kernel has. Revisions without marks reject sets with marks."""
         known = self._revisions.get((kind, family))
         if known is None:
-            body = text(_TYPENAME, kind) + attribute(_FAMILY, bytes([family]))
+            body = text(IPSET_ATTR_TYPENAME, kind) + attribute(IPSET_ATTR_FAMILY, bytes([family]))
             try:
-                answer = self._netlink.ask(_request(_TYPE, body, f"set type {kind}"))
+                answer = self._netlink.ask(_request(IPSET_CMD_TYPE, body, f"set type {kind}")) or b""
             except OSError as error:
                 raise _explained(error) from error
-            known = self._revisions[kind, family] = attributes((answer or b"")[GENERIC_SIZE:])[_REVISION][0]
+            known = parse_attributes(answer[NETFILTER_HEADER.size :])[IPSET_ATTR_REVISION][0]
+            self._revisions[kind, family] = known
         return known
 
     def _list(self, body: bytes, what: str) -> Iterator[dict[int, bytes]]:
         try:
-            answers = self._netlink.dump(_request(_LIST, body, what)._replace(tolerated=_GONE))
+            answers = self._netlink.dump(_request(IPSET_CMD_LIST, body, what)._replace(tolerated=_ABSENT))
         except OSError as error:
             raise _explained(error) from error
         for payload in answers:
-            yield attributes(payload[GENERIC_SIZE:])
+            yield parse_attributes(payload[NETFILTER_HEADER.size :])
 
     def _send(self, requests: Iterable[Request]) -> None:
         try:
@@ -183,75 +206,81 @@ class IpSets(Closable):
 
 
 def _explained(error: OSError) -> OSError:
-    """With this subsystem's own numbers in words, and as the nearest of the system's."""
-    words = _ERRORS.get(error.errno or 0)
-    if words is None:
+    """Return the error with the nearest errno and a description, if its number is one of this subsystem's own."""
+    if error.errno not in _ERRORS:
         return error
-    number = {4098: errno.EOPNOTSUPP, 4100: errno.EBUSY, 4352: errno.ENOSPC}.get(error.errno or 0, errno.EINVAL)
-    return OSError(number, f"{str(error.strerror).rpartition(': ')[0]}: {words}")
+    number, description = _ERRORS[error.errno]
+    return OSError(number, f"{str(error.strerror).rpartition(': ')[0]}: {description}")
 
 
 def _request(command: int, body: bytes, name: str, flags: int = 0) -> Request:
-    head = struct.pack("=BBH", socket.AF_INET, 0, 0) + attribute(_PROTOCOL, bytes([_VERSION]))
-    return Request(_SUBSYSTEM | command, flags, head + body, f"ipset: {name}")
+    head = netfilter_header(socket.AF_INET) + attribute(IPSET_ATTR_PROTOCOL, bytes([IPSET_PROTOCOL_MIN]))
+    return Request(NFNL_SUBSYS_IPSET << 8 | command, flags, head + body, f"ipset: {name}")
 
 
 def _elements_request(command: int, name: str, chunk: list[bytes], what: str) -> Request:
-    body = text(_SETNAME, name) + attribute(_LINENO | _NET_ORDER, struct.pack("!I", 0)) + nest(_ADT, b"".join(chunk))
+    body = text(IPSET_ATTR_SETNAME, name) + _be32(IPSET_ATTR_LINENO, 0) + nest(IPSET_ATTR_ADT, b"".join(chunk))
     return _request(command, body, what)
 
 
-def _port(kind: int, port: int) -> bytes:
-    return attribute(kind | _NET_ORDER, struct.pack("!H", port))
+def _be16(kind: int, value: int) -> bytes:
+    return attribute(kind | NLA_F_NET_BYTEORDER, struct.pack("!H", value))
+
+
+def _be32(kind: int, value: int) -> bytes:
+    return attribute(kind | NLA_F_NET_BYTEORDER, struct.pack("!I", value))
 
 
 def _ip(kind: int, address: str) -> bytes:
     if ":" in address:
-        return attribute(kind | NESTED, attribute(2 | _NET_ORDER, socket.inet_pton(socket.AF_INET6, address)))
-    return attribute(kind | NESTED, attribute(1 | _NET_ORDER, socket.inet_aton(address)))
+        packed = socket.inet_pton(socket.AF_INET6, address)
+        return nest(kind, attribute(IPSET_ATTR_IPADDR_IPV6 | NLA_F_NET_BYTEORDER, packed))
+    return nest(kind, attribute(IPSET_ATTR_IPADDR_IPV4 | NLA_F_NET_BYTEORDER, socket.inet_aton(address)))
 
 
 def _element_body(element: str, *, with_mark: bool) -> bytes:
-    """The attributes of an element's text. Raises ValueError."""
-    place, _, mark = element.partition(" skbmark ")
-    first, *rest = place.split(",")
+    """Return the attributes of an element, given as text. Raises ValueError."""
+    key, _, mark = element.partition(" skbmark ")
+    first, *rest = key.split(",")
     if not rest:
-        return _port(_PORT, int(first)) if first.isdigit() else _ip(_IP, first)
+        return _be16(IPSET_ATTR_PORT, int(first)) if first.isdigit() else _ip(IPSET_ATTR_IP, first)
     protocol, _, port = rest[0].partition(":")
-    body = _ip(_IP, first) + _port(_PORT, int(port)) + attribute(_PROTO, bytes([PROTOCOLS[protocol]]))
+    body = _ip(IPSET_ATTR_IP, first) + _be16(IPSET_ATTR_PORT, int(port))
+    body += attribute(IPSET_ATTR_PROTO, bytes([PROTOCOLS[protocol]]))
     if len(rest) > 1:
         other, slash, length = rest[1].partition("/")
-        body += _ip(_IP2, other)
+        body += _ip(IPSET_ATTR_IP2, other)
         if slash:
-            body += attribute(_CIDR2, bytes([int(length)]))
+            body += attribute(IPSET_ATTR_CIDR2, bytes([int(length)]))
     if mark and with_mark:
         value, _, mask = mark.partition("/")
-        body += attribute(_SKBMARK | _NET_ORDER, struct.pack("!II", int(value, 16), int(mask, 16)))
+        packed = struct.pack("!II", int(value, 16), int(mask, 16))
+        body += attribute(IPSET_ATTR_SKBMARK | NLA_F_NET_BYTEORDER, packed)
     return body
 
 
 def _element_text(found: dict[int, bytes]) -> str:
-    """As `ipset list` prints it."""
+    """Return an element's text, as `ipset list` prints it."""
     parts = []
-    if _IP in found:
-        parts.append(_address(found[_IP]))
-    if _PORT in found:
-        port = int.from_bytes(found[_PORT])
-        number = found[_PROTO][0] if _PROTO in found else 0
+    if IPSET_ATTR_IP in found:
+        parts.append(_address(found[IPSET_ATTR_IP]))
+    if IPSET_ATTR_PORT in found:
+        port = int.from_bytes(found[IPSET_ATTR_PORT])
+        number = found[IPSET_ATTR_PROTO][0] if IPSET_ATTR_PROTO in found else 0
         parts.append(f"{PROTOCOL_NAMES.get(number, number)}:{port}" if number else str(port))
-    if _IP2 in found:
-        other = _address(found[_IP2])
+    if IPSET_ATTR_IP2 in found:
+        other = _address(found[IPSET_ATTR_IP2])
         bits = 128 if ":" in other else 32
-        length = found[_CIDR2][0] if _CIDR2 in found else bits
+        length = found[IPSET_ATTR_CIDR2][0] if IPSET_ATTR_CIDR2 in found else bits
         parts.append(other if length == bits else f"{other}/{length}")
-    place = ",".join(parts)
-    if _SKBMARK in found:
-        mark, mask = struct.unpack("!II", found[_SKBMARK])
-        place += f" skbmark {mark:#x}/{mask:#x}" if mask != 0xFFFFFFFF else f" skbmark {mark:#x}"
-    return place
+    key = ",".join(parts)
+    if IPSET_ATTR_SKBMARK not in found:
+        return key
+    mark, mask = struct.unpack("!II", found[IPSET_ATTR_SKBMARK])
+    return f"{key} skbmark {mark:#x}/{mask:#x}" if mask != _ALL_BITS else f"{key} skbmark {mark:#x}"
 
 
 def _address(nested: bytes) -> str:
     for kind, packed in each_attribute(nested):
-        return socket.inet_ntop(socket.AF_INET if kind == 1 else socket.AF_INET6, packed)
+        return socket.inet_ntop(socket.AF_INET if kind == IPSET_ATTR_IPADDR_IPV4 else socket.AF_INET6, packed)
     return ""

@@ -1,101 +1,70 @@
-"""Links, addresses and routes of one network namespace, over rtnetlink.
+"""Links, addresses, routes and rules of one network namespace, by their names.
 
-A `Links` belongs to the namespace it was made in and stays there: its socket remembers it, whatever namespace the
-process enters later. Operations that find their result already there are fine. Everything raises OSError.
+For what is done once, when a lab's network is built. Operations whose result exists already succeed. Everything raises
+OSError.
 """
 
 from __future__ import annotations
 
 import errno
-import ipaddress
-import os
-from typing import Any
+import socket
 
-from pyroute2 import IPRoute
-from pyroute2.netlink.exceptions import NetlinkError
-from pyroute2.netlink.rtnl.ifaddrmsg import IFA_F_NODAD
-
+from . import rtnetlink_requests as requests
 from .closable import Closable
-from .netlink import address_family
+from .inet import address_family
+from .netlink_socket import NetlinkSocket, Request
+
+_RULE_PRIORITY = 100  # before the routing tables (32766), after the local table (0)
 
 
 class Links(Closable):
-    """One rtnetlink socket. Use as a context manager, or `close` it."""
+    """The links of the network namespace in which it was made, whatever namespace the process enters later."""
 
     def __init__(self) -> None:
-        self._ip: Any = IPRoute()
+        self._netlink = NetlinkSocket(socket.NETLINK_ROUTE)
 
     def close(self) -> None:
-        self._ip.close()
+        self._netlink.close()
 
     def index(self, name: str) -> int | None:
-        """The index of a link, None when there is none of that name."""
-        found = self._call("link_lookup", ifname=name)
-        return int(found[0]) if found else None
+        """Return the index of a link, None if there is none of that name."""
+        answer = self._netlink.ask(requests.find_link(name))
+        return None if answer is None else requests.link_index(answer)
 
-    def _index(self, name: str) -> int:
-        index = self.index(name)
-        if index is None:
-            raise OSError(errno.ENODEV, f"no link {name!r}")
-        return index
-
-    def add_bridge(self, name: str, *, mtu: int = 1500) -> int:
-        if self.index(name) is None:
-            # No forwarding delay: nothing here can form a loop, and the first packet must pass.
-            self._call("link", "add", ifname=name, kind="bridge", br_forward_delay=0, mtu=mtu, state="up")
-        return self._index(name)
+    def add_bridge(self, name: str, *, mtu: int = 1500) -> None:
+        # No forwarding delay: a lab has no loop of bridges, and the first packet must pass.
+        self._send(requests.add_bridge(name, mtu))
 
     def add_veth(
         self, name: str, *, peer: str, peer_namespace: int, mtu: int = 1500, bridge: str | None = None
     ) -> None:
         """Make a pair: `name` here (up), `peer` in the namespace of the file descriptor `peer_namespace` (down)."""
-        theirs: dict[str, Any] = {"ifname": peer, "net_ns_fd": peer_namespace, "mtu": mtu}
-        ours: dict[str, Any] = {"master": self._index(bridge)} if bridge else {}
-        self._call("link", "add", ifname=name, kind="veth", peer=theirs, mtu=mtu, state="up", **ours)
+        master = self._existing(bridge) if bridge else 0
+        self._send(requests.add_veth(name, peer, peer_namespace=peer_namespace, mtu=mtu, master=master))
 
     def set_up(self, name: str) -> None:
-        self._call("link", "set", index=self._index(name), state="up")
+        self._send(requests.set_up(self._existing(name)))
 
     def add_address(self, name: str, address: str) -> None:
-        """`address` with its prefix length: `10.0.0.1/24`. Usable at once: duplicates of it are not looked for."""
-        interface = ipaddress.ip_interface(address)
-        self._tolerate(
-            errno.EEXIST,
-            "addr",
-            "add",
-            index=self._index(name),
-            address=str(interface.ip),
-            prefixlen=interface.network.prefixlen,
-            flags=IFA_F_NODAD if interface.version == 6 else 0,
-        )
+        """Add an address with its prefix length (`10.0.0.1/24`), without duplicate address detection."""
+        self._send(requests.add_network_address(self._existing(name), address))
 
     def add_route(self, destination: str, *, via: str) -> None:
-        """Add or replace. `destination` is a network, or "default"."""
-        route: dict[str, Any] = {"dst": destination, "gateway": via}
-        if destination == "default":
-            route["family"] = address_family(6 if ":" in via else 4)
-        self._call("route", "replace", **route)
+        """Add or replace the route to a network, or "default"."""
+        self._send(requests.add_route(destination, via))
 
     def refuse_forwarding(self, device: str, version: int = 4) -> None:
-        """Answer what comes in on `device` for somebody else with "network unreachable", of one IP version."""
-        family = address_family(version)
-        self._tolerate(errno.EEXIST, "rule", "add", family=family, iifname=device, action="unreachable", priority=100)
+        """Answer packets of one IP version that came from `device` and are for others with "network unreachable"."""
+        self._send(requests.add_unreachable_rule(address_family(version), device, _RULE_PRIORITY))
 
-    def _call(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        try:
-            return getattr(self._ip, method)(*args, **kwargs)
-        except NetlinkError as error:
-            what = kwargs.get("ifname") or kwargs.get("dst") or kwargs.get("address") or ""
-            raise OSError(
-                error.code, f"{method} {' '.join(map(str, args))} {what}: {os.strerror(error.code)}"
-            ) from error
+    def _existing(self, name: str) -> int:
+        index = self.index(name)
+        if index is None:
+            raise OSError(errno.ENODEV, f"no link {name!r}")
+        return index
 
-    def _tolerate(self, code: int, method: str, *args: Any, **kwargs: Any) -> None:
-        try:
-            self._call(method, *args, **kwargs)
-        except OSError as error:
-            if error.errno != code:
-                raise
+    def _send(self, request: Request) -> None:
+        self._netlink.send([request])
 
 
 def write_sysctl(name: str, value: str | int) -> None:

@@ -1,32 +1,39 @@
-"""What nf_tables tells of its ruleset without listing it: the generation (NFT_MSG_GETGEN, linux/netfilter/nf_tables.h).
+"""The generation of nf_tables' ruleset, by which the proxy's modes find out whether anybody changed anything.
 
-Edge. It is asked often, so it has a socket of its own and no command. The proxy's modes find out by it whether somebody
-else changed anything.
+The proxy asks often, so there is a socket of its own for it, and no command is run. Source: NFT_MSG_GETGEN in
+linux/netfilter/nf_tables.h.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import socket
 from typing import Final
 
+from .attributes import parse_attributes
 from .closable import Closable
-from .netlink import GENERIC_SIZE, NETFILTER, NF_TABLES, Netlink, Request, attributes
+from .netlink_socket import NETFILTER_HEADER, NetlinkSocket, Request, netfilter_header, open_socket
+from .uapi.netfilter import NFPROTO_UNSPEC
+from .uapi.netlink import NETLINK_NETFILTER
+from .uapi.nf_tables import NFT_MSG_GETGEN, NFTA_GEN_ID
+from .uapi.nfnetlink import NFNL_SUBSYS_NFTABLES
+from .uapi.socket import SO_SNDBUFFORCE
 
-_GEN_ID: Final = 1
-_ASK: Final = Request((NF_TABLES << 8) | 16, 0, bytes(GENERIC_SIZE), "generation of the ruleset")  # NFT_MSG_GETGEN
-_SO_SNDBUFFORCE: Final = 32
-_HUGE: Final = 1 << 29
+_GET_GENERATION: Final = Request(
+    NFNL_SUBSYS_NFTABLES << 8 | NFT_MSG_GETGEN, 0, netfilter_header(NFPROTO_UNSPEC), "generation of the ruleset"
+)
+_HUGE_BYTES: Final = 1 << 29  # a send buffer that no transaction fills
 
 
 class Ruleset(Closable):
-    """That of the network namespace in which it was made. Use as a context manager, or `close` it.
+    """The ruleset of the network namespace in which it was made.
 
-    Methods block, and raise OSError; so does making one where there is no nf_tables, or nobody may ask.
+    Methods block, and raise OSError. The constructor raises OSError without nf_tables, or without the right to ask.
     """
 
     def __init__(self) -> None:
-        self._netlink = Netlink(NETFILTER)
+        self._netlink = NetlinkSocket(NETLINK_NETFILTER)
         try:
             self.generation()
         except OSError:
@@ -37,20 +44,21 @@ class Ruleset(Closable):
         self._netlink.close()
 
     def send_buffer(self) -> int:
-        """The biggest send buffer nft can give itself here, in bytes.
+        """Return the size of the biggest send buffer that nft can have here, in bytes.
 
-        Only CAP_NET_ADMIN outside of every user namespace may force more than the default, and nft 1.0.6 only forces.
+        Only with CAP_NET_ADMIN outside of every user namespace may a process force a size beyond the default, and nft
+        1.0.6 only forces.
         """
-        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, NETFILTER) as trial:
+        with open_socket(NETLINK_NETFILTER) as trial:
             with contextlib.suppress(PermissionError):
-                trial.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, _HUGE)
-                return _HUGE
+                trial.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, _HUGE_BYTES)
+                return _HUGE_BYTES
             return trial.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
 
     def generation(self) -> int:
-        """A number that grows by one with every transaction of anybody in this network namespace."""
-        answer = self._netlink.ask(_ASK) or b""
-        found = attributes(answer[GENERIC_SIZE:])
-        if _GEN_ID not in found:
-            raise OSError(0, "the kernel did not tell the ruleset's generation")
-        return int.from_bytes(found[_GEN_ID])
+        """Return the ruleset's generation, which every transaction in this network namespace increments."""
+        answer = self._netlink.ask(_GET_GENERATION) or b""
+        found = parse_attributes(answer[NETFILTER_HEADER.size :])
+        if NFTA_GEN_ID not in found:
+            raise OSError(errno.EPROTO, "the kernel did not report the ruleset's generation")
+        return int.from_bytes(found[NFTA_GEN_ID])

@@ -1,8 +1,9 @@
-"""The kernel's own news of who changed nf_tables (linux/netlink.h, linux/netfilter/nfnetlink.h and nf_tables.h).
+"""The kernel's notifications of who changed nf_tables.
 
-Edge: a socket in the multicast group NFNLGRP_NFTABLES, which tells every object of every transaction and ends each with
-its author and the ruleset's generation from then on. The proxy's `guard.py` listens while none of its own transactions
-is under way. Changes of iptables-nft are told too; those of iptables-legacy and IPVS are not.
+A socket in the multicast group NFNLGRP_NFTABLES receives every object of every transaction, then who made it and the
+ruleset's generation from then on (NFT_MSG_NEWGEN). The proxy's `guard.py` listens while none of its own transactions
+is under way. The group includes changes by iptables-nft, not those by iptables-legacy, and not IPVS.
+Source: linux/netfilter/nfnetlink.h, linux/netfilter/nf_tables.h.
 """
 
 from __future__ import annotations
@@ -11,44 +12,67 @@ import contextlib
 import errno
 import socket
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from .attributes import each_message, parse_attributes, parse_text
 from .closable import Closable
-from .netlink import GENERIC_SIZE, NETFILTER, NF_TABLES, SOL_NETLINK, as_text, attributes, each_message
+from .netlink_socket import NETFILTER_HEADER, open_socket
 from .ruleset import Ruleset
+from .uapi import nf_tables as nft
+from .uapi.netfilter import NFPROTO_ARP, NFPROTO_BRIDGE, NFPROTO_INET, NFPROTO_IPV4, NFPROTO_IPV6, NFPROTO_NETDEV
+from .uapi.netlink import NETLINK_ADD_MEMBERSHIP, NETLINK_DROP_MEMBERSHIP, NETLINK_NETFILTER
+from .uapi.nfnetlink import NFNL_SUBSYS_NFTABLES, NFNLGRP_NFTABLES
+from .uapi.socket import SO_RCVBUFFORCE, SOL_NETLINK
 
-_ADD_MEMBERSHIP, _DROP_MEMBERSHIP = 1, 2
-_GROUP_NFTABLES = 7
-_RECEIVE_BYTES = 1 << 18
-_SO_RCVBUFFORCE = 33
-_BUFFER_BYTES = 1 << 22  # more than the usual 200 KiB: some ten thousand elements, such as all of a map that is emptied
-_NEWGEN = 15
-_FAMILIES = {1: "inet", 2: "ip", 3: "arp", 5: "netdev", 7: "bridge", 10: "ip6"}
-# Which attribute has a name, by the message's kind (NFT_MSG_*); that of the table's name is always the first.
-_CHAIN_NAME = {3: 3, 5: 3, 6: 2, 8: 2}
-_CONTAINER_NAME = {9: 2, 11: 2, 12: 2, 14: 2}
-_ELEMENTS = {12: 3, 14: 3}
-_GONE = (5, 14)
+_RECEIVE_BYTES: Final = 1 << 18
+_BUFFER_BYTES: Final = 1 << 22  # the default of 200 KiB is too small for the removal of some ten thousand elements
+_FAMILIES: Final = {
+    NFPROTO_INET: "inet",
+    NFPROTO_IPV4: "ip",
+    NFPROTO_ARP: "arp",
+    NFPROTO_NETDEV: "netdev",
+    NFPROTO_BRIDGE: "bridge",
+    NFPROTO_IPV6: "ip6",
+}
+# Which attribute names what, by the type of the message. The attribute with the table's name has one number in all.
+_TABLE_NAME: Final = nft.NFTA_TABLE_NAME
+_CHAIN_NAME: Final = {
+    nft.NFT_MSG_NEWCHAIN: nft.NFTA_CHAIN_NAME,
+    nft.NFT_MSG_DELCHAIN: nft.NFTA_CHAIN_NAME,
+    nft.NFT_MSG_NEWRULE: nft.NFTA_RULE_CHAIN,
+    nft.NFT_MSG_DELRULE: nft.NFTA_RULE_CHAIN,
+}
+_CONTAINER_NAME: Final = {
+    nft.NFT_MSG_NEWSET: nft.NFTA_SET_NAME,
+    nft.NFT_MSG_DELSET: nft.NFTA_SET_NAME,
+    nft.NFT_MSG_NEWSETELEM: nft.NFTA_SET_ELEM_LIST_SET,
+    nft.NFT_MSG_DELSETELEM: nft.NFTA_SET_ELEM_LIST_SET,
+}
+_ELEMENTS: Final = {
+    nft.NFT_MSG_NEWSETELEM: nft.NFTA_SET_ELEM_LIST_ELEMENTS,
+    nft.NFT_MSG_DELSETELEM: nft.NFTA_SET_ELEM_LIST_ELEMENTS,
+}
+_NO_ATTRIBUTE: Final = 0
 
 
-class Touched(NamedTuple):
-    """What one message says was made, changed or deleted.
+class RulesetChange(NamedTuple):
+    """One object that was made, changed or deleted.
 
-    A chain or one of its rules, a set or map (`container`), or elements of one, as the kernel tells them in the
-    attribute NFTA_SET_ELEM_LIST_ELEMENTS; without any of these something else of the table. `is_gone`: the chain
-    itself, or these elements, are not there any more.
+    A chain or one of its rules; a set or map (`container`), or elements of one, encoded as in the attribute
+    NFTA_SET_ELEM_LIST_ELEMENTS; without any of these, the table or another object of it. `is_deleted`: the chain itself
+    or these elements were deleted.
     """
 
-    family: str  # as nft says it
+    family: str  # as in the commands of nft: inet, ip, ip6, ...
     table: str
     chain: str = ""
     container: str = ""
     elements: bytes = b""
-    is_gone: bool = False
+    is_deleted: bool = False
 
 
 class Author(NamedTuple):
-    """Who made a transaction. The kernel counts processes from the outside of every PID namespace."""
+    """The process that made a transaction, with its PID in the machine's first PID namespace."""
 
     name: str
     pid: int
@@ -57,36 +81,36 @@ class Author(NamedTuple):
         return f"{self.name} (process {self.pid})" if self.name else "somebody"
 
 
-class End(NamedTuple):
-    """What the last message of a transaction says: the ruleset's generation that it made, and who it was."""
+class TransactionEnd(NamedTuple):
+    """The last message of a transaction: the generation of the ruleset that it made, and its author."""
 
     generation: int
     author: Author
 
 
 class Commit(NamedTuple):
-    """One transaction. `is_whole`: everything it touched is told here; else only a part may be."""
+    """One transaction. `is_whole`: `changes` are all of its changes; otherwise some may be missing."""
 
     generation: int
     author: Author
-    touched: tuple[Touched, ...]
+    changes: tuple[RulesetChange, ...]
     is_whole: bool = True
 
 
 class RulesetEvents(Closable):
-    """The group's messages. Raises OSError where they cannot be had (no nf_tables, no CAP_NET_ADMIN)."""
+    """The group's messages. The constructor raises OSError without nf_tables or CAP_NET_ADMIN."""
 
     def __init__(self) -> None:
         self._ruleset = Ruleset()
-        self._begun: list[Touched] = []  # of a transaction whose end has not come yet
+        self._pending: list[RulesetChange] = []  # of a transaction whose end was not received yet
         self._whole_after = 0
         self._has_lost = False
-        self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, NETFILTER)
+        self._socket = open_socket(NETLINK_NETFILTER)
         try:
             self._socket.setblocking(False)
             self._socket.bind((0, 0))
-            with contextlib.suppress(PermissionError):  # in a user namespace, where the usual has to do
-                self._socket.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _BUFFER_BYTES)
+            with contextlib.suppress(PermissionError):  # in a user namespace the default size must do
+                self._socket.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, _BUFFER_BYTES)
             self.resume()
         except OSError:
             self.close()
@@ -100,16 +124,22 @@ class RulesetEvents(Closable):
         self._ruleset.close()
 
     def pause(self) -> None:
-        """Hear nothing until `resume`, but what has come can still be read. What nobody hears is not even written."""
-        self._socket.setsockopt(SOL_NETLINK, _DROP_MEMBERSHIP, _GROUP_NFTABLES)
+        """Receive nothing until `resume`. Messages received before can still be read.
+
+        The kernel does not even write messages for a group without members.
+        """
+        self._socket.setsockopt(SOL_NETLINK, NETLINK_DROP_MEMBERSHIP, NFNLGRP_NFTABLES)
 
     def resume(self) -> None:
-        self._socket.setsockopt(SOL_NETLINK, _ADD_MEMBERSHIP, _GROUP_NFTABLES)
-        self._has_lost |= bool(self._begun)
-        self._listen_from_now()
+        self._socket.setsockopt(SOL_NETLINK, NETLINK_ADD_MEMBERSHIP, NFNLGRP_NFTABLES)
+        self._has_lost |= bool(self._pending)
+        self._begin()
 
     def read(self) -> list[Commit] | None:
-        """What has come, in order. None: more than could be kept, so anything may have been changed."""
+        """Return the transactions received since the last call, in order.
+
+        None: some messages were lost, so anything may have been changed.
+        """
         found: list[Commit] = []
         is_complete, self._has_lost = not self._has_lost, False
         while True:
@@ -123,49 +153,52 @@ class RulesetEvents(Closable):
                 is_complete = False
                 continue
             for event in parse_events(data):
-                if isinstance(event, Touched):
-                    self._begun.append(event)
+                if isinstance(event, RulesetChange):
+                    self._pending.append(event)
                     continue
                 is_whole = event.generation > self._whole_after
-                found.append(Commit(event.generation, event.author, tuple(self._begun), is_whole))
-                self._begun.clear()
+                found.append(Commit(event.generation, event.author, tuple(self._pending), is_whole))
+                self._pending.clear()
         if is_complete:
             return found
-        self._listen_from_now()
+        self._begin()
         return None
 
-    def _listen_from_now(self) -> None:
-        """A transaction that ends now may have begun to be told before we listened.
+    def _begin(self) -> None:
+        """Take transactions as whole from now on.
 
-        The kernel counts it before it tells of it, so what is counted later is heard from its beginning.
+        The kernel increments the generation before it sends a transaction's messages, so it has sent none yet of those
+        with a later generation.
         """
-        self._begun.clear()
+        self._pending.clear()
         self._whole_after = self._ruleset.generation()
 
 
-def parse_events(data: bytes) -> Iterator[Touched | End]:
-    """The messages of one datagram; what is not understood is left out."""
+def parse_events(data: bytes) -> Iterator[RulesetChange | TransactionEnd]:
+    """Yield the messages of one datagram; unknown ones are left out."""
     for kind, _, _, payload in each_message(data):
-        if kind >> 8 != NF_TABLES or len(payload) < GENERIC_SIZE:
+        subsystem, message = divmod(kind, 1 << 8)
+        if subsystem != NFNL_SUBSYS_NFTABLES or len(payload) < NETFILTER_HEADER.size:
             continue
-        kind &= 0xFF
-        found = attributes(payload[GENERIC_SIZE:])
-        if kind == _NEWGEN:
-            generation, pid = (int.from_bytes(found.get(number, b""), "big") for number in (1, 2))
-            yield End(generation, Author(as_text(found.get(3, b"")), pid))
+        found = parse_attributes(payload[NETFILTER_HEADER.size :])
+        if message == nft.NFT_MSG_NEWGEN:
+            generation, pid = (
+                int.from_bytes(found.get(kind, b"")) for kind in (nft.NFTA_GEN_ID, nft.NFTA_GEN_PROC_PID)
+            )
+            yield TransactionEnd(generation, Author(parse_text(found.get(nft.NFTA_GEN_PROC_NAME, b"")), pid))
             continue
-        yield Touched(
+        yield RulesetChange(
             _FAMILIES.get(payload[0], ""),
-            as_text(found.get(1, b"")),
-            as_text(found.get(_CHAIN_NAME.get(kind, 0), b"")),
-            as_text(found.get(_CONTAINER_NAME.get(kind, 0), b"")),
-            found.get(_ELEMENTS.get(kind, 0), b""),
-            kind in _GONE,
+            parse_text(found.get(_TABLE_NAME, b"")),
+            parse_text(found.get(_CHAIN_NAME.get(message, _NO_ATTRIBUTE), b"")),
+            parse_text(found.get(_CONTAINER_NAME.get(message, _NO_ATTRIBUTE), b"")),
+            found.get(_ELEMENTS.get(message, _NO_ATTRIBUTE), b""),
+            message in (nft.NFT_MSG_DELCHAIN, nft.NFT_MSG_DELSETELEM),
         )
 
 
 def try_open() -> RulesetEvents | None:
-    """None where this kernel, or this process' rights, allow none."""
+    """Return None where this kernel, or this process' rights, do not allow to receive the messages."""
     with contextlib.suppress(OSError):
         return RulesetEvents()
     return None

@@ -1,43 +1,28 @@
-"""Tables of nf_tables by which a pod sends only as itself.
+"""A table of nf_tables that drops packets of pods with foreign source addresses.
 
-The container runtime has them on each node. A pod's end of its veth pair belongs to the pod, which may give itself any
-address there, with NET_ADMIN, or send whole packets, with NET_RAW. So the node looks at each packet that comes in by
-its own end: the source has to be an address that the node routes to that very interface. The interfaces are those of
-the group `POD_GROUP` (IFLA_GROUP, given when the pair is made): a pod more or less changes nothing here. As nft prints:
+The container runtime has it on each node. A pod's end of its veth pair belongs to the pod, which may give it any
+address (with NET_ADMIN; docs/security.md has the limit) or send raw packets (with NET_RAW). So the node checks each
+packet that comes in by its own end: the source has to be an address that the node routes to that very interface. The
+interfaces are those of the link group `POD_GROUP` (IFLA_GROUP, given when the pair is made), so a new pod changes
+nothing here. In nft's syntax:
 
-    table ip bridgehead-pods {                          # flags owner
+    table inet bridgehead-pods {                        # flags owner
         chain from-pods { type filter hook prerouting priority -450;
-            iifgroup != 25192 accept
-            fib saddr . iif oif missing counter drop
-            ip saddr 0.0.0.0/8 counter drop             # fib finds it right in broadcasts
-            icmp type redirect counter drop
-        }
-    }
-    table ip6 bridgehead-pods {
-        set own { type iface_index . ipv6_addr; timeout 5m; }
-        chain from-pods { type filter hook prerouting priority -450;
-            iifgroup != 25192 accept
-            icmpv6 type 133-137 counter drop            # neighbour discovery, routers, redirects; from :: too
-            iif . ip6 saddr @own accept                 # was found right before
-            fib saddr . iif oif missing counter drop
-            ip6 saddr fe80::/10 counter drop            # everything is link-local to every link
-            add @own { iif . ip6 saddr }
-        }
-    }
-    table arp bridgehead-pods {
-        chain from-pods { type filter hook input priority filter;
-            iifgroup 25192 counter drop
+            iifgroup 25192 fib saddr . iif oif missing counter drop
+            iifgroup 25192 ip saddr 0.0.0.0/8 counter drop      # fib accepts it in broadcasts
+            iifgroup 25192 icmp type redirect counter drop
+            iifgroup 25192 ip6 saddr fe80::/10 counter drop     # a link-local source passes fib on every link
+            iifgroup 25192 icmpv6 type 133-137 counter drop     # neighbour discovery, routers, redirects; from :: too
         }
     }
 
-Neither side of the pair resolves the other: both have permanent neighbours. The priority is before the reassembly of
-fragments and before connection tracking, so that nothing forged has a flow.
+On a kernel without IPv6 it is a table of family `ip`. ARP needs no rule: the node's end has the flag NOARP, so the
+kernel drops ARP that comes in there (arp_rcv). Neither side of the pair resolves the other: both have permanent
+neighbours. The priority is before the reassembly of fragments and before connection tracking, so that nothing forged
+has a flow.
 
-A look at IPv6's routes costs 1 us a packet, four times that of a set, and as much as IPv4's routes do. An index of an
-interface is not given again for long after it has gone, so that what was found right once is right.
-
-The kernel removes the tables with the process, however that ends, and nobody else can (`flags owner`, Linux 5.12; on
-older kernels a flush of the ruleset takes them along, and they stay until the next runtime).
+The kernel removes the table when the process ends, and no other process can (`flags owner`, Linux 5.12). On older
+kernels a flush of the ruleset removes it, and it stays until the next runtime starts.
 """
 
 from __future__ import annotations
@@ -50,115 +35,96 @@ from collections.abc import Iterator
 from typing import Final
 
 from .closable import Closable
-from .netlink import NETFILTER, NF_TABLES, Netlink, Request
-from .nf_tables import (
-    ACCEPT,
-    ADD,
-    ARP,
-    ARP_INPUT,
-    DROP,
-    GREATER_OR_EQUAL,
-    IFINDEX_TYPE,
-    IIF,
-    IIFGROUP,
-    IPV4,
-    IPV6,
-    IPV6_TYPE,
-    L4PROTO,
-    LESS_OR_EQUAL,
-    NETWORK_HEADER,
-    NOT_EQUAL,
-    PREROUTING,
-    PRIORITY_FILTER,
-    PRIORITY_RAW_BEFORE_DEFRAG,
-    TRANSPORT_HEADER,
-    WORDS,
+from .netlink_socket import NetlinkSocket, Request
+from .nft_requests import (
     add_base_chain,
     add_rule,
-    add_set,
     add_table,
     compare,
     counter,
     has_no_route_back,
-    is_in,
     masked,
     meta,
     payload,
-    put_into,
     remove_table,
     verdict,
 )
+from .uapi.icmp import ICMP_REDIRECT
+from .uapi.icmp6 import ND_REDIRECT, ND_ROUTER_SOLICIT
+from .uapi.netfilter import NF_DROP, NF_INET_PRE_ROUTING, NFPROTO_INET, NFPROTO_IPV4, NFPROTO_IPV6
+from .uapi.netfilter_ipv4 import NF_IP_PRI_RAW_BEFORE_DEFRAG
+from .uapi.netlink import NETLINK_NETFILTER
+from .uapi.nf_tables import (
+    NFT_CMP_GTE,
+    NFT_CMP_LTE,
+    NFT_META_IIFGROUP,
+    NFT_META_L4PROTO,
+    NFT_META_NFPROTO,
+    NFT_PAYLOAD_NETWORK_HEADER,
+    NFT_PAYLOAD_TRANSPORT_HEADER,
+)
+from .uapi.nfnetlink import NFNL_SUBSYS_NFTABLES
 
 TABLE: Final = "bridgehead-pods"
-# Any number would do that nobody else on a machine uses.
-POD_GROUP: Final = 25192
+POD_GROUP: Final = 25192  # arbitrary: a link group that no other program uses
 _GROUP: Final = struct.pack("=I", POD_GROUP)
-_DROP: Final = counter() + verdict(DROP)
-_SOURCE_4, _SOURCE_6 = 12, 8  # where a header has it
-_REDIRECT: Final = 5  # ICMP
-_ROUTER_SOLICITATION, _REDIRECT_6 = 133, 137  # the first and the last type of RFC 4861
-_CHAIN, _OWN = "from-pods", "own"
-_OWN_SECONDS, _MOST_OWN = 300, 4096  # more pods than a node has, and those that were
-_FAMILIES: Final = {IPV4: "IPv4", IPV6: "IPv6", ARP: "ARP"}
+_IPV4_SOURCE, _IPV6_SOURCE = 12, 8  # offsets of the source address in the headers
+_IPV6_BYTES: Final = 16
+_CHAIN: Final = "from-pods"
 _DEFAULT_RP_FILTER: Final = "/proc/sys/net/ipv4/conf/default/rp_filter"
 _STRICT: Final = "1"
+_IPV6: Final = "/proc/sys/net/ipv6"
 
 
 class PodGuard(Closable):
-    """The tables, loaded by the constructor into the network namespace of the moment, whatever was there. Use as a
-    context manager, or `close` it.
+    """The table, which the constructor makes or replaces in the current network namespace.
 
-    `missing` is "", or says in one sentence what is not guarded and why. Without IPv4's table, interfaces that are made
-    from then on check sources by themselves (rp_filter), as far as that goes.
+    `missing` is "", or one sentence about what is not guarded and why. Without the table, interfaces that are made from
+    then on check IPv4 sources by rp_filter, which is weaker.
 
-    Whoever has its socket could remove the tables: forked children that run what a pod wants must close `fileno()`.
+    A process with this object's socket can remove the table: forked children that run a pod's programs must close
+    `fileno()`.
     """
 
     def __init__(self) -> None:
-        self._netlink = Netlink(NETFILTER)
-        self._loaded: list[int] = []
-        self._is_owned = True
-        self._rp_filter = ""
-        failed: dict[int, OSError] = {}
-        for family in _families():
-            try:
-                self._load(family)
-                self._loaded.append(family)
-            except OSError as error:
-                failed[family] = error
-        self.missing = _describe(failed)
-        if IPV4 in failed:
-            self.missing += self._fall_back()
+        self._netlink = NetlinkSocket(NETLINK_NETFILTER)
+        self._family = NFPROTO_INET if socket.has_ipv6 and os.path.exists(_IPV6) else NFPROTO_IPV4
+        self._is_loaded = False
+        self._rp_filter = self.missing = ""
+        try:
+            self._load()
+            self._is_loaded = True
+        except OSError as error:
+            self.missing = f"pods can send with foreign source addresses: {_describe(error)}{self._fall_back()}"
 
     def fileno(self) -> int:
         return self._netlink.fileno()
 
     def close(self) -> None:
-        """Remove the tables. Raises OSError."""
+        """Remove the table. Raises OSError."""
         try:
-            for family in self._loaded:
-                remove_table(self._netlink, family, TABLE)
+            if self._is_loaded:
+                remove_table(self._netlink, self._family, TABLE)
             if self._rp_filter:
                 _write(_DEFAULT_RP_FILTER, self._rp_filter)
         finally:
             self._netlink.close()
 
-    def _load(self, family: int) -> None:
+    def _load(self) -> None:
         try:
-            self._add(family)
+            self._add()
         except FileExistsError:
-            # An older kernel's runtime was killed. Not removed to begin with: a transaction that fails costs 10 ms.
-            remove_table(self._netlink, family, TABLE)
-            self._add(family)
+            # A runtime was killed on an old kernel. Without a table to remove, a first `remove_table` would cost 10 ms.
+            remove_table(self._netlink, self._family, TABLE)
+            self._add()
 
-    def _add(self, family: int) -> None:
+    def _add(self) -> None:
         try:
-            self._netlink.transact(NF_TABLES, _table(family, is_owned=self._is_owned))
+            self._netlink.transact(NFNL_SUBSYS_NFTABLES, _table(self._family, is_owned=True))
         except OSError as error:
-            if not self._is_owned or error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):
+            if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):
                 raise
-            self._is_owned = False
-            self._netlink.transact(NF_TABLES, _table(family, is_owned=False))
+            self._netlink.transact(NFNL_SUBSYS_NFTABLES, _table(self._family, is_owned=False))
 
     def _fall_back(self) -> str:
         try:
@@ -176,66 +142,42 @@ def _write(path: str, value: str) -> None:
         file.write(value)
 
 
-def _families() -> Iterator[int]:
-    yield IPV4
-    if socket.has_ipv6 and os.path.exists("/proc/sys/net/ipv6"):
-        yield IPV6
-    yield ARP
-
-
-def _describe(failed: dict[int, OSError]) -> str:
-    if not failed:
-        return ""
-    if any(error.errno == errno.EPERM for error in failed.values()):
-        why = f'the table "{TABLE}" belongs to another process, or CAP_NET_ADMIN is missing'
-    elif all(error.errno in (errno.ENOENT, errno.EOPNOTSUPP, errno.EAFNOSUPPORT) for error in failed.values()):
-        why = "this kernel's nf_tables has no such tables or no fib expression"
-    else:
-        why = str(next(iter(failed.values())))
-    names = ", ".join(_FAMILIES[family] for family in failed)
-    return f"pods can send with foreign source addresses ({names}): {why}"
+def _describe(error: OSError) -> str:
+    if error.errno == errno.EPERM:
+        return f'the table "{TABLE}" belongs to another process, or CAP_NET_ADMIN is missing'
+    if error.errno in (errno.ENOENT, errno.EOPNOTSUPP, errno.EAFNOSUPPORT):
+        return "this kernel's nf_tables has no such tables or no fib expression"
+    return str(error)
 
 
 def _table(family: int, *, is_owned: bool) -> list[Request]:
-    rules = {IPV4: _rules_4, IPV6: _rules_6, ARP: _rules_arp}[family]()
-    chain = add_base_chain(family, TABLE, _CHAIN, PREROUTING, PRIORITY_RAW_BEFORE_DEFRAG)
-    if family == ARP:
-        chain = add_base_chain(family, TABLE, _CHAIN, ARP_INPUT, PRIORITY_FILTER)
-    requests = [add_table(family, TABLE, is_owned=is_owned), chain]
-    if family == IPV6:
-        kind = IFINDEX_TYPE << 6 | IPV6_TYPE
-        requests.append(add_set(family, TABLE, _OWN, kind, 20, identity=1, seconds=_OWN_SECONDS, most=_MOST_OWN))
-    return [*requests, *(add_rule(family, TABLE, _CHAIN, rule) for rule in rules)]
+    chain = add_base_chain(family, TABLE, _CHAIN, NF_INET_PRE_ROUTING, NF_IP_PRI_RAW_BEFORE_DEFRAG)
+    is_from_pod, drop = meta(NFT_META_IIFGROUP) + compare(_GROUP), counter() + verdict(NF_DROP)
+    rules = (add_rule(family, TABLE, _CHAIN, is_from_pod + forged + drop) for forged in _forged(family))
+    return [add_table(family, TABLE, is_owned=is_owned), chain, *rules]
 
 
-def _rules_4() -> Iterator[bytes]:
-    yield meta(IIFGROUP) + compare(_GROUP, NOT_EQUAL) + verdict(ACCEPT)
-    yield has_no_route_back() + _DROP
-    yield payload(NETWORK_HEADER, _SOURCE_4, 1) + compare(b"\0") + _DROP
-    yield _icmp(socket.IPPROTO_ICMP, _REDIRECT, _REDIRECT) + _DROP
+def _forged(family: int) -> Iterator[bytes]:
+    """Yield the matches for packets that no pod may send, for a table of that family (NFPROTO_*)."""
+    yield has_no_route_back()
+    yield _is_of(NFPROTO_IPV4) + payload(NFT_PAYLOAD_NETWORK_HEADER, _IPV4_SOURCE, 1) + compare(b"\0")
+    yield _icmp(NFPROTO_IPV4, socket.IPPROTO_ICMP, ICMP_REDIRECT, ICMP_REDIRECT)
+    if family == NFPROTO_INET:
+        source = payload(NFT_PAYLOAD_NETWORK_HEADER, _IPV6_SOURCE, _IPV6_BYTES)
+        link_local = masked(b"\xff\xc0" + bytes(14)) + compare(b"\xfe\x80" + bytes(14))
+        yield _is_of(NFPROTO_IPV6) + source + link_local
+        yield _icmp(NFPROTO_IPV6, socket.IPPROTO_ICMPV6, ND_ROUTER_SOLICIT, ND_REDIRECT)
 
 
-def _rules_6() -> Iterator[bytes]:
-    source = payload(NETWORK_HEADER, _SOURCE_6, 16)
-    link_local = masked(b"\xff\xc0" + bytes(14)) + compare(b"\xfe\x80" + bytes(14))
-    own = meta(IIF) + payload(NETWORK_HEADER, _SOURCE_6, 16, WORDS + 1)
-    yield meta(IIFGROUP) + compare(_GROUP, NOT_EQUAL) + verdict(ACCEPT)
-    yield _icmp(socket.IPPROTO_ICMPV6, _ROUTER_SOLICITATION, _REDIRECT_6) + _DROP
-    yield own + is_in(_OWN) + verdict(ACCEPT)
-    yield has_no_route_back() + _DROP
-    yield source + link_local + _DROP
-    yield own + put_into(_OWN, ADD)
+def _is_of(family: int) -> bytes:
+    return meta(NFT_META_NFPROTO) + compare(bytes([family]))
 
 
-def _rules_arp() -> Iterator[bytes]:
-    yield meta(IIFGROUP) + compare(_GROUP) + _DROP
-
-
-def _icmp(protocol: int, first: int, last: int) -> bytes:
-    """Messages of these types."""
-    kind = payload(TRANSPORT_HEADER, 0, 1)
+def _icmp(family: int, protocol: int, first: int, last: int) -> bytes:
+    """Match messages with types from `first` to `last`."""
+    kind = payload(NFT_PAYLOAD_TRANSPORT_HEADER, 0, 1)
     if first == last:
         kind += compare(bytes([first]))
     else:
-        kind += compare(bytes([first]), GREATER_OR_EQUAL) + compare(bytes([last]), LESS_OR_EQUAL)
-    return meta(L4PROTO) + compare(bytes([protocol])) + kind
+        kind += compare(bytes([first]), NFT_CMP_GTE) + compare(bytes([last]), NFT_CMP_LTE)
+    return _is_of(family) + meta(NFT_META_L4PROTO) + compare(bytes([protocol])) + kind

@@ -1,7 +1,8 @@
-"""The few system calls that Python 3.11 does not offer: namespaces, mounts and what goes with them.
+"""System calls that Python 3.11 does not offer: namespaces, mounts and what goes with them.
 
-Source: unshare(2), setns(2), mount(2), open_tree(2), move_mount(2), mount_setattr(2), openat2(2), pivot_root(2),
-prctl(2), inotify(7). Every function raises OSError with the call's name.
+The flags that callers pass are here too, as `os` has those of open(2). Every function raises OSError with the name of
+the call. Source: unshare(2), setns(2), mount(2), open_tree(2), move_mount(2), mount_setattr(2), openat2(2),
+pivot_root(2), prctl(2), capset(2), keyctl(2), inotify(7).
 """
 
 from __future__ import annotations
@@ -9,64 +10,102 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+from collections.abc import Mapping
 
-# Without libc's header files the numbers are ours to know; they are the same on every architecture.
-CLONE_NEWNS = 0x00020000
-CLONE_NEWUTS = 0x04000000
-CLONE_NEWIPC = 0x08000000
-CLONE_NEWUSER = 0x10000000
-CLONE_NEWPID = 0x20000000
-CLONE_NEWNET = 0x40000000
+from .uapi.capability import _LINUX_CAPABILITY_VERSION_3
+from .uapi.fcntl import AT_EMPTY_PATH, AT_FDCWD, AT_RECURSIVE
+from .uapi.inotify import IN_ATTRIB
+from .uapi.keyctl import KEYCTL_JOIN_SESSION_KEYRING
+from .uapi.mount import (
+    MOUNT_ATTR_IDMAP,
+    MOUNT_ATTR_NODEV,
+    MOUNT_ATTR_NOEXEC,
+    MOUNT_ATTR_NOSUID,
+    MOUNT_ATTR_RDONLY,
+    MOVE_MOUNT_F_EMPTY_PATH,
+    MOVE_MOUNT_T_EMPTY_PATH,
+    MS_BIND,
+    MS_NODEV,
+    MS_NOEXEC,
+    MS_NOSUID,
+    MS_PRIVATE,
+    MS_RDONLY,
+    MS_REC,
+    OPEN_TREE_CLOEXEC,
+    OPEN_TREE_CLONE,
+)
+from .uapi.nsfs import NS_GET_PARENT
+from .uapi.openat2 import RESOLVE_BENEATH, RESOLVE_IN_ROOT, RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS
+from .uapi.prctl import (
+    PR_CAPBSET_DROP,
+    PR_SET_CHILD_SUBREAPER,
+    PR_SET_DUMPABLE,
+    PR_SET_NAME,
+    PR_SET_NO_NEW_PRIVS,
+    PR_SET_PDEATHSIG,
+)
+from .uapi.sched import CLONE_NEWIPC, CLONE_NEWNET, CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWUSER, CLONE_NEWUTS
+from .uapi.sys_mount import MNT_DETACH
+from .uapi.syscall import (
+    SYS_capset,
+    SYS_keyctl,
+    SYS_mount_setattr,
+    SYS_move_mount,
+    SYS_open_tree,
+    SYS_openat2,
+    SYS_pivot_root,
+)
 
-MS_RDONLY = 1
-MS_NOSUID = 2
-MS_NODEV = 4
-MS_NOEXEC = 8
-MS_BIND = 4096
-MS_REC = 16384
-MS_PRIVATE = 1 << 18
-MNT_DETACH = 2
+__all__ = [
+    "CLONE_NEWIPC",
+    "CLONE_NEWNET",
+    "CLONE_NEWNS",
+    "CLONE_NEWPID",
+    "CLONE_NEWUSER",
+    "CLONE_NEWUTS",
+    "IN_ATTRIB",
+    "MNT_DETACH",
+    "MOUNT_ATTR_NODEV",
+    "MOUNT_ATTR_NOEXEC",
+    "MOUNT_ATTR_NOSUID",
+    "MOUNT_ATTR_RDONLY",
+    "MS_BIND",
+    "MS_NODEV",
+    "MS_NOEXEC",
+    "MS_NOSUID",
+    "MS_PRIVATE",
+    "MS_RDONLY",
+    "MS_REC",
+    "RESOLVE_BENEATH",
+    "RESOLVE_IN_ROOT",
+    "RESOLVE_NO_MAGICLINKS",
+    "RESOLVE_NO_SYMLINKS",
+    "attach_mount",
+    "clone_mount",
+    "drop_bounding_capabilities",
+    "join_session_keyring",
+    "mount",
+    "open_beneath",
+    "open_parent_namespace",
+    "pivot_root",
+    "set_capabilities",
+    "set_child_subreaper",
+    "set_dumpable",
+    "set_hostname",
+    "set_mount_attributes",
+    "set_no_new_privileges",
+    "set_parent_death_signal",
+    "set_process_name",
+    "setns",
+    "umount",
+    "unshare",
+    "watch_inode",
+]
 
-IN_ATTRIB = 0x4
-
-MOUNT_ATTR_RDONLY = 0x1
-MOUNT_ATTR_NOSUID = 0x2
-MOUNT_ATTR_NODEV = 0x4
-MOUNT_ATTR_NOEXEC = 0x8
-_MOUNT_ATTR_IDMAP = 0x100000
-
-RESOLVE_NO_MAGICLINKS = 0x02
-RESOLVE_NO_SYMLINKS = 0x04
-RESOLVE_BENEATH = 0x08
-RESOLVE_IN_ROOT = 0x10
-
-_PR_SET_DUMPABLE = 4
-_PR_SET_NO_NEW_PRIVS = 38
-_NS_GET_PARENT = 0xB702
-_PR_SET_PDEATHSIG = 1
-_PR_CAPBSET_DROP = 24
-_PR_SET_NAME = 15
-_PR_SET_CHILD_SUBREAPER = 36
-# pivot_root has no wrapper in glibc.
-_SYS_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41, "riscv64": 41}
-
-# The same number everywhere, as for every call since Linux 5.0.
-_SYS_OPEN_TREE = 428
-_SYS_MOVE_MOUNT = 429
-_SYS_OPENAT2 = 437
-_SYS_MOUNT_SETATTR = 442
-_OPEN_TREE_CLONE = 1
-_OPEN_TREE_CLOEXEC = os.O_CLOEXEC
-_AT_EMPTY_PATH = 0x1000
-_MOVE_MOUNT_F_EMPTY_PATH = 0x4
-_MOVE_MOUNT_T_EMPTY_PATH = 0x40
-_SYS_CAPSET = {"x86_64": 126, "aarch64": 91, "riscv64": 91}
-_SYS_KEYCTL = {"x86_64": 250, "aarch64": 219, "riscv64": 219}
-_KEYCTL_JOIN_SESSION_KEYRING = 1
-_AT_FDCWD = -100
-_AT_RECURSIVE = 0x8000
-_CAPABILITY_VERSION_3 = 0x20080522
-_OPEN_ATTEMPTS = 1000
+_OPENAT2_ATTEMPTS = 1000
+_MOST_CAPABILITIES = 64  # that the data of capset(2) has room for
+_PROCESS_NAME_BYTES = 15  # TASK_COMM_LEN of linux/sched.h, without the NUL
+_ARG_START, _ARG_END = 45, 46  # indices in /proc/PID/stat after the name: fields 48 and 49 of proc_pid_stat(5)
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -77,8 +116,16 @@ def _check(result: int, call: str) -> None:
         raise OSError(number, f"{call}: {os.strerror(number)}")
 
 
+def _number_here(numbers: Mapping[str, int], call: str) -> int:
+    """Return the number of a system call on this architecture. Raises OSError with ENOSYS."""
+    number = numbers.get(os.uname().machine)
+    if number is None:
+        raise OSError(errno.ENOSYS, f"{call}: unknown on {os.uname().machine}")
+    return number
+
+
 def unshare(flags: int) -> None:
-    """Leave the namespaces that `flags` (CLONE_NEW*) name for new ones."""
+    """Enter new namespaces of the types in `flags` (CLONE_NEW*)."""
     _check(_libc.unshare(flags), "unshare")
 
 
@@ -95,8 +142,8 @@ def setns(namespace: int | str, kind: int = 0) -> None:
 
 
 def open_parent_namespace(namespace: int) -> int:
-    """A descriptor of the namespace above the user or PID namespace that `namespace` is a descriptor of."""
-    result = _libc.ioctl(namespace, _NS_GET_PARENT)
+    """Return a descriptor of the parent of the user or PID namespace with the descriptor `namespace`."""
+    result = _libc.ioctl(namespace, NS_GET_PARENT)
     _check(result, "ioctl(NS_GET_PARENT)")
     return int(result)
 
@@ -113,14 +160,12 @@ def umount(target: str, flags: int = 0) -> None:
 
 
 def pivot_root(new_root: str, put_old: str) -> None:
-    number = _SYS_PIVOT_ROOT.get(os.uname().machine)
-    if number is None:
-        raise OSError(38, f"pivot_root: unknown on {os.uname().machine}")
+    number = _number_here(SYS_pivot_root, "pivot_root")
     _check(_libc.syscall(number, new_root.encode(), put_old.encode()), f"pivot_root {new_root}")
 
 
 def watch_inode(path: str, events: int) -> int:
-    """The descriptor of an inotify(7) queue that tells of `events` (IN_*) at one file. It does not block."""
+    """Return a non-blocking descriptor of an inotify(7) queue for `events` (IN_*) of one file."""
     fd = _libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK)
     _check(fd, "inotify_init1")
     try:
@@ -138,36 +183,39 @@ def set_hostname(name: str) -> None:
 
 def set_child_subreaper() -> None:
     """Become the parent of orphaned descendants."""
-    _check(_libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), "prctl(PR_SET_CHILD_SUBREAPER)")
+    _check(_libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), "prctl(PR_SET_CHILD_SUBREAPER)")
 
 
 def set_parent_death_signal(signal: int) -> None:
     """Receive `signal` when the parent thread ends."""
-    _check(_libc.prctl(_PR_SET_PDEATHSIG, signal, 0, 0, 0), "prctl(PR_SET_PDEATHSIG)")
+    _check(_libc.prctl(PR_SET_PDEATHSIG, signal, 0, 0, 0), "prctl(PR_SET_PDEATHSIG)")
 
 
 def set_dumpable(is_dumpable: bool) -> None:
-    """Whether processes of the same user may read this one's memory. A change of user resets it to no, exec to yes."""
-    _check(_libc.prctl(_PR_SET_DUMPABLE, int(is_dumpable), 0, 0, 0), "prctl(PR_SET_DUMPABLE)")
+    """Set whether processes of the same user may read this one's memory.
+
+    A change of user resets it to False, exec to True.
+    """
+    _check(_libc.prctl(PR_SET_DUMPABLE, int(is_dumpable), 0, 0, 0), "prctl(PR_SET_DUMPABLE)")
 
 
 def set_no_new_privileges() -> None:
-    """From here on no exec grants privileges: neither set-user-ID nor file capabilities."""
-    _check(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "prctl(PR_SET_NO_NEW_PRIVS)")
+    """Let no later exec grant privileges, neither by set-user-ID nor by file capabilities."""
+    _check(_libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "prctl(PR_SET_NO_NEW_PRIVS)")
 
 
 def set_process_name(name: str, title: str = "") -> None:
-    """What `ps` and `top` show: `name`, cut to 15 bytes by the kernel, and `title` as the command line.
+    """Set what `ps` and `top` show: `name`, cut to 15 bytes by the kernel, and `title` as the command line.
 
-    A forked process has its parent's command line, at the same place; the title is cut to what fits there.
+    A forked process has its parent's command line at the same addresses; the title is cut to what fits there.
     """
-    _check(_libc.prctl(_PR_SET_NAME, name.encode()[:15], 0, 0, 0), "prctl(PR_SET_NAME)")
-    # The fields after the name, which may contain anything, from the 3rd on: proc_pid_stat(5).
+    _check(_libc.prctl(PR_SET_NAME, name.encode()[:_PROCESS_NAME_BYTES], 0, 0, 0), "prctl(PR_SET_NAME)")
+    # The fields after the name, which may contain anything.
     with open("/proc/self/stat", "rb") as stat:
         fields = stat.read().rpartition(b")")[2].split()
-    start, end = int(fields[45]), int(fields[46])
+    start, end = int(fields[_ARG_START]), int(fields[_ARG_END])
     if 0 < start < end - 2:
-        # Without a NUL as its last byte the kernel takes the place for a title, which ends with its first NUL.
+        # If the last byte is not NUL, the kernel takes the memory for a title, which ends with its first NUL.
         text = (title or name).encode()[: end - start - 2]
         ctypes.memmove(start, text.ljust(end - start - 1, b"\0") + b" ", end - start)
 
@@ -186,19 +234,19 @@ def set_mount_attributes(
 ) -> None:
     """Set `attributes` (MOUNT_ATTR_*) of a mount and all below it, given as a path or as the descriptor of its root.
 
-    Unlike a remount it leaves flags that a user namespace locked alone. With `user_namespace` (a descriptor) the mount,
+    Unlike a remount, the call keeps flags that a user namespace locked. With `user_namespace` (a descriptor) the mount,
     which must not be attached yet, shows owners as that namespace maps them.
     """
     if user_namespace is not None:
-        attributes |= _MOUNT_ATTR_IDMAP
+        attributes |= MOUNT_ATTR_IDMAP
     wanted = _MountAttributes(attributes, 0, 0, user_namespace or 0)
     by_path = isinstance(tree, str)
     _check(
         _libc.syscall(
-            _SYS_MOUNT_SETATTR,
-            _AT_FDCWD if by_path else tree,
+            SYS_mount_setattr,
+            AT_FDCWD if by_path else tree,
             str(tree).encode() if by_path else b"",
-            (_AT_RECURSIVE if recursive else 0) | (0 if by_path else _AT_EMPTY_PATH),
+            (AT_RECURSIVE if recursive else 0) | (0 if by_path else AT_EMPTY_PATH),
             ctypes.byref(wanted),
             ctypes.sizeof(wanted),
         ),
@@ -207,23 +255,23 @@ def set_mount_attributes(
 
 
 def clone_mount(tree: int | str, *, recursive: bool = True) -> int:
-    """A copy of the mount at a path or a descriptor, attached nowhere yet: its descriptor (for `attach_mount`)."""
+    """Copy the mount at a path or a descriptor, and return the copy's descriptor, for `attach_mount`."""
     by_path = isinstance(tree, str)
-    flags = _OPEN_TREE_CLONE | _OPEN_TREE_CLOEXEC | (_AT_RECURSIVE if recursive else 0)
+    flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | (AT_RECURSIVE if recursive else 0)
     result = _libc.syscall(
-        _SYS_OPEN_TREE,
-        _AT_FDCWD if by_path else tree,
+        SYS_open_tree,
+        AT_FDCWD if by_path else tree,
         str(tree).encode() if by_path else b"",
-        flags if by_path else flags | _AT_EMPTY_PATH,
+        flags if by_path else flags | AT_EMPTY_PATH,
     )
     _check(result, f"open_tree {tree}" if by_path else "open_tree")
     return int(result)
 
 
 def attach_mount(mount: int, target: int) -> None:
-    """Attach what `clone_mount` made on top of the directory or file that the descriptor `target` is open on."""
+    """Attach a copy of `clone_mount` on top of the directory or file with the descriptor `target`."""
     _check(
-        _libc.syscall(_SYS_MOVE_MOUNT, mount, b"", target, b"", _MOVE_MOUNT_F_EMPTY_PATH | _MOVE_MOUNT_T_EMPTY_PATH),
+        _libc.syscall(SYS_move_mount, mount, b"", target, b"", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH),
         "move_mount",
     )
 
@@ -233,14 +281,14 @@ class _OpenHow(ctypes.Structure):
 
 
 def open_beneath(directory: int, path: str, flags: int, resolve: int, mode: int = 0) -> int:
-    """Open `path` relative to the descriptor `directory`, as `resolve` (RESOLVE_*) says. The descriptor closes at exec.
+    """Open `path` relative to the descriptor `directory` with the restrictions `resolve` (RESOLVE_*), close-on-exec.
 
-    EXDEV: with RESOLVE_BENEATH the path leads out. EAGAIN: the kernel could not be sure, because something was renamed
-    in the meantime; it is asked again, a bounded number of times.
+    Raises OSError with EXDEV when RESOLVE_BENEATH is set and the path leads out. EAGAIN means that something was
+    renamed in the meantime, so the kernel could not be sure; the call is repeated a bounded number of times.
     """
     how = _OpenHow(flags | os.O_CLOEXEC, mode, resolve)
-    for _ in range(_OPEN_ATTEMPTS):
-        result = _libc.syscall(_SYS_OPENAT2, directory, path.encode(), ctypes.byref(how), ctypes.sizeof(how))
+    for _ in range(_OPENAT2_ATTEMPTS):
+        result = _libc.syscall(SYS_openat2, directory, path.encode(), ctypes.byref(how), ctypes.sizeof(how))
         if result >= 0 or ctypes.get_errno() != errno.EAGAIN:
             break
     _check(result, f"openat2 {path}")
@@ -248,28 +296,26 @@ def open_beneath(directory: int, path: str, flags: int, resolve: int, mode: int 
 
 
 def drop_bounding_capabilities(kept: frozenset[int]) -> None:
-    """Take all capabilities but `kept` (their numbers, capabilities(7)) from what is executed from here on."""
-    for number in range(64):
-        if number not in kept and _libc.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0) < 0:
+    """Take all capabilities but `kept` (their numbers, capabilities(7)) from programs that are executed later."""
+    for number in range(_MOST_CAPABILITIES):
+        if number not in kept and _libc.prctl(PR_CAPBSET_DROP, number, 0, 0, 0) < 0:
             if ctypes.get_errno() == errno.EINVAL:
-                break  # past the last one that this kernel knows
+                break  # the kernel knows no more
             _check(-1, "prctl(PR_CAPBSET_DROP)")
 
 
 def set_capabilities(kept: frozenset[int]) -> None:
     """Have the capabilities `kept` and no others, permitted and effective; none is inheritable."""
-    machine = os.uname().machine
-    if machine not in _SYS_CAPSET:
-        raise OSError(errno.ENOSYS, f"capset: unknown on {machine}")
+    number = _number_here(SYS_capset, "capset")
     mask = sum(1 << capability for capability in kept)
-    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
+    header = (ctypes.c_uint32 * 2)(_LINUX_CAPABILITY_VERSION_3, 0)
     low, high = mask & 0xFFFFFFFF, mask >> 32
     data = (ctypes.c_uint32 * 6)(low, low, 0, high, high, 0)
-    _check(_libc.syscall(_SYS_CAPSET[machine], ctypes.byref(header), ctypes.byref(data)), "capset")
+    _check(_libc.syscall(number, ctypes.byref(header), ctypes.byref(data)), "capset")
 
 
 def join_session_keyring() -> None:
-    """Leave the session keyring that was inherited for a new, empty one."""
-    number = _SYS_KEYCTL.get(os.uname().machine)
+    """Replace the inherited session keyring by a new, empty one."""
+    number = SYS_keyctl.get(os.uname().machine)
     if number is not None:
-        _check(_libc.syscall(number, _KEYCTL_JOIN_SESSION_KEYRING, None), "keyctl(KEYCTL_JOIN_SESSION_KEYRING)")
+        _check(_libc.syscall(number, KEYCTL_JOIN_SESSION_KEYRING, None), "keyctl(KEYCTL_JOIN_SESSION_KEYRING)")

@@ -1,6 +1,10 @@
-"""Kubernetes objects as typed values: no I/O, and nothing of ours is imported from here.
+"""Kubernetes objects as typed values. This package imports no other part of Bridgehead.
 
-`meta` what every object has · `core`, `apps`, `discovery`, `networking`, `coordination` the kinds · `kinds` where the
-API serves each · `names` and `selectors` their rules · `addresses`, `quantities` and `times` how their fields are
-written · `taints` keys that say what ails a node · `progress` how far proxies are, as their Leases say.
+- `meta`: what every object has. `kinds`: where the API serves each kind.
+- `core`, `apps`, `endpoint_slices`, `networking`, `coordination`: the kinds.
+- `names`, `selectors`, `node_labels`, `taints`: rules of names, labels and taints.
+- `addresses`, `quantities`, `times`: how fields are written.
+- `progress`: up to which versions each node's proxy has programmed its kernel, as Leases.
+
+Pure: no I/O, no clock, no randomness.
 """

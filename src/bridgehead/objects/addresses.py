@@ -1,8 +1,11 @@
-"""Addresses as texts."""
+"""Text forms of addresses.
+
+Pure: no I/O, no clock, no randomness.
+"""
 
 from __future__ import annotations
 
 
 def join_host_port(host: str, port: int | str) -> str:
-    """`10.0.0.1:6443`, `[fd00:10::1]:6443`."""
+    """Return `10.0.0.1:6443` or `[fd00:10::1]:6443`."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

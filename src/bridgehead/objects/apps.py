@@ -1,4 +1,7 @@
-"""The apps/v1 kinds: Deployment, ReplicaSet, DaemonSet (source: Kubernetes API reference v1.36)."""
+"""The apps/v1 kinds: Deployment, ReplicaSet, DaemonSet.
+
+Pure: no I/O, no clock, no randomness. Source: Kubernetes API reference v1.36.
+"""
 
 from __future__ import annotations
 

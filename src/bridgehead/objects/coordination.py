@@ -1,4 +1,7 @@
-"""coordination.k8s.io/v1 Lease (source: Kubernetes API reference v1.36)."""
+"""coordination.k8s.io/v1 Lease.
+
+Pure: no I/O, no clock, no randomness. Source: Kubernetes API reference v1.36.
+"""
 
 from __future__ import annotations
 

@@ -1,14 +1,17 @@
-"""The core/v1 kinds our parts reason about (source: Kubernetes API reference v1.36)."""
+"""The core/v1 kinds, with the fields that Bridgehead uses.
+
+Pure: no I/O, no clock, no randomness. Source: Kubernetes API reference v1.36.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from .meta import Condition, Object, ObjectReference, Part
+from .meta import Condition, Object, ObjectReference, Part, is_condition_true
 
 
 def ip_family(ip: str) -> str:
-    """`IPv4` or `IPv6`: a Service's word for the family of an address, and an EndpointSlice's for its address type."""
+    """Return `IPv4` or `IPv6`, as in a Service's `ipFamilies` and an EndpointSlice's `addressType`."""
     return "IPv6" if ":" in ip else "IPv4"
 
 
@@ -77,7 +80,7 @@ class ServiceStatus(Part, frozen=True, kw_only=True):
     conditions: tuple[Condition, ...] = ()
 
 
-PROXY_NAME_LABEL = "service.kubernetes.io/service-proxy-name"  # of a Service that is left to another proxy
+PROXY_NAME_LABEL = "service.kubernetes.io/service-proxy-name"  # on a Service for which another proxy is responsible
 
 
 class Service(Object, frozen=True, kw_only=True):
@@ -86,7 +89,7 @@ class Service(Object, frozen=True, kw_only=True):
 
     @property
     def is_proxied(self) -> bool:
-        """Whether the service proxy serves it: it has a cluster IP, is no ExternalName, and names no other proxy."""
+        """Whether the service proxy programs the Service: one with a cluster IP that names no other proxy."""
         address = self.spec.cluster_ips[0] if self.spec.cluster_ips else self.spec.cluster_ip
         return (
             address not in ("", "None")
@@ -145,7 +148,7 @@ class ResourceFieldSelector(Part, frozen=True, kw_only=True):
 
 
 class KeySelector(Part, frozen=True, kw_only=True):
-    """A key of a ConfigMap or a Secret."""
+    """Reference to one key of a ConfigMap or a Secret."""
 
     key: str
     name: str = ""
@@ -211,7 +214,7 @@ class SleepAction(Part, frozen=True, kw_only=True):
 
 
 class Action(Part, frozen=True, kw_only=True):
-    """What a probe or a hook does: one of the fields is set."""
+    """Action of a probe or a lifecycle hook. Exactly one field is set."""
 
     exec: ExecAction | None = None
     http_get: HTTPGetAction | None = None
@@ -269,7 +272,7 @@ class Sysctl(Part, frozen=True, kw_only=True):
 
 
 class SecurityContext(Part, frozen=True, kw_only=True):
-    """A container's. What it leaves out (None) is the pod's where the pod has the field, too."""
+    """Security context of a container. A field that is None takes the pod's value if the pod has that field."""
 
     privileged: bool = False
     allow_privilege_escalation: bool | None = None
@@ -338,7 +341,7 @@ class ConfigMapVolume(Part, frozen=True, kw_only=True):
 
 class SecretVolume(Part, frozen=True, kw_only=True):
     secret_name: str = ""
-    name: str = ""  # projected sources say `name`, volumes say `secretName`
+    name: str = ""  # in projected sources; volumes have `secretName`
     items: tuple[KeyToPath, ...] = ()
     default_mode: int | None = None
     optional: bool = False
@@ -519,7 +522,7 @@ class Pod(Object, frozen=True, kw_only=True):
     @property
     def is_ready(self) -> bool:
         """Whether the pod's Ready condition is True."""
-        return any(c.type == "Ready" and c.status == "True" for c in self.status.conditions)
+        return is_condition_true(self.status.conditions, "Ready")
 
     @property
     def is_terminating(self) -> bool:
@@ -527,7 +530,7 @@ class Pod(Object, frozen=True, kw_only=True):
 
     @property
     def is_finished(self) -> bool:
-        """Whether the pod has run to its end and will never run again."""
+        """Whether all containers have ended and none will be started again."""
         return self.status.phase in ("Succeeded", "Failed")
 
 
@@ -572,12 +575,12 @@ class Node(Object, frozen=True, kw_only=True):
 
     @property
     def zone(self) -> str:
-        """Where the node is, "" when its labels do not say."""
+        """The zone in the node's label; "" without one."""
         return self.metadata.labels.get(ZONE_LABEL, "")
 
     @property
     def is_ready(self) -> bool:
-        return any(c.type == "Ready" and c.status == "True" for c in self.status.conditions)
+        return is_condition_true(self.status.conditions, "Ready")
 
     @property
     def internal_ips(self) -> tuple[str, ...]:

@@ -1,4 +1,7 @@
-"""The kinds our parts read and write, each with its place in the API."""
+"""The kinds that Bridgehead reads and writes, each with its API group, version and URL path.
+
+Pure: no I/O, no clock, no randomness.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from .core import (
     Service,
     ServiceAccount,
 )
-from .discovery import EndpointSlice
+from .endpoint_slices import EndpointSlice
 from .meta import Object
 from .networking import ServiceCIDR
 
@@ -27,7 +30,7 @@ T = TypeVar("T", bound=Object)
 
 @dataclass(frozen=True)
 class Kind(Generic[T]):
-    """A kind's struct and where the API serves it. `group` is "" for core."""
+    """A kind: its struct, and the group, version and plural under which the API serves it. `group` is "" for core."""
 
     type: type[T]
     group: str
@@ -44,7 +47,7 @@ class Kind(Generic[T]):
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """The URL path of the collection or, with `name`, of one object."""
+        """Return the URL path of the collection or, with `name`, of one object."""
         path = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
         if self.namespaced and namespace:
             path += f"/namespaces/{namespace}"

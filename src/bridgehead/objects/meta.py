@@ -1,17 +1,20 @@
-"""What every Kubernetes object has: metadata, owners, selectors, and the way fields are spelled in JSON.
+"""Parts that all Kubernetes objects share: metadata, owner references, selectors, conditions, JSON field names.
 
-Objects here are frozen msgspec structs that hold the fields our parts reason about. Decoding ignores
-fields that are not listed, so these types are for reading and for creating; changes to an object that
-somebody else may have written travel as patches (`client.ApiClient.patch`), never as a re-encoded struct.
+Objects are frozen msgspec structs with the fields that Bridgehead uses. Decoding ignores fields that are not listed, so
+these types serve to read and to create objects. An object that another client may have written is changed by a patch
+(`client.ApiClient.patch`), never by writing an encoded struct, which would drop the other fields.
+
+Pure: no I/O, no clock, no randomness.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
-# Words that the Kubernetes API spells in capitals when they do not begin a name: podIP, imageID, podCIDRs.
+# Abbreviations that the Kubernetes API writes in capitals unless they begin a name: podIP, imageID, podCIDRs.
 _INITIALISMS = {
     "ip": "IP",
     "ips": "IPs",
@@ -30,17 +33,17 @@ _INITIALISMS = {
 
 
 def json_name(python_name: str) -> str:
-    """The JSON spelling of a field: `cluster_ip` -> `clusterIP`, `api_version` -> `apiVersion`."""
+    """Return the JSON name of a field: `cluster_ip` -> `clusterIP`, `api_version` -> `apiVersion`."""
     first, *rest = python_name.rstrip("_").split("_")
     return first + "".join(_INITIALISMS.get(word, word.capitalize()) for word in rest)
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename=json_name):
-    """Base of everything inside an object."""
+    """Base of every struct inside an object."""
 
 
 class ObjectKey(NamedTuple):
-    """Names one object of a kind. `namespace` is "" for cluster-scoped kinds."""
+    """Namespace and name of an object. `namespace` is "" for cluster-scoped kinds."""
 
     namespace: str
     name: str
@@ -50,7 +53,7 @@ class ObjectKey(NamedTuple):
 
 
 def version_number(resource_version: str) -> int:
-    """A resourceVersion as a number, as which those of one kind may be compared (KEP-5504); 0 for one that is none."""
+    """Return a resourceVersion as a number, 0 for an invalid one. Versions of one kind are comparable (KEP-5504)."""
     return int(resource_version) if resource_version.isascii() and resource_version.isdigit() else 0
 
 
@@ -80,12 +83,12 @@ class ObjectMeta(Part, frozen=True, kw_only=True):
 
     @property
     def controller(self) -> OwnerReference | None:
-        """The owner that manages this object, if it has one."""
+        """The owner reference with `controller: true`, if there is one."""
         return next((owner for owner in self.owner_references if owner.controller), None)
 
 
 class Object(Part, frozen=True, kw_only=True):
-    """Base of every stored kind. `Kind` (see `kinds.py`) knows its apiVersion and kind."""
+    """Base of every stored kind. The apiVersion and kind are in `kinds.Kind`."""
 
     metadata: ObjectMeta = ObjectMeta()
 
@@ -117,8 +120,19 @@ class Condition(Part, frozen=True, kw_only=True):
     observed_generation: int | None = None
 
 
+def find_condition(conditions: Sequence[Condition], type: str) -> Condition | None:
+    """Return the condition of this type, of which there is at most one."""
+    return next((condition for condition in conditions if condition.type == type), None)
+
+
+def is_condition_true(conditions: Sequence[Condition], type: str) -> bool:
+    """Whether the condition of this type is there with status True."""
+    condition = find_condition(conditions, type)
+    return condition is not None and condition.status == "True"
+
+
 class PodTemplate(Part, frozen=True, kw_only=True):
-    """A pod template as its owner wrote it. `spec` stays untyped so that nothing in it is lost."""
+    """A pod template as its owner wrote it. `spec` is untyped so that no field is lost."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: dict[str, Any] = {}

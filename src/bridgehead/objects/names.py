@@ -1,6 +1,9 @@
-"""Names and their rules (source: Kubernetes "Object Names and IDs", RFC 1123, RFC 1035).
+"""Validation of names, label keys and values, and ports.
 
-Each `check_x` returns the reasons why `value` is refused, in the API's own words; none when it is fine.
+Each `check_` function returns the reasons why `value` is invalid, in the text of the API, and none for a valid one.
+Source: Kubernetes "Object Names and IDs", `apimachinery/pkg/util/validation`; RFC 1123.
+
+Pure: no I/O, no clock, no randomness.
 """
 
 from __future__ import annotations
@@ -8,7 +11,6 @@ from __future__ import annotations
 import re
 
 _DNS1123_LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-_DNS1035_LABEL = r"[a-z]([-a-z0-9]*[a-z0-9])?"
 _DNS1123_SUBDOMAIN = rf"{_DNS1123_LABEL}(\.{_DNS1123_LABEL})*"
 _QUALIFIED_NAME = r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _LABEL_VALUE = r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?"
@@ -59,24 +61,8 @@ def check_dns1123_subdomain(value: str) -> list[str]:
     return errors
 
 
-def check_dns1035_label(value: str) -> list[str]:
-    errors = []
-    if len(value) > 63:
-        errors.append("must be no more than 63 bytes")
-    if not re.fullmatch(_DNS1035_LABEL, value):
-        errors.append(
-            _regex_error(
-                "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an "
-                "alphabetic character, and end with an alphanumeric character",
-                _examples("my-name", "abc-123"),
-                _DNS1035_LABEL,
-            )
-        )
-    return errors
-
-
 def check_qualified_name(value: str) -> list[str]:
-    """A label or annotation key: an optional DNS prefix, a slash, a name of at most 63 characters."""
+    """Check a label or annotation key: an optional DNS prefix and a slash, then a name of at most 63 characters."""
     prefix, slash, name = value.rpartition("/")
     errors = []
     if "/" in prefix:
@@ -128,7 +114,7 @@ def check_label_value(value: str) -> list[str]:
 
 
 def check_port_name(value: str) -> list[str]:
-    """An IANA_SVC_NAME: at most 15 characters, at least one letter, no doubled hyphen (RFC 6335)."""
+    """Check an IANA_SVC_NAME: at most 15 characters, at least one letter, no consecutive hyphens (RFC 6335)."""
     errors = []
     if len(value) > 15:
         errors.append("must be no more than 15 bytes")
@@ -145,3 +131,28 @@ def check_port_name(value: str) -> list[str]:
 
 def check_port_number(value: int) -> list[str]:
     return [] if 1 <= value <= 65535 else ["must be between 1 and 65535, inclusive"]
+
+
+def check_wildcard_dns1123_subdomain(value: str) -> list[str]:
+    """Check the name of a wildcard host, such as `*.example.com`."""
+    pattern = rf"\*\.{_DNS1123_SUBDOMAIN}"
+    if len(value) <= 253 and re.fullmatch(pattern, value):
+        return []
+    errors = ["must be no more than 253 bytes"] if len(value) > 253 else []
+    if not re.fullmatch(pattern, value):
+        errors.append(
+            _regex_error(
+                "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must "
+                "consist of lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character",
+                _examples("*.example.com"),
+                pattern,
+            )
+        )
+    return errors
+
+
+def check_path_segment(value: str) -> list[str]:
+    """Check a name that becomes one segment of a URL's path."""
+    if value in (".", ".."):
+        return [f"may not be '{value}'"]
+    return [f"may not contain '{one}'" for one in ("/", "%") if one in value]

@@ -1,4 +1,7 @@
-"""networking.k8s.io/v1 ServiceCIDR (source: Kubernetes API reference v1.36)."""
+"""networking.k8s.io/v1 ServiceCIDR.
+
+Pure: no I/O, no clock, no randomness. Source: Kubernetes API reference v1.36.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,10 @@
-"""Which labels a kubelet may give its own Node (pure).
+"""The labels that a kubelet may set on its own Node.
 
-Whoever can label a node decides which pods come to it. So the labels of Kubernetes' own domains are the control
-plane's, but for the few that describe the machine; those below `node-restriction.kubernetes.io` are never a kubelet's
-(source: k8s.io/kubelet/pkg/apis/well_known_labels.go, plugin/pkg/admission/noderestriction).
+Labels of a node decide which pods are scheduled to it. Therefore a kubelet may set labels of Kubernetes' own domains
+only where they describe the machine, and none below `node-restriction.kubernetes.io`.
+Source: `k8s.io/kubelet/pkg/apis/well_known_labels.go`, `plugin/pkg/admission/noderestriction`.
+
+Pure: no I/O, no clock, no randomness.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ _KUBERNETES_DOMAINS = ("kubernetes.io", "k8s.io")
 
 
 def find_restricted(labels: Iterable[str]) -> list[str]:
-    """Those of these keys that no kubelet may set, sorted."""
+    """Return the label keys that a kubelet may not set, sorted."""
     return sorted(key for key in labels if _is_restricted(key))
 
 

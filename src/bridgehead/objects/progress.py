@@ -1,9 +1,10 @@
-"""How far each node's proxy is: up to which resourceVersions its kernel is programmed, as Leases tell it (pure).
+"""Progress of the nodes' proxies, in Leases: up to which resourceVersions each node's kernel is programmed.
 
-A proxy writes one Lease in kube-system (`proxy/operating/progress.py`); the kubelet's barrier and `bridgehead wait`
-read them. The versions are those of the proxy's own watches, so they are compared with versions of Services and
-EndpointSlices only, each with its own kind. That they may be compared as numbers is Kubernetes' promise since v1.35
-(KEP-5504).
+Each proxy writes one Lease in kube-system (`proxy/operating/progress.py`); the kubelet's barrier and `bridgehead wait`
+read these Leases. The versions are of the Services and EndpointSlices that the proxy watches, and are compared within
+each kind only. Kubernetes promises since v1.35 that such versions are comparable as numbers (KEP-5504).
+
+Pure: no I/O, no clock, no randomness.
 """
 
 from __future__ import annotations
@@ -26,22 +27,23 @@ LEASE_SECONDS = 40
 
 _SERVICES = "bridgehead/services-programmed"
 _SLICES = "bridgehead/endpointslices-programmed"
-_REFUSED = "bridgehead/services-refused"  # namespace/name, with commas; absent when there are none
-_MOST_REFUSED = 100  # that are named: an object's annotations have a limit
+_REFUSED = "bridgehead/services-refused"  # namespace/name separated by commas; absent without any
+_MODE = "bridgehead/proxy-mode"  # nftables, iptables, ipvs or userspace
+_MOST_REFUSED = 100  # named in the annotation: annotations of an object have a size limit
 _LONGEST_NAME = 253
 
 
 class Versions(NamedTuple):
-    """resourceVersions of the two kinds a proxy programs. 0 stands for none at all."""
+    """resourceVersions of the two kinds that a proxy programs. 0: no object of the kind."""
 
     services: int = 0
     slices: int = 0
 
 
 class Progress(NamedTuple):
-    """What one node's proxy last said of itself, and when; it counts until `expires` (epoch seconds).
+    """The latest state that one node's proxy published, valid until `expires`. Times are in epoch seconds.
 
-    `refused` Services are as an earlier version of them says, or not there: the kernel does not take what they ask for.
+    The kernel rejects the current version of each Service in `refused`; an earlier version is programmed, or none.
     """
 
     node: str
@@ -49,14 +51,15 @@ class Progress(NamedTuple):
     renewed: float
     expires: float
     refused: tuple[str, ...] = ()  # namespace/name
+    mode: str = ""  # of the proxy; "" if unknown
 
     def lacks(self, wanted: Versions) -> Versions:
-        """How far behind it is: the difference for each kind, 0 where there is none."""
+        """Return by how much each version is behind `wanted`; 0 where it is not."""
         return Versions(*(max(0, want - have) for want, have in zip(wanted, self.programmed, strict=True)))
 
 
 def lease_name(node: str) -> str:
-    """The name of the node's Lease. A node's name may be as long as a Lease's may: the rest is a hash then."""
+    """Return the name of the node's Lease. A long node name is cut and ends in a hash, so that the Lease's is valid."""
     name = f"kube-proxy-{node}"
     if len(name) <= _LONGEST_NAME:
         return name
@@ -64,8 +67,10 @@ def lease_name(node: str) -> str:
     return f"{name[: _LONGEST_NAME - 17].rstrip('.-')}-{digest}"
 
 
-def lease_changes(node: str, programmed: Versions, now: float, refused: Iterable[ObjectKey] = ()) -> dict[str, Any]:
-    """The merge patch that says it."""
+def lease_changes(
+    node: str, programmed: Versions, now: float, refused: Iterable[ObjectKey] = (), mode: str = ""
+) -> dict[str, Any]:
+    """Return the merge patch that publishes `programmed`, `refused` and `mode`. `now` is in epoch seconds."""
     names = sorted(map(str, refused))[:_MOST_REFUSED]
     return {
         "metadata": {
@@ -74,6 +79,7 @@ def lease_changes(node: str, programmed: Versions, now: float, refused: Iterable
                 _SERVICES: str(programmed.services),
                 _SLICES: str(programmed.slices),
                 _REFUSED: ",".join(names) or None,
+                _MODE: mode or None,
             },
         },
         "spec": {
@@ -90,9 +96,10 @@ def new_lease(
     now: float,
     owner: OwnerReference | None,
     refused: Iterable[ObjectKey] = (),
+    mode: str = "",
 ) -> dict[str, Any]:
-    """The Lease to create; it goes with `owner`, the Node."""
-    lease = lease_changes(node, programmed, now, refused)
+    """Return the Lease to create. `owner` is the Node, with which the Lease is deleted."""
+    lease = lease_changes(node, programmed, now, refused, mode)
     metadata = lease["metadata"]
     metadata["annotations"] = {key: text for key, text in metadata["annotations"].items() if text is not None}
     metadata |= {"name": lease_name(node), "namespace": NAMESPACE}
@@ -103,7 +110,7 @@ def new_lease(
 
 
 def read_progress(lease: Lease) -> Progress | None:
-    """None for a Lease that says nothing of the kind, whoever wrote it."""
+    """Return the progress in a Lease; None for a Lease without it or with invalid values."""
     spec, annotations = lease.spec, lease.metadata.annotations
     if not spec.holder_identity or spec.renew_time is None:
         return None
@@ -114,21 +121,21 @@ def read_progress(lease: Lease) -> Progress | None:
         return None
     expires = renewed + (spec.lease_duration_seconds or LEASE_SECONDS)
     refused = tuple(filter(None, annotations.get(_REFUSED, "").split(",")))
-    return Progress(spec.holder_identity, programmed, renewed, expires, refused)
+    return Progress(spec.holder_identity, programmed, renewed, expires, refused, annotations.get(_MODE, ""))
 
 
 def latest_version(objects: Iterable[Object]) -> int:
-    """The highest resourceVersion among `objects`; 0 when there are none."""
+    """Return the highest resourceVersion among `objects`; 0 when there are none."""
     return max((version_number(obj.metadata.resource_version) for obj in objects), default=0)
 
 
 def is_behind(lease: Lease, wanted: Versions, now: float) -> bool:
-    """Whether it is of a proxy that is alive and has not programmed `wanted` yet. `now` is in epoch seconds."""
+    """Whether the Lease is of a live proxy that has not programmed `wanted` yet. `now` is in epoch seconds."""
     progress = read_progress(lease)
     return progress is not None and progress.expires > now and any(progress.lacks(wanted))
 
 
 def find_behind(leases: Iterable[Lease], wanted: Versions, now: float) -> list[Progress]:
-    """What those proxies said last for which `is_behind`, by node."""
+    """Return the progress of the proxies for which `is_behind` is true, sorted by node."""
     behind = (read_progress(lease) for lease in leases if is_behind(lease, wanted, now))
     return sorted(progress for progress in behind if progress is not None)

@@ -1,4 +1,7 @@
-"""Resource quantities: `100m`, `1.5`, `2Gi`, `1e3` (source: Kubernetes "Quantity", `apimachinery/pkg/api/resource`)."""
+"""Resource quantities: `100m`, `1.5`, `2Gi`, `1e3`.
+
+Pure: no I/O, no clock, no randomness. Source: Kubernetes "Quantity", `apimachinery/pkg/api/resource`.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ _LEAST_PART = Decimal("1e-9")
 
 
 def parse_quantity(value: str | int | float) -> Decimal:
-    """The number that a quantity stands for. Raises ValueError when it isn't one."""
+    """Return the number that a quantity stands for. Raises ValueError for an invalid quantity."""
     found = _QUANTITY.fullmatch(str(value))
     if found is None:
         raise ValueError(f"unable to parse quantity's suffix: {value!r}")
@@ -27,20 +30,20 @@ def parse_quantity(value: str | int | float) -> Decimal:
 
 
 def milli_value(value: str | int | float) -> int:
-    """A quantity in thousandths, rounded up: `0.1` of a CPU is 100. Raises ValueError."""
+    """Return a quantity in thousandths, rounded up: `0.1` of a CPU is 100. Raises ValueError."""
     return int((parse_quantity(value) * 1000).to_integral_value(ROUND_CEILING))
 
 
 def whole_value(value: str | int | float) -> int:
-    """A quantity in whole units, rounded up: bytes of memory, numbers of pods. Raises ValueError."""
+    """Return a quantity in whole units, rounded up: bytes of memory, numbers of pods. Raises ValueError."""
     return int(parse_quantity(value).to_integral_value(ROUND_CEILING))
 
 
 def canonical_quantity(text: str) -> str:
-    """The spelling in which the API writes a quantity: `1024Mi` is `1Gi`, `0.5` is `500m`, `1000` is `1k`.
+    """Return a quantity in the form in which the API writes it: `1024Mi` is `1Gi`, `0.5` is `500m`, `1000` is `1k`.
 
-    Binary quantities keep binary suffixes, exponents stay exponents; the number is capped and rounded away from zero as
-    Kubernetes does it. Raises ValueError when `text` isn't a quantity.
+    Binary quantities keep binary suffixes and exponents stay exponents. As in Kubernetes, the number is at most 2^63-1
+    and rounded away from zero to 1e-9. Raises ValueError for an invalid quantity.
     """
     value = max(-_MOST, min(_MOST, parse_quantity(text))).quantize(_LEAST_PART, ROUND_UP)
     if not value:

@@ -1,6 +1,6 @@
 """Label and field selectors: parsed once, then matched against plain mappings.
 
-Source: Kubernetes "Labels and Selectors" and "Field Selectors".
+Pure: no I/O, no clock, no randomness. Source: Kubernetes "Labels and Selectors" and "Field Selectors".
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from .integers import parse_integer
 from .meta import LabelSelector
 from .names import check_label_value, check_qualified_name
 
@@ -17,7 +18,7 @@ Labels = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Requirement:
-    """One term of a selector. `operator` is one of in, notin, exists, !, gt, lt."""
+    """One term of a selector. `operator`: in, notin, exists, !, gt, lt."""
 
     key: str
     operator: str
@@ -34,15 +35,15 @@ class Requirement:
                 return value is not None
             case "!":
                 return value is None
-        bound = int(next(iter(self.values)))
-        if value is None or not re.fullmatch(r"-?\d+", value):
+        bound, number = parse_integer(next(iter(self.values))), parse_integer(value or "")
+        if bound is None or number is None:
             return False
-        return int(value) > bound if self.operator == "gt" else int(value) < bound
+        return number > bound if self.operator == "gt" else number < bound
 
 
 @dataclass(frozen=True)
 class Selector:
-    """All requirements must hold. With none it selects everything."""
+    """Requirements that must all hold. A selector without any selects everything."""
 
     requirements: tuple[Requirement, ...] = ()
     selects_nothing: bool = False
@@ -95,7 +96,7 @@ def _parse_requirement(tokens: list[str]) -> Requirement:
         value = tokens.pop(0) if tokens and tokens[0] != "," else ""
         name = _OPERATORS[operator]
         if name in ("gt", "lt"):
-            if not re.fullmatch(r"-?\d+", value):
+            if parse_integer(value) is None:
                 raise ValueError(f"unable to parse requirement: for 'Gt', 'Lt' operators, {value!r} must be an integer")
         else:
             _check(check_label_value(value), value)
@@ -153,7 +154,7 @@ def parse_field_selector(text: str) -> Selector:
 
 
 def compile_selector(selector: LabelSelector | None) -> Selector:
-    """A `LabelSelector` of an object. None selects nothing, an empty one everything. Raises ValueError."""
+    """Compile an object's `LabelSelector`. None selects nothing, an empty one everything. Raises ValueError."""
     if selector is None:
         return NOTHING
     requirements = [Requirement(k, "in", frozenset([v])) for k, v in sorted(selector.match_labels.items())]

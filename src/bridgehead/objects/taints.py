@@ -1,6 +1,6 @@
-"""The taints by which the control plane marks a node in trouble: keys that controllers write and pods tolerate.
+"""Keys of the taints that the control plane puts on a node with a problem, and that pods tolerate.
 
-Source: Kubernetes "Well-Known Labels, Annotations and Taints".
+Pure: no I/O, no clock, no randomness. Source: Kubernetes "Well-Known Labels, Annotations and Taints".
 """
 
 from __future__ import annotations

@@ -1,28 +1,34 @@
-"""Timestamps as the API writes them: RFC 3339 in UTC, seconds for Time and microseconds for MicroTime; Go's durations.
+"""Timestamps of the API (RFC 3339 in UTC: `Time` in seconds, `MicroTime` in microseconds) and Go's durations.
 
-Functions take the moment as an argument: seconds since the epoch, from whoever owns the clock.
+Pure: no I/O, no clock, no randomness. Times are arguments, in seconds since the epoch.
 """
 
 from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from functools import lru_cache
 
 _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 
 
 def format_time(epoch_seconds: float) -> str:
-    """`metav1.Time`: `2026-11-21T02:35:22Z`."""
-    return datetime.fromtimestamp(int(epoch_seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    """Format a `metav1.Time`: `2026-11-21T02:35:22Z`."""
+    return _format_second(int(epoch_seconds))
+
+
+@lru_cache(maxsize=8)  # an API server under load formats the same second thousands of times
+def _format_second(second: int) -> str:
+    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def format_micro_time(epoch_seconds: float) -> str:
-    """`metav1.MicroTime`: `2026-11-21T02:35:22.000123Z`; always six digits, as clients require."""
+    """Format a `metav1.MicroTime`: `2026-11-21T02:35:22.000123Z`. Clients require all six digits."""
     return datetime.fromtimestamp(epoch_seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def parse_time(text: str) -> float:
-    """Seconds since the epoch of either form. Raises ValueError when `text` is neither."""
+    """Return the epoch seconds of a `Time` or `MicroTime`. Raises ValueError for other text."""
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         raise ValueError(f"timestamp {text!r} has no time zone")
@@ -30,7 +36,7 @@ def parse_time(text: str) -> float:
 
 
 def parse_duration(text: str) -> float:
-    """Seconds of a Go duration such as 1m30s. Raises ValueError."""
+    """Return the seconds of a Go duration such as 1m30s. Raises ValueError."""
     if text == "0":
         return 0.0
     parts = re.findall(r"([0-9]+(?:\.[0-9]+)?)(h|ms|us|µs|ns|m|s)", text)

@@ -1,13 +1,14 @@
 """The service proxy: Services and EndpointSlices -> Frontends -> what changed in them -> the kernel's rules.
 
-The way of a change, and where to look:
+The path of a change through the modules:
 
-    in        agent follows the API -> services (what a Service means on this node), endpoints (whom it leads to)
-              -> frontends (in words for the kernel); addresses, node
-    differs   changes (the table of Frontends), mode (what a mode is)
-    out       programmer, refusals -> modes -> nftables/, iptables/, ipvs/, userspace/ by commands; errors
-    after     guard (others changed the rules), conntrack/ (flows that lead nowhere)
-    told      operating/: metrics, health, healthCheckNodePort, Events, how far the node is
-    settings  config, config_reader; sysctls
-    whole     cli/proxy.py; bulk, memory
+    observe    agent follows the API; service_ranges the ServiceCIDRs
+    compile    services, endpoints, reserved, node -> frontends; addresses
+    compare    changes (the table of Frontends and its updates)
+    program    programmer, bisection, refusals -> mode (the interface), modes -> nftables/ iptables/ ipvs/ userspace/
+               commands (nft, iptables, ...), errors
+    afterwards guard (repairs rules that other programs changed), conntrack/ (removes flows to backends that are gone)
+    report     operating/: metrics, health, healthCheckNodePort, Events, progress
+    configure  config, config_reader; sysctls
+    process    cli/proxy.py; bulk (garbage collection)
 """

@@ -1,7 +1,9 @@
-"""Addresses and ranges as texts, each in one spelling, so that equal ones are equal texts. Pure.
+"""Canonical texts of addresses and ranges: equal addresses are equal texts.
 
-What comes from outside is made canonical where it is read: in `services.py`, `endpoints.py`, `config_reader.py`, and
-wherever else slices are.
+Addresses of API objects and of the configuration are made canonical where they are read: `services.py`,
+`endpoints.py`, `config_reader.py`, and other readers of EndpointSlices.
+
+Pure: no I/O, no clock, no randomness.
 """
 
 from __future__ import annotations
@@ -11,15 +13,16 @@ import re
 from collections.abc import Iterable
 
 Family = int  # 4 or 6
+AddressPort = tuple[str, int]  # a canonical address and a port
 
-EVERYWHERE = {4: "0.0.0.0/0", 6: "::/0"}  # the range that every address of a family is in
+EVERYWHERE = {4: "0.0.0.0/0", 6: "::/0"}  # the range of all addresses of a family
 
 _OCTET = r"(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
 _match_ipv4 = re.compile(rf"{_OCTET}(?:\.{_OCTET}){{3}}").fullmatch
 
 
 def canonical_address(text: str) -> str | None:
-    """The one spelling of an address, or None when it is none. Zones and IPv4 addresses in IPv6 dress are refused."""
+    """Return the canonical text of an address; None: invalid. Zones and IPv4-mapped IPv6 addresses are invalid, too."""
     if _match_ipv4(text):  # already canonical, and by far the most common
         return text
     if ":" not in text or "%" in text:
@@ -32,7 +35,7 @@ def canonical_address(text: str) -> str | None:
 
 
 def canonical_cidr(text: str) -> str | None:
-    """The one spelling of a range (host bits cleared), or None when it is none."""
+    """Return the canonical text of a range, with host bits cleared; None: invalid."""
     base = canonical_address(text.partition("/")[0])
     if base is None or "/" not in text:
         return None
@@ -43,10 +46,10 @@ def canonical_cidr(text: str) -> str | None:
 
 
 def family_of(text: str) -> Family:
-    """The family of a canonical address or range."""
+    """Return the family of a canonical address or range."""
     return 6 if ":" in text else 4
 
 
 def of_family(ranges: Iterable[str], family: Family) -> tuple[str, ...]:
-    """Those of the canonical ranges that are of the family, in one order."""
+    """Return the canonical ranges of the family, sorted."""
     return tuple(sorted(text for text in ranges if family_of(text) == family))

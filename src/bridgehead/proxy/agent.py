@@ -1,9 +1,8 @@
-"""Follows Services, EndpointSlices and this node, and keeps the kernel equal to what they say.
+"""Follow Services, EndpointSlices and this node, and keep the kernel's rules up to date. `cli/proxy.py` starts it.
 
-Informers mark Services as dirty; one consumer recompiles those, and only those, and `programmer.py` sends the
-difference as one transaction. Nothing waits for anything else: changes that arrive during a transaction make up the
-next one. `guard.py` tells when somebody else changed the rules. `cli/proxy.py` starts it. While the API server is away
-the rules stay as they are.
+Informers mark Services as dirty; one consumer recompiles the dirty Services only, and `programmer.py` sends the
+difference as one transaction. Changes that arrive during a transaction make up the next one. `guard.py` repairs what
+other programs change. While the API server is unreachable, the rules stay as they are.
 """
 
 from __future__ import annotations
@@ -14,9 +13,10 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
+from bridgehead.backoff import Backoff
 from bridgehead.client import ApiClient, EventRecorder, Informer, Running, running
 from bridgehead.objects.core import PROXY_NAME_LABEL, Node, Service
-from bridgehead.objects.discovery import HEADLESS_LABEL, EndpointSlice, index_by_service
+from bridgehead.objects.endpoint_slices import HEADLESS_LABEL, EndpointSlice, index_by_service
 from bridgehead.objects.kinds import ENDPOINT_SLICES, NODES, SERVICES
 from bridgehead.objects.meta import ObjectKey, ObjectReference
 
@@ -24,16 +24,16 @@ from .addresses import Family
 from .bulk import bulk
 from .changes import FrontendTable
 from .config import ProxyConfig
-from .conntrack.keeper import FlowKeeper
+from .conntrack.reconciler import ConntrackReconciler
 from .errors import TransactionFailed
 from .frontends import NodeFacts
 from .guard import RuleGuard
 from .mode import Counting, Mode, Settings
 from .node import is_eligible, plan_node
-from .operating.complaints import Complaints
 from .operating.health import ProxyHealth
 from .operating.health_ports import HealthCheck, HealthPorts, local_addresses, plan_health_check
 from .operating.metrics import ProxyMetrics, WithoutLocalEndpoints
+from .operating.problems import ProblemReporter
 from .operating.progress import ProgressPublisher
 from .programmer import Programmer
 from .reserved import NOTHING_RESERVED, plan_reserved
@@ -45,29 +45,43 @@ log = logging.getLogger(__name__)
 SELECTOR = f"!{PROXY_NAME_LABEL},!{HEADLESS_LABEL}"
 
 API_SERVICE = ObjectKey("default", "kubernetes")
+FIRST_RETRY_SECONDS = 0.5
 LONGEST_RETRY_SECONDS = 30.0
+LONG_SYNC_SECONDS = 0.02
+LONGEST_PAUSE_SECONDS = 0.25
 _SERVICES_AT_ONCE = 200  # compiled before other tasks get their turn
+
+
+def pause_after(seconds: float, min_sync_period: float) -> float:
+    """Return the seconds to wait after a sync that took `seconds`, so that syncs take half of the time at most.
+
+    Each call of iptables-restore reads thousands of rules; under constant change, syncs back to back would leave no
+    processor time to the node's pods. Changes that arrive meanwhile are sent together. Short syncs need no pause.
+    """
+    own = min(seconds, LONGEST_PAUSE_SECONDS) if seconds > LONG_SYNC_SECONDS else 0.0
+    return max(own, min_sync_period)
 
 
 @dataclass
 class _Dirty:
-    """What has to be looked at again, since when, and when the endpoints behind it changed.
+    """The Services to compile again.
 
-    `versions` are those of the Services and EndpointSlices that were known when it was taken; `is_news` when others may
-    wait for it to be in the kernel.
+    `triggers`: the times, in epoch seconds, at which their endpoints changed. `versions`: the resourceVersions of the
+    Services and EndpointSlices known when this was taken. `has_changes`: an object changed, so progress is due at
+    once.
     """
 
     services: set[ObjectKey] = field(default_factory=set)
     triggers: list[float] = field(default_factory=list)
     versions: tuple[str, str] = ("", "")
-    is_news: bool = False
+    has_changes: bool = False
 
 
 class ProxyAgent:
     """One node's proxy. `run` works until it is cancelled.
 
-    `service_cidrs`: where cluster IPs are given out; None: where the cluster's ServiceCIDRs say. `api_addresses`: where
-    the client finds the API server.
+    `service_cidrs`: the ranges of cluster IPs; None: those of the cluster's ServiceCIDRs. `api_addresses`: the
+    addresses by which the client reaches the API server.
     """
 
     def __init__(
@@ -81,7 +95,7 @@ class ProxyAgent:
         api_addresses: tuple[str, ...] = (),
         metrics: ProxyMetrics | None = None,
         health: ProxyHealth | None = None,
-        flows: FlowKeeper | None = None,
+        flows: ConntrackReconciler | None = None,
         progress: ProgressPublisher | None = None,
         kernel_families: tuple[Family, ...] = (4, 6),
         now: Callable[[], float] = time.time,
@@ -106,7 +120,7 @@ class ProxyAgent:
             label_selector=SELECTOR,
             indexes={"service": index_by_service},
         )
-        # All of them, since no Service may take over an address of any.
+        # All Nodes: no Service may take over an address of any.
         self._nodes: Informer[Node] = Informer(client, NODES)
         self._api_addresses = api_addresses
         self._reserved = NOTHING_RESERVED
@@ -116,57 +130,57 @@ class ProxyAgent:
         self._facts, self._settings = self._plan()
         self._dirty = _Dirty()
         self._wake = asyncio.Event()
-        self._complaints = Complaints(self._recorder, self._services.get)
-        self._programmer = Programmer(mode, self.metrics, self._complaints.tell_refused)
+        self._reporter = ProblemReporter(self._recorder, self._services.get)
+        self._programmer = Programmer(mode, self.metrics, self._reporter.report_refused)
         self._guard = RuleGuard(mode, self.metrics, self._wake.set, config.sync_period)
         self._without_local = WithoutLocalEndpoints(self.metrics)
-        self._health_checks: dict[ObjectKey, HealthCheck | None] = {}  # not told to `_health_ports` yet
+        self._health_checks: dict[ObjectKey, HealthCheck | None] = {}  # of changes that the kernel may not have yet
         self._health_ports = HealthPorts(
             node_name,
             lambda: self.health.is_alive,
-            self._health_port_failed,
+            self._on_health_port_failed,
             lambda: local_addresses(self._settings.node_port_cidrs),
         )
         self._programmed = asyncio.Event()
 
     async def run(self) -> None:
         """Follow the cluster until cancelled."""
-        self._services.on_change(self._service_changed)
-        self._slices.on_change(self._slice_changed)
-        self._nodes.on_change(self._node_changed)
+        self._services.on_change(self._on_service_change)
+        self._slices.on_change(self._on_slice_change)
+        self._nodes.on_change(self._on_node_change)
         about = ObjectReference(kind="Node", name=self._node_name, uid=self._node_name)
         self._recorder.record(about, reason="Starting", message="Starting kube-proxy.")
         async with asyncio.TaskGroup() as tasks:
-            for followed in self._followed():
-                tasks.create_task(followed.run())
+            for follower in self._followers():
+                tasks.create_task(follower.run())
             tasks.create_task(self._recorder.run())
             tasks.create_task(self._consume())
             tasks.create_task(self._health_ports.run())
             if self._flows is not None:
-                tasks.create_task(self._flows.run(self.metrics.looked_at_flows))
+                tasks.create_task(self._flows.run(self.metrics.record_flow_scan))
 
     async def wait_programmed(self) -> None:
-        """Wait until everything that was there at the start is in the kernel."""
+        """Wait until the kernel has all objects that existed at the start."""
         await self._programmed.wait()
 
     async def dry_run(self, render: Callable[[FrontendTable], str]) -> str:
-        """What `render` makes of everything there is, without touching the kernel."""
-        self._services.on_change(self._service_changed)
-        self._nodes.on_change(self._node_changed)
-        async with running(*self._followed()):
+        """Return what `render` returns for all present objects. The kernel is not changed."""
+        self._services.on_change(self._on_service_change)
+        self._nodes.on_change(self._on_node_change)
+        async with running(*self._followers()):
             await self.wait_synced()
             self._configure()
             self._reserve()
             await self._compile(self._take().services)
             return render(self._programmer.table)
 
-    def _followed(self) -> list[Running]:
-        """What keeps the copies of the API's objects up to date."""
+    def _followers(self) -> list[Running]:
+        """Return the informers, and the follower of ServiceCIDRs unless the ranges are configured."""
         informers: list[Running] = [self._services, self._slices, self._nodes]
         return informers if self._service_cidrs is not None else [*informers, self._service_ranges]
 
     async def wait_synced(self) -> None:
-        """Wait until all that Frontends are made of is here."""
+        """Wait until all informers have listed their objects."""
         for informer in (self._services, self._slices, self._nodes):
             await informer.wait_synced()
         if self._service_cidrs is None:
@@ -174,41 +188,41 @@ class ProxyAgent:
 
     # --- Changes, from the informers -------------------------------------------------------------------------
 
-    def _service_changed(self, old: Service | None, new: Service | None) -> None:
+    def _on_service_change(self, old: Service | None, new: Service | None) -> None:
         either = new if new is not None else old
         if either is not None:
             self.metrics.service_changes.inc()
             self._mark(either.key)
 
-    def _slice_changed(self, old: EndpointSlice | None, new: EndpointSlice | None) -> None:
+    def _on_slice_change(self, old: EndpointSlice | None, new: EndpointSlice | None) -> None:
         self.metrics.endpoint_changes.inc()
         for slice_ in (old, new):
-            if slice_ is not None and slice_.service_name:
-                key = ObjectKey(slice_.metadata.namespace, slice_.service_name)
+            if slice_ is not None and (key := slice_.service_key) is not None:
                 self._knows_reserved &= key != API_SERVICE
                 self._mark(key)
         trigger = new.triggered_at if new is not None else None
-        if trigger is not None and self._programmed.is_set():  # what happened before our start says nothing about us
+        if trigger is not None and self._programmed.is_set():  # earlier changes do not measure this process
             self._dirty.triggers.append(trigger)
 
-    def _node_changed(self, old: Node | None, node: Node | None) -> None:
+    def _on_node_change(self, old: Node | None, node: Node | None) -> None:
         if old is None or node is None or old.status.addresses != node.status.addresses:
             self._knows_reserved = False
             self._wake.set()
         if ObjectKey("", self._node_name) not in [either.key for either in (old, node) if either is not None]:
             return
         self.health.is_node_eligible = is_eligible(node)
-        if node is None:  # deleted, but here we are: what was known of it is still the best guess
+        if node is None:  # deleted while this proxy runs: the last known Node is still the best guess
             return
         self._node = node
         self._replan()
 
     def _replan(self) -> None:
-        """The node or the cluster's ranges may be others than they were."""
+        """Derive facts and settings again; if they differ, compile all Services again."""
         facts, settings = self._plan()
         if (facts, settings) == (self._facts, self._settings):
             return
-        log.info("this node: %s", facts)
+        if facts != self._facts:
+            log.info("this node: %s", facts)
         has_other_addresses = settings.node_port_cidrs != self._settings.node_port_cidrs
         self._facts, self._settings = facts, settings
         self._knows_reserved = False
@@ -223,7 +237,7 @@ class ProxyAgent:
         return plan_node(self._config, self._node_name, self._node, service_cidrs, self._kernel_families)
 
     def _reserve(self) -> None:
-        """Find out which addresses are not for Services, and mark those Services that want any if that has changed."""
+        """Update the reserved addresses; if they changed, mark the Services that publish external addresses."""
         if self._knows_reserved:
             return
         self._knows_reserved = True
@@ -238,7 +252,7 @@ class ProxyAgent:
 
     def _mark(self, key: ObjectKey) -> None:
         self._dirty.services.add(key)
-        self._dirty.is_news = True
+        self._dirty.has_changes = True
         self.health.queued()
         self._wake.set()
 
@@ -254,21 +268,21 @@ class ProxyAgent:
         await self.wait_synced()
         if self._nodes.get(ObjectKey("", self._node_name)) is None:
             log.warning(
-                "there is no Node %s, so nothing is known of this one's addresses, zone and pod range; "
-                "--hostname-override says which node this is",
+                "there is no Node %s, so this node's addresses, zone and pod range are unknown; "
+                "--hostname-override sets the name of this node",
                 self._node_name,
             )
         self._guard.start()
         try:
-            retry_seconds = 0.0
+            backoff = Backoff(FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS)
             while True:
                 try:
                     await self._round()
-                    retry_seconds = 0.0
+                    backoff.reset()
                 except (TransactionFailed, OSError) as error:
                     self.metrics.failures.inc()
                     self._programmer.require_sync()
-                    retry_seconds = min(max(2 * retry_seconds, 0.5), LONGEST_RETRY_SECONDS)
+                    retry_seconds = backoff.next()
                     log.warning("the kernel's rules could not be changed, next try in %.1f s: %s", retry_seconds, error)
                     await asyncio.sleep(retry_seconds)
                     continue
@@ -277,7 +291,7 @@ class ProxyAgent:
             self._guard.close()
 
     async def _round(self) -> None:
-        """Bring what is dirty to the kernel, and see to it that nobody else changed it."""
+        """Compile and program the dirty Services, then check that no other program changed the rules."""
         self._reserve()
         dirty = self._take()
         if dirty.services:
@@ -288,18 +302,20 @@ class ProxyAgent:
             self._configure()
             with bulk(len(dirty.services)):
                 await self._compile(dirty.services | self._programmer.refusals.due())
+                begun = time.monotonic()
                 with self._guard.ours():
                     was_sent = await self._programmer.program()
+                took = time.monotonic() - begun
         except BaseException:
-            self._dirty.triggers += dirty.triggers  # they are told of when it works
-            self._dirty.is_news |= dirty.is_news
+            self._dirty.triggers += dirty.triggers  # observed when programming succeeds
+            self._dirty.has_changes |= dirty.has_changes
             raise
         if self._flows is not None:
-            self._flows.programmed(self._programmer.table, self._settings)
-        self._finished(dirty)
+            self._flows.on_programmed(self._programmer.table, self._settings)
+        self._publish(dirty)
         await self._guard.check(self._programmer.table)
-        if self._config.min_sync_period and was_sent:
-            await asyncio.sleep(self._config.min_sync_period)
+        if was_sent and (pause := pause_after(took, self._config.min_sync_period)):
+            await asyncio.sleep(pause)
 
     async def _wait_for_work(self) -> None:
         waits = [self._guard.due_in()]
@@ -331,26 +347,28 @@ class ProxyAgent:
                 slices = self._slices.by_index("service", f"{key.namespace}/{key.name}")
                 compiled = compile_service(service, slices, self._facts, self._reserved)
             except Exception:
-                log.exception("Service %s: cannot be compiled and keeps what it had; this is a bug", key)
+                log.exception("Service %s: compiling failed, its rules stay as they are; this is a bug", key)
                 return
         update = self._programmer.install(key, compiled)
         if self._flows is not None:
-            self._flows.note(key, compiled, slices, update)
-        self._without_local.note(key, compiled)
+            self._flows.record(key, compiled, slices, update)
+        self._without_local.record(key, compiled)
         check = plan_health_check(service, slices, self._node_name) if service is not None else None
         self._health_checks[key] = check
         if compiled is None:
-            self._complaints.forget(key)
+            self._reporter.forget(key)
         else:
-            lacking = {self.mode.unsupported(frontend) for frontend in compiled.frontends}
-            self._complaints.tell(key, [*compiled.problems, *(problem for problem in lacking if problem is not None)])
+            unsupported = {self.mode.unsupported(frontend) for frontend in compiled.frontends}
+            self._reporter.report(
+                key, [*compiled.problems, *(problem for problem in unsupported if problem is not None)]
+            )
         for loser, problems in update.conflicts.items():
-            self._complaints.tell(loser, problems)
+            self._reporter.report(loser, problems)
 
-    def _finished(self, dirty: _Dirty) -> None:
-        """All that was taken is in the kernel."""
+    def _publish(self, dirty: _Dirty) -> None:
+        """Publish that the kernel has all Services that were taken: health, metrics, health checks, progress."""
         self.health.updated()
-        self.metrics.up_to_date()
+        self.metrics.record_up_to_date()
         self._health_ports.update(self._health_checks)
         self._health_checks.clear()
         if self._dirty.services:
@@ -360,9 +378,9 @@ class ProxyAgent:
         self._programmed.set()
         if self._progress is not None:
             refused = self._programmer.refusals
-            self._progress.programmed(*dirty.versions, changed=dirty.is_news, refused=refused)
+            self._progress.on_programmed(*dirty.versions, changed=dirty.has_changes, refused=refused)
 
-    def _health_port_failed(self, key: ObjectKey, text: str) -> None:
+    def _on_health_port_failed(self, key: ObjectKey, text: str) -> None:
         service = self._services.get(key)
         if service is not None:
             self._recorder.record(service, type="Warning", reason="FailedToStartServiceHealthcheck", message=text)

@@ -1,8 +1,8 @@
-"""Keeps Python's search for reference cycles out of work on thousands of objects. `agent.py` wraps its rounds in it.
+"""Pause Python's cyclic garbage collection during work on thousands of objects. `agent.py` wraps its rounds in it.
 
-What a proxy holds has no cycles: objects of the API, Frontends, texts. But the more of it is made at once the more
-often all of it is searched, which at 44,000 Services took half of the time, and later stopped everything for long
-whenever a few small things had come and gone.
+The proxy's objects (API objects, Frontends, texts) have no reference cycles. But the more objects are created at once,
+the more often the collector searches all of them: at 44,000 Services that took half of the time, and later caused long
+pauses after a few small allocations.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ MANY = 1000
 
 @contextlib.contextmanager
 def bulk(objects: int) -> Iterator[None]:
-    """Many objects are made inside, and stay. For few it does nothing."""
+    """Create many long-lived objects inside the block. For fewer than `MANY` it does nothing."""
     if objects < MANY or not gc.isenabled():
         yield
         return
@@ -24,5 +24,5 @@ def bulk(objects: int) -> Iterator[None]:
     try:
         yield
     finally:
-        gc.freeze()  # not searched again; what is replaced is still freed at once, by its count of references
+        gc.freeze()  # never searched again; reference counts still free replaced objects at once
         gc.enable()

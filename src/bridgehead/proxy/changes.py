@@ -1,12 +1,14 @@
-"""All Frontends of the node, and what a changed Service changes in them.
+"""The table of all Frontends of the node, and the changes that a changed Service makes to it.
 
-`agent.py` gives each recompiled Service to `FrontendTable.update` and hands the resulting `Change`s to the mode. Pure
-state: no I/O. Where two Services claim one address and port, it goes to the Service whose cluster IP it is, else to the
-older one; the other's Problem says so.
+`programmer.py` gives each recompiled Service to `FrontendTable.update` and the resulting `Change`s to the mode. If two
+Services claim one address and port, it belongs to the Service whose cluster IP it is, else to the older one; the other
+Service gets a Problem.
 
-Backends keep their numbers where they can: a new backend takes the place of one that went, and the last moves into a
-hole. So a renderer that numbers backends touches as few elements as there are changed backends, whatever the Frontend's
-size.
+Backends keep their index where possible: a new backend takes the index of one that left, and the last backend moves to
+an index that remains free. So a renderer that numbers backends changes only as many elements as there are changed
+backends, whatever the size of the Frontend.
+
+Pure: no I/O, no clock, no randomness.
 """
 
 from __future__ import annotations
@@ -22,17 +24,17 @@ from .frontends import Backend, Frontend, FrontendKey, Problem, Reason, ServiceF
 
 
 class Change(NamedTuple):
-    """One Frontend before and after; None where there was, or will be, none."""
+    """One Frontend before and after; None where there is none."""
 
     old: Frontend | None
     new: Frontend | None
 
 
 class Update(NamedTuple):
-    """What one `FrontendTable.update` did.
+    """The result of one `FrontendTable.update`.
 
-    `changes` in the order of their keys; `cluster_ips` went from the first tuple to the second;
-    `conflicts` are the claims that lost, by the Service that lost.
+    `changes` are in the order of their keys. `conflicts`: the claims that were not granted, by the Service that made
+    them.
     """
 
     changes: list[Change]
@@ -42,7 +44,7 @@ class Update(NamedTuple):
 
 
 class Frontends(Protocol):
-    """What the kernel is to hold: of a FrontendTable, or of a mode that stands on another one."""
+    """The Frontends for the kernel: a FrontendTable, or the view that one mode gives to the mode below it."""
 
     def __iter__(self) -> Iterator[Frontend]: ...
     def get(self, key: FrontendKey) -> Frontend | None: ...
@@ -50,12 +52,12 @@ class Frontends(Protocol):
 
 
 class FrontendTable:
-    """The Frontends of every Service of the node, with conflicts settled and backends in lasting order."""
+    """The Frontends of every Service of the node, with conflicts resolved and backends in a stable order."""
 
     def __init__(self) -> None:
         self._services: dict[ObjectKey, ServiceFrontends] = {}
         self._installed: dict[FrontendKey, Frontend] = {}
-        # Who else claims a key. Absent where there is one claimant, as nearly everywhere.
+        # All claimants of a key. Absent if there is only one, which is the rule.
         self._claimants: dict[FrontendKey, set[ObjectKey]] = {}
         self._holder: dict[FrontendKey, ObjectKey] = {}
 
@@ -72,26 +74,26 @@ class FrontendTable:
         return self._services.keys()
 
     def compiled(self, service: ObjectKey) -> ServiceFrontends | None:
-        """What `update` was given last for a Service that has anything."""
+        """Return the compiled Service in the table; None: the Service has neither Frontends nor addresses."""
         return self._services.get(service)
 
     def cluster_ips(self) -> Iterator[str]:
-        """Every Service's cluster IPs; one may come twice when two Services claim it."""
+        """Yield every Service's cluster IPs; an address comes twice if two Services claim it."""
         for compiled in self._services.values():
             yield from compiled.cluster_ips
 
     def update(self, service: ObjectKey, compiled: ServiceFrontends | None) -> Update:
-        """Put what was compiled in the place of the Service's earlier Frontends. None: it is gone."""
+        """Replace the Service's Frontends by the compiled ones. None: the Service is deleted."""
         old = self._services.pop(service, None)
         if compiled is not None and (compiled.frontends or compiled.cluster_ips):
             self._services[service] = compiled
         wanted = {f.key: f for f in compiled.frontends} if compiled is not None else {}
-        touched = {f.key for f in old.frontends} if old is not None else set()
-        touched |= wanted.keys()
+        keys = {f.key for f in old.frontends} if old is not None else set()
+        keys |= wanted.keys()
         changes: list[Change] = []
         conflicts: dict[ObjectKey, list[Problem]] = {}
-        for key in sorted(touched):
-            candidate = self._settle(key, service, wanted.get(key), conflicts)
+        for key in sorted(keys):
+            candidate = self._resolve(key, service, wanted.get(key), conflicts)
             before = self._installed.get(key)
             after = arrange(before, candidate)
             if before == after:
@@ -108,14 +110,14 @@ class FrontendTable:
             conflicts,
         )
 
-    def _settle(
+    def _resolve(
         self, key: FrontendKey, service: ObjectKey, wanted: Frontend | None, conflicts: dict[ObjectKey, list[Problem]]
     ) -> Frontend | None:
-        """Which claimant's Frontend holds `key` from now on."""
+        """Return the Frontend of the claimant that holds `key` from now on, and record the claims that lost."""
         holder = self._holder.get(key)
         if holder is None or holder == service:
             others = self._claimants.get(key)
-            if not others:  # nobody else: the common case, without sets
+            if not others:  # the common case, without sets
                 if wanted is None:
                     self._holder.pop(key, None)
                 else:
@@ -135,13 +137,13 @@ class FrontendTable:
         return next(f for f in self._services[winner].frontends if f.key == key)
 
     def _rank(self, claimant: ObjectKey, key: FrontendKey) -> tuple[bool, tuple[str, str, str], ObjectKey]:
-        """A Service's cluster IP goes before what others publish there."""
+        """Return the sort key of a claim: the Service whose cluster IP it is comes first, then the oldest."""
         compiled = self._services[claimant]
         return key.address not in compiled.cluster_ips, compiled.age, claimant
 
 
 def merge_updates(updates: Sequence[Update]) -> Update:
-    """What several, made one after the other, do together. What conflicts was told of each."""
+    """Combine updates that were made one after the other. Conflicts, reported with each update, are dropped."""
     return Update(
         merge_changes(updates),
         tuple(address for update in updates for address in update.old_cluster_ips),
@@ -151,7 +153,7 @@ def merge_updates(updates: Sequence[Update]) -> Update:
 
 
 def merge_changes(updates: Iterable[Update]) -> list[Change]:
-    """What several updates, made one after the other, change together: each key once, in the order of the keys."""
+    """Combine the changes of updates that were made one after the other: each key once, in the order of the keys."""
     merged: dict[FrontendKey, Change] = {}
     for update in updates:
         for change in update.changes:
@@ -163,31 +165,31 @@ def merge_changes(updates: Iterable[Update]) -> list[Change]:
 
 
 def arrange(old: Frontend | None, new: Frontend | None) -> Frontend | None:
-    """`new` with its backends in such an order that as few as possible have another number than in `old`."""
+    """Return `new` with its backends in the order that gives as few as possible another index than in `old`."""
     if old is None or new is None:
         return new
     backends = arrange_backends(old.backends, new.backends)
-    inside = new.inside
-    if old.inside is not None and inside is not None:
-        inside = arrange_backends(old.inside, inside)
-    if backends is new.backends and inside is new.inside:
+    cluster_backends = new.cluster_backends
+    if old.cluster_backends is not None and cluster_backends is not None:
+        cluster_backends = arrange_backends(old.cluster_backends, cluster_backends)
+    if backends is new.backends and cluster_backends is new.cluster_backends:
         return new
-    return msgspec.structs.replace(new, backends=backends, inside=inside)
+    return msgspec.structs.replace(new, backends=backends, cluster_backends=cluster_backends)
 
 
 def arrange_backends(old: tuple[Backend, ...], new: tuple[Backend, ...]) -> tuple[Backend, ...]:
-    """`new`, reordered: who was there stays in place, newcomers fill holes, the last move into holes that remain."""
+    """Return `new`, reordered: known backends keep their index, new ones fill holes, then the last ones do."""
     if old == new or not old:
         return new
-    # Nearly all are the same objects. Finding the others takes no loop of ours, however many there are.
-    old_places = dict(zip(map(id, old), range(len(old)), strict=True))
-    new_places = dict(zip(map(id, new), range(len(new)), strict=True))
-    came = sorted(new_places[one] for one in new_places.keys() - old_places.keys())
-    fresh = {(new[index].address, new[index].port): new[index] for index in came}
+    # Nearly all backends are the same objects in both, so set operations on their ids find the others quickly.
+    old_indexes = dict(zip(map(id, old), range(len(old)), strict=True))
+    new_indexes = dict(zip(map(id, new), range(len(new)), strict=True))
+    added = sorted(new_indexes[one] for one in new_indexes.keys() - old_indexes.keys())
+    fresh = {(new[index].address, new[index].port): new[index] for index in added}
     placed: list[Backend | None] = list(old)
     holes: list[int] = []
-    for index in sorted(old_places[one] for one in old_places.keys() - new_places.keys()):
-        placed[index] = fresh.pop((old[index].address, old[index].port), None)  # the same one in another zone
+    for index in sorted(old_indexes[one] for one in old_indexes.keys() - new_indexes.keys()):
+        placed[index] = fresh.pop((old[index].address, old[index].port), None)  # the same backend in another zone
         if placed[index] is None:
             holes.append(index)
     newcomers = list(fresh.values())

@@ -1,4 +1,4 @@
-"""Starts the kernel's tools: `nft`, `iptables` and so on. Edge; the modes' `apply.py` know what their words mean."""
+"""Run the kernel's tools: `nft`, `iptables` and so on. The modes' `apply.py` interpret their output."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from io import FileIO
 
 
 def find_command(name: str) -> str | None:
-    """Its path, also where the search path of who started us lacks the directories of such tools."""
+    """Return the path of a tool, even if PATH lacks the directories of system tools. None: not installed."""
     return shutil.which(name) or shutil.which(name, path="/usr/local/sbin:/usr/sbin:/sbin")
 
 
 async def run_command(*command: str, text: str = "") -> tuple[int, bytes, str]:
-    """The command's status, output and error text, in English. `text` is its input."""
-    with _whole(text.encode()) as file:
+    """Run a command with `text` as its input. Returns its status, output, and error text in English."""
+    with _memory_file(text.encode()) as file:
         process = await asyncio.create_subprocess_exec(
             *command,
             stdin=file,
@@ -27,7 +27,7 @@ async def run_command(*command: str, text: str = "") -> tuple[int, bytes, str]:
     try:
         output, error = await process.communicate()
     except asyncio.CancelledError:
-        # A transaction that has begun ends by itself, whole or not at all; nobody waits for its answer any more.
+        # The kernel applies a transaction as a whole or not at all, even if the tool is killed.
         if process.returncode is None:
             process.kill()
             await process.wait()
@@ -35,9 +35,11 @@ async def run_command(*command: str, text: str = "") -> tuple[int, bytes, str]:
     return process.returncode or 0, output, error.decode(errors="replace")
 
 
-def _whole(data: bytes) -> FileIO:
-    """A file in memory. Through a pipe, the command would get the beginning of it and take that for all, if this
-    process were killed meanwhile."""
+def _memory_file(data: bytes) -> FileIO:
+    """Return a file in memory with the data.
+
+    Through a pipe, the command would take the beginning for the whole input if this process were killed meanwhile.
+    """
     file = FileIO(os.memfd_create("input"), "r+")
     rest = memoryview(data)
     while rest:

@@ -1,7 +1,9 @@
-"""KubeProxyConfiguration (kubeproxy.config.k8s.io/v1alpha1): the file that `bridgehead proxy --config` reads. Pure.
+"""KubeProxyConfiguration (kubeproxy.config.k8s.io/v1alpha1): the file that `bridgehead proxy --config` reads.
 
-The command's options are fields of the same document (`with_field`). Fields that ask for something nobody here does are
-named in `warnings`; fields that are wrong raise.
+The command's options are fields of the same document (`with_field`). `warnings` names fields that have a value but no
+effect; an invalid field raises ConfigInvalid.
+
+Pure: no I/O, no clock, no randomness.
 """
 
 from __future__ import annotations
@@ -13,6 +15,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from bridgehead.suggestions import did_you_mean
+
 from .addresses import family_of
 from .config_reader import Section
 from .errors import ConfigInvalid
@@ -22,7 +26,7 @@ MODES = ("iptables", "ipvs", "nftables", "userspace")
 IPVS_SCHEDULERS = ("rr", "wrr", "lc", "wlc", "dh", "sh", "sed", "nq", "mh", "lblc", "lblcr")
 DETECT_LOCAL_MODES = ("ClusterCIDR", "NodeCIDR", "BridgeInterface", "InterfaceNamePrefix")
 
-# What is there without a file; `--write-config-to` writes it.
+# The configuration without a file; `--write-config-to` writes it.
 DEFAULTS: Mapping[str, Any] = {
     "apiVersion": API_VERSION,
     "kind": KIND,
@@ -69,20 +73,20 @@ DEFAULTS: Mapping[str, Any] = {
     "oomScoreAdj": -999,
 }
 
-# These tune the Go program, or are no business of a Linux node.
-_OF_GO = ("configSyncPeriod", "windowsRunAsService", "winkernel")
+# Fields that tune the Go program, or a Windows node.
+_WITHOUT_EFFECT = ("configSyncPeriod", "windowsRunAsService", "winkernel")
 
-# As long as the kernel's connection tracking remembers a flow without an answer. The 250 ms that kube-proxy had, while
-# it had this mode, lose every answer that takes longer.
+# The kernel's timeout of unanswered UDP flows (nf_conntrack_udp_timeout). kube-proxy's userspace mode had 250 ms, which
+# loses every later answer.
 UDP_IDLE_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
 class IpvsOptions:
-    """The section `ipvs`, but for its periods. Timeouts are whole seconds; 0 leaves the kernel's."""
+    """The section `ipvs` without its periods. Timeouts are whole seconds; 0 keeps the kernel's value."""
 
     scheduler: str = "rr"
-    exclude_cidrs: tuple[str, ...] = ()  # virtual servers at these addresses are not removed, whosever they are
+    exclude_cidrs: tuple[str, ...] = ()  # foreign virtual servers at these addresses are not removed
     strict_arp: bool = False
     tcp_timeout: int = 0
     tcp_fin_timeout: int = 0
@@ -91,7 +95,7 @@ class IpvsOptions:
 
 @dataclass(frozen=True)
 class ConntrackOptions:
-    """The section `conntrack`. Timeouts are whole seconds; 0 leaves what the kernel has."""
+    """The section `conntrack`. Timeouts are whole seconds; 0 keeps the kernel's value."""
 
     max_per_core: int = 32768
     min: int = 131072
@@ -104,34 +108,34 @@ class ConntrackOptions:
 
 @dataclass(frozen=True)
 class ProxyConfig:
-    """Every field that is used. Periods are seconds; a bind address is (host, port), None for "do not serve"."""
+    """All fields that have an effect. Periods are seconds; a bind address is (host, port), None: do not serve."""
 
     mode: str = "nftables"
     kubeconfig: str = ""
     hostname_override: str = ""
-    bind_address: str = ""  # this node's primary address, instead of what its Node says; "" for what that says
+    bind_address: str = ""  # this node's primary address; "": the address of its Node object
     is_bind_failure_fatal: bool = False
     cluster_cidrs: tuple[str, ...] = ()
     detect_local_mode: str = "ClusterCIDR"
-    pod_interface: str = ""  # traffic from here is this node's pods'; all that begin so if it ends with *
-    node_port_addresses: tuple[str, ...] = ("primary",)  # or CIDRs; () is every address but loopback
-    localhost_node_ports: bool = False  # node ports answer on 127.0.0.1, too
+    pod_interface: str = ""  # the interface of this node's pods; a trailing * matches a prefix
+    node_port_addresses: tuple[str, ...] = ("primary",)  # or CIDRs; (): every address but loopback
+    localhost_node_ports: bool = False  # node ports answer on 127.0.0.1 as well
     masquerade_all: bool = False
     masquerade_bit: int = 14
     sync_period: float = 30.0
     min_sync_period: float = 0.0
     healthz: tuple[str, int] | None = ("0.0.0.0", 10256)
     metrics: tuple[str, int] | None = ("127.0.0.1", 10249)
-    udp_idle_seconds: float = UDP_IDLE_SECONDS  # of a session in mode userspace
+    udp_idle_seconds: float = UDP_IDLE_SECONDS  # idle timeout of a UDP session in mode userspace
     ipvs: IpvsOptions = IpvsOptions()
     conntrack: ConntrackOptions = ConntrackOptions()
-    oom_score_adj: int = -999  # of this process: of all on a node, it and the kubelet are ended last
+    oom_score_adj: int = -999  # of this process: the OOM killer ends it and the kubelet last
     verbosity: int = 0
     warnings: tuple[str, ...] = ()
 
 
 def parse_config(document: object, mode: str = "") -> ProxyConfig:
-    """Read the parsed YAML or JSON of a KubeProxyConfiguration. `mode` goes before its own. Raises ConfigInvalid."""
+    """Read the parsed YAML or JSON of a KubeProxyConfiguration. `mode` overrides its own. Raises ConfigInvalid."""
     if not isinstance(document, dict):
         raise ConfigInvalid("the configuration is not a KubeProxyConfiguration")
     if document.get("kind") != KIND:
@@ -139,9 +143,9 @@ def parse_config(document: object, mode: str = "") -> ProxyConfig:
     if document.get("apiVersion") != API_VERSION:
         raise ConfigInvalid(f"apiVersion: {document.get('apiVersion')!r}, expected {API_VERSION}")
     root = Section(document)
-    root.skip("apiVersion", "kind", *_OF_GO)
+    root.skip("apiVersion", "kind", *_WITHOUT_EFFECT)
     mode = parse_mode(mode or root.text("mode"))
-    root.skip("mode", *(name for name in MODES if name != mode))  # other modes' sections say nothing to this one
+    root.skip("mode", *(name for name in MODES if name != mode))  # the sections of other modes have no effect
     own = root.section(mode)
     client = root.section("clientConnection")
     client.skip("acceptContentTypes", "burst", "contentType", "qps")
@@ -179,7 +183,7 @@ def parse_config(document: object, mode: str = "") -> ProxyConfig:
         oom_score_adj=root.number("oomScoreAdj", default.oom_score_adj, -1000, 1000),
         verbosity=logging.number("verbosity", 0, 0, 2**31 - 1),
     )
-    if config.min_sync_period > config.sync_period:  # /livez would take the pauses between two changes for a fault
+    if config.min_sync_period > config.sync_period:  # /livez would report the pause between two changes as a failure
         raise ConfigInvalid(
             f"{mode}.minSyncPeriod: {config.min_sync_period:g} s is longer than syncPeriod, {config.sync_period:g} s"
         )
@@ -188,7 +192,7 @@ def parse_config(document: object, mode: str = "") -> ProxyConfig:
 
 
 def in_use(document: Mapping[str, Any], mode: str, node_name: str) -> dict[str, Any]:
-    """The document that was read with what it leaves out, and what the proxy found out for itself."""
+    """Return the document with the defaults of absent fields, and with the mode and the node name in use."""
     defaults = copy.deepcopy(dict(DEFAULTS))
     if ":" in str(document.get("bindAddress") or ""):
         defaults |= {"healthzBindAddress": "[::]:10256", "metricsBindAddress": "[::1]:10249"}
@@ -200,21 +204,23 @@ def in_use(document: Mapping[str, Any], mode: str, node_name: str) -> dict[str, 
 
 
 def parse_mode(text: str) -> str:
-    """The name of a mode that works. Raises ConfigInvalid."""
+    """Return the name of an existing mode. Raises ConfigInvalid."""
     text = text or "nftables"
     if text not in MODES:
         what = "not there" if text == "kernelspace" else "no proxy mode"
-        raise ConfigInvalid(f"mode: {text!r} is {what}; {', '.join(MODES[:-1])} and {MODES[-1]} are")
+        raise ConfigInvalid(
+            f"mode: {text!r} is {what}; {', '.join(MODES[:-1])} and {MODES[-1]} are{did_you_mean(text, MODES)}"
+        )
     return text
 
 
 def with_field(document: Mapping[str, Any], field: str, value: object) -> dict[str, Any]:
-    """The document with another value of a field such as `iptables.syncPeriod`."""
+    """Return the document with another value of a field such as `iptables.syncPeriod`."""
     changed = copy.deepcopy(dict(document))
     section: Any = changed
     *path, last = field.split(".")
     for name in path:
-        if not isinstance(section.setdefault(name, {}), dict):  # whoever reads it will say so
+        if not isinstance(section.setdefault(name, {}), dict):  # `parse_config` reports it
             section[name] = {}
         section = section[name]
     section[last] = value
@@ -224,7 +230,8 @@ def with_field(document: Mapping[str, Any], field: str, value: object) -> dict[s
 def _detect_local(root: Section) -> tuple[str, str]:
     mode = root.text("detectLocalMode", "ClusterCIDR")
     if mode not in DETECT_LOCAL_MODES:
-        raise ConfigInvalid(f"detectLocalMode: {mode!r} is none of {', '.join(DETECT_LOCAL_MODES)}")
+        suggestion = did_you_mean(mode, DETECT_LOCAL_MODES)
+        raise ConfigInvalid(f"detectLocalMode: {mode!r} is none of {', '.join(DETECT_LOCAL_MODES)}{suggestion}")
     section = root.section("detectLocal")
     bridge, prefix = section.text("bridgeInterface"), section.text("interfaceNamePrefix")
     section.skip("clusterCIDRs")
@@ -242,7 +249,8 @@ def _detect_local(root: Section) -> tuple[str, str]:
 def _ipvs_options(section: Section) -> IpvsOptions:
     scheduler = section.text("scheduler", "rr")
     if scheduler not in IPVS_SCHEDULERS:
-        raise ConfigInvalid(f"ipvs.scheduler: {scheduler!r} is no scheduler; {', '.join(IPVS_SCHEDULERS)} are")
+        known = f"{', '.join(IPVS_SCHEDULERS)} are{did_you_mean(scheduler, IPVS_SCHEDULERS)}"
+        raise ConfigInvalid(f"ipvs.scheduler: {scheduler!r} is no scheduler; {known}")
     return IpvsOptions(
         scheduler=scheduler,
         exclude_cidrs=section.cidrs("excludeCIDRs"),
@@ -269,12 +277,12 @@ def _conntrack_options(section: Section) -> ConntrackOptions:
 def _node_port_addresses(root: Section, mode: str) -> tuple[str, ...]:
     if root.texts("nodePortAddresses") == ["primary"]:
         return ("primary",)
-    # The nftables mode came late enough to have the default that most want (KEP-3866).
+    # The nftables mode has a safer default than the older modes (KEP-3866).
     return root.cidrs("nodePortAddresses") or (("primary",) if mode == "nftables" else ())
 
 
 def _has_loopback(node_port_addresses: Sequence[str]) -> bool:
-    """Whether 127.0.0.1 is among them. The kernel need not be told to route to it (CVE-2020-8558) where it is not."""
+    """Return whether node ports use 127.0.0.1, so that the kernel must route there (route_localnet, CVE-2020-8558)."""
     if node_port_addresses == ("primary",):
         return False
     ranges = [ipaddress.ip_network(cidr) for cidr in node_port_addresses if family_of(cidr) == 4]

@@ -1,6 +1,8 @@
-"""Reads fields of a parsed YAML or JSON document, and knows which nobody read. Pure; `config.py` uses it.
+"""Read fields of a parsed YAML or JSON document, and list the fields that were not read. `config.py` uses it.
 
-Every method raises ConfigInvalid with the field's whole name.
+Every method raises ConfigInvalid with the full name of the field.
+
+Pure: no I/O, no clock, no randomness.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from .errors import ConfigInvalid
 
 
 class Section:
-    """One object of the document. A field that is absent or null has its default."""
+    """One object of the document. An absent field, or null, has its default."""
 
     def __init__(self, fields: object, path: str = "") -> None:
         if fields is not None and not isinstance(fields, dict):
@@ -55,7 +57,7 @@ class Section:
         return value
 
     def seconds(self, name: str, default: float) -> float:
-        """A duration as Go writes it."""
+        """Return the seconds of a duration in Go's format."""
         value = self._value(name)
         if value is None:
             return default
@@ -73,13 +75,13 @@ class Section:
         return value
 
     def cidrs(self, name: str) -> tuple[str, ...]:
-        """A list of ranges, or, as `clusterCIDR` has it, a string with commas."""
+        """Return the ranges of a list, or of a comma-separated string (`clusterCIDR`)."""
         value = self._value(name)
         text = self.text(name) if isinstance(value, str) else ",".join(self.texts(name))
         return parse_cidrs(self._name(name), text)
 
     def address(self, name: str) -> str:
-        """A canonical address, or ""."""
+        """Return a canonical address; "": none."""
         text = self.text(name)
         address = canonical_address(text) if text else ""
         if address is None:
@@ -90,12 +92,12 @@ class Section:
         return parse_bind_address(self._name(name), self.text(name), default)
 
     def skip(self, *names: str) -> None:
-        """These say nothing to us, whatever they are."""
+        """Mark fields as read: they have no effect, whatever their value."""
         for name in names:
             self._read.setdefault(name, None)
 
     def unread(self) -> Iterator[str]:
-        """The whole names of fields that ask for something and were never looked at."""
+        """Yield the full names of fields that have a value and were not read."""
         for name, value in self._fields.items():
             if name not in self._read:
                 if not _is_empty(value):
@@ -112,7 +114,7 @@ class Section:
 
 
 def parse_cidrs(field: str, text: str) -> tuple[str, ...]:
-    """Comma-separated ranges, canonical. Raises ConfigInvalid."""
+    """Return the canonical ranges of a comma-separated text. Raises ConfigInvalid."""
     found = []
     for part in filter(None, (part.strip() for part in text.split(","))):
         cidr = canonical_cidr(part)
@@ -123,7 +125,7 @@ def parse_cidrs(field: str, text: str) -> tuple[str, ...]:
 
 
 def parse_bind_address(field: str, text: str, default: tuple[str, int] | None) -> tuple[str, int] | None:
-    """`address:port`, `[address]:port` or an address alone, which takes the default's port; port 0 does not serve."""
+    """Parse `address:port`, `[address]:port`, or an address alone with the default's port. None: port 0."""
     if not text:
         return default
     host, colon, port = text.rpartition(":")

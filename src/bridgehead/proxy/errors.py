@@ -1,33 +1,34 @@
-"""What can go wrong with the proxy:
+"""Errors of the proxy.
 
 ProxyError
-├── ConfigInvalid         the configuration cannot be used; the text says which field and why
-├── ModeUnavailable       the node lacks what a mode needs; the text says what. The proxy cannot run in this mode.
-│   └── NotPermitted      the node may have it, but this process may neither use it nor see it
+├── ConfigInvalid         the configuration cannot be used; the text names the field and the reason
+├── ModeUnavailable       the node lacks a facility of the mode; the text names it. The proxy cannot run in this mode.
+│   └── NotPermitted      the node may have the facility, but this process may neither use nor see it
 └── TransactionFailed     the kernel's rules are not what they should be; a full sync has to follow
-    ├── NotFound          it refers to what is not there: somebody removed a part of the rules
-    ├── TooBig            more than the netlink socket takes at once (an ordinary user cannot enlarge it)
-    ├── NotUnderstood     what the kernel's tool lists is not what it is known to print
-    └── Refused           anything else; the text has the kernel's or the tool's words
+    ├── NotFound          the transaction refers to a missing object: another program removed a part of the rules
+    ├── TooBig            the transaction exceeds the netlink socket's buffer (an ordinary user cannot enlarge it)
+    ├── Disturbed         another program changed the rules while the change was applied
+    ├── NotUnderstood     the listing of the kernel's tool has an unknown format
+    └── Refused           any other reason; the text is the kernel's or the tool's
 """
 
 from __future__ import annotations
 
 
 class ProxyError(Exception):
-    """Base of all."""
+    """Base class."""
 
 
 class ConfigInvalid(ProxyError):
-    """The user has to change the configuration."""
+    """The configuration is invalid; the user has to change it."""
 
 
 class ModeUnavailable(ProxyError):
-    """This node cannot do it."""
+    """This node lacks a facility that the mode needs."""
 
 
 class NotPermitted(ModeUnavailable):
-    """This process cannot do it."""
+    """This process lacks the permission for a facility that the mode needs."""
 
 
 NOT_PERMITTED = "may not change this network namespace's nftables: CAP_NET_ADMIN is needed"
@@ -35,22 +36,30 @@ NOT_IN_KERNEL = "this kernel has no nftables (CONFIG_NF_TABLES)"
 
 
 def without_nf_tables(error: OSError) -> ModeUnavailable:
-    """What it means that the kernel does not tell of its ruleset."""
+    """Return the error for a kernel that does not report its ruleset."""
     if isinstance(error, PermissionError):
         return NotPermitted(NOT_PERMITTED)
     return ModeUnavailable(f"{NOT_IN_KERNEL}: {error.strerror}")
 
 
 class TransactionFailed(ProxyError):
-    """Not all of it was applied."""
+    """A transaction was not applied as a whole. `applied`: how many transactions of the same input were, before it."""
+
+    def __init__(self, message: str, applied: int = 0) -> None:
+        super().__init__(message)
+        self.applied = applied
 
 
 class NotFound(TransactionFailed):
-    """Something it names is not there."""
+    """The transaction names an object that does not exist."""
 
 
 class TooBig(TransactionFailed):
-    """Has to be sent in parts."""
+    """The transaction has to be sent in parts."""
+
+
+class Disturbed(TransactionFailed):
+    """Another program changed the rules meanwhile, so that the change does not fit them. No Service is to blame."""
 
 
 class NotUnderstood(TransactionFailed):
@@ -58,4 +67,4 @@ class NotUnderstood(TransactionFailed):
 
 
 class Refused(TransactionFailed):
-    """The kernel or its tool did not take it."""
+    """The kernel or its tool refused the transaction."""

@@ -1,7 +1,8 @@
-"""What a node's kernel has to do for its Services, in words that every proxy mode speaks.
+"""Frontends: the addresses, protocols and ports that a node serves. The values between Services and proxy modes.
 
-A `Frontend` is one address, protocol and port that this node answers for. `services.py` makes them, the modes render
-them; below this module nobody knows what a Service is. Values only, nothing is decided here.
+`services.py` compiles Services to Frontends, and every mode renders Frontends; a mode knows nothing of Services.
+
+Pure: no I/O, no clock, no randomness.
 """
 
 from __future__ import annotations
@@ -21,23 +22,23 @@ MAX_BACKENDS = 65535  # of one Frontend; the renderers number them in 16 bits
 
 
 class Verdict(enum.Enum):
-    """What happens to a new connection when there is no backend for it."""
+    """The fate of a new connection without a backend."""
 
     REJECT = "reject"
     DROP = "drop"
 
 
 class SourceNat(enum.Enum):
-    """Which new connections get an address of this node as their source. Each includes those before it but NEVER."""
+    """The new connections that get an address of this node as their source. Each value includes the earlier ones."""
 
     NEVER = "never"
-    HAIRPIN = "hairpin only"  # a backend that reaches itself
+    HAIRPIN = "hairpin only"  # a backend that connects to itself through the Service
     OUTSIDE = "from outside the cluster"
     ALWAYS = "always"
 
 
 class Publication(enum.Enum):
-    """Which of a Service's addresses a Frontend is; the words are kube-proxy's."""
+    """The kind of a Service's address. The values are kube-proxy's terms."""
 
     CLUSTER_IP = "cluster IP"
     EXTERNAL_IP = "external IP"
@@ -46,7 +47,7 @@ class Publication(enum.Enum):
 
 
 class Reason(enum.Enum):
-    """Why something in an object was left out. `Problem.text` has the details."""
+    """The reason of a `Problem`, and of the Event about it."""
 
     BAD_ADDRESS = "BadAddress"
     RESERVED_ADDRESS = "ReservedAddress"  # a node's, the API server's, or another Service's
@@ -60,10 +61,12 @@ class Reason(enum.Enum):
     TOO_MANY_BACKENDS = "TooManyBackends"
     CONFLICT = "Conflict"
     NOT_SUPPORTED = "NotSupported"  # by the proxy mode in use
-    REFUSED = "RefusedByKernel"  # whatever is the reason
+    REFUSED = "RefusedByKernel"
 
 
 class Problem(NamedTuple):
+    """A part of an object that was left out, and why."""
+
     reason: Reason
     text: str
 
@@ -71,13 +74,13 @@ class Problem(NamedTuple):
         return f"{self.reason.value}: {self.text}"
 
 
-def shown(text: str) -> str:
-    """A foreign text, fit for one log line."""
+def quote(text: str) -> str:
+    """Return a text of unknown origin in quotes, on one line of at most 80 characters and escapes."""
     return repr(text if len(text) <= 80 else text[:77] + "...")
 
 
 class Backend(msgspec.Struct, frozen=True, order=True, gc=False):
-    """Where connections go. `address` is canonical text; `node` and `zone` are "" when the slice does not tell."""
+    """A destination of connections. `address` is canonical; `node` and `zone` are "" if the EndpointSlice has none."""
 
     address: str
     port: int
@@ -87,7 +90,7 @@ class Backend(msgspec.Struct, frozen=True, order=True, gc=False):
 
 
 class FrontendKey(NamedTuple):
-    """What a connection is addressed to. `address` is `ANY_LOCAL[family]` for a node port."""
+    """The destination address of a connection. `address` is `ANY_LOCAL[family]` for a node port."""
 
     address: str
     protocol: str  # tcp, udp, sctp
@@ -106,32 +109,33 @@ class FrontendKey(NamedTuple):
 
 
 class Frontend(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """One address, protocol and port that this node answers for.
+    """One address, protocol and port that this node serves.
 
-    `inside`, when it is not None, replaces `backends` for connections from this node's pods and from the node itself;
-    those are then masqueraded only when they come from the node. It exists for `externalTrafficPolicy: Local`.
-    The order of backends carries no meaning but is kept, so that a renderer can number them.
-    `published_as` and `is_local` (a traffic policy Local chose `backends`) decide nothing; modes name things by them.
-    `health_check_port`, on a Service's cluster IPs, is where this node tells load balancers of it; 0: nowhere.
+    `cluster_backends`, when it is not None, replaces `backends` for connections from this node's pods and from the node
+    itself; such connections are masqueraded only when they come from the node. `externalTrafficPolicy: Local` sets it.
+    The order of backends has no meaning, but is stable, so that a renderer can number them.
+    `published_as` and `is_local` (a traffic policy Local chose `backends`) only affect names in the ruleset.
+    `health_check_port`: the Service's healthCheckNodePort, for Frontends of its cluster IPs; 0: none.
     """
 
     key: FrontendKey
     owner: str  # namespace/name:port
     backends: tuple[Backend, ...] = ()
-    inside: tuple[Backend, ...] | None = None
+    cluster_backends: tuple[Backend, ...] | None = None
     when_empty: Verdict = Verdict.REJECT
     source_nat: SourceNat = SourceNat.HAIRPIN
     affinity_seconds: int | None = None
-    source_ranges: tuple[str, ...] | None = None  # canonical CIDRs; None allows everybody, () nobody
+    source_ranges: tuple[str, ...] | None = None  # canonical CIDRs of allowed clients; None: all, (): none
     published_as: Publication = Publication.CLUSTER_IP
     is_local: bool = False
     health_check_port: int = 0
 
 
 class ServiceFrontends(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """Everything one Service asks of this node.
+    """The result of compiling one Service.
 
-    `cluster_ips` are refused on every port that no Frontend answers. `age` orders Services by creation, oldest first.
+    Connections to `cluster_ips` are refused on every port without a Frontend. `age` orders Services by creation, oldest
+    first.
     """
 
     service: ObjectKey
@@ -142,27 +146,27 @@ class ServiceFrontends(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What compiling needs to know of this node.
+    """The properties of this node that compiling needs.
 
-    `addresses` are its primary ones, canonical; `families` those it has addresses or pods of.
+    `addresses`: its primary addresses, canonical. `families`: the families of its addresses and pods.
     """
 
     name: str
     addresses: tuple[str, ...] = ()
     zone: str = ""
     families: tuple[Family, ...] = (4,)
-    cluster_cidrs: tuple[str, ...] = ()  # where pods live; empty: nothing is known to be outside
-    knows_pods: bool = False  # without ranges: they are told by their interfaces
+    cluster_cidrs: tuple[str, ...] = ()  # the ranges of all pods; (): unknown
+    knows_pods: bool = False  # without ranges: pods are recognized by their interfaces
     masquerade_all: bool = False
 
     def __str__(self) -> str:
-        """As the log has it."""
+        """Return the text for the log."""
         pods = (
             f"pods in {', '.join(self.cluster_cidrs)}"
             if self.cluster_cidrs
-            else "pods told by their interfaces"
+            else "pods recognized by their interfaces"
             if self.knows_pods
-            else "pods not told from others"
+            else "pods not distinguished from other clients"
         )
         addresses = ", ".join(self.addresses) or "no address yet"
         return f"{self.name} ({addresses}), {f'zone {self.zone}' if self.zone else 'no zone'}, {pods}"

@@ -1,8 +1,8 @@
-"""Keeps others from changing our rules for long: looks when the kernel tells of a change, and repairs. `agent.py` asks.
+"""Repair rules that another program changed. `agent.py` runs the checks.
 
-Where the kernel tells of every change (all rules of a mode are in nf_tables) the mode mends what it is told of, if that
-is all that happened. Else, shortly after our own changes, and rarely for safety, it looks at the rules themselves; and
-twice a second where the kernel tells nothing (iptables-legacy, IPVS).
+If the kernel reports every change (all rules of a mode are in nf_tables), the mode repairs exactly the reported
+objects. If reports are missing, shortly after our own changes, and rarely for safety, the rules themselves are read. If
+the kernel reports nothing (iptables-legacy, IPVS), they are read twice a second.
 """
 
 from __future__ import annotations
@@ -16,29 +16,32 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
 
-from bridgehead.network.ruleset_events import Author, Commit, RulesetEvents, Touched, try_open
+from bridgehead.backoff import delay_after
+from bridgehead.network.ruleset_events import Author, Commit, RulesetChange, RulesetEvents, try_open
 
 from .changes import FrontendTable
-from .mode import NOTHING, Mending, Mode, Repair
+from .mode import NO_REPAIR, Mode, Repair, Repairing
 from .operating.metrics import ProxyMetrics
 
 log = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.5
-SETTLE_SECONDS = 0.5  # after our own change: whatever came between, or in it, is seen then
+SETTLE_SECONDS = 0.5  # after our own change: a check finds changes that coincided with it
 
-_TRUST = 20  # how much rarer rules are compared one by one where the kernel would have told of a change
-_REST = 4  # how many times as long as it took in vain the next look waits: others may change things all the time
-_REPAIRS_AT_ONCE = 5  # within the window; more means that somebody fights us
+_EVENTS_FACTOR = 20  # times the safety period: all elements are compared that rarely if the kernel reports changes
+_PAUSE_FACTOR = 4  # times the duration of a check that found nothing: the pause after it
+_REPAIRS_AT_ONCE = 5  # within the window; more means that another program fights us
 _WINDOW_SECONDS = 60.0
+_FIRST_DELAY = 1.0
 _LONGEST_DELAY = 30.0
-_HEARD_AT_ONCE = 30_000  # transactions, or things they touched, until the next look; more are not remembered
+_MAX_OBSERVED = 30_000  # transactions, or objects that they changed, between two checks; more are dropped
 
 
 class RuleGuard:
-    """`start`, wrap our own changes in `ours`, and call `check` when `due_in` seconds have passed or `wake` was called.
+    """Watches and repairs the rules of a mode.
 
-    `safety_seconds`: how often every rule is compared though nobody is known to have changed any.
+    Call `start`, wrap our own changes in `ours`, and call `check` when `due_in` seconds have passed or `wake` was
+    called. `safety_seconds`: the period in which every rule is compared even without a known change.
     """
 
     def __init__(
@@ -57,26 +60,27 @@ class RuleGuard:
         self._safety_seconds = safety_seconds
         self._open_events = open_events
         self._now = now
-        self._pace = RepairPace()
+        self._repair_limiter = RepairRateLimiter()
         self._events: RulesetEvents | None = None
-        self._aside: list[list[Commit] | None] | None = None  # what is heard while we look, and maybe repair
-        self._heard: dict[int, tuple[Touched, ...]] = {}
-        self._heard_touched = 0  # how much those touched
-        self._authors: dict[Author, None] = {}  # of the changes that concern us since the last look
-        self._is_touched = False
-        self._saw_others = False  # changes that don't concern us: they, too, move the ruleset's generation
+        self._during_check: list[list[Commit] | None] | None = None  # what is observed during a check
+        self._observed: dict[int, tuple[RulesetChange, ...]] = {}
+        self._observed_objects = 0  # the number of objects that those changed
+        self._authors: dict[Author, None] = {}  # of the changes of our rules since the last check
+        self._is_changed = False
+        self._saw_others = False  # changes of other rules: these advance the ruleset's generation as well
         self._due = now() + SETTLE_SECONDS
         self._compared = now()
-        self._not_before = 0.0  # since somebody fights us
-        self._rest_until = 0.0  # since it took long to look, and nothing was wrong
-        self._was_touched_in_vain = False  # though somebody had touched our rules
+        self._not_before = 0.0  # the pause between repairs if another program fights us
+        self._pause_until = 0.0  # the pause after a check that found nothing
+        self._was_unfounded = False  # the last check found nothing, though our rules had been changed
 
     def start(self) -> None:
+        """Subscribe to the kernel's reports, if it has them for this mode."""
         if self._mode.watched is None:
             return
         self._events = self._open_events()
         if self._events is None:
-            log.debug("the kernel does not tell who changes rules; looking every %g s", POLL_SECONDS)
+            log.debug("the kernel does not report changes of rules; checking every %g s", POLL_SECONDS)
         else:
             asyncio.get_running_loop().add_reader(self._events.fileno(), self._read)
 
@@ -88,7 +92,7 @@ class RuleGuard:
 
     @contextlib.contextmanager
     def ours(self) -> Iterator[None]:
-        """What happens inside is our own doing."""
+        """Wrap our own changes of rules."""
         if self._events is not None:
             self._events.pause()
             self._read()
@@ -100,69 +104,69 @@ class RuleGuard:
             self._due = min(self._due, self._now() + SETTLE_SECONDS)
 
     def due_in(self) -> float:
-        """Seconds until `check` has something to do."""
+        """Return the seconds until the next `check`."""
         return max(max(self._due, self._not_before) - self._now(), 0.0)
 
     async def check(self, table: FrontendTable) -> None:
-        """Look, if it is time to, and repair. Raises TransactionFailed and OSError."""
+        """Check the rules if a check is due, and repair them. Raises TransactionFailed and OSError."""
         if self.due_in() > 0:
             return
         begun = self._now()
         self._read()
         authors, self._authors = list(self._authors), {}
-        is_touched, self._is_touched = self._is_touched, False
+        is_changed, self._is_changed = self._is_changed, False
         saw_others, self._saw_others = self._saw_others, False
         self._due = begun + (POLL_SECONDS if self._events is None else self._safety_seconds)
-        self._aside = []
+        self._during_check = []
         repair: Repair | None = None
         try:
-            repair = await self._mend(table)
-            if repair is None or (repair.is_nothing and not is_touched):
-                if begun < self._rest_until and (not is_touched or self._was_touched_in_vain):
-                    self._due = min(self._due, self._rest_until)
+            repair = await self._repair_observed(table)
+            if repair is None or (repair.is_nothing and not is_changed):
+                if begun < self._pause_until and (not is_changed or self._was_unfounded):
+                    self._due = min(self._due, self._pause_until)
                 else:
-                    repair = await self._verify(table, begun, is_touched=is_touched, saw_others=saw_others)
+                    repair = await self._verify(table, begun, is_changed=is_changed, saw_others=saw_others)
         except BaseException:
-            is_touched = True
+            is_changed = True
             raise
         finally:
             self._read()
-            aside, self._aside = self._aside, None
-            if repair is None:  # that is for next time
-                self._is_touched, self._saw_others = is_touched, saw_others
+            during, self._during_check = self._during_check, None
+            if repair is None:  # the next check starts with what this one knew
+                self._is_changed, self._saw_others = is_changed, saw_others
                 self._authors = dict.fromkeys([*authors, *self._authors])
         if repair is not None and not repair.is_nothing:
-            # What was heard meanwhile is this repair, or came with it.
+            # The changes observed during the check are this repair, or came with it.
             self._due = min(self._due, self._now() + SETTLE_SECONDS)
-            self._tell(repair, authors)
+            self._report(repair, authors)
             return
         if repair is not None and authors:
-            log.info("%s changed our rules, which are as they should be", _names(authors))
-        # Rules whose state was not known were written anew, maybe: that was this process, and no news.
-        for some in aside:
-            self._consider(some and [commit for commit in some if commit.author.name != _own_name()])
+            log.info("%s changed rules of this proxy; they are still correct", _names(authors))
+        # This process may have written rules whose state was unknown: that is no foreign change.
+        for commits in during:
+            self._consider(commits and [commit for commit in commits if commit.author.name != _own_name()])
 
-    async def _mend(self, table: FrontendTable) -> Repair | None:
-        """Put right what was heard of, if that is all there was."""
-        heard, self._heard, self._heard_touched = self._heard, {}, 0
-        return await self._mode.mend(table, heard) if isinstance(self._mode, Mending) else None
+    async def _repair_observed(self, table: FrontendTable) -> Repair | None:
+        """Repair the observed changes, if all were observed."""
+        observed, self._observed, self._observed_objects = self._observed, {}, 0
+        return await self._mode.repair(table, observed) if isinstance(self._mode, Repairing) else None
 
-    async def _verify(self, table: FrontendTable, begun: float, *, is_touched: bool, saw_others: bool) -> Repair:
-        """Look at the rules themselves."""
+    async def _verify(self, table: FrontendTable, begun: float, *, is_changed: bool, saw_others: bool) -> Repair:
+        """Read the rules, and repair them."""
         if self._events is None:
             thoroughly = begun - self._compared >= self._safety_seconds
-        elif saw_others:  # they moved the ruleset's generation, which else would tell that nothing has happened
-            thoroughly = is_touched or begun - self._compared >= _TRUST * self._safety_seconds
+        elif saw_others:  # the ruleset's generation advanced, so it cannot prove that our rules are unchanged
+            thoroughly = is_changed or begun - self._compared >= _EVENTS_FACTOR * self._safety_seconds
         else:
-            thoroughly = True  # costs nothing if our own changes were the only ones, and if not, they came in between
+            thoroughly = True  # free of cost if all changes were our own: the generation proves it
         repair = await self._mode.verify(table, thoroughly=thoroughly)
         if thoroughly:
             self._compared = begun
         ended = self._now()
-        if repair is None:  # else `RepairPace` says how soon the next may come
-            self._rest_until = ended + _REST * (ended - begun)
-            self._was_touched_in_vain = is_touched
-        return repair or NOTHING
+        if repair is None:  # else `RepairRateLimiter` delays the next one
+            self._pause_until = ended + _PAUSE_FACTOR * (ended - begun)
+            self._was_unfounded = is_changed
+        return repair or NO_REPAIR
 
     def _read(self) -> None:
         if self._events is None:
@@ -170,57 +174,57 @@ class RuleGuard:
         try:
             found = self._events.read()
         except OSError as error:
-            log.warning("the kernel no longer tells who changes rules, looking every %g s: %s", POLL_SECONDS, error)
+            log.warning("the kernel no longer reports changes of rules, checking every %g s: %s", POLL_SECONDS, error)
             self.close()
             found = None
         self._remember(found)
-        if self._aside is not None:
-            self._aside.append(found)
+        if self._during_check is not None:
+            self._during_check.append(found)
         else:
             self._consider(found)
 
-    def _remember(self, heard: list[Commit] | None) -> None:
-        """For the mode, which mends what it knows of without looking at the rest."""
-        for commit in heard or ():
+    def _remember(self, commits: list[Commit] | None) -> None:
+        """Keep completely observed transactions: the mode repairs what they changed."""
+        for commit in commits or ():
             if commit.is_whole:
-                self._heard[commit.generation] = ours = tuple(filter(self._concerns_us, commit.touched))
-                self._heard_touched += len(ours)
-        if heard is None or max(self._heard_touched, len(self._heard)) > _HEARD_AT_ONCE:
-            self._heard, self._heard_touched = {}, 0
+                self._observed[commit.generation] = ours = tuple(filter(self._concerns_us, commit.changes))
+                self._observed_objects += len(ours)
+        if commits is None or max(self._observed_objects, len(self._observed)) > _MAX_OBSERVED:
+            self._observed, self._observed_objects = {}, 0
 
-    def _consider(self, heard: list[Commit] | None) -> None:
-        """Find out whether it concerns us. None is too much at once: anything may have been changed."""
-        if heard is None:
-            self._touched()
-        for commit in heard or ():
-            if any(map(self._concerns_us, commit.touched)):
+    def _consider(self, commits: list[Commit] | None) -> None:
+        """Find out whether our rules were changed. `commits` None: reports were lost, so anything may have changed."""
+        if commits is None:
+            self._mark_changed()
+        for commit in commits or ():
+            if any(map(self._concerns_us, commit.changes)):
                 self._authors[commit.author] = None
-                self._touched()
+                self._mark_changed()
             else:
                 self._saw_others = True
 
-    def _concerns_us(self, touched: Touched) -> bool:
+    def _concerns_us(self, object_: RulesetChange) -> bool:
         watched = self._mode.watched
-        return watched is None or watched.concerns(touched.table, touched.chain)
+        return watched is None or watched.concerns(object_.table, object_.chain)
 
-    def _touched(self) -> None:
-        self._is_touched = True
+    def _mark_changed(self) -> None:
+        self._is_changed = True
         self._due = self._now()
         self._wake()
 
-    def _tell(self, repair: Repair, authors: list[Author]) -> None:
+    def _report(self, repair: Repair, authors: list[Author]) -> None:
         self._metrics.repairs.inc()
         what = "tables or rules and " if repair.structure else ""
-        delay = self._pace.repaired(self._now())
+        delay = self._repair_limiter.repaired(self._now())
         self._not_before = max(self._not_before, self._now() + delay)
         log.warning("%s changed our rules; repaired %s%d elements", _names(authors), what, repair.elements)
         if delay:
-            log.warning("it happened %d times within a minute; the next repair waits %g s", self._pace.recently, delay)
+            log.warning("%d repairs within a minute; the next one waits %g s", self._repair_limiter.recently, delay)
 
 
 @lru_cache(maxsize=1)
 def _own_name() -> str:
-    """As the kernel tells it; "" where it can't be read."""
+    """Return this process's name as the kernel reports it; "": unreadable."""
     try:
         return Path("/proc/self/comm").read_text().rstrip("\n")
     except OSError:
@@ -228,23 +232,23 @@ def _own_name() -> str:
 
 
 def _names(authors: list[Author]) -> str:
-    return " and ".join(map(str, authors[:3])) or "somebody else"
+    return " and ".join(map(str, authors[:3])) or "another program"
 
 
-class RepairPace:
-    """Repairs are made at once, unless there are so many that somebody must be fighting us. Pure."""
+class RepairRateLimiter:
+    """Rate limiter of repairs: delays them once they are so many that another program must be reverting them."""
 
     def __init__(self) -> None:
         self._times: deque[float] = deque()
 
     @property
     def recently(self) -> int:
+        """The number of repairs within the window."""
         return len(self._times)
 
     def repaired(self, now: float) -> float:
-        """How many seconds the next repair has to wait."""
+        """Record a repair. Returns the seconds that the next one has to wait."""
         while self._times and now - self._times[0] >= _WINDOW_SECONDS:
             self._times.popleft()
         self._times.append(now)
-        excess = len(self._times) - _REPAIRS_AT_ONCE
-        return 0.0 if excess <= 0 else min(2.0 ** (excess - 1), _LONGEST_DELAY)
+        return delay_after(len(self._times) - _REPAIRS_AT_ONCE, _FIRST_DELAY, _LONGEST_DELAY)

@@ -1,4 +1,4 @@
-"""What every proxy mode is to the agent, and what it is told. The modes are in directories of their own."""
+"""The interface of a proxy mode, and the settings that it is given. Each mode is a package of its own."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol, runtime_checkable
 
-from bridgehead.network.ruleset_events import Touched
+from bridgehead.network.ruleset_events import RulesetChange
 
 from .addresses import Family, of_family
 from .changes import Frontends, FrontendTable, Update
@@ -15,14 +15,14 @@ from .frontends import Frontend, Problem
 
 @dataclass(frozen=True)
 class Settings:
-    """What the fixed part of the ruleset depends on. Ranges are canonical CIDRs of either family.
+    """The input of the fixed part of a ruleset. Ranges are canonical CIDRs of either family.
 
-    `cluster_cidrs`: where pods live. `service_cidrs`: where cluster IPs are given out, () when that is not known.
+    `cluster_cidrs`: the ranges of all pods. `service_cidrs`: the ranges of cluster IPs; () if unknown.
     `node_port_cidrs`: the addresses of this node that answer on node ports; None: all of them but loopback, unless
-    `localhost_node_ports`. `pod_interface`: with it, pods are told by where their packets come in, not by
-    `cluster_cidrs`; if it ends with `*`, by all interfaces that begin so. `masquerade_mark`: of the packets that get an
-    address of this node. `own_pod_cidrs`: where this node's own pods live, () when that is not known. `node_name`: so
-    that not all nodes begin with the same backend where backends have turns.
+    `localhost_node_ports`. `pod_interface`: if set, pods are recognized by the interface on which their packets arrive,
+    not by `cluster_cidrs`; a trailing `*` matches all interfaces with that prefix. `masquerade_mark`: the mark of
+    packets that get an address of this node as their source. `own_pod_cidrs`: the ranges of this node's pods; () if
+    unknown.
     """
 
     families: tuple[Family, ...] = (4,)
@@ -33,21 +33,20 @@ class Settings:
     pod_interface: str = ""
     masquerade_mark: int = 0x4000  # kube-proxy's default, which CNIs know to leave alone
     own_pod_cidrs: tuple[str, ...] = ()
-    node_name: str = ""
 
-    def insider_cidrs(self, family: Family) -> tuple[str, ...]:
-        """Whose connections `Frontend.inside` is for, besides the node's: those of its own pods.
+    def internal_cidrs(self, family: Family) -> tuple[str, ...]:
+        """Return the sources, besides the node itself, that use `Frontend.cluster_backends`: this node's pods.
 
-        A pod of another node must not be sent on to a third: the answer would not come back this way, and is not
-        translated then (kubernetes #74383). kube-proxy takes the whole cluster's; so it is here when nobody knows
-        which are the node's own.
+        A pod of another node must not be sent to a third node: the answer would not come back through this node, and
+        would not be translated (kubernetes #74383). kube-proxy takes the pods of the whole cluster, as does Bridgehead
+        if this node's own ranges are unknown.
         """
-        everybodys, own = of_family(self.cluster_cidrs, family), of_family(self.own_pod_cidrs, family)
-        return own if own and everybodys else everybodys
+        cluster, own = of_family(self.cluster_cidrs, family), of_family(self.own_pod_cidrs, family)
+        return own if own and cluster else cluster
 
 
 class Repair(NamedTuple):
-    """What was found wrong and put right. `structure`: tables, chains or rules; `elements`: how many."""
+    """The result of a repair. `structure`: tables, chains or rules were repaired; `elements`: how many were."""
 
     structure: bool
     elements: int
@@ -57,31 +56,31 @@ class Repair(NamedTuple):
         return not self.structure and not self.elements
 
 
-NOTHING: Final = Repair(structure=False, elements=0)
+NO_REPAIR: Final = Repair(structure=False, elements=0)
 
 
 class Watched(NamedTuple):
-    """Which objects of nf_tables are a mode's rules: tables by name, and in them the chains that begin so (() is all).
+    """The objects of nf_tables that are a mode's rules: tables by name, and the prefixes of their chains (() is all).
 
-    A mode whose every rule is there is told by the kernel when somebody else changes one.
+    If all rules of a mode are in nf_tables, the kernel reports when another program changes one.
     """
 
     tables: frozenset[str]
     chains: tuple[str, ...] = ()
 
     def concerns(self, table: str, chain: str) -> bool:
-        """Whether a change of that chain, or of something else in the table (chain ""), is one of our rules'."""
+        """Return whether a change of that chain, or of another object in the table (chain ""), changes our rules."""
         return table in self.tables and (not self.chains or chain.startswith(self.chains))
 
 
 class Mode(Protocol):
-    """A way to make the kernel do what Frontends say; every method may raise TransactionFailed."""
+    """A proxy mode: programs Frontends into the kernel. Every method may raise TransactionFailed."""
 
     name: str
 
     @property
     def watched(self) -> Watched | None:
-        """None: the kernel tells nothing of others' changes; `verify` has to be called all the time."""
+        """The rules whose changes the kernel reports; None: it reports none, so `verify` must run regularly."""
 
     @property
     def settings(self) -> Settings: ...
@@ -90,67 +89,68 @@ class Mode(Protocol):
         """Use other settings from the next `sync` on."""
 
     def unsupported(self, frontend: Frontend) -> Problem | None:
-        """What a Frontend asks for and does not get."""
+        """Return the problem if this mode does not support a property of the Frontend."""
 
     async def apply(self, updates: Sequence[Update]) -> int:
-        """Bring the kernel from before the updates to after. Returns the elements touched.
+        """Bring the kernel from the state before the updates to the state after them. Returns the changed elements.
 
         After a failure only `sync` may follow.
         """
 
     async def sync(self, table: FrontendTable) -> int:
-        """Make the kernel hold the table's Frontends and nothing else of ours. Returns the elements touched."""
+        """Make the kernel hold the table's Frontends and no other rules of ours. Returns the changed elements."""
 
     async def verify(self, table: FrontendTable, *, thoroughly: bool) -> Repair | None:
-        """Put right what somebody else changed. None: nothing was wrong."""
+        """Repair what another program changed. None: nothing was wrong."""
 
     async def let_through(self, address: str, port: int) -> bool:
-        """Let TCP connections to this address pass by the rules that an earlier proxy left, until the next `sync`.
+        """Exempt TCP connections to this address from the rules that an earlier proxy left, until the next `sync`.
 
-        False: there are none, they do so already, or the address is a cluster IP, to which they are the only way.
+        False: there are no rules, the address is exempt already, or it is a cluster IP, which needs the rules.
         """
 
     async def remove(self) -> bool:
-        """Take everything of this mode out of the kernel. False: there was nothing."""
+        """Remove all rules of this mode from the kernel. False: there were none."""
 
     def render(self, table: FrontendTable) -> str:
-        """The whole ruleset as text, as for an empty kernel."""
+        """Return the whole ruleset as text, as for an empty kernel."""
 
 
 @runtime_checkable
 class Listening(Protocol):
-    """A mode to whose own sockets the kernel leads connections."""
+    """A mode that serves connections on sockets of its own."""
 
     def listening(self) -> Collection[tuple[str, int]]:
-        """Where, by address and port."""
+        """Return the addresses and ports of its sockets."""
 
 
 @runtime_checkable
 class Counting(Protocol):
-    """A mode with as many rules as there are Services and backends, so that people want to know how many."""
+    """A mode whose number of rules grows with Services and backends, and is a metric."""
 
     def rule_counts(self) -> Mapping[str, int]:
-        """By table."""
+        """Return the number of rules of each table."""
 
 
 @runtime_checkable
-class Rehearsing(Protocol):
-    """A mode that can ask the kernel without changing anything."""
+class Validating(Protocol):
+    """A mode that can have rules validated without changing the kernel."""
 
-    async def rehearse(self, table: FrontendTable) -> None:
-        """Raise what a `sync` of this table alone would raise if there were no rules yet."""
+    async def validate(self, table: FrontendTable) -> None:
+        """Raise what a `sync` of this table would raise in a kernel without rules."""
 
 
-# The transactions of which all is known that they touched of a mode's rules, by the generation that each made.
-Heard = Mapping[int, Sequence[Touched]]
+# The transactions that were observed completely, by ruleset generation: the objects of a mode's rules that each
+# changed.
+ObservedCommits = Mapping[int, Sequence[RulesetChange]]
 
 
 @runtime_checkable
-class Mending(Protocol):
-    """A mode that can put right what it is told of, at a cost that does not depend on how many rules there are."""
+class Repairing(Protocol):
+    """A mode that can repair observed changes at a cost that does not depend on the number of rules."""
 
-    async def mend(self, table: Frontends, heard: Heard) -> Repair | None:
-        """Put right what others' transactions changed. None: there were some that were not heard; `verify` has to look.
+    async def repair(self, table: Frontends, observed: ObservedCommits) -> Repair | None:
+        """Repair what other programs' transactions changed. None: some were not observed, and `verify` is needed.
 
-        Returns NOTHING if nothing was wrong. Raises TransactionFailed.
+        Returns NO_REPAIR if nothing was wrong. Raises TransactionFailed.
         """

@@ -1,6 +1,6 @@
-"""The proxy modes by their names: opening one, and taking away what the others left. `cli/proxy.py` calls it.
+"""The proxy modes by name: open one, and remove the rules that others left. `cli/proxy.py` calls it.
 
-A mode's package is imported only when it is used: memory of a running proxy is counted.
+A mode's package is imported only when it is used, to save memory in a running proxy.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ async def open_mode(
     ipvs_options: IpvsOptions | None = None,
     udp_idle_seconds: float = UDP_IDLE_SECONDS,
 ) -> AsyncIterator[Mode]:
-    """The mode of that name in this network namespace. Raises ModeUnavailable.
+    """Open the mode of that name in this network namespace. Raises ModeUnavailable.
 
-    `probe` finds out at once whether this process may change anything, and the kernel can.
+    `probe`: check at once whether this process has the permission and the kernel the facilities.
     """
     match name:
         case "nftables":
@@ -68,7 +68,7 @@ async def open_mode(
 async def open_working_mode(
     name: str, *, ipvs_options: IpvsOptions | None = None, udp_idle_seconds: float = UDP_IDLE_SECONDS
 ) -> AsyncIterator[Mode]:
-    """As `open_mode`, but with iptables in the place of ipvs where the kernel cannot do that, as in kube-proxy."""
+    """Open a mode; fall back from ipvs to iptables if the kernel lacks IPVS, as kube-proxy does."""
     async with contextlib.AsyncExitStack() as opened:
         try:
             opening = open_mode(name, ipvs_options=ipvs_options, udp_idle_seconds=udp_idle_seconds)
@@ -82,10 +82,10 @@ async def open_working_mode(
 
 
 async def remove_others(name: str) -> list[str]:
-    """Take the rules of all modes but `name` out of the kernel; the modes that had any.
+    """Remove the rules of all modes but `name` from the kernel. Returns the modes that had any.
 
-    With them goes what kube-proxy left that was here before: it does not clean up when it ends, and its tables
-    of nftables go on dropping, and translating if they are younger than ours. In its other modes it has our names.
+    The rules of an earlier kube-proxy are removed, too: it does not clean up when it ends, and its nftables tables
+    would still drop packets, and translate them if they are younger than ours. Its other modes have our names.
     """
     removed, failed = await remove_modes(but=name)
     for other, error in failed.items():
@@ -95,7 +95,7 @@ async def remove_others(name: str) -> list[str]:
 
 
 async def remove_modes(but: str = "") -> tuple[list[str], dict[str, ProxyError]]:
-    """Take the rules of all modes out of the kernel; the modes that had any, and why others may still have some."""
+    """Remove the rules of all modes from the kernel. Returns the modes that had any, and the errors of failed ones."""
     others = {other: open_mode(other, probe=False) for other in MODES if other != but}
     others["nftables of kube-proxy"] = _open_kube_proxys_tables()
     removed: list[str] = []
@@ -107,15 +107,15 @@ async def remove_modes(but: str = "") -> tuple[list[str], dict[str, ProxyError]]
                     removed.append(other)
         except (NotPermitted, TransactionFailed) as error:
             failed[other] = error
-        except ModeUnavailable as error:  # a mode that this node cannot do has left nothing
-            log.debug("mode %s has left nothing: %s", other, error)
+        except ModeUnavailable as error:  # a mode that this node lacks has left no rules
+            log.debug("mode %s has left no rules: %s", other, error)
     return removed, failed
 
 
 async def let_through(address: str, port: int) -> list[str]:
-    """Let connections to this address pass by the rules of the modes in use here before; those that had any.
+    """Exempt connections to this address from the rules that any mode left, until the first sync of the mode in use.
 
-    Until the first sync of the one in use now.
+    Returns the modes that had rules.
     """
     done = []
     for name in MODES:
@@ -130,8 +130,8 @@ async def let_through(address: str, port: int) -> list[str]:
 
 @contextlib.asynccontextmanager
 async def _open_kube_proxys_tables() -> AsyncIterator[Mode]:
-    """The tables that kube-proxy's nftables mode has, to be removed."""
+    """Open the tables of kube-proxy's nftables mode, to remove them."""
     from . import nftables
 
     with contextlib.closing(nftables.Kernel()) as tables:
-        yield nftables.NftablesMode(tables, Settings(), nftables.Place("kube-proxy"))
+        yield nftables.NftablesMode(tables, Settings(), nftables.TableSpec("kube-proxy"))

@@ -1,6 +1,6 @@
-"""What this node is to the proxy: from the configuration and the Node object to NodeFacts and Settings. Pure.
+"""Derive NodeFacts and Settings from the configuration and the Node object. `agent.py` calls it when the Node changes.
 
-`agent.py` asks whenever the Node changes.
+Pure: no I/O, no clock, no randomness.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ TO_BE_DELETED_TAINT = "ToBeDeletedByClusterAutoscaler"
 
 
 def is_eligible(node: Node | None) -> bool:
-    """Whether balancers may send to the node: false while it is going away, as kube-proxy has it (KEP-3836)."""
+    """Return whether load balancers may use the node: not while it is being removed, as in kube-proxy (KEP-3836)."""
     if node is None:
         return True
-    is_going = node.metadata.deletion_timestamp is not None
-    return not is_going and not any(taint.key == TO_BE_DELETED_TAINT for taint in node.spec.taints)
+    is_deleted = node.metadata.deletion_timestamp is not None
+    return not is_deleted and not any(taint.key == TO_BE_DELETED_TAINT for taint in node.spec.taints)
 
 
 def plan_node(
@@ -30,9 +30,9 @@ def plan_node(
     service_cidrs: tuple[str, ...],
     kernel_families: tuple[Family, ...] = (4, 6),
 ) -> tuple[NodeFacts, Settings]:
-    """What Frontends and rules depend on, from the configuration and this node's object (None: not there yet).
+    """Return the input of Frontends and of rules. `node`: this node's object; None: not observed yet.
 
-    A family that the kernel lacks is left out, whatever the cluster has: else it would take no rule at all.
+    A family that the kernel lacks is left out, even if the cluster uses it: the kernel would refuse all rules.
     """
     pod_cidrs = _pod_cidrs(node)
     cluster_cidrs = {"ClusterCIDR": config.cluster_cidrs, "NodeCIDR": pod_cidrs}.get(config.detect_local_mode, ())
@@ -57,7 +57,6 @@ def plan_node(
         pod_interface=config.pod_interface,
         masquerade_mark=1 << config.masquerade_bit,
         own_pod_cidrs=pod_cidrs,
-        node_name=name,
     )
     return facts, settings
 
@@ -65,10 +64,9 @@ def plan_node(
 def _node_port_cidrs(
     wanted: tuple[str, ...], addresses: tuple[str, ...], families: tuple[Family, ...]
 ) -> tuple[str, ...] | None:
-    """Ranges for each family; None for everything in all of them.
+    """Return the ranges of both families; None: all addresses of both.
 
-    A family of which nothing is said answers on every address, and so does one without a primary address: kube-proxy's
-    rule.
+    A family without a range, or without a primary address, answers on every address: kube-proxy's rule.
     """
     if wanted == ("primary",):
         wanted = tuple(f"{address}/{128 if ':' in address else 32}" for address in addresses)
@@ -81,12 +79,15 @@ def _node_port_cidrs(
 
 
 def _addresses(config: ProxyConfig, node: Node | None) -> tuple[str, ...]:
-    """The node's primary addresses, one of each family; the configured one goes before what its Node says.
+    """Return the node's primary addresses, one of each family. The configured one precedes those of its Node.
 
-    Internal ones go before external ones, as in kube-proxy.
+    Internal addresses precede external ones, as in kube-proxy.
     """
-    told = node.status.addresses if node is not None else ()
-    texts = [config.bind_address, *(a.address for kind in ("InternalIP", "ExternalIP") for a in told if a.type == kind)]
+    published = node.status.addresses if node is not None else ()
+    texts = [
+        config.bind_address,
+        *(a.address for kind in ("InternalIP", "ExternalIP") for a in published if a.type == kind),
+    ]
     primary: dict[Family, str] = {}
     for address in filter(None, map(canonical_address, texts)):
         primary.setdefault(family_of(address), address)
@@ -94,7 +95,7 @@ def _addresses(config: ProxyConfig, node: Node | None) -> tuple[str, ...]:
 
 
 def _pod_cidrs(node: Node | None) -> tuple[str, ...]:
-    """Where the node's pods live, spelled as rules are read back. What is no range is left out."""
+    """Return the ranges of the node's pods, canonical. Invalid ranges are left out."""
     if node is None:
         return ()
     return tuple(filter(None, map(canonical_cidr, node.spec.pod_cidrs or (node.spec.pod_cidr,))))

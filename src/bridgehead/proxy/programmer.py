@@ -1,22 +1,24 @@
-"""Brings the kernel to what the table of Frontends says, without the Services it refuses. `agent.py` drives it.
+"""Bring the kernel to the table of Frontends, without the Services that it refuses. `agent.py` calls it.
 
-A change goes to the kernel as one transaction. When that is refused, everything is written anew, and when that is
-refused too, some Service is to blame: it is found by halving, keeps what it had before (nothing, if it is new), and is
-tried again later. All others are served meanwhile.
+A change goes to the kernel as one transaction. If the transaction fails, all rules are written anew. If that fails,
+too, `bisection.py` finds the Services whose rules the kernel refuses. A refused Service keeps its earlier rules (none
+if it is new) and is retried later (`refusals.py`). All other Services are served in the meantime.
 """
 
 from __future__ import annotations
 
+import enum
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 
 from bridgehead.objects.meta import ObjectKey
 
+from .bisection import Batch, Rejection, drive, find_refused, parts_to_withhold
 from .changes import FrontendTable, Update
 from .errors import NotFound, Refused, TooBig, TransactionFailed
 from .frontends import ServiceFrontends
-from .mode import Mode, Rehearsing
+from .mode import Mode, Validating
 from .operating.metrics import ProxyMetrics
 from .refusals import Refusals
 
@@ -28,211 +30,248 @@ Services = dict[ObjectKey, Compiled]
 _BLAMES_A_SERVICE = (Refused, NotFound)
 
 
-class Programmer:
-    """`install` what was compiled, then `program` it. Only these two change the table.
+class Phase(enum.Enum):
+    """The state of the kernel's rules. `Programmer.program` starts and ends in one of the first three."""
 
-    `tell_refused` is called with a Service and the kernel's words, for each time it is tried in vain.
+    NEW = "no sync since the start, or since the settings changed"
+    STALE = "the kernel's rules are not known to be right"
+    CURRENT = "the kernel has the table but for the pending updates"
+    APPLYING = "sending the pending updates"
+    SYNCING = "writing all rules"
+    SEARCHING = "looking for the Services that the kernel refuses"
+    RETRYING = "trying Services again that the kernel refused earlier"
+
+
+MOVES: Mapping[Phase, frozenset[Phase]] = {
+    Phase.NEW: frozenset({Phase.NEW, Phase.SYNCING}),
+    Phase.STALE: frozenset({Phase.NEW, Phase.STALE, Phase.SYNCING}),
+    Phase.CURRENT: frozenset({Phase.NEW, Phase.STALE, Phase.APPLYING, Phase.RETRYING}),
+    Phase.APPLYING: frozenset({Phase.CURRENT, Phase.SYNCING, Phase.STALE}),
+    Phase.SYNCING: frozenset({Phase.CURRENT, Phase.SEARCHING, Phase.NEW, Phase.STALE}),
+    Phase.SEARCHING: frozenset({Phase.CURRENT, Phase.NEW, Phase.STALE}),
+    Phase.RETRYING: frozenset({Phase.CURRENT, Phase.STALE}),
+}
+
+
+class Programmer:
+    """`install` the compiled Services, then `program` the kernel. Only these two change the table.
+
+    `on_refused` is called with a Service and the kernel's text, for each attempt that the kernel refuses.
     """
 
     def __init__(
         self,
         mode: Mode,
         metrics: ProxyMetrics,
-        tell_refused: Callable[[ObjectKey, str], None],
+        on_refused: Callable[[ObjectKey, str], None],
         *,
         refusals: Refusals | None = None,
     ) -> None:
         self.table = FrontendTable()
         self.refusals = refusals if refusals is not None else Refusals()
+        self.phase = Phase.NEW
         self._mode = mode
         self._metrics = metrics
-        self._tell_refused = tell_refused
-        self._needs_sync = True
-        self._has_synced = False
-        self._was_full = False
-        self._before: Services = {}  # of what was installed since the last `program`
-        self._pending: list[Update] = []  # what the kernel doesn't have yet
-        self._undecided: Services = {}  # taken out of the table for a moment
-        self._wanted: Services = {}  # what those that were refused are to have, and don't
+        self._on_refused = on_refused
+        self._fallbacks: Services = {}  # what the Services that changed since the last success had then
+        self._pending: list[Update] = []  # updates of the table since the last transaction
+        self._elements = 0  # sent by the present `program`
+        self._has_written_all = False  # in the present `program`
 
     def require_sync(self) -> None:
-        """The kernel's rules are not known to be what they should be."""
-        self._needs_sync = True
+        """Write all rules next: the kernel's are not known to be right."""
+        if self.phase is not Phase.NEW:
+            self._move(Phase.STALE)
 
     def restart(self) -> None:
-        """What a Service had is of no use any more: this node's facts or settings changed."""
-        self._needs_sync, self._has_synced = True, False
+        """Write all rules next, without fallbacks: this node's facts or settings changed."""
+        self._move(Phase.NEW)
 
     def install(self, key: ObjectKey, compiled: Compiled) -> Update:
-        """Put what was compiled for a Service into the table. None: it is gone."""
-        self._before.setdefault(key, self.table.compiled(key))
-        if key in self.refusals:
-            self._wanted[key] = compiled
+        """Put a compiled Service into the table. None: the Service is deleted."""
+        self._fallbacks.setdefault(key, self.table.compiled(key))
         return self._put(key, compiled)
 
     async def program(self) -> bool:
         """Bring the kernel to the table. Returns whether anything was sent.
 
-        Raises TransactionFailed or OSError when it isn't the fault of a Service, or the kernel takes nothing at all;
-        the next call begins anew.
+        Raises TransactionFailed or OSError if no Service is to blame, or the kernel accepts nothing at all; the next
+        call then writes all rules.
         """
-        before, self._before = self._before, {}
-        doubtful = {key: before.pop(key) for key in list(before) if key in self.refusals}
-        if not self._pending and not doubtful and not self._needs_sync:
+        fallbacks, self._fallbacks = self._fallbacks, {}
+        refused = {key: fallbacks.pop(key) for key in list(fallbacks) if key in self.refusals}
+        if self.phase is Phase.CURRENT and not self._pending and not refused:
             return False
-        begun, self._was_full = time.monotonic(), False
+        begun, self._elements, self._has_written_all = time.monotonic(), 0, False
+        is_new = self.phase is Phase.NEW
+        to_retry = self._replace(refused)  # until each is tried alone
         try:
-            doubtful = self._take_out(doubtful)
-            elements = await self._send_or_blame(before)
-            elements += await self._try_again(doubtful)
+            await self._send({} if is_new else fallbacks)
+            await self._retry(to_retry)
         except BaseException:
-            for key in self._undecided.keys() & doubtful.keys():
+            self._replace({key: refused[key] for key in to_retry})
+            for key in to_retry:
                 self.refusals.hurry(key)
-                del self._undecided[key]
-            self._put_back(dict(self._undecided))
-            self._needs_sync = True
+            self._fallbacks = {key: compiled for key, compiled in fallbacks.items() if key not in self.refusals}
+            has_synced = not is_new or self.phase is Phase.RETRYING
+            self._move(Phase.STALE if has_synced else Phase.NEW)
             raise
-        self._measure(elements, time.monotonic() - begun)
+        self._measure(time.monotonic() - begun)
         return True
+
+    def _move(self, phase: Phase) -> None:
+        if phase not in MOVES[self.phase]:
+            raise AssertionError(f"{self.phase.name} -> {phase.name} is not allowed")
+        self.phase = phase
 
     # --- Sending ---------------------------------------------------------------------------------------------
 
-    async def _send(self) -> int:
-        """Send what is pending, or, where that doesn't work, everything. Returns the elements touched."""
-        pending, self._pending = self._pending, []
-        if not self._needs_sync:
-            if not pending:
-                return 0
+    async def _send(self, fallbacks: Services) -> None:
+        """Apply the pending updates, or write all rules, or find the Services that prevent both."""
+        if self.phase is Phase.CURRENT:
+            if not self._pending:
+                return
+            self._move(Phase.APPLYING)
             try:
-                return await self._mode.apply(pending)
+                await self._apply()
             except TransactionFailed as error:
                 self._metrics.partial_failures.inc()
                 log.warning("a change was refused, writing all rules anew: %s", error)
-        self._needs_sync = self._was_full = True
-        elements = await self._mode.sync(self.table)
-        self._needs_sync, self._has_synced = False, True
-        return elements
-
-    async def _send_or_blame(self, before: Services) -> int:
+            else:
+                self._move(Phase.CURRENT)
+                return
+        self._move(Phase.SYNCING)
         try:
-            return await self._send()
+            await self._sync()
         except _BLAMES_A_SERVICE as error:
             self._metrics.failures.inc()
             log.warning("the kernel refuses the rules; looking for the Service it refuses: %s", error)
-            had_synced = self._has_synced
-        everything: Services = dict.fromkeys(self.table.services())
-        # Who changed last is looked at first: there all others, and what it had itself, are known to be accepted.
-        circles = [before, everything] if had_synced and before else [everything]
-        for suspects in circles:
-            elements = await self._blame_by_rehearsal(suspects)
-            if elements is not None:
-                return elements
-        for suspects in circles:
-            elements = await self._blame_by_trial(suspects)
-            if elements is not None:
-                return elements
-        return await self._send()  # it is nobody's fault, then
+            self._move(Phase.SEARCHING)
+            await self._search(fallbacks)
+        self._move(Phase.CURRENT)
 
-    # --- Finding who is refused ------------------------------------------------------------------------------
-
-    async def _blame_by_rehearsal(self, before: Services) -> int | None:
-        """Find out without touching the kernel's rules, where the mode can. None: nothing was found that way."""
-        if not before or not isinstance(self._mode, Rehearsing):
-            return None
-        refused = await self._rehearse(self._mode, {key: self.table.compiled(key) for key in before})
-        if not refused:
-            return None
-        taken = self._take_out({key: before[key] for key in refused})
-        try:
-            elements = await self._send()
-        except _BLAMES_A_SERVICE:
-            self._put_back(taken)
-            return None
-        for key, words in refused.items():
-            self._refuse(key, taken[key], words)
-        return elements
-
-    async def _rehearse(self, mode: Rehearsing, wanted: Mapping[ObjectKey, Compiled]) -> dict[ObjectKey, str]:
-        """Which of these Services the kernel would refuse, with its words."""
-        table = FrontendTable()
-        for key, compiled in wanted.items():
-            table.update(key, compiled)
-        try:
-            await mode.rehearse(table)
-        except (*_BLAMES_A_SERVICE, TooBig) as error:
-            if len(wanted) == 1:
-                return {} if isinstance(error, TooBig) else dict.fromkeys(wanted, str(error))
-            found: dict[ObjectKey, str] = {}
-            for half in _halves(wanted):
-                found |= await self._rehearse(mode, {key: wanted[key] for key in half})
-            return found
-        return {}
-
-    async def _blame_by_trial(self, before: Services) -> int | None:
-        """Leave some out until the rest is accepted, then add those in ever smaller parts. None: it isn't they.
-
-        Nobody is left out for long but who is refused.
-        """
-        if not before:
-            return None
-        for part in [*_halves(before), list(before)] if len(before) > 1 else [list(before)]:
-            wanted = self._take_out({key: before[key] for key in part})
-            try:
-                elements = await self._send()
-            except _BLAMES_A_SERVICE:
-                self._put_back(wanted)
-                continue
-            return elements + await self._add(wanted)
-        return None
-
-    async def _add(self, wanted: Services) -> int:
-        """Add to what the kernel has; who is refused is left out."""
-        before = {key: self.table.compiled(key) for key in wanted}
-        for key, compiled in wanted.items():
-            self._put(key, compiled)
+    async def _apply(self) -> None:
         pending, self._pending = self._pending, []
+        if pending:
+            self._elements += await self._mode.apply(pending)
+
+    async def _sync(self) -> None:
+        self._pending.clear()
+        self._has_written_all = True
+        self._elements += await self._mode.sync(self.table)
+
+    # --- Finding refused Services ----------------------------------------------------------------------------
+
+    async def _search(self, fallbacks: Services) -> None:
+        """Program all Services but those that the kernel refuses. Raises TransactionFailed: no Service is to blame."""
+        everything: Services = dict.fromkeys(self.table.services())
+        # The Services that changed come first: of all others, and of the fallbacks, it is known that they are accepted.
+        groups = [fallbacks, everything] if fallbacks else [everything]
+        for group in groups:
+            if await self._search_by_validation(group):
+                return
+        for group in groups:
+            if await self._search_by_trial(group):
+                return
+        await self._sync()
+
+    async def _search_by_validation(self, fallbacks: Services) -> bool:
+        """Search without changing the kernel's rules, if the mode can. False: this search did not help."""
+        if not isinstance(self._mode, Validating):
+            return False
+        refused = await self._validate(self._mode, {key: self.table.compiled(key) for key in fallbacks})
+        if not refused or await self._sync_without({key: fallbacks[key] for key in refused}) is None:
+            return False
+        self._record_refused(refused)
+        return True
+
+    async def _search_by_trial(self, fallbacks: Services) -> bool:
+        """Leave out Services until the kernel accepts the rest, then add them in smaller and smaller batches.
+
+        False: leaving out all of them did not help. The withheld Services miss their change, or all their rules,
+        for the time of the search.
+        """
+        for part in parts_to_withhold(list(fallbacks)):
+            withheld = await self._sync_without({key: fallbacks[key] for key in part})
+            if withheld is not None:
+                self._record_refused(await self._add(withheld))
+                return True
+        return False
+
+    async def _sync_without(self, fallbacks: Services) -> Services | None:
+        """Write all rules with these fallbacks. Returns what they replaced; None: refused, the table is unchanged."""
+        withheld = self._replace(fallbacks)
         try:
-            elements = await self._mode.apply(pending) if pending else 0
-        except _BLAMES_A_SERVICE as error:
-            words = str(error)
-        else:
-            for key, compiled in wanted.items():
-                if self._decide(key, compiled):
-                    self.refusals.accept(key)
-                    self._wanted.pop(key, None)
-            return elements
-        self._metrics.partial_failures.inc()
-        self._take_out(before)
-        self._needs_sync = True
-        elements = await self._send()  # as it was before; the kernel has all of it still
-        if len(wanted) == 1:
-            for key, compiled in wanted.items():
-                self._refuse(key, compiled, words)
-            return elements
-        for half in _halves(wanted):
-            elements += await self._add({key: wanted[key] for key in half})
-        return elements
+            await self._sync()
+        except BaseException as error:
+            self._replace(withheld)
+            if isinstance(error, _BLAMES_A_SERVICE):
+                return None
+            raise
+        return withheld
 
-    async def _try_again(self, doubtful: Services) -> int:
-        """Each Service that was refused before by itself, if it is time to."""
-        elements = 0
-        for key, compiled in doubtful.items():
-            if not self.refusals.may_try(key):
-                self._undecided.pop(key, None)
-                continue
-            if compiled is not None and isinstance(self._mode, Rehearsing):
-                refused = await self._rehearse(self._mode, {key: compiled})
+    async def _validate(self, mode: Validating, services: Services) -> dict[ObjectKey, str]:
+        """Return the Services that the kernel would refuse, with its texts."""
+
+        async def attempt(batch: Batch) -> Rejection:
+            table = FrontendTable()
+            for key in batch:
+                table.update(key, services[key])
+            try:
+                await mode.validate(table)
+            except _BLAMES_A_SERVICE as error:
+                return str(error)
+            except TooBig as error:
+                return str(error) if len(batch) > 1 else None  # in smaller batches; a single Service is not to blame
+            return None
+
+        return await drive(find_refused(services), attempt)
+
+    async def _add(self, services: Services) -> dict[ObjectKey, str]:
+        """Add Services to the kernel's rules. Returns the refused ones, which are unchanged, and the kernel's texts."""
+        untried = dict(services)
+
+        async def attempt(batch: Batch) -> Rejection:
+            before = self._replace({key: services[key] for key in batch})
+            try:
+                await self._apply()
+            except _BLAMES_A_SERVICE as error:
+                self._metrics.partial_failures.inc()
+                self._replace(before)
+                await self._sync()
+                return str(error)
+            for key in batch:
+                del untried[key]
+            return None
+
+        try:
+            return await drive(find_refused(services), attempt)
+        except BaseException:
+            self._replace(untried)
+            raise
+
+    async def _retry(self, services: Services) -> None:
+        """Try each refused Service alone, unless it was tried a moment ago, and remove it from `services`."""
+        if services:
+            self._move(Phase.RETRYING)
+        for key, compiled in list(services.items()):
+            if self.refusals.may_try(key):
+                refused: dict[ObjectKey, str] = {}
+                if compiled is not None and isinstance(self._mode, Validating):
+                    refused = await self._validate(self._mode, {key: compiled})
+                refused = refused or await self._add({key: compiled})
                 if refused:
-                    self._refuse(key, compiled, refused[key])
-                    continue
-            elements += await self._add({key: compiled})
-        return elements
+                    self._record_refused(refused)
+                else:
+                    self.refusals.accept(key)
+            del services[key]
+        if self.phase is Phase.RETRYING:
+            self._move(Phase.CURRENT)
 
-    def _refuse(self, key: ObjectKey, compiled: Compiled, words: str) -> None:
-        self._wanted.setdefault(key, compiled)
-        self._undecided.pop(key, None)
-        self.refusals.refuse(key)
-        self._tell_refused(key, words)
+    def _record_refused(self, refused: Mapping[ObjectKey, str]) -> None:
+        for key, text in refused.items():
+            self.refusals.refuse(key)
+            self._on_refused(key, text)
 
     # --- The table -------------------------------------------------------------------------------------------
 
@@ -242,40 +281,20 @@ class Programmer:
             self._pending.append(update)
         return update
 
-    def _take_out(self, before: Services) -> Services:
-        """Put these in the place of what their Services have, which is returned and remembered."""
-        taken = {key: self.table.compiled(key) for key in before}
-        self._undecided.update({key: compiled for key, compiled in taken.items() if key not in self._undecided})
-        for key, compiled in before.items():
+    def _replace(self, services: Mapping[ObjectKey, Compiled]) -> Services:
+        """Put Services into the table. Returns what they replaced."""
+        replaced = {key: self.table.compiled(key) for key in services}
+        for key, compiled in services.items():
             self._put(key, compiled)
-        return taken
+        return replaced
 
-    def _put_back(self, taken: Services) -> None:
-        """What these had when they were taken out."""
-        for key, compiled in taken.items():
-            self._put(key, compiled)
-            self._decide(key, compiled)
-
-    def _decide(self, key: ObjectKey, compiled: Compiled) -> bool:
-        """False: this is not what the Service is to have in the end, but what it had before."""
-        if self._wanted.get(key, compiled) is not compiled:
-            return False
-        self._undecided.pop(key, None)
-        return True
-
-    def _measure(self, elements: int, seconds: float) -> None:
-        self._metrics.programmed(elements, seconds, is_full=self._was_full, refused=len(self.refusals))
+    def _measure(self, seconds: float) -> None:
+        self._metrics.record_sync(self._elements, seconds, is_full=self._has_written_all, refused=len(self.refusals))
         log.log(
-            logging.INFO if self._was_full else logging.DEBUG,
+            logging.INFO if self._has_written_all else logging.DEBUG,
             "%s: %d Frontends, %d elements changed in %.0f ms",
-            "full sync" if self._was_full else "sync",
+            "full sync" if self._has_written_all else "sync",
             len(self.table),
-            elements,
+            self._elements,
             seconds * 1000,
         )
-
-
-def _halves(keys: Iterable[ObjectKey]) -> tuple[list[ObjectKey], list[ObjectKey]]:
-    ordered = list(keys)
-    middle = len(ordered) // 2
-    return ordered[:middle], ordered[middle:]

@@ -1,4 +1,4 @@
-"""Services that the kernel refused, and when each is tried again. Pure; `programmer.py` asks."""
+"""The Services that the kernel refused, and the time when each is retried. `programmer.py` uses it."""
 
 from __future__ import annotations
 
@@ -6,22 +6,23 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from bridgehead.backoff import delay_after
 from bridgehead.objects.meta import ObjectKey
 
 FIRST_RETRY_SECONDS = 10.0
 LONGEST_RETRY_SECONDS = 300.0
-CHANGED_RETRY_SECONDS = 1.0  # the least time between two tries of a Service that changes all the time
+CHANGED_RETRY_SECONDS = 1.0  # least time between two attempts of a Service that changes all the time
 
 
 @dataclass
 class _Refusal:
     tried: float
-    delay: float
+    failures: int  # in a row
     due: float
 
 
 class Refusals:
-    """A Service is tried again when it changes, and by itself after 10 s, 20 s and so on up to five minutes."""
+    """A refused Service is retried when it changes, and without a change after 10 s, 20 s and so on up to 5 minutes."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
@@ -37,33 +38,36 @@ class Refusals:
         return iter(self._refused)
 
     def refuse(self, key: ObjectKey) -> None:
+        """Record that the kernel refused the Service."""
         earlier = self._refused.get(key)
-        delay = FIRST_RETRY_SECONDS if earlier is None else min(2 * earlier.delay, LONGEST_RETRY_SECONDS)
+        failures = earlier.failures + 1 if earlier is not None else 1
         now = self._now()
-        self._refused[key] = _Refusal(now, delay, now + delay)
+        due = now + delay_after(failures, FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS)
+        self._refused[key] = _Refusal(now, failures, due)
 
     def accept(self, key: ObjectKey) -> None:
+        """Record that the kernel accepted the Service."""
         self._refused.pop(key, None)
 
     def may_try(self, key: ObjectKey) -> bool:
-        """Whether a Service that has just changed is tried now. If not, it will be due soon."""
+        """Return whether a Service that has just changed may be tried now. If not, it will be due soon."""
         if self._now() >= self._refused[key].tried + CHANGED_RETRY_SECONDS:
             return True
         self.hurry(key)
         return False
 
     def hurry(self, key: ObjectKey) -> None:
-        """It could not be tried; it is due as soon as may be."""
+        """Make a Service due as soon as is allowed: it could not be tried."""
         refusal = self._refused[key]
         refusal.due = min(refusal.due, refusal.tried + CHANGED_RETRY_SECONDS)
 
     def due(self) -> set[ObjectKey]:
-        """Those whose time has come."""
+        """Return the Services whose retry is due."""
         now = self._now()
         return {key for key, refusal in self._refused.items() if refusal.due <= now}
 
     def due_in(self) -> float | None:
-        """Seconds until the next is due; None: there is none."""
+        """Return the seconds until the next retry is due; None: no Service is refused."""
         if not self._refused:
             return None
         return max(min(refusal.due for refusal in self._refused.values()) - self._now(), 0.0)

@@ -1,7 +1,9 @@
-"""Addresses that no Service may take over by its externalIPs or its load balancer's status (CVE-2020-8554). Pure.
+"""Addresses that no Service may take over by its externalIPs or its load balancer's status (CVE-2020-8554).
 
-Whoever may write a Service could otherwise receive what all pods and nodes send to the API server, to a kubelet, or to
-another Service. `services.py` asks while it compiles, so no mode renders such an address.
+Otherwise a user who may write Services could receive the traffic of all pods and nodes to the API server, to a kubelet,
+or to another Service. `services.py` checks each address while it compiles, so no mode renders a reserved address.
+
+Pure: no I/O, no clock, no randomness.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from collections.abc import Iterable
 import msgspec
 
 from bridgehead.objects.core import Node
-from bridgehead.objects.discovery import EndpointSlice
+from bridgehead.objects.endpoint_slices import EndpointSlice
 
 from .addresses import canonical_address, family_of
 
@@ -20,13 +22,13 @@ _LINK_LOCAL_MULTICAST = {4: ipaddress.ip_network("224.0.0.0/24"), 6: ipaddress.i
 
 
 class Reserved(msgspec.Struct, frozen=True):
-    """`owners`: canonical address -> whose it is, in words. `service_cidrs`: where cluster IPs are given out."""
+    """Reserved addresses. `owners`: canonical address -> description of its owner. `service_cidrs`: of cluster IPs."""
 
     owners: dict[str, str] = {}
     service_cidrs: tuple[str, ...] = ()
 
     def owner_of(self, address: str) -> str | None:
-        """Whose a canonical address is, in words; None if a Service may have it."""
+        """Return the description of the owner of a canonical address; None if a Service may use the address."""
         owner = self.owners.get(address)
         if owner is not None:
             return owner
@@ -49,7 +51,10 @@ def plan_reserved(
     api_addresses: Iterable[str],
     service_cidrs: tuple[str, ...],
 ) -> Reserved:
-    """`api_slices`: those of the Service `kubernetes`. `api_addresses`: where the proxy itself finds the API server."""
+    """Return the addresses of Nodes and of the API server.
+
+    `api_slices`: EndpointSlices of the Service `kubernetes`. `api_addresses`: the addresses of the proxy's own client.
+    """
     owners: dict[str, str] = {}
     advertised = (address for slice_ in api_slices for endpoint in slice_.endpoints for address in endpoint.addresses)
     for text in (*api_addresses, *advertised):

@@ -1,6 +1,7 @@
-"""Where the cluster gives out cluster IPs, by its ServiceCIDRs (KEP-1880), as kube-proxy learns it. `agent.py` runs it.
+"""The ranges of cluster IPs, from the cluster's ServiceCIDRs (KEP-1880), as in kube-proxy. `agent.py` runs it.
 
-Clusters before v1.33 have no such objects, and whoever asks may not be allowed to see them. Then nothing is known.
+Clusters before v1.33 have no such objects, and the proxy's user may lack the permission to list them. Then the ranges
+are unknown.
 """
 
 from __future__ import annotations
@@ -19,45 +20,45 @@ from .addresses import canonical_cidr
 log = logging.getLogger(__name__)
 
 UNREACHABLE_SECONDS = 1.0
-REFUSED_SECONDS = 300.0  # clusters are upgraded, permissions given
+REFUSED_SECONDS = 300.0  # until a retry: clusters are upgraded, permissions granted
 
 
 class ServiceRanges:
-    """`changed` is called when `cidrs` may be others than before."""
+    """Follows the ServiceCIDRs. `on_change` is called when `cidrs` may have changed."""
 
-    def __init__(self, client: ApiClient, changed: Callable[[], None]) -> None:
+    def __init__(self, client: ApiClient, on_change: Callable[[], None]) -> None:
         self._client = client
         self._objects: Informer[ServiceCIDR] = Informer(client, SERVICE_CIDRS)
-        self._objects.on_change(lambda old, new: changed())
+        self._objects.on_change(lambda old, new: on_change())
         self._answered = asyncio.Event()
 
     @property
     def cidrs(self) -> tuple[str, ...]:
-        """Canonical; () when nothing is known."""
+        """The ranges, canonical and sorted; () if unknown."""
         texts = {canonical_cidr(text) for object_ in self._objects.items() for text in object_.spec.cidrs}
         return tuple(sorted(text for text in texts if text is not None))
 
     async def wait_answered(self) -> None:
-        """Wait until the ranges are known, or it is known that nobody tells them."""
+        """Wait until the ranges are known, or are known to be unavailable."""
         await self._answered.wait()
 
     async def run(self) -> None:
         """Follow the ranges until cancelled."""
-        is_told = False
+        is_logged = False
         while True:
             try:
                 await self._client.list(SERVICE_CIDRS)
                 break
             except ApiError as error:
                 log.log(
-                    logging.DEBUG if is_told else logging.INFO,
-                    "cluster IPs that nobody has are not dropped, since no ServiceCIDR tells their ranges: %s",
+                    logging.DEBUG if is_logged else logging.INFO,
+                    "packets to unassigned cluster IPs are not dropped, since the ServiceCIDRs are unavailable: %s",
                     error,
                 )
-                is_told = True
+                is_logged = True
                 self._answered.set()
                 await asyncio.sleep(REFUSED_SECONDS)
-            except ClientError:  # whoever asks for Services says so
+            except ClientError:  # the informer of Services logs it
                 await asyncio.sleep(UNREACHABLE_SECONDS)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._objects.run())

@@ -1,8 +1,8 @@
-"""The kernel settings that kube-proxy makes: sizes and timeouts of connection tracking, and routing to 127.0.0.1.
+"""The sysctls that kube-proxy sets: sizes and timeouts of connection tracking, and routing to 127.0.0.1.
 
-`plan_sysctls` is pure; `apply_sysctls` writes what differs and may be written. `cli/proxy.py` calls both, once. In a
-network namespace other than the first some of them cannot be written, which is told only to who asks for details. The
-ipvs mode, which cannot do without its own, writes each by `write_sysctl`. `kernel_families` tells what there is at all.
+`plan_sysctls` decides, `apply_sysctls` writes; `cli/proxy.py` calls both once. Some sysctls cannot be written outside
+the initial network namespace, which is logged at debug level. The ipvs mode writes those that it requires by
+`write_sysctl`.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _CONNTRACK = "net/netfilter/nf_conntrack_"
 
 
 def kernel_families(root: Path = _PROC) -> tuple[Family, ...]:
-    """Those that the kernel has: IPv6 may be left out of it, or switched off as it boots."""
+    """Return the kernel's address families: IPv6 may be missing, or disabled at boot."""
     return (4, 6) if (root / "net/ipv6").is_dir() else (4,)
 
 
 class Sysctl(NamedTuple):
-    """`path` is below /proc/sys, or absolute. `raises_only`: a higher value is left alone."""
+    """A setting. `path` is relative to /proc/sys, or absolute. `raises_only`: a higher value is kept."""
 
     path: str
     value: int
@@ -35,7 +35,7 @@ class Sysctl(NamedTuple):
 
 
 def plan_sysctls(config: ProxyConfig, processors: int) -> list[Sysctl]:
-    """What the configuration asks for on a node with so many processors, in kube-proxy's order."""
+    """Return the sysctls of the configuration for a node with so many processors, in kube-proxy's order."""
     options = config.conntrack
     found = []
     if options.max_per_core:
@@ -57,7 +57,7 @@ def plan_sysctls(config: ProxyConfig, processors: int) -> list[Sysctl]:
 
 
 def apply_sysctls(wanted: list[Sysctl], root: Path = _PROC, *, refused: int = logging.DEBUG) -> int:
-    """Write those that differ; how many were written. `refused`: the log level for what cannot be."""
+    """Write the sysctls that differ. Returns how many were written. `refused`: log level for those that cannot be."""
     written = 0
     for sysctl in wanted:
         try:
@@ -72,9 +72,9 @@ def apply_sysctls(wanted: list[Sysctl], root: Path = _PROC, *, refused: int = lo
 
 
 def write_sysctl(sysctl: Sysctl, root: Path = _PROC) -> int | None:
-    """Write it if it differs; what it was before, or None when nothing had to be written.
+    """Write a sysctl if it differs. Returns its earlier value; None: nothing was written.
 
-    Raises OSError, and ValueError for one that is no number.
+    Raises OSError, and ValueError if the present value is not a number.
     """
     path = root / sysctl.path
     present = int(path.read_text())

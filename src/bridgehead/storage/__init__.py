@@ -1,7 +1,13 @@
-"""Where the API server's objects live: one interface (`store`), in memory (`memory`) or in one file (`sqlite`).
+"""The store of the API server's objects.
 
-`state` the objects and the rules of a write · `history` the newest changes and their watches · `errors` refusals.
-Others import from here only.
+    store      the interface
+    memory     in memory
+    sqlite     in memory, and durable in one SQLite file
+    state      the objects, and the rules of a write
+    history    the newest changes, and watches
+    errors     the errors
+
+Other packages import from here.
 """
 
 from __future__ import annotations
@@ -18,13 +24,17 @@ from .errors import (
     TooOld,
 )
 from .memory import MemoryStore
+from .state import Companions, Create, Delete
 from .store import Change, Facts, JsonObject, Key, Record, Store, Watch
 
 __all__ = [
     "AlreadyExists",
     "Change",
     "ClaimTaken",
+    "Companions",
     "Conflict",
+    "Create",
+    "Delete",
     "Facts",
     "JsonObject",
     "Key",
@@ -43,15 +53,15 @@ __all__ = [
 
 
 def open_store(url: str) -> Store:
-    """Open the store that `url` names: `memory`, or `sqlite://` and a path (`sqlite:///var/lib/bridgehead/state.db`).
+    """Open the store of `url`: `memory`, or `sqlite://` and a path (`sqlite:///var/lib/bridgehead/state.db`).
 
-    Reads the whole file before it returns. Raises `StoreBroken` with one line that says what to do.
+    Reads the whole file before it returns. Raises `StoreBroken` with a one-line advice.
     """
     if url == "memory":
         return MemoryStore()
     scheme, separator, path = url.partition("://")
     if scheme == "sqlite" and separator and path:
-        from .sqlite import SqliteStore  # only who asks for it loads SQLite
+        from .sqlite import SqliteStore  # loads SQLite on demand
 
         return SqliteStore(path)
     raise StoreBroken(f"unknown store {url!r}: use 'memory' or 'sqlite:///path/to/file'")

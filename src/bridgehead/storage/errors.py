@@ -1,19 +1,20 @@
-"""StorageError
-AlreadyExists   create: the key is taken
-NotFound        update, delete: no such key
-Conflict        update, delete: the object has another revision by now
-ClaimTaken      create, update: another object holds one of the claims
-TooOld          watch: the history no longer reaches back that far
-Overflow        reading a watch: the reader was too slow and has been dropped
-StoreBroken     the disk refused a write or the file is not ours; nothing was acknowledged
-  StoreDamaged  the file is not as it was written; it is left as it is
+"""Errors of a store; all are `StorageError`s.
+
+AlreadyExists     create: the key is taken
+NotFound          update, delete: no such key
+Conflict          update, delete: the object has another revision
+ClaimTaken        create, update: another object holds one of the claims
+TooOld            watch: the history does not reach back to the revision
+Overflow          reading a watch: the reader was too slow and has been dropped
+StoreBroken       the disk refused a write, or the file is not a store's; nothing was acknowledged
+  StoreDamaged    the file's content is not what was written; the file is left unchanged
 """
 
 from __future__ import annotations
 
 
 class StorageError(Exception):
-    """What a store refuses."""
+    """An operation that a store refused."""
 
 
 class AlreadyExists(StorageError): ...

@@ -1,8 +1,8 @@
 """The newest changes of a store, and the watches that read them.
 
-All watches of a resource read one shared log and hold nothing but their place in it. A change therefore costs the same
-however many watch, a reader that never reads costs no memory, and one that the log has left behind gets `Overflow`
-without anybody else noticing. Used by the stores, on the event loop only.
+All watches of a resource read one shared log and hold only their position in it. So the cost of a change does not
+depend on the number of watches, and a reader that never reads costs no memory: it gets `Overflow` once the log has
+dropped changes that it has not read. Used on the event loop only.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from .store import Change
 
 DEFAULT_CHANGES = 20_000
 DEFAULT_BYTES = 64 * 1024 * 1024
-# A reader that has much to catch up with gets it in pieces, so that it can wait for its own client in between. What it
-# was given stays in memory until it takes the next: little, so that a reader that never does keeps little.
+# Bounds of the batch that a reader gets at once. Between batches it can wait for its own client. A batch stays in
+# memory until the reader takes the next one, so a stopped reader keeps little.
 _BATCH = 500
 _BATCH_BYTES = 64 * 1024
-# How many readers continue in one turn of the event loop. Each needs some 50 µs for its client.
+# Readers that continue in one turn of the event loop. Each needs about 50 µs for its client.
 _WOKEN_AT_ONCE = 100
 
 
 class History:
-    """At most `max_changes` changes, and at most `max_bytes` of their values."""
+    """The newest changes: at most `max_changes`, with at most `max_bytes` of values."""
 
     def __init__(self, max_changes: int = DEFAULT_CHANGES, max_bytes: int = DEFAULT_BYTES) -> None:
         self._max_changes = max_changes
@@ -38,15 +38,15 @@ class History:
         self._first = 0
 
     def begin(self, revision: int) -> None:
-        """What happened up to `revision` is not known here."""
+        """Set the revision up to which this history has no changes."""
         self._first = revision
 
     def publish(self, changes: Iterable[Change]) -> None:
         """Append changes and wake every reader that waits for one of them, once."""
-        touched: dict[str, _Log] = {}
+        changed_logs: dict[str, _Log] = {}
         for change in changes:
             resource = change.record.key.resource
-            log = touched[resource] = self._log(resource)
+            log = changed_logs[resource] = self._log(resource)
             log.append(change)
             self._order.append(change)
             self._bytes += len(change.record.value)
@@ -54,17 +54,17 @@ class History:
             oldest = self._order.popleft()
             self._bytes -= len(oldest.record.value)
             self._logs[oldest.record.key.resource].drop_oldest()
-        for log in touched.values():
+        for log in changed_logs.values():
             log.wake()
 
     def watch(self, resource: str, namespace: str | None, since: int, revision: int) -> LogWatch:
-        """Raises `TooOld` when `since` is before what is kept, or above `revision`, the store's own."""
+        """Open a watch. Raises `TooOld` when `since` is before the kept changes, or above the store's `revision`."""
         log = self._log(resource)
         if since > revision:
-            raise TooOld(f"revision {since} has not been yet: the newest is {revision}")
+            raise TooOld(f"revision {since} does not exist yet: the newest is {revision}")
         if since < log.reaches_back_to:
             raise TooOld(f"revision {since} is too old: the history goes back to {log.reaches_back_to}")
-        return LogWatch(log, namespace, log.position_behind(since))
+        return LogWatch(log, namespace, log.position_after(since))
 
     def close(self) -> None:
         """End all watches."""
@@ -80,13 +80,13 @@ class History:
 
 
 class _Log:
-    """The kept changes of one resource. A position counts all that ever were, so it survives trimming."""
+    """The kept changes of one resource. Positions count dropped changes, too, so they stay valid after trimming."""
 
     def __init__(self, reaches_back_to: int) -> None:
         self.reaches_back_to = reaches_back_to
         self.watches: set[LogWatch] = set()
         self.oldest = 0
-        # Indexing a deque is cheap near its ends, and readers that keep up read at its end.
+        # Indexing a deque is cheap near its ends, and most readers read near its end.
         self._changes: deque[Change] = deque()
 
     @property
@@ -100,7 +100,7 @@ class _Log:
         self.reaches_back_to = self._changes.popleft().record.revision
         self.oldest += 1
 
-    def position_behind(self, revision: int) -> int:
+    def position_after(self, revision: int) -> int:
         return self.oldest + bisect_right(self._changes, revision, key=_revision_of)
 
     def read(self, position: int) -> list[Change]:
@@ -116,7 +116,7 @@ class _Log:
         return found
 
     def wake(self) -> None:
-        """All readers that wait; many of them in several turns of the event loop, so that others have theirs."""
+        """Wake all waiting readers; if there are many, in several turns of the event loop."""
         if len(self.watches) <= _WOKEN_AT_ONCE:
             for watch in self.watches:
                 watch.wake()
@@ -137,7 +137,7 @@ def _revision_of(change: Change) -> int:
 
 
 class LogWatch:
-    """A `Watch` for one reader. See `store.Watch`."""
+    """A watch of one reader; see `store.Watch`."""
 
     def __init__(self, log: _Log, namespace: str | None, position: int) -> None:
         self._log = log
@@ -154,7 +154,7 @@ class LogWatch:
     async def __anext__(self) -> list[Change]:
         while not self._closed:
             if self._is_behind:
-                await asyncio.sleep(0)  # others have their turn between two pieces, also when all of them are read
+                await asyncio.sleep(0)  # yields to the event loop between two batches
             if self._position < self._log.oldest:
                 self.close()
                 raise Overflow(f"{self._log.oldest - self._position} changes behind what is kept")

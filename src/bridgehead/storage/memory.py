@@ -1,18 +1,18 @@
-"""A store that lives as long as its process: for tests, and for labs that are thrown away.
+"""A store in memory, for tests and for labs without persistent state.
 
-Its reads and watches are also those of `SqliteStore`, which differs only in what happens before a write is visible.
+`SqliteStore` inherits reads and watches, and makes a write durable before it is visible.
 """
 
 from __future__ import annotations
 
 from .errors import StoreBroken
 from .history import DEFAULT_BYTES, DEFAULT_CHANGES, History, LogWatch
-from .state import Batch, Create, Delete, State, Update, Write
+from .state import Batch, Companions, Create, Delete, State, Update, Write
 from .store import Facts, JsonObject, Key, Record
 
 
 class MemoryStore:
-    """See `store.Store`. A write is "durable" as soon as it is in memory."""
+    """A store in memory; see `store.Store`. A write counts as durable as soon as it is in memory."""
 
     def __init__(self, *, history_changes: int = DEFAULT_CHANGES, history_bytes: int = DEFAULT_BYTES) -> None:
         self._state = State()
@@ -34,14 +34,16 @@ class MemoryStore:
     def is_claimed(self, claim: str) -> bool:
         return self._state.holder(claim) is not None
 
-    async def create(self, key: Key, value: JsonObject, facts: Facts) -> Record:
-        return await self._write(Create(key, value, facts))
+    async def create(self, key: Key, value: JsonObject, facts: Facts, *, also: Companions = ()) -> Record:
+        return await self._write(Create(key, value, facts, also))
 
-    async def update(self, key: Key, value: JsonObject, facts: Facts, *, expected: int) -> Record:
-        return await self._write(Update(key, value, facts, expected))
+    async def update(
+        self, key: Key, value: JsonObject, facts: Facts, *, expected: int, also: Companions = ()
+    ) -> Record:
+        return await self._write(Update(key, value, facts, expected, also))
 
-    async def delete(self, key: Key, *, expected: int | None = None) -> Record:
-        return await self._write(Delete(key, expected))
+    async def delete(self, key: Key, *, expected: int | None = None, also: Companions = ()) -> Record:
+        return await self._write(Delete(key, expected, also))
 
     def watch(self, resource: str, namespace: str | None = None, *, since: int) -> LogWatch:
         return self._history.watch(resource, namespace, since, self._state.revision)

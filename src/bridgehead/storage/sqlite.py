@@ -1,10 +1,11 @@
-"""The default store: all in memory, and durable in one SQLite file (WAL, synchronous=FULL) before it is visible.
+"""The default store: in memory, and durable in one SQLite file (WAL, synchronous=FULL).
 
-Writes that arrive while a commit is under way wait and then share the next one: each is checked in turn, all go to the
-disk in one transaction in a worker thread, and only then do readers, watchers and the writers themselves learn of them.
-A commit that fails fails all its writes and changes nothing.
+Writes that arrive during a commit wait and share the next commit. Each is checked in turn, all are written in one
+transaction in a worker thread, and then they become visible to readers, watchers and their writers. A failed commit
+fails all its writes and changes nothing.
 
-The file belongs to one process at a time (`locking_mode=EXCLUSIVE`); it holds Secrets, so only its owner may read it.
+The file belongs to one process at a time (`locking_mode=EXCLUSIVE`). It contains Secrets, so only its owner may read
+it.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_APPLICATION_ID = 0x42726467  # "Brdg": how SQLite files say whose they are
+_APPLICATION_ID = 0x42726467  # "Brdg", in the header of the SQLite file
 _FORMAT = 1
 _SCHEMA = f"""
     BEGIN;
@@ -60,7 +61,7 @@ class _StoredMetadata(msgspec.Struct, rename="camel"):
 
 
 class _Stored(msgspec.Struct):
-    """What tells that a value is whole: JSON to its end, and of the revision that its row has."""
+    """The part of a value that is checked when it is loaded: complete JSON with the revision of its row."""
 
     metadata: _StoredMetadata
 
@@ -71,9 +72,9 @@ _decode_facts = msgspec.json.Decoder(_StoredFacts).decode
 
 
 class Database:
-    """The file: loading it and committing to it. Not for two threads at once.
+    """The SQLite file. Not thread-safe.
 
-    Every method raises `StoreBroken` with a line that says what to do.
+    Every method raises `StoreBroken` with a one-line advice.
     """
 
     def __init__(self, path: Path) -> None:
@@ -81,7 +82,7 @@ class Database:
         self._damage: StoreDamaged | None = None
         _create(path)
         try:
-            # Nobody may wait for a lock here: whoever has the file keeps it for as long as it lives.
+            # No timeout: another process that has the file keeps it for its lifetime.
             self._connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
         except sqlite3.Error as error:
             raise _broken(path, error) from error
@@ -116,7 +117,7 @@ class Database:
             raise _corrupt(self._path, verdict.splitlines()[-1])
 
     def load(self) -> tuple[list[Record], int]:
-        """All objects, and the revision of the newest write."""
+        """Return all objects and the revision of the newest write."""
         try:
             rows = self._connection.execute("SELECT resource, namespace, name, revision, value, facts FROM objects")
             records = [self._record(*row) for row in rows]
@@ -127,11 +128,11 @@ class Database:
             raise _corrupt(self._path, "its revision is missing")
         newest = max((record.revision for record in records), default=0)
         if newest > revisions[0]:
-            raise _corrupt(self._path, f"an object has revision {newest}, the newest is to be {revisions[0]}")
+            raise _corrupt(self._path, f"an object has revision {newest}, but the store has {revisions[0]}")
         return records, revisions[0]
 
     def _record(self, *row: Any) -> Record:
-        """Raises `StoreBroken` for a row that is not as `_row` made it."""
+        """Decode a row. Raises `StoreBroken` for one that `_row` cannot have written."""
         resource, namespace, name, revision, value, facts = row
         try:
             key = msgspec.convert((resource, namespace, name), Key)
@@ -143,7 +144,7 @@ class Database:
         return Record(key, revision, value, Facts(stored.labels, stored.fields, stored.claims))
 
     def commit(self, changes: list[Change]) -> None:
-        """Make the changes durable, all or none. A file that was found damaged is not written to any more."""
+        """Make the changes durable, all or none. A damaged file is not written to any more."""
         if self._damage is not None:
             raise self._damage
         try:
@@ -152,7 +153,7 @@ class Database:
                 self._write(changes)
                 self._connection.execute("COMMIT")
             except BaseException:
-                # SQLite has rolled back by itself already after some errors.
+                # SQLite rolls back by itself after some errors.
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
                 raise
@@ -178,14 +179,17 @@ class Database:
         before, after = changes[0].record.revision - 1, changes[-1].record.revision
         found = self._connection.execute("UPDATE store SET revision = ? WHERE revision = ?", (after, before))
         if found.rowcount != 1:
-            raise StoreBroken(f"{self._path} is no longer at revision {before}: somebody else wrote to it; restart")
+            raise StoreBroken(f"{self._path} is no longer at revision {before}: another process wrote to it; restart")
 
     def close(self) -> None:
         self._connection.close()
 
 
 def _create(path: Path) -> None:
-    """An empty store where there is no file. It appears whole, so that an empty file is never one of ours."""
+    """Create an empty store if there is no file.
+
+    The complete file is linked into place, so an empty file is always damage and never an unfinished store.
+    """
     try:
         if path.exists():
             if path.is_file() and path.stat().st_size == 0:
@@ -217,7 +221,7 @@ def _corrupt(path: Path, what: str) -> StoreDamaged:
 
 
 def _broken(path: Path, error: sqlite3.Error) -> StoreBroken:
-    """What a SQLite error means to whoever runs this."""
+    """Convert a SQLite error into an error with advice for the operator."""
     name: str = getattr(error, "sqlite_errorname", "")
     match name.split("_")[1] if name.count("_") else "":
         case "BUSY" | "LOCKED":
@@ -228,7 +232,7 @@ def _broken(path: Path, error: sqlite3.Error) -> StoreBroken:
                 "restore it from a copy, or move it away to begin with an empty store"
             )
         case "CORRUPT" | "SCHEMA" | "MISMATCH" | "CONSTRAINT" | "FORMAT" | "ERROR" | "":
-            # An error in SQL is one too: the statements are right for the tables that this program has made.
+            # SQL errors are damage, too: the statements fit the tables that `_SCHEMA` creates.
             return _corrupt(path, str(error))
         case "FULL":
             return StoreBroken(f"the disk that holds the store {path} is full: free some space and try again")
@@ -238,13 +242,13 @@ def _broken(path: Path, error: sqlite3.Error) -> StoreBroken:
 
 
 class SqliteStore(MemoryStore):
-    """See `store.Store`. Opening reads the whole file; raises `StoreBroken`."""
+    """A store in memory and in a SQLite file; see `store.Store`. Opening it reads the file; raises `StoreBroken`."""
 
     def __init__(
         self, path: str | Path, *, history_changes: int = DEFAULT_CHANGES, history_bytes: int = DEFAULT_BYTES
     ) -> None:
         super().__init__(history_changes=history_changes, history_bytes=history_bytes)
-        # Absolute, because SQLite opens its log by name again later.
+        # Absolute, because SQLite opens its log by name later.
         self._database = Database(Path(path).absolute())
         try:
             records, revision = self._database.load()
@@ -261,7 +265,7 @@ class SqliteStore(MemoryStore):
         self._check_open()
         done: asyncio.Future[Record] = asyncio.get_running_loop().create_future()
         self._queue.append((write, done))
-        # A task of its own, so that a writer who goes away takes nobody's commit along. It ends with the queue.
+        # A separate task, so that a cancelled writer does not cancel the commit of others. It ends with the queue.
         if self._committing is None:
             self._committing = asyncio.create_task(self._commit_queue())
         return await done
@@ -281,13 +285,13 @@ class SqliteStore(MemoryStore):
         if batch.changes:
             try:
                 await self._in_worker(lambda: self._database.commit(batch.changes))
-            except Exception as error:  # noqa: BLE001 - all of them belong to the writers, none to this task
-                # Also for those that were refused: they may have been refused because of a write that has now failed.
+            except Exception as error:  # noqa: BLE001 - each writer gets the error
+                # Refused writes get it, too: they may have been refused because of a write that has now failed.
                 outcomes = [(error, done) for _, done in queue]
             else:
                 self._publish(batch)
         for outcome, done in outcomes:
-            if done.done():  # its writer has gone away
+            if done.done():  # its writer was cancelled
                 continue
             if isinstance(outcome, Exception):
                 done.set_exception(outcome)
@@ -298,7 +302,7 @@ class SqliteStore(MemoryStore):
         return await asyncio.get_running_loop().run_in_executor(self._worker, function)
 
     async def close(self) -> None:
-        """Wait for the writes under way, then let go of the file."""
+        """Wait for pending writes, then close the file."""
         if self._closed:
             return
         await super().close()
@@ -313,5 +317,5 @@ class SqliteStore(MemoryStore):
 def _outcome(batch: Batch, write: Write) -> Change | Exception:
     try:
         return batch.add(write)
-    except Exception as refusal:  # noqa: BLE001 - also a value that can't be encoded is its writer's affair alone
+    except Exception as refusal:  # noqa: BLE001 - e.g. a value that can't be encoded: only its writer gets the error
         return refusal

@@ -1,20 +1,23 @@
-"""The storage interface: what the API server asks of a store, and what it may rely on.
+"""The interface of a store, and its guarantees.
 
-One increasing revision counts every write to the whole store and is the `resourceVersion` of what was
-written. A write returns only when it is durable, and watchers see writes in the order of their revisions.
+One increasing revision counts every write to the whole store and is the `resourceVersion` of the written object. A
+write returns only when it is durable, and watchers see writes in the order of their revisions.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from .state import Companions
 
 JsonObject = dict[str, Any]
 
 
 class Key(NamedTuple):
-    """Where an object lives. `resource` is `services` or `deployments.apps`; `namespace` may be ""."""
+    """The key of an object. `resource` is `services` or `deployments.apps`; `namespace` may be ""."""
 
     resource: str
     namespace: str
@@ -23,11 +26,11 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the store knows of an object without decoding it.
+    """Properties of an object that the store reads without decoding it: labels, selectable fields, claims.
 
-    `claims` are names only one stored object may hold at a time, across all resources (`clusterip/10.96.0.9`,
-    `nodeport/30080`). They are taken, exchanged and released in the same commit as the object's own write, which
-    is what makes address and port allocation atomic, also with several API servers over one store.
+    A claim is a name that only one stored object may hold at a time, across all resources (`clusterip/10.96.0.9`,
+    `nodeport/30080`). Claims are taken, exchanged and released in the same commit as the object's own write. This makes
+    the allocation of addresses and ports atomic, also with several API servers on one store.
     """
 
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -37,7 +40,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A stored object: `value` is its finished JSON, `metadata.resourceVersion` included."""
+    """A stored object. `value` is its encoded JSON, including `metadata.resourceVersion`."""
 
     key: Key
     revision: int
@@ -47,12 +50,12 @@ class Record:
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class Change:
-    """One write as watchers see it. `type` is ADDED, MODIFIED or DELETED.
+    """One write, for watchers. `type` is ADDED, MODIFIED or DELETED.
 
-    `previous` is what stood there before, so that a watcher with a selector can tell an object that left its selection.
-    A DELETED change's `record` has the last state with the deletion's revision.
-    All watchers get the same Change, and two are equal only when they are one: what is derived from a Change (a table
-    row) may be kept in a `weakref.WeakKeyDictionary`.
+    `previous` is the object before the write: a watcher with a selector needs it to find objects that left its
+    selection. The `record` of a DELETED change is the last state with the deletion's revision. All watchers get the
+    same Change, and Changes compare by identity: derived data (a table row) may be kept in a
+    `weakref.WeakKeyDictionary`.
     """
 
     type: str
@@ -61,10 +64,10 @@ class Change:
 
 
 class Watch(Protocol):
-    """A stream of changes, each delivered once, in order. Close it when done."""
+    """A stream of changes, each delivered once, in order. The reader must close it."""
 
     def __aiter__(self) -> AsyncIterator[list[Change]]:
-        """Yield what has happened since, in batches of at least one change.
+        """Yield the changes since the watch's revision, in batches of at least one change.
 
         Ends when the watch or its store is closed. Raises `Overflow` when the reader is too slow to be kept.
         """
@@ -74,7 +77,7 @@ class Watch(Protocol):
 
 
 class Store(Protocol):
-    """See the module's docstring. Reads come from memory and never wait."""
+    """A store. Reads come from memory and never wait."""
 
     @property
     def revision(self) -> int:
@@ -86,28 +89,34 @@ class Store(Protocol):
     def list(
         self, resource: str, namespace: str | None = None, *, limit: int = 0, after: tuple[str, str] | None = None
     ) -> list[Record]:
-        """Records ordered by (namespace, name), at most `limit` (0: all), beginning behind `after`."""
+        """Return records ordered by (namespace, name), at most `limit` (0: all), after the name `after`."""
         ...
 
     def is_claimed(self, claim: str) -> bool: ...
 
-    async def create(self, key: Key, value: JsonObject, facts: Facts) -> Record:
-        """Raises `AlreadyExists`, `ClaimTaken`."""
+    async def create(self, key: Key, value: JsonObject, facts: Facts, *, also: Companions = ()) -> Record:
+        """Store a new object. Raises `AlreadyExists`, `ClaimTaken`.
+
+        `also` are writes of other objects that this and the other methods carry out in the same commit, or not at all.
+        `ClaimTaken` is also raised when one of them creates an object that exists.
+        """
         ...
 
-    async def update(self, key: Key, value: JsonObject, facts: Facts, *, expected: int) -> Record:
+    async def update(
+        self, key: Key, value: JsonObject, facts: Facts, *, expected: int, also: Companions = ()
+    ) -> Record:
         """Replace the object if its revision is still `expected`. Raises `NotFound`, `Conflict`, `ClaimTaken`."""
         ...
 
-    async def delete(self, key: Key, *, expected: int | None = None) -> Record:
-        """Remove it; the result is its last state with the deletion's revision. Raises `NotFound`, `Conflict`."""
+    async def delete(self, key: Key, *, expected: int | None = None, also: Companions = ()) -> Record:
+        """Remove an object; return its last state with the deletion's revision. Raises `NotFound`, `Conflict`."""
         ...
 
     def watch(self, resource: str, namespace: str | None = None, *, since: int) -> Watch:
-        """Changes of revisions above `since`.
+        """Open a watch for changes with revisions above `since`.
 
-        Raises `TooOld` when the history does not reach back to it, also because `since` is of another store's life
-        (above `revision`): either way the watcher has to list again.
+        Raises `TooOld` when the history does not reach back to `since`, or when `since` is above `revision`, as after
+        the loss of a store in memory. The watcher has to list again in both cases.
         """
         ...
 

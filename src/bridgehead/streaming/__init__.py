@@ -1,1 +1,4 @@
-"""Kubernetes' streaming protocols below exec, attach and port-forward, as both ends speak them: `spdy`. Pure."""
+"""The protocol below Kubernetes' exec, attach and port-forward, for both ends: `spdy`.
+
+Pure: no I/O, no clock, no randomness.
+"""

@@ -1,8 +1,8 @@
-"""The part of SPDY/3.1 that exec, attach and port-forward need: frames in and out, headers compressed. Pure.
+"""The part of SPDY/3.1 that exec, attach and port-forward need: frames and compressed headers.
 
-kubectl tunnels its SPDY connection through a WebSocket for port-forward (KEP-4006), and before version 1.31 speaks SPDY
-after an HTTP upgrade for all three. Flow control is not there, as it is not in Kubernetes' own implementation.
-Source: draft-mbelshe-httpbis-spdy-00.
+Pure: no I/O, no clock, no randomness. kubectl tunnels a SPDY connection through a WebSocket for port-forward
+(KEP-4006), and before version 1.31 uses SPDY after an HTTP upgrade for all three. There is no flow control, as in
+Kubernetes' own implementation. Source: draft-mbelshe-httpbis-spdy-00.
 """
 
 from __future__ import annotations
@@ -12,14 +12,19 @@ import zlib
 
 import msgspec
 
-MAX_FRAME = 1 << 20
-FIN = 0x01
+MAX_FRAME = 1 << 20  # bytes
+FLAG_FIN = 0x01
 
-_SYN_STREAM, _SYN_REPLY, _RST_STREAM, _PING, _GOAWAY = 1, 2, 3, 6, 7
-_VERSION = 0x8003
+_SYN_STREAM, _SYN_REPLY, _RST_STREAM, _PING, _GOAWAY, _HEADERS = 1, 2, 3, 6, 7, 8
+_CONTROL_BIT = 0x80000000
+_CONTROL_VERSION_3 = 0x8003  # the upper 16 bits of a control frame
+_LENGTH_MASK = 0xFFFFFF
+_STREAM_MASK = 0x7FFFFFFF
+_STATUS_CANCEL = 5  # of RST_STREAM
+_FRAME_HEADER_BYTES = 8
 
-# The dictionary of the draft's section 2.6.10.1: names and values with their lengths, then what is often seen inside.
-_WORDS = (
+# The dictionary of the draft's section 2.6.10.1: names and values with their lengths, then common parts of values.
+_ENTRIES = (
     "options head post put delete trace accept accept-charset accept-encoding accept-language accept-ranges age allow "
     "authorization cache-control connection content-base content-encoding content-language content-length "
     "content-location content-md5 content-range content-type date etag expect expires from host if-match "
@@ -37,7 +42,8 @@ _REST = (
     "text/javascript,publicprivatemax-age=gzip,deflate,sdchcharset=utf-8charset=iso-8859-1,utf-,*,enq=0."
 )
 DICTIONARY = (
-    b"".join(struct.pack(">I", len(word)) + word.replace("_", " ").encode() for word in _WORDS.split()) + _REST.encode()
+    b"".join(struct.pack(">I", len(entry)) + entry.replace("_", " ").encode() for entry in _ENTRIES.split())
+    + _REST.encode()
 )
 
 
@@ -46,6 +52,8 @@ class BadFrame(Exception):
 
 
 class OpenStream(msgspec.Struct, frozen=True):
+    """SYN_STREAM. `ends`: the sender sends nothing more on the stream, here and in Data."""
+
     stream: int
     headers: dict[str, str]
     ends: bool = False
@@ -73,48 +81,50 @@ Frame = OpenStream | Data | Reset | Ping | GoAway
 
 
 class Reader:
-    """Turns the bytes of a connection into frames, however they are cut; frames of no interest are left out."""
+    """A decoder of a connection's bytes, in chunks of any size. Frames of other types are left out."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
         self._inflate = zlib.decompressobj(zdict=DICTIONARY)
 
     def feed_untrusted(self, data: bytes) -> list[Frame]:
-        """Raises `BadFrame`."""
+        """Return the frames that the data completes. Raises `BadFrame`."""
         self._buffer += data
         frames = []
-        while len(self._buffer) >= 8:
+        while len(self._buffer) >= _FRAME_HEADER_BYTES:
             head, rest = struct.unpack_from(">II", self._buffer)
-            length = rest & 0xFFFFFF
+            length = rest & _LENGTH_MASK
             if length > MAX_FRAME:
                 raise BadFrame(f"a frame of {length} bytes")
-            if len(self._buffer) < 8 + length:
+            end = _FRAME_HEADER_BYTES + length
+            if len(self._buffer) < end:
                 break
-            body = bytes(self._buffer[8 : 8 + length])
-            del self._buffer[: 8 + length]
+            body = bytes(self._buffer[_FRAME_HEADER_BYTES:end])
+            del self._buffer[:end]
             frame = self._frame(head, rest >> 24, body)
             if frame is not None:
                 frames.append(frame)
         return frames
 
     def _frame(self, head: int, flags: int, body: bytes) -> Frame | None:
-        if not head & 0x80000000:
-            return Data(head, body, bool(flags & FIN))
-        if head >> 16 != _VERSION:
+        if not head & _CONTROL_BIT:
+            return Data(head, body, bool(flags & FLAG_FIN))
+        if head >> 16 != _CONTROL_VERSION_3:
             raise BadFrame(f"version {head >> 16 & 0x7FFF} of SPDY")
         try:
-            match head & 0xFFFF:
-                case 1:
-                    headers = self._headers(body[10:])
-                    return OpenStream(struct.unpack_from(">I", body)[0] & 0x7FFFFFFF, headers, bool(flags & FIN))
-                case 3:
-                    return Reset(struct.unpack_from(">I", body)[0] & 0x7FFFFFFF)
-                case 6:
-                    return Ping(struct.unpack_from(">I", body)[0])
-                case 7:
-                    return GoAway()
-                case 2 | 8:
-                    self._headers(body[4:])  # the compression has a memory: every block must be read
+            kind = head & 0xFFFF
+            if kind == _SYN_STREAM:
+                # The stream, the associated stream, priority and slot; then the headers.
+                headers = self._headers(body[10:])
+                return OpenStream(struct.unpack_from(">I", body)[0] & _STREAM_MASK, headers, bool(flags & FLAG_FIN))
+            if kind == _RST_STREAM:
+                return Reset(struct.unpack_from(">I", body)[0] & _STREAM_MASK)
+            if kind == _PING:
+                return Ping(struct.unpack_from(">I", body)[0])
+            if kind == _GOAWAY:
+                return GoAway()
+            if kind in (_SYN_REPLY, _HEADERS):
+                self._headers(body[4:])  # all blocks of a connection are one compressed stream, so each must be read
         except (struct.error, zlib.error, UnicodeDecodeError) as error:
             raise BadFrame(str(error)) from error
         return None
@@ -139,18 +149,18 @@ def _read_text(data: bytes, position: int) -> tuple[str, int]:
 
 
 class Writer:
-    """Makes the frames to send. One for each connection: compression has a memory."""
+    """An encoder of frames. Each connection needs its own: the header blocks are one compressed stream."""
 
     def __init__(self) -> None:
         self._deflate = zlib.compressobj(zdict=DICTIONARY)
 
     def accept_stream(self, stream: int) -> bytes:
-        """SYN_REPLY without headers."""
+        """Return a SYN_REPLY without headers."""
         block = self._compress(struct.pack(">I", 0))
         return _control(_SYN_REPLY, struct.pack(">I", stream) + block)
 
     def open_stream(self, stream: int, headers: dict[str, str]) -> bytes:
-        """SYN_STREAM, as a client sends it."""
+        """Return a SYN_STREAM, as a client sends it."""
         text = struct.pack(">I", len(headers))
         for name, value in headers.items():
             text += struct.pack(">I", len(name)) + name.encode() + struct.pack(">I", len(value)) + value.encode()
@@ -161,11 +171,11 @@ class Writer:
 
 
 def data_frame(stream: int, content: bytes, *, ends: bool = False) -> bytes:
-    return struct.pack(">II", stream, (FIN if ends else 0) << 24 | len(content)) + content
+    return struct.pack(">II", stream, (FLAG_FIN if ends else 0) << 24 | len(content)) + content
 
 
 def reset_frame(stream: int) -> bytes:
-    return _control(_RST_STREAM, struct.pack(">II", stream, 5))  # 5: cancel
+    return _control(_RST_STREAM, struct.pack(">II", stream, _STATUS_CANCEL))
 
 
 def ping_frame(number: int) -> bytes:
@@ -173,4 +183,4 @@ def ping_frame(number: int) -> bytes:
 
 
 def _control(kind: int, body: bytes) -> bytes:
-    return struct.pack(">HHI", _VERSION, kind, len(body)) + body
+    return struct.pack(">HHI", _CONTROL_VERSION_3, kind, len(body)) + body

@@ -1,5 +1,9 @@
-"""Who are you, may you.
+"""Authentication and authorization.
 
-`authentication` says who (`tokens` signs and checks, `impersonation` comes after it), `authorization` whether he may;
-it asks `node_authorizer` about a node. `node_restriction` is admission: it looks into what a node writes.
+authentication     the user of a request: client certificate, token file, service account token
+tokens             signs and verifies service account tokens
+impersonation      `kubectl --as`
+authorization      the built-in policy, in RBAC's vocabulary
+node_authorizer    authorization of nodes, by the pods that are bound to them
+node_restriction   admission of what nodes write
 """

@@ -1,8 +1,8 @@
-"""Who makes a request: a client certificate, a bearer token, or nobody.
+"""Authentication of a request by client certificate or bearer token.
 
 Tokens are those of a static file (Kubernetes' CSV: token, user, uid, "group1,group2") or service account tokens that
-this server signed (`tokens`). A request with credentials that are not good is refused; one without any is
-`system:anonymous` (source: Kubernetes "Authenticating").
+this server signed (`tokens`). A request with invalid credentials is refused; a request without any is
+`system:anonymous`. Source: Kubernetes "Authenticating".
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from bridgehead.apiserver.http.user import ANONYMOUS, AUTHENTICATED, InvalidCred
 
 
 def read_token_file(path: Path) -> dict[str, User]:
-    """Users by token. Raises ValueError, with the line, for a file that is not as it should be; OSError."""
+    """Return users by token. Raises OSError, and ValueError with the line for a malformed file."""
     users: dict[str, User] = {}
     with path.open(newline="") as file:
         for number, row in enumerate(csv.reader(file), start=1):
@@ -29,16 +29,16 @@ def read_token_file(path: Path) -> dict[str, User]:
 
 
 class Authenticator:
-    """`verify_token` is asked about tokens that are in no file; it returns None for one that is not its own."""
+    """Static tokens first, then `verify_token`, which returns None for a token that is not a JWT."""
 
     def __init__(self, tokens: Mapping[str, User], verify_token: Callable[[str], User | None]) -> None:
         self._tokens = tokens
         self._verify_token = verify_token
 
     def authenticate(self, authorization: str, peer: User | None) -> User:
-        """`authorization` is the header's value, `peer` whom the connection's certificate names.
+        """Return the user of a request. Raises `InvalidCredentials`.
 
-        Raises `InvalidCredentials`.
+        `authorization` is the header's value, `peer` the user of the connection's certificate.
         """
         if peer is not None:
             return peer

@@ -1,8 +1,8 @@
-"""Whether a user may do it (pure but for the pods a node asks about).
+"""Authorization by a built-in policy, in RBAC's vocabulary.
 
-`system:masters` may do everything and anonymous may read the health of the server. Everybody else is measured by the
-built-in policy below, written in RBAC's vocabulary. A node's own rights depend on which objects its pods use: those are
-in `node_authorizer` (source: Kubernetes "Using RBAC Authorization", bootstrappolicy/policy.go).
+`system:masters` may do everything; anonymous users may read the server's health. The policy below covers all other
+users but nodes, whose rights depend on the objects that their pods use (`node_authorizer`).
+Source: Kubernetes "Using RBAC Authorization", bootstrappolicy/policy.go.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MASTERS = "system:masters"
 class Rule:
     """A PolicyRule. "*" stands for all; a resource may be `pods/status`, a URL may end in `*`.
 
-    `namespace` "" applies everywhere, else only there, as a RoleBinding would.
+    A rule with a `namespace` applies only there, as if granted by a RoleBinding.
     """
 
     verbs: tuple[str, ...]
@@ -33,21 +33,21 @@ class Rule:
     namespace: str = ""
 
     def allows(self, request: RequestInfo) -> bool:
-        if not _holds(self.verbs, request.verb):
+        if not _includes(self.verbs, request.verb):
             return False
         if not request.is_resource:
             return any(
                 url == request.path or (url.endswith("*") and request.path.startswith(url[:-1])) for url in self.urls
             )
         return (
-            _holds(self.groups, request.group)
-            and _holds(self.resources, request.rule_resource)
+            _includes(self.groups, request.group)
+            and _includes(self.resources, request.rule_resource)
             and (not self.names or request.name in self.names)
             and (not self.namespace or self.namespace == request.namespace)
         )
 
 
-def _holds(values: tuple[str, ...], wanted: str) -> bool:
+def _includes(values: tuple[str, ...], wanted: str) -> bool:
     return "*" in values or wanted in values
 
 
@@ -71,7 +71,7 @@ _EVENTS = Rule(("create", "update", "patch"), ("", "events.k8s.io"), ("events",)
 _LEASES = Rule((*_READ, *_CHANGE), ("coordination.k8s.io",), ("leases",))
 
 _CONTROLLER_MANAGER = (
-    # The garbage collector and the namespaces' controller work on what there is. Not "*", which is to impersonate, too.
+    # The garbage collector and the namespace controller work on all resources. Not verb "*": it includes `impersonate`.
     Rule((*_READ, *_CHANGE, "deletecollection"), ("*",), ("*",)),
     Rule(("get",), urls=("*",)),
 )
@@ -86,8 +86,9 @@ _SCHEDULER = (
 _PROXY = (
     Rule(_READ, ("",), ("services", "endpoints", "nodes")),
     Rule(_READ, ("discovery.k8s.io",), ("endpointslices",)),
+    Rule(_READ, ("networking.k8s.io",), ("servicecidrs",)),
     _EVENTS,
-    # In which they make known how far their kernels are; not in system:node-proxier.
+    # The Leases in which proxies publish their progress; not in ClusterRole system:node-proxier.
     Rule(("create", "patch"), ("coordination.k8s.io",), ("leases",), namespace="kube-system"),
 )
 # As ClusterRole system:coredns.
@@ -110,7 +111,7 @@ POLICY: dict[str, tuple[Rule, ...]] = {
 
 
 class Decision(NamedTuple):
-    """`reason` is why it is not allowed, as far as there is more to say than that no rule allows it."""
+    """A decision. `reason` is "" when it is only that no rule allows the request."""
 
     allowed: bool
     reason: str = ""
@@ -121,7 +122,7 @@ NodeAuthorizer = Callable[[User, RequestInfo], Decision]
 
 @dataclass(frozen=True, slots=True)
 class Authorizer:
-    """`node` decides for nodes what the policy leaves open."""
+    """The policy, and then `node` for requests of nodes that no rule of the policy allows."""
 
     policy: dict[str, tuple[Rule, ...]]
     node: NodeAuthorizer
@@ -138,7 +139,7 @@ class Authorizer:
         return rules
 
     def check(self, user: User, request: RequestInfo) -> None:
-        """Raises a 403."""
+        """Raise a 403 unless the user may make the request."""
         decision = self.decide(user, request)
         if not decision.allowed:
             raise refusal(user, request, decision.reason)

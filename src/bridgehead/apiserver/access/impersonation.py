@@ -1,7 +1,7 @@
-"""Acting as somebody else: `kubectl --as`.
+"""Impersonation: `kubectl --as`.
 
-Whoever asks for it must be allowed to `impersonate` each user and group that is named (source: Kubernetes "User
-impersonation").
+The user must be allowed to `impersonate` each user and group that the headers name.
+Source: Kubernetes "User impersonation".
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from .tokens import PREFIX
 _EXTRA = b"impersonate-extra-"
 
 
-def impersonated(user: User, headers: Iterable[tuple[bytes, bytes]], authorizer: Authorizer) -> User:
-    """Whom `user` wants to be: itself when no header asks for more. Raises a 400 or a 403."""
+def impersonate(user: User, headers: Iterable[tuple[bytes, bytes]], authorizer: Authorizer) -> User:
+    """Return the user that the headers ask for, or `user` without such headers. Raises a 400 or a 403."""
     name, uid, groups = "", "", []
     extra: dict[str, list[str]] = {}
     for header, raw in headers:

@@ -1,7 +1,7 @@
-"""What a node may ask for: its own Node and Lease, the pods bound to it, and what those pods refer to.
+"""Authorization of nodes: their own Node and Lease, the pods bound to them, and objects that these pods refer to.
 
-A node is a user `system:node:NAME` in the group `system:nodes`. What it may put into the objects that it writes, and
-which of them are its own where the URL does not say it, is decided in `node_restriction`.
+A node is a user `system:node:NAME` in the group `system:nodes`. `node_restriction` checks the content that a node
+writes, and the ownership of objects that the URL does not show.
 Source: Kubernetes "Using Node Authorization", plugin/pkg/auth/authorizer/node, NodeRules of bootstrappolicy/policy.go.
 """
 
@@ -14,7 +14,7 @@ import msgspec
 from bridgehead.apiserver.http.paths import RequestInfo
 from bridgehead.apiserver.http.user import User
 from bridgehead.apiserver.resource import JsonObject
-from bridgehead.apiserver.resources.pod_references import MIRROR_POD, references
+from bridgehead.apiserver.resources.pods import MIRROR_POD, references
 from bridgehead.objects import progress
 from bridgehead.objects.selectors import parse_field_selector
 from bridgehead.storage import Key, Store
@@ -27,11 +27,11 @@ _READ = ("get", "list", "watch")
 
 LEASE_NAMESPACE = "kube-node-lease"
 
-# What every node may do, whatever its name.
+# Rights of every node.
 _RULES = (
     Rule(_READ, ("",), ("services",)),
     Rule(("create", "update", "patch"), ("", "events.k8s.io"), ("events",)),
-    # A node holds its terminating pods until no proxy sends them new connections. Not in NodeRules.
+    # The kubelet keeps a terminating pod running until no proxy sends it new connections. Not in NodeRules.
     Rule(("list", "watch"), ("discovery.k8s.io",), ("endpointslices",)),
     Rule(("create",), ("authentication.k8s.io",), ("tokenreviews",)),
     Rule(("create",), ("authorization.k8s.io",), ("subjectaccessreviews", "localsubjectaccessreviews")),
@@ -41,14 +41,14 @@ _NO_OPINION = Decision(False)
 
 
 def node_name_of(user: User) -> str | None:
-    """None for a user that is no node; "" for one that claims to be one and has no name."""
+    """Return a node's name; None for a user that is not a node, "" for a node without a name."""
     if _GROUP not in user.groups or not user.name.startswith(_PREFIX):
         return None
     return user.name.removeprefix(_PREFIX)
 
 
 class NodeAuthorizer:
-    """Reads the pods of a node from the store."""
+    """Authorization of nodes by the pods in the store."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -74,7 +74,7 @@ class NodeAuthorizer:
 
     def _decide_pod(self, node: str, request: RequestInfo) -> Decision:
         match request.subresource, request.verb:
-            # Which pods these may be is for `node_restriction`.
+            # `node_restriction` checks which pods these are.
             case ("", "create" | "delete") | ("status", "update" | "patch") | ("eviction", "create"):
                 return _ALLOWED
             case "", "get":
@@ -88,7 +88,7 @@ class NodeAuthorizer:
         return _NO_OPINION
 
     def _decide_payload(self, node: str, request: RequestInfo) -> Decision:
-        """ConfigMaps and Secrets: one at a time, and only those that a pod of the node refers to."""
+        """Allow reading one ConfigMap or Secret that a pod of the node refers to."""
         if request.verb not in _READ:
             return Decision(False, "can only read resources of this type")
         if request.subresource:
@@ -121,7 +121,7 @@ class NodeAuthorizer:
         return record is not None and record.facts.fields.get("spec.nodeName") == node
 
     def _pods(self, node: str, namespace: str) -> Iterator[JsonObject]:
-        """The node's pods, without mirror pods: a node makes those itself, and must get nothing by it."""
+        """Yield the node's pods but mirror pods: a node creates these itself, and they must give it no rights."""
         for record in self._store.list("pods", namespace):
             if record.facts.fields.get("spec.nodeName") == node:
                 pod = msgspec.json.decode(record.value)
@@ -131,7 +131,7 @@ class NodeAuthorizer:
 
 def _decide_node(node: str, request: RequestInfo) -> Decision:
     match request.subresource, request.verb:
-        # Which Node is written is for `node_restriction`: a create names it in its body only.
+        # `node_restriction` checks which Node is written: a create names it only in the body.
         case ("", "create" | "update" | "patch") | ("status", "update" | "patch"):
             return _ALLOWED
         case "", "get" | "list" | "watch":
@@ -144,7 +144,7 @@ def _decide_node(node: str, request: RequestInfo) -> Decision:
 
 def _decide_lease(node: str, request: RequestInfo) -> Decision:
     if request.namespace == progress.NAMESPACE and request.verb in ("list", "watch"):
-        # How far the proxies are, which a node waits for before it stops a pod. Not in Kubernetes.
+        # The proxies' progress, for which the kubelet waits before it stops a pod. Not in Kubernetes.
         return _ALLOWED if request.label_selector == progress.SELECTOR else _NO_OPINION
     if request.verb not in ("get", "create", "update", "patch", "delete"):
         return Decision(False, "can only get, create, update, patch, or delete a node lease")

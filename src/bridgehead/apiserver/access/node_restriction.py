@@ -1,36 +1,34 @@
-"""What a node may write: admission for requests that `node_authorizer` has let pass.
+"""Admission of what nodes write, for requests that `node_authorizer` has allowed.
 
-A node keeps to its own Node, Lease and pods, and changes nothing by which it could draw workloads or traffic to itself:
-no labels or taints that are the control plane's, no labels of pods, no owners.
-Source: plugin/pkg/admission/noderestriction, in whose words it refuses.
+A node may write only its own Node, Lease and pods, and nothing that could attract workloads or traffic to it: no labels
+or taints of the control plane, no labels of pods, no owners.
+Source: plugin/pkg/admission/noderestriction, also for the texts of refusals.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import msgspec
 
 from bridgehead.apiserver.errors import forbidden, not_found_named
 from bridgehead.apiserver.http.user import User
-from bridgehead.apiserver.resource import JsonObject, Resource
-from bridgehead.apiserver.resources.pod_references import MIRROR_POD, references
+from bridgehead.apiserver.resource import Change, JsonObject, Resource
+from bridgehead.apiserver.resources.pods import MIRROR_POD, references
 from bridgehead.objects.node_labels import find_restricted
 from bridgehead.storage import Key, Store
 
 from .node_authorizer import LEASE_NAMESPACE, node_name_of
 
-Change = Callable[[JsonObject], JsonObject]
-
 
 class NodeRestriction:
-    """Every method raises a 403 for what a node may not do, and does nothing for other users."""
+    """Admission of nodes' writes. Methods raise a 403 for a forbidden write, and do nothing for other users."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def admit_create(self, user: User, resource: Resource, namespace: str, obj: JsonObject) -> None:
-        """`obj` is as the request has it."""
+        """Check a create. `obj` is the request's object, before admission and defaults."""
         node = _node_of(user, resource)
         if node is None:
             return
@@ -44,7 +42,7 @@ class NodeRestriction:
                 _check_lease(node, resource, namespace, name)
 
     def guard(self, user: User, resource: Resource, namespace: str, name: str, change: Change) -> Change:
-        """`change`, which is refused as soon as it is applied if this user may not make it."""
+        """Return `change` with a check: it raises a 403 when it is applied and this user may not make the change."""
         node = _node_of(user, resource)
         if node is None:
             return change
@@ -81,7 +79,7 @@ class NodeRestriction:
             raise forbidden(pods, name, f"node {node} can only evict pods with spec.nodeName set to itself")
 
     def admit_token(self, user: User, accounts: Resource, namespace: str, name: str, spec: JsonObject) -> None:
-        """`spec` is that of the TokenRequest. A node gets tokens for its pods alone, and each for what the pod uses."""
+        """Check a TokenRequest: a node gets tokens only for its pods and for the audiences that they use."""
         node = _node_of(user, accounts)
         if node is None:
             return
@@ -111,7 +109,7 @@ class NodeRestriction:
             raise forbidden(accounts, name, why)
 
     def _check_new_pod(self, node: str, pods: Resource, name: str, pod: JsonObject) -> None:
-        """A node creates only mirror pods: what it runs from files, shown to others, and with nothing of theirs."""
+        """Check a new pod: a node may create only mirror pods, which refer to no other objects."""
         metadata, spec = pod.get("metadata", {}), pod.get("spec", {})
         if MIRROR_POD not in metadata.get("annotations", {}):
             why = f'pod does not have "{MIRROR_POD}" annotation, node "{node}" can only create mirror pods'
@@ -142,11 +140,13 @@ class NodeRestriction:
                 raise forbidden(pods, name, f'node "{node}" can not create pods that reference {kind}s')
         if any("clusterTrustBundle" in source for source in _projected(pod)):
             raise forbidden(pods, name, f'node "{node}" can not create pods that reference clustertrustbundles')
+        if spec.get("resourceClaims"):
+            raise forbidden(pods, name, f'node "{node}" can not create pods that reference resourceclaims')
         if any("persistentVolumeClaim" in volume for volume in spec.get("volumes", ())):
             raise forbidden(pods, name, f'node "{node}" can not create pods that reference persistentvolumeclaims')
 
     def _read_pod(self, namespace: str, name: str) -> JsonObject:
-        """Raises a 404."""
+        """Read a pod. Raises a 404."""
         record = self._store.get(Key("pods", namespace, name))
         if record is None:
             raise not_found_named("pods", "", name)
@@ -154,12 +154,12 @@ class NodeRestriction:
         return pod
 
     def _node_of_pod(self, namespace: str, name: str) -> str:
-        """Raises a 404."""
+        """Return the name of a pod's node. Raises a 404."""
         node: str = self._read_pod(namespace, name).get("spec", {}).get("nodeName", "")
         return node
 
     def _uid_of_node(self, name: str) -> str:
-        """Raises a 404."""
+        """Return the uid of a Node. Raises a 404."""
         record = self._store.get(Key("nodes", "", name))
         if record is None:
             raise not_found_named("nodes", "", name)
@@ -168,7 +168,7 @@ class NodeRestriction:
 
 
 def _node_of(user: User, resource: Resource) -> str | None:
-    """None for a user that is no node. Raises a 403 for one that does not say which."""
+    """Return the node's name; None for a user that is not a node. Raises a 403 for a node without a name."""
     node = node_name_of(user)
     if node == "":
         raise forbidden(resource, "", f'could not determine node from user "{user.name}"')
@@ -184,7 +184,7 @@ def _check_new_node(node: str, nodes: Resource, name: str, obj: JsonObject) -> N
     _check_own_node(node, nodes, name)
     if obj.get("spec", {}).get("configSource") is not None:
         raise forbidden(nodes, name, f'node "{node}" is not allowed to create pods with a non-nil configSource')
-    # More than Kubernetes asks for: a Node that is born with an owner could be collected, and born again, likewise.
+    # Stricter than Kubernetes: a Node created with an owner could be garbage-collected and created anew, too.
     if obj["metadata"].get("ownerReferences"):
         raise forbidden(nodes, name, f'node "{node}" is not allowed to set ownerReferences')
     if restricted := find_restricted(obj["metadata"].get("labels", ())):
@@ -201,7 +201,8 @@ def _check_changed_node(node: str, nodes: Resource, name: str, new: JsonObject, 
         )
     if (spec.get("taints") or []) != (before.get("taints") or []):
         raise forbidden(nodes, name, f'node "{node}" is not allowed to modify taints')
-    # By an owner that is gone a node would have itself deleted, and could register again as it likes (CVE-2025-5187).
+    # With an owner that does not exist, a node would have its Node deleted, and could then register with any labels and
+    # taints (CVE-2025-5187).
     metadata, meta_before = new.get("metadata", {}), old["metadata"]
     if (metadata.get("ownerReferences") or []) != (meta_before.get("ownerReferences") or []):
         raise forbidden(nodes, name, f'node "{node}" is not allowed to modify ownerReferences')
@@ -210,7 +211,7 @@ def _check_changed_node(node: str, nodes: Resource, name: str, new: JsonObject, 
 
 
 def _check_pod_status(node: str, pods: Resource, name: str, new: JsonObject, old: JsonObject) -> None:
-    """Of a pod that exists a node writes the status only; `node_authorizer` refuses the rest."""
+    """Check a change of a pod's status. `node_authorizer` refuses other changes of existing pods."""
     if old.get("spec", {}).get("nodeName", "") != node:
         why = f'node "{node}" can only update pod status for pods with spec.nodeName set to itself'
         raise forbidden(pods, name, why)
@@ -235,17 +236,17 @@ def _labels(obj: JsonObject) -> dict[str, str]:
 
 
 def _changed(new: dict[str, str], old: dict[str, str]) -> set[str]:
-    """The keys of what differs."""
+    """Return the keys whose values differ."""
     return {key for key in new.keys() | old.keys() if new.get(key) != old.get(key)}
 
 
 def _audiences(pod: JsonObject) -> set[str]:
-    """Those of the tokens that the pod's volumes show; "" is the API server itself."""
+    """Return the audiences of tokens in the pod's volumes; "" is the API server itself."""
     tokens = (source["serviceAccountToken"] for source in _projected(pod) if "serviceAccountToken" in source)
     return {token.get("audience", "") for token in tokens}
 
 
 def _projected(pod: JsonObject) -> Iterator[JsonObject]:
-    """The sources of the pod's projected volumes."""
+    """Yield the sources of the pod's projected volumes."""
     for volume in pod.get("spec", {}).get("volumes", ()):
         yield from volume.get("projected", {}).get("sources", ())

@@ -1,8 +1,8 @@
-"""Service account tokens: signed here, checked here, stored nowhere.
+"""Service account tokens: signing and verification. Tokens are not stored.
 
-A token is a JWT (RS256) that names a service account and may be bound to a pod; it is good as long as its time has not
-run out and both still exist with the same uid, or were to be gone a minute ago at most (source: KEP-1205 "Bound Service
-Account Tokens", pkg/serviceaccount/claims.go).
+A token is a JWT (RS256) that names a service account and may be bound to a pod. It is valid until it expires, as long
+as the service account and the pod exist with the same uid, and until a minute after their deletion timestamps.
+Source: KEP-1205 "Bound Service Account Tokens", pkg/serviceaccount/claims.go.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from bridgehead.storage import Key, Store
 ISSUER = "https://kubernetes.default.svc.cluster.local"
 PREFIX = "system:serviceaccount:"
 _CACHED_TOKENS = 4096
-# Of what is being deleted, so that a container can use its token until it ends.
+# After the deletion timestamp of an account or pod, so that a container can use its token until it ends.
 _LEEWAY_SECONDS = 60.0
 
 
@@ -45,7 +45,7 @@ class _Private(msgspec.Struct, frozen=True):
 
 
 class _Claims(msgspec.Struct, frozen=True):
-    """What a token says, as far as it is asked for on each request."""
+    """The claims of a token that are checked on each request."""
 
     aud: tuple[str, ...]
     exp: float
@@ -55,7 +55,7 @@ class _Claims(msgspec.Struct, frozen=True):
 
 
 class SigningKey:
-    """The RSA key that makes tokens. `id` names it in the tokens' header."""
+    """The RSA key that signs tokens. `id` is the key id in the tokens' header."""
 
     def __init__(self, private_key: RSAPrivateKey) -> None:
         self.private = private_key
@@ -65,7 +65,7 @@ class SigningKey:
 
     @classmethod
     def read(cls, path: Path) -> SigningKey:
-        """Raises OSError, and ValueError when the file holds no RSA private key in PEM."""
+        """Read a key. Raises OSError, and ValueError when the file holds no RSA private key in PEM."""
         text = path.read_bytes()
         try:
             key = serialization.load_pem_private_key(text, password=None)
@@ -77,7 +77,7 @@ class SigningKey:
 
 
 class TokenAuthority:
-    """Makes and checks tokens. `issuer` is also the audience a token has when none is asked for."""
+    """Issues and verifies tokens. `issuer` is also the default audience."""
 
     issuer = ISSUER
 
@@ -85,7 +85,7 @@ class TokenAuthority:
         self._key = key
         self._store = store
         self._clock = clock
-        # Checking a signature takes 50 µs, and clients send the same token with every request.
+        # Verifying a signature takes 50 µs, and clients send the same token with every request.
         self._verified: OrderedDict[str, _Claims] = OrderedDict()
 
     def issue(
@@ -99,7 +99,7 @@ class TokenAuthority:
         pod: tuple[str, str] | None = None,
         node: tuple[str, str] | None = None,
     ) -> tuple[str, float]:
-        """A token and when it ends (seconds since the epoch). `pod` and `node` are (name, uid)."""
+        """Return a token and its expiry (seconds since the epoch). `pod` and `node` are (name, uid)."""
         now = self._clock()
         private: dict[str, Any] = {"namespace": namespace, "serviceaccount": {"name": name, "uid": uid}}
         if pod is not None:
@@ -120,11 +120,11 @@ class TokenAuthority:
         return token, float(claims["exp"])
 
     def verify(self, token: str) -> User | None:
-        """The service account's user; None when the token is not one of ours. Raises `InvalidCredentials`."""
+        """Return the service account's user; None for a token that is not a JWT. Raises `InvalidCredentials`."""
         return self.verify_for(token, (ISSUER,))[0]
 
     def verify_for(self, token: str, audiences: Sequence[str]) -> tuple[User | None, tuple[str, ...]]:
-        """As `verify`, on behalf of whoever has one of these names. Also returns which of them the token is for."""
+        """Verify a token for other audiences. Also return those of `audiences` that the token is for."""
         claims = self._verified.get(token)
         if claims is None:
             claims = self._decode(token)
@@ -151,7 +151,7 @@ class TokenAuthority:
                 self._key.public,
                 algorithms=["RS256"],
                 issuer=ISSUER,
-                # Times are checked with our own clock, and for whom it is, on every request.
+                # Times and audiences are checked on every request, with this server's clock.
                 options={
                     "verify_aud": False,
                     "verify_exp": False,
@@ -183,6 +183,6 @@ class TokenAuthority:
         metadata = None if record is None else stored_metadata(record.value)
         if metadata is None or metadata.uid != wanted.uid:
             raise InvalidCredentials(f"{resource} {namespace}/{wanted.name} has been deleted")
-        gone_at = metadata.deletion_timestamp
-        if gone_at and parse_time(gone_at) + _LEEWAY_SECONDS < self._clock():
-            raise InvalidCredentials(f"{resource} {namespace}/{wanted.name} was to be gone at {gone_at}")
+        deleted_at = metadata.deletion_timestamp
+        if deleted_at and parse_time(deleted_at) + _LEEWAY_SECONDS < self._clock():
+            raise InvalidCredentials(f"{resource} {namespace}/{wanted.name} was to be deleted at {deleted_at}")

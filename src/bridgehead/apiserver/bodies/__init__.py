@@ -1,5 +1,10 @@
-"""From a body to an object, or to what is wrong with it.
+"""Request bodies: decoding, schema checks, patches.
 
-`decoding` reads a whole object: `serialization` has JSON and YAML, `protobuf` what Go clients send, and `schema` says
-what an object must look like. `patching` makes a PATCH a change of what is stored, by the three ways in `patch`.
+decoding         a body to an object of a resource
+serialization    JSON and YAML
+protobuf         protobuf, which Go clients send
+schema           types of fields, unknown fields, merge keys of lists
+patch_requests   a PATCH request to a function that changes an object
+patch            JSON patch, JSON merge patch, strategic merge patch
+collection       rendering of lists
 """

@@ -1,7 +1,7 @@
-"""Documents with a long list in them, made piece by piece as they are sent (pure).
+"""Rendering of documents with a long list, piece by piece.
 
-The items are JSON already: a stored object's own bytes, or a row. The pieces together are the document that an encoder
-would make of the whole at once.
+Items are encoded JSON: stored objects or rows of a table. The concatenated pieces are what an encoder would return for
+the whole document. Pure: no I/O, no clock, no randomness.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _INDENT = b"    "
 
 
 def json_document(head: JsonObject, key: str, items: Iterable[bytes], *, indented: bool = False) -> Iterator[bytes]:
-    """`head` with `items` as its last field `key`; `indented` as people read it."""
+    """Yield `head` with `items` as its last field `key`, as JSON; `indented` by 2 for people."""
     opening = msgspec.json.encode(head)[:-1] + b",%b:[" % msgspec.json.encode(key)
     if not indented:
         yield opening
@@ -28,7 +28,7 @@ def json_document(head: JsonObject, key: str, items: Iterable[bytes], *, indente
     between, is_empty = b"\n" + _INDENT, True
     yield opening
     for item in items:
-        # A string has no line break of its own in JSON.
+        # All line breaks are between tokens: strings in JSON contain none.
         yield between + msgspec.json.format(item, indent=2).replace(b"\n", b"\n" + _INDENT)
         between, is_empty = b",\n" + _INDENT, False
     yield (b"]" if is_empty else b"\n  ]") + closing
@@ -44,7 +44,7 @@ def _separated(items: Iterable[bytes], separator: bytes) -> Iterator[bytes]:
 
 
 def yaml_document(head: JsonObject, key: str, items: Iterable[bytes]) -> Iterator[bytes]:
-    """The same in YAML, with keys in the alphabet's order."""
+    """Yield `head` with `items` as the field `key`, as YAML with sorted keys."""
     for name in sorted([*head, key]):
         if name != key:
             yield dump_yaml({name: head[name]})

@@ -1,8 +1,8 @@
-"""From a request's body to an object of the resource it was sent to.
+"""Decoding of a request's body into an object of a resource.
 
-Kind and version must be the resource's own or be left out; fields are checked against the schema, and what the
-`fieldValidation` parameter says happens to unknown and duplicate ones: Strict refuses, Warn (the default) answers with
-warnings, Ignore drops (source: apiserver/pkg/endpoints/handlers/create.go, KEP-2885).
+Kind and version must be the resource's own or be left out. Fields are checked against the schema. The parameter
+`fieldValidation` decides about unknown and duplicate fields: Strict refuses them, Warn (the default) drops them with
+warnings, Ignore drops them. Source: apiserver/pkg/endpoints/handlers/create.go, KEP-2885.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ STRICT, WARN, IGNORE = "Strict", "Warn", "Ignore"
 _MAX_PROBLEMS = 100  # as in sigs.k8s.io/json (saveStrictError)
 
 
-def validation_of(query: Query) -> str:
-    """Raises a 422 for another value."""
+def parse_field_validation(query: Query) -> str:
+    """Return the query's `fieldValidation`. Raises a 422 for an unknown value."""
     value = query.get("fieldValidation") or WARN
     if value not in (STRICT, WARN, IGNORE):
         error = FieldError(
@@ -42,15 +42,15 @@ def validation_of(query: Query) -> str:
 
 
 async def decode_object(request: Request, resource: Resource, shape: Shape) -> JsonObject:
-    """The object without nulls and unknown fields. Raises a 400, 415 or 422; appends to the request's warnings."""
+    """Decode an object; drop nulls and unknown fields. Raises a 400, 415 or 422; appends to the request's warnings."""
     return await decode_kind(request, resource.group, resource.version, resource.kind, shape)
 
 
 async def decode_kind(request: Request, group: str, version: str, kind: str, shape: Shape) -> JsonObject:
-    """`decode_object` for a kind that is no resource, such as a Scale."""
+    """Decode an object of a kind that is not a resource, such as Scale. See `decode_object`."""
     body = await request.body()
     content_type = request.header(b"content-type")
-    validation = validation_of(request.query)
+    validation = parse_field_validation(request.query)
     decode = partial(_decode_kind, body, content_type, validation, (group, version, kind), shape)
     obj, problems = await run_long(len(body), decode)
     request.warnings.extend(problems)
@@ -60,11 +60,11 @@ async def decode_kind(request: Request, group: str, version: str, kind: str, sha
 def _decode_kind(
     body: bytes, content_type: str, validation: str, wanted: tuple[str, str, str], shape: Shape
 ) -> tuple[JsonObject, list[str]]:
-    """The object, and what to warn of."""
+    """Return the object and warnings."""
     group, version, kind = wanted
     value = decode_value(body, content_type, shape)
     if not isinstance(value, dict):
-        raise unreadable(body, f"(must be of type {kind}): the body is no object")
+        raise unreadable(body, f"(must be of type {kind}): the body is not an object")
     api_version = f"{group}/{version}" if group else version
     given_kind, given_version = value.get("kind") or kind, value.get("apiVersion") or api_version
     if not isinstance(given_kind, str) or not isinstance(given_version, str):
@@ -73,20 +73,22 @@ def _decode_kind(
     try:
         obj, unknown = conform(value, shape)
     except SchemaMismatch as mismatch:
-        raise _unfit(given_kind, given_version, kind, str(mismatch)) from None
-    # First, where readers of JSON expect them.
+        raise _not_decodable(given_kind, given_version, kind, str(mismatch)) from None
+    # kind and apiVersion come first, as in objects that Kubernetes writes.
     obj = {"kind": kind, "apiVersion": api_version} | {k: v for k, v in obj.items() if k not in ("kind", "apiVersion")}
     if validation == IGNORE:
         return obj, []
     problems = field_problems(duplicate_fields(body) if media_type_of(content_type) in ("", JSON) else [], unknown)
     if problems and validation == STRICT:
-        raise _unfit(given_kind, given_version, kind, f"strict decoding error: {', '.join(problems)}")
+        raise _not_decodable(given_kind, given_version, kind, f"strict decoding error: {', '.join(problems)}")
     return obj, problems
 
 
-def field_problems(twice: Sequence[str], unknown: Sequence[str]) -> list[str]:
-    """What is wrong with a body's fields, in Kubernetes' words, once each and no more than it reports."""
-    problems = chain((f'duplicate field "{path}"' for path in twice), (f'unknown field "{path}"' for path in unknown))
+def field_problems(duplicates: Sequence[str], unknown: Sequence[str]) -> list[str]:
+    """Return Kubernetes' texts for duplicate and unknown fields, each once, at most `_MAX_PROBLEMS`."""
+    problems = chain(
+        (f'duplicate field "{path}"' for path in duplicates), (f'unknown field "{path}"' for path in unknown)
+    )
     found: dict[str, None] = {}
     for problem in problems:
         found[problem] = None
@@ -96,7 +98,7 @@ def field_problems(twice: Sequence[str], unknown: Sequence[str]) -> list[str]:
 
 
 def decode_value(body: bytes, content_type: str, shape: Shape) -> Any:
-    """What was sent, in whichever encoding, not yet checked. Raises a 400 or a 415."""
+    """Decode a body of any supported media type, without schema checks. Raises a 400 or a 415."""
     if media_type_of(content_type) != PROTOBUF:
         return decode_body(body, content_type, (JSON, YAML, PROTOBUF))
     try:
@@ -113,29 +115,42 @@ def _check_kind(given_kind: str, given_version: str, kind: str, api_version: str
         )
     if given_kind != kind:
         why = f'no kind "{given_kind}" is registered for the resource; it is served as {kind}'
-        raise _unfit(given_kind, given_version, kind, why)
+        raise _not_decodable(given_kind, given_version, kind, why)
 
 
-def _unfit(given_kind: str, given_version: str, kind: str, why: str) -> ApiStatus:
+def _not_decodable(given_kind: str, given_version: str, kind: str, why: str) -> ApiStatus:
     version = given_version.rpartition("/")[2]
     return bad_request(f'{given_kind} in version "{version}" cannot be handled as a {kind}: {why}')
 
 
-class _Pairs(dict[str, Any]):
-    """An object that remembers which of its keys came twice."""
+class _ObjectWithDuplicates(dict[str, Any]):
+    """A JSON object with the keys that occurred more than once in `duplicates`."""
 
-    __slots__ = ("twice",)
+    __slots__ = ("duplicates",)
 
     def __init__(self, pairs: list[tuple[str, Any]]) -> None:
         super().__init__(pairs)
-        self.twice: list[str] = []
+        self.duplicates: list[str] = []
         if len(self) < len(pairs):
             seen: set[str] = set()
-            self.twice = [key for key, _ in pairs if key in seen or seen.add(key)]  # type: ignore[func-returns-value]
+            self.duplicates = [key for key, _ in pairs if key in seen or seen.add(key)]  # type: ignore[func-returns-value]
+
+
+class _DuplicateFound(Exception):
+    pass
+
+
+def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> None:
+    if len(dict(pairs)) != len(pairs):
+        raise _DuplicateFound
+
+
+# Nearly all bodies have no duplicates, so the paths of these are searched only when there are some.
+_check_unique = json.JSONDecoder(object_pairs_hook=_refuse_duplicates).decode
 
 
 def duplicate_fields(body: bytes) -> list[str]:
-    """Paths of fields that a JSON object has twice; the last one counts. Raises a 400 for what is nested too deeply."""
+    """Return paths of fields that a JSON object has twice. Raises a 400 for too deep nesting."""
     try:
         return _duplicate_fields(body)
     except RecursionError:
@@ -143,26 +158,19 @@ def duplicate_fields(body: bytes) -> list[str]:
 
 
 def _duplicate_fields(body: bytes) -> list[str]:
-    found = False
-
-    def pairs_hook(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        nonlocal found
-        value = dict(pairs)
-        if len(value) != len(pairs):
-            found = True
-        return value
-
-    json.loads(body, object_pairs_hook=pairs_hook)
-    if not found:
+    try:
+        _check_unique(body.decode(errors="surrogatepass"))
         return []
+    except _DuplicateFound:
+        pass
     paths: list[str] = []
-    _collect_duplicates(json.loads(body, object_pairs_hook=_Pairs), "", paths)
+    _collect_duplicates(json.loads(body, object_pairs_hook=_ObjectWithDuplicates), "", paths)
     return paths
 
 
 def _collect_duplicates(value: Any, path: str, paths: list[str]) -> None:
-    if isinstance(value, _Pairs):
-        paths += [f"{path}.{key}" if path else key for key in dict.fromkeys(value.twice)]
+    if isinstance(value, _ObjectWithDuplicates):
+        paths += [f"{path}.{key}" if path else key for key in dict.fromkeys(value.duplicates)]
         for key, child in value.items():
             _collect_duplicates(child, f"{path}.{key}" if path else key, paths)
     elif isinstance(value, list):

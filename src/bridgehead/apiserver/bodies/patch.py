@@ -1,9 +1,10 @@
-"""The three ways to change part of an object (pure).
+"""JSON patch, JSON merge patch and strategic merge patch.
 
-JSON patch is RFC 6902 with JSON pointers (RFC 6901), JSON merge patch is RFC 7386, and strategic merge patch is
-Kubernetes' own: lists that the schema gives a merge key are merged by it, and directives (`$patch`, `$retainKeys`,
-`$setElementOrder/x`, `$deleteFromPrimitiveList/x`) say what a merge can't (source: community/contributors/devel/
-sig-api-machinery/strategic-merge-patch.md, apimachinery/pkg/util/strategicpatch). No function changes its arguments.
+JSON patch is RFC 6902 with JSON pointers (RFC 6901); JSON merge patch is RFC 7386. Strategic merge patch is Kubernetes'
+own: lists with a merge key in the schema are merged by this key, and directives (`$patch`, `$retainKeys`,
+`$setElementOrder/x`, `$deleteFromPrimitiveList/x`) express what a merge can't. No function changes its arguments.
+Pure: no I/O, no clock, no randomness.
+Source: community/contributors/devel/sig-api-machinery/strategic-merge-patch.md, apimachinery/pkg/util/strategicpatch.
 """
 
 from __future__ import annotations
@@ -16,16 +17,18 @@ import msgspec
 
 from bridgehead.apiserver.errors import PatchRefused
 from bridgehead.apiserver.resource import JsonObject, copied
+from bridgehead.objects.integers import parse_integer
 
 from .schema import ListShape, Shape
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
-PATCH_TYPES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH)
+APPLY_PATCH = "application/apply-patch+yaml"  # server-side apply, which `handlers.apply` carries out
+PATCH_TYPES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, APPLY_PATCH)
 
 MAX_JSON_PATCH_OPERATIONS = 10_000
-# What all copies of a patch may add to the object (JSONPatchMaxCopyBytes in apiserver/pkg/server/config.go).
+# Bytes that all copy operations of a patch together may add (JSONPatchMaxCopyBytes in apiserver/pkg/server/config.go).
 MAX_JSON_PATCH_COPY_BYTES = 3 * 1024 * 1024
 
 _PATCH = "$patch"
@@ -35,11 +38,11 @@ _DELETE_PRIMITIVES = "$deleteFromPrimitiveList/"
 
 
 def apply_patch(kind: str, original: JsonObject, patch: Any, shape: Shape) -> JsonObject:
-    """`original` as changed by `patch`, of the media type `kind`. Raises `PatchRefused`."""
+    """Return `original` changed by `patch` of the media type `kind`. Raises `PatchRefused`."""
     if kind == JSON_PATCH:
         changed = apply_json_patch(original, patch)
         if not isinstance(changed, dict):
-            raise PatchRefused(422, "the patch replaces the object by something that is no object")
+            raise PatchRefused(422, "the patch replaces the object by a value that is not an object")
         return changed
     if not isinstance(patch, dict):
         raise PatchRefused(400, "the patch is not a JSON object")
@@ -138,17 +141,18 @@ def _missing(path: Sequence[str]) -> PatchRefused:
 
 
 def _index(step: str, length: int, path: Sequence[str]) -> int:
-    if not step.isascii() or not step.isdigit() or (len(step) > 1 and step[0] == "0") or int(step) > length:
-        raise PatchRefused(422, f"unable to access invalid index {step!r} of /{'/'.join(path)}")
-    return int(step)
+    index = None if step[:1] in ("+", "-") or (len(step) > 1 and step[0] == "0") else parse_integer(step)
+    if index is None or index > length:
+        raise PatchRefused(422, f"unable to access invalid index {step[:100]!r} of /{'/'.join(path)[:1000]}")
+    return index
 
 
 def _find(document: Any, path: Sequence[str]) -> Any:
     for step in path:
         if isinstance(document, dict) and step in document:
             document = document[step]
-        elif isinstance(document, list) and _index(step, len(document) - 1, path) >= 0:
-            document = document[int(step)]
+        elif isinstance(document, list):
+            document = document[_index(step, len(document) - 1, path)]
         else:
             raise _missing(path)
     return document
@@ -168,7 +172,7 @@ def _add(document: Any, path: list[str], value: Any) -> Any:
 
 
 def _remove(document: Any, path: list[str]) -> tuple[Any, Any]:
-    """The document without the value, and the value."""
+    """Return the document without the value, and the value."""
     value = _find(document, path)
     if not path:
         return None, value
@@ -256,30 +260,35 @@ def _merge_list(original: list[Any], patch: list[Any], shape: ListShape) -> list
         return original + [item for text, item in merged_by_text.items() if text not in present]
     for item in patch:
         if not isinstance(item, dict):
-            raise PatchRefused(400, f"a list that is merged by {shape.merge_key!r} has an element that is no object")
+            raise PatchRefused(
+                400, f"a list that is merged by {shape.merge_key!r} has an element that is not an object"
+            )
     if any(item.get(_PATCH) == "replace" for item in patch):
         return [copied(item) for item in patch if _PATCH not in item]
     key_of = _key_of(shape)
     deleted = {key_of(item) for item in patch if item.get(_PATCH) == "delete"}
     merged = [item for item in original if key_of(item) not in deleted]
-    places = {key_of(item): place for place, item in enumerate(merged)}
+    positions = {key_of(item): position for position, item in enumerate(merged)}
     for item in patch:
         directive = item.get(_PATCH)
         if directive == "delete":
             continue
         if directive is not None:
             raise PatchRefused(400, f"Unknown patch type found: {directive}")
-        place = places.get(key_of(item))
-        if place is None:
-            places[key_of(item)] = len(merged)
+        position = positions.get(key_of(item))
+        if position is None:
+            positions[key_of(item)] = len(merged)
             merged.append(_merge_map({}, item, shape.items))
         else:
-            merged[place] = _merge_map(merged[place], item, shape.items)
+            merged[position] = _merge_map(merged[position], item, shape.items)
     return merged
 
 
 def _key_of(shape: Shape) -> Callable[[Any], str]:
-    """What identifies an element. Values are compared as text, so that a port 80 and "80" are one, as in Kubernetes."""
+    """Return a function for the identity of list elements.
+
+    Keys are compared as text, as in Kubernetes: the ports 80 and "80" are the same.
+    """
     merge_key = shape.merge_key if isinstance(shape, ListShape) else ""
 
     def key_of(item: Any) -> str:
@@ -293,19 +302,19 @@ def _key_of(shape: Shape) -> Callable[[Any], str]:
 
 
 def _in_order(merged: list[Any], wanted: list[Any], before: list[Any], shape: Shape) -> list[Any]:
-    """`merged` with the elements that the patch knows of in the order it `wanted`.
+    """Return `merged` with the elements in `wanted` in that order.
 
-    Elements only the server knows keep their order among themselves; where the two meet, the order `before` decides
-    (`normalizeElementOrder` and `mergeSortedSlice` in apimachinery).
+    Elements that only the server has keep their relative order; `before`, the order before the patch, decides how the
+    two sequences are interleaved (`normalizeElementOrder` and `mergeSortedSlice` in apimachinery).
     """
     key_of = _key_of(shape)
-    rank = {key_of(item): place for place, item in enumerate(wanted)}
+    rank = {key_of(item): position for position, item in enumerate(wanted)}
     known = deque(sorted((item for item in merged if key_of(item) in rank), key=lambda item: rank[key_of(item)]))
     others = deque(item for item in merged if key_of(item) not in rank)
-    place_before = {key_of(item): place for place, item in enumerate(before)}
+    position_before = {key_of(item): position for position, item in enumerate(before)}
     ordered: list[Any] = []
     while known and others:
-        theirs, ours = place_before.get(key_of(others[0])), place_before.get(key_of(known[0]))
+        theirs, ours = position_before.get(key_of(others[0])), position_before.get(key_of(known[0]))
         take_other = theirs is not None and ours is not None and theirs < ours
         ordered.append(others.popleft() if take_other else known.popleft())
     return [*ordered, *known, *others]

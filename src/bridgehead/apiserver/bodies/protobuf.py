@@ -1,9 +1,9 @@
-"""Reads objects that clients send as protobuf: Go clients, kubectl 1.32 and newer among them, do so without asking.
+"""Decoding of protobuf bodies, which Go clients (among them kubectl 1.32 and newer) send by default.
 
-The envelope is four bytes and a `runtime.Unknown`; inside it fields are numbered. The numbers, which never change once
-given, are in `protobuf_fields.txt`; what each field is follows from the schema. Answers are never protobuf: these
-clients accept JSON as well. Called by `decoding`; refuses, with `BadPacket`, what is cut off or does not fit
-(source: apimachinery/pkg/runtime/serializer/protobuf, protobuf encoding, the generated.proto files of k8s.io/api).
+The envelope is four bytes and a `runtime.Unknown`; fields inside have numbers. The numbers, which are stable, are in
+`protobuf_fields.txt`; the types of fields follow from the schema. Answers are never protobuf: these clients also accept
+JSON. Truncated or malformed input raises `BadPacket`.
+Source: apimachinery/pkg/runtime/serializer/protobuf, protobuf encoding, the generated.proto files of k8s.io/api.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
+import msgspec
+
 from bridgehead.apiserver.resource import JsonObject
 from bridgehead.objects.times import format_micro_time, format_time
 
@@ -23,6 +25,7 @@ from .schema import (
     BytesShape,
     IntOrStringShape,
     IntShape,
+    JsonShape,
     ListShape,
     MapShape,
     NumberShape,
@@ -37,17 +40,29 @@ MAGIC = b"k8s\x00"
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _MAX_DEPTH = 64
 
+# Field numbers of messages that are not in `protobuf_fields.txt` (generated.proto of apimachinery and
+# authentication/v1; map entries as in the protobuf encoding).
+_UNKNOWN_TYPE_META, _UNKNOWN_RAW = 1, 2
+_TYPE_META_API_VERSION, _TYPE_META_KIND = 1, 2
+_MAP_KEY, _MAP_VALUE = 1, 2
+_EXTRA_VALUE_ITEMS = 1
+_TIME_SECONDS, _TIME_NANOS = 1, 2
+_INT_OR_STRING_TYPE, _INT_OR_STRING_INT, _INT_OR_STRING_STRING = 1, 2, 3
+_QUANTITY_STRING = 1
+_FIELDS_V1_RAW = 1
+_TYPE_STRING = 1  # of intstr.Type
+
 Wire = int | bytes
 
 
 class BadPacket(Exception):
-    """The bytes are not the message they are said to be."""
+    """The bytes are not a valid message of the expected type."""
 
 
 class Fields:
     """The numbered fields of one message.
 
-    `names` are JSON names by number; `embedded` are messages whose own fields appear in JSON as this one's.
+    `names` are JSON names by number; `embedded` are embedded messages, whose fields JSON has in the outer object.
     """
 
     __slots__ = ("embedded", "names")
@@ -71,31 +86,34 @@ def _lines() -> dict[str, str]:
 
 @lru_cache(maxsize=1024)
 def _fields(message: str) -> Fields:
-    """`message` is the definition's name without `io.k8s.api.`."""
+    """Return the fields of a message. `message` is the definition's name without `io.k8s.api.`."""
     return Fields(_lines().get(message, "").split())
 
 
 def decode_envelope_untrusted(body: bytes) -> tuple[str, str, bytes]:
-    """(apiVersion, kind, message) of a request's body. Raises `BadPacket`."""
+    """Return (apiVersion, kind, message) of a request's body. Raises `BadPacket`."""
     if not body.startswith(MAGIC):
         raise BadPacket("the body does not begin with the magic number of Kubernetes' protobuf")
     version, kind, raw = "", "", b""
     for number, value in _split(memoryview(body)[len(MAGIC) :]):
-        if number == 1:
+        if number == _UNKNOWN_TYPE_META:
             for inner, text in _split(memoryview(_bytes(value))):
-                if inner == 1:
+                if inner == _TYPE_META_API_VERSION:
                     version = _text(text)
-                elif inner == 2:
+                elif inner == _TYPE_META_KIND:
                     kind = _text(text)
-        elif number == 2:
+        elif number == _UNKNOWN_RAW:
             raw = _bytes(value)
     return version, kind, raw
 
 
 def decode_message_untrusted(raw: bytes, shape: Shape) -> JsonObject:
-    """A message as JSON would have it; what the numbers do not know is left out. Raises `BadPacket`."""
+    """Decode a message into the object that JSON would have; drop unknown numbers. Raises `BadPacket`."""
     if not isinstance(shape, StructShape):
         raise BadPacket("the kind has no fields")
+    if shape.definition.removeprefix("io.k8s.api.") not in _lines():
+        # All its fields would be dropped.
+        raise BadPacket(f"the numbers of the fields of {shape.name} are not known: send JSON")
     obj: JsonObject = {}
     _read_struct(raw, shape, shape.definition, obj, 0)
     return obj
@@ -124,9 +142,9 @@ def _read_field(value: Wire, shape: Shape, name: str, into: JsonObject, depth: i
         key, item = _map_entry(value, shape, depth)
         into.setdefault(name, {})[key] = item
     else:
-        taken = _read_value(value, shape, depth)
-        if taken is not None:
-            into[name] = taken
+        decoded = _read_value(value, shape, depth)
+        if decoded is not None:
+            into[name] = decoded
 
 
 def _list_items(value: Wire, shape: ListShape, depth: int) -> list[Any]:
@@ -138,20 +156,20 @@ def _list_items(value: Wire, shape: ListShape, depth: int) -> list[Any]:
 def _map_entry(value: Wire, shape: MapShape, depth: int) -> tuple[str, Any]:
     key, item = "", None
     for number, part in _split(memoryview(_bytes(value))):
-        if number == 1:
+        if number == _MAP_KEY:
             key = _text(part)
-        elif number == 2:
+        elif number == _MAP_VALUE:
             item = _map_value(part, shape.values, depth)
     return key, item
 
 
 def _map_value(value: Wire, shape: Shape, depth: int) -> Any:
     if isinstance(shape, ListShape):
-        # A list in a map is wrapped in a message of its own (`ExtraValue`), whose first field it is.
+        # A list in a map is the first field of a message of its own (`ExtraValue`).
         return [
             item
             for number, part in _split(memoryview(_bytes(value)))
-            if number == 1
+            if number == _EXTRA_VALUE_ITEMS
             for item in _list_items(part, shape, depth)
         ]
     return _read_value(value, shape, depth)
@@ -178,16 +196,27 @@ def _read_value(value: Wire, shape: Shape, depth: int) -> Any:
         case IntOrStringShape():
             return _int_or_string(_bytes(value))
         case QuantityShape():
-            return next((_text(part) for number, part in _split(memoryview(_bytes(value))) if number == 1), "0")
+            fields = _split(memoryview(_bytes(value)))
+            return next((_text(part) for number, part in fields if number == _QUANTITY_STRING), "0")
+        case JsonShape():
+            return _json(_bytes(value))
     return None
 
 
+def _json(raw: bytes) -> Any:
+    text = next((_bytes(part) for number, part in _split(memoryview(raw)) if number == _FIELDS_V1_RAW), b"")
+    try:
+        return msgspec.json.decode(text) if text else None
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise BadPacket("a set of fields is not JSON") from error
+
+
 def _time(raw: bytes, *, micro: bool) -> str | None:
-    """None for the zero time, which an unset one is sent as."""
+    """Decode a time; None for the zero time, which stands for an unset one."""
     numbers = {number: _signed(_number(part)) for number, part in _split(memoryview(raw))}
     if not numbers:
         return None
-    seconds, nanos = numbers.get(1, 0), numbers.get(2, 0)
+    seconds, nanos = numbers.get(_TIME_SECONDS, 0), numbers.get(_TIME_NANOS, 0)
     try:
         return format_micro_time(seconds + nanos / 1e9) if micro else format_time(seconds)
     except (ValueError, OverflowError, OSError) as error:
@@ -197,20 +226,20 @@ def _time(raw: bytes, *, micro: bool) -> str | None:
 def _int_or_string(raw: bytes) -> int | str:
     kind, number, text = 0, 0, ""
     for field, part in _split(memoryview(raw)):
-        if field == 1:
+        if field == _INT_OR_STRING_TYPE:
             kind = _number(part)
-        elif field == 2:
+        elif field == _INT_OR_STRING_INT:
             number = _signed(_number(part))
-        elif field == 3:
+        elif field == _INT_OR_STRING_STRING:
             text = _text(part)
-    return text if kind == 1 else number
+    return text if kind == _TYPE_STRING else number
 
 
-# --- the wire
+# --- the wire format
 
 
 def _split(data: memoryview) -> Iterator[tuple[int, Wire]]:
-    """Numbers and values of a message's fields, in the order they were sent."""
+    """Yield the numbers and values of a message's fields, in their order."""
     position, end = 0, len(data)
     while position < end:
         tag, position = _varint(data, position)
@@ -277,7 +306,7 @@ def _text(value: Wire) -> str:
 
 
 def plain_scalars(definition: str) -> frozenset[str]:
-    """Fields whose zero value is the same as none: in Go they are no pointers, and JSON omits them when they are zero.
+    """Return the fields whose zero value is equivalent to none: in Go no pointers, and omitted from JSON when zero.
 
     Empty for a definition that is not listed.
     """

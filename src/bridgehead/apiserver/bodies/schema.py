@@ -1,9 +1,8 @@
-"""The API's own schema: what a decoded body must look like, and how its lists merge.
+"""The schema of the API: types of fields, and merge keys of lists.
 
-The definitions are those of the kubernetes-validate package, compiled once into `Shape`s for the kinds that are
-served; the texts are dropped. A body is *conformed*: nulls become absent, unknown fields are removed and reported, and
-a value of another type is refused with the words of Go's decoder, which clients and people know
-(source: Kubernetes API concepts "Field validation", sigs.k8s.io/json).
+The definitions are those of the package kubernetes-validate, compiled once into `Shape`s for the kinds that are served.
+`conform` drops nulls, drops and reports unknown fields, and refuses values of a wrong type with the error texts of Go's
+decoder, which clients know. Source: Kubernetes API concepts "Field validation", sigs.k8s.io/json.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import base64
 import binascii
 import importlib.util
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
@@ -28,13 +27,13 @@ VERSION = "v1.37.0-local"
 _INT_RANGES = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 
-# Where a value stands, as a chain from the inside out: (outer, step, kind of step).
-_Place = tuple[Any, Any, str] | None
+# The path of a value in its document, as a linked list from the inside out: (outer path, step, kind of step).
+JsonPath = tuple[Any, Any, str] | None
 _FIELD, _INDEX, _MAP_KEY = "field", "index", "key"
 
 
 def definitions_path() -> Path:
-    """The file of definitions, found without importing the package (which loads a validator)."""
+    """Return the file of definitions. Does not import the package, which would load a validator."""
     spec = importlib.util.find_spec("kubernetes_validate")
     if spec is None or spec.origin is None:
         raise FileNotFoundError("the package kubernetes-validate is not installed")
@@ -42,13 +41,34 @@ def definitions_path() -> Path:
 
 
 def load_definitions() -> dict[str, JsonObject]:
-    """Definitions by name (`io.k8s.api.core.v1.Service`), with references as `#/$defs/<name>`."""
+    """Return definitions by name (`io.k8s.api.core.v1.Service`), with references as `#/$defs/<name>`."""
     definitions: dict[str, JsonObject] = msgspec.json.decode(definitions_path().read_bytes())["$defs"]
     return definitions
 
 
-def definitions_by_kind(definitions: dict[str, JsonObject]) -> dict[tuple[str, str, str], str]:
-    """The names of definitions, by the group, version and kind of what they define."""
+class _DefinitionsFile(msgspec.Struct):
+    definitions: dict[str, msgspec.Raw] = msgspec.field(name="$defs")
+
+
+class LazyDefinitions(Mapping[str, JsonObject]):
+    """The definitions of `load_definitions`, each decoded when it is read: most are never used, and all need 10 MiB."""
+
+    def __init__(self) -> None:
+        self._encoded = msgspec.json.decode(definitions_path().read_bytes(), type=_DefinitionsFile).definitions
+
+    def __getitem__(self, name: str) -> JsonObject:
+        definition: JsonObject = msgspec.json.decode(self._encoded[name])
+        return definition
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._encoded)
+
+    def __len__(self) -> int:
+        return len(self._encoded)
+
+
+def definitions_by_kind(definitions: Mapping[str, JsonObject]) -> dict[tuple[str, str, str], str]:
+    """Return the names of definitions by group, version and kind."""
     return {
         (gvk["group"], gvk["version"], gvk["kind"]): name
         for name, definition in definitions.items()
@@ -57,40 +77,40 @@ def definitions_by_kind(definitions: dict[str, JsonObject]) -> dict[tuple[str, s
 
 
 class _Mismatch(Exception):
-    """A value of the wrong type; `place` and `struct` are filled in on the way out."""
+    """A value of a wrong type. The innermost struct sets `struct` and `path` when the exception passes."""
 
     def __init__(self, got: str, wanted: str = "", text: str = "") -> None:
         self.got = got
         self.wanted = wanted
         self.text = text
-        self.place: _Place = None
+        self.path: JsonPath = None
         self.struct = ""
 
     def __str__(self) -> str:
         if self.text:
             return self.text
-        where = f"Go struct field {self.struct}.{_go_path(self.place)}" if self.struct else "Go value"
+        where = f"Go struct field {self.struct}.{_go_path(self.path)}" if self.struct else "Go value"
         return f"json: cannot unmarshal {self.got} into {where} of type {self.wanted}"
 
 
-def _steps(place: _Place) -> list[tuple[Any, str]]:
+def _steps(path: JsonPath) -> list[tuple[Any, str]]:
     steps = []
-    while place is not None:
-        place, step, kind = place
+    while path is not None:
+        path, step, kind = path
         steps.append((step, kind))
     return steps[::-1]
 
 
-def _go_path(place: _Place) -> str:
-    return ".".join(str(step) for step, kind in _steps(place) if kind == _FIELD)
+def _go_path(path: JsonPath) -> str:
+    return ".".join(str(step) for step, kind in _steps(path) if kind == _FIELD)
 
 
-def _field_path(place: _Place, field: str) -> str:
-    """`spec.ports[0].foo`"""
-    path = ""
-    for step, kind in _steps((place, field, _FIELD)):
-        path += f"[{step}]" if kind == _INDEX else f".{step}" if path else str(step)
-    return path
+def _field_path(path: JsonPath, field: str) -> str:
+    """Render the path of a field, such as `spec.ports[0].foo`."""
+    text = ""
+    for step, kind in _steps((path, field, _FIELD)):
+        text += f"[{step}]" if kind == _INDEX else f".{step}" if text else str(step)
+    return text
 
 
 def _json_type(value: Any) -> str:
@@ -107,7 +127,7 @@ def _json_type(value: Any) -> str:
 
 
 class Shape:
-    """What a value may be. `go` is the type's name in Go; `zero` is what a null in a list or a map becomes."""
+    """The type of a value. `go` is the type's name in Go; `zero` replaces a null in a list or a map."""
 
     __slots__ = ("go",)
     zero: Any = None
@@ -115,23 +135,29 @@ class Shape:
     def __init__(self, go: str) -> None:
         self.go = go
 
-    def take(self, value: Any, place: _Place, unknown: list[str]) -> Any:
-        """`value` as it is kept. Raises `_Mismatch`; appends paths of unknown fields to `unknown`."""
+    def conform(self, value: Any, path: JsonPath, unknown: list[str]) -> Any:
+        """Return `value` as it is stored. Raises `_Mismatch`; appends paths of unknown fields to `unknown`."""
         return value
 
     def child(self, key: str) -> Shape:
-        """The shape of a field or of a map's value; `ANYTHING` when there is none."""
+        """Return the shape of a field or of a map's value; `ANYTHING` when the shape has none."""
         return ANYTHING
 
 
 ANYTHING = Shape("interface {}")
 
 
+class JsonShape(Shape):
+    """Any JSON, which protobuf has as text: the sets of fields in managedFields."""
+
+    __slots__ = ()
+
+
 class StringShape(Shape):
     __slots__ = ()
     zero = ""
 
-    def take(self, value: Any, place: _Place, unknown: list[str]) -> Any:
+    def conform(self, value: Any, path: JsonPath, unknown: list[str]) -> Any:
         if type(value) is str:
             return value
         raise _Mismatch(_json_type(value), self.go)
@@ -141,7 +167,7 @@ class BoolShape(Shape):
     __slots__ = ()
     zero = False
 
-    def take(self, value: Any, place: _Place, unknown: list[str]) -> Any:
+    def conform(self, value: Any, path: JsonPath, unknown: list[str]) -> Any:
         if type(value) is bool:
             return value
         raise _Mismatch(_json_type(value), self.go)
@@ -155,7 +181,7 @@ class IntShape(Shape):
         super().__init__(go)
         self._range = _INT_RANGES[go]
 
-    def take(self, value: Any, place: _Place, unknown: list[str]) -> Any:
+    def conform(self, value: Any, path: JsonPath, unknown: list[str]) -> Any:
         if type(value) is int:
             if self._range[0] <= value <= self._range[1]:
                 return value
@@ -167,7 +193,7 @@ class NumberShape(Shape):
     __slots__ = ()
     zero = 0
 
-    def take(self, value: Any, place: _Place, unknown: list[str]) -> Any:
+    def conform(self, value: Any, path: JsonPath, unknown: list[str]) -> Any:
         if type(value) in (int, float):
             return value
         raise _Mismatch(_json_type(value), self.go)
@@ -176,8 +202,8 @@ class NumberShape(Shape):
 class TimeShape(StringShape):
     __slots__ = ()
 
-    def take(self, value: Any, place: _Place, unknown: list[str]) -> Any:
-        super().take(value, place, unknown)
+    def conform(self, value: Any, path: JsonPath, unknown: list[str]) -> Any:
+        super().conform(value, path, unknown)
         if not _TIME.fullmatch(value):
             raise _Mismatch(
                 "",
@@ -195,8 +221,8 @@ class BytesShape(StringShape):
 
     __slots__ = ()
 
-    def take(self, value: Any, place: _Place, unknown: list[str]) -> Any:
-        super().take(value, place, unknown)
+    def conform(self, value: Any, path: JsonPath, unknown: list[str]) -> Any:
+        super().conform(value, path, unknown)
         try:
             base64.b64decode(value.replace("\n", "").replace("\r", ""), validate=True)
         except (binascii.Error, ValueError):
@@ -210,7 +236,7 @@ class IntOrStringShape(Shape):
     __slots__ = ()
     zero = 0
 
-    def take(self, value: Any, place: _Place, unknown: list[str]) -> Any:
+    def conform(self, value: Any, path: JsonPath, unknown: list[str]) -> Any:
         if type(value) is str or (type(value) is int and -(2**31) <= value < 2**31):
             return value
         raise _Mismatch(f"number {value}" if type(value) in (int, float) else _json_type(value), "int32")
@@ -220,7 +246,7 @@ class QuantityShape(Shape):
     __slots__ = ()
     zero = "0"
 
-    def take(self, value: Any, place: _Place, unknown: list[str]) -> Any:
+    def conform(self, value: Any, path: JsonPath, unknown: list[str]) -> Any:
         try:
             if type(value) in (str, int, float):
                 return canonical_quantity(str(value))
@@ -233,7 +259,7 @@ class QuantityShape(Shape):
 
 
 class ListShape(Shape):
-    """`merges` says that a strategic merge patch merges it: by `merge_key`, or as a set when that is ""."""
+    """A list. If `merges`, a strategic merge patch merges it: by `merge_key`, or as a set when `merge_key` is ""."""
 
     __slots__ = ("items", "merge_key", "merges")
 
@@ -243,14 +269,14 @@ class ListShape(Shape):
         self.merges = merges
         self.merge_key = merge_key
 
-    def take(self, value: Any, place: _Place, unknown: list[str]) -> Any:
+    def conform(self, value: Any, path: JsonPath, unknown: list[str]) -> Any:
         if type(value) is not list:
             raise _Mismatch(_json_type(value), self.go)
         items = self.items
         if type(items) is StringShape and all(type(item) is str for item in value):
             return value
         return [
-            _zero(items) if item is None else items.take(item, (place, index, _INDEX), unknown)
+            _zero(items) if item is None else items.conform(item, (path, index, _INDEX), unknown)
             for index, item in enumerate(value)
         ]
 
@@ -262,12 +288,12 @@ class MapShape(Shape):
         super().__init__(f"map[string]{values.go}")
         self.values = values
 
-    def take(self, value: Any, place: _Place, unknown: list[str]) -> Any:
+    def conform(self, value: Any, path: JsonPath, unknown: list[str]) -> Any:
         if type(value) is not dict:
             raise _Mismatch(_json_type(value), self.go)
         values = self.values
         return {
-            key: _zero(values) if item is None else values.take(item, (place, key, _MAP_KEY), unknown)
+            key: _zero(values) if item is None else values.conform(item, (path, key, _MAP_KEY), unknown)
             for key, item in value.items()
         }
 
@@ -276,7 +302,7 @@ class MapShape(Shape):
 
 
 class StructShape(Shape):
-    """`definition` is its name in the definitions. `omitted` are fields whose zero value is stored as none."""
+    """An object with named fields. `definition` is its definition's name; zero values of `omitted` are not stored."""
 
     __slots__ = ("definition", "fields", "name", "omitted", "required")
 
@@ -289,7 +315,7 @@ class StructShape(Shape):
         self.fields: dict[str, Shape] = {}
         self.required: frozenset[str] = frozenset()
 
-    def take(self, value: Any, place: _Place, unknown: list[str]) -> Any:
+    def conform(self, value: Any, path: JsonPath, unknown: list[str]) -> Any:
         if type(value) is not dict:
             raise _Mismatch(_json_type(value), self.go)
         kept: JsonObject = {}
@@ -299,14 +325,14 @@ class StructShape(Shape):
             for key, item in value.items():
                 shape = fields.get(key)
                 if shape is None:
-                    unknown.append(_field_path(place, key))
+                    unknown.append(_field_path(path, key))
                 elif item is not None:
-                    taken = shape.take(item, (place, key, _FIELD), unknown)
-                    if taken or key not in self.omitted:
-                        kept[key] = taken
+                    kept_item = shape.conform(item, (path, key, _FIELD), unknown)
+                    if kept_item or key not in self.omitted:
+                        kept[key] = kept_item
         except _Mismatch as mismatch:
             if not mismatch.struct:
-                mismatch.struct, mismatch.place = self.name, (place, key, _FIELD)
+                mismatch.struct, mismatch.path = self.name, (path, key, _FIELD)
             raise
         return kept
 
@@ -323,7 +349,7 @@ _SPECIAL: dict[str, Shape] = {
     "io.k8s.apimachinery.pkg.api.resource.Quantity": QuantityShape("resource.Quantity"),
     "io.k8s.apimachinery.pkg.apis.meta.v1.Time": TimeShape("v1.Time"),
     "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime": TimeShape("v1.MicroTime"),
-    "io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1": ANYTHING,
+    "io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1": JsonShape("v1.FieldsV1"),
     "io.k8s.apimachinery.pkg.runtime.RawExtension": ANYTHING,
 }
 _STRING, _BOOL, _FLOAT, _BYTES = StringShape("string"), BoolShape("bool"), NumberShape("float64"), BytesShape("[]uint8")
@@ -331,20 +357,33 @@ _INT32, _INT64 = IntShape("int32"), IntShape("int64")
 
 
 class Schema:
-    """Shapes by kind. Compiled when first asked for; keep it and drop the definitions."""
+    """Shapes by kind, compiled on first use."""
 
     def __init__(
-        self, definitions: dict[str, JsonObject], plain: Callable[[str], frozenset[str]] = lambda _: frozenset()
+        self, definitions: Mapping[str, JsonObject], plain: Callable[[str], frozenset[str]] = lambda _: frozenset()
     ) -> None:
-        """`plain` names the fields of a definition that Go leaves out of JSON when they are zero."""
+        """Take definitions; `plain` returns the fields of a definition that Go omits from JSON when they are zero."""
         self._definitions = definitions
         self._plain = lru_cache(maxsize=None)(plain)
         self._shapes: dict[str, Shape] = dict(_SPECIAL)
         self._kinds = definitions_by_kind(definitions)
 
+    @property
+    def definitions(self) -> Mapping[str, JsonObject]:
+        """The definitions by name, with references as `#/$defs/<name>`."""
+        return self._definitions
+
+    def name_of_kind(self, group: str, version: str, kind: str) -> str:
+        """Return the name of a kind's definition. Raises KeyError for a kind without one."""
+        return self._kinds[group, version, kind]
+
     def of_kind(self, group: str, version: str, kind: str) -> Shape:
-        """Raises KeyError for a kind the definitions do not have."""
+        """Return the shape of a kind. Raises KeyError for a kind without a definition."""
         return self._named(self._kinds[group, version, kind])
+
+    def check_kind(self, group: str, version: str, kind: str) -> None:
+        """Raise KeyError for a kind without a definition, without compiling its shape."""
+        self._kinds[group, version, kind]
 
     def _named(self, name: str) -> Shape:
         shape = self._shapes.get(name)
@@ -360,6 +399,7 @@ class Schema:
                     key
                     for key, field in struct.fields.items()
                     if key not in struct.required
+                    and key != "managedFields"  # an empty list is a request to reset them
                     and (isinstance(field, ListShape | MapShape) or self._is_plain(name, key, field))
                 )
         return shape
@@ -390,9 +430,9 @@ class Schema:
 
 
 def conform(value: JsonObject, shape: Shape) -> tuple[JsonObject, list[str]]:
-    """`value` without nulls and unknown fields, and the paths of the latter. Raises `SchemaMismatch`."""
+    """Return `value` without nulls and unknown fields, and the paths of the unknown ones. Raises `SchemaMismatch`."""
     unknown: list[str] = []
     try:
-        return shape.take(value, None, unknown), unknown
+        return shape.conform(value, None, unknown), unknown
     except _Mismatch as mismatch:
         raise SchemaMismatch(str(mismatch)) from None

@@ -1,7 +1,7 @@
-"""JSON and YAML bodies as values, JSON as YAML, and what identifies a stored object (pure).
+"""Decoding of JSON and YAML bodies, and of the identity of stored objects.
 
-Called by `decoding` and `patching`, and by the handlers for clients that want YAML. YAML can ask for far more than it
-says, so what it may cost is bounded before it is built.
+A small YAML document can expand to a very large value, so its size is checked before it is built.
+Pure: no I/O, no clock, no randomness.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import msgspec
 from bridgehead.apiserver.errors import ApiStatus, bad_request, unsupported_media_type
 from bridgehead.apiserver.http.negotiation import JSON, YAML, media_type_of
 
-# An alias may be expanded many times: this bounds what a small document can grow to.
+# Bounds the size of a document whose aliases are expanded many times.
 _MAX_YAML_NODES = 1_000_000
 _MAX_YAML_EVENTS = 150_000  # about two seconds of work; no real object comes near
 _MAX_YAML_DEPTH = 200
 
 
 def decode_body(body: bytes, content_type: str, accepted: Sequence[str] = (JSON, YAML)) -> Any:
-    """The decoded body. Raises a 415 for other types and a 400 for what can't be parsed."""
+    """Decode a body. Raises a 415 for other media types and a 400 for a syntax error."""
     given = media_type_of(content_type) or JSON
     if given not in accepted:
         raise unsupported_media_type(content_type, accepted)
@@ -49,7 +49,7 @@ def _summary(body: bytes) -> str:
 
 
 def decode_yaml(body: bytes) -> Any:
-    import yaml  # not needed by any of our own parts
+    import yaml  # loaded on demand: the lab's own clients send JSON
 
     try:
         _check_yaml_shape(yaml.parse(body, Loader=_yaml_loader()))
@@ -61,7 +61,7 @@ def decode_yaml(body: bytes) -> Any:
 
 
 def _check_yaml_shape(events: Iterable[Any]) -> None:
-    """Raises a 400 for what would exhaust the stack, which libyaml's composer does not guard, or hold up the server."""
+    """Raise a 400 for documents that are nested too deeply (libyaml would exhaust the stack) or too large."""
     from yaml import CollectionEndEvent, CollectionStartEvent
 
     depth = 0
@@ -78,23 +78,21 @@ def _check_yaml_shape(events: Iterable[Any]) -> None:
 
 @lru_cache(maxsize=1)
 def _yaml_loader() -> Any:
-    """A safe loader that leaves timestamps as text, as JSON has none."""
-    import yaml
+    """Return a safe loader that keeps timestamps as text: JSON has no timestamps."""
+    from bridgehead.yaml_loader import Loader
 
-    base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-    class Loader(base):  # type: ignore[misc]
+    class JsonLoader(Loader):
         pass
 
-    Loader.yaml_implicit_resolvers = {
+    JsonLoader.yaml_implicit_resolvers = {
         first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-        for first, resolvers in base.yaml_implicit_resolvers.items()
+        for first, resolvers in Loader.yaml_implicit_resolvers.items()
     }
-    return Loader
+    return JsonLoader
 
 
 def _count_nodes(node: Any, sizes: dict[int, int], open_nodes: set[int]) -> int:
-    """How many nodes there are with aliases written out. Raises a 400 when there are too many, or endlessly many."""
+    """Return the number of nodes with aliases expanded. Raises a 400 when there are too many or infinitely many."""
     if not isinstance(node, dict | list):
         return 1
     identity = id(node)
@@ -115,7 +113,7 @@ def _count_nodes(node: Any, sizes: dict[int, int], open_nodes: set[int]) -> int:
 
 
 class StoredMetadata(msgspec.Struct, rename="camel"):
-    """What identifies a stored object and its version, and when it is to be gone."""
+    """The identity, version and deletion timestamp of a stored object."""
 
     uid: str = ""
     resource_version: str = ""
@@ -130,5 +128,5 @@ _decode_stored = msgspec.json.Decoder(_Stored).decode
 
 
 def stored_metadata(value: bytes) -> StoredMetadata:
-    """That of a stored object, without reading the rest."""
+    """Decode the metadata of a stored object, and nothing else of it."""
     return _decode_stored(value).metadata

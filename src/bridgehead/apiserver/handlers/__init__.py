@@ -1,5 +1,11 @@
-"""From an understood request to its answer.
+"""Handlers: answers to authorized requests.
 
-`objects` is for the resources of the table, with `options` (of writes) and `tables` (rows for kubectl); `subresources`
-and `reviews` are for what is special. `discovery`, `openapi`, `health` and `metrics`: what the server says of itself.
+objects          get, list, watch and writes of the resources in the table
+options          options of writes
+tables           rows for `kubectl get`
+stored_forms     conversion of objects that are stored in the form of another resource
+subresources     scale, binding, eviction, token, finalize
+reviews          access reviews, token reviews
+discovery, openapi, openapi_protobuf, health, metrics
+                 documents about the server itself
 """

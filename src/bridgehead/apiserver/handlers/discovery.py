@@ -1,7 +1,8 @@
-"""What the server serves, in both forms clients ask for (pure, rendered once).
+"""Discovery documents, rendered once at the start.
 
-Legacy discovery answers /api, /apis and one document for each group version; aggregated discovery answers everything
-in the first two when the Accept header says so (source: Kubernetes API concepts "API Discovery", KEP-3352).
+Legacy discovery has /api, /apis and a document for each group version. Aggregated discovery has everything in /api and
+/apis, for clients whose Accept header asks for it. Pure: no I/O, no clock, no randomness.
+Source: Kubernetes API concepts "API Discovery", KEP-3352.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ AGGREGATED = "application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDisc
 _VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
 _SUBRESOURCE_VERBS = ["get", "patch", "update"]
 
-# Subresources of another kind than their resource: (kind, group, version, verbs).
+# Subresources whose kind is not that of their resource: (kind, group, version, verbs).
 _SUBRESOURCE_KINDS: dict[str, tuple[str, str, str, list[str]]] = {
     "scale": ("Scale", "autoscaling", "v1", ["get", "patch", "update"]),
     "binding": ("Binding", "", "v1", ["create"]),
@@ -31,7 +32,7 @@ _SUBRESOURCE_KINDS: dict[str, tuple[str, str, str, list[str]]] = {
     "finalize": ("Namespace", "", "v1", ["update"]),
 }
 
-# What can only be created: nothing of it is stored.
+# Kinds that can only be created and are not stored: (group, version, plural, kind, namespaced).
 REVIEWS: tuple[tuple[str, str, str, str, bool], ...] = (
     ("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", False),
     ("authentication.k8s.io", "v1", "tokenreviews", "TokenReview", False),
@@ -43,7 +44,7 @@ REVIEWS: tuple[tuple[str, str, str, str, bool], ...] = (
 
 
 class Discovery:
-    """Finished documents by path; `aggregated` by path and version, each with its ETag."""
+    """Rendered documents by path, and `aggregated` ones by path and version, with their ETags."""
 
     def __init__(self, table: Sequence[Resource]) -> None:
         versions = _group_versions(table)
@@ -76,17 +77,17 @@ class Discovery:
                 self.aggregated[path, form] = (body, f'"{hashlib.sha512(body).hexdigest().upper()}"')
 
     def aggregated_for(self, path: str, accept: str) -> tuple[bytes, str, str] | None:
-        """Body, content type and ETag when the client prefers the aggregated form, else None."""
+        """Return body, content type and ETag if the client prefers the aggregated form, else None."""
         if path not in ("/api", "/apis"):
             return None
-        for wish in parse_accept(accept) if accept else ():
-            if wish.type != "application/json":
+        for accepted in parse_accept(accept) if accept else ():
+            if accepted.type != "application/json":
                 continue
-            if not wish.form:
+            if not accepted.form:
                 return None
-            if wish.form == "APIGroupDiscoveryList" and (path, wish.version) in self.aggregated:
-                body, etag = self.aggregated[path, wish.version]
-                return body, AGGREGATED.format(version=wish.version), etag
+            if accepted.form == "APIGroupDiscoveryList" and (path, accepted.version) in self.aggregated:
+                body, etag = self.aggregated[path, accepted.version]
+                return body, AGGREGATED.format(version=accepted.version), etag
         return None
 
 
@@ -95,7 +96,7 @@ def _encode(value: JsonObject) -> bytes:
 
 
 def _group_versions(table: Sequence[Resource]) -> list[tuple[str, str]]:
-    """Groups in a fixed order: what `kubectl api-resources` lists follows it."""
+    """Return groups and versions in a fixed order, which `kubectl api-resources` shows."""
     found = {(r.group, r.version) for r in table} | {(group, version) for group, version, *_ in REVIEWS}
     return sorted(found)
 
@@ -115,7 +116,7 @@ def _resource_list(group: str, version: str, table: Sequence[Resource]) -> JsonO
             "singularName": resource.singular,
             "namespaced": resource.namespaced,
             "kind": resource.kind,
-            "verbs": [verb for verb in _VERBS if verb != "deletecollection" or resource.deletes_collections],
+            "verbs": _verbs(resource),
         }
         if resource.short_names:
             entry["shortNames"] = list(resource.short_names)
@@ -141,6 +142,12 @@ def _resource_list(group: str, version: str, table: Sequence[Resource]) -> JsonO
         "groupVersion": f"{group}/{version}" if group else version,
         "resources": sorted(entries, key=lambda entry: str(entry["name"])),
     }
+
+
+def _verbs(resource: Resource) -> list[str]:
+    if resource.is_read_only:
+        return ["get", "list"]
+    return [verb for verb in _VERBS if verb != "deletecollection" or resource.deletes_collections]
 
 
 def _subresource(resource: Resource, name: str) -> JsonObject:

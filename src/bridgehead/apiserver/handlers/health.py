@@ -8,14 +8,14 @@ from bridgehead.apiserver.errors import not_found_path
 from bridgehead.apiserver.http.paths import Query
 from bridgehead.apiserver.http.request import Response
 
-# Says why it is not well, or nothing.
+# Returns the reason of a failed check, None for a successful one.
 Check = Callable[[], str | None]
 
 _TEXT = "text/plain; charset=utf-8"
 
 
 class Health:
-    """`live` and `ready` are checks by name; /healthz is what /livez is."""
+    """Health endpoints. `live` and `ready` are checks by name; /healthz has the checks of /livez."""
 
     def __init__(self, live: Mapping[str, Check], ready: Mapping[str, Check]) -> None:
         self._checks: dict[str, Mapping[str, Check]] = {"healthz": live, "livez": live, "readyz": ready}
@@ -24,7 +24,7 @@ class Health:
         return path.split("/")[1] in self._checks
 
     def handle(self, path: str, query: Query) -> Response:
-        """Raises a 404 for a check that does not exist."""
+        """Run checks. Raises a 404 for an unknown one."""
         kind, _, name = path.strip("/").partition("/")
         checks = self._checks[kind]
         if name:

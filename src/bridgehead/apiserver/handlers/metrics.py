@@ -1,4 +1,4 @@
-"""The server's own metrics, under Kubernetes' names (source: Kubernetes metrics reference)."""
+"""The server's metrics, under Kubernetes' names (source: Kubernetes metrics reference)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Metrics:
             registry=self._registry,
         )
         self._watches = Gauge("apiserver_longrunning_requests", "Watches that are open.", registry=self._registry)
-        # Finding a child by its labels costs more than counting, and there are few different ones.
+        # Looking up a child by its labels costs more than counting, and there are few of them.
         self._counters: dict[tuple[str, ...], Counter] = {}
         self._histograms: dict[tuple[str, ...], Histogram] = {}
 
@@ -34,7 +34,7 @@ class Metrics:
         self._watches.inc(change)
 
     def count(self, info: RequestInfo, code: int, seconds: float | None, *, known: bool) -> None:
-        """`known` says that the path is one this server has: others share one label, whatever clients invent."""
+        """Count a request. Requests with a path that the server does not have (not `known`) share one set of labels."""
         if known:
             labels = (info.verb.upper(), info.group, info.version, info.resource, info.subresource)
         else:

@@ -1,47 +1,49 @@
-"""From a request for a resource to its answer: decode, ask the registry, render as the client wants it.
+"""Requests for the resources in the table: decode, call the registry, render in the requested form.
 
-`app` calls `handle` once the request is authenticated and authorized. What is special to one subresource is in
-`subresources`.
+`app` calls `handle` for an authorized request. `subresources` handles those subresources that are not views of the
+object.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
 from functools import partial
 
 import msgspec
 
+from bridgehead.apiserver.access.authorization import Authorizer
 from bridgehead.apiserver.access.node_restriction import NodeRestriction
+from bridgehead.apiserver.bodies.apply_requests import parse_configuration
 from bridgehead.apiserver.bodies.collection import dump_yaml, json_document, yaml_document
 from bridgehead.apiserver.bodies.decoding import decode_object
-from bridgehead.apiserver.bodies.patching import patch_change
+from bridgehead.apiserver.bodies.patch import APPLY_PATCH
+from bridgehead.apiserver.bodies.patch_requests import patch_change, patch_type
 from bridgehead.apiserver.bodies.serialization import stored_metadata
 from bridgehead.apiserver.errors import ApiStatus, conflict, method_not_allowed, not_found_path, success
+from bridgehead.apiserver.fieldmanagement.managers import APPLY, Writer
 from bridgehead.apiserver.http.negotiation import JSON, YAML, MediaType, choose, wants_indented
 from bridgehead.apiserver.http.paths import Query
 from bridgehead.apiserver.http.piecewise import PiecewiseBody
 from bridgehead.apiserver.http.request import Request, Response, respond
 from bridgehead.apiserver.http.worker import run_long
 from bridgehead.apiserver.registry import lists
-from bridgehead.apiserver.registry.registry import Change, Registry, check_name
+from bridgehead.apiserver.registry.registry import Registry, check_name
 from bridgehead.apiserver.registry.watching import OpenWatches, Render, WatchStream, parse_watch_options
-from bridgehead.apiserver.resource import JsonObject, Resource, Strategy
+from bridgehead.apiserver.resource import Change, JsonObject, Resource, Strategy
 from bridgehead.storage import Record
 
 from . import tables
-from .options import is_dry_run, parse_delete_options
+from .apply import Applier
+from .options import is_dry_run, parse_delete_options, parse_writer
+from .stored_forms import served_value, stored_change, stored_object
 from .subresources import Subresources
 
-# Kinds whose delete answers with the object rather than with a Status.
-_RETURNS_DELETED = frozenset({"pods", "services", "serviceaccounts", "namespaces"})
-# Kinds that an update of a name that does not exist creates.
-_CREATED_BY_UPDATE = frozenset({"endpoints", "events", "leases.coordination.k8s.io"})
-
-# What nearly all clients of ours accept.
+# Accept headers for JSON, which nearly all clients send.
 _PLAIN = ("", "*/*", JSON)
 
-# Below that a list is made in a few milliseconds.
+# A smaller list is rendered at once, in a few milliseconds.
 _LARGE_LIST = 100
 _LARGE_LIST_BYTES = 256 * 1024
 
@@ -50,9 +52,17 @@ Handler = Callable[[Request, Resource], Awaitable[Response]]
 
 class Handlers:
     def __init__(
-        self, registry: Registry, nodes: NodeRestriction, subresources: Subresources, watches: OpenWatches
+        self,
+        registry: Registry,
+        nodes: NodeRestriction,
+        subresources: Subresources,
+        applier: Applier,
+        authorizer: Authorizer,
+        watches: OpenWatches,
     ) -> None:
         self._registry = registry
+        self._applier = applier
+        self._authorizer = authorizer
         self._nodes = nodes
         self._watches = watches
         self._subresources = subresources
@@ -74,9 +84,11 @@ class Handlers:
             raise not_found_path()
         if resource.warning:
             request.warnings.append(resource.warning)
+        if resource.is_read_only and info.verb not in ("get", "list"):
+            raise method_not_allowed()
         if info.subresource and info.subresource != "status":
             response = await self._subresources.handle(request, resource)
-            return await self._shaped(request, resource, response)
+            return await self._in_requested_form(request, resource, response)
         handler = self._verbs.get(info.verb)
         if handler is None or (info.subresource and info.verb not in ("get", "update", "patch")):
             raise method_not_allowed()
@@ -90,14 +102,14 @@ class Handlers:
             raise not_found_path()
         accept = request.header(b"accept")
         if accept not in _PLAIN:
-            choose(accept)  # an answer that can't be given is refused before anything is done
+            choose(accept)  # refuses an unsupported media type before a write is carried out
         return await handler(request, resource)
 
     # --- reading
 
     async def _get(self, request: Request, resource: Resource) -> Response:
         record = self._registry.get(resource, request.info.namespace, request.info.name)
-        return await self._one(request, resource, record)
+        return await self._object_response(request, resource, record)
 
     async def _list(self, request: Request, resource: Resource) -> Response:
         media = choose(request.header(b"accept"))
@@ -110,7 +122,7 @@ class Handlers:
                 tables.render_row,
                 resource,
                 version=media.version,
-                include=tables.included(request.query),
+                include=tables.parse_include(request.query),
                 now=self._registry.clock(),
             )
             items = map(row, values)
@@ -119,16 +131,16 @@ class Handlers:
             items = (tables.render_partial(value, media.version) for value in values)
         else:
             head, key = _list_head(resource, meta), "items"
-            items = values
+            items = (served_value(resource, value) for value in values)
         is_large = len(page.records) > _LARGE_LIST or sum(len(r.value) for r in page.records) > _LARGE_LIST_BYTES
         return await self._list_response(request, media, head, key, items, is_large=is_large)
 
     async def _list_response(
         self, request: Request, media: MediaType, head: JsonObject, key: str, items: Iterable[bytes], *, is_large: bool
     ) -> Response:
-        """A short list as a body; a long one, and any in YAML, as a stream that is made while it is sent."""
+        """Return a short list as a body; a long list, or any in YAML, as a stream that is rendered while it is sent."""
         if media.type == YAML:
-            stream = PiecewiseBody(yaml_document(head, key, items), is_hard=True)
+            stream = PiecewiseBody(yaml_document(head, key, items), is_slow=True)
             return Response(200, content_type=YAML, stream=stream, drops_slow=True)
         if not is_large:
             return Response(200, b"".join(json_document(head, key, items)))
@@ -145,10 +157,10 @@ class Handlers:
 
     def _watch_render(self, query: Query, resource: Resource, media: MediaType) -> Render | None:
         if not media.form:
-            return None
+            return partial(served_value, resource) if resource.stored_form else None
         if media.form != "Table":
             return lambda value: tables.render_partial(value, media.version)
-        include, first = tables.included(query), True
+        include, first = tables.parse_include(query), True
 
         def render(value: bytes) -> bytes:
             nonlocal first
@@ -169,49 +181,67 @@ class Handlers:
     # --- writing
 
     async def _create(self, request: Request, resource: Resource) -> Response:
-        obj = await self._decode(request, resource)
+        writer = parse_writer(request)
+        obj = stored_object(resource, await self._decode(request, resource))
         self._nodes.admit_create(request.user, resource, request.info.namespace, obj)
         dry_run = is_dry_run(request.query)
         record = await self._registry.create(
-            resource, request.info.namespace, obj, dry_run=dry_run, size=request.body_size
+            resource, request.info.namespace, obj, writer=writer, dry_run=dry_run, size=request.body_size
         )
         await self._warn(request, resource, record)
-        return await self._one(request, resource, record, 201)
+        return await self._object_response(request, resource, record, 201)
 
     async def _update(self, request: Request, resource: Resource) -> Response:
         info = request.info
+        writer = parse_writer(request, subresource=info.subresource)
         obj = await self._decode(request, resource)
         dry_run = is_dry_run(request.query)
         status = 200
         key = self._registry.key(resource, info.namespace, info.name)
         missing = self._registry.store.get(key) is None
-        if missing and resource.id in _CREATED_BY_UPDATE and not info.subresource:
+        if missing and resource.is_created_by_update and not info.subresource:
             if obj.get("metadata", {}).get("resourceVersion"):
                 raise conflict(resource, info.name)
+            self._authorizer.check(request.user, replace(info, verb="create"))
             obj.setdefault("metadata", {}).setdefault("name", info.name)
             check_name(obj["metadata"]["name"], info.name)
+            obj = stored_object(resource, obj)
             self._nodes.admit_create(request.user, resource, info.namespace, obj)
-            record = await self._registry.create(resource, info.namespace, obj, dry_run=dry_run, size=request.body_size)
+            record = await self._registry.create(
+                resource, info.namespace, obj, writer=writer, dry_run=dry_run, size=request.body_size
+            )
             status = 201
         else:
-            record = await self._change(request, resource, lambda _: obj)
+            record = await self._change(request, resource, lambda _: obj, writer)
         await self._warn(request, resource, record)
-        return await self._one(request, resource, record, status)
+        return await self._object_response(request, resource, record, status)
 
     async def _patch(self, request: Request, resource: Resource) -> Response:
+        if patch_type(request) == APPLY_PATCH:
+            return await self._apply(request, resource)
+        writer = parse_writer(request, subresource=request.info.subresource)
         body = await request.body()
         change = await patch_change(request, body, resource.kind, self._registry.shape(resource))
-        record = await self._change(request, resource, change)
+        record = await self._change(request, resource, change, writer)
         await self._warn(request, resource, record)
-        return await self._one(request, resource, record)
+        return await self._object_response(request, resource, record)
 
-    async def _change(self, request: Request, resource: Resource, change: Change) -> Record:
+    async def _apply(self, request: Request, resource: Resource) -> Response:
+        writer = parse_writer(request, operation=APPLY, subresource=request.info.subresource)
+        configuration = await parse_configuration(request, resource.api_version, resource.kind)
+        record, is_new = await self._applier.apply(request, resource, configuration, writer)
+        await self._warn(request, resource, record)
+        return await self._object_response(request, resource, record, 201 if is_new else 200)
+
+    async def _change(self, request: Request, resource: Resource, change: Change, writer: Writer) -> Record:
         info = request.info
+        change = stored_change(resource, change, info.subresource)
         return await self._registry.update(
             resource,
             info.namespace,
             info.name,
             self._nodes.guard(request.user, resource, info.namespace, info.name, change),
+            writer=writer,
             subresource=info.subresource,
             dry_run=is_dry_run(request.query),
             size=request.body_size,
@@ -224,8 +254,8 @@ class Handlers:
         options = await run_long(len(body), parse)
         self._nodes.admit_delete(request.user, resource, info.namespace, info.name)
         deleted = await self._registry.delete(resource, info.namespace, info.name, options)
-        if not deleted.gone or resource.id in _RETURNS_DELETED:
-            return await self._one(request, resource, deleted.record)
+        if not deleted.gone or resource.returns_deleted:
+            return await self._object_response(request, resource, deleted.record)
         details = {"name": info.name, "kind": resource.plural, "uid": stored_metadata(deleted.record.value).uid}
         if resource.group:
             details["group"] = resource.group
@@ -244,7 +274,7 @@ class Handlers:
                 if error.code != 404:
                     raise
             await asyncio.sleep(0)
-        values = (record.value for record in page.records)
+        values = (served_value(resource, record.value) for record in page.records)
         head = _list_head(resource, lists.list_meta(page))
         is_large = len(page.records) > _LARGE_LIST
         return await self._list_response(request, MediaType(JSON), head, "items", values, is_large=is_large)
@@ -259,13 +289,18 @@ class Handlers:
             find = partial(_warnings, resource, record.value)
             request.warnings += await run_long(len(record.value), find)
 
-    async def _one(self, request: Request, resource: Resource, record: Record, status: int = 200) -> Response:
-        return await self._shaped(request, resource, Response(status, record.value))
+    async def _object_response(
+        self, request: Request, resource: Resource, record: Record, status: int = 200
+    ) -> Response:
+        return await self._in_requested_form(request, resource, Response(status, record.value))
 
-    async def _shaped(self, request: Request, resource: Resource, response: Response) -> Response:
-        """One object in the form the client asked for."""
+    async def _in_requested_form(self, request: Request, resource: Resource, response: Response) -> Response:
+        """Render one object in the form that the Accept header asks for."""
         accept = request.header(b"accept")
-        if accept in _PLAIN or response.content_type != JSON:
+        if response.content_type != JSON:
+            return response
+        if accept in _PLAIN:
+            response.body = served_value(resource, response.body)
             return response
         media = choose(accept)
         if media.form == "Table":
@@ -276,12 +311,14 @@ class Handlers:
                 (value,),
                 {"resourceVersion": stored_metadata(value).resource_version},
                 version=media.version,
-                include=tables.included(request.query),
+                include=tables.parse_include(request.query),
                 now=self._registry.clock(),
             )
             response.body = await run_long(len(value), render)
         elif media.form:
             response.body = tables.render_partial(response.body, media.version)
+        else:
+            response.body = served_value(resource, response.body)
         return await _in_yaml(media, response)
 
 
@@ -297,7 +334,7 @@ def _warnings(resource: Resource, value: bytes) -> list[str]:
 
 
 def _may_delete_collection(resource: Resource, namespace: str) -> bool:
-    """Not across namespaces."""
+    """Whether a collection may be deleted: not across namespaces."""
     return resource.deletes_collections and bool(namespace or not resource.namespaced)
 
 

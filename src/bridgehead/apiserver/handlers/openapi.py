@@ -1,7 +1,7 @@
-"""/openapi/v3 and /openapi/v2: what `kubectl explain` prints and how kubectl learns what this server validates.
+"""OpenAPI documents (/openapi/v3, /openapi/v2), for `kubectl explain`, `apply` and `diff`.
 
-A document is built from the definitions when it is first asked for and kept compressed. Nothing else in the server
-reads it (source: Kubernetes "The Kubernetes API: OpenAPI V3", KEP-2896).
+A document is built from the definitions on its first request and kept compressed. The server itself does not use it.
+Source: Kubernetes "The Kubernetes API: OpenAPI V3", KEP-2896.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from .openapi_protobuf import encode_document
 
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1."
 _INFO = {"title": "Kubernetes", "version": KUBERNETES_VERSION}
-# A document's address has its hash, so the answer to it never changes.
+# A document's URL contains its hash, so the answer never changes.
 _IMMUTABLE = ((b"cache-control", b"public, immutable"), (b"expires", b"Thu, 31 Dec 2099 23:59:59 GMT"))
 
-# kubectl before 1.27 knows nothing else; later ones ask for it when version 3 does not know a kind.
+# kubectl before 1.27 accepts nothing else; later versions ask for it when version 3 does not have a kind.
 _PROTOBUF_2 = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
 
 _WRITE_PARAMETERS = (
@@ -42,6 +42,7 @@ _WRITE_PARAMETERS = (
         "Instructs the server on how to handle objects in the request containing unknown or duplicate fields.",
     ),
 )
+_FORCE = ("force", "boolean", "Force an apply to take over fields that other managers own.")
 _LIST_PARAMETERS = (
     ("allowWatchBookmarks", "boolean", "Requests watch events with type BOOKMARK."),
     ("continue", "string", "Continue a list where its last page ended."),
@@ -50,7 +51,7 @@ _LIST_PARAMETERS = (
     ("limit", "integer", "The maximum number of responses to return for a list call."),
     ("resourceVersion", "string", "Which resource versions a request may be served from."),
     ("resourceVersionMatch", "string", "How resourceVersion is applied to list calls."),
-    ("sendInitialEvents", "boolean", "Begin a watch with what is there."),
+    ("sendInitialEvents", "boolean", "Begin a watch with the existing objects."),
     ("timeoutSeconds", "integer", "Timeout for the list or watch call."),
     ("watch", "boolean", "Watch for changes and return them as a stream of notifications."),
 )
@@ -62,7 +63,7 @@ _DELETE_PARAMETERS = (
 
 
 class OpenApi:
-    """`load` gives the definitions; they are read again for each document, since each is built once."""
+    """OpenAPI documents of a table. `load` returns the definitions; it is called once for each document."""
 
     def __init__(self, table: Sequence[Resource], load: Callable[[], dict[str, JsonObject]] = load_definitions) -> None:
         self._table = table
@@ -75,10 +76,10 @@ class OpenApi:
         self._built: dict[tuple[str, str], bytes] = {}
 
     async def handle(self, path: str, request: Request) -> Response:
-        """Raises a 404 or a 406."""
+        """Answer a request. Raises a 404 or a 406."""
         accept = request.header(b"accept")
         if path == "/openapi/v2" and _PROTOBUF_2 in accept and "application/json" not in accept:
-            content_type = _PROTOBUF_2.replace("@", ".")  # "@" is no part of a media type
+            content_type = _PROTOBUF_2.replace("@", ".")  # a media type may not contain "@"
             return await self._compressed(path, request, lambda: encode_document(self._version_2()), content_type)
         choose(accept, tables=False)
         if path == "/openapi/v3":
@@ -105,8 +106,8 @@ class OpenApi:
     ) -> Response:
         body = self._built.get((path, content_type))
         if body is None:
-            made = await run_long(LONG_BYTES, lambda: gzip.compress(build(), compresslevel=5, mtime=0))
-            body = self._built[path, content_type] = made
+            compressed = await run_long(LONG_BYTES, lambda: gzip.compress(build(), compresslevel=5, mtime=0))
+            body = self._built[path, content_type] = compressed
         headers: tuple[tuple[bytes, bytes], ...] = ((b"etag", f'"{self._hash}"'.encode()), (b"vary", b"Accept"))
         if request.header(b"if-none-match") == f'"{self._hash}"':
             return Response(304, b"", content_type, headers)
@@ -134,7 +135,7 @@ class OpenApi:
         }
 
     def _paths(self, resources: Iterable[Resource], body: Body) -> tuple[JsonObject, dict[str, JsonObject]]:
-        """The paths of `resources`, and every definition they need, by name."""
+        """Return the paths of `resources`, and every definition that they need, by name."""
         definitions = self._load()
         kinds = definitions_by_kind(definitions)
         paths: JsonObject = {}
@@ -147,7 +148,7 @@ class OpenApi:
 
 
 def closure(definitions: dict[str, JsonObject], roots: Iterable[str]) -> set[str]:
-    """Names of the roots and of everything they refer to."""
+    """Return the names of the roots and of all definitions that they refer to."""
     found: set[str] = set()
     waiting = [name for name in roots if name in definitions]
     while waiting:
@@ -170,7 +171,7 @@ def _references(schema: Any) -> list[str]:
 
 
 def schema_3(schema: JsonObject) -> JsonObject:
-    """A definition in OpenAPI 3.0: no null types, and a reference has no neighbours."""
+    """Convert a definition to OpenAPI 3.0: no null types, and no other keys beside a reference."""
     return _converted(schema, "#/components/schemas/", wrap=True)
 
 
@@ -194,11 +195,11 @@ def _converted(schema: JsonObject, prefix: str, *, wrap: bool) -> JsonObject:
                 if wrap:
                     result["oneOf"] = [_converted(choice, prefix, wrap=wrap) for choice in value]
                 else:
-                    # Version 2 has no alternatives; Kubernetes writes such types as strings.
+                    # Version 2 has no alternatives; Kubernetes declares such types as strings.
                     result["type"] = "string"
                     result["format"] = "int-or-string"
             case "enum" if "properties" not in schema and schema.get("type") == ["string", "null"]:
-                # The definitions pin apiVersion and kind to their values; Kubernetes' own documents do not.
+                # The definitions restrict apiVersion and kind to their values; Kubernetes' own documents do not.
                 pass
             case _:
                 result[key] = value
@@ -207,7 +208,7 @@ def _converted(schema: JsonObject, prefix: str, *, wrap: bool) -> JsonObject:
     return result
 
 
-# A body or an answer of a schema: (definition's name, media types) -> OpenAPI.
+# Renders a request body or response: (name of a definition, media types) -> OpenAPI.
 Body = Callable[[str, Sequence[str]], JsonObject]
 
 
@@ -220,7 +221,7 @@ def _body_2(name: str, types: Sequence[str]) -> JsonObject:
 
 
 def resource_paths(resource: Resource, name: str, body: Body) -> JsonObject:
-    """The paths of a resource: what may be sent there, with which parameters."""
+    """Return the paths of a resource with their operations and parameters."""
     root = f"/apis/{resource.group}/{resource.version}" if resource.group else f"/api/{resource.version}"
     where = f"{root}/namespaces/{{namespace}}" if resource.namespaced else root
     collection, item = f"{where}/{resource.plural}", f"{where}/{resource.plural}/{{name}}"
@@ -241,6 +242,11 @@ def resource_paths(resource: Resource, name: str, body: Body) -> JsonObject:
             "parameters": named,
         },
     }
+    if resource.is_read_only:
+        return {
+            collection: {"get": operations.list(), "parameters": scope},
+            item: {"get": operations.get(), "parameters": named},
+        }
     if resource.deletes_collections:
         paths[collection]["delete"] = operations.delete("deletecollection")
     if resource.namespaced:
@@ -273,7 +279,8 @@ class _Operations:
         return self._operation(action, _DELETE_PARAMETERS, f"{_META}Status")
 
     def write(self, method: str, action: str, types: Sequence[str]) -> JsonObject:
-        operation = self._operation(action, _WRITE_PARAMETERS, self._name)
+        parameters = (*_WRITE_PARAMETERS, _FORCE) if method == "patch" else _WRITE_PARAMETERS
+        operation = self._operation(action, parameters, self._name)
         sent = f"{_META}Patch" if method == "patch" else self._name
         if self._is_3:
             operation["requestBody"] = self._body(sent, types) | {"required": True}

@@ -1,8 +1,8 @@
-"""An OpenAPI document of version 2 in protobuf, as kubectl before 1.27 wants it, and later ones where version 3 lacks.
+"""Encoding of OpenAPI 2 documents in protobuf, for kubectl before 1.27, and later versions for kinds not in version 3.
 
-From it `explain` has its texts, `apply` the keys of lists, `diff` and `--dry-run=server` what the server can do.
-Pure. Encodes what the documents of `openapi` hold and raises KeyError for anything else (source: OpenAPIv2.proto of
-gnostic, the protobuf encoding).
+`kubectl explain` reads texts in it, `apply` the merge keys of lists, `diff` and `--dry-run=server` the features of the
+server. Encodes the fields that `openapi` uses and raises KeyError for others.
+Pure: no I/O, no clock, no randomness. Source: OpenAPIv2.proto of gnostic, the protobuf encoding.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import msgspec
 
 from bridgehead.apiserver.resource import JsonObject
 
-# A field of a message: the numbers that lead to it (more than one where JSON has no word for a message between), and
-# what its value is: "string", "bool", a message, "list of" one of these, or "map of" a message.
+# A field of a message: its path of field numbers (several where protobuf has a message that JSON does not have), and
+# its type: "string", "bool", a message, "list of" one of these, or "map of" a message.
 _Field = tuple[tuple[int, ...], str]
 
 _MESSAGES: dict[str, dict[str, _Field]] = {
@@ -72,16 +72,16 @@ _MESSAGES: dict[str, dict[str, _Field]] = {
         "properties": ((25, 1), "map of Schema"),
     },
 }
-# Where each has its `x-...` fields.
+# The field numbers of `x-...` extensions.
 _EXTENSIONS = {"Operation": 13, "Schema": 31}
-# A parameter is one of several messages, by where it is.
+# A parameter is one of several messages, by its location.
 _PARAMETERS = {"body": (1, 1), "query": (1, 2, 3), "path": (1, 2, 4)}
 
 _VARINT, _BYTES = 0, 2
 
 
 def encode_document(document: JsonObject) -> bytes:
-    """gnostic's `openapi_v2.Document` of a document in JSON."""
+    """Encode an OpenAPI document as gnostic's `openapi_v2.Document`."""
     return _message(document, "Document")
 
 
@@ -121,7 +121,7 @@ def _entry(key: str, value: bytes) -> bytes:
 
 
 def _any(value: Any) -> bytes:
-    """As YAML, of which JSON is a part."""
+    """Encode a value as YAML, of which JSON is a subset."""
     return _wrapped((2,), msgspec.json.encode(value))
 
 

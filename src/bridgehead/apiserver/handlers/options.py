@@ -1,18 +1,22 @@
-"""Options of writes, from the query or from a body of DeleteOptions (source: meta/v1 CreateOptions, DeleteOptions)."""
+"""Options of writes, from the query or from a DeleteOptions body (source: meta/v1 CreateOptions, DeleteOptions)."""
 
 from __future__ import annotations
+
+from functools import lru_cache
 
 from bridgehead.apiserver.bodies.decoding import decode_value
 from bridgehead.apiserver.bodies.schema import Shape, conform
 from bridgehead.apiserver.errors import SchemaMismatch, bad_request, invalid
+from bridgehead.apiserver.fieldmanagement.managers import APPLY, MAX_NAME_BYTES, UPDATE, Writer, manager_of
 from bridgehead.apiserver.http.paths import Query, parse_int
 from bridgehead.apiserver.http.request import Request
 from bridgehead.apiserver.registry.deletion import BACKGROUND, FOREGROUND, ORPHAN, DeleteOptions
 from bridgehead.apiserver.resource import FieldError, JsonObject
+from bridgehead.apiserver.resources.shared import field
 
 
 def is_dry_run(query: Query) -> bool:
-    """Raises a 422 for another value than All."""
+    """Whether the query asks for a dry run. Raises a 422 for another value than All."""
     value = query.get("dryRun", "")
     if value not in ("", "All"):
         why = f'Unsupported value: "{value}": supported values: "All"'
@@ -20,8 +24,46 @@ def is_dry_run(query: Query) -> bool:
     return value == "All"
 
 
+def parse_writer(request: Request, *, operation: str = UPDATE, subresource: str = "") -> Writer:
+    """Return the manager that a write is made for: the query's, or the program in the User-Agent. Raises a 422."""
+    query = request.query
+    manager = query.get("fieldManager", "")
+    is_patch = request.method == "PATCH"
+    if not manager and not is_patch:
+        return _program(request.header(b"user-agent"), subresource)
+    errors = []
+    if operation == APPLY and not manager:
+        errors.append(field.required("fieldManager", "is required for apply patch"))
+    if is_patch and operation != APPLY and "force" in query:
+        errors.append(field.forbidden("force", "may not be specified for non-apply patch"))
+    if manager:
+        errors += _manager_errors(manager)
+    if errors:
+        kind = {"PATCH": "PatchOptions", "PUT": "UpdateOptions"}.get(request.method, "CreateOptions")
+        raise invalid("meta.k8s.io", kind, "", errors)
+    if not manager:
+        return _program(request.header(b"user-agent"), subresource)
+    return Writer(manager, operation, subresource)
+
+
+@lru_cache(maxsize=256)
+def _program(user_agent: str, subresource: str) -> Writer:
+    return Writer(manager_of(user_agent), UPDATE, subresource)
+
+
+def _manager_errors(manager: str) -> list[FieldError]:
+    errors = []
+    if len(manager.encode()) > MAX_NAME_BYTES:
+        errors.append(field.too_long("fieldManager", MAX_NAME_BYTES))
+    for position, character in enumerate(manager):
+        if not character.isprintable():
+            detail = f"invalid character U+{ord(character):04X} (at position {len(manager[:position].encode())})"
+            errors.append(field.invalid("fieldManager", manager, detail))
+    return errors
+
+
 def parse_delete_options(body: bytes, request: Request, shape: Shape) -> DeleteOptions:
-    """From the body or, when there is none, from the query. `shape` is that of DeleteOptions. Raises a 400 or a 422."""
+    """Parse the body or, without one, the query. `shape` is that of DeleteOptions. Raises a 400 or a 422."""
     query = request.query
     given: JsonObject = {}
     if body.strip():

@@ -1,7 +1,7 @@
-"""Questions about the caller: who am I, may I, what may I (`kubectl auth whoami`, `can-i`, `can-i --list`).
+"""Access reviews, token reviews and self reviews (`kubectl auth whoami`, `can-i`, `can-i --list`).
 
-Each is a POST of an object that is answered with its status and stored nowhere (source: authentication.k8s.io/v1,
-authorization.k8s.io/v1).
+A review is a POST of an object whose answer is the object with a status; it is not stored.
+Source: authentication.k8s.io/v1, authorization.k8s.io/v1.
 """
 
 from __future__ import annotations
@@ -103,7 +103,10 @@ class Reviews:
 
 
 def _selector(attributes: JsonObject) -> str:
-    """As a request has it. Requirements of several values are left out, so that more is asked for, not less."""
+    """Render a selector as in a query.
+
+    Requirements with several values are left out: the review then asks for a wider request, never for a narrower one.
+    """
     if "rawSelector" in attributes:
         return str(attributes["rawSelector"])
     terms = (

@@ -1,4 +1,4 @@
-"""The subresources that are more than a view of the object: scale, binding, eviction, token, finalize.
+"""The subresources that are not views of the object: scale, binding, eviction, token, finalize.
 
 Source: Kubernetes API reference; pkg/registry/core/pod/storage, pkg/registry/apps/*/storage,
 pkg/registry/core/serviceaccount/storage/token.go.
@@ -12,8 +12,10 @@ import msgspec
 
 from bridgehead.apiserver.access.node_restriction import NodeRestriction
 from bridgehead.apiserver.access.tokens import TokenAuthority
+from bridgehead.apiserver.bodies.apply_requests import parse_configuration
 from bridgehead.apiserver.bodies.decoding import decode_kind, decode_object
-from bridgehead.apiserver.bodies.patching import patch_change
+from bridgehead.apiserver.bodies.patch import APPLY_PATCH
+from bridgehead.apiserver.bodies.patch_requests import patch_change, patch_type
 from bridgehead.apiserver.bodies.schema import Schema
 from bridgehead.apiserver.errors import (
     bad_request,
@@ -24,24 +26,29 @@ from bridgehead.apiserver.errors import (
     method_not_allowed,
     unavailable,
 )
+from bridgehead.apiserver.fieldmanagement.managers import APPLY
 from bridgehead.apiserver.http.request import Request, Response, respond
 from bridgehead.apiserver.registry.deletion import DeleteOptions
 from bridgehead.apiserver.registry.registry import BINDING, Registry
 from bridgehead.apiserver.resource import FieldError, JsonObject, Resource
-from bridgehead.apiserver.resources.metadata import selector_text
+from bridgehead.apiserver.resources.shared.metadata_validation import selector_text
 from bridgehead.objects.times import format_time
 from bridgehead.storage import Record
 
-from .options import is_dry_run
+from .apply import Applier, reported
+from .options import is_dry_run, parse_writer
 
 _MIN_TOKEN_SECONDS, _DEFAULT_TOKEN_SECONDS, _MAX_TOKEN_SECONDS = 600, 3600, 2**32
 
 
 class Subresources:
-    """`schema` gives the shapes of bodies that are no resource's own."""
+    """Handler of subresources. `schema` has the shapes of bodies of other kinds, such as Scale."""
 
-    def __init__(self, registry: Registry, nodes: NodeRestriction, tokens: TokenAuthority, schema: Schema) -> None:
+    def __init__(
+        self, registry: Registry, nodes: NodeRestriction, tokens: TokenAuthority, applier: Applier, schema: Schema
+    ) -> None:
         self._registry = registry
+        self._applier = applier
         self._nodes = nodes
         self._tokens = tokens
         self._scale = schema.of_kind("autoscaling", "v1", "Scale")
@@ -68,6 +75,9 @@ class Subresources:
 
     async def _put_scale(self, request: Request, resource: Resource) -> Response:
         info = request.info
+        if info.verb == "patch" and patch_type(request) == APPLY_PATCH:
+            return await self._apply_scale(request, resource)
+        writer = parse_writer(request, subresource="scale")
         if info.verb == "patch":
             change_scale = await patch_change(request, await request.body(), "Scale", self._scale)
         else:
@@ -79,16 +89,28 @@ class Subresources:
         def change(old: JsonObject) -> JsonObject:
             scale = change_scale(scale_of(old))
             replicas = scale.get("spec", {}).get("replicas", 0)
-            if replicas < 0:
-                why = f"Invalid value: {replicas}: must be greater than or equal to 0"
-                raise invalid(
-                    "autoscaling", "Scale", info.name, [FieldError("FieldValueInvalid", "spec.replicas", why)]
-                )
+            _check_replicas(info.name, replicas)
             spec = {**old.get("spec", {}), "replicas": replicas}
             return {**old, "metadata": _expecting(scale, old), "spec": spec}
 
         record = await self._registry.update(
-            resource, info.namespace, info.name, change, dry_run=is_dry_run(request.query)
+            resource, info.namespace, info.name, change, writer=writer, dry_run=is_dry_run(request.query)
+        )
+        return respond(scale_of(msgspec.json.decode(record.value)))
+
+    async def _apply_scale(self, request: Request, resource: Resource) -> Response:
+        info = request.info
+        writer = parse_writer(request, operation=APPLY, subresource="scale")
+        configuration = await parse_configuration(request, "autoscaling/v1", "Scale")
+        applied = reported(lambda: self._applier.change_scale(resource, configuration, writer))
+
+        def change(old: JsonObject) -> JsonObject:
+            new = applied(old)
+            _check_replicas(info.name, new.get("spec", {}).get("replicas", 0))
+            return new
+
+        record = await self._registry.update(
+            resource, info.namespace, info.name, change, writer=writer, dry_run=is_dry_run(request.query)
         )
         return respond(scale_of(msgspec.json.decode(record.value)))
 
@@ -116,7 +138,10 @@ class Subresources:
             return bind(pod, node, self._registry.clock())
 
         dry_run = is_dry_run(request.query)
-        await self._registry.update(resource, info.namespace, info.name, change, subresource=BINDING, dry_run=dry_run)
+        # Nobody owns what a binding sets, as in Kubernetes.
+        await self._registry.update(
+            resource, info.namespace, info.name, change, writer=None, subresource=BINDING, dry_run=dry_run
+        )
         return respond(created(), 201)
 
     async def _evict(self, request: Request, resource: Resource) -> Response:
@@ -173,7 +198,7 @@ class Subresources:
     def _bound_to(
         self, namespace: str, account: str, reference: JsonObject | None
     ) -> tuple[tuple[str, str] | None, tuple[str, str] | None]:
-        """(name, uid) of the pod that the token is bound to, and of its node. Raises a 400, 404 or 409."""
+        """Return (name, uid) of the pod that the token is bound to, and of its node. Raises a 400, 404 or 409."""
         if not reference:
             return None, None
         if reference.get("kind") != "Pod":
@@ -203,6 +228,7 @@ class Subresources:
 
     async def _finalize(self, request: Request, resource: Resource) -> Response:
         info = request.info
+        writer = parse_writer(request, subresource="finalize")
         wanted = await decode_object(request, resource, self._registry.shape(resource))
         finalizers: list[Any] = wanted.get("spec", {}).get("finalizers", [])
 
@@ -217,20 +243,28 @@ class Subresources:
             info.namespace,
             info.name,
             change,
+            writer=writer,
             subresource="finalize",
             dry_run=is_dry_run(request.query),
         )
         return Response(200, record.value)
 
 
+def _check_replicas(name: str, replicas: int) -> None:
+    """Raise a 422 for a negative number of replicas."""
+    if replicas < 0:
+        why = f"Invalid value: {replicas}: must be greater than or equal to 0"
+        raise invalid("autoscaling", "Scale", name, [FieldError("FieldValueInvalid", "spec.replicas", why)])
+
+
 def _expecting(wanted: JsonObject, old: JsonObject) -> JsonObject:
-    """The metadata of `old`, of the resourceVersion that the client expects if it says one."""
+    """Return the metadata of `old`, with the resourceVersion that the client expects if it sent one."""
     expected = wanted.get("metadata", {}).get("resourceVersion")
     return {**old["metadata"], "resourceVersion": expected} if expected else {**old["metadata"]}
 
 
 def bind(pod: JsonObject, node: str, now: float) -> JsonObject:
-    """The pod as assigned to `node`."""
+    """Return the pod assigned to `node`."""
     status = pod.get("status", {})
     conditions = [c for c in status.get("conditions", ()) if c.get("type") != "PodScheduled"]
     scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": format_time(now)}
@@ -242,7 +276,7 @@ def bind(pod: JsonObject, node: str, now: float) -> JsonObject:
 
 
 def scale_of(obj: JsonObject) -> JsonObject:
-    """The autoscaling/v1 view of a Deployment or a ReplicaSet."""
+    """Return the autoscaling/v1 Scale of a Deployment or ReplicaSet."""
     meta = obj["metadata"]
     kept = {
         key: meta[key] for key in ("name", "namespace", "uid", "resourceVersion", "creationTimestamp") if key in meta

@@ -1,5 +1,6 @@
-"""Objects as rows: `as=Table`, which is what `kubectl get` prints, and `as=PartialObjectMetadata` (pure).
+"""Rendering of objects as `Table`, for `kubectl get`, and as `PartialObjectMetadata`.
 
+Pure: no I/O, no clock, no randomness.
 Source: Kubernetes API concepts "Receiving resources as Tables"; meta.k8s.io/v1 Table.
 """
 
@@ -14,11 +15,13 @@ from bridgehead.apiserver.errors import bad_request
 from bridgehead.apiserver.http.paths import Query
 from bridgehead.apiserver.resource import JsonObject, Resource
 
+from .stored_forms import served_value
+
 INCLUDE = ("Metadata", "Object", "None")
 
 
-def included(query: Query) -> str:
-    """What of each object a row carries. Raises a 400."""
+def parse_include(query: Query) -> str:
+    """Return which part of each object a row contains. Raises a 400."""
     value = query.get("includeObject") or "Metadata"
     if value not in INCLUDE:
         raise bad_request(f'unrecognized includeObject value: "{value}"')
@@ -48,14 +51,14 @@ def render_table(
     now: float,
     with_columns: bool = True,
 ) -> bytes:
-    """`values` are stored objects; `meta` is the list's metadata. A watch has the columns in its first event only."""
+    """Render stored objects as a table. `meta` is the list's metadata. Only a watch's first event has the columns."""
     table = table_head(resource, meta, version=version, with_columns=with_columns)
     rows = (render_row(resource, value, version=version, include=include, now=now) for value in values)
     return b"".join(json_document(table, "rows", rows))
 
 
 def table_head(resource: Resource, meta: JsonObject, *, version: str, with_columns: bool = True) -> JsonObject:
-    """A table but for its rows."""
+    """Return a table without rows."""
     return {
         "kind": "Table",
         "apiVersion": f"meta.k8s.io/{version}",
@@ -68,7 +71,7 @@ def render_row(resource: Resource, value: bytes, *, version: str, include: str, 
     obj: JsonObject = msgspec.json.decode(value)
     row: JsonObject = {"cells": [column.cell(obj, now) for column in resource.columns]}
     if include == "Object":
-        row["object"] = msgspec.Raw(value)
+        row["object"] = msgspec.Raw(served_value(resource, value))
     elif include == "Metadata":
         row["object"] = _partial(obj, version)
     return msgspec.json.encode(row)
@@ -83,5 +86,5 @@ def render_partial(value: bytes, version: str) -> bytes:
 
 
 def partial_list_head(meta: JsonObject, version: str) -> JsonObject:
-    """A PartialObjectMetadataList but for its items."""
+    """Return a PartialObjectMetadataList without items."""
     return {"kind": "PartialObjectMetadataList", "apiVersion": f"meta.k8s.io/{version}", "metadata": meta}

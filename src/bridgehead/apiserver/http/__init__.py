@@ -1,6 +1,13 @@
-"""A request as it comes and an answer as it goes.
+"""HTTP: the server, and requests and responses as values.
 
-`server` is the HTTPS server, `socket_protocol` and `spdy_upgrade` its connections that become streams. `paths` says
-what a request asks for, `user` who makes it, `negotiation` in which form it is answered; `request` is all that for a
-handler. `piecewise`, `unsent` and `worker` keep long answers, slow readers and long work from being others' concern.
+server            the HTTPS server
+socket_protocol   WebSockets
+spdy_upgrade      SPDY connections, presented as WebSockets
+paths             what a request asks for: verb, group, resource, namespace, name
+user              the user of a request
+negotiation       media types
+request           request and response, as handlers get and return them
+piecewise         long bodies, made while they are sent
+unsent            the bound on bytes that wait for slow clients
+worker            a thread for work that is too long for the event loop
 """

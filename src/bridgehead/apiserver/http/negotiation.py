@@ -1,8 +1,9 @@
-"""In which form a client wants its answer, and in which it sent its body (pure).
+"""Media types of request bodies and answers.
 
-JSON is what everything here speaks; YAML and bodies in protobuf are converted in `bodies`, answers are never protobuf.
-`as=Table` and `as=PartialObjectMetadata` are asked for by parameters of the media type
-(source: Kubernetes API concepts "Resource representations" and "Receiving resources as Tables").
+The server works with JSON. `bodies` converts YAML, and protobuf in request bodies; answers are never protobuf. Clients
+ask for tables by parameters of the media type: `as=Table`, `as=PartialObjectMetadata`.
+Pure: no I/O, no clock, no randomness.
+Source: Kubernetes API concepts "Resource representations" and "Receiving resources as Tables".
 """
 
 from __future__ import annotations
@@ -33,43 +34,43 @@ class MediaType:
 
 @lru_cache(maxsize=256)
 def parse_accept(header: str) -> tuple[MediaType, ...]:
-    """The client's wishes, the most wanted first."""
-    wishes = []
-    for place, entry in enumerate(header.split(",")):
+    """Parse an Accept header into media types, the preferred one first."""
+    accepted = []
+    for position, entry in enumerate(header.split(",")):
         name, *parameters = (part.strip() for part in entry.split(";"))
         values = dict(parameter.partition("=")[::2] for parameter in parameters)
         try:
             quality = float(values.get("q", 1))
         except ValueError:
             quality = 0.0
-        wish = MediaType(
+        media_type = MediaType(
             name.lower(),
             values.get("as", ""),
             values.get("g", ""),
             values.get("v", ""),
             values.get("stream") == "watch",
         )
-        wishes.append((-quality, place, wish))
-    return tuple(wish for _, _, wish in sorted(wishes, key=lambda entry: entry[:2]))
+        accepted.append((-quality, position, media_type))
+    return tuple(media_type for _, _, media_type in sorted(accepted, key=lambda entry: entry[:2]))
 
 
 _ANY = ("*/*", "application/*")
 
 
 def choose(header: str, *, tables: bool = True) -> MediaType:
-    """The first wish that can be met; its `type` is JSON or YAML. Raises a 406."""
+    """Return the first accepted media type that the server offers; its `type` is JSON or YAML. Raises a 406."""
     if not header:
         return MediaType(JSON)
-    for wish in parse_accept(header):
-        if wish.type not in (JSON, YAML, *_ANY):
+    for accepted in parse_accept(header):
+        if accepted.type not in (JSON, YAML, *_ANY):
             continue
-        if wish.form:
-            if not tables or wish.group != "meta.k8s.io" or wish.version not in ("v1", "v1beta1"):
+        if accepted.form:
+            if not tables or accepted.group != "meta.k8s.io" or accepted.version not in ("v1", "v1beta1"):
                 continue
-            if wish.form not in ("Table", "PartialObjectMetadata", "PartialObjectMetadataList"):
+            if accepted.form not in ("Table", "PartialObjectMetadata", "PartialObjectMetadataList"):
                 continue
-        chosen = YAML if wish.type == YAML else JSON
-        return MediaType(chosen, wish.form, wish.group, wish.version, wish.stream)
+        chosen = YAML if accepted.type == YAML else JSON
+        return MediaType(chosen, accepted.form, accepted.group, accepted.version, accepted.stream)
     raise not_acceptable((JSON, YAML))
 
 
@@ -78,7 +79,7 @@ def media_type_of(content_type: str) -> str:
 
 
 def wants_indented(query: Query, headers: Mapping[bytes, bytes]) -> bool:
-    """Whether a person reads the answer: they say so, or use a tool that people use."""
+    """Whether the answer is for a person: `?pretty`, curl, wget or a browser."""
     if "pretty" in query:
         return is_true(query, "pretty")
     return headers.get(b"user-agent", b"").startswith((b"curl", b"Wget", b"Mozilla/5.0"))

@@ -1,8 +1,8 @@
-"""What a request asks for, read from its method, path and query alone (pure).
+"""Parsing of a request's method, path and query into a `RequestInfo`.
 
-The rules are those of Kubernetes' `RequestInfoFactory`: the first path segments give group, version, namespace,
-resource, name and subresource; the verb follows from the method and from whether an object is named. The authorizer,
-the handlers and the metrics all work from this one value.
+The rules are those of Kubernetes' `RequestInfoFactory`: the path segments give group, version, namespace, resource,
+name and subresource; the verb follows from the method and from whether an object is named. The authorizer, the handlers
+and the metrics use the same `RequestInfo`. Pure: no I/O, no clock, no randomness.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
 
 @dataclass(frozen=True, slots=True)
 class RequestInfo:
-    """`is_resource` is False for paths such as /healthz or /apis, of which only `verb` and `path` are set.
+    """A parsed request. `is_resource` is False for paths such as /healthz or /apis, which only set `verb` and `path`.
 
     `verb` is get, list, watch, create, update, patch, delete or deletecollection; for other paths the method in
-    lower case. `rest` is what follows the subresource. The selectors are those of a list or a watch, as they were sent.
+    lower case. `rest` is the path after the subresource. The selectors are those of a list or a watch, unparsed.
     """
 
     path: str
@@ -46,12 +46,12 @@ class RequestInfo:
 
     @property
     def rule_resource(self) -> str:
-        """What the rules of RBAC call it: `pods` or `pods/status`."""
+        """The resource's name in RBAC rules: `pods` or `pods/status`."""
         return f"{self.resource}/{self.subresource}" if self.subresource else self.resource
 
 
 def parse_query(raw: bytes) -> dict[str, str]:
-    """The first value of each parameter, as Kubernetes reads them."""
+    """Return the first value of each parameter, as Kubernetes does."""
     if not raw:
         return {}
     query: dict[str, str] = {}
@@ -61,29 +61,29 @@ def parse_query(raw: bytes) -> dict[str, str]:
 
 
 def is_true(query: Query, name: str) -> bool:
-    """A boolean parameter: present and neither `false` nor `0`."""
+    """Whether a boolean parameter is set: present and neither `false` nor `0`."""
     value = query.get(name)
     return value is not None and value.lower() not in ("false", "0")
 
 
 def parse_int(text: str) -> int:
-    """What Go's strconv.ParseInt takes for a number of 64 bits. Raises ValueError with its words."""
+    """Parse a 64-bit integer as Go's strconv.ParseInt does. Raises ValueError with ParseInt's text."""
     return _parse_integer("ParseInt", _SIGNED, text, -(2**63), 2**63 - 1)
 
 
 def parse_uint(text: str) -> int:
-    """What Go's strconv.ParseUint takes for a number of 64 bits. Raises ValueError with its words."""
+    """Parse a 64-bit unsigned integer as Go's strconv.ParseUint does. Raises ValueError with ParseUint's text."""
     return _parse_integer("ParseUint", _UNSIGNED, text, 0, 2**64 - 1)
 
 
 def _parse_integer(function: str, syntax: re.Pattern[str], text: str, lowest: int, highest: int) -> int:
-    words = f"strconv.{function}: parsing {json.dumps(text, ensure_ascii=False)}"
+    prefix = f"strconv.{function}: parsing {json.dumps(text, ensure_ascii=False)}"
     if not syntax.fullmatch(text):
-        raise ValueError(f"{words}: invalid syntax")
-    # int() takes no more than some thousand digits.
+        raise ValueError(f"{prefix}: invalid syntax")
+    # int() refuses more than 4300 digits.
     number = int(text) if len(text) < 1000 else highest + 1
     if not lowest <= number <= highest:
-        raise ValueError(f"{words}: value out of range")
+        raise ValueError(f"{prefix}: value out of range")
     return number
 
 
@@ -119,7 +119,7 @@ def parse_request(method: str, path: str, query: Query) -> RequestInfo:
 
 
 def _named_by_selector(field_selector: str) -> str:
-    """`fieldSelector=metadata.name=x` is a list of one object: an authorizer may allow it by name."""
+    """Return the name in `fieldSelector=metadata.name=x`, or "": an authorizer may allow such a list by name."""
     for term in field_selector.split(","):
         key, equals, value = term.partition("=")
         if equals and key == "metadata.name":

@@ -1,4 +1,4 @@
-"""Bodies that are made while they are sent, so that a long one neither stands in memory nor holds up the event loop."""
+"""Bodies that are rendered while they are sent: a long one neither fills memory nor blocks the event loop."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from collections.abc import AsyncGenerator, Iterable, Iterator
 
 from .worker import LONG_BYTES, run_long
 
-# What a stream hands to its transport at once, and so what a transport holds that takes no more: little more than this.
+# Bytes that a stream gives to its transport at once. A transport whose client does not read holds little more.
 PIECE_BYTES = 64 * 1024
 _SLICE_SECONDS = 0.005
 
 
 def in_pieces(parts: Iterable[bytes]) -> Iterator[bytes]:
-    """The same bytes in pieces of at most `PIECE_BYTES`; small parts are joined."""
+    """Join and split `parts` into pieces of at most `PIECE_BYTES`."""
     return (piece for piece in _joined(parts) if piece)
 
 
 def _joined(parts: Iterable[bytes]) -> Iterator[bytes]:
-    """The pieces, and an empty one after each part that completed none."""
+    """Yield the pieces, and an empty one after each part that did not complete a piece."""
     waiting: list[bytes] = []
     size = 0
     for part in parts:
@@ -38,19 +38,19 @@ def _joined(parts: Iterable[bytes]) -> Iterator[bytes]:
 
 
 class PiecewiseBody:
-    """`parts` as a stream that leaves turns of the event loop to others. See `request.Stream`.
+    """`parts` as a stream that yields to the event loop between pieces. See `request.Stream`.
 
-    `is_hard`: each part takes long to make, so it is made beside the event loop.
+    `is_slow`: each part takes long to render and is rendered in the worker thread.
     """
 
-    held_bytes = 0  # a piece, which is counted by who sends it
+    held_bytes = 0  # the sender counts the current piece
 
-    def __init__(self, parts: Iterable[bytes], *, is_hard: bool = False) -> None:
+    def __init__(self, parts: Iterable[bytes], *, is_slow: bool = False) -> None:
         self._parts = parts
-        self._is_hard = is_hard
+        self._is_slow = is_slow
 
     async def __aiter__(self) -> AsyncGenerator[bytes, None]:
-        if self._is_hard:
+        if self._is_slow:
             whole = in_pieces(self._parts)
             while piece := await run_long(LONG_BYTES, lambda: next(whole, b"")):
                 yield piece
@@ -64,4 +64,4 @@ class PiecewiseBody:
                 began = time.perf_counter()
 
     async def aclose(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no resource is open."""

@@ -1,4 +1,4 @@
-"""One HTTP request and its answer, as the handlers see them; ASGI stays in `app`."""
+"""One HTTP request and its response, as handlers use them, independent of ASGI."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _encode = msgspec.json.Encoder().encode
 
 @dataclass(slots=True)
 class Request:
-    """`headers` are in lower case, the last of several wins."""
+    """A request. Names in `headers` are in lower case; the last of several headers with one name wins."""
 
     info: RequestInfo
     method: str
@@ -37,13 +37,13 @@ class Request:
     scope: Scope
     receive: Receive
     warnings: list[str] = field(default_factory=list)
-    body_size: int = 0  # known once it has been read
+    body_size: int = 0  # 0 until `body` has been called
 
     def header(self, name: bytes) -> str:
         return self.headers.get(name, b"").decode("latin-1")
 
     async def body(self) -> bytes:
-        """The whole body. Raises a 413 as soon as it is known to be too large, and a 504 when it does not come."""
+        """Read the whole body. Raises a 413 as soon as it is known to be too large, a 504 if it takes too long."""
         length = self.headers.get(b"content-length")
         if length is not None and int(length) > MAX_BODY:
             raise too_large(MAX_BODY)
@@ -76,13 +76,13 @@ class Request:
 
 
 class Disconnected(Exception):
-    """The client left while its request was being read; there is nobody to answer."""
+    """The client closed the connection while its request was being read."""
 
 
 class Stream(Protocol):
     """A body that comes in pieces. `aclose` is called in any case, also when nothing has been read.
 
-    `held_bytes` is what it keeps in memory for its reader alone.
+    `held_bytes`: bytes that the stream keeps in memory for its reader alone.
     """
 
     @property
@@ -95,10 +95,11 @@ class Stream(Protocol):
 
 @dataclass(slots=True)
 class Response:
-    """`body` is sent as it is; with `stream` the pieces follow, each written at once, and then it is closed.
+    """A response: `body`, or the pieces of `stream`, each written at once.
 
-    `drops_slow` ends a stream whose client takes nothing for long: right for a watch, wrong for a log somebody pages.
-    `is_long_running`: the stream has no end of its own, so the time it takes is no measure of the server.
+    `drops_slow`: close the connection when the client reads nothing for long. True for watches, which clients restart;
+    False for logs, which a person may read in a pager.
+    `is_long_running`: the stream ends only with the client, so its duration does not count in the latency metrics.
     """
 
     status: int = 200

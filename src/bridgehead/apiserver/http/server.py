@@ -1,7 +1,9 @@
-"""The HTTPS server around the application: uvicorn, taught what a Kubernetes API server needs of it.
+"""The HTTPS server around the application: uvicorn, with what a Kubernetes API server needs in addition.
 
-uvicorn does not tell an application whose certificate the client showed, and it waits for open responses when it stops;
-watches are open for as long as nobody ends them. Both are mended here, in the edge.
+uvicorn does not pass client certificates to the application, does not bound the time and size of a request's headers,
+does not support SPDY, and waits for open responses, such as watches, when it stops. The two subclasses here change
+this. They use names of uvicorn that its documentation does not promise: pyproject.toml bounds its version, and
+tests/unit/test_dependencies.py checks each name.
 """
 
 from __future__ import annotations
@@ -30,16 +32,19 @@ log = logging.getLogger(__name__)
 # Between two requests; kubectl and the informers keep their connections.
 _KEEP_ALIVE_SECONDS = 120
 _SHUTDOWN_SECONDS = 2
-# How long a client may take to say what it wants, and with how many bytes, as in Kubernetes (ReadHeaderTimeout) and Go
-# (DefaultMaxHeaderBytes). Both bound what somebody costs who has not yet said who he is.
+# Limits of a request's headers, as in Kubernetes (ReadHeaderTimeout) and Go (DefaultMaxHeaderBytes). They bound what a
+# client costs before it is authenticated.
 _HEADER_SECONDS = 32.0
 _MAX_HEADER_BYTES = 1024 * 1024
+_MAX_WEBSOCKET_MESSAGE_BYTES = 4 * 1024 * 1024
+_LISTEN_BACKLOG = 4096
 
 
 class PeerProtocol(HttpToolsProtocol):
-    """Puts the client's user and the connection into the scope's `state`, for HTTP and WebSockets alike.
+    """One client's connection.
 
-    A request whose headers do not come, or do not end, is refused.
+    Puts the client certificate's user and the `Connection` into the scope's `state`, for HTTP and WebSockets. Refuses a
+    request whose headers take too long or are too large. Hands an upgrade to SPDY over to `spdy_upgrade`.
     """
 
     header_seconds = _HEADER_SECONDS
@@ -49,6 +54,7 @@ class PeerProtocol(HttpToolsProtocol):
         self._awaits_headers = True
         self._header_bytes = 0
         self._header_timer: asyncio.TimerHandle | None = None
+        self._asks_for_spdy = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -65,8 +71,10 @@ class PeerProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
         super().connection_lost(exc)
-        # uvicorn leaves it running after a reset, and all of the connection in memory for as long as it lasts.
-        self._unset_keepalive_if_required()
+        # After a reset, uvicorn leaves this timer running, which keeps the whole connection in memory.
+        if self.timeout_keep_alive_task is not None:
+            self.timeout_keep_alive_task.cancel()
+            self.timeout_keep_alive_task = None
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -85,7 +93,19 @@ class PeerProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._awaits_headers = False
         self._stop_timer()
-        super().on_headers_complete()
+        self._asks_for_spdy = self.parser.should_upgrade() and spdy_upgrade.is_requested(self.headers)
+        if not self._asks_for_spdy:
+            super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        if not self._asks_for_spdy:
+            super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        if self._asks_for_spdy:
+            self._upgrade_to_spdy()
+        else:
+            super().on_message_complete()
 
     def _stop_timer(self) -> None:
         if self._header_timer is not None:
@@ -94,29 +114,23 @@ class PeerProtocol(HttpToolsProtocol):
 
     def _refuse(self, status: bytes) -> None:
         self._stop_timer()
-        # One that has sent nothing would take an answer for that to its first request.
+        # A client that has sent nothing would take this for the answer to its first request.
         if self._header_bytes and (self.cycle is None or self.cycle.response_complete):
             self.transport.write(b"HTTP/1.1 %b\r\nconnection: close\r\ncontent-length: 0\r\n\r\n" % status)
         self.transport.close()
 
-    def _should_upgrade(self) -> bool:
-        return super()._should_upgrade() or self._get_upgrade() == spdy_upgrade.UPGRADE
-
-    def handle_websocket_upgrade(self) -> None:
-        if self._get_upgrade() != spdy_upgrade.UPGRADE:
-            super().handle_websocket_upgrade()
-            return
+    def _upgrade_to_spdy(self) -> None:
         self.connections.discard(self)
         path, _, query = self.url.partition(b"?")
         scope = {**self.scope, "raw_path": path, "path": unquote(path.decode("latin-1")), "query_string": query}
         spdy_upgrade.SpdyProtocol(self.app, scope, self.transport, self.tasks)
 
-    def _unsupported_upgrade_warning(self) -> None:
-        """Another upgrade is answered as an ordinary request."""
-
 
 def server_context(certificate: Path, key: Path, client_ca: Path | None) -> ssl.SSLContext:
-    """A client may show a certificate, and if it does it must be of `client_ca`. Raises OSError, ssl.SSLError."""
+    """TLS settings of the server. A client certificate is optional and must be signed by `client_ca`.
+
+    Raises OSError, ssl.SSLError.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.load_cert_chain(certificate, key)
@@ -127,7 +141,7 @@ def server_context(certificate: Path, key: Path, client_ca: Path | None) -> ssl.
 
 
 class ApiServer(uvicorn.Server):
-    """`on_stop` ends what would otherwise keep responses open."""
+    """uvicorn's server. `on_stop` ends the watches, which would otherwise keep responses open."""
 
     def __init__(self, application: Any, context: ssl.SSLContext | None, on_stop: Callable[[], None]) -> None:
         super().__init__(
@@ -135,23 +149,23 @@ class ApiServer(uvicorn.Server):
                 application,
                 http=PeerProtocol,
                 ws=AnySubprotocol,
-                ws_max_size=4 * 1024 * 1024,
+                ws_max_size=_MAX_WEBSOCKET_MESSAGE_BYTES,
                 lifespan="off",
                 access_log=False,
                 log_config=None,
                 server_header=False,
                 timeout_keep_alive=_KEEP_ALIVE_SECONDS,
                 timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
-                backlog=4096,
+                backlog=_LISTEN_BACKLOG,
                 ssl_context_factory=None if context is None else lambda _config, _default: context,
             )
         )
-        logging.getLogger("uvicorn.error").addFilter(_is_news)
+        logging.getLogger("uvicorn.error").addFilter(is_wanted)
         self._on_stop = on_stop
         self._stop = asyncio.Event()
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
-        """Until `stop`, SIGTERM or SIGINT."""
+        """Serve until `stop` is called, SIGTERM or SIGINT."""
         await super().serve(sockets)
 
     def stop(self) -> None:
@@ -159,8 +173,9 @@ class ApiServer(uvicorn.Server):
         self._stop.set()
 
     async def main_loop(self) -> None:
-        """As uvicorn's, which looks ten times a second whether to stop; here it is told."""
+        """Wait for `stop`, without uvicorn's ten wake-ups per second; once a second the Date header is renewed."""
         counter = 0
+        # uvicorn renews the Date header at each tenth tick, which is each call here.
         while not await self.on_tick(counter * 10):
             counter += 1
             with contextlib.suppress(TimeoutError):
@@ -173,14 +188,14 @@ class ApiServer(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
-        """Stop at a signal; the process ends with 0 then, and not by the signal itself."""
+        """Stop at a signal. Unlike uvicorn's, the process then exits with 0 and does not kill itself by the signal."""
         loop = asyncio.get_running_loop()
         signals = (signal.SIGTERM, signal.SIGINT)
         try:
             for number in signals:
                 loop.add_signal_handler(number, self.stop)
         except (ValueError, RuntimeError):
-            # Not in the main thread: whoever runs the loop calls `stop`.
+            # Not in the main thread: the owner of the loop calls `stop`.
             yield
             return
         try:
@@ -190,39 +205,45 @@ class ApiServer(uvicorn.Server):
                 loop.remove_signal_handler(number)
 
 
-_KNOWN = (
-    # A WebSocket that was answered with an HTTP response; uvicorn takes it for one that was not answered.
+# Messages of uvicorn that mean no trouble here.
+UNWANTED_LOG_MESSAGES = (
+    # A WebSocket handshake that was answered with an HTTP response. uvicorn counts it as not answered.
     "ASGI callable returned without completing handshake.",
-    # A watch whose client reads nothing; the application has said so when it dropped it.
+    # A watch whose client reads nothing. The application logged this when it dropped the watch.
     "ASGI callable returned without completing response.",
+    # An upgrade to SPDY, which `PeerProtocol` carries out, or to another protocol (h2c), which a server may ignore.
+    "Unsupported upgrade request.",
 )
 
 
-def _is_news(record: logging.LogRecord) -> bool:
-    return record.msg not in _KNOWN
+def is_wanted(record: logging.LogRecord) -> bool:
+    return record.msg not in UNWANTED_LOG_MESSAGES
 
 
 def open_listeners(addresses: Sequence[str], descriptors: Sequence[int]) -> list[socket.socket]:
-    """Listening sockets for `host:port` (port 0 takes a free one) and inherited ones. Raises OSError, ValueError."""
+    """Open listening sockets for `host:port` (port 0: any free one) and for inherited descriptors.
+
+    Raises OSError, ValueError.
+    """
     sockets: list[socket.socket] = []
     try:
         for descriptor in descriptors:
             try:
                 sockets.append(socket.socket(fileno=descriptor))
             except OSError as error:
-                raise OSError(error.errno, f"descriptor {descriptor} is no socket: {error.strerror}") from error
+                raise OSError(error.errno, f"descriptor {descriptor} is not a socket: {error.strerror}") from error
         for address in addresses:
             host, port = parse_address(address)
             family = socket.AF_INET6 if ":" in host else socket.AF_INET
             try:
-                sockets.append(socket.create_server((host, port), family=family, backlog=4096))
+                sockets.append(socket.create_server((host, port), family=family, backlog=_LISTEN_BACKLOG))
             except OSError as error:
                 why = (error.strerror or str(error)).partition(" (while")[0]
                 raise OSError(error.errno, f"can't listen on {address}: {why}") from error
         for listener in sockets:
             listener.setblocking(False)
-            # Connections inherit it. Without, an answer that is written in two parts waits 40 ms for the client's ACK:
-            # asyncio sets it by itself only on sockets that were made with an explicit protocol.
+            # Connections inherit this option. Without it, an answer that is written in two parts waits 40 ms for the
+            # client's ACK; asyncio sets it only on sockets that were created with an explicit protocol.
             listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     except BaseException:
         for listener in sockets:
@@ -232,7 +253,7 @@ def open_listeners(addresses: Sequence[str], descriptors: Sequence[int]) -> list
 
 
 def parse_address(text: str) -> tuple[str, int]:
-    """`127.0.0.1:6443`, `[::1]:6443`. Raises ValueError."""
+    """Parse `127.0.0.1:6443` or `[::1]:6443` into host and port. Raises ValueError."""
     host, colon, port = text.rpartition(":")
     if not colon or not port.isdigit() or int(port) > 65535:
         raise ValueError(f"{text!r} is not host:port")

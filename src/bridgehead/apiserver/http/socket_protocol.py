@@ -1,7 +1,7 @@
-"""The server's end of a WebSocket, which takes the subprotocols that Kubernetes' clients name.
+"""The server's WebSockets, which accept the subprotocol names of Kubernetes' clients.
 
-Used by the server in place of uvicorn's. kubectl asks for `SPDY/3.1+portforward.k8s.io`; a slash is no part of a token
-(RFC 6455, 4.1), so the websockets library refuses the handshake before the application has seen it.
+kubectl asks for `SPDY/3.1+portforward.k8s.io`. A slash may not be part of a token (RFC 6455, 4.1), so the websockets
+library refuses the handshake before the application gets it. `server` uses this class instead of uvicorn's.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from websockets.typing import Subprotocol
 
 
 class AnySubprotocol(WebSocketsSansIOProtocol):
-    """Leaves the choice of a subprotocol to the application, as ASGI has it."""
+    """A WebSocket whose application chooses the subprotocol, as ASGI specifies."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -1,9 +1,10 @@
 """Exec, attach and port-forward over SPDY, for clients that do not speak WebSocket: kubectl before 1.31.
 
-The application knows only WebSockets. Here a connection that was upgraded to SPDY/3.1 is shown to it as one, with the
-subprotocol v5.channel.k8s.io: a stream of the client is a channel, and its end is the close message of that version.
-Port-forward's SPDY frames pass untouched, as in kubectl's own tunnel through a WebSocket (KEP-4006). `server` hands
-connections over. Source: Kubernetes `apimachinery/pkg/util/httpstream/spdy` and `remotecommand/constants.go`.
+The application supports only WebSockets. `SpdyProtocol` presents a connection that was upgraded to SPDY/3.1 as a
+WebSocket of the subprotocol v5.channel.k8s.io: each SPDY stream is a channel, and the end of a stream is that version's
+close message. SPDY frames of port-forward pass unchanged, as in kubectl's own tunnel through a WebSocket (KEP-4006).
+`server` hands connections over.
+Source: Kubernetes `apimachinery/pkg/util/httpstream/spdy` and `remotecommand/constants.go`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import asyncio
 import contextlib
 import http
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
 from bridgehead.streaming import spdy
@@ -22,20 +23,26 @@ from .request import Scope
 
 log = logging.getLogger(__name__)
 
-UPGRADE = b"spdy/3.1"
-
+_UPGRADE = b"spdy/3.1"
 _VERSION_HEADER = b"x-stream-protocol-version"
 _CHANNELS = {"stdin": 0, "stdout": 1, "stderr": 2, "error": 3, "resize": 4}
 _STDIN, _CLOSE = 0, 255
-# What a client names as its version, and the WebSocket subprotocol that carries the same. Older versions than v4 do
-# not tell the exit code in a way that ours could be translated to.
+# The client's protocol version -> the WebSocket subprotocol with the same content. Versions before v4 have another
+# form for the exit code, into which v5's cannot be translated.
 _VERSIONS = {
     b"v5.channel.k8s.io": "v5.channel.k8s.io",
     b"v4.channel.k8s.io": "v5.channel.k8s.io",
     b"portforward.k8s.io": "SPDY/3.1+portforward.k8s.io",
 }
-_QUEUED_MESSAGES = 64
-_OPEN_SECONDS = 10.0
+_MAX_QUEUED_MESSAGES = 64
+_ABNORMAL_CLOSURE = 1006  # RFC 6455, 7.4.1
+_OPEN_SECONDS = 10.0  # for the client to open the streams that it asked for
+
+
+def is_requested(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    """Whether the Upgrade header of a request that asks for an upgrade names SPDY/3.1."""
+    return any(name == b"upgrade" and value.lower() == _UPGRADE for name, value in headers)
+
 
 Application = Callable[[Scope, Any, Any], Coroutine[Any, Any, None]]
 
@@ -56,7 +63,7 @@ class SpdyProtocol(asyncio.Protocol):
         offered = [
             word.strip() for name, value in scope["headers"] if name == _VERSION_HEADER for word in value.split(b",")
         ]
-        # The first that the client and we both know; its own spelling goes back to it.
+        # The client's first version that is supported here.
         self._version = next((version for version in offered if version in _VERSIONS), b"")
         self._streams = None if self._version == b"portforward.k8s.io" else _Streams(_expected_channels(scope))
         self._opened = asyncio.Event()
@@ -101,13 +108,13 @@ class SpdyProtocol(asyncio.Protocol):
 
     def _queue(self, message: bytes) -> None:
         self._received.put_nowait({"type": "websocket.receive", "bytes": message})
-        if self._received.qsize() >= _QUEUED_MESSAGES:
+        if self._received.qsize() >= _MAX_QUEUED_MESSAGES:
             self._transport.pause_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._writable.set()
         self._opened.set()
-        self._received.put_nowait({"type": "websocket.disconnect", "code": 1006})
+        self._received.put_nowait({"type": "websocket.disconnect", "code": _ABNORMAL_CLOSURE})
 
     def pause_writing(self) -> None:
         self._writable.clear()
@@ -117,7 +124,7 @@ class SpdyProtocol(asyncio.Protocol):
 
     async def _receive(self) -> dict[str, Any]:
         message = await self._received.get()
-        if self._received.qsize() < _QUEUED_MESSAGES and not self._transport.is_closing():
+        if self._received.qsize() < _MAX_QUEUED_MESSAGES and not self._transport.is_closing():
             self._transport.resume_reading()
         return message
 
@@ -138,7 +145,7 @@ class SpdyProtocol(asyncio.Protocol):
                 if not self._status:
                     self._write_head(403, [(b"content-length", b"0"), (b"connection", b"close")])
                 elif self._streams is not None:
-                    # A quick command is over before a client on a slow machine has opened the streams for its output.
+                    # A short command may end before a slow client has opened the streams for its output.
                     with contextlib.suppress(TimeoutError):
                         async with asyncio.timeout(_OPEN_SECONDS):
                             await self._opened.wait()
@@ -155,7 +162,7 @@ class SpdyProtocol(asyncio.Protocol):
 
 
 def _expected_channels(scope: Scope) -> frozenset[int]:
-    """What the client will open: as its query says, and always the stream for errors."""
+    """The channels for which the client will open streams: those of its query, and always the one for errors."""
     query = parse_query(scope.get("query_string", b""))
     names = {"error"} | {name for name in ("stdin", "stdout", "stderr") if is_true(query, name)}
     if is_true(query, "tty"):
@@ -164,7 +171,7 @@ def _expected_channels(scope: Scope) -> frozenset[int]:
 
 
 class _Streams:
-    """The client's SPDY streams as the channels of a WebSocket. No I/O."""
+    """Translation between the client's SPDY streams and the channels of a WebSocket, without I/O."""
 
     def __init__(self, expected: frozenset[int]) -> None:
         self._expected = expected
@@ -172,7 +179,7 @@ class _Streams:
         self._writer = spdy.Writer()
         self._channels: dict[int, int] = {}  # by stream
         self._streams: dict[int, int] = {}  # by channel
-        # What comes before the client has opened the stream for it.
+        # Output of channels for which the client has not opened a stream yet.
         self._early: dict[int, bytes] = {}
 
     @property
@@ -181,7 +188,7 @@ class _Streams:
         return self._expected <= self._streams.keys()
 
     def take_untrusted(self, data: bytes) -> tuple[list[bytes], bytes]:
-        """Messages for the application, and what to answer the client. Raises `spdy.BadFrame`."""
+        """Return messages for the application, and bytes to send back to the client. Raises `spdy.BadFrame`."""
         messages: list[bytes] = []
         answer = b""
         for frame in self._reader.feed_untrusted(data):
@@ -210,7 +217,7 @@ class _Streams:
         return self._writer.accept_stream(frame.stream) + (spdy.data_frame(frame.stream, early) if early else b"")
 
     def send(self, message: bytes) -> bytes:
-        """One message of the application, as the client's frames."""
+        """Return one message of the application as frames for the client."""
         channel, content = message[0], message[1:]
         if channel == _CLOSE:
             stream = self._streams.get(content[0]) if content else None
@@ -222,7 +229,7 @@ class _Streams:
         return spdy.data_frame(stream, content)
 
     def end(self) -> bytes:
-        """Every stream that carries something to the client ends."""
+        """Return the frames that end every stream to the client."""
         return b"".join(
             spdy.data_frame(stream, b"", ends=True) for channel, stream in self._streams.items() if channel != _STDIN
         )

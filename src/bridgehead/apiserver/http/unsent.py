@@ -1,8 +1,8 @@
-"""The bound on bytes that wait for clients which do not read, over all connections of the server.
+"""The bound on bytes that wait for slow clients, over all connections of the server.
 
-The application waits here before it writes to a connection that takes nothing at the moment. A stream that waits holds
-only what its transport holds; when all of them together hold too much, whoever has taken nothing for longest is cut
-off. Clients of watches and lists begin again, as after any lost connection. `server` puts a `Connection` into the
+The application waits here before it writes to a connection whose send buffer is full. A waiting stream holds only the
+bytes in its transport. When all waiting streams together hold too much, the connection that has waited longest is
+closed. Clients of watches and lists start again, as after any lost connection. `server` puts a `Connection` into the
 scope.
 """
 
@@ -16,16 +16,16 @@ from typing import Protocol
 log = logging.getLogger(__name__)
 
 MAX_UNSENT_BYTES = 64 * 1024 * 1024
-# A client that takes nothing for so long is gone, or as good as.
+# A client that reads nothing for so long counts as gone.
 WRITE_SECONDS = 30.0
 
-# Below TLS a second transport has a buffer of its own (asyncio's and uvloop's default), which its owner does not show.
-# TLS passes on everything until that one is full, so what TLS holds back itself lies above a full one.
+# Under TLS, a second transport has a buffer of its own (the default of asyncio and uvloop), which is not visible here.
+# TLS passes everything on until that buffer is full, so bytes that TLS itself holds come on top of a full buffer.
 _BELOW_TLS_BYTES = 64 * 1024
 
 
 class Flow(Protocol):
-    """What uvicorn knows of a transport's flow control."""
+    """uvicorn's flow control of a transport."""
 
     write_paused: bool
 
@@ -42,32 +42,32 @@ class Connection:
 
     @property
     def is_full(self) -> bool:
-        """Whether the transport takes no more for now."""
+        """Whether the send buffer is full."""
         return self._flow.write_paused
 
     @property
     def unsent_bytes(self) -> int:
         return self._transport.get_write_buffer_size() + self._below
 
-    def keep_short(self) -> None:
-        """Be full as soon as bytes wait: a stream goes on when they are gone. (0 would always be full, under TLS.)"""
+    def limit_buffer(self) -> None:
+        """Make the buffer count as full as soon as it holds any byte. (A limit of 0 is always full under TLS.)"""
         self._transport.set_write_buffer_limits(high=1, low=0)
 
     async def drain(self) -> None:
-        """Until it takes more, or is lost."""
+        """Wait until the buffer has room or the connection is lost."""
         await self._flow.drain()
 
     def abort(self) -> None:
-        """Close it and drop what it has not sent."""
+        """Close the connection and drop unsent bytes."""
         self._transport.abort()
 
 
-class NotRead(Exception):
-    """The client has taken nothing for too long, or too much waits for others too; its connection is closed."""
+class ClientTooSlow(Exception):
+    """The connection was closed: its client read nothing for too long, or too many bytes waited for all clients."""
 
 
 class UnsentBudget:
-    """`on_freed` is told how many bytes a closed connection had held."""
+    """Bytes that wait for clients. Calls `on_freed` with the number of bytes that a closed connection held."""
 
     def __init__(
         self,
@@ -79,24 +79,24 @@ class UnsentBudget:
         self._seconds = seconds
         self._on_freed = on_freed
         self._held = 0
-        # In the order in which their waiting began. A client that reads at all begins anew with each piece.
+        # In the order in which they began to wait. A client that reads begins anew with each piece.
         self._waiting: dict[Connection, tuple[int, str]] = {}
 
     @property
     def held_bytes(self) -> int:
-        """What waits for clients at the moment."""
+        """Bytes that wait for clients at the moment."""
         return self._held
 
     async def wait(self, connection: Connection, held_bytes: int, path: str) -> None:
-        """Until a full connection takes more or is lost. Raises `NotRead`, when the connection has been closed.
+        """Wait until a full connection has room or is lost. Raises `ClientTooSlow` when the connection has been closed.
 
-        `held_bytes` is what its stream keeps for it alone; `path` is what is being read, for the log.
+        `held_bytes` are those that the stream keeps for this client alone; `path` is the request's, for the log.
         """
         size = connection.unsent_bytes + held_bytes
         self._waiting[connection] = (size, path)
         self._held += size
         while self._held > self._max_bytes:
-            self._close(next(iter(self._waiting)), "too much waits for clients that do not read")
+            self._close(next(iter(self._waiting)), "too many bytes wait for clients that do not read")
         try:
             async with asyncio.timeout(self._seconds):
                 await connection.drain()
@@ -107,7 +107,7 @@ class UnsentBudget:
             was_closed = connection not in self._waiting
             self._forget(connection)
         if was_closed:
-            raise NotRead
+            raise ClientTooSlow
 
     def _close(self, connection: Connection, why: str) -> None:
         size, path = self._forget(connection)

@@ -1,7 +1,8 @@
-"""Who makes a request, as a value, and whom a client certificate names.
+"""The user of a request, and the user that a client certificate names.
 
-A certificate's common name is the user and its organizations are the groups (source: Kubernetes "Authenticating", X.509
-client certificates). Other credentials are read in `access.authentication`.
+The user is the certificate's common name, the groups are its organizations. `access.authentication` reads other
+credentials. Pure: no I/O, no clock, no randomness.
+Source: Kubernetes "Authenticating", X.509 client certificates.
 """
 
 from __future__ import annotations
@@ -26,11 +27,14 @@ ANONYMOUS = User("system:anonymous", (UNAUTHENTICATED,))
 
 
 class InvalidCredentials(Exception):
-    """The answer is a 401 that does not say why; the text is for the log."""
+    """Credentials that are not valid. The answer is a 401 without a reason; the text is for the log."""
 
 
 def user_from_certificate(peer: Mapping[str, Any] | None) -> User | None:
-    """`peer` is what `ssl.SSLSocket.getpeercert` returns for a certificate that the handshake has verified."""
+    """Return the user of a verified certificate, None without one. Raises `InvalidCredentials`.
+
+    `peer` is the result of `ssl.SSLSocket.getpeercert`.
+    """
     if not peer:
         return None
     attributes = [attribute for name in peer.get("subject", ()) for attribute in name]

@@ -1,8 +1,8 @@
-"""Long work beside the event loop: one thread for what is too much for a turn of the loop.
+"""A worker thread for functions that would block the event loop for too long.
 
-For pure functions: decoding and checking a large body, applying a patch to a large object, rendering YAML. They hold
-Python's lock, which the interpreter takes from them every few milliseconds, so the event loop goes on in between.
-There is one thread, so that large requests wait for each other and not everybody else for them.
+It runs functions without side effects: decoding and checking a large body, applying a patch to a large object,
+rendering YAML. The interpreter switches threads every few milliseconds, so the event loop keeps running. There is one
+thread: large requests wait for each other, and small ones do not wait for large ones.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-# What this many bytes of JSON need is a few milliseconds; most objects are a tenth of it.
+# Work on this many bytes of JSON takes a few milliseconds. Most objects are a tenth of this size.
 LONG_BYTES = 32 * 1024
 
 
 async def run_long(size: int, function: Callable[[], T]) -> T:
-    """The result of `function`, which works on `size` bytes: here if they are few, else in the thread."""
+    """Return `function()`, which works on `size` bytes: run here if they are few, otherwise in the thread."""
     if size < LONG_BYTES:
         return function()
     return await asyncio.get_running_loop().run_in_executor(_thread(), _without_collector, function)
@@ -33,7 +33,10 @@ def _thread() -> ThreadPoolExecutor:
 
 
 def _without_collector(function: Callable[[], T]) -> T:
-    """The collector would visit a million new objects again and again, with the lock; they are freed without it."""
+    """Run `function` without the garbage collector.
+
+    It would visit a million new objects repeatedly while it holds the interpreter's lock; reference counts free them.
+    """
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -1,7 +1,7 @@
-"""What objects need from the objects around them: a namespace, a pod's service account, addresses that are not taken.
+"""Admission: rules that depend on other objects, such as the namespace or a pod's service account.
 
-Runs before a resource's own hooks. Source: Kubernetes admission plug-ins NamespaceLifecycle, ServiceAccount and
-Priority.
+Runs before a resource's own hooks.
+Source: Kubernetes admission plug-ins NamespaceLifecycle and ServiceAccount.
 """
 
 from __future__ import annotations
@@ -13,18 +13,26 @@ import msgspec
 
 from bridgehead.apiserver.errors import forbidden, not_found_named
 from bridgehead.apiserver.resource import FieldError, JsonObject, Resource
-from bridgehead.apiserver.resources.pod_references import MIRROR_POD, references
+from bridgehead.apiserver.resources.pods import MIRROR_POD, references
+from bridgehead.apiserver.resources.priorityclasses import SYSTEM_CLASSES
 from bridgehead.storage import Key, Record, Store, TooOld
 
-from .captured import check_captured
+from .class_admission import (
+    apply_runtime_class,
+    check_priority_class,
+    set_ingress_class,
+    set_priority,
+    set_storage_class,
+)
 from .metadata import random_suffix
+from .node_addresses import check_node_addresses
 
-IMMORTAL_NAMESPACES = frozenset({"default", "kube-system", "kube-public"})
+UNDELETABLE_NAMESPACES = frozenset({"default", "kube-system", "kube-public"})
 
 _TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
-_TOKEN_SECONDS = 3607  # an hour, and a little so that a refresh at 80 % is not on the hour
+_TOKEN_SECONDS = 3607  # as in Kubernetes (WarnOnlyBoundTokenExpirationPeriod)
 _VOLUME_PREFIX = "kube-api-access-"
-# The `default` account of a new namespace is made by a controller: a pod right after it waits this long.
+# A controller creates the `default` account of a new namespace. A pod that is created first waits this long for it.
 _DEFAULT_ACCOUNT_SECONDS = 2.0
 
 _decode = msgspec.json.decode
@@ -34,30 +42,43 @@ class Admission:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def admit_create(self, resource: Resource, namespace: str, obj: JsonObject) -> None:
-        """Raises a 403 or a 404; completes `obj`."""
+    async def admit_create(self, resource: Resource, namespace: str, obj: JsonObject) -> bool:
+        """Check and complete a new object; return whether anything may have been added. Raises a 403 or a 404."""
         if resource.namespaced:
             self._check_namespace(resource, namespace, obj)
-        if resource.id == "pods":
-            await self._add_service_account(resource, namespace, obj)
-            spec = obj["spec"]
-            if "priorityClassName" not in spec:
-                spec.setdefault("priority", 0)
-                spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
+        match resource.id:
+            case "pods":
+                await self._add_service_account(resource, namespace, obj)
+                apply_runtime_class(self._store, resource, obj)
+                set_priority(self._store, resource, obj)
+            case "ingresses.networking.k8s.io":
+                set_ingress_class(self._store, obj)
+            case "persistentvolumeclaims":
+                set_storage_class(self._store, obj)
+            case "priorityclasses.scheduling.k8s.io":
+                check_priority_class(self._store, resource, obj)
+                return False
+            case _:
+                return False
+        return True
 
     def check_update(self, resource: Resource, new: JsonObject, old: JsonObject) -> list[FieldError]:
-        """What other objects have against a change that is fine by itself."""
-        return check_captured(self._store, new, old) if resource.id == "services" else []
+        """Return the errors of an otherwise valid change that are due to other objects. Raises a 403."""
+        if resource.id == "priorityclasses.scheduling.k8s.io":
+            check_priority_class(self._store, resource, new)
+        return check_node_addresses(self._store, new, old) if resource.id == "services" else []
 
     def admit_delete(self, resource: Resource, name: str) -> None:
-        if resource.id == "namespaces" and name in IMMORTAL_NAMESPACES:
+        if resource.id == "namespaces" and name in UNDELETABLE_NAMESPACES:
             raise forbidden(resource, name, "this namespace may not be deleted")
+        if resource.id == "priorityclasses.scheduling.k8s.io" and name in SYSTEM_CLASSES:
+            raise forbidden(resource, name, "this is a system priority class and cannot be deleted")
 
     def _check_namespace(self, resource: Resource, namespace: str, obj: JsonObject) -> None:
         record = self._store.get(Key("namespaces", "", namespace))
         if record is None:
             raise not_found_named("namespaces", "", namespace)
-        # The phase is among the facts, but only the object says it for certain.
+        # `status.phase` is among the facts, but only the deletion timestamp is authoritative.
         if b'"deletionTimestamp"' in record.value and "deletionTimestamp" in _decode(record.value)["metadata"]:
             why = f"unable to create new content in namespace {namespace} because it is being terminated"
             cause = {
@@ -71,14 +92,14 @@ class Admission:
     async def _add_service_account(self, resource: Resource, namespace: str, pod: JsonObject) -> None:
         spec, metadata = pod.setdefault("spec", {}), pod["metadata"]
         if MIRROR_POD in metadata.get("annotations", {}):
-            # It shows what runs already, and a change would make it something else.
+            # A mirror pod describes what runs already, so nothing is added to it.
             if why := _refuse_mirror(spec):
                 raise forbidden(resource, metadata.get("name") or metadata.get("generateName", ""), why)
             return
         name = spec.get("serviceAccountName") or spec.get("serviceAccount") or "default"
         spec["serviceAccountName"] = spec["serviceAccount"] = name
         record = await self._account(namespace, name)
-        self._check_namespace(resource, namespace, pod)  # once more: its account may have been waited for
+        self._check_namespace(resource, namespace, pod)  # again, because waiting for the account takes time
         if record is None:
             why = f'error looking up service account {namespace}/{name}: serviceaccount "{name}" not found'
             raise forbidden(resource, metadata.get("name") or metadata.get("generateName", ""), why)
@@ -112,7 +133,7 @@ class Admission:
 
 
 def _refuse_mirror(spec: JsonObject) -> str:
-    """Why no mirror pod may have this spec, or ""."""
+    """Return the reason why a mirror pod may not have this spec, or ""."""
     if spec.get("serviceAccountName") or spec.get("serviceAccount"):
         return "a mirror pod may not reference service accounts"
     if any(kind == "secret" for kind, _ in references(spec)):
@@ -124,7 +145,7 @@ def _refuse_mirror(spec: JsonObject) -> str:
 
 
 def mount_token(spec: JsonObject) -> None:
-    """Give every container that has nothing there the volume with token, CA certificate and namespace."""
+    """Mount token, CA certificate and namespace into every container that mounts nothing else there."""
     containers = [*spec.get("containers", ()), *spec.get("initContainers", ())]
     bare = [
         container
@@ -152,6 +173,6 @@ def _token_volume(name: str) -> JsonObject:
                 {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
                 {"downwardAPI": {"items": [namespace]}},
             ],
-            "defaultMode": 420,
+            "defaultMode": 0o644,
         },
     }

@@ -1,8 +1,9 @@
-"""What deleting an object means for it (pure).
+"""Effects of a delete request on an object: removal, or a deletion timestamp.
 
-Most objects go at once. Finalizers keep an object, marked with `deletionTimestamp`, until whoever set them is done;
-a pod that runs on a node is marked and left to its kubelet; a namespace waits for its controller
-(source: apiserver/pkg/registry/rest/delete.go, registry/generic/registry/store.go, core/pod/strategy.go).
+Most objects are removed at once. An object with finalizers gets a deletion timestamp and stays until the finalizers are
+removed; a pod on a node stays until its kubelet has stopped it; a namespace until its controller has emptied it.
+Pure: no I/O, no clock, no randomness.
+Source: apiserver/pkg/registry/rest/delete.go, registry/generic/registry/store.go, core/pod/strategy.go.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _DEFAULT_GRACE_SECONDS = 30
 
 @dataclass(frozen=True, slots=True)
 class DeleteOptions:
-    """`policy` is "" when the client leaves it to the server."""
+    """Options of a delete. `policy` is the propagation policy; "": the client leaves it to the server."""
 
     grace_seconds: int | None = None
     uid: str | None = None
@@ -30,25 +31,25 @@ class DeleteOptions:
 
 @dataclass(frozen=True, slots=True)
 class Remove:
-    """Take it out of the store."""
+    """Remove the object from the store."""
 
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """Store `obj` instead. `obj` is None when nothing changes."""
+    """Keep the object and store it as `obj`; None: nothing changes."""
 
     obj: JsonObject | None
 
 
 def plan_delete(resource: Resource, obj: JsonObject, options: DeleteOptions, now: float) -> Remove | Keep:
-    """`obj` is not changed."""
+    """Decide about a delete at `now` (seconds since the epoch). Does not change `obj`."""
     metadata = dict(obj["metadata"])
     marked = {**obj, "metadata": metadata}
     _set_policy_finalizer(metadata, options.policy)
     grace = _grace_seconds(resource, obj, options)
     deleting_since = metadata.get("deletionTimestamp")
     if deleting_since is None:
-        if grace == 0 and not _is_held(marked):
+        if grace == 0 and not _has_finalizers(marked):
             return Remove()
         metadata["deletionTimestamp"] = format_time(now + grace)
         metadata["deletionGracePeriodSeconds"] = grace
@@ -61,11 +62,11 @@ def plan_delete(resource: Resource, obj: JsonObject, options: DeleteOptions, now
 
 
 def _plan_second_delete(obj: JsonObject, marked: JsonObject, grace: int, options: DeleteOptions) -> Remove | Keep:
-    """A second delete may only make the grace period shorter."""
+    """Decide about a delete of an object that is already being deleted: it can only shorten the grace period."""
     metadata = marked["metadata"]
     granted = metadata.get("deletionGracePeriodSeconds") or 0
     if granted == 0 or (options.grace_seconds is not None and grace == 0):
-        if not _is_held(marked):
+        if not _has_finalizers(marked):
             return Remove()
         metadata["deletionGracePeriodSeconds"] = 0
     elif options.grace_seconds is not None and grace < granted:
@@ -76,14 +77,14 @@ def _plan_second_delete(obj: JsonObject, marked: JsonObject, grace: int, options
 
 
 def is_finished(obj: JsonObject) -> bool:
-    """Whether an object that is being deleted has nothing left to wait for, so that this update removes it."""
+    """Whether an object that is being deleted waits for nothing more, so that this update removes it."""
     metadata = obj["metadata"]
-    if "deletionTimestamp" not in metadata or _is_held(obj):
+    if "deletionTimestamp" not in metadata or _has_finalizers(obj):
         return False
     return not metadata.get("deletionGracePeriodSeconds")
 
 
-def _is_held(obj: JsonObject) -> bool:
+def _has_finalizers(obj: JsonObject) -> bool:
     if obj["metadata"].get("finalizers"):
         return True
     return obj.get("kind") == "Namespace" and bool(obj.get("spec", {}).get("finalizers"))

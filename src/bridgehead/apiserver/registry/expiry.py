@@ -1,4 +1,4 @@
-"""Events are forgotten an hour after they last happened (kube-apiserver's `--event-ttl`)."""
+"""Deletion of Events an hour after their last occurrence (kube-apiserver's `--event-ttl`)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 EVENT_SECONDS = 3600.0
 _INTERVAL = 60.0
-# Looked at between two turns of the event loop: a millisecond or two.
+# Events that are checked in one turn of the event loop, which takes one or two milliseconds.
 _PIECE = 200
 
 
@@ -31,7 +31,7 @@ class _Series(msgspec.Struct, rename="camel"):
 
 
 class _Event(msgspec.Struct, rename="camel"):
-    """The times of an Event, and nothing else of it."""
+    """The times of an Event. The decoder skips its other fields."""
 
     metadata: _Metadata
     last_timestamp: str | None = None
@@ -42,31 +42,31 @@ class _Event(msgspec.Struct, rename="camel"):
 _decode = msgspec.json.Decoder(_Event).decode
 
 
-def last_happened(event: bytes) -> float:
-    """Seconds since the epoch. Raises ValueError for a time that is none."""
-    its = _decode(event)
-    observed = None if its.series is None else its.series.last_observed_time
-    times = (its.metadata.creation_timestamp, its.last_timestamp, its.event_time, observed)
+def last_occurrence(event: bytes) -> float:
+    """Return when an Event occurred last, in seconds since the epoch. Raises ValueError for invalid times."""
+    decoded = _decode(event)
+    observed = None if decoded.series is None else decoded.series.last_observed_time
+    times = (decoded.metadata.creation_timestamp, decoded.last_timestamp, decoded.event_time, observed)
     return max((parse_time(time) for time in times if time), default=0.0)
 
 
-def _is_forgotten(event: bytes, oldest: float) -> bool:
+def _is_expired(event: bytes, oldest: float) -> bool:
     try:
-        return last_happened(event) < oldest
+        return last_occurrence(event) < oldest
     except (ValueError, msgspec.DecodeError):
-        # Stored by a version that took such a time; it can't be told, so it goes.
+        # A previous version stored it: this one refuses such times.
         return True
 
 
 async def expire_events(registry: Registry) -> None:
-    """Until cancelled."""
+    """Delete old Events every minute, until cancelled."""
     while True:
         await asyncio.sleep(_INTERVAL)
         try:
             await expire_once(registry)
         except StorageError as error:
-            # A full disk keeps the server from forgetting, not from answering.
-            log.warning("can't expire events: %s", error)
+            # With a full disk the server goes on and keeps its Events.
+            log.warning("cannot expire events: %s", error)
 
 
 async def expire_once(registry: Registry) -> None:
@@ -77,11 +77,11 @@ async def expire_once(registry: Registry) -> None:
     for number, record in enumerate(registry.store.list(events.id), start=1):
         if number % _PIECE == 0:
             await asyncio.sleep(0)
-        if _is_forgotten(record.value, oldest):
+        if _is_expired(record.value, oldest):
             try:
-                # It may have happened again by now.
+                # With a precondition: the Event may have occurred again by now.
                 options = DeleteOptions(resource_version=str(record.revision))
                 await registry.delete(events, record.key.namespace, record.key.name, options)
             except ApiStatus as status:
                 if status.code not in (404, 409):
-                    log.warning("can't expire event %s/%s: %s", record.key.namespace, record.key.name, status)
+                    log.warning("cannot expire event %s/%s: %s", record.key.namespace, record.key.name, status)

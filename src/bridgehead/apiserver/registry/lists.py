@@ -1,15 +1,16 @@
-"""Lists: which records a request selects, page by page (pure but for reading the store).
+"""Lists: the records that a request selects, page by page.
 
-A `continue` token names the revision of the first page and the last object of the page before. Later pages are read
-from what is there now, and are labelled with the first page's revision: a client that goes on watching from there sees
-every change since (source: Kubernetes API concepts "Retrieving large results sets in chunks").
+A `continue` token contains the revision of the first page and the last object of the previous page. Later pages come
+from the current state and carry the first page's revision: a client that starts a watch there gets every change since.
+Source: Kubernetes API concepts "Retrieving large results sets in chunks".
 """
 
 from __future__ import annotations
 
 import base64
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -22,7 +23,7 @@ from bridgehead.storage import Facts, Record, Store
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Both selectors of a request, parsed."""
+    """The label selector and the field selector of a request."""
 
     labels: Selector = EVERYTHING
     fields: Selector = EVERYTHING
@@ -50,7 +51,7 @@ class _Token(msgspec.Struct):
 
 
 def parse_selection(resource: Resource, query: Query) -> Selection:
-    """Raises a 400 for a selector that can't be parsed or names a field that can't be selected by."""
+    """Parse the selectors of a query. Raises a 400 for a syntax error or an unsupported field."""
     label_text, field_text = query.get("labelSelector", ""), query.get("fieldSelector", "")
     if not label_text and not field_text:
         return Selection()
@@ -68,11 +69,17 @@ def parse_selection(resource: Resource, query: Query) -> Selection:
     for requirement in fields.requirements:
         if requirement.key not in known:
             raise bad_request(f"field label not supported: {requirement.key}")
+    if resource.stored_form is not None:
+        fields = _with_stored_names(fields, resource.stored_form.fields)
     return Selection(labels, fields)
 
 
+def _with_stored_names(fields: Selector, names: Mapping[str, str]) -> Selector:
+    return Selector(tuple(replace(one, key=names.get(one.key, one.key)) for one in fields.requirements))
+
+
 def check_list_options(query: Query) -> None:
-    """Raises a 422 for options that do not go together (ValidateListOptions)."""
+    """Raise a 422 for options that exclude each other (ValidateListOptions)."""
     match, version = query.get("resourceVersionMatch", ""), query.get("resourceVersion", "")
     error = None
     if "sendInitialEvents" in query:
@@ -96,7 +103,7 @@ def check_list_options(query: Query) -> None:
 
 
 def parse_resource_version(query: Query) -> int | None:
-    """None when it is not given. Raises a 400."""
+    """Return the query's resourceVersion, None without one. Raises a 400."""
     text = query.get("resourceVersion", "")
     if not text:
         return None
@@ -109,7 +116,7 @@ def parse_resource_version(query: Query) -> int | None:
 
 
 def list_page(store: Store, resource: Resource, info: RequestInfo, query: Query) -> Page:
-    """Raises a 400, a 410 for a token that is no longer good, a 422 or a 504."""
+    """Return the page that a request asks for. Raises a 400, a 410 for an expired token, a 422 or a 504."""
     check_list_options(query)
     selection = parse_selection(resource, query)
     limit = _limit(query)
@@ -125,15 +132,15 @@ def list_page(store: Store, resource: Resource, info: RequestInfo, query: Query)
     else:
         _check_version(query, revision)
     if limit == 0 and selection.is_everything:
-        return Page(store.list(resource.id, namespace, after=after), revision)
+        return Page(store.list(resource.stored.id, namespace, after=after), revision)
     if selection.is_everything:
-        records = store.list(resource.id, namespace, limit=limit + 1, after=after)
+        records = store.list(resource.stored.id, namespace, limit=limit + 1, after=after)
         remaining = None
         if len(records) > limit:
-            remaining = len(store.list(resource.id, namespace, after=_place(records[limit - 1])))
+            remaining = len(store.list(resource.stored.id, namespace, after=_name_of(records[limit - 1])))
     else:
-        records = [r for r in store.list(resource.id, namespace, after=after) if selection.matches(r.facts)]
-        remaining = None  # not known with a selector, as in Kubernetes
+        records = [r for r in store.list(resource.stored.id, namespace, after=after) if selection.matches(r.facts)]
+        remaining = None  # unknown with a selector, as in Kubernetes
     if limit == 0 or len(records) <= limit:
         return Page(records, revision)
     records = records[:limit]
@@ -158,12 +165,12 @@ def _check_version(query: Query, current: int) -> None:
         raise expired(f"The provided resource version is too old: {wanted} ({current})")
 
 
-def _place(record: Record) -> tuple[str, str]:
+def _name_of(record: Record) -> tuple[str, str]:
     return record.key.namespace, record.key.name
 
 
 def _write_token(revision: int, last: Record) -> str:
-    token = msgspec.json.encode(_Token(revision, *_place(last)))
+    token = msgspec.json.encode(_Token(revision, *_name_of(last)))
     return base64.urlsafe_b64encode(token).decode().rstrip("=")
 
 
@@ -180,7 +187,7 @@ def wants_watch_bookmarks(query: Query) -> bool:
 
 
 def list_meta(page: Page) -> JsonObject:
-    """The metadata of a list."""
+    """Return the `metadata` of a list."""
     meta: JsonObject = {"resourceVersion": str(page.revision)}
     if page.token:
         meta["continue"] = page.token

@@ -1,4 +1,4 @@
-"""The part of an object's metadata that the server owns (no I/O).
+"""The fields of `metadata` that the server sets: uid, timestamps, generation, generated names.
 
 Source: apiserver/pkg/registry/rest/create.go, update.go and meta.go; API conventions "Metadata".
 """
@@ -6,23 +6,20 @@ Source: apiserver/pkg/registry/rest/create.go, update.go and meta.go; API conven
 from __future__ import annotations
 
 import random
-import uuid
 
 from bridgehead.apiserver.resource import JsonObject, Resource
-from bridgehead.objects.times import format_time
 
 # Lower-case letters and digits without vowels and look-alikes (apimachinery/pkg/util/rand).
 _NAME_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _GENERATED_LENGTH = 5
 _MAX_GENERATED_BASE = 63 - _GENERATED_LENGTH
 
+# The bits of a UUID that are not random, and their values: version 4, variant 2.
+_UUID_FIXED_BITS = 0xF << 76 | 0x3 << 62
+_UUID_VERSION_4 = 0x4 << 76 | 0x2 << 62
+
 _SERVER_OWNED = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
 _NEVER_KEPT = ("selfLink", "managedFields")
-
-# Kinds whose `metadata.generation` counts changes of what their owner wishes.
-_WITH_GENERATION = frozenset(
-    {"pods", "deployments.apps", "replicasets.apps", "daemonsets.apps", "endpointslices.discovery.k8s.io"}
-)
 
 
 def random_suffix() -> str:
@@ -33,21 +30,32 @@ def generate_name(base: str) -> str:
     return base[:_MAX_GENERATED_BASE] + random_suffix()
 
 
-def initialize(obj: JsonObject, resource: Resource, namespace: str, now: float) -> None:
-    """What a new object gets, whatever its creator wrote."""
+def initialize(obj: JsonObject, resource: Resource, namespace: str, now: str) -> None:
+    """Set the server's fields in a new object and drop what the client wrote there."""
     metadata = obj["metadata"]
     for field in (*_SERVER_OWNED, *_NEVER_KEPT, "resourceVersion"):
         metadata.pop(field, None)
     if resource.namespaced:
         metadata["namespace"] = namespace
-    metadata["uid"] = str(uuid.uuid4())
-    metadata["creationTimestamp"] = format_time(now)
-    if resource.id in _WITH_GENERATION:
+    identify(obj, now)
+    if resource.has_generation:
         metadata["generation"] = 1
 
 
+def identify(obj: JsonObject, now: str) -> None:
+    """Set uid and creation time."""
+    obj["metadata"]["uid"] = _random_uuid()
+    obj["metadata"]["creationTimestamp"] = now
+
+
+def _random_uuid() -> str:
+    """Return a UUID of version 4 (RFC 9562), without the system call and the object of `uuid.uuid4`."""
+    digits = f"{random.getrandbits(128) & ~_UUID_FIXED_BITS | _UUID_VERSION_4:032x}"
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
 def carry_over(new: JsonObject, old: JsonObject) -> None:
-    """An update can't change what the server owns."""
+    """Copy the server's fields from `old`: an update can't change them."""
     metadata, before = new["metadata"], old["metadata"]
     for field in (*_SERVER_OWNED, "name", "namespace", "generateName", "resourceVersion"):
         if field in before:
@@ -59,9 +67,9 @@ def carry_over(new: JsonObject, old: JsonObject) -> None:
 
 
 def count_generation(new: JsonObject, old: JsonObject, resource: Resource) -> None:
-    if resource.id in _WITH_GENERATION and _wish(new) != _wish(old):
+    if resource.has_generation and _desired_state(new) != _desired_state(old):
         new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
 
-def _wish(obj: JsonObject) -> JsonObject:
+def _desired_state(obj: JsonObject) -> JsonObject:
     return {key: value for key, value in obj.items() if key not in ("metadata", "status")}

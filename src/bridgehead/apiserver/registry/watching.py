@@ -1,10 +1,10 @@
 """Watches: a store's changes as a stream of events for one client.
 
-Where a watch begins follows Kubernetes: without a resourceVersion, or with "0", what is there is told first as ADDED
-events; with one, everything after it; one that the history no longer reaches gets a 410 and the client lists again.
-`sendInitialEvents` asks for the first explicitly and is closed by a bookmark with the annotation
-`k8s.io/initial-events-end` (source: Kubernetes API concepts "Efficient detection of changes", KEP-3157).
-Objects that a change moves into or out of the selection appear as ADDED or DELETED.
+The beginning of a watch is as in Kubernetes. Without a resourceVersion, or with "0", existing objects come first, as
+ADDED events. With a resourceVersion, all later changes come; if the history no longer reaches back to it, the client
+gets a 410 and lists again. `sendInitialEvents` asks for the existing objects explicitly; a bookmark with the annotation
+`k8s.io/initial-events-end` marks their end. An object that enters or leaves the selection appears as ADDED or DELETED.
+Source: Kubernetes API concepts "Efficient detection of changes", KEP-3157.
 """
 
 from __future__ import annotations
@@ -25,19 +25,22 @@ from bridgehead.storage import Change, Overflow, Record, Store, TooOld, Watch
 from .lists import Selection, parse_resource_version, parse_selection, wants_watch_bookmarks
 
 BOOKMARK_SECONDS = 60.0
-# As in Kubernetes, watches without a bound end at different times, so that clients do not all come back at once.
+# Watches without a timeout end at different times, as in Kubernetes, so that clients do not reconnect all at once.
 _DEFAULT_SECONDS = (1800.0, 3600.0)
-# What an event loop's clock can be asked to wait for.
+# A timeout that an event loop's clock accepts.
 _MAX_SECONDS = 10.0 * 365 * 24 * 3600
 _END_ANNOTATION = "k8s.io/initial-events-end"
 
-# Turns a stored object into what this client wants to see; None is the object itself.
+# Converts a stored object into the form that this client asked for; None: the object as it is.
 Render = Callable[[bytes], bytes]
 
 
 @dataclass(frozen=True, slots=True)
 class WatchOptions:
-    """`since` is None to begin with what is there; `marks_end` asks for the bookmark behind that."""
+    """Options of a watch. `since` None: begin at the current revision.
+
+    `initial`: send existing objects first; `marks_end`: then send a bookmark that marks their end.
+    """
 
     since: int | None
     initial: bool
@@ -48,7 +51,7 @@ class WatchOptions:
 
 
 def parse_watch_options(resource: Resource, query: Query) -> WatchOptions:
-    """Raises a 400 or a 422."""
+    """Parse the options of a watch. Raises a 400 or a 422."""
     _check_options(query)
     version = parse_resource_version(query)
     bookmarks = wants_watch_bookmarks(query)
@@ -88,7 +91,7 @@ def event_line(type: str, body: bytes) -> bytes:
 
 
 def select_change(change: Change, selection: Selection) -> tuple[str, bytes] | None:
-    """The event's type and object for a client with this selection; None when it is none of its business."""
+    """Return the event's type and object for a client with this selection; None if the change is outside of it."""
     record, previous = change.record, change.previous
     if selection.is_everything:
         return change.type, record.value
@@ -104,14 +107,14 @@ def select_change(change: Change, selection: Selection) -> tuple[str, bytes] | N
 
 
 def _with_revision(value: bytes, revision: int) -> bytes:
-    """An object that left the selection is told as it was, with the revision at which it left."""
+    """Return an object with another revision: one that left the selection is sent in its last selected state."""
     obj = msgspec.json.decode(value)
     obj["metadata"]["resourceVersion"] = str(revision)
     return msgspec.json.encode(obj)
 
 
 class OpenWatches:
-    """The watches of this server, so that a shutdown can end them."""
+    """The open watches of this server, which a shutdown ends."""
 
     def __init__(self) -> None:
         self._open: set[Watch] = set()
@@ -141,7 +144,7 @@ class OpenWatches:
 
 
 class WatchStream:
-    """One client's watch: opened at once, so that a refusal is an ordinary answer, then read as pieces of the body."""
+    """One client's watch. The constructor opens it, so a refusal is an ordinary answer; iterating yields the body."""
 
     def __init__(
         self,
@@ -152,8 +155,8 @@ class WatchStream:
         watches: OpenWatches,
         render: Render | None,
     ) -> None:
-        """Raises a 410."""
-        # What was rendered for this client only. What it was not, the store keeps for all.
+        """Open the watch. Raises a 410."""
+        # Bytes that were rendered for this client alone. Other bytes belong to the store.
         self.held_bytes = 0
         self._store = store
         self._resource = resource
@@ -166,13 +169,13 @@ class WatchStream:
         if options.since is not None and options.since > revision:
             raise expired(f"Too large resource version: {options.since}, current: {revision}")
         if options.initial:
-            records = store.list(resource.id, namespace)
+            records = store.list(resource.stored.id, namespace)
             self._initial = [r for r in records if options.selection.matches(r.facts)]
             since = revision
         else:
             since = revision if options.since is None else options.since
         try:
-            self._watch = store.watch(resource.id, namespace, since=since)
+            self._watch = store.watch(resource.stored.id, namespace, since=since)
         except TooOld:
             raise expired(f"too old resource version: {since} ({revision})") from None
         self._revision = since
@@ -184,7 +187,7 @@ class WatchStream:
     async def __aiter__(self) -> AsyncGenerator[bytes, None]:
         loop = asyncio.get_running_loop()
         end = loop.time() + self._options.seconds
-        # Also a watch that selects nothing of all that happens has to hear how far it has come.
+        # A watch without matching events needs bookmarks, too: they carry the current revision.
         interval = BOOKMARK_SECONDS if self._options.bookmarks else self._options.seconds
         bookmark_at = loop.time() + interval
         for piece in in_pieces(self._parts(("ADDED", record.value) for record in self._initial)):
@@ -195,7 +198,7 @@ class WatchStream:
             yield self._bookmark(at_end=True)
         try:
             while True:
-                # What is stored by now has been read, or will be before this wait can time out.
+                # All changes up to here have been read, or will be before this wait can time out.
                 settled = self._store.revision
                 try:
                     async with asyncio.timeout_at(min(end, bookmark_at)):
@@ -220,7 +223,7 @@ class WatchStream:
             yield error_line(gone)
 
     def _events(self, changes: Iterable[Change]) -> Iterable[tuple[str, bytes]]:
-        """The types and objects of the events that are this client's business."""
+        """Yield the types and objects of the events in this client's selection."""
         selection = self._options.selection
         if selection.is_everything:
             return ((change.type, change.record.value) for change in changes)
@@ -228,7 +231,7 @@ class WatchStream:
         return (event for event in events if event is not None)
 
     def _parts(self, events: Iterable[tuple[str, bytes]]) -> Iterator[bytes]:
-        """The lines of events. A large object stays the store's own bytes, which all watches share."""
+        """Yield the lines of events. A large object is passed as the store's own bytes, which all watches share."""
         for kind, value in events:
             shown = value
             if self._render is not None:

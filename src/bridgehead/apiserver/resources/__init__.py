@@ -1,13 +1,22 @@
-"""The table of resources, and what is special to each of them.
+"""The table of resources, and the rules of each.
 
-`build_table` and `metadata`, the rules that all objects share, are all that the rest of the API server uses.
-Everything here is a function of values: no I/O, no clock.
+`build_table` makes the table. docs/recipes/add-a-kind.md explains how to add a resource.
 
-A module with a resource's name has its entry: names, columns, defaults, rules (`configuration` has three small ones).
-What would be too much there, or is shared, stands beside it: `pod_...` and the `..._validation` of a pod's parts, which
-`workloads` use for their templates too; `service_...`, in the order of a write: `service_transitions`,
-`service_families`, `service_allocation`, `service_validation`; `field`, `addresses`, `ports`, `keys`, `quantities` for
-rules about values; `columns` for cells; `warnings`.
+    namespaces, nodes, leases, endpoints, endpointslices, configmaps, secrets, serviceaccounts, priorityclasses,
+    componentstatuses
+                    one module for each resource: names, columns, defaults, validation
+    pods/           Pod; also the defaults and the validation of pod templates
+    services/       Service; also the allocation of ClusterIPs and node ports
+    events/         Event, in two groups
+    workloads/      Deployment, ReplicaSet, DaemonSet, PodTemplate
+    networking/     Ingress, IngressClass, NetworkPolicy, ServiceCIDR, IPAddress
+    runtimeclasses  RuntimeClass
+    storage/        PersistentVolume, PersistentVolumeClaim and the kinds of storage.k8s.io
+    devices/        the kinds of resource.k8s.io
+    flowcontrol/    FlowSchema, PriorityLevelConfiguration
+    shared/         rules and columns that several resources use
+
+Nothing here does I/O or reads a clock. The only randomness is that of the allocation for Services.
 """
 
 from __future__ import annotations
@@ -17,17 +26,24 @@ from collections.abc import Sequence
 from bridgehead.apiserver.resource import Resource
 
 from . import (
-    configuration,
-    daemonsets,
-    deployments,
+    componentstatuses,
+    configmaps,
+    devices,
     endpoints,
     endpointslices,
     events,
+    flowcontrol,
     leases,
     namespaces,
+    networking,
     nodes,
     pods,
-    replicasets,
+    priorityclasses,
+    runtimeclasses,
+    secrets,
+    serviceaccounts,
+    storage,
+    workloads,
 )
 from .services import service_resource
 
@@ -35,10 +51,10 @@ __all__ = ["build_table"]
 
 
 def build_table(*, service_cidrs: Sequence[str], node_port_range: tuple[int, int]) -> tuple[Resource, ...]:
-    """Every resource the API serves.
+    """Return every resource that the API serves.
 
-    `service_cidrs` are one range or two of different families, the cluster's own first; `node_port_range` is first and
-    last port. Raises ValueError when a range is none.
+    `service_cidrs` are one range, or two of different families with the cluster's primary family first.
+    `node_port_range` is the first and the last port. Raises ValueError for a malformed range.
     """
     return (
         namespaces.RESOURCE,
@@ -46,13 +62,37 @@ def build_table(*, service_cidrs: Sequence[str], node_port_range: tuple[int, int
         pods.RESOURCE,
         service_resource(service_cidrs, node_port_range),
         endpoints.RESOURCE,
-        events.RESOURCE,
-        configuration.CONFIG_MAPS,
-        configuration.SECRETS,
-        configuration.SERVICE_ACCOUNTS,
-        deployments.RESOURCE,
-        replicasets.RESOURCE,
-        daemonsets.RESOURCE,
+        events.CORE_EVENTS,
+        configmaps.RESOURCE,
+        componentstatuses.RESOURCE,
+        secrets.RESOURCE,
+        serviceaccounts.RESOURCE,
+        workloads.DEPLOYMENTS,
+        workloads.REPLICA_SETS,
+        workloads.DAEMON_SETS,
+        workloads.POD_TEMPLATES,
         endpointslices.RESOURCE,
         leases.RESOURCE,
+        events.EVENTS,
+        networking.INGRESSES,
+        networking.INGRESS_CLASSES,
+        networking.NETWORK_POLICIES,
+        networking.SERVICE_CIDRS,
+        networking.IP_ADDRESSES,
+        runtimeclasses.RESOURCE,
+        priorityclasses.RESOURCE,
+        storage.PERSISTENT_VOLUMES,
+        storage.PERSISTENT_VOLUME_CLAIMS,
+        storage.STORAGE_CLASSES,
+        storage.VOLUME_ATTACHMENTS,
+        storage.VOLUME_ATTRIBUTES_CLASSES,
+        storage.CSI_DRIVERS,
+        storage.CSI_NODES,
+        storage.CSI_STORAGE_CAPACITIES,
+        devices.DEVICE_CLASSES,
+        devices.RESOURCE_CLAIMS,
+        devices.RESOURCE_CLAIM_TEMPLATES,
+        devices.RESOURCE_SLICES,
+        flowcontrol.FLOW_SCHEMAS,
+        flowcontrol.PRIORITY_LEVELS,
     )

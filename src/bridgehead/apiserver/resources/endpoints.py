@@ -1,20 +1,17 @@
-"""Endpoints (core/v1): its entry in the table, its defaults and its rules (source: Kubernetes `ValidateEndpoints`)."""
+"""Endpoints (core/v1): its entry in the table, its defaults and its rules.
+
+Pure: no I/O, no clock, no randomness. Source: Kubernetes `ValidateEndpoints`.
+"""
 
 from __future__ import annotations
 
 from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource, Strategy
+from bridgehead.apiserver.resources.shared import field
+from bridgehead.apiserver.resources.shared.addresses import check_endpoint_ip
+from bridgehead.apiserver.resources.shared.columns import AGE, NAME, NONE, shorten
+from bridgehead.apiserver.resources.shared.ports import validate_endpoint_port
 from bridgehead.objects.addresses import join_host_port
-from bridgehead.objects.names import (
-    check_dns1123_label,
-    check_dns1123_subdomain,
-    check_port_number,
-    check_qualified_name,
-)
-
-from . import field
-from .addresses import check_endpoint_ip
-from .columns import AGE, NAME, NONE, shorten
-from .ports import PROTOCOLS
+from bridgehead.objects.names import check_dns1123_label, check_dns1123_subdomain
 
 
 def _endpoints_cell(endpoints: JsonObject, now: float) -> str:
@@ -69,21 +66,6 @@ def _validate_address(path: str, address: JsonObject) -> list[FieldError]:
     return errors
 
 
-def validate_endpoint_port(path: str, port: JsonObject, *, needs_name: bool) -> list[FieldError]:
-    """A port of Endpoints or of an EndpointSlice; the number may be missing here."""
-    errors = []
-    if name := port.get("name"):
-        errors.extend(field.invalid_for(f"{path}.name", name, check_dns1123_label(name)))
-    elif needs_name:
-        errors.append(field.required(f"{path}.name"))
-    if "port" in port:
-        errors.extend(field.invalid_for(f"{path}.port", port["port"], check_port_number(port["port"])))
-    errors.extend(field.one_of(f"{path}.protocol", port.get("protocol", ""), PROTOCOLS))
-    if app_protocol := port.get("appProtocol"):
-        errors.extend(field.invalid_for(f"{path}.appProtocol", app_protocol, check_qualified_name(app_protocol)))
-    return errors
-
-
 RESOURCE = Resource(
     group="",
     version="v1",
@@ -95,5 +77,6 @@ RESOURCE = Resource(
     warning="v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
     strategy=EndpointsStrategy(),
     columns=(NAME, Column("Endpoints", _endpoints_cell), AGE),
+    is_created_by_update=True,
     check_name=check_dns1123_subdomain,
 )

@@ -1,6 +1,6 @@
 """EndpointSlice (discovery.k8s.io/v1): its entry in the table, its defaults and its rules.
 
-Source: Kubernetes `pkg/apis/discovery/validation`.
+Pure: no I/O, no clock, no randomness. Source: Kubernetes `pkg/apis/discovery/validation`.
 """
 
 from __future__ import annotations
@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource, Strategy
+from bridgehead.apiserver.resources.shared import field
+from bridgehead.apiserver.resources.shared.addresses import IPV4, IPV6, check_endpoint_ip, family_of
+from bridgehead.apiserver.resources.shared.columns import AGE, NAME, UNSET, shorten, text_column
+from bridgehead.apiserver.resources.shared.ports import validate_endpoint_port
 from bridgehead.objects.names import check_dns1123_label, check_dns1123_subdomain, check_label_value
-
-from . import field
-from .addresses import IPV4, IPV6, check_endpoint_ip, family_of
-from .columns import AGE, NAME, UNSET, shorten, text_column
-from .endpoints import validate_endpoint_port
 
 
 def _ports_cell(endpoint_slice: JsonObject, now: float) -> str:
@@ -27,7 +26,7 @@ def _endpoints_cell(endpoint_slice: JsonObject, now: float) -> str:
 
 
 _ADDRESS_TYPES = ("FQDN", IPV4, IPV6)
-_MOST_ENDPOINTS, _MOST_ADDRESSES, _MOST_PORTS, _MOST_HINTS = 1000, 100, 20000, 8
+_MAX_ENDPOINTS, _MAX_ADDRESSES, _MAX_PORTS, _MAX_HINTS = 1000, 100, 20000, 8
 
 
 class EndpointSliceStrategy(Strategy):
@@ -41,8 +40,8 @@ class EndpointSliceStrategy(Strategy):
         type_ = obj.get("addressType", "")
         errors = field.one_of("addressType", type_, _ADDRESS_TYPES) if type_ else [field.required("addressType")]
         endpoints = obj.get("endpoints", ())
-        if len(endpoints) > _MOST_ENDPOINTS:
-            return [*errors, field.too_many("endpoints", len(endpoints), _MOST_ENDPOINTS)]
+        if len(endpoints) > _MAX_ENDPOINTS:
+            return [*errors, field.too_many("endpoints", len(endpoints), _MAX_ENDPOINTS)]
         for index, endpoint in enumerate(endpoints):
             errors.extend(_validate_endpoint(f"endpoints[{index}]", endpoint, type_))
         return [*errors, *_validate_ports(obj.get("ports", ()))]
@@ -58,8 +57,8 @@ def _validate_endpoint(path: str, endpoint: JsonObject, address_type: str) -> li
     errors = []
     if not addresses:
         errors.append(field.required(f"{path}.addresses", "must contain at least 1 address"))
-    elif len(addresses) > _MOST_ADDRESSES:
-        errors.append(field.too_many(f"{path}.addresses", len(addresses), _MOST_ADDRESSES))
+    elif len(addresses) > _MAX_ADDRESSES:
+        errors.append(field.too_many(f"{path}.addresses", len(addresses), _MAX_ADDRESSES))
     seen: set[str] = set()
     for index, address in enumerate(addresses):
         item = f"{path}.addresses[{index}]"
@@ -91,8 +90,8 @@ def _validate_hints(path: str, hints: JsonObject) -> list[FieldError]:
     errors = []
     for kind in ("forZones", "forNodes"):
         wanted = hints.get(kind, ())
-        if len(wanted) > _MOST_HINTS:
-            errors.append(field.too_many(f"{path}.{kind}", len(wanted), _MOST_HINTS))
+        if len(wanted) > _MAX_HINTS:
+            errors.append(field.too_many(f"{path}.{kind}", len(wanted), _MAX_HINTS))
             continue
         seen: set[str] = set()
         for index, hint in enumerate(wanted):
@@ -105,8 +104,8 @@ def _validate_hints(path: str, hints: JsonObject) -> list[FieldError]:
 
 
 def _validate_ports(ports: Sequence[JsonObject]) -> list[FieldError]:
-    if len(ports) > _MOST_PORTS:
-        return [field.too_many("ports", len(ports), _MOST_PORTS)]
+    if len(ports) > _MAX_PORTS:
+        return [field.too_many("ports", len(ports), _MAX_PORTS)]
     errors = []
     names: set[str] = set()
     for index, port in enumerate(ports):
@@ -133,5 +132,6 @@ RESOURCE = Resource(
         Column("Endpoints", _endpoints_cell),
         AGE,
     ),
+    has_generation=True,
     check_name=check_dns1123_subdomain,
 )

@@ -1,12 +1,14 @@
-"""Lease (coordination.k8s.io/v1): its entry in the table and its rules."""
+"""Lease (coordination.k8s.io/v1): its entry in the table and its rules.
+
+Pure: no I/O, no clock, no randomness.
+"""
 
 from __future__ import annotations
 
 from bridgehead.apiserver.resource import FieldError, JsonObject, Resource, Strategy
+from bridgehead.apiserver.resources.shared import field
+from bridgehead.apiserver.resources.shared.columns import AGE, NAME, text_column
 from bridgehead.objects.names import check_dns1123_subdomain
-
-from . import field
-from .columns import AGE, NAME, text_column
 
 
 class LeaseStrategy(Strategy):
@@ -28,5 +30,6 @@ RESOURCE = Resource(
     namespaced=True,
     strategy=LeaseStrategy(),
     columns=(NAME, text_column("Holder", "spec", "holderIdentity"), AGE),
+    is_created_by_update=True,
     check_name=check_dns1123_subdomain,
 )

@@ -1,14 +1,16 @@
-"""Namespace (core/v1): its entry in the table, its defaults and its rules."""
+"""Namespace (core/v1): its entry in the table, its defaults and its rules.
+
+Pure: no I/O, no clock, no randomness.
+"""
 
 from __future__ import annotations
 
 from bridgehead.apiserver.resource import FieldError, JsonObject, Resource, Strategy
+from bridgehead.apiserver.resources.shared.columns import AGE, NAME, selectable, text_column
+from bridgehead.apiserver.resources.shared.metadata_validation import validate_finalizer
 from bridgehead.objects.names import check_dns1123_label
 
-from .columns import AGE, NAME, selectable, text_column
-from .metadata import validate_finalizer
-
-_FINALIZER = "kubernetes"  # held until everything in the namespace is gone
+_FINALIZER = "kubernetes"  # keeps the namespace until its content is deleted
 _NAME_LABEL = "kubernetes.io/metadata.name"
 
 
@@ -25,7 +27,7 @@ class NamespaceStrategy(Strategy):
             finalizers.append(_FINALIZER)
 
     def prepare_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> None:
-        if subresource != "finalize":  # finalizers have an endpoint of their own
+        if subresource != "finalize":  # only the subresource `finalize` may change finalizers
             obj["spec"] = old.get("spec", {})
         if subresource != "status":
             obj["status"] = old.get("status", {"phase": "Active"})
@@ -48,5 +50,6 @@ RESOURCE = Resource(
     strategy=NamespaceStrategy(),
     columns=(NAME, text_column("Status", "status", "phase"), AGE),
     selectable={"status.phase": selectable("status", "phase")},
+    returns_deleted=True,
     check_name=check_dns1123_label,
 )

@@ -1,25 +1,27 @@
-"""Node (core/v1): its entry in the table, its defaults and its rules."""
+"""Node (core/v1): its entry in the table, its defaults and its rules.
+
+Pure: no I/O, no clock, no randomness.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource, StatusStrategy
+from bridgehead.apiserver.resources.shared import field
+from bridgehead.apiserver.resources.shared.addresses import family_of, is_cidr
+from bridgehead.apiserver.resources.shared.columns import AGE, NAME, NONE, UNKNOWN, at, selectable, text_column
+from bridgehead.apiserver.resources.shared.conditions import find_condition
+from bridgehead.apiserver.resources.shared.quantities import validate_quantity
 from bridgehead.objects.names import check_dns1123_subdomain, check_label_value, check_qualified_name
-
-from . import field
-from .addresses import family_of, is_cidr
-from .columns import AGE, NAME, NONE, UNKNOWN, at, selectable, text_column
-from .quantities import validate_quantity
 
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _ROLE_PREFIX = "node-role.kubernetes.io/"
 
 
 def _status_cell(node: JsonObject, now: float) -> str:
-    conditions = at(node, "status", "conditions") or ()
-    ready = next((c.get("status", "") for c in conditions if c.get("type") == "Ready"), None)
-    word = {None: "Unknown", "True": "Ready"}.get(ready, "NotReady")
+    ready = find_condition(at(node, "status", "conditions"), "Ready")
+    word = "Unknown" if ready is None else "Ready" if ready.get("status") == "True" else "NotReady"
     return word + (",SchedulingDisabled" if at(node, "spec", "unschedulable") else "")
 
 
@@ -78,7 +80,7 @@ def _validate_taints(taints: Sequence[JsonObject]) -> list[FieldError]:
     errors = []
     seen: set[tuple[str, str]] = set()
     for index, taint in enumerate(taints):
-        path = f"metadata.taints[{index}]"  # where Kubernetes says they are
+        path = f"metadata.taints[{index}]"  # the path in Kubernetes' error texts
         key, value, effect = taint.get("key", ""), taint.get("value", ""), taint.get("effect", "")
         errors.extend(field.invalid_for(f"{path}.key", key, check_qualified_name(key)))
         errors.extend(field.invalid_for(f"{path}.value", value, check_label_value(value)))

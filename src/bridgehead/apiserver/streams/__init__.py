@@ -1,5 +1,6 @@
 """Logs, exec, attach and port-forward.
 
-`pods` finds the pod and its node, `kubelet` passes on to the node's kubelet; `log_options` says what may be asked of a
-log.
+pod_streams    finds the pod and its Node
+kubelet        forwards the request to the node's kubelet
+log_options    validation of the query of a log
 """

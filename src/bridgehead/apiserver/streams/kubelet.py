@@ -1,7 +1,7 @@
-"""Logs, exec, attach and port-forward of a pod: the API server passes them on to the kubelet of the pod's node.
+"""Forwarding of logs, exec, attach and port-forward to the kubelet of a pod's node.
 
-Called by `pods` once the caller is known and allowed: `answer` for a request, `answer_socket` for a WebSocket.
-SPDY comes here as a WebSocket, too (`http.spdy_upgrade`). Source: Kubernetes `pkg/registry/core/pod/strategy.go`
+Called by `pod_streams` for authorized requests: `answer` for HTTP, `answer_socket` for a WebSocket. SPDY connections
+are WebSockets here, too (`http.spdy_upgrade`). Source: Kubernetes `pkg/registry/core/pod/strategy.go`
 (LogLocation, ExecLocation, AttachLocation) and KEP-4006.
 """
 
@@ -27,7 +27,7 @@ from bridgehead.objects.addresses import join_host_port
 
 from .log_options import check_log_options
 
-# By subresource. Port-forward is a SPDY connection inside the WebSocket, which only kubectl and the kubelet look into.
+# WebSocket subprotocols by subresource. Port-forward is a SPDY connection inside the WebSocket, forwarded unparsed.
 _COMMAND_PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 _PROTOCOLS = {
     "exec": _COMMAND_PROTOCOLS,
@@ -36,7 +36,9 @@ _PROTOCOLS = {
 }
 _KUBELET_PORT = 10250
 _CONNECT_SECONDS = 10.0
-_MAX_MESSAGE = 4 << 20
+_MAX_MESSAGE_BYTES = 4 * 1024 * 1024
+_MAX_ERROR_CHARACTERS = 2048
+_MAX_CLOSE_REASON_CHARACTERS = 120  # a control frame has at most 125 bytes (RFC 6455, 5.5)
 _LOG_PARAMETERS = frozenset(
     {"follow", "previous", "sinceSeconds", "sinceTime", "tailLines", "limitBytes", "timestamps"}
 )
@@ -47,7 +49,7 @@ QueryList = list[tuple[str, str]]
 
 @dataclass(frozen=True)
 class KubeletTls:
-    """The certificate shown to kubelets, and the CA of theirs (PEM files)."""
+    """The API server's client certificate for kubelets, and the CA of kubelets' certificates (PEM files)."""
 
     certificate: Path
     key: Path
@@ -55,10 +57,10 @@ class KubeletTls:
 
 
 class KubeletAccess:
-    """Connections to kubelets. Without `tls` they are asked over plain HTTP. `close` it in the end."""
+    """Connections to kubelets; plain HTTP without `tls`. The owner must call `close`."""
 
     def __init__(self, tls: KubeletTls | None) -> None:
-        """Raises OSError and ssl.SSLError for files that can't be used."""
+        """Load certificates. Raises OSError, ssl.SSLError."""
         self.scheme = "https" if tls is not None else "http"
         self._context: ssl.SSLContext | None = None
         self._session: aiohttp.ClientSession | None = None
@@ -80,16 +82,16 @@ class KubeletAccess:
 
 
 def parse_query_list(query_string: bytes) -> QueryList:
-    """The query with repeated names (`command`) kept."""
+    """Parse a query; keep repeated names (`command`)."""
     return parse_qsl(query_string.decode("latin-1"), keep_blank_values=True)
 
 
 async def answer(
     pod: JsonObject, node: JsonObject | None, subresource: str, query: QueryList, access: KubeletAccess
 ) -> Response:
-    """The answer to `GET pods/NAME/log`; `node` is the pod's Node, None if it has none.
+    """Answer `GET pods/NAME/log`. `node` is the pod's Node, None if it has none.
 
-    Raises `ApiStatus`, always so for the others, which need a WebSocket.
+    Raises `ApiStatus`; always for exec, attach and port-forward, which need a WebSocket.
     """
     match subresource:
         case "log":
@@ -109,7 +111,7 @@ async def answer_socket(
     query: QueryList,
     access: KubeletAccess,
 ) -> None:
-    """Answer a WebSocket to its end; what is refused is answered with a `Status`."""
+    """Serve a WebSocket until it is closed; answer a refused one with a `Status`."""
     try:
         if subresource not in _PROTOCOLS:
             raise _not_offered(subresource)
@@ -141,15 +143,15 @@ async def _open_log(pod: JsonObject, node: JsonObject | None, query: QueryList, 
 
 
 class _LogStream:
-    """A log as the kubelet sends it."""
+    """A log, forwarded from the kubelet."""
 
-    held_bytes = 0  # aiohttp's buffer is small, and bounded
+    held_bytes = 0  # aiohttp's buffer is small and bounded
 
     def __init__(self, response: aiohttp.ClientResponse) -> None:
         self._response = response
 
     async def __aiter__(self) -> AsyncGenerator[bytes, None]:
-        with contextlib.suppress(aiohttp.ClientError):  # the kubelet went away: what came so far is the log
+        with contextlib.suppress(aiohttp.ClientError):  # the kubelet closed the connection: the log ends here
             async for piece in self._response.content.iter_any():
                 yield piece
 
@@ -160,9 +162,9 @@ class _LogStream:
 async def _refuse(
     pod: JsonObject, node: JsonObject | None, subresource: str, query: QueryList, access: KubeletAccess
 ) -> ApiStatus:
-    """The answer to an exec, attach or port-forward that does not come as a WebSocket.
+    """Return the error for an exec, attach or port-forward that is not a WebSocket.
 
-    kubectl tries that way last, after a refused WebSocket, and shows only this answer: so it names the true reason.
+    kubectl sends such a request after a refused WebSocket and shows only this answer: it needs the kubelet's reason.
     """
     try:
         return await _why_refused(_upgrade_url(pod, node, subresource, query, access), access)
@@ -173,14 +175,14 @@ async def _refuse(
 async def _proxy(
     scope: Scope, receive: Receive, send: Send, url: str, protocols: tuple[str, ...], access: KubeletAccess
 ) -> None:
-    """Join the client's WebSocket to one to the kubelet. Raises `ApiStatus` while it is not accepted."""
+    """Connect the client's WebSocket with one to the kubelet. Raises `ApiStatus` if the kubelet does not accept it."""
     await receive()  # websocket.connect
     offered = [name for name in scope.get("subprotocols", ()) if name in protocols]
     if not offered:
         raise bad_request(f"unable to upgrade: the subprotocols offered here are {', '.join(protocols)}")
     try:
         kubelet = await access.session().ws_connect(
-            URL(url, encoded=True), protocols=offered, max_msg_size=_MAX_MESSAGE, autoclose=True, compress=0
+            URL(url, encoded=True), protocols=offered, max_msg_size=_MAX_MESSAGE_BYTES, autoclose=True, compress=0
         )
     except aiohttp.WSServerHandshakeError:
         raise await _why_refused(url, access) from None
@@ -214,13 +216,14 @@ async def _to_client(kubelet: aiohttp.ClientWebSocketResponse, send: Send) -> No
     async for message in kubelet:
         if isinstance(message.data, bytes):
             await send({"type": "websocket.send", "bytes": message.data})
-    await send({"type": "websocket.close", "code": 1000})
+    await send({"type": "websocket.close", "code": aiohttp.WSCloseCode.OK})
 
 
 async def deny(scope: Scope, send: Send, status: ApiStatus) -> None:
     """Answer a WebSocket's handshake with a `Status` instead of accepting it."""
     if "websocket.http.response" not in (scope.get("extensions") or {}):
-        await send({"type": "websocket.close", "code": 1008, "reason": status.message[:120]})
+        reason = status.message[:_MAX_CLOSE_REASON_CHARACTERS]
+        await send({"type": "websocket.close", "code": aiohttp.WSCloseCode.POLICY_VIOLATION, "reason": reason})
         return
     body = msgspec.json.encode(status.to_object())
     headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
@@ -228,11 +231,11 @@ async def deny(scope: Scope, send: Send, status: ApiStatus) -> None:
     await send({"type": "websocket.http.response.body", "body": body})
 
 
-# --- Where it goes, and why it may not -----------------------------------------------------------------------
+# --- The kubelet's URL, and its errors ---------------------------------------------------------------------------
 
 
 def choose_container(pod: JsonObject, wanted: str) -> str:
-    """The container that is meant. Raises a 400 in Kubernetes' words."""
+    """Return the wanted or the only container. Raises a 400 with Kubernetes' text."""
     name, spec = pod["metadata"]["name"], pod.get("spec", {})
     own = [container["name"] for container in spec.get("containers", ())]
     init = [container["name"] for container in spec.get("initContainers", ())]
@@ -249,7 +252,7 @@ def choose_container(pod: JsonObject, wanted: str) -> str:
 
 
 def kubelet_address(node: JsonObject) -> tuple[str, int]:
-    """Where the node's kubelet listens. Raises a 500 for a node without an address."""
+    """Return the address and port of a node's kubelet. Raises a 500 for a node without an address."""
     status = node.get("status", {})
     address = next((a["address"] for a in status.get("addresses", ()) if a.get("type") == "InternalIP"), None)
     if address is None:
@@ -298,7 +301,7 @@ def _url(
 
 
 async def _why_refused(url: str, access: KubeletAccess) -> ApiStatus:
-    """What the kubelet says when it is asked for the same without an upgrade."""
+    """Return the kubelet's error for the same request without an upgrade."""
     try:
         async with access.session().get(URL(url, encoded=True)) as response:
             return _refused(response.status, await response.text())
@@ -308,9 +311,9 @@ async def _why_refused(url: str, access: KubeletAccess) -> ApiStatus:
 
 def _refused(code: int, text: str) -> ApiStatus:
     reasons = {400: "BadRequest", 401: "Unauthorized", 403: "Forbidden", 404: "NotFound"}
-    text = text.strip()[:2048]
+    text = text.strip()[:_MAX_ERROR_CHARACTERS]
     if code in (401, 403):
-        # The kubelet refuses us, not the user.
+        # The kubelet refused the API server's credentials, not the user's.
         return ApiStatus(500, "InternalError", f"the kubelet does not accept this API server: {text}", {})
     return ApiStatus(code if code in reasons else 500, reasons.get(code, "InternalError"), text, {})
 

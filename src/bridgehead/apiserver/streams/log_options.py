@@ -1,6 +1,6 @@
-"""What may be asked of a pod's log.
+"""Validation of the options of a pod's log.
 
-Called by `kubelet`, which passes on what passes. Source: Kubernetes `ValidatePodLogOptions`.
+Pure: no I/O, no clock, no randomness. Source: Kubernetes `ValidatePodLogOptions`.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from bridgehead.apiserver.errors import bad_request, invalid
 from bridgehead.apiserver.http.paths import parse_int
 from bridgehead.apiserver.resource import FieldError
-from bridgehead.apiserver.resources import field
+from bridgehead.apiserver.resources.shared import field
 
 _AT_LEAST = {"tailLines": 0, "limitBytes": 1, "sinceSeconds": 1}
 
 
 def check_log_options(pod: str, query: Mapping[str, str]) -> None:
-    """Raises `ApiStatus`: a 400 for what is no number, a 422 for a number that makes no sense."""
+    """Raise a 400 for a value that is not a number, a 422 for a number out of range."""
     errors: list[FieldError] = []
     for name, least in _AT_LEAST.items():
         if name not in query:
@@ -26,8 +26,8 @@ def check_log_options(pod: str, query: Mapping[str, str]) -> None:
         except ValueError as error:
             raise bad_request(str(error)) from None
         if value < least:
-            words = "must be greater than 0" if least else "must be greater than or equal to 0"
-            errors.append(field.invalid(name, value, words))
+            detail = "must be greater than 0" if least else "must be greater than or equal to 0"
+            errors.append(field.invalid(name, value, detail))
     if query.get("sinceSeconds") and query.get("sinceTime"):
         errors.append(field.forbidden("", "at most one of `sinceTime` or `sinceSeconds` may be specified"))
     if errors:

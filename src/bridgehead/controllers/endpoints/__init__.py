@@ -1,7 +1,8 @@
-"""Who answers for a Service.
+"""Controllers for Endpoints and EndpointSlices.
 
-`endpoints` (decided by `subsets`), `endpointslices` and `mirroring` (`slice_plan`, `slice_cache`, `slice_writer`).
-Hints for zones are decided in `zone_hints`, with what `topology` knows.
-`service_pods` and `memberships` know whose pods have changed, `endpoint_pods` what a pod contributes, `pace` and
-`trigger_times` when to write.
+- Controllers: `endpoints` (with `subsets`), `endpointslices` and `mirroring` (with `slice_plan`, `slice_cache`,
+  `slice_writer`).
+- Zone hints: `zone_hints`, with the CPUs of each zone from `topology`.
+- Pods of a Service: `service_pods`, `memberships`, `endpoint_pods`.
+- Time of writes: `pace`, `trigger_times`.
 """

@@ -1,6 +1,6 @@
-"""What a pod contributes to the Services that select it: whether it counts, its addresses, ports and host name.
+"""Endpoint fields that come from a pod: whether the pod is an endpoint, its addresses, ports and host name.
 
-Pure; used by the endpoints and the endpoint slice controller.
+Used by the Endpoints and the EndpointSlice controller. Pure: no I/O, no clock, no randomness.
 Source: Kubernetes `pkg/controller/endpoint`, `k8s.io/endpointslice`, `pkg/api/v1/pod`.
 """
 
@@ -13,12 +13,12 @@ from bridgehead.objects.meta import ObjectReference
 
 
 def is_headless(service: Service) -> bool:
-    """Whether the Service has no address of its own. One whose address is still to come counts as headless too."""
+    """Whether the Service has no cluster IP. A Service whose cluster IP is not allocated yet counts as headless."""
     return service.spec.cluster_ip in ("", "None")
 
 
 def wants_endpoints(service: Service) -> bool:
-    """Whether its endpoints come from pods; else somebody else writes them, or nobody."""
+    """Whether the Service's endpoints come from pods: it has a selector and is no ExternalName."""
     return service.spec.type != "ExternalName" and bool(service.spec.selector)
 
 
@@ -36,7 +36,7 @@ def pod_ips(pod: Pod) -> Iterator[str]:
 
 
 def families_of(service: Service) -> tuple[str, ...]:
-    """The address families of the Service's slices. A headless one from before families were allocated gets both."""
+    """Return the address families of the Service's slices: both for a headless Service without allocated families."""
     if service.spec.ip_families:
         return service.spec.ip_families
     if not is_headless(service):
@@ -45,7 +45,7 @@ def families_of(service: Service) -> tuple[str, ...]:
 
 
 def resolve_port(pod: Pod, port: ServicePort) -> int | None:
-    """The number `port.targetPort` means in this pod; None when the pod has no container port of that name."""
+    """Return the pod's port number for `port.targetPort`; None when no container port has that name."""
     if isinstance(port.target_port, int):
         return port.target_port or port.port
     if port.target_port == "":
@@ -64,13 +64,13 @@ def _container_ports(pod: Pod) -> Iterator[ContainerPort]:
     for container in pod.spec.containers:
         yield from container.ports
     for container in pod.spec.init_containers:
-        # A sidecar: an init container that goes on running.
+        # A sidecar: an init container that keeps running.
         if container.restart_policy == "Always":
             yield from container.ports
 
 
 def host_name(pod: Pod, service: Service) -> str:
-    """The pod's own name in the Service's domain, or ""."""
+    """Return the pod's host name in the Service's domain; "" without one."""
     if pod.spec.subdomain == service.metadata.name and pod.metadata.namespace == service.metadata.namespace:
         return pod.spec.hostname
     return ""

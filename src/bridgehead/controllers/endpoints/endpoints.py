@@ -1,4 +1,4 @@
-"""The Endpoints controller: the pods behind each Service as one Endpoints object, for those who still read them.
+"""The Endpoints controller: the pods behind each Service as one Endpoints object, for clients of that older API.
 
 Started by `manager`; watches Services, Pods and Endpoints.
 Source: Kubernetes "Endpoints", `pkg/controller/endpoint`.
@@ -17,7 +17,7 @@ from bridgehead.client import ApiClient, EventRecorder, WorkQueue
 from bridgehead.client.errors import AlreadyExists, ClientError, Conflict, NotFound, Unreachable
 from bridgehead.client.workqueue import Done, Outcome, Retry
 from bridgehead.objects.core import EndpointAddress, EndpointPort, Endpoints, EndpointSubset, Pod, Service, ip_family
-from bridgehead.objects.discovery import HEADLESS_LABEL, TRIGGER_TIME_ANNOTATION
+from bridgehead.objects.endpoint_slices import HEADLESS_LABEL, TRIGGER_TIME_ANNOTATION
 from bridgehead.objects.kinds import ENDPOINTS, PODS, SERVICES
 from bridgehead.objects.meta import ObjectKey, ObjectMeta
 
@@ -49,7 +49,7 @@ WORKERS: Final = 5
 
 
 def wanted_subsets(service: Service, pods: Iterable[Pod]) -> tuple[EndpointSubset, ...]:
-    """All of the Service's endpoints in canonical form, of its first address family only."""
+    """Return the Service's endpoints in canonical form, for its first address family only."""
     subsets = []
     tolerant = service.spec.publish_not_ready_addresses
     for pod in pods:
@@ -93,9 +93,9 @@ def _ports(service: Service, pod: Pod) -> tuple[EndpointPort, ...]:
 
 
 def wanted_endpoints(service: Service, pods: Iterable[Pod], current: Endpoints | None) -> Endpoints:
-    """The object to write: `current` (None: a new one) with the Service's endpoints and labels.
+    """Return the object to write: `current` (None: a new one) with the Service's endpoints and labels.
 
-    Annotations of others stay. The trigger time is dropped: it belongs to the write that it was made for.
+    Annotations of other writers stay. The trigger time is dropped, since it belongs to an earlier write.
     """
     subsets, truncated = truncate_subsets(wanted_subsets(service, pods))
     labels = {**service.metadata.labels, MANAGED_BY_LABEL: MANAGER}
@@ -113,7 +113,7 @@ def wanted_endpoints(service: Service, pods: Iterable[Pod], current: Endpoints |
 
 
 def needs_write(current: Endpoints | None, wanted: Endpoints) -> bool:
-    """Whether they differ in more than the trigger time."""
+    """Whether the objects differ in more than the trigger time."""
     if current is None:
         return True
     annotations = _without(current.metadata.annotations, TRIGGER_TIME_ANNOTATION)
@@ -125,7 +125,7 @@ def needs_write(current: Endpoints | None, wanted: Endpoints) -> bool:
 
 
 def is_left_over(endpoints: Endpoints) -> bool:
-    """Whether an Endpoints object without a Service may be deleted: old leader elections are kept in such objects."""
+    """Whether an Endpoints object without a Service may be deleted: old leader elections are stored in such objects."""
     return LEADER_ANNOTATION not in endpoints.metadata.annotations
 
 
@@ -145,7 +145,7 @@ def _with_trigger_time(endpoints: Endpoints, moment: str) -> Endpoints:
 
 
 class EndpointsController:
-    """Runs until cancelled. `clock` gives seconds from any beginning."""
+    """Writes the Endpoints of each Service. `clock` returns seconds since an arbitrary start."""
 
     def __init__(
         self,
@@ -170,19 +170,19 @@ class EndpointsController:
     async def run(self) -> None:
         for informer in (self._services, self._pods, self._endpoints):
             await informer.wait_synced()
-        # What a Service left behind that was deleted while nobody looked.
+        # Endpoints of Services that were deleted while no controller was running.
         for endpoints in self._endpoints.items():
             if self._services.get(endpoints.key) is None and is_left_over(endpoints):
                 self._queue.add(endpoints.key)
         await self._queue.run(self.reconcile, workers=WORKERS)
 
     def _endpoints_changed(self, old: Endpoints | None, new: Endpoints | None) -> None:
-        """Only a deletion is of interest: what is ours is not watched over, as in Kubernetes."""
+        """Queue a Service whose Endpoints were deleted. Other changes by users are left, as in Kubernetes."""
         if new is None and old is not None:
             self._queue.add(old.key)
 
     async def reconcile(self, key: ObjectKey) -> Outcome:
-        """Bring one Service's Endpoints to what its pods are. Raises ClientError."""
+        """Write one Service's Endpoints. Raises ClientError."""
         service = self._services.get(key)
         if service is None:
             await self._clean_up(key)
@@ -197,13 +197,13 @@ class EndpointsController:
             try:
                 await self._write(_with_trigger_time(wanted, trigger_time), is_new=current is None)
             except (AlreadyExists, Conflict) as error:
-                return Retry(str(error))  # the informer has yet to tell what stands there
+                return Retry(str(error))  # the informer has not seen the newer object yet
             except ClientError as error:
                 if current is None and is_namespace_terminating(error):
                     return Done()
                 self._report(wanted, current is None, error)
                 raise
-            self._pace.wrote(key)
+            self._pace.record_write(key)
         return Done()
 
     async def _clean_up(self, key: ObjectKey) -> None:
@@ -222,7 +222,7 @@ class EndpointsController:
 
     def _report(self, endpoints: Endpoints, is_new: bool, error: ClientError) -> None:
         if isinstance(error, Unreachable):
-            return  # no news about this Service
+            return  # not the fault of the Service
         if is_new:
             reason, message = "FailedToCreateEndpoint", "Failed to create endpoint for service"
         else:

@@ -1,4 +1,4 @@
-"""The EndpointSlice controller: the pods behind each Service, as slices of at most a hundred endpoints.
+"""The EndpointSlice controller: the pods behind each Service, in slices of at most 100 endpoints by default.
 
 Started by `manager`; watches Services, Pods, Nodes and EndpointSlices.
 Source: Kubernetes "EndpointSlices", `pkg/controller/endpointslice`, `k8s.io/endpointslice`.
@@ -14,7 +14,8 @@ from bridgehead.client import ApiClient, EventRecorder, WorkQueue
 from bridgehead.client.errors import ClientError, Conflict, NotFound, Unreachable
 from bridgehead.client.workqueue import Done, Outcome
 from bridgehead.objects.core import Node, Pod, Service, ip_family
-from bridgehead.objects.discovery import (
+from bridgehead.objects.endpoint_slices import (
+    DEFAULT_MAX_ENDPOINTS,
     HEADLESS_LABEL,
     MANAGED_BY_LABEL,
     SERVICE_NAME_LABEL,
@@ -22,6 +23,7 @@ from bridgehead.objects.discovery import (
     EndpointConditions,
     EndpointHints,
     EndpointSlice,
+    ForNode,
     ForZone,
     SlicePort,
 )
@@ -49,10 +51,9 @@ from .slice_plan import Group, SlicePlan, Template, plan_slices, sort_ports
 from .slice_writer import SliceWriter
 from .topology import Topology
 from .trigger_times import TriggerTimes
-from .zone_hints import Verdict
+from .zone_hints import HintsResult
 
 MANAGER: Final = "endpointslice-controller.k8s.io"
-MAX_ENDPOINTS_PER_SLICE: Final = 100
 WORKERS: Final = 5
 
 _RESERVED_LABELS = frozenset({SERVICE_NAME_LABEL, MANAGED_BY_LABEL, HEADLESS_LABEL})
@@ -64,10 +65,10 @@ _RESERVED_LABELS = frozenset({SERVICE_NAME_LABEL, MANAGED_BY_LABEL, HEADLESS_LAB
 def wanted_endpoints(
     service: Service, pods: Iterable[Pod], find_node: Callable[[str], Node | None]
 ) -> dict[Group, list[Endpoint]]:
-    """The Service's endpoints by address family and ports; a family without any has one empty group.
+    """Return the Service's endpoints by address family and ports. A family without endpoints has one empty group.
 
-    A pod on an unknown node, which may be gone for good, is left out unless the Service publishes whatever there is.
-    Hints are those of `trafficDistribution`; for zones in proportion they come later (`zone_hints`).
+    A pod on an unknown node is left out, unless the Service publishes not-ready addresses: the node may not exist any
+    more. Hints follow `trafficDistribution`; proportional zone hints are added later (`zone_hints`).
     """
     families = families_of(service)
     groups: dict[Group, list[Endpoint]] = {}
@@ -89,7 +90,7 @@ def wanted_endpoints(
 
 
 def slice_ports(service: Service, pod: Pod) -> tuple[SlicePort, ...]:
-    """The Service's ports as this pod has them; those it doesn't have are left out."""
+    """Return the Service's ports with this pod's port numbers, without ports that the pod does not have."""
     ports = []
     for port in service.spec.ports:
         number = resolve_port(pod, port)
@@ -116,17 +117,17 @@ def _endpoint(service: Service, pod: Pod, node: Node | None, addresses: tuple[st
 
 
 def _hints(distribution: str | None, zone: str | None, node_name: str | None) -> EndpointHints | None:
-    """Whom the endpoint is for, as `spec.trafficDistribution` asks."""
+    """Return the hints of an endpoint for the Service's `trafficDistribution`."""
     for_zones = (ForZone(name=zone),) if zone else ()
     if distribution in ("PreferClose", "PreferSameZone") and for_zones:
         return EndpointHints(for_zones=for_zones)
     if distribution == "PreferSameNode" and node_name:
-        return EndpointHints(for_zones=for_zones, for_nodes=(ForZone(name=node_name),))
+        return EndpointHints(for_zones=for_zones, for_nodes=(ForNode(name=node_name),))
     return None
 
 
 def slice_labels(service: Service) -> dict[str, str]:
-    """A slice has its Service's labels, and those by which it is found."""
+    """Return the labels of a slice: those of the Service, and those by which consumers find the slice."""
     labels = {key: value for key, value in service.metadata.labels.items() if key not in _RESERVED_LABELS}
     if is_headless(service):
         labels[HEADLESS_LABEL] = ""
@@ -136,7 +137,7 @@ def slice_labels(service: Service) -> dict[str, str]:
 
 
 def orphaned_slices(slices: Iterable[EndpointSlice]) -> tuple[EndpointSlice, ...]:
-    """Of a Service that is gone: what it owned. Slices that `--cascade=orphan` has freed have no owner, and stay."""
+    """Return the slices of a deleted Service that it owned. Slices orphaned by `--cascade=orphan` stay."""
     return tuple(item for item in slices if any(o.kind == "Service" for o in item.metadata.owner_references))
 
 
@@ -144,14 +145,17 @@ def orphaned_slices(slices: Iterable[EndpointSlice]) -> tuple[EndpointSlice, ...
 
 
 class EndpointSliceController:
-    """Runs until cancelled. `clock` gives seconds from any beginning. Raises ValueError for a slice size below 1."""
+    """Writes the slices of each Service. `clock` returns seconds since an arbitrary start.
+
+    Raises ValueError for a slice size below 1.
+    """
 
     def __init__(
         self,
         client: ApiClient,
         informers: Informers,
         recorder: EventRecorder,
-        max_endpoints_per_slice: int = MAX_ENDPOINTS_PER_SLICE,
+        max_endpoints_per_slice: int = DEFAULT_MAX_ENDPOINTS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if max_endpoints_per_slice < 1:
@@ -194,7 +198,7 @@ class EndpointSliceController:
                 self._queue.add(service)
 
     async def reconcile(self, key: ObjectKey) -> Outcome:
-        """Bring one Service's slices to what its pods are. Raises ClientError."""
+        """Write one Service's slices. Raises ClientError."""
         service = self._services.get(key)
         if service is None:
             self._trigger_times.forget(key)
@@ -204,7 +208,7 @@ class EndpointSliceController:
             return Done()
         if not wants_endpoints(service):
             return Done()
-        plan, verdicts = self._plan(service)
+        plan, results = self._plan(service)
         if plan:
             try:
                 await self._writer.apply(plan)
@@ -213,14 +217,14 @@ class EndpointSliceController:
                     return Done()
                 self._report(service, error)
                 raise
-            self._pace.wrote(key)
-        notices = self._topology.not_wanted(key) if verdicts is None else self._topology.hinted(key, verdicts)
+            self._pace.record_write(key)
+        notices = self._topology.record_no_hints(key) if results is None else self._topology.record_hints(key, results)
         for notice in notices:
             self._recorder.record(service, **notice._asdict())
         return Done()
 
-    def _plan(self, service: Service) -> tuple[SlicePlan, dict[str, Verdict] | None]:
-        """What to write, and what came of the hints for zones; None: the Service does not ask for them."""
+    def _plan(self, service: Service) -> tuple[SlicePlan, dict[str, HintsResult] | None]:
+        """Plan the slices and their zone hints; the hints' result is None when the Service does not ask for hints."""
         pods = self._service_pods.of(service.key)
         template = Template(
             namespace=service.metadata.namespace,
@@ -230,20 +234,20 @@ class EndpointSliceController:
         )
         wanted = wanted_endpoints(service, pods, lambda name: self._nodes.get(ObjectKey("", name)))
         existing = self._cache.of(service.key)
-        verdicts = None
+        results = None
         if zone_hints.is_wanted(service):
             plan = plan_slices(template, zone_hints.carry_over(wanted, existing), existing, self._capacity)
-            plan, verdicts = zone_hints.plan_hints(plan, existing, template, self._topology.shares)
+            plan, results = zone_hints.plan_hints(plan, existing, template, self._topology.shares)
         else:
             plan = plan_slices(template, wanted, existing, self._capacity)
         if service.metadata.deletion_timestamp is not None:
-            # The garbage collector is deleting the slices: new ones would only be in its way.
+            # The garbage collector is deleting the slices; new ones would delay it.
             plan = SlicePlan(update=plan.update, delete=plan.delete)
-        return plan, verdicts
+        return plan, results
 
     def _report(self, service: Service, error: ClientError) -> None:
         if isinstance(error, Conflict | NotFound | Unreachable):
-            return  # the informer has yet to tell what stands there, or nobody answers
+            return  # the informer has not seen the newer slice yet, or the API server is unreachable
         self._recorder.record(
             service,
             type="Warning",

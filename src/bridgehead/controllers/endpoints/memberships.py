@@ -1,7 +1,7 @@
-"""Which pods each Service selects, kept up to date change by change. Pure; used by `service_pods`.
+"""Index of the pods that each Service selects, updated by each change. Used by `service_pods`.
 
-Neither a changed pod looks at all Services nor a changed Service at all pods: a Service is filed under the rarest label
-of its selector, a pod under all its labels.
+A changed pod is not compared with all Services, nor a changed Service with all pods: a Service is indexed by the rarest
+label of its selector, a pod by all its labels. Pure: no I/O, no clock, no randomness.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _NONE: frozenset[ObjectKey] = frozenset()
 
 
 class Memberships:
-    """Pods and Services by key. Only pods and Services of the same namespace meet."""
+    """Pods and Services by key. A Service selects pods of its own namespace only."""
 
     def __init__(self) -> None:
         self._selectors: dict[ObjectKey, Labels] = {}
-        self._filed: dict[ObjectKey, _Label] = {}
+        self._indexed_by: dict[ObjectKey, _Label] = {}
         self._services: dict[_Label, set[ObjectKey]] = {}
         self._labels: dict[ObjectKey, Labels] = {}
         self._pods: dict[_Label, set[ObjectKey]] = {}
@@ -37,12 +37,12 @@ class Memberships:
         return self._memberships.get(pod, _NONE)
 
     def set_service(self, service: ObjectKey, selector: Labels) -> None:
-        """Add a Service or change its selector. An empty one selects nothing, and forgets the Service."""
+        """Add a Service or change its selector. With an empty selector the Service is removed."""
         if self._selectors.get(service, {}) == selector:
             return
         for pod in self._members.pop(service, ()):
             _discard(self._memberships, pod, service)
-        if (label := self._filed.pop(service, None)) is not None:
+        if (label := self._indexed_by.pop(service, None)) is not None:
             _discard(self._services, label, service)
         self._selectors.pop(service, None)
         if not selector:
@@ -50,14 +50,14 @@ class Memberships:
         self._selectors[service] = dict(selector)
         labels = [(service.namespace, key, value) for key, value in selector.items()]
         label = min(labels, key=lambda label: len(self._services.get(label, ())))
-        self._filed[service] = label
+        self._indexed_by[service] = label
         self._services.setdefault(label, set()).add(service)
         by_label = sorted((self._pods.get(label, _NONE) for label in labels), key=len)
         for pod in by_label[0].intersection(*by_label[1:]):
             self._join(service, pod)
 
     def set_pod(self, pod: ObjectKey, labels: Labels | None) -> None:
-        """Add a pod, change its labels, or, with None, forget it."""
+        """Add a pod, change its labels or, with None, remove the pod."""
         before, after = self._labels.pop(pod, {}), labels or {}
         for label in before.items() - after.items():
             _discard(self._pods, (pod.namespace, *label), pod)

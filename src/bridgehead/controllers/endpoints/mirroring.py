@@ -1,4 +1,4 @@
-"""The EndpointSlice mirroring controller: Endpoints that somebody made by hand, as slices that proxies read.
+"""The EndpointSlice mirroring controller: copies Endpoints that users wrote into slices, which proxies read.
 
 Started by `manager`; watches Endpoints, Services and EndpointSlices. Only Endpoints of a Service without a selector are
 mirrored. Source: Kubernetes "EndpointSlices: mirroring", `pkg/controller/endpointslicemirroring`.
@@ -14,7 +14,7 @@ from bridgehead.client import ApiClient, EventRecorder, WorkQueue
 from bridgehead.client.errors import ClientError
 from bridgehead.client.workqueue import Done, Outcome
 from bridgehead.objects.core import EndpointAddress, EndpointPort, Endpoints, Service, ip_family
-from bridgehead.objects.discovery import (
+from bridgehead.objects.endpoint_slices import (
     MANAGED_BY_LABEL,
     SERVICE_NAME_LABEL,
     TRIGGER_TIME_ANNOTATION,
@@ -48,7 +48,7 @@ _TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})  # strconv.ParseBool
 
 
 def is_mirrored(endpoints: Endpoints, service: Service | None) -> bool:
-    """Whether these Endpoints are to have slices from here."""
+    """Whether this controller writes slices for these Endpoints."""
     meta = endpoints.metadata
     if meta.labels.get(SKIP_LABEL) in _TRUE or LEADER_ANNOTATION in meta.annotations:
         return False
@@ -57,7 +57,7 @@ def is_mirrored(endpoints: Endpoints, service: Service | None) -> bool:
 
 @dataclass
 class Mirror:
-    """The wanted slices' content, and how many addresses could not be taken over."""
+    """The wanted content of the slices, and the number of addresses that cannot be mirrored."""
 
     wanted: dict[Group, list[Endpoint]] = field(default_factory=dict)
     invalid: int = 0
@@ -65,7 +65,7 @@ class Mirror:
 
 
 def mirror_subsets(endpoints: Endpoints, maximum: int = MAX_ADDRESSES_PER_SUBSET) -> Mirror:
-    """Endpoints by address family and ports; of each subset the first `maximum` valid addresses, ready ones first."""
+    """Return endpoints by address family and ports: of each subset `maximum` valid addresses, ready ones first."""
     mirror = Mirror()
     for subset in repack_subsets(endpoints.subsets):
         ports = sort_ports([_slice_port(port) for port in subset.ports])
@@ -119,7 +119,7 @@ def mirror_template(endpoints: Endpoints) -> Template:
 
 
 class EndpointSliceMirroringController:
-    """Runs until cancelled."""
+    """Writes the slices of each mirrored Endpoints object."""
 
     def __init__(
         self,
@@ -162,7 +162,7 @@ class EndpointSliceMirroringController:
             self._queue.add(service)
 
     async def reconcile(self, key: ObjectKey) -> Outcome:
-        """Bring the mirrored slices of one Endpoints object to what it says. Raises ClientError."""
+        """Write the mirrored slices of one Endpoints object. Raises ClientError."""
         endpoints = self._endpoints.get(key)
         existing = self._cache.of(key)
         if endpoints is None or not is_mirrored(endpoints, self._services.get(key)):

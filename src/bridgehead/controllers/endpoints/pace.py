@@ -1,6 +1,7 @@
-"""A Service whose pods come up one after another is not written for each: the first at once, then a few times a second.
+"""Limit on the rate of writes for each Service, as pods become ready one after another.
 
-Used by the endpoints and the endpoint slice controller. Every write is read and programmed by every node.
+The first change is written at once, later ones at most ten times a second, since every node reads and programs every
+write. Used by the Endpoints and the EndpointSlice controller.
 """
 
 from __future__ import annotations
@@ -10,11 +11,11 @@ from collections.abc import Callable
 from bridgehead.client import WorkQueue
 from bridgehead.objects.meta import ObjectKey
 
-PERIOD = 0.1
+PERIOD = 0.1  # seconds
 
 
 class Pace:
-    """Feeds `queue`. `period` is in seconds; `clock` gives seconds from any beginning."""
+    """Adds keys to `queue`. `period` is in seconds; `clock` returns seconds since an arbitrary start."""
 
     def __init__(self, queue: WorkQueue[ObjectKey], clock: Callable[[], float], period: float = PERIOD) -> None:
         self._queue = queue
@@ -23,7 +24,7 @@ class Pace:
         self._written: dict[ObjectKey, float] = {}
 
     def add(self, key: ObjectKey, urgent: bool) -> None:
-        """Queue the key: now, or unless that is urgent, a period after its last write."""
+        """Queue the key: now if `urgent`, else a period after its last write."""
         written = self._written.get(key)
         wait = 0.0 if written is None else written + self._period - self._clock()
         if urgent or wait <= 0:
@@ -32,8 +33,8 @@ class Pace:
         else:
             self._queue.add_after(key, wait)
 
-    def wrote(self, key: ObjectKey) -> None:
-        """Something was written for the key just now."""
+    def record_write(self, key: ObjectKey) -> None:
+        """Record that a write for the key was made now."""
         self._written[key] = self._clock()
 
     def forget(self, key: ObjectKey) -> None:

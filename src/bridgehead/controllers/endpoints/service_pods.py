@@ -1,7 +1,7 @@
-"""The pods behind each Service, and word of every change that may matter to its endpoints.
+"""The pods behind each Service, with notification of every change that may affect its endpoints.
 
-Shared by the endpoints and the endpoint slice controller (`informers.derived(ServicePods)`). What doesn't matter to
-endpoints is not passed on: a pod without an address, a container's restart count, a Service's status.
+Shared by the Endpoints and the EndpointSlice controller (`informers.derived(ServicePods)`). Other changes cause no
+notification: a pod without an address, a container's restart count, a Service's status.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Listener = Callable[[ObjectKey, bool], None]
 
 
 class ServicePods:
-    """Follows the informers of pods and Services."""
+    """The pods of each Service, from the informers of pods and Services."""
 
     def __init__(self, informers: Informers) -> None:
         self._memberships = Memberships()
@@ -32,15 +32,15 @@ class ServicePods:
         self._pods.on_change(self._pod_changed)
 
     def on_change(self, listener: Listener) -> None:
-        """Call `listener(service, urgent)` when the Service, or what its pods contribute, has changed.
+        """Call `listener(service, urgent)` when the Service or the endpoint fields of its pods have changed.
 
-        What is urgent takes a ready endpoint away, or comes from the Service itself; a pod that becomes ready may wait
-        a moment for others.
+        A change of the Service itself or the loss of a ready endpoint is urgent. A new ready endpoint may wait for
+        others.
         """
         self._listeners.append(listener)
 
     def of(self, service: ObjectKey) -> list[Pod]:
-        """The pods that the Service selects, by name."""
+        """Return the pods that the Service selects, sorted by name."""
         found = (self._pods.get(key) for key in sorted(self._memberships.pods_of(service)))
         return [pod for pod in found if pod is not None]
 
@@ -54,8 +54,8 @@ class ServicePods:
         self._memberships.set_service(
             service.key, new.spec.selector if new is not None and wants_endpoints(new) else {}
         )
-        if old is None or new is None or _wish(old) != _wish(new):
-            self._tell((service.key,), urgent=True)
+        if old is None or new is None or _relevant_fields(old) != _relevant_fields(new):
+            self._notify((service.key,), urgent=True)
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         pod = new or old
@@ -67,24 +67,24 @@ class ServicePods:
         after = self._memberships.services_of(pod.key)
         contributed, contributes = _contribution(old), _contribution(new)
         if contributed != contributes:
-            self._tell(before | after, urgent=_serves(old))
+            self._notify(before | after, urgent=_serves(old))
         elif contributes is not None:
-            self._tell(before ^ after, urgent=_serves(old))
+            self._notify(before ^ after, urgent=_serves(old))
 
-    def _tell(self, services: Iterable[ObjectKey], urgent: bool) -> None:
+    def _notify(self, services: Iterable[ObjectKey], urgent: bool) -> None:
         for service in services:
             for listener in self._listeners:
                 listener(service, urgent)
 
 
-def _wish(service: Service) -> object:
-    """All of a Service that its endpoints depend on."""
+def _relevant_fields(service: Service) -> object:
+    """Return the fields of a Service on which its endpoints depend."""
     meta = service.metadata
     return service.spec, meta.labels, meta.uid, meta.deletion_timestamp, zone_hints.is_wanted(service)
 
 
 def _contribution(pod: Pod | None) -> object:
-    """All of a pod, labels aside, that endpoints depend on; None for a pod that is no endpoint in any case."""
+    """Return the fields of a pod, without labels, on which endpoints depend; None for a pod that is no endpoint."""
     if pod is None or not may_receive(pod, include_terminating=True):
         return None
     spec = pod.spec

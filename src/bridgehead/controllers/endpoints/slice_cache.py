@@ -1,13 +1,13 @@
-"""The EndpointSlices one controller manages, its own newest writes included.
+"""Cache of the EndpointSlices that one controller manages, including its own newest writes.
 
-An informer hears of a write after its writer does. A controller that plans in between, from what the informer shows,
-would create the same slice twice; so what the API server answered counts until the informer has come as far.
+An informer receives a write after its writer has the answer. A controller that planned from the informer's copy in
+between would create the same slice twice. Therefore the API server's answer counts until the informer has caught up.
 """
 
 from __future__ import annotations
 
 from bridgehead.client import Informer
-from bridgehead.objects.discovery import MANAGED_BY_LABEL, SERVICE_NAME_LABEL, EndpointSlice
+from bridgehead.objects.endpoint_slices import MANAGED_BY_LABEL, EndpointSlice
 from bridgehead.objects.meta import ObjectKey, version_number
 
 from ..latest import version_of
@@ -16,7 +16,7 @@ _INDEX = "service"
 
 
 class SliceCache:
-    """`manager` is the value of the label that says whose the slices are."""
+    """Slices whose managed-by label is `manager`."""
 
     def __init__(self, informer: Informer[EndpointSlice], manager: str) -> None:
         self._informer = informer
@@ -26,7 +26,7 @@ class SliceCache:
         informer.add_index(_INDEX, lambda item: (str(service_of(item)),))
 
     def of(self, service: ObjectKey) -> list[EndpointSlice]:
-        """The Service's slices by name, without those that are being deleted."""
+        """Return the Service's slices sorted by name, without those that are being deleted."""
         found = {
             item.metadata.name: item for item in self._informer.by_index(_INDEX, str(service)) if self.is_managed(item)
         }
@@ -45,14 +45,14 @@ class SliceCache:
     def is_managed(self, item: EndpointSlice) -> bool:
         return item.metadata.labels.get(MANAGED_BY_LABEL) == self._manager
 
-    def wrote(self, item: EndpointSlice) -> None:
-        """Note the API server's answer to a create or update."""
+    def record_write(self, item: EndpointSlice) -> None:
+        """Record the API server's answer to a create or update."""
         seen = self._informer.get(item.key)
         if seen is None or version_of(seen) < version_of(item):
             self._written.setdefault(service_of(item), {})[item.metadata.name] = item
 
-    def deleted(self, item: EndpointSlice) -> None:
-        """Note that the API server has taken a deletion."""
+    def record_deletion(self, item: EndpointSlice) -> None:
+        """Record that the API server has accepted a deletion."""
         service = service_of(item)
         self._forget_written(service, item.metadata.name)
         seen = self._informer.get(item.key)
@@ -60,7 +60,7 @@ class SliceCache:
             self._deleted.setdefault(service, set()).add(item.metadata.uid)
 
     def foreign_changes(self, old: EndpointSlice | None, new: EndpointSlice | None) -> set[ObjectKey]:
-        """To be called by the informer: the Services to look at again; none when the change is this controller's."""
+        """Handle an informer's event: return the Services to reconcile, none for a change by this controller."""
         services = {service_of(item) for item in (old, new) if item is not None and self.is_managed(item)}
         if new is None:
             if old is not None and self._is_own_deletion(old):
@@ -91,4 +91,4 @@ class SliceCache:
 
 
 def service_of(item: EndpointSlice) -> ObjectKey:
-    return ObjectKey(item.metadata.namespace, item.metadata.labels.get(SERVICE_NAME_LABEL, ""))
+    return ObjectKey(item.metadata.namespace, item.service_name)

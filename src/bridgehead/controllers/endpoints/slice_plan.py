@@ -1,8 +1,8 @@
-"""Which EndpointSlices to create, update and delete so that they hold the wanted endpoints: as few as possible. Pure.
+"""Plan of the EndpointSlices to create, update and delete, with as few writes as possible.
 
-Used by the endpoint slice and the mirroring controller. Every node reads every slice that is written, so what counts is
-the number of slices touched: an endpoint stays in the slice it is in, new ones go where something is written anyway,
-then into the one slice they fill best, and only then into slices of their own.
+Used by the EndpointSlice and the mirroring controller. Every node reads every written slice, so the number of writes is
+minimized: an endpoint stays in its slice; new endpoints go into slices that are written anyway, then into the one
+existing slice that they fill best, and only then into new slices. Pure: no I/O, no clock, no randomness.
 Source: Kubernetes `k8s.io/endpointslice/reconciler.go`.
 """
 
@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from bridgehead.objects.discovery import TRIGGER_TIME_ANNOTATION, Endpoint, EndpointSlice, SlicePort
+from bridgehead.objects.endpoint_slices import TRIGGER_TIME_ANNOTATION, Endpoint, EndpointSlice, SlicePort
 from bridgehead.objects.meta import ObjectMeta, OwnerReference
 from bridgehead.objects.names import check_dns1123_subdomain
 
 
 class Group(NamedTuple):
-    """What all endpoints of one slice have in common."""
+    """Address type and ports, which all endpoints of a slice share."""
 
     address_type: str
     ports: tuple[SlicePort, ...]
@@ -32,10 +32,10 @@ Wanted = Mapping[Group, Sequence[Endpoint]]
 
 @dataclass(frozen=True)
 class Template:
-    """What all slices of one owner have in common.
+    """Metadata that all slices of one owner share.
 
-    `annotations` None leaves those of a slice as they are. `trigger_time` ("" for unknown) goes to slices that are
-    written anyway; it is no reason to write one.
+    `annotations` None keeps those of a slice. `trigger_time` ("" for unknown) is added to slices that are written for
+    another reason.
     """
 
     namespace: str
@@ -48,13 +48,13 @@ class Template:
         return any(owner.uid == self.owner.uid for owner in item.metadata.owner_references)
 
     def differs(self, item: EndpointSlice) -> bool:
-        """Whether the slice's metadata has to be written."""
+        """Whether the slice's metadata differs and must be written."""
         if item.metadata.labels != self.labels:
             return True
         return self.annotations is not None and self.annotations != _without_trigger(item.metadata.annotations)
 
     def metadata(self, item: EndpointSlice | None) -> ObjectMeta:
-        """The metadata to write: to `slice`, or to a new one."""
+        """Return the metadata to write to `item`, or to a new slice for None."""
         annotations = self.annotations
         if annotations is None:
             annotations = item.metadata.annotations if item is not None else {}
@@ -74,7 +74,7 @@ class Template:
 
 @dataclass(frozen=True)
 class SlicePlan:
-    """In this order no endpoint is ever missing that is wanted before and after."""
+    """Slices to create, update and delete. In this order no endpoint that stays is ever missing."""
 
     create: tuple[EndpointSlice, ...] = ()
     update: tuple[EndpointSlice, ...] = ()
@@ -86,7 +86,7 @@ class SlicePlan:
 
 @dataclass
 class _Draft:
-    """A slice that is being filled; `slice` is None for a new one."""
+    """A slice that is being filled; a new one has no existing slice."""
 
     group: Group
     slice: EndpointSlice | None = None
@@ -103,7 +103,7 @@ class _Draft:
 
 
 def plan_slices(template: Template, wanted: Wanted, existing: Sequence[EndpointSlice], capacity: int) -> SlicePlan:
-    """`existing` are all slices that are this controller's for this owner; `capacity` endpoints go into one slice."""
+    """Plan the slices of one owner. `existing`: all its slices by this controller; `capacity`: endpoints in a slice."""
     obsolete = [item for item in existing if not template.owns(item)]
     by_group: dict[Group, list[EndpointSlice]] = {}
     for item in existing:
@@ -127,7 +127,7 @@ def plan_slices(template: Template, wanted: Wanted, existing: Sequence[EndpointS
 def _distribute(
     template: Template, group: Group, endpoints: Sequence[Endpoint], slices: list[EndpointSlice], capacity: int
 ) -> tuple[list[_Draft], list[EndpointSlice]]:
-    """Fill one group: its slices as they shall be, and those that nothing is left in."""
+    """Fill the slices of one group; return them, and the slices that are left without endpoints."""
     missing = {identity_of(endpoint): endpoint for endpoint in endpoints}
     drafts = [_keep(template, group, item, missing) for item in slices]
     emptied = [draft.slice for draft in drafts if not draft.endpoints and draft.slice is not None]
@@ -151,7 +151,7 @@ def _distribute(
 
 
 def _keep(template: Template, group: Group, item: EndpointSlice, missing: dict[Identity, Endpoint]) -> _Draft:
-    """What stays in the slice; it is no longer missing."""
+    """Return the slice with the endpoints that stay, and remove these from `missing`."""
     found = [missing.pop(identity_of(endpoint), None) for endpoint in item.endpoints]
     endpoints = [endpoint for endpoint in found if endpoint is not None]
     return _Draft(group, item, endpoints, tuple(endpoints) != item.endpoints or template.differs(item))
@@ -160,7 +160,7 @@ def _keep(template: Template, group: Group, item: EndpointSlice, missing: dict[I
 def _placeholder(
     template: Template, group: Group, emptied: list[EndpointSlice]
 ) -> tuple[list[_Draft], list[EndpointSlice]]:
-    """The one slice of a group without endpoints, best one that has none already."""
+    """Return the one slice of a group without endpoints, if possible an existing empty one."""
     if not emptied:
         return [_Draft(group)], []
     kept = next((item for item in emptied if not item.endpoints), emptied[0])
@@ -169,12 +169,12 @@ def _placeholder(
 
 
 def _recycle(template: Template, drafts: list[_Draft], obsolete: list[EndpointSlice]) -> None:
-    """Write new slices over obsolete ones where that is allowed: one write instead of two, and no gap between them."""
+    """Turn obsolete slices into new ones where the API allows it: one write instead of two, without a gap."""
     for draft in drafts:
         if draft.slice is not None:
             continue
         for item in obsolete:
-            # The address type can't be changed, and what belongs to an older owner is the garbage collector's prey.
+            # The address type is immutable, and the garbage collector deletes slices of an earlier owner.
             if item.address_type == draft.group.address_type and template.owns(item):
                 draft.slice = item
                 obsolete.remove(item)
@@ -195,9 +195,8 @@ Identity = tuple[tuple[str, ...], str, str]
 
 
 def identity_of(endpoint: Endpoint) -> Identity:
-    """What makes two endpoints the same one, whatever their conditions."""
-    uid = endpoint.target_ref.uid if endpoint.target_ref is not None else ""
-    return endpoint.addresses, endpoint.hostname or "", uid
+    """Return the fields by which two endpoints are the same one, whatever their conditions."""
+    return endpoint.addresses, endpoint.hostname or "", endpoint.pod_uid
 
 
 def group_of(item: EndpointSlice) -> Group:
@@ -209,13 +208,13 @@ def sort_ports(ports: Sequence[SlicePort]) -> tuple[SlicePort, ...]:
 
 
 def name_prefix(owner_name: str) -> str:
-    """What the server completes to a name: `web-`. A name too long for that is used as it is."""
+    """Return the `generateName` prefix, such as `web-`; the name itself when it is too long."""
     prefix = f"{owner_name}-"
     return prefix if not check_dns1123_subdomain(prefix + "x") else owner_name
 
 
 def to_json(item: EndpointSlice) -> dict[str, Any]:
-    """The slice with the fields the API requires even when they are empty or the default."""
+    """Return the slice with the fields that the API requires even with default values."""
     return {"addressType": item.address_type, "endpoints": [], **msgspec.to_builtins(item)}
 
 

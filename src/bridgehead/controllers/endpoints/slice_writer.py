@@ -1,4 +1,4 @@
-"""Carries out a `SlicePlan`. Called by the endpoint slice and the mirroring controller."""
+"""Writes a `SlicePlan` to the API. Called by the EndpointSlice and the mirroring controller."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 
 from bridgehead.client import ApiClient
 from bridgehead.client.errors import NotFound
-from bridgehead.objects.discovery import EndpointSlice
+from bridgehead.objects.endpoint_slices import EndpointSlice
 from bridgehead.objects.kinds import ENDPOINT_SLICES
 
 from .slice_cache import SliceCache
@@ -14,18 +14,18 @@ from .slice_plan import SlicePlan, to_json
 
 
 class SliceWriter:
-    """What it writes, `cache` knows at once."""
+    """Creates, updates and deletes slices, and records each answer in `cache`."""
 
     def __init__(self, client: ApiClient, cache: SliceCache) -> None:
         self._client = client
         self._cache = cache
 
     async def apply(self, plan: SlicePlan) -> None:
-        """Raises ClientError; what was done until then stays, and the next plan begins there."""
+        """Write the plan. Raises ClientError; earlier writes remain, and the next plan starts from them."""
         for item in plan.create:
-            self._cache.wrote(await self._client.create(ENDPOINT_SLICES, to_json(item)))
+            self._cache.record_write(await self._client.create(ENDPOINT_SLICES, to_json(item)))
         for item in plan.update:
-            self._cache.wrote(await self._client.update(ENDPOINT_SLICES, to_json(item)))
+            self._cache.record_write(await self._client.update(ENDPOINT_SLICES, to_json(item)))
         for item in plan.delete:
             await self._delete(item)
 
@@ -33,4 +33,4 @@ class SliceWriter:
         meta = item.metadata
         with contextlib.suppress(NotFound):  # the garbage collector may have been quicker
             await self._client.delete(ENDPOINT_SLICES, meta.name, meta.namespace, uid=meta.uid)
-        self._cache.deleted(item)
+        self._cache.record_deletion(item)

@@ -1,6 +1,7 @@
-"""The canonical form of `Endpoints.subsets`, and the cut at a thousand addresses. Pure.
+"""The canonical form of `Endpoints.subsets`, and truncation at 1000 addresses.
 
-Used by the endpoints controller, which writes them, and by the mirroring controller, which reads hand-made ones.
+Used by the Endpoints controller, which writes subsets, and by the mirroring controller, which reads those of users.
+Pure: no I/O, no clock, no randomness.
 Source: Kubernetes `pkg/api/v1/endpoints` (RepackSubsets), `pkg/controller/endpoint` (truncateEndpoints).
 """
 
@@ -20,13 +21,12 @@ _AddressKey = tuple[str, str]
 
 
 def repack_subsets(subsets: Iterable[EndpointSubset]) -> tuple[EndpointSubset, ...]:
-    """The same endpoints with every address and port in one subset only, sorted.
+    """Return the endpoints sorted, with every pair of address and port in exactly one subset.
 
-    Addresses that offer the same ports share a subset. An address that is ready for a port here and not ready for it
-    there is not ready.
+    Addresses with the same ports share a subset. An address that is both ready and not ready for a port is not ready.
     """
     addresses: dict[_AddressKey, EndpointAddress] = {}
-    # What each address offers, and whether it is ready there. None stands for "no ports".
+    # The ports of each address, with readiness. None stands for "no ports".
     offers: dict[_AddressKey, dict[EndpointPort | None, bool]] = {}
     for subset in subsets:
         for ready, group in ((True, subset.addresses), (False, subset.not_ready_addresses)):
@@ -42,7 +42,7 @@ def repack_subsets(subsets: Iterable[EndpointSubset]) -> tuple[EndpointSubset, .
 def _by_port(
     offers: dict[_AddressKey, dict[EndpointPort | None, bool]],
 ) -> dict[frozenset[tuple[_AddressKey, bool]], list[EndpointPort]]:
-    """Group ports whose addresses, and the readiness of those, are the same."""
+    """Group ports that have the same addresses with the same readiness."""
     offered_by: dict[EndpointPort | None, set[tuple[_AddressKey, bool]]] = {}
     for key, offered in offers.items():
         for port, ready in offered.items():
@@ -91,7 +91,7 @@ def _subset_key(subset: EndpointSubset) -> tuple[list[_PortKey], list[_AddressKe
 def truncate_subsets(
     subsets: Sequence[EndpointSubset], maximum: int = MAX_ADDRESSES
 ) -> tuple[tuple[EndpointSubset, ...], bool]:
-    """At most `maximum` addresses, ready ones first, each subset losing its share; and whether any had to go."""
+    """Return at most `maximum` addresses, ready ones first, cut in proportion; and whether any was removed."""
     ready = sum(len(subset.addresses) for subset in subsets)
     not_ready = sum(len(subset.not_ready_addresses) for subset in subsets)
     if ready + not_ready <= maximum:
@@ -102,7 +102,7 @@ def truncate_subsets(
     left, cut = room, []
     for subset in subsets:
         candidates = getattr(subset, field)
-        # Shares are rounded up, so the last subset may get less than its own.
+        # Shares are rounded up, so the last subset may get less than its share.
         kept = candidates[: min(left, math.ceil(len(candidates) * room / total))]
         left -= len(kept)
         changes = {"not_ready_addresses": (), field: kept}

@@ -1,7 +1,7 @@
-"""How the cluster's CPUs are spread over its zones, and which Services have hints because of that. Pure.
+"""The CPUs of each zone, and the Services with zone hints.
 
-The endpoint slice controller tells it of Nodes and of what came of hints, and learns which Services to look at again
-and what to tell people. `zone_hints` decides about the hints themselves.
+The EndpointSlice controller passes Nodes and the results of hints, and gets the Services to reconcile and the Events to
+record. `zone_hints` decides about the hints themselves. Pure: no I/O, no clock, no randomness.
 Source: Kubernetes "Topology Aware Routing", `k8s.io/endpointslice/topologycache`.
 """
 
@@ -15,7 +15,7 @@ from bridgehead.objects.core import Node
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.objects.quantities import milli_value
 
-from .zone_hints import Shares, Verdict, is_overloaded
+from .zone_hints import HintsResult, Shares, is_overloaded
 
 _ENABLED = "Topology Aware Hints has been enabled"
 _DISABLED = "Topology Aware Hints has been disabled"
@@ -23,7 +23,7 @@ _UNCOUNTED_NODES = ("node-role.kubernetes.io/control-plane", "node-role.kubernet
 
 
 class Notice(NamedTuple):
-    """An Event of a Service."""
+    """An Event to record for a Service."""
 
     type: str
     reason: str
@@ -31,16 +31,16 @@ class Notice(NamedTuple):
 
 
 class Topology:
-    """Follows Nodes, and remembers the Services that ask for hints."""
+    """CPUs by zone, and the latest hints of each Service that asks for them."""
 
     def __init__(self) -> None:
         self._milli_cpus: Counter[str] = Counter()  # by zone
-        self._incomplete = 0  # nodes of which the zone or the CPUs are not known
-        self._verdicts: dict[ObjectKey, dict[str, Verdict]] = {}
+        self._incomplete = 0  # nodes with unknown zone or CPUs
+        self._results: dict[ObjectKey, dict[str, HintsResult]] = {}
 
     @property
     def shares(self) -> Shares:
-        """Empty while there is one zone only, or one ready node of which zone or CPUs are not known."""
+        """Return each zone's share of the CPUs; empty with a single zone, or a ready node of unknown zone or CPUs."""
         cpus = +self._milli_cpus
         if self._incomplete or len(cpus) < 2:
             return {}
@@ -48,7 +48,7 @@ class Topology:
         return {zone: cpus[zone] / total for zone in sorted(cpus)}
 
     def node_changed(self, old: Node | None, new: Node | None) -> list[ObjectKey]:
-        """The Services whose hints do harm now, and those that lacked hints and may have some now."""
+        """Return the Services whose hints overload a zone now, and those that may get hints now."""
         before, after = _contribution(old), _contribution(new)
         if before == after:
             return []
@@ -63,41 +63,41 @@ class Topology:
         shares = self.shares
         return [
             key
-            for key, verdicts in self._verdicts.items()
-            if any(verdict.zones is None or is_overloaded(verdict.zones, shares) for verdict in verdicts.values())
+            for key, results in self._results.items()
+            if any(result.zones is None or is_overloaded(result.zones, shares) for result in results.values())
         ]
 
-    def hinted(self, service: ObjectKey, verdicts: Mapping[str, Verdict]) -> list[Notice]:
-        """What came of the Service's hints, by address type; what is to be told that was not told the last time."""
-        told = self._verdicts.get(service, {})
-        had_hints = any(verdict.zones is not None for verdict in told.values())
-        self._verdicts[service] = dict(verdicts)
+    def record_hints(self, service: ObjectKey, results: Mapping[str, HintsResult]) -> list[Notice]:
+        """Record the result of a Service's hints by address type; return Events for what has changed."""
+        before = self._results.get(service, {})
+        had_hints = any(result.zones is not None for result in before.values())
+        self._results[service] = dict(results)
         notices = []
-        for address_type, verdict in sorted(verdicts.items()):
-            if verdict.zones is None:
-                if address_type not in told or told[address_type].problem != verdict.problem:
-                    notices.append(_disabled(verdict.problem, address_type))
+        for address_type, result in sorted(results.items()):
+            if result.zones is None:
+                if address_type not in before or before[address_type].problem != result.problem:
+                    notices.append(_disabled(result.problem, address_type))
             elif not had_hints:
                 notices.append(Notice("Normal", "TopologyAwareHintsEnabled", _with_type(_ENABLED, address_type)))
                 had_hints = True
         return notices
 
-    def not_wanted(self, service: ObjectKey) -> list[Notice]:
-        """The Service does not ask for hints; what is to be told if it did."""
-        told = self._verdicts.pop(service, {})
+    def record_no_hints(self, service: ObjectKey) -> list[Notice]:
+        """Record that a Service does not ask for hints; return Events if it did before."""
+        before = self._results.pop(service, {})
         return [
             _disabled(_DISABLED, address_type)
-            for address_type, verdict in sorted(told.items())
-            if verdict.zones is not None
+            for address_type, result in sorted(before.items())
+            if result.zones is not None
         ]
 
     def forget(self, service: ObjectKey) -> None:
-        """The Service is deleted."""
-        self._verdicts.pop(service, None)
+        """Forget a deleted Service."""
+        self._results.pop(service, None)
 
 
 def _contribution(node: Node | None) -> tuple[str, int] | None:
-    """The zone, and its CPUs in thousandths; None for a node that is not counted."""
+    """Return the node's zone and milli-CPUs; None for a node that does not count."""
     if node is None or not node.is_ready:
         return None
     if any(label in node.metadata.labels for label in _UNCOUNTED_NODES):

@@ -1,7 +1,7 @@
-"""When the change happened that a Service's endpoints are now written for: the trigger-time annotation's value. Pure.
+"""Value of the annotation `endpoints.kubernetes.io/last-change-trigger-time`: when the change happened.
 
-Whoever measures how long the way from a ready pod to a programmed kernel takes reads it
-(`endpoints.kubernetes.io/last-change-trigger-time`). Used by the endpoints and the endpoint slice controller.
+Proxies and the DNS measure the latency from a ready pod to a programmed kernel with it. Used by the Endpoints and the
+EndpointSlice controller. Pure: no I/O, no clock, no randomness.
 Source: Kubernetes `k8s.io/endpointslice/util/trigger_time_tracker.go`.
 """
 
@@ -11,9 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from bridgehead.objects.core import Pod, Service
-from bridgehead.objects.meta import ObjectKey
-
-from ..conditions import find_condition
+from bridgehead.objects.meta import ObjectKey, find_condition
 
 
 @dataclass
@@ -23,22 +21,22 @@ class _Seen:
 
 
 class TriggerTimes:
-    """Remembers, for each Service, the times that have been accounted for."""
+    """The trigger times of each Service that earlier writes have covered."""
 
     def __init__(self) -> None:
         self._seen: dict[ObjectKey, _Seen] = {}
 
     def advance(self, service: Service, pods: Iterable[Pod]) -> str:
-        """The earliest trigger among what has changed since the last call, as an RFC 3339 time, or "" for none.
+        """Return the earliest trigger since the last call in RFC 3339, "" without any.
 
-        A pod triggers when it becomes ready or stops being so, a Service when it is created.
+        Triggers are changes of a pod's readiness and the creation of the Service.
         """
         now = {pod.metadata.uid: moment for pod in pods if (moment := _ready_changed(pod))}
         created = service.metadata.creation_timestamp
         seen = self._seen.get(service.key)
         self._seen[service.key] = _Seen(created, now)
         if seen is None or seen.service != created:
-            # A new Service has no endpoints to be late with, but its pods may have been ready long before it.
+            # Only its creation counts for a new Service: its pods may have been ready long before it.
             return created or ""
         return min((moment for uid, moment in now.items() if moment > seen.pods.get(uid, "")), default="")
 

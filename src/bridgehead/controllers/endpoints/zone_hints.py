@@ -1,9 +1,9 @@
-"""Which zone each endpoint is for where a Service asks for `topology-mode: Auto`: shares as the zones have CPUs. Pure.
+"""Zone hints of Services with `topology-mode: Auto`: endpoints in proportion to the CPUs of each zone.
 
-Called by the endpoint slice controller after it has planned the slices; `topology` knows the shares. Zone hints count
-for proxies only when every ready endpoint has one (`proxy/endpoints.py`), so a family has hints for all of them or for
-none: none when a zone would have too few endpoints for its share by more than `OVERLOAD`. Slices that nothing else
-changes are left as they are while their hints do no harm.
+Called by the EndpointSlice controller after it has planned the slices, with the shares from `topology`. Proxies use
+hints only when every ready endpoint has one (`proxy/endpoints.py`), so all ready endpoints of a family get hints or
+none. They get none when the endpoints of a zone would be overloaded by more than `OVERLOAD`. Slices that need no other
+change keep their hints while these overload no zone. Pure: no I/O, no clock, no randomness.
 Source: Kubernetes "Topology Aware Routing" (KEP-2433), `k8s.io/endpointslice/topologycache`, v1.32 and later.
 """
 
@@ -17,39 +17,39 @@ from typing import Final, NamedTuple
 import msgspec
 
 from bridgehead.objects.core import Service
-from bridgehead.objects.discovery import Endpoint, EndpointHints, EndpointSlice, ForZone
+from bridgehead.objects.endpoint_slices import Endpoint, EndpointHints, EndpointSlice, ForZone
 
 from .slice_plan import Group, SlicePlan, Template, identity_of
 
 MODE_ANNOTATION: Final = "service.kubernetes.io/topology-mode"
-OLDER_ANNOTATION: Final = "service.kubernetes.io/topology-aware-hints"  # goes first where both are
-OVERLOAD: Final = 0.2  # how much more than its share an endpoint may get
+OLDER_ANNOTATION: Final = "service.kubernetes.io/topology-aware-hints"  # takes precedence
+OVERLOAD: Final = 0.2  # by this part an endpoint's load may exceed the average
 
 _NO_NODE_INFO = "Insufficient Node information: allocatable CPU or zone not specified on one or more nodes"
 _NO_ZONE = "One or more endpoints do not have a zone specified"
 _TOO_FEW = "Insufficient number of endpoints"
 _OVERLOADED = "Unable to allocate minimum required endpoints to each zone without exceeding overload threshold"
 
-# How much of the cluster's CPU each zone has; together 1. Empty: it cannot be told, or there is only one zone.
+# Share of each zone in the cluster's CPUs, 1 in total. Empty: unknown, or only one zone.
 Shares = Mapping[str, float]
-Zones = Mapping[str, int]  # how many endpoints are for each
+Zones = Mapping[str, int]  # number of endpoints for each zone
 
 
-class Verdict(NamedTuple):
-    """What came of one family: how many endpoints are for which zone; or None, and the `problem` in words."""
+class HintsResult(NamedTuple):
+    """Result for one address family: the number of endpoints for each zone, or None and the problem."""
 
     zones: Zones | None = None
     problem: str = ""
 
 
 def is_wanted(service: Service) -> bool:
-    """Whether the Service asks for hints; then its `trafficDistribution` does not count."""
+    """Whether the Service asks for proportional hints, which override its `trafficDistribution`."""
     annotations = service.metadata.annotations
     return annotations.get(OLDER_ANNOTATION, annotations.get(MODE_ANNOTATION)) in ("Auto", "auto")
 
 
 def is_overloaded(zones: Zones, shares: Shares) -> bool:
-    """Whether hints that were given for other shares leave a zone with too few endpoints now."""
+    """Whether hints that were computed for other shares leave a zone with too few endpoints now."""
     if not zones:
         return False
     total = sum(zones.values())
@@ -61,7 +61,7 @@ def is_overloaded(zones: Zones, shares: Shares) -> bool:
 def carry_over(
     wanted: Mapping[Group, Sequence[Endpoint]], existing: Iterable[EndpointSlice]
 ) -> dict[Group, list[Endpoint]]:
-    """The wanted endpoints with the hints that are written of them, so that these are no reason to write a slice."""
+    """Return the wanted endpoints with the existing hints, so that no slice is written for hints alone."""
     written = {
         (item.address_type, identity_of(endpoint)): endpoint.hints for item in existing for endpoint in item.endpoints
     }
@@ -76,29 +76,29 @@ def carry_over(
 
 def plan_hints(
     plan: SlicePlan, existing: Iterable[EndpointSlice], template: Template, shares: Shares
-) -> tuple[SlicePlan, dict[str, Verdict]]:
-    """The plan with hints, and what came of it for each address type.
+) -> tuple[SlicePlan, dict[str, HintsResult]]:
+    """Return the plan with hints, and the result for each address type.
 
-    `plan` was made of what `carry_over` returned. `existing` are the slices from which it starts; those that it leaves
-    alone may have to be written, too.
+    `plan` is based on the result of `carry_over` and on the slices in `existing`. Slices that `plan` does not change
+    may have to be written for new hints.
     """
-    touched = {item.metadata.name for item in (*plan.update, *plan.delete)}
-    unchanged = [item for item in existing if item.metadata.name not in touched]
+    changed = {item.metadata.name for item in (*plan.update, *plan.delete)}
+    unchanged = [item for item in existing if item.metadata.name not in changed]
     create: list[EndpointSlice] = []
     update: list[EndpointSlice] = []
-    verdicts = {}
+    results = {}
     for family in sorted({item.address_type for item in (*plan.create, *plan.update, *unchanged)}):
         created, updated, kept = (
             [item for item in items if item.address_type == family] for items in (plan.create, plan.update, unchanged)
         )
-        zones, verdicts[family], stale = _choose([*created, *updated], kept, shares)
+        zones, results[family], stale = _choose([*created, *updated], kept, shares)
         hinted = _with_hints([*created, *updated, *stale], zones)
         create += hinted[: len(created)]
         update += hinted[len(created) : len(created) + len(updated)]
         for before, item in zip(stale, hinted[len(created) + len(updated) :], strict=True):
             if item != before:
                 update.append(msgspec.structs.replace(item, metadata=template.metadata(before)))
-    return SlicePlan(tuple(create), tuple(update), plan.delete), verdicts
+    return SlicePlan(tuple(create), tuple(update), plan.delete), results
 
 
 # --- One family -----------------------------------------------------------------------------------------
@@ -106,14 +106,14 @@ def plan_hints(
 
 def _choose(
     written: Sequence[EndpointSlice], unchanged: Sequence[EndpointSlice], shares: Shares
-) -> tuple[Sequence[str] | None, Verdict, list[EndpointSlice]]:
-    """The zone of each ready endpoint in order, None for no hints; what came of it; the slices that must be written.
+) -> tuple[Sequence[str] | None, HintsResult, list[EndpointSlice]]:
+    """Choose zones. Return the zone of each ready endpoint, None for no hints; the result; unchanged slices to write.
 
-    The order is that of `written` and, after these, of the slices that must be.
+    Zones are in the order of the endpoints in `written`, followed by those in the unchanged slices to write.
     """
     limits, problem = _limits(shares, _count(written) + _count(unchanged))
     if problem:
-        return None, Verdict(problem=problem), list(unchanged)
+        return None, HintsResult(problem=problem), list(unchanged)
     zones: Counter[str] = Counter()
     stale = []
     for item in unchanged:
@@ -124,23 +124,23 @@ def _choose(
             zones.update(found)
     own = [endpoint.zone or "" for endpoint in _ready((*written, *stale))]
     if not all(own):
-        return None, Verdict(problem=_NO_ZONE), list(unchanged)
+        return None, HintsResult(problem=_NO_ZONE), list(unchanged)
     zones.update(own)
     chosen = _redistribute(own, *_givers_and_receivers(limits, zones))
     zones.subtract(own)
     zones.update(chosen)
-    return chosen, Verdict(zones=+zones), stale
+    return chosen, HintsResult(zones=+zones), stale
 
 
 class _Limit(NamedTuple):
-    """How many endpoints a zone is to have."""
+    """Number of endpoints for a zone: in proportion to its CPUs, and at most."""
 
     desired: float
     maximum: int
 
 
 def _limits(shares: Shares, endpoints: int) -> tuple[dict[str, _Limit], str]:
-    """Of each zone; or none, and why not."""
+    """Return the limits of each zone, or none and the problem."""
     if not shares:
         return {}, _NO_NODE_INFO
     counts = f"({endpoints} endpoints, {len(shares)} zones)"
@@ -156,28 +156,28 @@ def _limits(shares: Shares, endpoints: int) -> tuple[dict[str, _Limit], str]:
 
 
 def _minimum(desired: float) -> int:
-    """The fewest endpoints that bear the load of so many."""
+    """Return the smallest number of endpoints that can carry the load of `desired` ones."""
     return math.ceil(desired * (1 / (1 + OVERLOAD)))
 
 
 def _usable_hints(item: EndpointSlice, zones: Zones, limits: Mapping[str, _Limit]) -> Counter[str] | None:
-    """How many endpoints of the slice are hinted to each zone; None when they cannot stay so."""
+    """Count the slice's endpoints hinted to each zone; None when these hints must change."""
     found: Counter[str] = Counter()
     for endpoint in _ready([item]):
-        if endpoint.hints is None or not endpoint.hints.for_zones or endpoint.hints.for_nodes:
+        if not endpoint.hinted_zones or endpoint.hinted_nodes:
             return None
-        for zone in endpoint.hints.for_zones:
-            # In a zone without a share it would get the same again: there may be nodes that are not counted.
-            if zone.name not in limits and zone.name != endpoint.zone:
+        for zone in endpoint.hinted_zones:
+            # An endpoint in a zone without a share keeps its own zone: some nodes do not count.
+            if zone not in limits and zone != endpoint.zone:
                 return None
-            found[zone.name] += 1
+            found[zone] += 1
     if any(number + zones[zone] > limits[zone].maximum for zone, number in found.items() if zone in limits):
         return None
     return found
 
 
 def _givers_and_receivers(limits: Mapping[str, _Limit], zones: Zones) -> tuple[Counter[str], Counter[str]]:
-    """How many endpoints each zone has too many or too few; as many of the one as of the other."""
+    """Return how many endpoints each zone gives away, and how many each receives; the totals are equal."""
     surplus = {zone: zones[zone] - limit.desired for zone, limit in sorted(limits.items())}
     givers = {zone: number for zone, number in surplus.items() if number > 0}
     receivers = {zone: -number for zone, number in surplus.items() if number < 0}
@@ -196,7 +196,7 @@ def _givers_and_receivers(limits: Mapping[str, _Limit], zones: Zones) -> tuple[C
 
 
 def _redistribute(own: Iterable[str], giving: Counter[str], receiving: Counter[str]) -> list[str]:
-    """Each endpoint's zone, or that to which its own gives it."""
+    """Return the zone of each endpoint: its own, or the one that receives the endpoint."""
     waiting = sorted(receiving.elements(), reverse=True)
     chosen = []
     for zone in own:
@@ -208,7 +208,7 @@ def _redistribute(own: Iterable[str], giving: Counter[str], receiving: Counter[s
 
 
 def _with_hints(items: Iterable[EndpointSlice], zones: Iterable[str] | None) -> list[EndpointSlice]:
-    """The slices with the next of `zones` for each ready endpoint; without hints when it is None."""
+    """Return the slices with the next of `zones` for each ready endpoint, without hints for None."""
     rest = iter(zones or ())
     found = []
     for item in items:
@@ -223,6 +223,7 @@ def _with_hints(items: Iterable[EndpointSlice], zones: Iterable[str] | None) -> 
 
 
 def _ready(items: Iterable[EndpointSlice]) -> list[Endpoint]:
+    # As in the topology cache of Kubernetes, an endpoint with unknown readiness does not count.
     return [endpoint for item in items for endpoint in item.endpoints if endpoint.conditions.ready]
 
 

@@ -1,3 +1,4 @@
-"""What namespaces and owners hold: `namespaces` (`namespace_conditions`), `serviceaccounts`, `root_ca`, `garbage`
-(`ownership`).
+"""Controllers for the content of namespaces, and the garbage collector.
+
+`namespaces` (with `namespace_conditions`), `serviceaccounts`, `root_ca`, `garbage` (with `ownership`).
 """

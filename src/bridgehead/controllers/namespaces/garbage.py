@@ -1,13 +1,16 @@
-"""Objects go when the last of their owners is gone; owners deleted in the foreground go after what depends on them.
+"""The garbage collector: deletes objects without remaining owners, and foreground-deleted owners after dependents.
 
-The picture in `ownership` follows every kind that can be deleted and says what to look at. Before anything is
-deleted, the object and the owners that seem to be missing are asked of the API server itself.
+The graph in `ownership` follows every kind that can be deleted and decides which objects to check. Before a deletion,
+the object and its seemingly missing owners are read from the API server. A kind without objects, as most of a cluster's
+kinds are, has no watch: a short list asks for its first object now and then.
 Source: kube-controller-manager's garbage-collector-controller.
 """
 
 from __future__ import annotations
 
+import asyncio
 import functools
+import logging
 from collections import OrderedDict
 from typing import Any, Literal
 
@@ -15,53 +18,90 @@ import msgspec
 
 from bridgehead.client import ApiClient, Done, EventRecorder, Informer, Outcome, Retry, WorkQueue
 from bridgehead.client.discovery import ServedKind, discover, metadata_kind
-from bridgehead.client.errors import NotFound
+from bridgehead.client.errors import ClientError, NotFound
 from bridgehead.objects.kinds import Kind
 from bridgehead.objects.meta import Object, OwnerReference
 
 from ..shared import Informers
-from .ownership import FOREGROUND_FINALIZER, ORPHAN_FINALIZER, Item, Ownership, Verdict
+from .ownership import FOREGROUND_FINALIZER, ORPHAN_FINALIZER, Item, Ownership, OwnerStates
+
+log = logging.getLogger(__name__)
 
 WORKERS = 16
 REMEMBERED_ABSENT = 500
-_IGNORED = {("", "events"), ("events.k8s.io", "events")}  # they own nothing, nobody owns them, and they are many
+_IGNORED = {("", "events"), ("events.k8s.io", "events")}  # many objects, which own nothing and have no owners
 _NEEDED = {"list", "watch", "delete"}
+# The addresses of Services, which are removed with them. Other IPAddress objects may have owners.
+_SELECTIONS = {("networking.k8s.io", "ipaddresses"): "ipaddress.kubernetes.io/managed-by!=ipallocator.k8s.io"}
+# Between two looks at the kinds that had no object.
+UNUSED_SECONDS = 15.0
 
 Policy = Literal["Background", "Foreground", "Orphan"]
 
 
 class GarbageCollector:
-    """Runs until cancelled. Its keys are uids."""
+    """Deletes objects by their owner references. The keys of its queue are uids."""
 
     def __init__(self, client: ApiClient, informers: Informers, recorder: EventRecorder) -> None:
         self._client = client
         self._informers = informers
         self._ownership = Ownership()
-        self._kinds: dict[tuple[str, str], Kind[Any]] = {}  # (group, kind), as owner references name them
+        self._kinds: dict[tuple[str, str], Kind[Any]] = {}  # by group and kind, as in owner references
         self._followed: dict[tuple[str, str], Informer[Any]] = {}
-        self._absent: OrderedDict[tuple[str, str], None] = OrderedDict()  # (namespace, uid) of owners that are gone
+        self._unused: dict[tuple[str, str], Kind[Any]] = {}  # by group and plural: kinds without objects
+        self._absent: OrderedDict[tuple[str, str], None] = OrderedDict()  # namespace and uid of missing owners
         self._queue: WorkQueue[str] = WorkQueue("garbage")
 
     async def run(self) -> None:
-        """Raises ClientError when it can't even find out which kinds there are."""
+        """Run until cancelled. Raises ClientError when discovery fails."""
         await self._informers.wait_synced()
         for one in await discover(self._client):
-            self._follow(one)
+            self._register(one)
+        await self._follow_used()
         for informer in self._followed.values():
             await informer.wait_synced()
-        await self._queue.run(self.reconcile, workers=WORKERS)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._look_at_unused())
+            await self._queue.run(self.reconcile, workers=WORKERS)
 
-    def _follow(self, one: ServedKind) -> None:
-        """Of kinds that somebody else follows the copy is shared, of others it has the metadata only."""
+    def _register(self, one: ServedKind) -> None:
+        """Follow a kind with the shared informer if there is one; else regard it as unused."""
         kind: Kind[Any] = one.kind
-        place = (kind.group, kind.plural)
+        resource = (kind.group, kind.plural)
         self._kinds[kind.group, kind.name] = kind
-        if place in _IGNORED or place in self._followed or not one.verbs >= _NEEDED:
+        if resource in _IGNORED or not one.verbs >= _NEEDED:
             return
-        if not self._informers.has(kind):
-            kind = metadata_kind(kind.group, kind.version, kind.plural, kind.name, kind.namespaced)
-        informer = self._followed[place] = self._informers.get(kind)
+        if self._informers.has(kind):
+            self._follow(kind)
+        else:
+            self._unused[resource] = metadata_kind(kind.group, kind.version, kind.plural, kind.name, kind.namespaced)
+
+    def _follow(self, kind: Kind[Any]) -> None:
+        resource = (kind.group, kind.plural)
+        self._unused.pop(resource, None)
+        if resource in self._followed:
+            return
+        if selection := _SELECTIONS.get(resource):
+            informer = self._informers.add(Informer(self._client, kind, label_selector=selection))
+        else:
+            informer = self._informers.get(kind)
+        self._followed[resource] = informer
         informer.on_change(functools.partial(self._object_changed, kind))
+
+    async def _follow_used(self) -> None:
+        """Follow the kinds that have objects by now. Raises ClientError."""
+        for resource, kind in list(self._unused.items()):
+            found = await self._client.list(kind, label_selector=_SELECTIONS.get(resource, ""), limit=1)
+            if found.items:
+                self._follow(kind)
+
+    async def _look_at_unused(self) -> None:
+        while True:
+            await asyncio.sleep(UNUSED_SECONDS)
+            try:
+                await self._follow_used()
+            except ClientError as error:
+                log.debug("cannot look for objects of unused kinds: %s", error)
 
     def _object_changed(self, kind: Kind[Any], old: Object | None, new: Object | None) -> None:
         before = Item.from_object(kind, old) if old is not None else None
@@ -70,9 +110,14 @@ class GarbageCollector:
             self._remember_absent(before.key.namespace, before.uid)
         for uid in self._ownership.change(before, after):
             self._queue.add(uid)
+        for reference in after.owners if after is not None and self._unused else ():
+            # The owner's deletion is news for this object, however soon it comes.
+            owner = self._kinds.get((_group_of(reference), reference.kind))
+            if owner is not None and (unused := self._unused.get((owner.group, owner.plural))) is not None:
+                self._follow(unused)
 
     async def reconcile(self, uid: str) -> Outcome:
-        """Delete the object if none of its owners is left, or do its part of a foreground or orphaning deletion."""
+        """Delete the object if it has no owner left, or do its part of a foreground or orphaning deletion."""
         item = self._ownership.get(uid)
         if item is None or self._is_surely_kept(item):
             return Done()
@@ -89,13 +134,13 @@ class GarbageCollector:
             elif item.waits_for_dependents:
                 await self._wait_for_dependents(item, obj)
             elif item.owners and not item.is_deleting:
-                return await self._judge_and_act(item, obj)
+                return await self._act_on_owners(item, obj)
         except NotFound:
-            pass  # somebody was quicker
+            pass  # another client was quicker
         return Done()
 
     def _is_surely_kept(self, item: Item) -> bool:
-        """Whether there is nothing to do by our own picture; spares a request for each object at the start."""
+        """Whether the graph alone shows that nothing is to be done. Saves a request for each object at the start."""
         if item.is_deleting:
             return not (item.waits_for_dependents or item.orphans_dependents)
         owners = [self._ownership.get(owner.uid) for owner in item.owners]
@@ -103,24 +148,24 @@ class GarbageCollector:
 
     # --- Owners ------------------------------------------------------------------------------------------
 
-    async def _judge_and_act(self, item: Item, obj: Object) -> Outcome:
-        verdict = Verdict()
+    async def _act_on_owners(self, item: Item, obj: Object) -> Outcome:
+        owners = OwnerStates()
         for reference in item.owners:
             kind = self._kinds.get((_group_of(reference), reference.kind))
             if kind is None:
                 return Retry(f"owner of unknown kind {reference.api_version} {reference.kind}")
             if kind.namespaced and not item.key.namespace:
-                return Done()  # such a reference means nothing; Kubernetes leaves the object alone
-            verdict = verdict.having(reference, await self._find_owner(item, reference, kind))
-        if verdict.solid:
-            if verdict.dangling or verdict.waiting:
-                await self._write_owners(item, obj, verdict.solid)
+                return Done()  # an invalid reference: Kubernetes keeps the object
+            owners = owners.with_owner(reference, await self._find_owner(item, reference, kind))
+        if owners.present:
+            if owners.missing or owners.waiting:
+                await self._write_owners(item, obj, owners.present)
             return Done()
         dependents = self._ownership.dependents(item.uid)
         policy: Policy = "Background"
-        if verdict.waiting and dependents:
+        if owners.waiting and dependents:
             if any(dependent.waits_for_dependents for dependent in dependents):
-                # A circle: each would wait for the other.
+                # A cycle: each object would wait for the other.
                 unblocked = tuple(msgspec.structs.replace(o, block_owner_deletion=False) for o in item.owners)
                 obj = await self._write_owners(item, obj, unblocked)
             policy = "Foreground"
@@ -139,7 +184,7 @@ class GarbageCollector:
         return Done()
 
     async def _find_owner(self, item: Item, reference: OwnerReference, kind: Kind[Any]) -> Item | None:
-        """The owner if it exists, by our picture or by the API server's word."""
+        """Return the owner if it exists in the graph or in the API server."""
         known = self._ownership.get(reference.uid)
         if known is not None:
             return known
@@ -156,7 +201,7 @@ class GarbageCollector:
         return Item.from_object(kind, owner)
 
     def _remember_absent(self, namespace: str, uid: str) -> None:
-        """Uids are never used twice: who is gone stays gone."""
+        """Remember a missing owner: uids are never reused."""
         self._absent[namespace, uid] = None
         if len(self._absent) > REMEMBERED_ABSENT:
             self._absent.popitem(last=False)
@@ -164,7 +209,7 @@ class GarbageCollector:
     # --- Dependents --------------------------------------------------------------------------------------
 
     async def _wait_for_dependents(self, item: Item, obj: Object) -> None:
-        """Foreground: the owner goes when nothing is left that blocks it."""
+        """Foreground deletion: delete the dependents that block the owner, then remove its finalizer."""
         blocking = [d for d in self._ownership.dependents(item.uid) if d.is_blocked_by(item.uid)]
         if not blocking:
             await self._remove_finalizer(item, obj, FOREGROUND_FINALIZER)
@@ -185,7 +230,7 @@ class GarbageCollector:
         await self._remove_finalizer(item, obj, ORPHAN_FINALIZER)
 
     async def _write_owners(self, item: Item, obj: Object, owners: tuple[OwnerReference, ...]) -> Object:
-        """Raises Conflict when the object has changed since it was read."""
+        """Write owner references. Raises Conflict when the object has changed since it was read."""
         if owners == obj.metadata.owner_references:
             return obj
         return await self._patch(item, obj, {"ownerReferences": msgspec.to_builtins(owners) if owners else None})

@@ -1,5 +1,6 @@
-"""What keeps a namespace that is being deleted, as conditions of its status. Pure.
+"""Conditions of a namespace that is being deleted: the reasons why it is still there.
 
+Pure: no I/O, no clock, no randomness.
 Source: `pkg/controller/namespace/deletion/status_condition_utils.go`; types, reasons and messages are Kubernetes' own.
 """
 
@@ -16,7 +17,7 @@ from bridgehead.objects.meta import Condition
 
 @dataclass
 class Remains:
-    """What is still in a namespace: counts by `plural.group`, counts by finalizer, and what went wrong."""
+    """The content left in a namespace: counts by `plural.group`, counts by finalizer, and errors."""
 
     counts: dict[str, int] = field(default_factory=dict)
     finalizers: dict[str, int] = field(default_factory=dict)
@@ -28,7 +29,7 @@ class Remains:
         return not (self.counts or self.failures or self.discovery_failure)
 
     def add(self, group: str, plural: str, finalizers: Sequence[Sequence[str]]) -> None:
-        """Take note of objects that are still there, one entry of `finalizers` for each."""
+        """Count remaining objects, with one entry of `finalizers` for each."""
         if finalizers:
             self.counts[f"{plural}.{group}"] = len(finalizers)
         for each in finalizers:
@@ -37,7 +38,7 @@ class Remains:
 
 
 def plan_conditions(remains: Remains) -> list[Condition]:
-    """All five, in Kubernetes' order, without times."""
+    """Return all five conditions, in Kubernetes' order, without times."""
     content = [f"{name} has {count} resource instances" for name, count in sorted(remains.counts.items())]
     kept = [f"{name} in {count} resource instances" for name, count in sorted(remains.finalizers.items())]
     failures = "; ".join(remains.failures)
@@ -82,7 +83,7 @@ def plan_conditions(remains: Remains) -> list[Condition]:
 def merge_conditions(
     current: Sequence[Condition], wanted: Sequence[Condition], now: str
 ) -> list[dict[str, Any]] | None:
-    """All conditions of the new status, `lastTransitionTime` kept where `status` is; None when nothing changed."""
+    """Return all conditions of the new status; None without changes. `lastTransitionTime` changes with `status`."""
     before = {condition.type: condition for condition in current}
     merged = dict(before)
     for condition in wanted:
@@ -95,6 +96,6 @@ def merge_conditions(
     return built
 
 
-def _condition(type: str, trouble: tuple[str, str] | None, fine: tuple[str, str]) -> Condition:
-    reason, message = trouble or fine
-    return Condition(type=type, status="True" if trouble else "False", reason=reason, message=message)
+def _condition(type: str, problem: tuple[str, str] | None, success: tuple[str, str]) -> Condition:
+    reason, message = problem or success
+    return Condition(type=type, status="True" if problem else "False", reason=reason, message=message)

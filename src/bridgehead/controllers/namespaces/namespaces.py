@@ -1,7 +1,7 @@
-"""A namespace that is deleted takes everything in it along, and goes when it is empty.
+"""The namespace controller: deletes the content of a deleted namespace, then finalizes it.
 
-What there is to delete is asked of the API server, so that kinds nobody here knows of are emptied too. Pods go first:
-while they stop, they may still need their ConfigMaps and Services.
+The API server's discovery lists the kinds, so that unknown kinds are deleted too. Pods are deleted first: while they
+terminate, they may still need their ConfigMaps and Services.
 Source: kube-controller-manager's namespace-controller (`pkg/controller/namespace/deletion`, KEP-5080).
 """
 
@@ -24,11 +24,11 @@ from .namespace_conditions import Remains, merge_conditions, plan_conditions
 
 FINALIZER = "kubernetes"
 _INDEX = "namespace"
-CHECK_SECONDS = 2.0  # for what is kept by finalizers; pods are followed
+CHECK_SECONDS = 2.0  # between checks of objects with finalizers; pods are watched
 
 
 class NamespaceController:
-    """Runs until cancelled. Its keys are names of namespaces."""
+    """Deletes the content of namespaces. The keys of its queue are namespace names."""
 
     def __init__(
         self, client: ApiClient, informers: Informers, recorder: EventRecorder, *, now: Callable[[], float] = time
@@ -51,14 +51,14 @@ class NamespaceController:
             self._queue.add(new.metadata.name)
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
-        """The last pod that is gone may be what its namespace waited for."""
+        """Queue a terminating namespace when its last pod is gone."""
         if old is not None and new is None and not self._pods.by_index(_INDEX, old.metadata.namespace):
             namespace = self._namespaces.get(ObjectKey("", old.metadata.namespace))
             if namespace is not None and namespace.metadata.deletion_timestamp is not None:
                 self._queue.add(namespace.metadata.name)
 
     async def reconcile(self, name: str) -> Outcome:
-        """Empty one namespace as far as that goes now, and finalize it once it is empty. Raises ClientError."""
+        """Delete what can be deleted now in one namespace, and finalize an empty one. Raises ClientError."""
         cached = self._namespaces.get(ObjectKey("", name))
         if cached is None or cached.metadata.deletion_timestamp is None:
             return Done()
@@ -95,7 +95,7 @@ class NamespaceController:
         return remains
 
     async def _empty_of(self, one: ServedKind, namespace: str) -> list[Object]:
-        """Delete all of a kind; the result is what is still there."""
+        """Delete all objects of a kind; return those that are still there."""
         left = (await self._client.list(one.kind, namespace)).items
         if not left:
             return left
@@ -119,7 +119,7 @@ class NamespaceController:
             )
 
     async def _finalize(self, name: str, uid: str) -> Outcome:
-        """Take our finalizer off; the API server removes a namespace with the last one."""
+        """Remove our finalizer. The API server deletes the namespace when it has none left."""
         path = NAMESPACES.path(name=name)
         document = await self._client.request("GET", path)
         if document.get("metadata", {}).get("uid") != uid:

@@ -1,5 +1,6 @@
-"""Who owns whom, among all objects of a cluster: the garbage collector's picture of it. Pure.
+"""The garbage collector's graph of owners and dependents, over all objects of a cluster.
 
+Pure: no I/O, no clock, no randomness.
 Source: Kubernetes "Garbage Collection" and "Owners and Dependents"; `pkg/controller/garbagecollector`.
 """
 
@@ -18,7 +19,7 @@ ORPHAN_FINALIZER = "orphan"
 
 @dataclass(frozen=True)
 class Item:
-    """An object as the garbage collector sees it: its place and its metadata's part in ownership."""
+    """An object in the graph: kind, key, uid, owners, and how it is being deleted."""
 
     kind: Kind[Any]
     key: ObjectKey
@@ -43,29 +44,29 @@ class Item:
         )
 
     def is_blocked_by(self, owner_uid: str) -> bool:
-        """Whether this object keeps that owner from going (in the foreground) before it."""
+        """Whether this object blocks a foreground deletion of the owner."""
         return any(owner.uid == owner_uid and owner.block_owner_deletion for owner in self.owners)
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """What is left of an object's owners: they are there, they are gone, or they wait for their dependents to go."""
+class OwnerStates:
+    """Owners of an object by state: they exist, are missing, or wait for the deletion of their dependents."""
 
-    solid: tuple[OwnerReference, ...] = ()
-    dangling: tuple[OwnerReference, ...] = ()
+    present: tuple[OwnerReference, ...] = ()
+    missing: tuple[OwnerReference, ...] = ()
     waiting: tuple[OwnerReference, ...] = ()
 
-    def having(self, reference: OwnerReference, owner: Item | None) -> Verdict:
-        """This, and what is known of one more owner; None is one that is gone."""
+    def with_owner(self, reference: OwnerReference, owner: Item | None) -> OwnerStates:
+        """Return the states with one more owner, None for a missing one."""
         if owner is None:
-            return replace(self, dangling=(*self.dangling, reference))
+            return replace(self, missing=(*self.missing, reference))
         if owner.waits_for_dependents:
             return replace(self, waiting=(*self.waiting, reference))
-        return replace(self, solid=(*self.solid, reference))
+        return replace(self, present=(*self.present, reference))
 
 
 class Ownership:
-    """Items by uid, and the dependents of every uid that is named as an owner."""
+    """Items by uid, and the dependents of every uid in an owner reference."""
 
     def __init__(self) -> None:
         self._items: dict[str, Item] = {}
@@ -78,7 +79,7 @@ class Ownership:
         return [self._items[dependent] for dependent in sorted(self._dependents.get(uid, ()))]
 
     def change(self, old: Item | None, new: Item | None) -> set[str]:
-        """Take over a change; the result is the uids that have to be looked at because of it."""
+        """Apply a change; return the uids that must be checked because of it."""
         if new is None:
             return self._remove(old) if old is not None else set()
         before = self._items.get(new.uid)
@@ -89,15 +90,15 @@ class Ownership:
             self._dependents.setdefault(uid, set()).add(new.uid)
         for uid in owners_before - owners:
             self._forget(uid, new.uid)
-        look_at: set[str] = set()
+        to_check: set[str] = set()
         if any(uid not in self._items or self._items[uid].waits_for_dependents for uid in owners):
-            look_at.add(new.uid)
-        look_at |= self._waiting(owners_before | owners)
+            to_check.add(new.uid)
+        to_check |= self._waiting(owners_before | owners)
         if new.waits_for_dependents and not (before is not None and before.waits_for_dependents):
-            look_at |= {new.uid, *self._dependents.get(new.uid, ())}
+            to_check |= {new.uid, *self._dependents.get(new.uid, ())}
         if new.orphans_dependents:
-            look_at.add(new.uid)
-        return look_at
+            to_check.add(new.uid)
+        return to_check
 
     def _remove(self, old: Item) -> set[str]:
         item = self._items.pop(old.uid, old)

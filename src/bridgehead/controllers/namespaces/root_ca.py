@@ -1,4 +1,4 @@
-"""Every namespace has a ConfigMap `kube-root-ca.crt` with the certificate that the API server is known by.
+"""Publishes the API server's CA certificate in a ConfigMap `kube-root-ca.crt` in every namespace.
 
 Source: kube-controller-manager's root-ca-certificate-publisher-controller.
 """
@@ -25,13 +25,13 @@ _DESCRIPTION_ANNOTATION = "kubernetes.io/description"
 
 
 class RootCAPublisher:
-    """Runs until cancelled. Its keys are names of namespaces; `root_ca` is PEM, "" publishes nothing."""
+    """Writes the ConfigMaps. The keys of its queue are namespace names; `root_ca` is PEM, "" publishes nothing."""
 
     def __init__(self, client: ApiClient, informers: Informers, recorder: EventRecorder, *, root_ca: str = "") -> None:
         self._client = client
         self._root_ca = root_ca
         self._namespaces = informers.get(NAMESPACES)
-        # Of all the ConfigMaps of a cluster only these are wanted here.
+        # The informer selects these ConfigMaps only.
         self._config_maps = informers.add(Informer(client, CONFIG_MAPS, field_selector=f"metadata.name={NAME}"))
         self._queue: WorkQueue[str] = WorkQueue("root CA")
         self._namespaces.on_change(self._namespace_changed)
@@ -52,7 +52,7 @@ class RootCAPublisher:
             self._queue.add(changed.metadata.namespace)
 
     async def reconcile(self, name: str) -> Outcome:
-        """Create the ConfigMap where it is missing, mend it where somebody changed it. Raises ClientError."""
+        """Create the ConfigMap if it is missing, repair it if it was changed. Raises ClientError."""
         namespace = self._namespaces.get(ObjectKey("", name))
         if not self._root_ca or namespace is None or namespace.metadata.deletion_timestamp:
             return Done()
@@ -66,6 +66,6 @@ class RootCAPublisher:
         elif found.data != data or found.metadata.annotations.get(_DESCRIPTION_ANNOTATION) != DESCRIPTION:
             surplus = dict.fromkeys(found.data.keys() - data.keys())
             patch = {"metadata": {"annotations": annotations}, "data": {**surplus, **data}}
-            with contextlib.suppress(NotFound):  # its deletion is on the way to us
+            with contextlib.suppress(NotFound):  # it was deleted; the informer will report it
                 await self._client.patch(CONFIG_MAPS, NAME, name, patch)
         return Done()

@@ -1,4 +1,4 @@
-"""Every namespace has a ServiceAccount `default`, which pods that name none run as.
+"""Creates a ServiceAccount `default` in every namespace, for pods that name none.
 
 Source: kube-controller-manager's serviceaccount-controller.
 """
@@ -19,7 +19,7 @@ NAME = "default"
 
 
 class ServiceAccountController:
-    """Runs until cancelled. Its keys are names of namespaces."""
+    """Creates the accounts. The keys of its queue are namespace names."""
 
     def __init__(self, client: ApiClient, informers: Informers, recorder: EventRecorder) -> None:
         self._client = client
@@ -43,7 +43,7 @@ class ServiceAccountController:
             self._queue.add(old.metadata.namespace)
 
     async def reconcile(self, name: str) -> Outcome:
-        """Create the account where it is missing. Raises ClientError."""
+        """Create the account if it is missing. Raises ClientError."""
         namespace = self._namespaces.get(ObjectKey("", name))
         if namespace is None or namespace.metadata.deletion_timestamp or self._accounts.get(ObjectKey(name, NAME)):
             return Done()

@@ -1,1 +1,4 @@
-"""Node controllers: `nodes` (`node_health`, `hearing`, `disruption`), `taint_eviction` (`tolerance`), `pod_garbage`."""
+"""Node controllers: health, taint-based eviction, pod garbage collection.
+
+`nodes` (with `node_health`, `watch_clock`, `disruption`), `taint_eviction` (with `tolerance`), `pod_garbage`.
+"""

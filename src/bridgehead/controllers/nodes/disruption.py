@@ -1,6 +1,7 @@
-"""How much of the cluster has failed at once, and how fast pods may therefore be evicted.
+"""Disruption of zones, and the eviction rate that follows from it.
 
-When most nodes of a zone seem to have failed, the network or the control plane is the likelier cause. Source:
+When most nodes of a zone seem to have failed, the network or the control plane is the more likely cause, and eviction
+slows down or stops. Pure: no I/O, no clock, no randomness. Source:
 kube-controller-manager's node-lifecycle-controller (`ComputeZoneState`, `handleDisruption`, `ReducedQPSFunc`) with its
 default settings.
 """
@@ -16,11 +17,11 @@ from bridgehead.objects.core import ZONE_LABEL, Node
 UNHEALTHY_ZONE_THRESHOLD = 0.55
 LARGE_CLUSTER_SIZE = 50
 EVICTION_RATE = 0.1  # nodes per second and zone
-SECONDARY_EVICTION_RATE = 0.01  # the same, in a large zone that is partially disrupted
+SECONDARY_EVICTION_RATE = 0.01  # nodes per second, in a large zone that is partially disrupted
 
 _REGION_LABEL = "topology.kubernetes.io/region"
 _EXCLUDED_LABEL = "node.kubernetes.io/exclude-disruption"
-_FEW = 2  # so many nodes may fail without being taken for a disruption
+_FEW = 2  # failed nodes that are not a disruption yet
 
 Zone = tuple[str, str]
 
@@ -32,7 +33,7 @@ class ZoneState(Enum):
 
 
 def zone_of(node: Node) -> Zone:
-    """(region, zone); nodes without labels are one zone."""
+    """Return region and zone of a node. Nodes without labels form one zone."""
     return node.metadata.labels.get(_REGION_LABEL, ""), node.metadata.labels.get(ZONE_LABEL, "")
 
 
@@ -46,27 +47,27 @@ def zone_state(healthy: int, unhealthy: int) -> ZoneState:
 
 @dataclass(frozen=True)
 class Disruption:
-    """The state of each zone; `sizes` are numbers of nodes."""
+    """The state of each zone, and its number of nodes (`sizes`)."""
 
     states: Mapping[Zone, ZoneState] = field(default_factory=dict)
     sizes: Mapping[Zone, int] = field(default_factory=dict)
 
     @property
     def is_total(self) -> bool:
-        """Whether no node of the cluster is healthy. Nobody is evicted then, at any rate."""
+        """Whether no node of the cluster is healthy. No pod is evicted then."""
         return bool(self.states) and set(self.states.values()) == {ZoneState.FULL_DISRUPTION}
 
     def eviction_rate(self, zone: Zone) -> float:
-        """How many nodes of the zone per second may get a NoExecute taint."""
+        """Return how many nodes of the zone may get a NoExecute taint per second."""
         if self.is_total:
             return 0.0
         if self.states.get(zone) is not ZoneState.PARTIAL_DISRUPTION:
-            return EVICTION_RATE  # also of a zone that failed as a whole while others are well
+            return EVICTION_RATE  # also for a zone without healthy nodes while other zones have some
         return SECONDARY_EVICTION_RATE if self.sizes[zone] > LARGE_CLUSTER_SIZE else 0.0
 
 
 def find_disruption(nodes: Iterable[tuple[Node, bool]]) -> Disruption:
-    """`nodes` are given with whether they are healthy."""
+    """Return the disruption for pairs of a node and whether it is healthy."""
     healthy: dict[Zone, int] = {}
     sizes: dict[Zone, int] = {}
     for node, is_healthy in nodes:
@@ -78,19 +79,19 @@ def find_disruption(nodes: Iterable[tuple[Node, bool]]) -> Disruption:
     return Disruption(states, sizes)
 
 
-class EvictionPace:
-    """One node of a zone after the other. Times are seconds on any clock that only goes forward."""
+class EvictionRateLimiter:
+    """Rate limiter of evictions: one node of a zone after the other. Times are in seconds on a monotonic clock."""
 
     def __init__(self) -> None:
         self._last: dict[Zone, tuple[str, float]] = {}
 
     def take(self, zone: Zone, name: str, rate: float, now: float) -> float:
-        """0 when the node may be tainted now, which makes the zone's next one wait; else seconds to wait, or inf."""
+        """Return 0 and start a new interval if the node may be tainted now; else the wait in seconds, or inf."""
         if rate <= 0:
             return float("inf")
         last, taken = self._last.get(zone, ("", float("-inf")))
         wait = taken + 1 / rate - now
-        if wait > 0 and last != name:  # the same node again: its taint could not be written
+        if wait > 0 and last != name:  # a node may retry at once: its taint could not be written
             return wait
         self._last[zone] = name, now
         return 0.0

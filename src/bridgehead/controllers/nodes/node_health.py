@@ -1,5 +1,6 @@
-"""What a node's heartbeats and conditions mean: the conditions of a silent node, and the taints of an ill one. Pure.
+"""Node health: heartbeats, the conditions of a silent node, and the taints that follow from conditions.
 
+Pure: no I/O, no clock, no randomness.
 Source: `pkg/controller/nodelifecycle`; reasons, messages and taint keys are Kubernetes' own.
 """
 
@@ -11,7 +12,7 @@ from typing import Any
 import msgspec
 
 from bridgehead.objects.core import Node, Taint
-from bridgehead.objects.meta import Condition
+from bridgehead.objects.meta import Condition, find_condition
 from bridgehead.objects.taints import (
     DISK_PRESSURE,
     MEMORY_PRESSURE,
@@ -22,9 +23,7 @@ from bridgehead.objects.taints import (
     UNSCHEDULABLE,
 )
 
-from ..conditions import find_condition
-
-# The conditions a kubelet keeps up, which are unknown when it is silent.
+# The conditions that a kubelet reports. They are Unknown when the kubelet is silent.
 KUBELET_CONDITIONS = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
 _PRESSURE_TAINTS = {
     "MemoryPressure": MEMORY_PRESSURE,
@@ -37,7 +36,7 @@ _MANAGED = frozenset({NOT_READY, UNREACHABLE, UNSCHEDULABLE, *_PRESSURE_TAINTS.v
 
 @dataclass(frozen=True)
 class Heartbeat:
-    """What moves while a node's kubelet lives; `seen_at` is when, by the clock of what we heard, it last moved."""
+    """Values that change while a node's kubelet lives. `seen_at`: time of the last change, on the watch clock."""
 
     renew_time: str | None
     ready_heartbeat: str | None
@@ -45,19 +44,19 @@ class Heartbeat:
 
 
 def next_heartbeat(last: Heartbeat | None, renew_time: str | None, node: Node, now: float) -> Heartbeat:
-    """`last` if nothing moved since. Node's and our clock are never compared."""
+    """Return `last` if no value has changed. The clocks of the node and of this process are never compared."""
     ready = find_condition(node.status.conditions, "Ready")
     ready_heartbeat = ready.last_heartbeat_time if ready is not None and ready.status != "Unknown" else None
     if last is not None:
         if ready_heartbeat is None:
-            ready_heartbeat = last.ready_heartbeat  # our own verdict is no sign of life
+            ready_heartbeat = last.ready_heartbeat  # a condition that this controller wrote is no heartbeat
         if (renew_time, ready_heartbeat) == (last.renew_time, last.ready_heartbeat):
             return last
     return Heartbeat(renew_time, ready_heartbeat, now)
 
 
 def plan_unknown_conditions(node: Node, now: str) -> list[dict[str, Any]]:
-    """The conditions to change of a node that has been silent for too long; none when that is done already."""
+    """Return the conditions to change on a node that has been silent for too long; none when they are written."""
     changed = []
     for name in KUBELET_CONDITIONS:
         current = find_condition(node.status.conditions, name)
@@ -85,7 +84,7 @@ def plan_unknown_conditions(node: Node, now: str) -> list[dict[str, Any]]:
 
 
 def find_eviction_taint(node: Node) -> str | None:
-    """The key of the NoExecute taint for the node's condition, by which pods leave after what they tolerate."""
+    """Return the key of the NoExecute taint for the node's Ready condition; None for a ready node."""
     ready = find_condition(node.status.conditions, "Ready")
     if ready is None or ready.status == "True":
         return None
@@ -97,9 +96,9 @@ def has_eviction_taint(node: Node) -> bool:
 
 
 def plan_taints(node: Node, now: str, *, may_evict: bool) -> tuple[Taint, ...] | None:
-    """All taints the node should have, those of others untouched; None when it has them.
+    """Return all taints that the node should have, other writers' included; None without changes.
 
-    Not ready and unreachable nodes also get NoExecute if `may_evict`; else they lose it.
+    Nodes that are not ready or unreachable also get NoExecute if `may_evict`; else they lose it.
     """
     wanted: dict[tuple[str, str], None] = {}
     ready = find_condition(node.status.conditions, "Ready")

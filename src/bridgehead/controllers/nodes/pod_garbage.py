@@ -1,4 +1,4 @@
-"""Pods that nobody will ever stop are removed: those of nodes that are no more, and deleted ones that never ran.
+"""The pod garbage collector: removes pods of deleted nodes, and deleted pods that were never scheduled.
 
 Source: kube-controller-manager's pod-garbage-collector-controller (`pkg/controller/podgc`).
 """
@@ -16,14 +16,14 @@ from bridgehead.objects.meta import ObjectKey
 
 from ..pod_status import disruption, patch_pod_status
 from ..shared import PODS_BY_NODE, Informers, node_of_pod
-from .hearing import Hearing
+from .watch_clock import Clock
 
-QUARANTINE_SECONDS = 40.0  # a node that was deleted may register again, if anybody can hear it
+QUARANTINE_SECONDS = 40.0  # a deleted node may register again, while this process receives heartbeats
 _SHORTEST_WAIT_SECONDS = 0.5
 
 
 class PodGarbageCollector:
-    """Runs until cancelled. Its keys are pods."""
+    """Removes pods that no kubelet will stop. The keys of its queue are pods."""
 
     def __init__(
         self,
@@ -31,12 +31,12 @@ class PodGarbageCollector:
         informers: Informers,
         recorder: EventRecorder,
         *,
-        hearing: Hearing,
+        watch_clock: Clock,
         quarantine_seconds: float = QUARANTINE_SECONDS,
         now: Callable[[], float] = time,
     ) -> None:
         self._client = client
-        self._hearing = hearing
+        self._watch_clock = watch_clock
         self._quarantine_seconds = quarantine_seconds
         self._now = now
         self._missing_since: dict[str, float] = {}
@@ -68,7 +68,7 @@ class PodGarbageCollector:
             self._queue.add(new.key)
 
     async def reconcile(self, key: ObjectKey) -> Outcome:
-        """Remove the pod if nobody is there who could. Raises ClientError."""
+        """Remove the pod if it has no node. Raises ClientError."""
         pod = self._pods.get(key)
         if pod is None:
             return Done()
@@ -79,8 +79,8 @@ class PodGarbageCollector:
             return Done()
         if self._nodes.get(ObjectKey("", node)) is not None:
             return Done()
-        heard = self._hearing.now()
-        left = self._missing_since.setdefault(node, heard) + self._quarantine_seconds - heard
+        now = self._watch_clock.now()
+        left = self._missing_since.setdefault(node, now) + self._quarantine_seconds - now
         if left > 0:
             return Requeue(max(left, _SHORTEST_WAIT_SECONDS))
         try:
@@ -97,4 +97,4 @@ class PodGarbageCollector:
             metadata = pod.metadata
             await self._client.delete(PODS, metadata.name, metadata.namespace, uid=metadata.uid, grace_period_seconds=0)
         except (NotFound, Conflict):
-            pass  # it is gone, or another one of its name is there
+            pass  # the pod is gone, or another pod has its name

@@ -1,4 +1,4 @@
-"""Pods leave nodes that have a NoExecute taint, as soon as they don't tolerate it any longer.
+"""Taint-based eviction: deletes pods from nodes with a NoExecute taint when their toleration ends.
 
 An unreachable node gets such a taint; the API server gives every pod a toleration of 300 seconds for it.
 Source: kube-controller-manager's taint-eviction-controller.
@@ -21,7 +21,7 @@ from .tolerance import NEVER, NO_EXECUTE, eviction_time
 
 
 class TaintEvictionController:
-    """Runs until cancelled. Its keys are pods."""
+    """Deletes pods that do not tolerate their node's taints. The keys of its queue are pods."""
 
     def __init__(
         self, client: ApiClient, informers: Informers, recorder: EventRecorder, *, now: Callable[[], float] = time
@@ -53,7 +53,7 @@ class TaintEvictionController:
                 self._queue.add(new.key)
 
     async def reconcile(self, key: ObjectKey) -> Outcome:
-        """Delete the pod if its time has come. Raises ClientError."""
+        """Delete the pod if its toleration has ended. Raises ClientError."""
         pod = self._pods.get(key)
         if pod is None or pod.is_terminating:
             return Done()
@@ -78,7 +78,7 @@ class TaintEvictionController:
             await patch_pod_status(self._client, pod, {"conditions": [condition]})
             await self._client.delete(PODS, pod.metadata.name, pod.metadata.namespace, uid=pod.metadata.uid)
         except (NotFound, Conflict):
-            pass  # it is gone, or another one of its name is there
+            pass  # the pod is gone, or another pod has its name
 
 
 def _is_tainted(node: Node) -> bool:

@@ -1,5 +1,6 @@
-"""When a pod has to leave a node because of its NoExecute taints. Pure.
+"""Eviction time of a pod under its node's NoExecute taints.
 
+Pure: no I/O, no clock, no randomness.
 Source: Kubernetes "Taints and Tolerations"; `pkg/controller/tainteviction`.
 """
 
@@ -17,7 +18,7 @@ NO_EXECUTE = "NoExecute"
 
 
 def eviction_time(taints: Sequence[Taint], tolerations: Sequence[Toleration], now: float) -> float:
-    """Seconds since the epoch at which the pod has to leave: `now` at the latest it may stay no more, NEVER if it may.
+    """Return the epoch seconds at which the pod must be evicted: at most `now` for at once, NEVER if it may stay.
 
     A taint without `timeAdded` counts from `now`.
     """

@@ -1,5 +1,5 @@
-"""Which node a pod goes to.
+"""The scheduler, which binds pods to nodes.
 
-`scheduler` binds; `cluster_state` keeps the sums, `placement` decides with `node_fit`, `pod_affinity` and
-`topology_spread`.
+`scheduler` watches and binds; `cluster_state` sums up what is on each node; `placement` decides, with `node_fit`,
+`pod_affinity` and `topology_spread`.
 """

@@ -1,7 +1,7 @@
-"""What the scheduler knows of every node, kept up to date pod by pod instead of being counted anew. No I/O.
+"""The scheduler's cache of nodes with the sums of their pods' requests, updated pod by pod.
 
-The scheduler's informer handlers and its own decisions change it; `placement` only reads it. A decision counts from the
-moment it is made (`place` before the binding is sent), so that the next one sees it.
+The scheduler's informer handlers and its own decisions change the cache; `placement` only reads it. A decision counts
+before its binding is sent, so that the next decision sees it. Pure: no I/O, no clock, no randomness.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from bridgehead.objects.core import Container, Node, Pod, PodSpec
 from bridgehead.objects.quantities import milli_value, whole_value
 
-# What a container without requests is taken for when nodes are compared, so that such pods don't pile up on one node.
+# Assumed requests of a container without any when nodes are scored, so that such pods are spread, too.
 DEFAULT_CPU = 100
 DEFAULT_MEMORY = 200 * 1024 * 1024
 
@@ -21,7 +21,7 @@ Port = tuple[str, str, int]  # host address ("" for all), protocol, number
 
 
 def _amount(resource: str, value: str | int | float) -> int:
-    """CPU in thousandths, everything else in whole units."""
+    """Return an amount: CPU in thousandths, other resources in whole units."""
     return milli_value(value) if resource == "cpu" else whole_value(value)
 
 
@@ -30,9 +30,9 @@ def _amounts(quantities: Mapping[str, str | int | float]) -> Counter[str]:
 
 
 def pod_requests(spec: PodSpec, defaults: Mapping[str, int] | None = None) -> Counter[str]:
-    """What a pod asks of its node: its containers together, or an init container when that alone asks for more.
+    """Return the requests of a pod: the sum of its containers, or those of an init container where they are larger.
 
-    `defaults` stand in for what a container doesn't ask for.
+    `defaults` replace missing requests of a container.
     """
 
     def of(container: Container) -> Counter[str]:
@@ -54,7 +54,7 @@ def pod_requests(spec: PodSpec, defaults: Mapping[str, int] | None = None) -> Co
 
 
 def host_ports(spec: PodSpec) -> frozenset[Port]:
-    """The ports a pod takes on its node's addresses."""
+    """Return the host ports of a pod."""
     return frozenset(
         (port.host_ip if port.host_ip not in ("0.0.0.0", "::") else "", port.protocol, port.host_port)
         for container in (*spec.containers, *(c for c in spec.init_containers if c.restart_policy == "Always"))
@@ -65,18 +65,18 @@ def host_ports(spec: PodSpec) -> frozenset[Port]:
 
 @dataclass(frozen=True, eq=False)
 class PodFacts:
-    """What placing needs to know of a pod, worked out once."""
+    """The facts about a pod that scheduling uses, computed once."""
 
     pod: Pod
     requests: Counter[str]
-    weight: Counter[str]  # requests with defaults filled in, for comparing nodes
+    weight: Counter[str]  # requests with defaults, for scores
     ports: frozenset[Port]
-    owner: str  # uid of its controller, "" when it has none
-    repels: bool  # whether it has anti-affinity of its own
+    owner: str  # uid of its controller; "" without one
+    repels: bool  # whether the pod itself has anti-affinity
 
     @classmethod
     def of(cls, pod: Pod) -> PodFacts:
-        """Raises ValueError when a request isn't a quantity."""
+        """Compute the facts. Raises ValueError for an invalid quantity."""
         owner = pod.metadata.controller
         return cls(
             pod=pod,
@@ -90,7 +90,7 @@ class PodFacts:
 
 @dataclass
 class NodeState:
-    """One node and the sum of what is on it. `node` is None while only pods have told of it."""
+    """A node and the sums of its pods. `node` is None while only pods with its name are known."""
 
     node: Node | None = None
     allocatable: dict[str, int] = field(default_factory=dict)
@@ -117,7 +117,7 @@ class NodeState:
         self.requested.subtract(facts.requests)
         self.weight.subtract(facts.weight)
         self.ports.subtract(facts.ports)
-        self.ports += Counter()  # drops what fell to zero, so that the map doesn't grow
+        self.ports += Counter()  # drops entries that are zero, so that the map does not grow
         if facts.owner:
             self.owners[facts.owner] -= 1
             if not self.owners[facts.owner]:
@@ -125,14 +125,14 @@ class NodeState:
 
 
 class ClusterState:
-    """All nodes by name."""
+    """Node states by name."""
 
     def __init__(self) -> None:
         self._states: dict[str, NodeState] = {}
         self._where: dict[str, str] = {}
 
     def nodes(self) -> dict[str, NodeState]:
-        """The nodes that exist, by name."""
+        """Return the states of existing nodes, by name."""
         return {name: state for name, state in self._states.items() if state.node is not None}
 
     def set_node(self, node: Node) -> None:
@@ -146,22 +146,22 @@ class ClusterState:
             state.node = None
             self._drop_if_empty(name)
 
-    def place(self, facts: PodFacts, node_name: str) -> None:
-        """Count a pod on a node; again, or on another one, replaces what was counted before."""
+    def add_pod(self, facts: PodFacts, node_name: str) -> None:
+        """Count a pod on a node, in place of an earlier count of the pod."""
         uid = facts.pod.metadata.uid
-        self.remove(uid)
+        self.remove_pod(uid)
         self._states.setdefault(node_name, NodeState()).add(facts)
         self._where[uid] = node_name
 
-    def remove(self, uid: str) -> None:
-        """Count a pod no longer. One that isn't counted is fine."""
+    def remove_pod(self, uid: str) -> None:
+        """Stop counting a pod. Unknown pods are ignored."""
         node_name = self._where.pop(uid, None)
         if node_name is not None:
             self._states[node_name].remove(uid)
             self._drop_if_empty(node_name)
 
     def node_of(self, uid: str) -> str:
-        """The node a pod is counted on, "" when it is on none."""
+        """Return the node on which a pod counts; "" without one."""
         return self._where.get(uid, "")
 
     def _drop_if_empty(self, name: str) -> None:

@@ -1,6 +1,6 @@
-"""Whether a pod may run on a node by what the node is: taints, labels, name. Pure.
+"""Whether a pod may run on a node by the node's taints, labels and name.
 
-Called by `placement`, `daemon_plan` and `tolerance`.
+Called by `placement`, `daemon_plan` and `tolerance`. Pure: no I/O, no clock, no randomness.
 Source: Kubernetes "Taints and Tolerations", "Assigning Pods to Nodes", `k8s.io/component-helpers/scheduling/corev1`.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 from bridgehead.objects.core import Node, PodSpec, Taint, Toleration
 from bridgehead.objects.selectors import Requirement
 
-# The two strengths of every affinity, as the fields are called.
+# The field names of required and preferred affinity.
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
@@ -21,7 +21,7 @@ _OPERATORS = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": 
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """An empty effect tolerates every effect; an empty key with Exists every taint."""
+    """Whether a toleration covers a taint. An empty effect covers every effect; an empty key with Exists all taints."""
     if toleration.effect and toleration.effect != taint.effect:
         return False
     if toleration.key and toleration.key != taint.key:
@@ -32,7 +32,7 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
 
 
 def untolerated(taints: Iterable[Taint], tolerations: Sequence[Toleration], effects: Iterable[str]) -> list[Taint]:
-    """The taints with one of `effects` that no toleration covers."""
+    """Return the taints with one of `effects` that no toleration covers."""
     wanted = frozenset(effects)
     return [
         taint
@@ -42,7 +42,7 @@ def untolerated(taints: Iterable[Taint], tolerations: Sequence[Toleration], effe
 
 
 def _requirement_holds(expression: Mapping[str, Any], values: Mapping[str, str]) -> bool:
-    """One term of a node selector. What validation refuses (an unknown operator, Gt of a word) holds nowhere."""
+    """Whether a node selector requirement holds. An invalid one (unknown operator, Gt with text) never holds."""
     operator = _OPERATORS.get(str(expression.get("operator")))
     if operator is None:
         return False
@@ -53,7 +53,7 @@ def _requirement_holds(expression: Mapping[str, Any], values: Mapping[str, str])
 
 
 def matches_term(term: Mapping[str, Any], node: Node) -> bool:
-    """A `NodeSelectorTerm`: all expressions on labels and all on fields hold; an empty term matches nothing."""
+    """Whether all label and field expressions of a `NodeSelectorTerm` hold. An empty term matches no node."""
     expressions, fields = term.get("matchExpressions") or (), term.get("matchFields") or ()
     if not expressions and not fields:
         return False
@@ -73,7 +73,7 @@ def _required_terms(spec: PodSpec) -> Sequence[Mapping[str, Any]] | None:
 
 
 def matches_node_affinity(spec: PodSpec, node: Node) -> bool:
-    """Whether `node` has the labels of `nodeSelector` and satisfies a required affinity term, if there are any."""
+    """Whether `node` has the labels of `nodeSelector` and matches one of the required affinity terms, if any."""
     labels = node.metadata.labels
     if any(labels.get(key) != value for key, value in spec.node_selector.items()):
         return False
@@ -82,7 +82,7 @@ def matches_node_affinity(spec: PodSpec, node: Node) -> bool:
 
 
 def required_node_names(spec: PodSpec) -> frozenset[str] | None:
-    """The only nodes that the required affinity names (as a DaemonSet's pods do); None when it isn't about names."""
+    """Return the nodes to which required affinity by name limits the pod (as for DaemonSets); None without such."""
     terms = _required_terms(spec)
     if not terms:
         return None
@@ -100,6 +100,6 @@ def required_node_names(spec: PodSpec) -> frozenset[str] | None:
 
 
 def preference(spec: PodSpec, node: Node) -> int:
-    """The sum of the weights of the preferred affinity terms that `node` matches."""
+    """Return the sum of the weights of the preferred affinity terms that `node` matches."""
     preferred = _node_affinity(spec).get(PREFERRED) or ()
     return sum(int(term.get("weight", 0)) for term in preferred if matches_term(term.get("preference") or {}, node))

@@ -1,8 +1,10 @@
-"""Which node a pod goes to. Pure: a pod and the `ClusterState` -> a `Placement`; called by `scheduler`.
+"""Choice of the node for a pod. Called by `scheduler`.
 
-Two steps as in Kubernetes' scheduling framework: filters say which nodes can take the pod and why the others can't,
-scores choose among those that can. Words, order of filters and weights of scores are those of kube-scheduler's default
-profile (v1.36). There is no preemption: without priority classes no pod ranks below another.
+As in Kubernetes' scheduling framework, filters find the nodes that fit and the reasons of the others; scores choose
+among the nodes that fit. Texts, order of filters and weights of scores are those of the default profile of
+kube-scheduler (v1.36). There is no preemption: without priority classes all pods have the same priority.
+
+Pure: no I/O, no clock, no randomness.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from .node_fit import (
 from .pod_affinity import AffinityIndex, NamespaceLabels
 from .topology_spread import SpreadIndex, domain_score
 
-# Resources whose amount on a node may be unknown (a node agent need not report them); others it has or hasn't.
+# Resources whose amount on a node may be unknown, since kubelets need not report them.
 _MAY_BE_UNKNOWN = frozenset(["cpu", "memory", "ephemeral-storage", "pods"])
 
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
@@ -35,9 +37,9 @@ NO_VICTIMS = "No preemption victims found for incoming pod"
 
 
 class Refusal(Enum):
-    """Why a node can't take a pod. The value is what the Event says, up to what is filled in.
+    """Reason why a node does not fit a pod. The value is the template of the Event's text.
 
-    Kubernetes left out which taint it was in v1.34; here it is still named, since the reader will want to know.
+    Kubernetes omits the taint since v1.34; here the text still names it, because users need it.
     """
 
     UNSCHEDULABLE = "node(s) were unschedulable"
@@ -56,11 +58,11 @@ class Refusal(Enum):
 
 @dataclass(frozen=True)
 class Reason:
-    """`is_for_good`: whether no pod leaving the node would help."""
+    """A reason with its details. `is_permanent`: no removal of pods from the node would help."""
 
     refusal: Refusal
     detail: str = ""
-    is_for_good: bool = False
+    is_permanent: bool = False
 
     def __str__(self) -> str:
         return self.refusal.value.format(self.detail)
@@ -68,14 +70,14 @@ class Reason:
 
 @dataclass(frozen=True)
 class Placement:
-    """`node_name` is where the pod goes; when it is "", `message` says why it goes nowhere."""
+    """The node for a pod, or "" and the message why no node fits."""
 
     node_name: str = ""
     message: str = ""
 
 
-def place(facts: PodFacts, nodes: Mapping[str, NodeState], namespaces: NamespaceLabels) -> Placement:
-    """Choose a node for a pod; `namespaces` are the labels of each. Equal arguments always give the same answer."""
+def schedule_pod(facts: PodFacts, nodes: Mapping[str, NodeState], namespaces: NamespaceLabels) -> Placement:
+    """Choose a node for a pod. `namespaces`: the labels of each. Deterministic."""
     if not nodes:
         return Placement(message="no nodes available to schedule pods")
     filters = _Filters(facts, nodes, namespaces)
@@ -96,10 +98,10 @@ def place(facts: PodFacts, nodes: Mapping[str, NodeState], namespaces: Namespace
 
 
 def explain(refused: Iterable[Sequence[Reason]]) -> str:
-    """The text of a FailedScheduling event: how many nodes said what."""
+    """Return the text of a FailedScheduling Event: the number of nodes for each reason."""
     refused = list(refused)
     counts = Counter(str(reason) for reasons in refused for reason in reasons)
-    helpless = sum(any(reason.is_for_good for reason in reasons) for reasons in refused)
+    helpless = sum(any(reason.is_permanent for reason in reasons) for reasons in refused)
     preemption = Counter({NOT_HELPFUL: helpless, NO_VICTIMS: len(refused) - helpless})
     total = f"0/{len(refused)} nodes are available: "
     return f"{total}{_histogram(counts)}. preemption: {total}{_histogram(preemption)}."
@@ -113,7 +115,7 @@ def _histogram(counts: Mapping[str, int]) -> str:
 
 
 class _Filters:
-    """The filters for one pod. What depends on all nodes together is worked out once, and only if the pod asks."""
+    """The filters for one pod. Values that depend on all nodes are computed once, and only if the pod needs them."""
 
     def __init__(self, facts: PodFacts, nodes: Mapping[str, NodeState], namespaces: NamespaceLabels) -> None:
         self._facts = facts
@@ -122,29 +124,29 @@ class _Filters:
         self.affinity = AffinityIndex(facts.pod, nodes, namespaces)
 
     def refusals(self, name: str, state: NodeState) -> list[Reason]:
-        """Why this node can't take the pod: what the first filter that refuses has to say; nothing when it can."""
+        """Return the reasons of the first filter that rejects the node; none for a node that fits."""
         node = state.node
         if node is None or (self._names is not None and name not in self._names):
-            return [Reason(Refusal.OTHER_NODE, is_for_good=True)]
+            return [Reason(Refusal.OTHER_NODE, is_permanent=True)]
         spec = self._facts.pod.spec
         unschedulable = Taint(key=UNSCHEDULABLE, effect="NoSchedule")
         if node.spec.unschedulable and not any(tolerates(t, unschedulable) for t in spec.tolerations):
-            return [Reason(Refusal.UNSCHEDULABLE, is_for_good=True)]
+            return [Reason(Refusal.UNSCHEDULABLE, is_permanent=True)]
         taints = untolerated(node.spec.taints, spec.tolerations, ("NoSchedule", "NoExecute"))
         if taints:
-            return [Reason(Refusal.TAINT, f"{taints[0].key}: {taints[0].value}", is_for_good=True)]
+            return [Reason(Refusal.TAINT, f"{taints[0].key}: {taints[0].value}", is_permanent=True)]
         if not matches_node_affinity(spec, node):
-            return [Reason(Refusal.AFFINITY, is_for_good=True)]
+            return [Reason(Refusal.AFFINITY, is_permanent=True)]
         if ports_conflict(self._facts.ports, state.ports):
             return [Reason(Refusal.PORTS)]
         return insufficient(self._facts, state) or self._together(node)
 
     def _together(self, node: Node) -> list[Reason]:
-        """Filters that look at the pods of other nodes too."""
-        if self._spread is not None and (missing := self._spread.refuses(node)) is not None:
-            return [Reason(Refusal.SPREAD_LABEL, is_for_good=True) if missing else Reason(Refusal.SPREAD)]
+        """Apply the filters that also depend on the pods of other nodes."""
+        if self._spread is not None and (missing := self._spread.violation(node)) is not None:
+            return [Reason(Refusal.SPREAD_LABEL, is_permanent=True) if missing else Reason(Refusal.SPREAD)]
         if not self.affinity.affinity_holds(node):
-            return [Reason(Refusal.POD_AFFINITY, is_for_good=True)]
+            return [Reason(Refusal.POD_AFFINITY, is_permanent=True)]
         if not self.affinity.anti_affinity_holds(node):
             return [Reason(Refusal.POD_ANTI_AFFINITY)]
         if not self.affinity.existing_agree(node):
@@ -153,7 +155,7 @@ class _Filters:
 
 
 def ports_conflict(wanted: Iterable[Port], taken: Iterable[Port]) -> bool:
-    """Whether a port is asked for twice: on the same address, or on all addresses by either side."""
+    """Whether a port is wanted and taken on the same address, or on all addresses by one of the two."""
     taken = list(taken)
     return any(
         protocol == other_protocol and number == other_number and (address == other or not address or not other)
@@ -163,7 +165,7 @@ def ports_conflict(wanted: Iterable[Port], taken: Iterable[Port]) -> bool:
 
 
 def insufficient(facts: PodFacts, state: NodeState) -> list[Reason]:
-    """What the node has too little of."""
+    """Return a reason for each resource of which the node has too little."""
     reasons = []
     room_for = state.allocatable.get("pods")
     if room_for is not None and len(state.pods) + 1 > room_for:
@@ -171,7 +173,7 @@ def insufficient(facts: PodFacts, state: NodeState) -> list[Reason]:
     for resource, amount in sorted(facts.requests.items()):
         available = state.allocatable.get(resource, None if resource in _MAY_BE_UNKNOWN else 0)
         if amount and available is not None and state.requested[resource] + amount > available:
-            reasons.append(Reason(Refusal.RESOURCE, resource, is_for_good=amount > available))
+            reasons.append(Reason(Refusal.RESOURCE, resource, is_permanent=amount > available))
     return reasons
 
 
@@ -181,7 +183,7 @@ def insufficient(facts: PodFacts, state: NodeState) -> list[Reason]:
 def score(
     facts: PodFacts, fitting: Mapping[str, NodeState], nodes: Mapping[str, NodeState], affinity: AffinityIndex
 ) -> dict[str, float]:
-    """How good each fitting node is, the higher the better: Kubernetes' default scores with their weights."""
+    """Return the scores of the nodes that fit, higher is better: Kubernetes' default scores with their weights."""
     spec = facts.pod.spec
     parts: list[tuple[int, dict[str, float]]] = [
         (3, _normalised(fitting, lambda state: _prefer_no_schedule(facts, state), low_is_good=True)),
@@ -198,7 +200,7 @@ def score(
 def _normalised(
     fitting: Mapping[str, NodeState], value: Callable[[NodeState], float], *, low_is_good: bool = False
 ) -> dict[str, float]:
-    """Values stretched to 0..100, the best being 100."""
+    """Scale values to 0..100, the best to 100."""
     values = {name: value(state) for name, state in fitting.items()}
     low, high = min(values.values()), max(values.values())
     if low == high:
@@ -214,7 +216,7 @@ def _prefer_no_schedule(facts: PodFacts, state: NodeState) -> int:
 
 
 def _shares(facts: PodFacts, state: NodeState) -> list[float]:
-    """Which part of its CPU and of its memory a node will have given away, where it is known how much it has."""
+    """Return the shares of CPU and memory that will be requested on a node, where its amounts are known."""
     return [
         min(1.0, (state.weight[resource] + facts.weight[resource]) / state.allocatable[resource])
         for resource in ("cpu", "memory")
@@ -235,9 +237,9 @@ def _balanced(facts: PodFacts, state: NodeState) -> float:
 def _spread_scores(
     facts: PodFacts, fitting: Mapping[str, NodeState], nodes: Mapping[str, NodeState]
 ) -> dict[str, float]:
-    """The fewer of its kind a node or zone has, the better.
+    """Score nodes and zones by the number of similar pods, fewer are better.
 
-    By the pod's own soft constraints; a pod without any is spread with those of the same controller.
+    Similar pods are those of the pod's own soft constraints or, without any, the pods of the same controller.
     """
     if facts.pod.spec.topology_spread_constraints:
         index = SpreadIndex(facts.pod, nodes, hard=False)
@@ -253,7 +255,7 @@ def _spread_scores(
 def _default_crowding(
     facts: PodFacts, fitting: Mapping[str, NodeState], nodes: Mapping[str, NodeState]
 ) -> dict[str, float]:
-    """kube-scheduler's built-in constraints: by host name with maxSkew 3 and by zone with maxSkew 5."""
+    """Apply kube-scheduler's built-in constraints: host name with maxSkew 3 and zone with maxSkew 5."""
     if not facts.owner:
         return dict.fromkeys(fitting, 0.0)
     zones: Counter[str] = Counter()

@@ -1,6 +1,7 @@
-"""`podAffinity` and `podAntiAffinity`: pods that want to be, or must not be, near certain other pods. Pure.
+"""`podAffinity` and `podAntiAffinity`: rules and preferences about other pods in the same topology domain.
 
-Called by `placement`. Source: Kubernetes "Inter-pod affinity and anti-affinity", its InterPodAffinity plugin (v1.36).
+Called by `placement`. Pure: no I/O, no clock, no randomness.
+Source: Kubernetes "Inter-pod affinity and anti-affinity", its InterPodAffinity plugin (v1.36).
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class _Term:
 
 
 class _Terms:
-    """Reads the terms of pods; `labels` are those of the namespaces."""
+    """Parser of affinity terms. `labels`: those of the namespaces."""
 
     def __init__(self, labels: NamespaceLabels) -> None:
         self._labels = labels
@@ -73,7 +74,7 @@ Domain = tuple[str, str]  # topology key, value
 
 
 class AffinityIndex:
-    """One pod's terms, and those of the pods already placed that concern it, counted by domain."""
+    """The terms of one pod, and those of existing pods that concern it, with counts by domain."""
 
     def __init__(self, pod: Pod, nodes: Mapping[str, NodeState], namespaces: NamespaceLabels) -> None:
         terms = self._terms = _Terms(namespaces)
@@ -90,23 +91,23 @@ class AffinityIndex:
             if state.node is None:
                 continue
             for other in state.repelling.values():
-                self._note_existing(pod, other.pod, state.node)
+                self._count_existing(pod, other.pod, state.node)
             if own:
                 for other in state.pods.values():
-                    self._note_own(other.pod, state.node)
+                    self._count_own(other.pod, state.node)
 
     @property
     def has_preferences(self) -> bool:
         return bool(self._preferred)
 
-    def _note_existing(self, pod: Pod, other: Pod, node: Node) -> None:
+    def _count_existing(self, pod: Pod, other: Pod, node: Node) -> None:
         for term in self._terms.required(other, "podAntiAffinity"):
             if term.matches(pod) and term.key in node.metadata.labels:
                 self._forbidden.add((term.key, node.metadata.labels[term.key]))
 
-    def _note_own(self, other: Pod, node: Node) -> None:
+    def _count_own(self, other: Pod, node: Node) -> None:
         labels = node.metadata.labels
-        # Affinity needs one pod that fits all terms at once; anti-affinity forbids a pod that fits any.
+        # Affinity needs one pod that matches all terms; anti-affinity forbids every pod that matches any.
         if self._affinity and all(term.matches(other) for term in self._affinity):
             for term, counts in zip(self._affinity, self._near, strict=True):
                 if term.key in labels:
@@ -119,7 +120,7 @@ class AffinityIndex:
                 self._wanted[term.key, labels[term.key]] += term.weight
 
     def affinity_holds(self, node: Node) -> bool:
-        """Whether every required affinity term has its pod near `node`."""
+        """Whether every required affinity term has a matching pod in the domain of `node`."""
         if not self._affinity:
             return True
         domains = [_domain(term, node) for term in self._affinity]
@@ -127,22 +128,22 @@ class AffinityIndex:
             return False
         if all(counts[domain] for domain, counts in zip(_known(domains), self._near, strict=True)):
             return True
-        # The first pod of a group that wants to be together has nobody to join yet.
+        # The first pod of a group with affinity to itself fits everywhere.
         return self._matches_itself and not any(self._near)
 
     def anti_affinity_holds(self, node: Node) -> bool:
-        """Whether no required anti-affinity term of the pod has its pod near `node`."""
+        """Whether no required anti-affinity term has a matching pod in the domain of `node`."""
         return not any(
             domain is not None and counts[domain]
             for domain, counts in zip((_domain(term, node) for term in self._anti), self._away, strict=True)
         )
 
     def existing_agree(self, node: Node) -> bool:
-        """Whether no pod near `node` refuses this one by its own anti-affinity."""
+        """Whether no existing pod in the domain of `node` has anti-affinity to this pod."""
         return not any(item in self._forbidden for item in node.metadata.labels.items())
 
     def preference(self, node: Node) -> int:
-        """The weights of the preferred terms that pods near `node` fulfil; anti-affinity counts against it."""
+        """Return the sum of the weights of preferred terms with matching pods near `node`; anti-affinity subtracts."""
         return sum(self._wanted[item] for item in node.metadata.labels.items())
 
 

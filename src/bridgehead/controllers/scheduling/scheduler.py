@@ -1,9 +1,9 @@
-"""The scheduler: gives every pod without a node one, by binding it.
+"""The scheduler: binds every pod without a node to one.
 
-Started by `manager`; watches Nodes, Pods and Namespaces. `cluster_state` keeps the sums, `placement` decides. Decisions
-are made one after the other and count at once, bindings travel at the same time: a hundred new pods cost a hundred
-short decisions and one round trip or two. A pod that fits nowhere waits until a node or a pod has changed, and for its
-back-off at least.
+Started by `manager`; watches Nodes, Pods and Namespaces. `placement` decides on the sums in `cluster_state`. Decisions
+are made one after the other and count at once; bindings are sent concurrently, so that 100 new pods cost 100 short
+decisions and one or two round trips. An unschedulable pod waits for a change of a node or a pod, and at least for
+its back-off.
 Source: Kubernetes "Kubernetes Scheduler", `pkg/scheduler` (v1.36).
 """
 
@@ -14,44 +14,44 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from bridgehead.backoff import delay_after
 from bridgehead.client import ApiClient, EventRecorder, WorkQueue
 from bridgehead.client.errors import ClientError, Conflict, NotFound
 from bridgehead.client.workqueue import Done, Outcome, Requeue, Retry
 from bridgehead.objects.core import Namespace, Node, Pod
 from bridgehead.objects.kinds import NAMESPACES, NODES, PODS
-from bridgehead.objects.meta import ObjectKey
+from bridgehead.objects.meta import ObjectKey, find_condition
 from bridgehead.objects.times import format_time
 
-from ..conditions import find_condition
 from ..pod_status import patch_pod_status
 from ..shared import Informers
 from .cluster_state import ClusterState, PodFacts
-from .placement import place
+from .placement import schedule_pod
 
 SCHEDULER_NAME: Final = "default-scheduler"
-# How many bindings may be under way at once.
+# Limit of concurrent bindings.
 WORKERS: Final = 64
-# Back-off of a pod that fits nowhere, in seconds: doubles from the first to the last.
+# Back-off of an unschedulable pod, in seconds.
 FIRST_BACKOFF: Final = 1.0
 LONGEST_BACKOFF: Final = 10.0
-# A pod that fits nowhere is looked at again after this many seconds even if nothing seems to have changed.
+# Seconds after which an unschedulable pod is tried again without a known change.
 LONGEST_WAIT: Final = 300.0
 
 
 @dataclass
 class _Attempts:
-    """How often, and when last, a pod was found to fit nowhere."""
+    """Number and time of the failed attempts to schedule a pod."""
 
     count: int
     last: float
 
     @property
     def backoff(self) -> float:
-        return min(LONGEST_BACKOFF, FIRST_BACKOFF * 2.0 ** min(self.count - 1, 16))
+        return delay_after(self.count, FIRST_BACKOFF, LONGEST_BACKOFF)
 
 
 class Scheduler:
-    """Runs until cancelled. `clock` gives seconds since the epoch."""
+    """Binds pods. `clock` returns seconds since the epoch."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Scheduler:
         self._nodes = informers.get(NODES)
         self._pods = informers.get(PODS)
         self._state = ClusterState()
-        self._assumed: set[str] = set()  # uids that count on a node though the informer shows them without one
+        self._assumed: set[str] = set()  # uids of pods that count on a node before the informer shows their binding
         self._unschedulable: dict[ObjectKey, _Attempts] = {}
         self._queue: WorkQueue[ObjectKey] = WorkQueue("scheduler")
         self._namespaces: dict[str, dict[str, str]] = {}  # labels by name
@@ -80,7 +80,7 @@ class Scheduler:
             await informer.wait_synced()
         await self._queue.run(self.reconcile, workers=WORKERS)
 
-    # --- What it hears -----------------------------------------------------------------------------------
+    # --- Handlers -----------------------------------------------------------------------------------
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
         if new is None:
@@ -112,10 +112,10 @@ class Scheduler:
             self._assumed.discard(uid)
             self._unschedulable.pop(new.key, None)
             if self._state.node_of(uid) != new.spec.node_name or old is None or _is_other_for_pods(old, new):
-                self._state.place(PodFacts.of(new), new.spec.node_name)
+                self._state.add_pod(PodFacts.of(new), new.spec.node_name)
                 if old is not None and old.spec.node_name and _is_other_for_pods(old, new):
                     self._wake_unschedulable()
-        elif _is_mine(new) and (old is None or old.metadata.uid != new.metadata.uid or old.spec != new.spec):
+        elif _is_responsible_for(new) and (old is None or old.metadata.uid != new.metadata.uid or old.spec != new.spec):
             self._unschedulable.pop(new.key, None)
             self._queue.add(new.key)
 
@@ -123,7 +123,7 @@ class Scheduler:
         self._unschedulable.pop(pod.key, None)
         self._assumed.discard(pod.metadata.uid)
         if self._state.node_of(pod.metadata.uid):
-            self._state.remove(pod.metadata.uid)
+            self._state.remove_pod(pod.metadata.uid)
             self._wake_unschedulable()
 
     def _wake_unschedulable(self) -> None:
@@ -131,26 +131,26 @@ class Scheduler:
         for key, attempts in self._unschedulable.items():
             self._queue.add_after(key, attempts.last + attempts.backoff - now)
 
-    # --- What it does ------------------------------------------------------------------------------------
+    # --- Reconciling ------------------------------------------------------------------------------------
 
     async def reconcile(self, key: ObjectKey) -> Outcome:
         """Find a node for one pod and bind it. Raises ClientError."""
         pod = self._pods.get(key)
-        if pod is None or pod.spec.node_name or not _is_mine(pod) or pod.metadata.uid in self._assumed:
+        if pod is None or pod.spec.node_name or not _is_responsible_for(pod) or pod.metadata.uid in self._assumed:
             return Done()
         attempts = self._unschedulable.get(key)
         if attempts is not None and (wait := attempts.last + attempts.backoff - self._clock()) > 0:
             return Requeue(wait)
         facts = PodFacts.of(pod)
-        placement = place(facts, self._state.nodes(), self._namespaces)
+        placement = schedule_pod(facts, self._state.nodes(), self._namespaces)
         if placement.node_name:
-            # From here to the binding's answer the pod counts on its node: nothing was awaited since the decision.
-            self._state.place(facts, placement.node_name)
+            # The pod counts on its node from here on: there was no await since the decision.
+            self._state.add_pod(facts, placement.node_name)
             self._assumed.add(pod.metadata.uid)
             return await self._bind(pod, placement.node_name)
         self._unschedulable[key] = _Attempts(attempts.count + 1 if attempts else 1, self._clock())
         self._recorder.record(pod, type="Warning", reason="FailedScheduling", message=placement.message)
-        await self._say_unschedulable(pod, placement.message)
+        await self._write_unschedulable(pod, placement.message)
         return Requeue(LONGEST_WAIT)
 
     async def _bind(self, pod: Pod, node_name: str) -> Outcome:
@@ -168,10 +168,10 @@ class Scheduler:
             self._forget(pod)
             return Done()
         except ClientError as error:
-            # The informer may have told meanwhile that somebody bound it, here or elsewhere; then that stands.
+            # The informer may have shown a binding meanwhile, by this or another scheduler, which then counts.
             if metadata.uid in self._assumed:
                 self._assumed.discard(metadata.uid)
-                self._state.remove(metadata.uid)
+                self._state.remove_pod(metadata.uid)
             if not isinstance(error, Conflict):
                 self._recorder.record(
                     pod, type="Warning", reason="FailedScheduling", message=f"binding rejected: {error}"
@@ -181,8 +181,8 @@ class Scheduler:
         self._recorder.record(pod, type="Normal", reason="Scheduled", message=message)
         return Done()
 
-    async def _say_unschedulable(self, pod: Pod, message: str) -> None:
-        """Set the condition PodScheduled to False, unless it says so already."""
+    async def _write_unschedulable(self, pod: Pod, message: str) -> None:
+        """Set the condition PodScheduled to False with the message, unless it is so already."""
         current = find_condition(pod.status.conditions, "PodScheduled")
         if current is not None and (current.status, current.message) == ("False", message):
             return
@@ -197,18 +197,18 @@ class Scheduler:
         try:
             await patch_pod_status(self._client, pod, {"conditions": [condition]})
         except (NotFound, Conflict):
-            return  # gone, or bound or replaced meanwhile: the informer will tell
+            return  # deleted, bound or replaced meanwhile; the informer will show it
 
 
-def _is_mine(pod: Pod) -> bool:
-    """Whether this scheduler is to place `pod`: one with gates waits until somebody has removed them all."""
+def _is_responsible_for(pod: Pod) -> bool:
+    """Whether this scheduler is responsible for `pod`. A pod with scheduling gates waits for their removal."""
     if pod.spec.scheduling_gates or pod.is_terminating or pod.is_finished:
         return False
     return pod.spec.scheduler_name in (SCHEDULER_NAME, "")
 
 
 def _is_same_for_pods(old: Node, new: Node) -> bool:
-    """Whether nothing changed that decides about pods: a heartbeat doesn't."""
+    """Whether no field of a node has changed on which scheduling depends, as with a heartbeat."""
     return (
         old.metadata.labels == new.metadata.labels
         and old.spec == new.spec
@@ -217,7 +217,7 @@ def _is_same_for_pods(old: Node, new: Node) -> bool:
 
 
 def _is_other_for_pods(old: Pod, new: Pod) -> bool:
-    """Whether a pod on a node changed in what other pods' placement looks at."""
+    """Whether a field of a bound pod has changed on which the scheduling of other pods depends."""
     return (
         old.metadata.labels != new.metadata.labels or old.spec != new.spec or old.is_terminating != new.is_terminating
     )

@@ -1,6 +1,7 @@
-"""`topologySpreadConstraints`: how evenly a pod's kind is spread over nodes, zones or any label. Pure.
+"""`topologySpreadConstraints`: even spreading of similar pods over nodes, zones or any other label.
 
-Called by `placement`. Source: Kubernetes "Pod Topology Spread Constraints" and its PodTopologySpread plugin (v1.36).
+Called by `placement`. Pure: no I/O, no clock, no randomness.
+Source: Kubernetes "Pod Topology Spread Constraints" and its PodTopologySpread plugin (v1.36).
 """
 
 from __future__ import annotations
@@ -21,17 +22,17 @@ from .node_fit import matches_node_affinity, untolerated
 
 
 def domain_score(count: int, domains: int, max_skew: int) -> float:
-    """How crowded a domain with `count` matching pods is. The weight grows with the number of domains."""
+    """Return the crowding of a domain with `count` matching pods. The weight grows with the number of domains."""
     return count * math.log(domains + 2) + max_skew - 1
 
 
 def raw_selector(selector: Mapping[str, Any] | None) -> Selector:
-    """A `LabelSelector` as it stands in a pod's spec; None selects nothing."""
+    """Compile an undecoded `LabelSelector` of a pod's spec. None selects nothing."""
     return compile_selector(msgspec.convert(selector, LabelSelector) if selector is not None else None)
 
 
 def pod_selector(selector: Mapping[str, Any] | None, keys: tuple[str, ...], pod: Pod) -> Selector:
-    """A constraint's `labelSelector`, narrowed to the incoming pod's values of `matchLabelKeys`."""
+    """Return a constraint's `labelSelector`, narrowed to the pod's values of `matchLabelKeys`."""
     compiled = raw_selector(selector)
     own = tuple(
         Requirement(key, "in", frozenset([pod.metadata.labels[key]])) for key in keys if key in pod.metadata.labels
@@ -58,9 +59,9 @@ class _Constraint:
 
 
 class SpreadIndex:
-    """A pod's constraints with the pods of every domain counted.
+    """The constraints of a pod, with the number of pods in every domain.
 
-    `hard` takes those that forbid (DoNotSchedule), otherwise those that only prefer (ScheduleAnyway).
+    `hard`: the constraints with DoNotSchedule, else those with ScheduleAnyway.
     """
 
     def __init__(self, pod: Pod, nodes: Mapping[str, NodeState], *, hard: bool = True) -> None:
@@ -90,8 +91,8 @@ class SpreadIndex:
                 for other in state.pods.values()
             )
 
-    def refuses(self, node: Node) -> bool | None:
-        """None when the node may take the pod; True when it lacks a constraint's label, False when it is too full."""
+    def violation(self, node: Node) -> bool | None:
+        """Return None for a node that fits, True if it lacks a constraint's label, False if it has too many pods."""
         for constraint in self._constraints:
             domain = node.metadata.labels.get(constraint.key)
             if domain is None:
@@ -102,7 +103,7 @@ class SpreadIndex:
         return None
 
     def crowding(self, node: Node) -> float:
-        """How crowded the node's domains are, over all constraints; the lower the better."""
+        """Return the crowding of the node's domains over all constraints. Lower is better."""
         total = 0.0
         for constraint in self._constraints:
             domain = node.metadata.labels.get(constraint.key)

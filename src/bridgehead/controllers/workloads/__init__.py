@@ -1,5 +1,6 @@
-"""Pods of Deployments, ReplicaSets and DaemonSets.
+"""Controllers for Deployments, ReplicaSets and DaemonSets.
 
-`deployments` (decided by `rollout`, `deployment_status`), `replicasets` (`ranking`) and `daemonsets` (`daemon_plan`)
-share `owned` (whose pods), `expectations` (informers are behind), `pod_control`, `hashes` and `availability`.
+- Controllers: `deployments` (with `rollout`, `deployment_status`), `replicasets` (with `ranking`), `daemonsets` (with
+  `daemon_plan`).
+- Shared: `owned`, `expectations`, `pod_control`, `hashes`, `availability`.
 """

@@ -1,5 +1,6 @@
-"""When a pod counts as active, ready and available. Pure; `now` is an argument.
+"""Active, ready and available pods.
 
+Pure: no I/O, no clock, no randomness. Times are in seconds since the epoch.
 Source: Kubernetes `pkg/api/v1/pod` and `pkg/controller/controller_utils.go`.
 """
 
@@ -8,18 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from bridgehead.objects.core import Pod
+from bridgehead.objects.meta import find_condition
 from bridgehead.objects.times import parse_time
-
-from ..conditions import find_condition
 
 
 def is_active(pod: Pod) -> bool:
-    """Whether `pod` counts as a replica: it neither has ended nor is about to."""
+    """Whether `pod` counts as a replica: it has not ended and is not terminating."""
     return not pod.is_finished and not pod.is_terminating
 
 
 def ready_since(pod: Pod) -> float | None:
-    """When `pod` last became ready, in seconds since the epoch; None when it is not."""
+    """Return the time since which `pod` has been ready; None when it is not ready."""
     condition = find_condition(pod.status.conditions, "Ready")
     if condition is None or condition.status != "True":
         return None
@@ -27,7 +27,7 @@ def ready_since(pod: Pod) -> float | None:
 
 
 def available_in(pod: Pod, min_ready_seconds: int, now: float) -> float | None:
-    """Seconds until `pod` is available if it stays ready: 0 when it is now, None when it isn't ready."""
+    """Return the seconds until `pod` is available if it stays ready: 0 for now, None when it is not ready."""
     since = ready_since(pod)
     if since is None:
         return None
@@ -39,6 +39,6 @@ def is_available(pod: Pod, min_ready_seconds: int, now: float) -> bool:
 
 
 def next_availability(pods: Iterable[Pod], min_ready_seconds: int, now: float) -> float | None:
-    """Seconds until the next of `pods` becomes available by waiting alone; None when waiting changes nothing."""
+    """Return the seconds until the next ready pod becomes available; None when no pod will by time alone."""
     waits = (available_in(pod, min_ready_seconds, now) for pod in pods)
     return min((wait for wait in waits if wait), default=None)

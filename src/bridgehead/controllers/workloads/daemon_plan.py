@@ -1,7 +1,8 @@
-"""Which nodes get a DaemonSet's pod, and which pods make room. Pure: observed -> `DaemonPlan`; called by `daemonsets`.
+"""Plan of a DaemonSet's pods: nodes that get a pod, and pods to delete. Called by `daemonsets`.
 
-A pod is created with a node affinity for its node's name and is bound by the scheduler, so that scheduling rules and
-resources are looked at in one place. Source: Kubernetes `pkg/controller/daemon` (v1.36).
+A pod is created with a node affinity for its node's name and bound by the scheduler, so that only the scheduler checks
+scheduling rules and resources. Pure: no I/O, no clock, no randomness.
+Source: Kubernetes `pkg/controller/daemon` (v1.36).
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ HASH_LABEL = "controller-revision-hash"
 GENERATION_LABEL = "pod-template-generation"
 GENERATION_ANNOTATION = "deprecated.daemonset.template.generation"
 
-# What a daemon puts up with unasked: it is often what repairs the very trouble (a network, a disk).
+# Added to every daemon pod: the daemon is often what repairs the problem of the node (network, disk).
 _TOLERATIONS = (
     (NOT_READY, "NoExecute"),
     (UNREACHABLE, "NoExecute"),
@@ -49,7 +50,7 @@ PodsByNode = Mapping[str, Sequence[Pod]]
 
 @dataclass(frozen=True)
 class DaemonPlan:
-    """Pods to create, by node name, and pods to delete. `failed` and `succeeded` are among those to delete."""
+    """Node names for which to create pods, and pods to delete, which include `failed` and `succeeded`."""
 
     create_on: tuple[str, ...] = ()
     delete: tuple[Pod, ...] = ()
@@ -61,7 +62,7 @@ class DaemonPlan:
 
 
 def daemon_template(daemon_set: DaemonSet, hash: str) -> PodTemplate:
-    """The template with the label of its revision and the tolerations every daemon has, for no node yet."""
+    """Return the template with the revision label and the tolerations of every daemon, not yet for a node."""
     template = daemon_set.spec.template
     labels = {**template.metadata.labels, HASH_LABEL: hash}
     generation = daemon_set.metadata.annotations.get(GENERATION_ANNOTATION, "")
@@ -81,7 +82,7 @@ def daemon_template(daemon_set: DaemonSet, hash: str) -> PodTemplate:
 
 
 def template_for_node(template: PodTemplate, node_name: str) -> PodTemplate:
-    """`template` bound to be scheduled to one node only; what else its required affinity says was checked already."""
+    """Return `template` with a required affinity for one node only. `Eligibility` has checked the rest of it."""
     only = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node_name]}]}
     affinity = dict(template.spec.get("affinity") or {})
     node_affinity = dict(affinity.get("nodeAffinity") or {})
@@ -91,7 +92,7 @@ def template_for_node(template: PodTemplate, node_name: str) -> PodTemplate:
 
 
 def target_node(pod: Pod) -> str:
-    """The node a daemon pod is on, or will be scheduled to; "" when it says neither."""
+    """Return the node that a daemon pod is on or will be scheduled to; "" without either."""
     if pod.spec.node_name:
         return pod.spec.node_name
     names = required_node_names(pod.spec) or ()
@@ -99,13 +100,13 @@ def target_node(pod: Pod) -> str:
 
 
 def pods_by_node(pods: Iterable[Pod]) -> dict[str, list[Pod]]:
-    """Pods under the node they are meant for; within a node those on it before those waiting, then oldest first.
+    """Return the pods by target node, in a node bound ones first, then oldest first.
 
-    One that is meant for no node, an adopted one that waits for any, is left alone.
+    Pods without a target node are omitted: adopted ones that wait for any node.
     """
     nodes: dict[str, list[Pod]] = {}
     for pod in sorted(pods, key=_by_age):
-        # One that has ended and is being removed is nobody's business any more, but a finalizer may keep it for long.
+        # A finalizer may keep a pod that has ended and is being removed for long; it does not count.
         if (name := target_node(pod)) and not (pod.is_finished and pod.is_terminating):
             nodes.setdefault(name, []).append(pod)
     return nodes
@@ -123,14 +124,14 @@ def is_updated(pod: Pod, hash: str) -> bool:
 
 
 class Eligibility:
-    """Which nodes a DaemonSet wants. Made once for a template, since decoding it is the dear part."""
+    """The nodes that a DaemonSet wants. Made once for a template, since decoding a template is expensive."""
 
     def __init__(self, template: PodTemplate) -> None:
         self._spec = msgspec.convert(template.spec, PodSpec)
         self._tolerations: tuple[Toleration, ...] = self._spec.tolerations
 
     def of(self, node: Node) -> tuple[bool, bool]:
-        """(should run a pod, should keep one it has): a taint NoSchedule keeps new ones away only."""
+        """Return whether the node should get a pod, and whether it keeps an existing one (despite NoSchedule)."""
         if self._spec.node_name not in ("", node.metadata.name) or not matches_node_affinity(self._spec, node):
             return False, False
         if not untolerated(node.spec.taints, self._tolerations, ("NoSchedule", "NoExecute")):
@@ -142,7 +143,7 @@ class Eligibility:
 
 
 def limits(daemon_set: DaemonSet, desired: int) -> tuple[int, int]:
-    """(max surge, max unavailable) as numbers of nodes; both round up, and one unavailable is the default."""
+    """Return max surge and max unavailable as numbers of nodes, rounded up. The default is one unavailable."""
     rolling = daemon_set.spec.update_strategy.rolling_update
     if daemon_set.spec.update_strategy.type != "RollingUpdate":
         return 0, 0
@@ -158,7 +159,7 @@ def _allows_surge(daemon_set: DaemonSet) -> bool:
 def plan_nodes(
     daemon_set: DaemonSet, hash: str, nodes: Iterable[Node], eligibility: Eligibility, placed: PodsByNode, now: float
 ) -> DaemonPlan:
-    """One pod on every node that should have one, none elsewhere; ended pods are replaced."""
+    """Plan one pod on every node that should have one, and none elsewhere. Ended pods are replaced."""
     create: list[str] = []
     delete: list[Pod] = []
     failed: list[Pod] = []
@@ -180,7 +181,7 @@ def plan_nodes(
             delete.extend(pod for pod in staying if pod.is_finished)
             running = [pod for pod in staying if not pod.is_finished]
             delete.extend(_superfluous(daemon_set, hash, running, now))
-    # A pod still waiting for a node that is gone will never be scheduled, and nobody else removes it.
+    # A pod that waits for a deleted node is never scheduled, and no other controller removes it.
     for name, pods in placed.items():
         if name not in known:
             delete.extend(pod for pod in pods if not pod.spec.node_name and not pod.is_terminating)
@@ -188,7 +189,7 @@ def plan_nodes(
 
 
 def _superfluous(daemon_set: DaemonSet, hash: str, running: Sequence[Pod], now: float) -> list[Pod]:
-    """Pods beyond the one that a node should have, or beyond an old and a new one while surging."""
+    """Return the pods beyond the one that a node should have, or beyond an old and a new one while surging."""
     if not _allows_surge(daemon_set):
         return list(running[1:])
     news = [pod for pod in running if is_updated(pod, hash)]
@@ -202,13 +203,13 @@ def _superfluous(daemon_set: DaemonSet, hash: str, running: Sequence[Pod], now: 
 def plan_update(
     daemon_set: DaemonSet, hash: str, nodes: Iterable[Node], eligibility: Eligibility, placed: PodsByNode, now: float
 ) -> DaemonPlan:
-    """The next step of a rolling update: old pods to delete or, when surging, nodes that get a second pod."""
+    """Plan the next step of a rolling update: old pods to delete or, when surging, nodes that get a second pod."""
     wanted = [node.metadata.name for node in nodes if eligibility.of(node)[0]]
     surge, unavailable = limits(daemon_set, len(wanted))
     seconds = daemon_set.spec.min_ready_seconds
     if surge:
         return _plan_surge(wanted, hash, placed, surge, seconds, now)
-    # A pod on a node that should not have one is deleted by `plan_nodes`, but until then its node counts too.
+    # `plan_nodes` deletes pods on nodes that should not have one; until then these nodes count too.
     names = [*wanted, *sorted(set(placed) - set(wanted))]
     replace: list[Pod] = []
     candidates: list[Pod] = []
@@ -217,7 +218,7 @@ def plan_update(
         pair = _new_and_old(placed.get(name, ()), hash)
         new, old = pair if pair else (None, None)
         if (new is None) == (old is None):
-            missing += 1  # none, both, or too many: `plan_nodes` will see to it
+            missing += 1  # no pod or too many: `plan_nodes` corrects this
         elif new is not None:
             missing += not is_available(new, seconds, now)
         elif old is not None and not is_available(old, seconds, now):
@@ -255,7 +256,7 @@ def _plan_surge(
 
 
 def _new_and_old(pods: Sequence[Pod], hash: str) -> tuple[Pod | None, Pod | None] | None:
-    """The one updated and the one old pod of a node; None when there is more than one of either."""
+    """Return the updated and the old pod of a node; None when there is more than one of either."""
     staying = [pod for pod in pods if not pod.is_terminating]
     news = [pod for pod in staying if is_updated(pod, hash)]
     olds = [pod for pod in staying if not is_updated(pod, hash)]
@@ -274,7 +275,7 @@ def compute_status(
     *,
     observed: bool,
 ) -> DaemonSetStatus:
-    """The status. `observed` is False while the current generation hasn't been acted on yet."""
+    """Compute the status. `observed` is False while the current generation has not been acted on."""
     desired = current = misscheduled = ready = updated = available = 0
     for node in nodes:
         pods = placed.get(node.metadata.name, ())

@@ -1,8 +1,8 @@
-"""The DaemonSet controller: one pod on every node that a DaemonSet is meant for, replaced node by node.
+"""The DaemonSet controller: one pod on every eligible node, updated node by node.
 
-Started by `manager`; watches DaemonSets, Nodes and Pods. What to do is decided by `daemon_plan`.
-Where Kubernetes keeps ControllerRevision objects, a hash of the template stands for the revision here, since the API
-has no such resource: restart and status of a rollout work, its history and undo don't.
+Started by `manager`; watches DaemonSets, Nodes and Pods. `daemon_plan` decides.
+Kubernetes stores revisions as ControllerRevision objects. The API here has no such resource, so a hash of the template
+identifies the revision: `kubectl rollout` has restart and status, but neither history nor undo.
 Source: Kubernetes "DaemonSet", `pkg/controller/daemon` (v1.36).
 """
 
@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from bridgehead.backoff import KeyedBackoff
 from bridgehead.client import ApiClient, EventRecorder, WorkQueue
 from bridgehead.client.errors import ClientError
 from bridgehead.client.workqueue import Done, Outcome, Requeue, Retry
@@ -37,13 +38,13 @@ from .daemon_plan import (
     pods_by_node,
     template_for_node,
 )
-from .expectations import EXPIRY, Expectations, note_pod_change
+from .expectations import EXPIRY, Expectations, observe_pod_change
 from .hashes import template_hash
 from .owned import OwnedIndex
 from .pod_control import BURST, PodControl, is_namespace_terminating, slow_start
 
 WORKERS: Final = 4
-# Failed pods of a DaemonSet are replaced after these delays in seconds, doubling from the first to the last.
+# Back-off of the replacement of failed pods, in seconds.
 FIRST_BACKOFF: Final = 1.0
 LONGEST_BACKOFF: Final = 900.0
 
@@ -52,7 +53,7 @@ _COUNTS = ("currentNumberScheduled", "numberMisscheduled", "desiredNumberSchedul
 
 @dataclass(frozen=True)
 class _Revision:
-    """What follows from one generation of a DaemonSet; worked out once, not once for each of its nodes."""
+    """Values derived from one generation of a DaemonSet, computed once for all nodes."""
 
     generation: int
     hash: str
@@ -61,7 +62,7 @@ class _Revision:
 
 
 class DaemonSetController:
-    """Runs until cancelled. `clock` gives seconds since the epoch."""
+    """Creates and deletes daemon pods. `clock` returns seconds since the epoch."""
 
     def __init__(
         self,
@@ -93,11 +94,11 @@ class DaemonSetController:
             await informer.wait_synced()
         await self._queue.run(self.reconcile, workers=WORKERS)
 
-    # --- What wakes it up --------------------------------------------------------------------------------
+    # --- Handlers --------------------------------------------------------------------------------
 
     def _daemon_set_changed(self, old: DaemonSet | None, new: DaemonSet | None) -> None:
         if new is None and old is not None:
-            # A successor of the same name must not wait for what was expected of this one.
+            # A new DaemonSet of the same name must not wait for the expectations of the old one.
             self._expectations.forget(old.key)
             self._revisions.pop(old.metadata.uid, None)
             self._failures.forget(old.metadata.uid)
@@ -105,7 +106,7 @@ class DaemonSetController:
             self._queue.add(changed.key)
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
-        """Heartbeats change nothing here: only labels, taints, and nodes that come and go do."""
+        """Queue the DaemonSets for a change of labels or taints, and for new and deleted nodes, not for heartbeats."""
         if (
             old is not None
             and new is not None
@@ -117,15 +118,15 @@ class DaemonSetController:
             self._queue.add(daemon_set.key)
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
-        for owner in note_pod_change(self._expectations, DAEMON_SETS, old, new):
+        for owner in observe_pod_change(self._expectations, DAEMON_SETS, old, new):
             self._queue.add(owner)
         for adopter in adopters(self._daemon_sets.items(), old, new):
             self._queue.add(adopter)
 
-    # --- What it does ------------------------------------------------------------------------------------
+    # --- Reconciling ------------------------------------------------------------------------------------
 
     async def reconcile(self, key: ObjectKey) -> Outcome:
-        """Bring one DaemonSet's pods to the nodes that should have them. Raises ClientError."""
+        """Take the next step of one DaemonSet. Raises ClientError."""
         daemon_set = self._latest.get(key)
         if daemon_set is None:
             self._expectations.forget(key)
@@ -172,7 +173,7 @@ class DaemonSetController:
         return known
 
     def _postpone_failed(self, daemon_set: DaemonSet, plan: DaemonPlan) -> tuple[DaemonPlan, float | None]:
-        """Leave pods that failed too soon after the last one where they are; seconds until the next may go."""
+        """Return the plan without failed pods in back-off, and the seconds until the next one may be replaced."""
         waiting: dict[str, float] = {}
         for pod in plan.failed:
             wait = self._failures.wait(daemon_set.metadata.uid, pod)
@@ -190,7 +191,7 @@ class DaemonSetController:
         return DaemonPlan(plan.create_on, delete, plan.failed, plan.succeeded), min(waiting.values())
 
     async def _carry_out(self, daemon_set: DaemonSet, revision: _Revision, plan: DaemonPlan) -> ClientError | None:
-        """Create and delete at the same time; the first error, if there was one."""
+        """Create and delete pods concurrently; return the first error."""
         key = daemon_set.key
         create, delete = plan.create_on[:BURST], plan.delete[:BURST]
         self._expectations.expect(key, creations=len(create), deletions=[pod.metadata.uid for pod in delete])
@@ -225,27 +226,21 @@ class DaemonSetController:
 
 
 class FailedPods:
-    """How long to wait before a failed pod of a node is replaced again: a daemon that always fails must not spin."""
+    """Back-off for the replacement of failed pods, by owner and node."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        # owner uid -> node -> (when, delay), of each owner the longest ago first
-        self._last: dict[str, dict[str, tuple[float, float]]] = {}
+        self._nodes: dict[str, KeyedBackoff[str]] = {}  # by the owner's uid
 
     def wait(self, owner: str, pod: Pod) -> float:
-        """Seconds until `pod` may be replaced; 0 when it may now, which begins a delay twice as long."""
+        """Return the seconds until `pod` may be replaced. 0: now, and the next one must wait longer."""
         now = self._clock()
-        last = self._last.setdefault(owner, {})
-        # After twice the longest delay without a failure, a node starts afresh; and nodes come and go.
-        while last and now - next(iter(last.values()))[0] >= LONGEST_BACKOFF * 2:
-            del last[next(iter(last))]
-        when, delay = last.get(pod.spec.node_name, (now, 0.0))
-        remaining = when + delay - now
-        if remaining > 0:
-            return remaining
-        last.pop(pod.spec.node_name, None)
-        last[pod.spec.node_name] = (now, min(LONGEST_BACKOFF, delay * 2) or FIRST_BACKOFF)
-        return 0.0
+        nodes = self._nodes.setdefault(owner, KeyedBackoff(FIRST_BACKOFF, LONGEST_BACKOFF))
+        nodes.prune(now)
+        remaining = nodes.remaining(pod.spec.node_name, now)
+        if not remaining:
+            nodes.record(pod.spec.node_name, now, now)
+        return remaining
 
     def forget(self, owner: str) -> None:
-        self._last.pop(owner, None)
+        self._nodes.pop(owner, None)

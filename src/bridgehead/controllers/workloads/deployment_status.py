@@ -1,4 +1,7 @@
-"""What a Deployment's status says. Pure; called by `deployments`. Words are Kubernetes' own (v1.36)."""
+"""Status of a Deployment. Reasons and messages are those of Kubernetes v1.36. Called by `deployments`.
+
+Pure: no I/O, no clock, no randomness.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,10 @@ from collections.abc import Sequence
 import msgspec
 
 from bridgehead.objects.apps import Deployment, DeploymentStatus, ReplicaSet
-from bridgehead.objects.meta import Condition
+from bridgehead.objects.meta import Condition, find_condition
 from bridgehead.objects.times import format_time, parse_time
 
-from ..conditions import REPLICA_FAILURE, find_condition, with_condition, without_condition
+from ..conditions import REPLICA_FAILURE, with_condition, without_condition
 from .rollout import limits, total_available, total_replicas
 
 AVAILABLE = "Available"
@@ -25,7 +28,7 @@ PROGRESS_DEADLINE_EXCEEDED = "ProgressDeadlineExceeded"
 PAUSED = "DeploymentPaused"
 RESUMED = "DeploymentResumed"
 
-# `progressDeadlineSeconds` of someone who wants no deadline.
+# The value of `progressDeadlineSeconds` that means no deadline.
 NO_DEADLINE = 2**31 - 1
 
 
@@ -46,7 +49,7 @@ def has_deadline(deployment: Deployment) -> bool:
 
 
 def with_progress(deployment: Deployment, status: str, reason: str, message: str, now: float) -> tuple[Condition, ...]:
-    """The conditions of `deployment` with this Progressing condition, or as they are when it has no deadline."""
+    """Return the conditions of `deployment` with this Progressing condition; unchanged without a deadline."""
     conditions = deployment.status.conditions
     if not has_deadline(deployment):
         return conditions
@@ -54,14 +57,14 @@ def with_progress(deployment: Deployment, status: str, reason: str, message: str
 
 
 def paused_conditions(deployment: Deployment, now: float) -> tuple[Condition, ...]:
-    """The conditions after a pause or a resume, so that a pause doesn't count against the deadline."""
+    """Return the conditions after a pause or a resume. The time of a pause does not count for the deadline."""
     current = find_condition(deployment.status.conditions, PROGRESSING)
     if current is not None and current.reason == PROGRESS_DEADLINE_EXCEEDED:
         return deployment.status.conditions
-    said_paused = current is not None and current.reason == PAUSED
-    if deployment.spec.paused and not said_paused:
+    was_paused = current is not None and current.reason == PAUSED
+    if deployment.spec.paused and not was_paused:
         return with_progress(deployment, "Unknown", PAUSED, "Deployment is paused", now)
-    if not deployment.spec.paused and said_paused:
+    if not deployment.spec.paused and was_paused:
         return with_progress(deployment, "Unknown", RESUMED, "Deployment is resumed", now)
     return deployment.status.conditions
 
@@ -69,7 +72,7 @@ def paused_conditions(deployment: Deployment, now: float) -> tuple[Condition, ..
 def compute_status(
     deployment: Deployment, new: ReplicaSet | None, every: Sequence[ReplicaSet], now: float
 ) -> DeploymentStatus:
-    """Counts and the Available condition. `every` are all its replica sets, `new` included."""
+    """Return the status with counts and the Available condition. `every`: all replica sets, with `new`."""
     available = total_available(every)
     minimum = deployment.spec.replicas - limits(deployment)[1]
     if available >= minimum:
@@ -93,7 +96,7 @@ def compute_status(
 
 
 def is_complete(deployment: Deployment, status: DeploymentStatus) -> bool:
-    """Whether the rollout is over: everything updated, available, and nothing old left."""
+    """Whether the rollout is complete: all replicas are updated and available, and no old one is left."""
     desired = deployment.spec.replicas
     return (
         status.updated_replicas == desired
@@ -104,7 +107,7 @@ def is_complete(deployment: Deployment, status: DeploymentStatus) -> bool:
 
 
 def is_progressing(deployment: Deployment, status: DeploymentStatus) -> bool:
-    """Whether the rollout moved since the status was last written."""
+    """Whether the rollout has progressed since the status was last written."""
     before = deployment.status
     return (
         status.updated_replicas > before.updated_replicas
@@ -115,7 +118,7 @@ def is_progressing(deployment: Deployment, status: DeploymentStatus) -> bool:
 
 
 def deadline_in(deployment: Deployment, status: DeploymentStatus, now: float) -> float | None:
-    """Seconds until the rollout exceeds its deadline, 0 when it has; None when there is nothing to exceed."""
+    """Return the seconds until the rollout exceeds its deadline, 0 afterwards; None without a running deadline."""
     current = find_condition(status.conditions, PROGRESSING)
     if not has_deadline(deployment) or current is None or deployment.spec.paused:
         return None
@@ -130,7 +133,7 @@ def deadline_in(deployment: Deployment, status: DeploymentStatus, now: float) ->
 def rollout_status(
     deployment: Deployment, new: ReplicaSet | None, every: Sequence[ReplicaSet], now: float
 ) -> DeploymentStatus:
-    """The status during a rollout: counts, Available, how it progresses, and what its replica sets failed to do."""
+    """Return the status during a rollout: counts and the conditions Available, Progressing and ReplicaFailure."""
     status = compute_status(deployment, new, every, now)
     conditions = status.conditions
     current = find_condition(conditions, PROGRESSING)
@@ -160,7 +163,7 @@ def _with_rollout_progress(
         wanted = condition(PROGRESSING, "True", REPLICA_SET_UPDATED, f"{who} is progressing.", now)
         if current is not None and current.status == "True":
             wanted = msgspec.structs.replace(wanted, last_transition_time=current.last_transition_time)
-        # Replaced even when status and reason stay: the update time is what the deadline counts from.
+        # Replaced even with the same status and reason: the deadline counts from the update time.
         return (*without_condition(status.conditions, PROGRESSING), wanted)
     if deadline_in(deployment, status, now) == 0.0:
         wanted = condition(PROGRESSING, "False", PROGRESS_DEADLINE_EXCEEDED, f"{who} has timed out progressing.", now)
@@ -169,7 +172,7 @@ def _with_rollout_progress(
 
 
 def _replica_failure(new: ReplicaSet | None, every: Sequence[ReplicaSet]) -> Condition | None:
-    """The failure of a replica set as a condition of its Deployment: that of the new one before any other's."""
+    """Return the ReplicaFailure condition of the Deployment: that of the new replica set, else of another one."""
     ordered = [new, *every] if new else every
     for rs in ordered:
         failure = find_condition(rs.status.conditions, REPLICA_FAILURE)

@@ -1,7 +1,7 @@
-"""The Deployment controller: replica sets for every revision of a template, sized so that the application stays up.
+"""The Deployment controller: a replica set for every revision of the template, scaled so that pods stay available.
 
-Started by `manager`; watches Deployments, ReplicaSets and Pods. What to do next is decided by `rollout`, what to say of
-it by `deployment_status`; this module reads, writes and records Events.
+Started by `manager`; watches Deployments, ReplicaSets and Pods. `rollout` decides the next step and `deployment_status`
+the status; this module reads, writes and records Events.
 Source: Kubernetes "Deployments", `pkg/controller/deployment` (v1.36).
 """
 
@@ -19,14 +19,14 @@ from bridgehead.client.workqueue import Done, Outcome, Requeue, Retry
 from bridgehead.objects.apps import Deployment, DeploymentStatus, ReplicaSet
 from bridgehead.objects.core import Pod
 from bridgehead.objects.kinds import DEPLOYMENTS, PODS, REPLICA_SETS
-from bridgehead.objects.meta import LabelSelector, ObjectKey
+from bridgehead.objects.meta import LabelSelector, ObjectKey, find_condition
 from bridgehead.objects.selectors import compile_selector
 
 from ..claims import Claimer, adopters, controller_reference
-from ..conditions import find_condition, status_patch
+from ..conditions import status_patch
 from ..latest import Latest
 from ..shared import Informers
-from . import deployment_status as words
+from . import deployment_status
 from .expectations import owner_of
 from .hashes import template_hash
 from .owned import OwnedIndex
@@ -54,7 +54,7 @@ WORKERS: Final = 8
 
 
 def new_replica_set(deployment: Deployment, olds: Sequence[ReplicaSet], hash: str) -> dict[str, Any]:
-    """The replica set to create for the Deployment's template, named and labelled with the template's hash."""
+    """Return the replica set to create for the Deployment's template, named and labelled with the template's hash."""
     template = deployment.spec.template
     labels = {**template.metadata.labels, HASH_LABEL: hash}
     selector = msgspec.structs.replace(
@@ -83,7 +83,7 @@ def new_replica_set(deployment: Deployment, olds: Sequence[ReplicaSet], hash: st
 
 
 class DeploymentController:
-    """Runs until cancelled. `clock` gives seconds since the epoch."""
+    """Creates, scales and deletes replica sets. `clock` returns seconds since the epoch."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class DeploymentController:
             await informer.wait_synced()
         await self._queue.run(self.reconcile, workers=WORKERS)
 
-    # --- What wakes it up --------------------------------------------------------------------------------
+    # --- Handlers --------------------------------------------------------------------------------
 
     def _deployment_changed(self, old: Deployment | None, new: Deployment | None) -> None:
         if (changed := new or old) is not None:
@@ -127,7 +127,7 @@ class DeploymentController:
             self._queue.add(adopter)
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
-        """A Recreate waits until the last old pod is gone; nothing else here depends on single pods."""
+        """Queue a Deployment with strategy Recreate when its last old pod is gone."""
         if old is None or (new is not None and not (new.is_finished and not old.is_finished)):
             return
         parent = owner_of(REPLICA_SETS, old)
@@ -137,7 +137,7 @@ class DeploymentController:
         if deployment is not None and deployment.spec.strategy.type == "Recreate":
             self._queue.add(deployment.key)
 
-    # --- What it does ------------------------------------------------------------------------------------
+    # --- Reconciling ------------------------------------------------------------------------------------
 
     async def reconcile(self, key: ObjectKey) -> Outcome:
         """Take the next step of one Deployment and write its status. Raises ClientError."""
@@ -155,13 +155,17 @@ class DeploymentController:
         every = sorted(map(self._latest_sets.of, owned), key=by_creation)
         new = find_new(deployment, every)
         if deployment.metadata.deletion_timestamp is not None:
-            await self._write_status(deployment, words.compute_status(deployment, new, every, self._clock()))
+            await self._write_status(
+                deployment, deployment_status.compute_status(deployment, new, every, self._clock())
+            )
             return Done()
-        deployment = await self._note_pause(deployment)
-        # Empty replica sets keep their revision; one that equals the template is the new one whatever its revision.
+        deployment = await self._record_pause(deployment)
+        # Empty replica sets keep their revision. The new one is the one with the current template.
         if new is not None:
             new = await self._refresh_new(deployment, new, _others(every, new))
-            deployment = await self._note_revision(deployment, revision_of(new), words.FOUND_NEW_REPLICA_SET, new)
+            deployment = await self._record_revision(
+                deployment, revision_of(new), deployment_status.FOUND_NEW_REPLICA_SET, new
+            )
         if deployment.spec.paused or is_scaling_event(deployment, every):
             return await self._resize(deployment, new, _others(every, new))
         if deployment.spec.strategy.type == "Recreate":
@@ -174,7 +178,7 @@ class DeploymentController:
         if deployment.spec.paused:
             olds = await self._clean_up(deployment, olds)
         every = [*olds, new] if new else olds
-        await self._write_status(deployment, words.compute_status(deployment, new, every, self._clock()))
+        await self._write_status(deployment, deployment_status.compute_status(deployment, new, every, self._clock()))
         return Done()
 
     async def _recreate(self, deployment: Deployment, new: ReplicaSet | None, olds: list[ReplicaSet]) -> Outcome:
@@ -192,7 +196,7 @@ class DeploymentController:
         return await self._finish(deployment, new, olds)
 
     def _has_running_pods(self, olds: Iterable[ReplicaSet]) -> bool:
-        """Whether pods of old revisions still run, so that a Recreate must not start the new one."""
+        """Whether pods of old revisions still run. Recreate must wait for their end."""
         return any(not pod.is_finished for rs in olds for pod in self._owned_pods.of(rs.metadata.uid))
 
     async def _roll(self, deployment: Deployment, new: ReplicaSet | None, olds: list[ReplicaSet]) -> Outcome:
@@ -203,21 +207,21 @@ class DeploymentController:
         return await self._finish(deployment, new, olds)
 
     async def _finish(self, deployment: Deployment, new: ReplicaSet | None, olds: list[ReplicaSet]) -> Outcome:
-        """Clean up after a rollout that is over, write the status, and come back when the deadline is due."""
+        """Clean up after a complete rollout, write the status, and requeue for the deadline."""
         every = [*olds, new] if new else olds
         now = self._clock()
-        status = words.rollout_status(deployment, new, every, now)
-        if words.is_complete(deployment, status):
+        status = deployment_status.rollout_status(deployment, new, every, now)
+        if deployment_status.is_complete(deployment, status):
             await self._clean_up(deployment, olds)
         await self._write_status(deployment, status)
-        due = words.deadline_in(deployment, status, now)
-        # A second more than the rest, since the API's times are in whole seconds.
+        due = deployment_status.deadline_in(deployment, status, now)
+        # One second more, since times in the API are whole seconds.
         return Done() if not due else Requeue(due + 1)
 
     # --- The new replica set -----------------------------------------------------------------------------
 
     async def _refresh_new(self, deployment: Deployment, new: ReplicaSet, olds: Sequence[ReplicaSet]) -> ReplicaSet:
-        """Give an existing new replica set its revision, its Deployment's annotations and minReadySeconds."""
+        """Update revision, annotations and minReadySeconds of an existing new replica set."""
         patch: dict[str, Any] = {}
         annotations = new_annotations(deployment, new, next_revision(olds))
         changed = {k: v for k, v in annotations.items() if new.metadata.annotations.get(k) != v}
@@ -230,7 +234,7 @@ class DeploymentController:
     async def _ensure_new(
         self, deployment: Deployment, new: ReplicaSet | None, olds: Sequence[ReplicaSet]
     ) -> tuple[Deployment, ReplicaSet | None]:
-        """The new replica set, created when there is none; None when its name is taken and another must be tried."""
+        """Return the new replica set, created if missing; None when its name is taken and the hash must change."""
         if new is not None:
             return deployment, new
         revision_hash = template_hash(deployment.spec.template, deployment.status.collision_count)
@@ -240,7 +244,7 @@ class DeploymentController:
             new = self._latest_sets.remember(await self._client.create(REPLICA_SETS, wanted))
             created = True
         except AlreadyExists:
-            new = await self._taken(deployment, name)
+            new = await self._resolve_name_collision(deployment, name)
             created = False
         except ClientError as error:
             if not is_namespace_terminating(error):
@@ -250,11 +254,11 @@ class DeploymentController:
             return deployment, None
         if created and replicas:
             self._record_scaling(deployment, "up", name, 0, replicas)
-        reason = words.NEW_REPLICA_SET_CREATED if created else words.FOUND_NEW_REPLICA_SET
-        return await self._note_revision(deployment, revision_of(new), reason, new), new
+        reason = deployment_status.NEW_REPLICA_SET_CREATED if created else deployment_status.FOUND_NEW_REPLICA_SET
+        return await self._record_revision(deployment, revision_of(new), reason, new), new
 
-    async def _taken(self, deployment: Deployment, name: str) -> ReplicaSet | None:
-        """Who has the name of the new replica set: it is itself, not yet seen, or the hash must be another one."""
+    async def _resolve_name_collision(self, deployment: Deployment, name: str) -> ReplicaSet | None:
+        """Return the replica set with this name if it is the new one; else increment the collision count."""
         try:
             found = await self._client.get(REPLICA_SETS, name, deployment.metadata.namespace)
         except NotFound:
@@ -268,8 +272,12 @@ class DeploymentController:
 
     async def _report_failed_create(self, deployment: Deployment, name: str, error: ClientError) -> None:
         message = f'Failed to create new replica set "{name}": {error}'
-        self._recorder.record(deployment, type="Warning", reason=words.REPLICA_SET_CREATE_ERROR, message=message)
-        conditions = words.with_progress(deployment, "False", words.REPLICA_SET_CREATE_ERROR, message, self._clock())
+        self._recorder.record(
+            deployment, type="Warning", reason=deployment_status.REPLICA_SET_CREATE_ERROR, message=message
+        )
+        conditions = deployment_status.with_progress(
+            deployment, "False", deployment_status.REPLICA_SET_CREATE_ERROR, message, self._clock()
+        )
         await self._write_status(deployment, msgspec.structs.replace(deployment.status, conditions=conditions))
 
     # --- Writing -----------------------------------------------------------------------------------------
@@ -281,7 +289,7 @@ class DeploymentController:
         new: ReplicaSet | None,
         olds: Sequence[ReplicaSet],
     ) -> tuple[ReplicaSet | None, list[ReplicaSet]]:
-        """Carry out `scales`, and return the replica sets as they are then."""
+        """Scale replica sets, and return all of them as they are afterwards."""
         noted = replicas_annotations(deployment)
         written: dict[str, ReplicaSet] = {}
         for replica_set, size in ((scale.replica_set, scale.replicas) for scale in scales):
@@ -305,7 +313,7 @@ class DeploymentController:
         self._recorder.record(deployment, type="Normal", reason="ScalingReplicaSet", message=message)
 
     async def _clean_up(self, deployment: Deployment, olds: list[ReplicaSet]) -> list[ReplicaSet]:
-        """Delete old revisions beyond the history limit, and return what is left."""
+        """Delete old revisions beyond the history limit, and return the others."""
         surplus = plan_cleanup(deployment, olds)
         for replica_set in surplus:
             metadata = replica_set.metadata
@@ -316,7 +324,7 @@ class DeploymentController:
         return [rs for rs in olds if rs not in surplus]
 
     async def _patch_set(self, replica_set: ReplicaSet, patch: dict[str, Any]) -> ReplicaSet:
-        """With the version it was decided on: on a newer one the decision might be another. Raises Conflict."""
+        """Patch a replica set, only in the version on which the decision is based. Raises Conflict."""
         metadata = replica_set.metadata
         versioned = {"resourceVersion": metadata.resource_version, **patch.get("metadata", {})}
         written = await self._client.patch(
@@ -324,21 +332,21 @@ class DeploymentController:
         )
         return self._latest_sets.remember(written)
 
-    async def _note_pause(self, deployment: Deployment) -> Deployment:
-        conditions = words.paused_conditions(deployment, self._clock())
+    async def _record_pause(self, deployment: Deployment) -> Deployment:
+        conditions = deployment_status.paused_conditions(deployment, self._clock())
         status = msgspec.structs.replace(deployment.status, conditions=conditions)
         return await self._write_status(deployment, status)
 
-    async def _note_revision(self, deployment: Deployment, revision: int, reason: str, new: ReplicaSet) -> Deployment:
-        """Note the current revision on the Deployment, and once that there is a replica set to wait for."""
+    async def _record_revision(self, deployment: Deployment, revision: int, reason: str, new: ReplicaSet) -> Deployment:
+        """Write the current revision to the Deployment, and once that its replica set was created or found."""
         patch: dict[str, Any] = {}
         if deployment.metadata.annotations.get(REVISION) != str(revision):
             patch["metadata"] = {"annotations": {REVISION: str(revision)}}
-        is_known = find_condition(deployment.status.conditions, words.PROGRESSING) is not None
-        if reason == words.NEW_REPLICA_SET_CREATED or not is_known:
-            verb = "Created" if reason == words.NEW_REPLICA_SET_CREATED else "Found"
+        is_known = find_condition(deployment.status.conditions, deployment_status.PROGRESSING) is not None
+        if reason == deployment_status.NEW_REPLICA_SET_CREATED or not is_known:
+            verb = "Created" if reason == deployment_status.NEW_REPLICA_SET_CREATED else "Found"
             message = f'{verb} new replica set "{new.metadata.name}"'
-            conditions = words.with_progress(deployment, "True", reason, message, self._clock())
+            conditions = deployment_status.with_progress(deployment, "True", reason, message, self._clock())
             wanted = msgspec.structs.replace(deployment.status, conditions=conditions)
             if status := status_patch(deployment.status, wanted):
                 patch["status"] = status

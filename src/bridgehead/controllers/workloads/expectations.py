@@ -1,8 +1,9 @@
-"""What a controller has asked for and not yet seen, so that a stale informer never makes it ask twice.
+"""Expectations: creations and deletions that a controller has requested and its informer has not shown yet.
 
-A controller that is about to create or delete pods says so first; the informer's handlers tick off what arrives. Until
-everything has arrived the controller only reports status. Creations are counted (their names are the server's choice),
-deletions are remembered by uid (a pod is marked as terminating and later removed: two events, one deletion).
+A controller records the expected creations and deletions of pods before it requests them; the informer's handlers
+remove those that have arrived. Until all have arrived, the controller only updates the status, so that a stale informer
+never leads to duplicate requests. Creations are counted, since the server chooses their names. Deletions are kept by
+uid, since a deletion causes two events: the pod terminates, and later is removed.
 Source: Kubernetes `pkg/controller/controller_utils.go`.
 """
 
@@ -16,7 +17,7 @@ from bridgehead.objects.core import Pod
 from bridgehead.objects.kinds import Kind
 from bridgehead.objects.meta import Object, ObjectKey
 
-# After this many seconds a lost event is likelier than a slow one, and the controller looks again.
+# Seconds after which an event is more likely lost than late, and the controller goes on.
 EXPIRY = 300.0
 
 
@@ -28,14 +29,14 @@ class _Expected:
 
 
 class Expectations:
-    """One controller's open requests, by the key of the object that owns the pods. `clock` gives seconds."""
+    """Open requests of one controller by the key of the pods' owner. `clock` returns seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._expected: dict[ObjectKey, _Expected] = {}
 
     def expect(self, owner: ObjectKey, creations: int = 0, deletions: Iterable[str] = ()) -> None:
-        """Add to what is expected; call it before the requests are sent."""
+        """Add expected events. Call before sending the requests."""
         uids = set(deletions)
         if not creations and not uids:
             return
@@ -46,20 +47,20 @@ class Expectations:
         expected.deletions |= uids
 
     def created(self, owner: ObjectKey, count: int = 1) -> None:
-        """`count` creations were seen, or have failed."""
+        """Record that `count` creations were seen or have failed."""
         if (expected := self._expected.get(owner)) is not None:
-            # More may arrive than was asked for: an adopted pod counts as well.
+            # More creations may be seen than were expected: adopted pods count, too.
             expected.creations = max(0, expected.creations - count)
             self._drop_if_met(owner)
 
     def deleted(self, owner: ObjectKey, uid: str) -> None:
-        """The deletion of `uid` was seen, or has failed. Repeating it changes nothing."""
+        """Record that the deletion of `uid` was seen or has failed. Idempotent."""
         if (expected := self._expected.get(owner)) is not None:
             expected.deletions.discard(uid)
             self._drop_if_met(owner)
 
     def met(self, owner: ObjectKey) -> bool:
-        """Whether nothing is outstanding, or has been for so long that its events must be lost."""
+        """Whether no event is outstanding, or outstanding ones are so old that they must be lost."""
         expected = self._expected.get(owner)
         return expected is None or self._clock() - expected.since > EXPIRY
 
@@ -73,15 +74,15 @@ class Expectations:
 
 
 def owner_of(kind: Kind[Any], obj: Object) -> ObjectKey | None:
-    """The object of `kind` that manages `obj`, if it is one of that kind."""
+    """Return the controller of `obj` if it is of `kind`."""
     reference = obj.metadata.controller
     if reference is None or reference.kind != kind.name or reference.api_version != kind.api_version:
         return None
     return ObjectKey(obj.metadata.namespace, reference.name)
 
 
-def note_pod_change(expectations: Expectations, kind: Kind[Any], old: Pod | None, new: Pod | None) -> set[ObjectKey]:
-    """Tick off what an informer's event tells, and return the owners of `kind` it concerns."""
+def observe_pod_change(expectations: Expectations, kind: Kind[Any], old: Pod | None, new: Pod | None) -> set[ObjectKey]:
+    """Record an informer's pod event, and return the owners of `kind` that it concerns."""
     appeared = new is not None and (old is None or old.metadata.uid != new.metadata.uid)
     owners = set()
     if old is not None and (owner := owner_of(kind, old)) is not None:

@@ -1,8 +1,9 @@
-"""The short hash that names a revision of a pod template (`pod-template-hash`, `controller-revision-hash`).
+"""Short hash of a pod template, for the labels `pod-template-hash` and `controller-revision-hash`.
 
-Called by the Deployment and DaemonSet controllers. Kubernetes hashes a dump of its Go structs, so the digits can't be
-equal to its own; everything else is: 32-bit FNV-1a, a collision count mixed in, and the decimal digits spelled in an
-alphabet without vowels and look-alikes (`k8s.io/apimachinery/pkg/util/rand.SafeEncodeString`).
+Called by the Deployment and DaemonSet controllers. Kubernetes hashes a dump of its Go structs, so values differ from
+its own. The algorithm is the same: 32-bit FNV-1a with the collision count, in decimal digits that are encoded in an
+alphabet without vowels and similar characters (`k8s.io/apimachinery/pkg/util/rand.SafeEncodeString`).
+Pure: no I/O, no clock, no randomness.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _FNV_PRIME = 0x01000193
 
 
 def fnv1a_32(data: bytes) -> int:
-    """The 32-bit FNV-1a hash of `data`."""
+    """Return the 32-bit FNV-1a hash of `data`."""
     value = _FNV_OFFSET
     for byte in data:
         value = ((value ^ byte) * _FNV_PRIME) & 0xFFFFFFFF
@@ -25,14 +26,14 @@ def fnv1a_32(data: bytes) -> int:
 
 
 def safe_encode(text: str) -> str:
-    """`text` with every character replaced by a consonant or a digit that can't form or be mistaken for a word."""
+    """Return `text` with every character replaced by a consonant or a digit, so that no word results."""
     return "".join(_ALPHABET[ord(character) % len(_ALPHABET)] for character in text)
 
 
 def template_hash(template: PodTemplate, collision_count: int | None = None) -> str:
-    """One to ten characters that name `template`; equal templates have equal hashes, whatever their key order.
+    """Return a hash of one to ten characters. Equal templates have equal hashes, in any order of their keys.
 
-    `collision_count` is None until two different templates once got the same hash; each further value gives another.
+    `collision_count` is None until two different templates had the same hash; each further value gives another hash.
     """
     data = msgspec.json.encode(template, order="deterministic")
     if collision_count is not None:

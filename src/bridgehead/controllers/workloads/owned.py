@@ -1,4 +1,4 @@
-"""Objects by who manages them, kept up to date by an informer. Used by the workload controllers."""
+"""Index of an informer's objects by their controller. Used by the workload controllers."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ _INDEX = "manager"
 
 
 def _manager(obj: Object) -> tuple[str, ...]:
-    """The uid of an object's controller; a namespace (which no uid looks like) for an object without one."""
+    """Index function: the uid of an object's controller, or its namespace without one. The two cannot be equal."""
     owner = obj.metadata.controller
     return (owner.uid,) if owner else (f"namespace/{obj.metadata.namespace}",)
 
 
 class OwnedIndex(Generic[T]):
-    """Which objects of an informer a controller manages, and which of a namespace nobody does."""
+    """The objects of an informer by controller, and those without a controller by namespace."""
 
     def __init__(self, informer: Informer[T]) -> None:
         self._informer = informer
         informer.add_index(_INDEX, _manager)
 
     def of(self, uid: str) -> list[T]:
-        """The objects that the owner with `uid` manages."""
+        """Return the objects that the owner with `uid` manages."""
         return self._informer.by_index(_INDEX, uid)
 
     def candidates(self, owner: Object) -> list[T]:
-        """What `owner` manages, and what of its namespace it might adopt."""
+        """Return the objects that `owner` manages, and those of its namespace that it might adopt."""
         orphans = self._informer.by_index(_INDEX, f"namespace/{owner.metadata.namespace}")
         return [*self._informer.by_index(_INDEX, owner.metadata.uid), *orphans]

@@ -1,4 +1,4 @@
-"""Creates and deletes a controller's pods, and says so in Events.
+"""Creates and deletes a controller's pods, with Events.
 
 Called by the ReplicaSet and DaemonSet controllers. Source: Kubernetes `pkg/controller/controller_utils.go`.
 """
@@ -21,12 +21,12 @@ from ..claims import controller_reference
 
 Owner = TypeVar("Owner", bound=Object)
 
-# More pods than this are not created or deleted in one go.
+# The largest number of pods to create or delete in one reconcile.
 BURST = 500
 
 
 def pod_from_template(kind: Kind[Owner], owner: Owner, template: PodTemplate) -> dict[str, Any]:
-    """The pod that `owner` creates: named after it, labelled as its template says, and managed by it."""
+    """Return the pod to create for `owner`: with a generated name, the template's labels, and an owner reference."""
     metadata: dict[str, Any] = {
         "generateName": f"{owner.metadata.name}-",
         "namespace": owner.metadata.namespace,
@@ -42,7 +42,7 @@ def pod_from_template(kind: Kind[Owner], owner: Owner, template: PodTemplate) ->
 
 
 def is_namespace_terminating(error: ClientError) -> bool:
-    """Whether a creation was refused since its namespace is being deleted: nothing to report, nothing to retry."""
+    """Whether a creation was rejected because its namespace is being deleted, so that a retry is useless."""
     if not isinstance(error, ApiError):
         return False
     causes = error.details.get("causes") or ()
@@ -50,10 +50,10 @@ def is_namespace_terminating(error: ClientError) -> bool:
 
 
 async def slow_start(count: int, create: Callable[[int], Awaitable[None]]) -> tuple[int, ClientError | None]:
-    """Call `create(0)` .. `create(count - 1)` in batches of 1, 2, 4 ..., the calls of a batch at the same time.
+    """Call `create(0)` .. `create(count - 1)` in batches of 1, 2, 4 ..., concurrently within a batch.
 
-    Stops after a batch in which one failed, so that many pods that would all be refused (a quota, a bad template) cost
-    one request. Returns how many calls succeeded and the first error.
+    Stop after a batch with a failure, so that many pods that would all be rejected (by a quota, or for an invalid
+    template) cost one request. Return the number of successful calls and the first error.
     """
     done = successes = 0
     size = min(1, count)
@@ -71,7 +71,7 @@ async def slow_start(count: int, create: Callable[[int], Awaitable[None]]) -> tu
 
 
 class PodControl(Generic[Owner]):
-    """Pods of owners of one kind."""
+    """Creates and deletes pods for owners of one kind."""
 
     def __init__(self, client: ApiClient, recorder: EventRecorder, kind: Kind[Owner]) -> None:
         self._client = client
@@ -79,7 +79,7 @@ class PodControl(Generic[Owner]):
         self._kind = kind
 
     async def create(self, owner: Owner, template: PodTemplate) -> Pod:
-        """Raises ClientError, after an Event has said so."""
+        """Create a pod. Record an Event, also for a failure. Raises ClientError."""
         body = pod_from_template(self._kind, owner, template)
         try:
             pod = await self._client.create(PODS, body, owner.metadata.namespace)
@@ -93,11 +93,11 @@ class PodControl(Generic[Owner]):
         return pod
 
     async def delete(self, owner: Owner, pod: Pod) -> bool:
-        """Whether there was something to delete. Raises ClientError, after an Event has said so."""
+        """Delete a pod and return whether it was there. Record an Event, also for a failure. Raises ClientError."""
         try:
             await self._client.delete(PODS, pod.metadata.name, pod.metadata.namespace, uid=pod.metadata.uid)
         except (NotFound, Conflict):
-            return False  # gone, or another pod has its name
+            return False  # the pod is gone, or another pod has its name
         except ClientError as error:
             self._recorder.record(owner, type="Warning", reason="FailedDelete", message=f"Error deleting: {error}")
             raise
@@ -109,9 +109,9 @@ class PodControl(Generic[Owner]):
     async def delete_all(
         self, owner: Owner, pods: Sequence[Pod], not_deleted: Callable[[Pod], None]
     ) -> ClientError | None:
-        """Delete all `pods` at the same time; `not_deleted` hears of those that failed or were gone already.
+        """Delete all `pods` concurrently; call `not_deleted` for those that failed or were gone already.
 
-        Returns the first error.
+        Return the first error.
         """
 
         async def delete(pod: Pod) -> None:

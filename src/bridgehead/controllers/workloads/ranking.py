@@ -1,5 +1,6 @@
-"""Which replicas go first when a ReplicaSet shrinks. Pure; called by `replicasets`.
+"""Choice of the pods to delete when a ReplicaSet is scaled down. Called by `replicasets`.
 
+Pure: no I/O, no clock, no randomness.
 Source: Kubernetes "ReplicaSet: Scaling a ReplicaSet", and `ActivePodsWithRanks` in `pkg/controller`.
 """
 
@@ -10,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from bridgehead.objects.core import Pod
+from bridgehead.objects.integers import parse_integer
 from bridgehead.objects.times import parse_time
 
 from .availability import is_active, ready_since
@@ -22,26 +24,25 @@ RankKey = tuple[bool, int, bool, int, int, float, int, float, str]
 
 
 def deletion_cost(pod: Pod) -> int:
-    """The pod's `pod-deletion-cost` annotation; 0 when it has none or one that isn't a 32-bit integer."""
+    """Return the pod's `pod-deletion-cost` annotation; 0 without a valid 32-bit integer."""
     text = pod.metadata.annotations.get(DELETION_COST, "")
     digits = text[1:] if text.startswith("-") else text
     if not (digits.isascii() and digits.isdigit()) or (len(digits) > 1 and digits[0] == "0"):
         return 0
-    cost = int(text)
-    return cost if -(2**31) <= cost < 2**31 else 0
+    return parse_integer(text, bits=32) or 0
 
 
 def _age_class(since: float, now: float) -> float:
-    """Ages in powers of two: within a class the choice is made by uid, so that it does not always hit one cohort."""
+    """Return the age as a power of two. Within a class uids decide, so that pods of one age are not all deleted."""
     age = now - since
     return -1.0 if age <= 0 else float(math.floor(math.log2(age * 1e9)))
 
 
 def choose_victims(pods: Iterable[Pod], related: Iterable[Pod], count: int, now: float) -> list[Pod]:
-    """The `count` of `pods` to delete, first victim first.
+    """Return the `count` pods to delete, in this order.
 
-    `related` are all replicas of the same application (of every ReplicaSet of the same Deployment, `pods` included):
-    a node that runs more of them loses one sooner. `now` is in seconds since the epoch.
+    `related`: the pods of all ReplicaSets of the same Deployment, including `pods`. A node with more of them loses one
+    earlier. `now` is in seconds since the epoch.
     """
     neighbours = Counter(pod.spec.node_name for pod in related if is_active(pod))
 

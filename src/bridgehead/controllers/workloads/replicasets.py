@@ -1,4 +1,4 @@
-"""The ReplicaSet controller: as many pods of a template as it says, no more while a stale informer hides some.
+"""The ReplicaSet controller: keeps the wanted number of pods of a template.
 
 Started by `manager`; watches ReplicaSets and Pods. Source: Kubernetes "ReplicaSet", `pkg/controller/replicaset`.
 """
@@ -24,7 +24,7 @@ from ..conditions import REPLICA_FAILURE, status_patch, with_condition, without_
 from ..latest import Latest
 from ..shared import Informers
 from .availability import is_active, is_available, next_availability
-from .expectations import EXPIRY, Expectations, note_pod_change
+from .expectations import EXPIRY, Expectations, observe_pod_change
 from .owned import OwnedIndex
 from .pod_control import BURST, PodControl, is_namespace_terminating, slow_start
 from .ranking import choose_victims
@@ -35,7 +35,7 @@ WORKERS: Final = 8
 def compute_status(
     replica_set: ReplicaSet, pods: Sequence[Pod], failure: ClientError | None, shrinking: bool, now: float
 ) -> ReplicaSetStatus:
-    """The status for its active `pods`; `failure` is what creating (or, `shrinking`, deleting) pods met with."""
+    """Compute the status from the active `pods`. `failure`: error of creating or, if `shrinking`, deleting pods."""
     template_labels = replica_set.spec.template.metadata.labels.items()
     conditions = replica_set.status.conditions
     if failure is None:
@@ -60,7 +60,7 @@ def compute_status(
 
 
 class ReplicaSetController:
-    """Runs until cancelled. `clock` gives seconds since the epoch."""
+    """Creates and deletes pods. `clock` returns seconds since the epoch."""
 
     def __init__(
         self,
@@ -88,25 +88,25 @@ class ReplicaSetController:
         await self._pods.wait_synced()
         await self._queue.run(self.reconcile, workers=WORKERS)
 
-    # --- What wakes it up --------------------------------------------------------------------------------
+    # --- Handlers --------------------------------------------------------------------------------
 
     def _replica_set_changed(self, old: ReplicaSet | None, new: ReplicaSet | None) -> None:
         if new is None and old is not None:
-            # A successor of the same name must not wait for what was expected of this one.
+            # A new replica set of the same name must not wait for the expectations of the old one.
             self._expectations.forget(old.key)
         if (changed := new or old) is not None:
             self._queue.add(changed.key)
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
-        for owner in note_pod_change(self._expectations, REPLICA_SETS, old, new):
+        for owner in observe_pod_change(self._expectations, REPLICA_SETS, old, new):
             self._queue.add(owner)
         for adopter in adopters(self._replica_sets.items(), old, new):
             self._queue.add(adopter)
 
-    # --- What it does ------------------------------------------------------------------------------------
+    # --- Reconciling ------------------------------------------------------------------------------------
 
     async def reconcile(self, key: ObjectKey) -> Outcome:
-        """Bring one replica set's pods to what it says, and its status to what they are. Raises ClientError."""
+        """Create or delete pods of one replica set, and write its status. Raises ClientError."""
         replica_set = self._latest.get(key)
         if replica_set is None:
             self._expectations.forget(key)
@@ -147,7 +147,7 @@ class ReplicaSetController:
         )
 
     def _related(self, replica_set: ReplicaSet) -> list[Pod]:
-        """The pods of all replica sets that have the same owner, this one's included."""
+        """Return the pods of all replica sets with the same owner, including this one."""
         owner = replica_set.metadata.controller
         family = self._siblings.of(owner.uid) if owner else [replica_set]
         return [pod for sibling in family for pod in self._owned.of(sibling.metadata.uid)]

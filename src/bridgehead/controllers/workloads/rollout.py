@@ -1,7 +1,7 @@
-"""How a Deployment's replica sets are to be sized. Pure: observed Deployment and ReplicaSets -> `Scale`s.
+"""Rollout of a Deployment: the sizes of its replica sets.
 
-Called by `deployments`, which carries out what is decided here, and looks again when the cluster has followed. Every
-function looks one step ahead only, so that a step is safe whatever became of the one before.
+Called by `deployments`, which scales the replica sets and calls again when the cluster has followed. Every function
+plans one step only, so that a step is safe whatever became of the previous one. Pure: no I/O, no clock, no randomness.
 Source: Kubernetes `pkg/controller/deployment` (v1.36), and "Deployments" in its documentation.
 """
 
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import msgspec
 
 from bridgehead.objects.apps import Deployment, ReplicaSet
+from bridgehead.objects.integers import parse_integer
 from bridgehead.objects.meta import PodTemplate
 
 HASH_LABEL = "pod-template-hash"
@@ -32,14 +33,14 @@ _OWN_ANNOTATIONS = frozenset(
         "deprecated.deployment.rollback.revision",
     ]
 )
-# A replica set remembers this many characters of the revisions it once was.
+# Limit of a replica set's annotation with its earlier revisions, in characters.
 _MAX_HISTORY = 2000
 UNLIMITED_HISTORY = 2**31 - 1
 
 
 @dataclass(frozen=True)
 class Scale:
-    """`replica_set` is to have `replicas` replicas."""
+    """The wanted number of replicas of a replica set."""
 
     replica_set: ReplicaSet
     replicas: int
@@ -49,20 +50,20 @@ class Scale:
 
 
 def scaled_value(value: int | str | None, total: int, *, round_up: bool, default: int | str) -> int:
-    """An absolute number or a percentage of `total` as a number. Raises ValueError for anything else."""
+    """Return a number for a number or a percentage of `total`. Raises ValueError for anything else."""
     value = default if value is None else value
     if isinstance(value, int):
         return value
-    digits = value.removesuffix("%")
-    if not value.endswith("%") or not digits.isdigit():
+    percent = parse_integer(value.removesuffix("%"))
+    if not value.endswith("%") or percent is None or not value[0].isdigit():
         raise ValueError(f"invalid value for IntOrString: invalid type: {value!r} is neither int nor percentage")
     # Integer arithmetic: 0.29 * 100 is less than 29 in floating point.
-    product = int(digits) * total
+    product = percent * total
     return -(-product // 100) if round_up else product // 100
 
 
 def resolve_fenceposts(max_surge: int | str | None, max_unavailable: int | str | None, desired: int) -> tuple[int, int]:
-    """(surge, unavailable) as numbers: surge rounds up, unavailable rounds down, both zero would stand still."""
+    """Return surge (rounded up) and unavailable (rounded down), not both 0, with which no rollout would progress."""
     surge = scaled_value(max_surge, desired, round_up=True, default="25%")
     unavailable = scaled_value(max_unavailable, desired, round_up=False, default="25%")
     if surge == 0 and unavailable == 0:
@@ -75,7 +76,7 @@ def is_rolling(deployment: Deployment) -> bool:
 
 
 def limits(deployment: Deployment) -> tuple[int, int]:
-    """(max surge, max unavailable) of `deployment` as numbers of pods; no strategy but RollingUpdate has any."""
+    """Return max surge and max unavailable as numbers of pods; 0 for other strategies than RollingUpdate."""
     if not is_rolling(deployment):
         return 0, 0
     rolling = deployment.spec.strategy.rolling_update
@@ -95,30 +96,29 @@ def without_hash(template: PodTemplate) -> PodTemplate:
 
 
 def same_template(one: PodTemplate, other: PodTemplate) -> bool:
-    """Whether two templates make the same pods, not counting the label that names the template itself."""
+    """Whether two templates are equal, except for the label with the hash of the template."""
     return without_hash(one) == without_hash(other)
 
 
 def by_creation(replica_set: ReplicaSet) -> tuple[str, str]:
-    """Sort key: oldest first, by name within a second."""
+    """Sort key: oldest first, then by name."""
     return replica_set.metadata.creation_timestamp or "", replica_set.metadata.name
 
 
 def find_new(deployment: Deployment, replica_sets: Iterable[ReplicaSet]) -> ReplicaSet | None:
-    """The replica set that has the Deployment's template: the oldest, should there be several."""
+    """Return the replica set with the Deployment's template; the oldest of several."""
     same = (rs for rs in replica_sets if same_template(rs.spec.template, deployment.spec.template))
     return min(same, key=by_creation, default=None)
 
 
 def active(replica_sets: Iterable[ReplicaSet]) -> list[ReplicaSet]:
-    """Those that want pods."""
+    """Return the replica sets that want pods."""
     return [rs for rs in replica_sets if rs.spec.replicas > 0]
 
 
 def revision_of(replica_set: ReplicaSet) -> int:
-    """The revision a replica set says it is; 0 when it doesn't say."""
-    text = replica_set.metadata.annotations.get(REVISION, "")
-    return int(text) if text.isascii() and text.isdigit() else 0
+    """Return the revision in a replica set's annotation; 0 without a valid one."""
+    return parse_integer(replica_set.metadata.annotations.get(REVISION, "")) or 0
 
 
 def next_revision(olds: Iterable[ReplicaSet]) -> int:
@@ -129,19 +129,19 @@ def next_revision(olds: Iterable[ReplicaSet]) -> int:
 
 
 def replicas_annotations(deployment: Deployment) -> dict[str, str]:
-    """What a replica set notes about its Deployment when it is scaled, so that a later change of size is noticed."""
+    """Return the annotations with the Deployment's size, by which a later change of the size is detected."""
     desired = deployment.spec.replicas
     return {DESIRED_REPLICAS: str(desired), MAX_REPLICAS: str(desired + limits(deployment)[0])}
 
 
 def new_annotations(deployment: Deployment, existing: ReplicaSet | None, revision: int) -> dict[str, str]:
-    """All annotations of the new replica set: its Deployment's own, and its place in the history."""
+    """Return all annotations of the new replica set: those of its Deployment, and its revisions."""
     current: Mapping[str, str] = existing.metadata.annotations if existing else {}
     inherited = {k: v for k, v in deployment.metadata.annotations.items() if k not in _OWN_ANNOTATIONS}
     wanted = {**current, **inherited}
     if existing is None:
         return wanted | {REVISION: str(revision)} | replicas_annotations(deployment)
-    # After a later replica set was deleted, the next revision may be a smaller one: revisions never go down.
+    # The next revision may be smaller after the deletion of a later replica set; revisions never decrease.
     old_revision = revision_of(existing)
     if old_revision < revision:
         wanted[REVISION] = str(revision)
@@ -165,9 +165,9 @@ def total_available(replica_sets: Iterable[ReplicaSet]) -> int:
 
 
 def replicas_of_new(deployment: Deployment, replica_sets: Iterable[ReplicaSet], current: int) -> int:
-    """How many replicas the new replica set, which wants `current`, may want now.
+    """Return the number of replicas that the new replica set, which wants `current`, may have now.
 
-    `replica_sets` are all of the Deployment's, the new one included if it exists already.
+    `replica_sets`: all of the Deployment, with the new one if it exists.
     """
     desired = deployment.spec.replicas
     if not is_rolling(deployment):
@@ -179,7 +179,7 @@ def replicas_of_new(deployment: Deployment, replica_sets: Iterable[ReplicaSet], 
 
 
 def is_saturated(deployment: Deployment, new: ReplicaSet | None) -> bool:
-    """Whether the new replica set was told to have, has, and keeps available all replicas of the Deployment."""
+    """Whether the new replica set wants, has, and has available all replicas of the Deployment."""
     if new is None:
         return False
     desired = deployment.spec.replicas
@@ -191,15 +191,15 @@ def is_saturated(deployment: Deployment, new: ReplicaSet | None) -> bool:
 
 
 def is_scaling_event(deployment: Deployment, replica_sets: Iterable[ReplicaSet]) -> bool:
-    """Whether the Deployment's size changed since its active replica sets were last scaled."""
+    """Whether the Deployment's size has changed since its active replica sets were last scaled."""
     noted = (rs.metadata.annotations.get(DESIRED_REPLICAS) for rs in active(replica_sets))
     return any(desired is not None and desired != str(deployment.spec.replicas) for desired in noted)
 
 
 def plan_scaling(deployment: Deployment, new: ReplicaSet | None, olds: Sequence[ReplicaSet]) -> list[Scale]:
-    """Sizes after the Deployment was resized or while it is paused: proportional, so that a rollout isn't hastened.
+    """Plan proportional sizes after the Deployment was scaled or while it is paused, without progress of a rollout.
 
-    Contains every replica set that has to note the Deployment's size, also those whose own size stays.
+    The result contains every replica set that needs a new size annotation, even if its own size stays.
     """
     every = [*olds, new] if new else list(olds)
     wanting = active(every)
@@ -217,7 +217,7 @@ def _plan_proportional(deployment: Deployment, wanting: list[ReplicaSet]) -> lis
     desired = deployment.spec.replicas
     allowed = desired + limits(deployment)[0] if desired else 0
     to_add = allowed - total_replicas(wanting)
-    # Largest first; among equals the newest grows and the oldest shrinks.
+    # Largest first; of equal ones the newest grows first and the oldest shrinks first.
     ordered = sorted(wanting, key=by_creation, reverse=to_add > 0)
     ordered.sort(key=lambda rs: rs.spec.replicas, reverse=True)
     sizes: list[int] = []
@@ -232,14 +232,14 @@ def _plan_proportional(deployment: Deployment, wanting: list[ReplicaSet]) -> lis
 
 
 def _proportion(deployment: Deployment, rs: ReplicaSet, allowed: int, to_add: int, added: int) -> int:
-    """How many of `to_add` replicas (negative to remove) this replica set gets, when `added` are given out already."""
+    """Return this replica set's part of `to_add` replicas (negative: to remove), of which `added` are assigned."""
     if to_add == added:
         return 0
     if not deployment.spec.replicas:
         fraction = -rs.spec.replicas
     else:
-        noted = rs.metadata.annotations.get(MAX_REPLICAS, "")
-        before = int(noted) if noted.isascii() and noted.isdigit() else deployment.status.replicas
+        noted = parse_integer(rs.metadata.annotations.get(MAX_REPLICAS, ""), bits=32)
+        before = deployment.status.replicas if noted is None else noted
         grown = rs.spec.replicas * allowed / before if before else float(rs.spec.replicas)
         fraction = math.floor(grown + 0.5) - rs.spec.replicas
     remaining = to_add - added
@@ -247,7 +247,7 @@ def _proportion(deployment: Deployment, rs: ReplicaSet, allowed: int, to_add: in
 
 
 def plan_new(deployment: Deployment, new: ReplicaSet, olds: Sequence[ReplicaSet]) -> Scale | None:
-    """The next size of the new replica set, or None when it stays."""
+    """Return the next size of the new replica set, or None when it stays."""
     desired = deployment.spec.replicas
     if new.spec.replicas == desired:
         return None
@@ -258,9 +258,9 @@ def plan_new(deployment: Deployment, new: ReplicaSet, olds: Sequence[ReplicaSet]
 
 
 def plan_olds(deployment: Deployment, new: ReplicaSet, olds: Sequence[ReplicaSet]) -> list[Scale]:
-    """Which old replica sets shrink now in a rolling update, and to what.
+    """Plan the sizes of old replica sets that are scaled down now in a rolling update.
 
-    Replicas that aren't available anyway go first: they cost nothing, and they may be what holds the rollout up.
+    Unavailable replicas go first: their removal has no cost, and they may be what blocks the rollout.
     """
     shrinking = sorted(active(olds), key=by_creation)
     if not shrinking:
@@ -277,8 +277,8 @@ def plan_olds(deployment: Deployment, new: ReplicaSet, olds: Sequence[ReplicaSet
         step = min(unavailable, may_go - cleaned)
         sizes[rs.metadata.uid] -= step
         cleaned += step
-    # A replica set that was just told to shrink still reports pods it is about to delete: those can't be counted on.
-    # (Kubernetes counts them, and can go below the minimum when one status is written later than another.)
+    # The status of a replica set that was just scaled down still counts pods that it is about to delete. They do not
+    # count here. (Kubernetes counts them, and can fall below the minimum when a status is written late.)
     spare = sum(min(rs.status.available_replicas, rs.spec.replicas) for rs in (*shrinking, new)) - min_available
     for rs in shrinking:
         step = max(0, min(sizes[rs.metadata.uid], spare))
@@ -288,13 +288,13 @@ def plan_olds(deployment: Deployment, new: ReplicaSet, olds: Sequence[ReplicaSet
 
 
 def plan_rolling(deployment: Deployment, new: ReplicaSet, olds: Sequence[ReplicaSet]) -> list[Scale]:
-    """The next step of a rolling update: the new one grows, or else the old ones shrink, or else nothing."""
+    """Plan the next step of a rolling update: the new replica set grows, else the old ones shrink, else nothing."""
     grow = plan_new(deployment, new, olds)
     return [grow] if grow else plan_olds(deployment, new, olds)
 
 
 def plan_cleanup(deployment: Deployment, olds: Sequence[ReplicaSet]) -> list[ReplicaSet]:
-    """Old replica sets beyond `revisionHistoryLimit` that are empty and known to be: lowest revision first."""
+    """Return empty old replica sets beyond `revisionHistoryLimit`, lowest revision first."""
     if deployment.spec.revision_history_limit == UNLIMITED_HISTORY:
         return []
     kept = [rs for rs in olds if rs.metadata.deletion_timestamp is None]

@@ -1,6 +1,6 @@
-"""A runtime in memory for tests of the kubelet: it starts no process, and refuses what the real one refuses.
+"""A runtime in memory for tests of the kubelet, without processes; it rejects what the real one rejects.
 
-Containers run until `finish` or a signal ends them. `Behaviour` says, for an image, how its containers act.
+Containers run until `finish` or a signal ends them. `Behaviour` defines how the containers of an image act.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ Exec = Callable[[ContainerSpec, tuple[str, ...]], ExecResult]
 
 
 class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
-    """`exits_with` ends a container as soon as it has started; `ignores_term` is one that only SIGKILL ends."""
+    """The behaviour of an image's containers. `exits_with`: a container ends as soon as it has started.
+
+    `ignores_term`: only SIGKILL ends it.
+    """
 
     exits_with: int | None = None
     ignores_term: bool = False
@@ -46,36 +49,36 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
 class FakeSession:
     """A command whose streams are real pipes: `argv` is "cat", or "fail" and an exit code.
 
-    `sizes` are the terminal sizes it was told, as (columns, rows). `input_ended` is called instead of ending the
-    command, which then lasts until `end`.
+    `sizes` are the terminal sizes that were set, as (columns, rows). With `on_input_end`, which is called at the end of
+    the input, the command lasts until `end`.
     """
 
     def __init__(
-        self, argv: tuple[str, ...], *, stdin: bool, stderr: bool, input_ended: Callable[[], None] | None = None
+        self, argv: tuple[str, ...], *, stdin: bool, stderr: bool, on_input_end: Callable[[], None] | None = None
     ) -> None:
         self.argv = argv
-        self._input_ended = input_ended
+        self._on_input_end = on_input_end
         self.sizes: list[tuple[int, int]] = []
-        self._inside: list[int] = []
+        self._command_ends: list[int] = []
         self._ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self.stdin_fd = self._pipe(writes=False) if stdin else None
-        self._stdin = self._inside[-1] if stdin else None
+        self._stdin = self._command_ends[-1] if stdin else None
         self.stdout_fd: int | None = self._pipe(writes=True)
-        self._stdout = self._inside[-1]
+        self._stdout = self._command_ends[-1]
         self.stderr_fd = self._pipe(writes=True) if stderr else None
         if argv[0] == "fail":
-            os.write(self._inside[-1], b"failing\n")
+            os.write(self._command_ends[-1], b"failing\n")
             self.end(int(argv[1]))
         elif self._stdin is None:
-            if input_ended is None:
+            if on_input_end is None:
                 self.end(0)
         else:
             asyncio.get_running_loop().add_reader(self._stdin, self._copy)
 
     def _pipe(self, *, writes: bool) -> int:
-        """A pipe of which the command has one end; gives the other."""
+        """Make a pipe; the command keeps one end, the other is returned."""
         reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        self._inside.append(writer if writes else reader)
+        self._command_ends.append(writer if writes else reader)
         return reader if writes else writer
 
     def _copy(self) -> None:
@@ -84,21 +87,21 @@ class FakeSession:
         data = os.read(self._stdin, 4096)
         if data:
             os.write(self._stdout, data)
-        elif self._input_ended is None:
+        elif self._on_input_end is None:
             self.end(0)
         else:
             asyncio.get_running_loop().remove_reader(self._stdin)
-            self._input_ended()
+            self._on_input_end()
 
     def end(self, exit_code: int) -> None:
-        """Fine if it has ended."""
+        """End the command. Does nothing after its end."""
         if self._ended.done():
             return
         if self._stdin is not None:
             asyncio.get_running_loop().remove_reader(self._stdin)
-        for fd in self._inside:
+        for fd in self._command_ends:
             os.close(fd)
-        self._inside.clear()
+        self._command_ends.clear()
         self._ended.set_result(exit_code)
 
     async def wait(self) -> int:
@@ -116,9 +119,13 @@ class FakeSession:
 
 
 class FakeRuntime:
-    """`features` is what it says of itself; `sandbox_specs` and `specs` are the sandboxes and the containers started so
-    far, oldest first; `users` the user that an image names; `signals` what containers were sent, as (name, number);
-    `sessions` the commands opened in them, and `attached` the sessions on their own streams, by container id."""
+    """A `Runtime` whose state tests read and set.
+
+    `features` is the result of `find_features`. `sandbox_specs` and `specs` are the sandboxes and the containers
+    started so far, oldest first; `users` the users that images name; `signals` the signals sent to containers, as
+    (name, number); `sessions` the commands opened in containers, and `attached` the sessions on their own streams, by
+    container id.
+    """
 
     def __init__(self, images: dict[str, Behaviour] | None = None) -> None:
         self.images = {"app:1": Behaviour()} if images is None else images
@@ -227,7 +234,7 @@ class FakeRuntime:
         return session
 
     async def open_attach(self, container_id: str, *, stdin: bool, stderr: bool = True) -> ExecSession:
-        """A container gives back what it reads, as cat does."""
+        """Attach to a container that copies its input to its output, as cat does."""
         info = self.containers.get(container_id)
         if info is None or info.state != "running":
             raise RuntimeFailure("container is not running")
@@ -235,11 +242,11 @@ class FakeRuntime:
         if stdin and not spec.stdin:
             raise RuntimeFailure("the container has no standard input to attach to")
 
-        def input_ended() -> None:
+        def on_input_end() -> None:
             if spec.stdin_once:
                 self.finish(container_id, 0)
 
-        session = FakeSession(("cat",), stdin=stdin, stderr=stderr and not spec.tty, input_ended=input_ended)
+        session = FakeSession(("cat",), stdin=stdin, stderr=stderr and not spec.tty, on_input_end=on_input_end)
         self.attached.setdefault(container_id, []).append(session)
         return session
 
@@ -247,7 +254,7 @@ class FakeRuntime:
         return next(s for s in self.specs if (s.pod_uid, s.name, s.attempt) == (info.pod_uid, info.name, info.attempt))
 
     async def open_port(self, pod_uid: str, port: int) -> socket.socket:
-        """The pod's loopback is our own."""
+        """Connect to the test's own loopback, which stands for the pod's."""
         if pod_uid not in self.sandboxes:
             raise RuntimeFailure(f"pod {pod_uid} has no sandbox")
         stream = socket.socket()
@@ -268,10 +275,10 @@ class FakeRuntime:
         finally:
             self._listeners.remove(queue)
 
-    # --- What happens inside ----------------------------------------------------------------------------
+    # Events in the runtime, caused by tests.
 
     def finish(self, container_id: str, exit_code: int, message: str = "", *, is_oom_killed: bool = False) -> None:
-        """The container's process ends."""
+        """End the container's process."""
         info = self.containers.get(container_id)
         if info is None or info.state != "running":
             return
@@ -291,7 +298,7 @@ class FakeRuntime:
             queue.put_nowait(ended)
 
     def lose(self, pod_uid: str) -> None:
-        """The pod's namespaces vanish without a word, as when the node's runtime dies."""
+        """Forget a sandbox without notifications, as when the node's runtime is killed."""
         self.sandboxes.pop(pod_uid, None)
         for info in [c for c in self.containers.values() if c.pod_uid == pod_uid]:
             del self.containers[info.id]

@@ -1,7 +1,7 @@
-"""What a kubelet asks of a container runtime (after the CRI, cut to what is used).
+"""The interface between a kubelet and its container runtime (after the CRI, reduced to what is used).
 
-The runtime is a process of its own on each node (`bridgehead runtime`): containers outlive a kubelet that dies, and
-the next kubelet finds them by `list_containers`. Container ids are chosen by the runtime and never reused.
+The runtime is a separate process on each node (`bridgehead runtime`): containers outlive a kubelet that ends, and the
+next kubelet finds them by `list_containers`. The runtime chooses container ids and never reuses one.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ class Image(msgspec.Struct, frozen=True, kw_only=True):
     """An image the node can run.
 
     `source` is "store" (a root file system in the local image store), "stand-in" (a host program or a built-in server
-    that plays the image's part) or "part" (one of Bridgehead's own parts). `id` is what `imageID` shows and names
-    a stand-in as one.
+    that plays the image's part) or "part" (a part of Bridgehead). `id` is shown as `imageID`, in which a stand-in is
+    named as one.
     """
 
     name: str
@@ -32,26 +32,29 @@ class Image(msgspec.Struct, frozen=True, kw_only=True):
     env: dict[str, str] = {}
     working_dir: str = "/"
     user: str = ""  # USER or USER:GROUP as in the image's configuration, names or numbers; "" is root
-    description: str = ""  # who plays a stand-in's part, for an Event
+    description: str = ""  # of a stand-in, for an Event
 
 
 class ImageUnavailable(Exception):
-    """No such image here; the message says where it was looked for and what to do."""
+    """The node has no such image; the message has the places searched and what to do."""
 
 
 class RuntimeFailure(Exception):
-    """The runtime could not do it; the message is one line for an Event."""
+    """The runtime could not do what was requested; the message is one line for an Event."""
 
 
 def port_refused(address: str, port: int, code: int) -> str:
-    """Why there is no connection to a pod's own address, in Go's words; `code` is an errno."""
+    """The message for a failed connection to a pod's own address, as Go writes it; `code` is an errno."""
     family = "tcp6" if ":" in address else "tcp4"
     return f"dial {family} {join_host_port(address, port)}: connect: {os.strerror(code).lower()}"
 
 
 class SandboxSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod's namespaces. `ips` are its addresses, at most one of each family, the primary one first; none with
-    `host_network`. `sysctls` are set in the pod's own namespaces ("net.ipv4.ip_local_port_range": "1024 65535")."""
+    """The specification of a pod's namespaces.
+
+    `ips` are the pod's addresses, at most one of each family, the primary one first; none with `host_network`.
+    `sysctls` are set in the pod's own namespaces ("net.ipv4.ip_local_port_range": "1024 65535").
+    """
 
     pod_uid: str
     namespace: str
@@ -66,10 +69,10 @@ class SandboxSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Mount(msgspec.Struct, frozen=True, kw_only=True):
-    """Bind `source` (on the node), or what `sub_path` names below it, to `target` (in the container).
+    """A bind mount of `source` (on the node), or of `sub_path` below it, to `target` (in the container).
 
     `sub_path` is relative. The runtime resolves it beneath the volume's descriptor, so that no link leads out of the
-    volume, and makes a directory that is not there, with the mode of the volume's root.
+    volume, and makes a missing directory, with the mode of the volume's root.
     """
 
     source: str
@@ -87,11 +90,11 @@ class Seccomp(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Security(msgspec.Struct, frozen=True, kw_only=True):
-    """Who a container runs as and what it may do. Ids are those of the pod.
+    """The user and the privileges of a container. Ids are those of the pod.
 
-    `user` None is the user that the image names, or root; `group` None the group that the image names, or the user's in
-    the container's /etc/passwd, or root's. `strict_groups`: the groups that the container's /etc/group gives the user
-    are not added. Capabilities are names as in a Pod ("NET_ADMIN", "ALL"), applied to containerd's default set in
+    `user` None: the user that the image names, or root. `group` None: the group that the image names, or the user's in
+    the container's /etc/passwd, or root's. `strict_groups`: the user's groups in the container's /etc/group are not
+    added. Capabilities are names as in a Pod ("NET_ADMIN", "ALL"), applied to containerd's default set in
     containerd's order: add ALL, drop ALL, add the named ones, drop the named ones.
     """
 
@@ -109,7 +112,7 @@ class Security(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """A container's share of the node, for its cgroup: memory in bytes, processors in thousandths. None: no limit."""
+    """Limits for a container's cgroup: memory in bytes, CPU in thousandths of a processor. None: no limit."""
 
     memory: int | None = None
     cpu_millis: int | None = None
@@ -119,7 +122,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """One run of one container. `command` replaces the image's entrypoint, `args` its command, as in a Pod."""
+    """The specification of one run of a container. `command` replaces the image's entrypoint, `args` its command."""
 
     pod_uid: str
     name: str
@@ -134,14 +137,14 @@ class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True):
     security: Security = Security()
     limits: Limits = Limits()
     termination_message_path: str = "/dev/termination-log"
-    stdin: bool = False  # keep its standard input open for `open_attach`
-    stdin_once: bool = False  # and close it when the first session that has it does
+    stdin: bool = False  # keep standard input open for `open_attach`
+    stdin_once: bool = False  # close standard input when the first session with it closes it
     tty: bool = False
 
 
 class ContainerInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """`state` is "running" or "exited"; times are seconds since the epoch; `exit_code` is 128 + signal for a killed
-    one."""
+    """The state of a container: "running" or "exited". Times are seconds since the epoch; `exit_code` is 128 + `signal`
+    after a signal."""
 
     id: str
     pod_uid: str
@@ -155,7 +158,7 @@ class ContainerInfo(msgspec.Struct, frozen=True, kw_only=True):
     exit_code: int | None = None
     signal: int | None = None
     is_oom_killed: bool = False
-    message: str = ""  # the last words of /dev/termination-log
+    message: str = ""  # the content of the termination log
 
 
 class SandboxInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -167,7 +170,7 @@ class SandboxInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RuntimeFeatures(msgspec.Struct, frozen=True, kw_only=True):
-    """What the runtime can do on this node. `limits` is why `Limits` are not enforced; "" if they are."""
+    """Capabilities of the runtime on this node. `limits`: the reason why `Limits` are not enforced, "" if they are."""
 
     limits: str = ""
 
@@ -178,24 +181,26 @@ class ExecResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExecSession(Protocol):
-    """A running command whose standard streams are ours. Used by exec, attach and port-forward."""
+    """A running command whose standard streams the caller has. Used by exec and attach."""
 
     stdin_fd: int | None  # close it for end of input
     stdout_fd: int | None
-    stderr_fd: int | None  # None with a terminal: everything comes on stdout_fd
+    stderr_fd: int | None  # None with a terminal: all output is on stdout_fd
 
     async def wait(self) -> int:
-        """The exit code."""
+        """Wait for the end; returns the exit code."""
         ...
 
     def resize(self, columns: int, rows: int) -> None: ...
 
     async def close(self) -> None:
-        """End the command if it still runs."""
+        """Close the streams and kill the command if it still runs."""
         ...
 
 
 class Runtime(Protocol):
+    """The operations of a container runtime."""
+
     async def find_features(self) -> RuntimeFeatures: ...
 
     async def find_image(self, name: str) -> Image:
@@ -203,11 +208,11 @@ class Runtime(Protocol):
         ...
 
     async def run_sandbox(self, spec: SandboxSpec) -> SandboxInfo:
-        """Make the pod's namespaces, or find them if they are there already. Raises `RuntimeFailure`."""
+        """Make the pod's namespaces, or return those that exist. Raises `RuntimeFailure`."""
         ...
 
     async def remove_sandbox(self, pod_uid: str) -> None:
-        """Kill what still runs in it and remove its namespaces and container files. Fine if it is gone already."""
+        """Kill the pod's containers and remove its namespaces. Does nothing if the sandbox is gone."""
         ...
 
     async def list_sandboxes(self) -> list[SandboxInfo]: ...
@@ -217,7 +222,7 @@ class Runtime(Protocol):
         ...
 
     async def signal_container(self, container_id: str, signal: int) -> None:
-        """Send `signal` to its first process. Fine if it has exited already."""
+        """Send `signal` to the container's first process. Does nothing after its exit."""
         ...
 
     async def list_containers(self) -> list[ContainerInfo]:
@@ -225,7 +230,10 @@ class Runtime(Protocol):
         ...
 
     async def exec_in_container(self, container_id: str, argv: tuple[str, ...], *, timeout: float) -> ExecResult:
-        """Run to the end, output bounded to 10 KiB. Raises `RuntimeFailure`, `TimeoutError` (the command is ended)."""
+        """Run a command to its end; output beyond 10 KiB is dropped.
+
+        Raises `RuntimeFailure`, `TimeoutError` (the command is killed).
+        """
         ...
 
     async def open_exec(
@@ -233,17 +241,19 @@ class Runtime(Protocol):
     ) -> ExecSession: ...
 
     async def open_attach(self, container_id: str, *, stdin: bool, stderr: bool = True) -> ExecSession:
-        """A session on the container's own streams, from now on; it has a terminal if the container has one. `wait`
-        gives the container's exit code, or 0 for a session that ends before because its output is not read; `close`
-        leaves the container alone. Raises `RuntimeFailure`."""
+        """A session on the container's own streams, from now on; it has a terminal if the container has one.
+
+        `wait` returns the container's exit code, or 0 for a session that ends before because its output is not read.
+        `close` does not affect the container. Raises `RuntimeFailure`.
+        """
         ...
 
     async def open_port(self, pod_uid: str, port: int) -> socket.socket:
-        """A non-blocking stream to a port on the pod's own loopback. Raises `RuntimeFailure`, also when it is
-        refused."""
+        """A non-blocking stream to a port on the pod's own loopback. Raises `RuntimeFailure`, also when the port
+        refuses it."""
         ...
 
     def exits(self) -> AsyncIterator[ContainerInfo]:
-        """Containers as they exit, from now on. Raises `RuntimeFailure` when the runtime cannot be heard any more; what
-        was missed by then, list_containers tells."""
+        """Containers as they exit, from now on. Raises `RuntimeFailure` when the connection to the runtime breaks:
+        `list_containers` returns the exits that were missed."""
         ...

@@ -1,13 +1,16 @@
-"""Which flows in the kernel lead to a backend that is gone, so that they have to be removed. Pure.
+"""Decide which flows in the kernel are stale: they lead to a backend that is gone, and have to be removed.
 
-Connection tracking sends every packet of a flow where its first one went, whatever rules say by now. `keeper.py` tells
-what changed, asks what to list and when, and removes what is found stale. docs/decisions/0012 has the reasons:
+Connection tracking sends every packet of a flow to where its first packet went, whatever the rules are by now.
+`reconciler.py` records changes here, asks what to list and when, and removes the stale flows. docs/decisions/0012 has
+the reasons. Stale are:
 
-- UDP, whose clients never notice: what leads to an endpoint that does not serve any more, or through a Frontend that is
-  gone, or was never translated since its Frontend came later. Endpoints that terminate but still serve are good.
-- TCP and SCTP, whose clients mostly do: attempts to connect that nobody answers and whose endpoint has left all slices;
-  and what leads to a pod that was seen terminating and then left: that one is no more. Its client is refused with its
-  next packet, instead of sending into the void. Nothing else, even when the Service is deleted.
+- UDP, whose clients never notice: flows to an endpoint that no longer serves, flows through a deleted Frontend, and
+  flows that were never translated because their Frontend was created later. Draining endpoints are good.
+- TCP and SCTP, whose clients mostly notice: unanswered connection attempts to an endpoint that has left all slices;
+  and flows to a pod that was observed terminating and then left all slices: that pod has ended, and the client's next
+  packet is rejected instead of lost. No other flows, even if the Service is deleted.
+
+Pure: no I/O, no clock, no randomness.
 """
 
 from __future__ import annotations
@@ -19,34 +22,33 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from bridgehead.objects.discovery import Endpoint, EndpointSlice
+from bridgehead.objects.endpoint_slices import Endpoint, EndpointSlice
 from bridgehead.objects.meta import ObjectKey
-from bridgehead.proxy.addresses import Family, canonical_address, family_of
+from bridgehead.proxy.addresses import AddressPort, Family, canonical_address, family_of
 from bridgehead.proxy.changes import FrontendTable, Update
 from bridgehead.proxy.frontends import ANY_LOCAL, Backend, Frontend, FrontendKey, ServiceFrontends
 from bridgehead.proxy.mode import Settings
 
-Place = tuple[str, int]  # canonical address, port
-ANYWHERE: Place = ("", 0)
+ANYWHERE: AddressPort = ("", 0)
 
-LISTED_ONE_BY_ONE = 4  # the kernel walks all its flows for each question, so many are asked as few
+MAX_QUERIES = 4  # the kernel walks all its flows for each query, so more queries are combined to fewer
 
-# A packet that met the old rules may leave its flow behind after the first look; mostly at once, if at all.
-SECOND_LOOK_SECONDS = 0.2
-LAST_LOOK_SECONDS = 2.0
-# Clients repeat what nobody answered after a second.
+# A packet that met the old rules may create its flow after the first scan, mostly within milliseconds.
+SECOND_SCAN_SECONDS = 0.2
+LAST_SCAN_SECONDS = 2.0
+# Clients repeat an unanswered packet after a second.
 UNANSWERED_SECONDS = 0.7
-# An endpoint that moves from slice to slice may be in none of them for a moment.
+# An endpoint that moves from slice to slice may be in no slice for a moment.
 DEPARTED_SECONDS = 5.0
 
 
 class Flow(Protocol):
-    """What has to be known of a flow; see `network.conntrack.Flow`."""
+    """The properties of a flow that decide; see `network.conntrack.Flow`."""
 
     @property
-    def destination(self) -> Place: ...
+    def destination(self) -> AddressPort: ...
     @property
-    def answerer(self) -> Place: ...
+    def reply_source(self) -> AddressPort: ...
     @property
     def is_answered(self) -> bool: ...
     @property
@@ -54,23 +56,23 @@ class Flow(Protocol):
 
 
 class Query(NamedTuple):
-    """Flows to list: of a protocol, to a destination, answered from a place. "" is any address, 0 any port."""
+    """The flows to list: by protocol, destination, and source of the replies. "" is any address, 0 any port."""
 
     family: Family
     protocol: str
-    destination: Place = ANYWHERE
-    answerer: Place = ANYWHERE
+    destination: AddressPort = ANYWHERE
+    reply_source: AddressPort = ANYWHERE
     is_unanswered: bool = False
 
 
 class NodeAddresses(NamedTuple):
-    """`is_local` tells the addresses of this node, which may have node ports.
+    """The addresses of this node. `is_local` returns whether an address is one of them, and so may have node ports.
 
-    `listeners` are where the proxy itself listens now, if its mode does: what leads there is good.
+    `listeners` returns the sockets of the proxy itself, if its mode has any: flows to them are good.
     """
 
     is_local: Callable[[str], bool]
-    listeners: Callable[[], Collection[Place]] = tuple
+    listeners: Callable[[], Collection[AddressPort]] = tuple
 
 
 class _Port(NamedTuple):
@@ -82,25 +84,25 @@ class _Port(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Suspicion:
-    """What may be wrong with flows of one Frontend.
+class _StaleReason:
+    """The possible reasons why flows of one Frontend are stale.
 
-    They may lead to `gone` (None: to anywhere but what serves), where of TCP and SCTP only attempts count; to
-    `departed`; or nowhere, since they were not translated.
+    `gone`: they lead to one of these endpoints (None: to any that does not serve); of TCP and SCTP, only connection
+    attempts are stale. `departed`: they lead to one of these ended pods. `untranslated`: they were not translated.
     """
 
     key: FrontendKey
-    gone: frozenset[Place] | None = frozenset()
-    departed: frozenset[Place] = frozenset()
+    gone: frozenset[AddressPort] | None = frozenset()
+    departed: frozenset[AddressPort] = frozenset()
     untranslated: bool = False
 
     def __bool__(self) -> bool:
         return self.gone is None or bool(self.gone or self.departed) or self.untranslated
 
-    def merged(self, other: _Suspicion | None) -> _Suspicion:
+    def merged(self, other: _StaleReason | None) -> _StaleReason:
         if other is None:
             return self
-        return _Suspicion(
+        return _StaleReason(
             self.key,
             None if self.gone is None or other.gone is None else self.gone | other.gone,
             self.departed | other.departed,
@@ -109,38 +111,39 @@ class _Suspicion:
 
     @property
     def is_of_attempts(self) -> bool:
+        """Whether only connection attempts can be stale."""
         return self.key.protocol != "udp" and not self.departed
 
     @property
-    def place(self) -> Place:
-        """The destination of its flows."""
+    def destination(self) -> AddressPort:
+        """The destination address of its flows; "": any."""
         return "" if self.key.is_node_port else self.key.address, self.key.port
 
 
 class StaleFlows:
-    """Remembers what every UDP Service serves and who is terminating, and what has to be looked at when.
+    """The serving endpoints of every UDP Service, the terminating ones of all others, and the scans that are due.
 
-    A new one suspects everything: backends may have gone while no proxy ran. Times are seconds of any one clock.
+    The first scan includes all flows: backends may have gone while no proxy ran. Times are seconds of any one clock.
     """
 
     def __init__(self) -> None:
-        # UDP: the serving endpoints. Others: those that terminate, so nearly always none; absent then.
-        self._known: dict[ObjectKey, dict[_Port, frozenset[Place]]] = {}
-        self._noted: list[tuple[float, _Suspicion]] = []  # and how long after its change to look
-        self._due: list[tuple[float, _Suspicion]] = []
+        # UDP: the serving endpoints. Other protocols: the terminating ones; without any, the port is absent.
+        self._known: dict[ObjectKey, dict[_Port, frozenset[AddressPort]]] = {}
+        self._recorded: list[tuple[float, _StaleReason]] = []  # with the seconds from the change to the scan
+        self._due: list[tuple[float, _StaleReason]] = []
         self._all_due: list[float] = []
-        # Of pods that are no more, those that wait for their look. Who comes back meanwhile is another one.
-        self._departed: dict[FrontendKey, frozenset[Place]] = {}
+        # Ended pods whose scan is not due yet. An endpoint that returns meanwhile is another pod.
+        self._departed: dict[FrontendKey, frozenset[AddressPort]] = {}
         self._settings: Settings | None = None
 
-    def note(
+    def record(
         self,
         service: ObjectKey,
         compiled: ServiceFrontends | None,
         slices: Iterable[EndpointSlice],
         update: Update,
     ) -> None:
-        """A Service was compiled from all its slices, and this is what that changed. The kernel may not know yet."""
+        """Record a compiled Service, all its slices, and what changed in the table. The kernel may not have it yet."""
         before = self._known.pop(service, {})
         ports: dict[_Port, list[FrontendKey]] = {}
         for frontend in compiled.frontends if compiled is not None else ():
@@ -148,23 +151,23 @@ class StaleFlows:
         endpoints = _Endpoints(slices)
         known = {}
         for port, keys in ports.items():
-            now = endpoints.serving(port) if port.protocol == "udp" else endpoints.terminating(port)
-            left = _addressed(before.get(port, frozenset()) - now, port.family)
-            if now or port.protocol == "udp":
-                known[port] = now
+            current = endpoints.serving(port) if port.protocol == "udp" else endpoints.terminating(port)
+            left = _addressed(before.get(port, frozenset()) - current, port.family)
+            if current or port.protocol == "udp":
+                known[port] = current
             if left and port.protocol == "udp":
-                self._suspect(*(_Suspicion(key, gone=left) for key in keys))
+                self._add_reasons(*(_StaleReason(key, gone=left) for key in keys))
             elif port.protocol != "udp":
-                self._note_departures(port, keys, left, endpoints)
+                self._record_departures(port, keys, left, endpoints)
         if known:
             self._known[service] = known
         for old, new in update.changes:
-            self._note_change(old, new, before, endpoints)
+            self._record_change(old, new, before, endpoints)
 
-    def _note_departures(
-        self, port: _Port, keys: Sequence[FrontendKey], left: frozenset[Place], endpoints: _Endpoints
+    def _record_departures(
+        self, port: _Port, keys: Sequence[FrontendKey], left: frozenset[AddressPort], endpoints: _Endpoints
     ) -> None:
-        """Of a port that is not UDP; `left` are not terminating any more."""
+        """Record ended pods of a port that is not UDP; `left` are no longer terminating."""
         for key in keys if self._departed else ():
             waiting = self._departed.pop(key, None)
             waiting = endpoints.absent(port, waiting) if waiting else None
@@ -174,13 +177,13 @@ class StaleFlows:
         if departed:
             for key in keys:
                 self._departed[key] = self._departed.get(key, frozenset()) | departed
-                self._suspect(_Suspicion(key, departed=departed))
+                self._add_reasons(_StaleReason(key, departed=departed))
 
-    def _note_change(
+    def _record_change(
         self,
         old: Frontend | None,
         new: Frontend | None,
-        before: Mapping[_Port, frozenset[Place]],
+        before: Mapping[_Port, frozenset[AddressPort]],
         endpoints: _Endpoints,
     ) -> None:
         either = new or old
@@ -189,91 +192,93 @@ class StaleFlows:
         port = _port_of(either)
         if port.protocol != "udp":
             if old is not None and new is not None and old.owner == new.owner:
-                lost = _lost(old.backends, new.backends) | _lost(old.inside or (), new.inside or ())
+                lost = _lost(old.backends, new.backends) | _lost(old.cluster_backends or (), new.cluster_backends or ())
                 gone = endpoints.absent(port, lost) if lost else None
                 if gone:
-                    self._suspect(_Suspicion(new.key, gone=gone))
+                    self._add_reasons(_StaleReason(new.key, gone=gone))
         elif new is None:
-            self._suspect(
-                _Suspicion(either.key, gone=_addressed(before.get(port, frozenset()), port.family) | _chosen(either))
+            self._add_reasons(
+                _StaleReason(
+                    either.key, gone=_addressed(before.get(port, frozenset()), port.family) | _backends(either)
+                )
             )
         elif old is not None and old.owner != new.owner:
-            self._suspect(_Suspicion(new.key, gone=None, untranslated=True))
-        elif _chosen(new) and (old is None or not _chosen(old)):
-            self._suspect(_Suspicion(new.key, untranslated=True))
+            self._add_reasons(_StaleReason(new.key, gone=None, untranslated=True))
+        elif _backends(new) and (old is None or not _backends(old)):
+            self._add_reasons(_StaleReason(new.key, untranslated=True))
 
-    def _suspect(self, *suspicions: _Suspicion) -> None:
-        for suspicion in suspicions:
-            if suspicion.departed:
-                self._noted.append((DEPARTED_SECONDS, suspicion))
-            elif suspicion.key.protocol == "udp":
-                self._noted += ((seconds, suspicion) for seconds in (0.0, SECOND_LOOK_SECONDS, LAST_LOOK_SECONDS))
+    def _add_reasons(self, *reasons: _StaleReason) -> None:
+        for reason in reasons:
+            if reason.departed:
+                self._recorded.append((DEPARTED_SECONDS, reason))
+            elif reason.key.protocol == "udp":
+                self._recorded += ((seconds, reason) for seconds in (0.0, SECOND_SCAN_SECONDS, LAST_SCAN_SECONDS))
             else:
-                self._noted.append((UNANSWERED_SECONDS, suspicion))
+                self._recorded.append((UNANSWERED_SECONDS, reason))
 
-    def programmed(self, settings: Settings, now: float) -> None:
-        """What was noted so far is in the kernel."""
+    def on_programmed(self, settings: Settings, now: float) -> None:
+        """Record that the kernel has the recorded changes."""
         if settings != self._settings:
             self._settings = settings
-            self._all_due = [now, now + LAST_LOOK_SECONDS]
-        self._due += ((now + seconds, suspicion) for seconds, suspicion in self._noted)
-        self._noted.clear()
+            self._all_due = [now, now + LAST_SCAN_SECONDS]
+        self._due += ((now + seconds, reason) for seconds, reason in self._recorded)
+        self._recorded.clear()
 
     def next_due(self) -> float | None:
-        """When there will be something to look at."""
+        """Return when the next scan is due; None: none is."""
         return min((*self._all_due, *(due for due, _ in self._due)), default=None)
 
-    def take(self, table: FrontendTable, now: float, node: NodeAddresses) -> Look | None:
-        """What is to be looked at by now, which from then on is not suspected any more."""
-        due = [self._still(suspicion) for time, suspicion in self._due if time <= now]
+    def take(self, table: FrontendTable, now: float, node: NodeAddresses) -> Scan | None:
+        """Return the scan that is due by now and forget its reasons; None: none is due."""
+        due = [self._confirm(reason) for time, reason in self._due if time <= now]
         is_everything = any(time <= now for time in self._all_due)
         if self._settings is None or not (due or is_everything):
             return None
-        self._due = [(time, suspicion) for time, suspicion in self._due if time > now]
+        self._due = [(time, reason) for time, reason in self._due if time > now]
         self._all_due = [time for time in self._all_due if time > now]
-        return Look(due, self._settings, table, self._known, node, is_everything=is_everything)
+        return Scan(due, self._settings, table, self._known, node, is_everything=is_everything)
 
-    def _still(self, suspicion: _Suspicion) -> _Suspicion:
-        """Without those pods whose places are taken again. The others do not wait any more."""
-        if not suspicion.departed:
-            return suspicion
-        waiting = self._departed.pop(suspicion.key, frozenset())
-        if waiting - suspicion.departed:
-            self._departed[suspicion.key] = waiting - suspicion.departed
-        return dataclasses.replace(suspicion, departed=waiting & suspicion.departed)
+    def _confirm(self, reason: _StaleReason) -> _StaleReason:
+        """Return the reason without ended pods whose address another pod has, and end the wait for the others."""
+        if not reason.departed:
+            return reason
+        waiting = self._departed.pop(reason.key, frozenset())
+        if waiting - reason.departed:
+            self._departed[reason.key] = waiting - reason.departed
+        return dataclasses.replace(reason, departed=waiting & reason.departed)
 
-    def put_back(self, look: Look, when: float) -> None:
-        """It could not be looked at."""
-        self._due += ((when, suspicion) for suspicion in look.suspicions.values())
-        for key, suspicion in look.suspicions.items():
-            if suspicion.departed:
-                self._departed[key] = self._departed.get(key, frozenset()) | suspicion.departed
-        if look.is_everything:
+    def put_back(self, scan: Scan, when: float) -> None:
+        """Make the reasons of a failed scan due again."""
+        self._due += ((when, reason) for reason in scan.reasons.values())
+        for key, reason in scan.reasons.items():
+            if reason.departed:
+                self._departed[key] = self._departed.get(key, frozenset()) | reason.departed
+        if scan.is_everything:
             self._all_due.append(when)
 
 
-class Look:
-    """One look at the kernel's flows: what to list, and which of that has to go.
+class Scan:
+    """One scan of the kernel's flows: what to list, and which of the listed flows are stale.
 
-    `is_stale` may be called in another thread while the table goes on changing. What is decided upon a newer state than
-    the kernel has is decided again, when the kernel has it.
+    `is_stale` may be called in another thread while the table changes. A decision on a newer state than the kernel's is
+    made again when the kernel has that state.
     """
 
     def __init__(
         self,
-        suspicions: Iterable[_Suspicion],
+        reasons: Iterable[_StaleReason],
         settings: Settings,
         table: FrontendTable,
-        known: Mapping[ObjectKey, Mapping[_Port, frozenset[Place]]],
+        known: Mapping[ObjectKey, Mapping[_Port, frozenset[AddressPort]]],
         node: NodeAddresses,
         *,
         is_everything: bool,
     ) -> None:
-        self.suspicions: dict[FrontendKey, _Suspicion] = {}
+        self.reasons: dict[FrontendKey, _StaleReason] = {}
         self.is_everything = is_everything
-        for suspicion in suspicions:
-            if suspicion and suspicion.key.family in settings.families:
-                self.suspicions[suspicion.key] = suspicion.merged(self.suspicions.get(suspicion.key))
+        for reason in reasons:
+            if reason and reason.key.family in settings.families:
+                self.reasons[reason.key] = reason.merged(self.reasons.get(reason.key))
         self._settings = settings
         self._table = table
         self._known = known
@@ -283,56 +288,58 @@ class Look:
         self._node_port_ranges = None if settings.node_port_cidrs is None else _networks(settings.node_port_cidrs)
 
     def queries(self) -> Sequence[Query]:
-        """What to list: as little as possible in few questions."""
+        """Return what to list: as few flows as possible in few queries."""
         if self.is_everything:
             attempts = [("tcp", True), ("sctp", True)]
-            departed = {suspicion.key.protocol for suspicion in self.suspicions.values() if suspicion.departed}
+            departed = {reason.key.protocol for reason in self.reasons.values() if reason.departed}
             return [
                 Query(family, protocol, is_unanswered=is_unanswered and protocol not in departed)
                 for family in self._settings.families
                 for protocol, is_unanswered in (("udp", False), *attempts)
             ]
-        suspicions = sorted(self.suspicions.values(), key=lambda suspicion: suspicion.key)
-        queries = _unique(query for suspicion in suspicions for query in _by_answerer(suspicion))
-        if len(queries) > LISTED_ONE_BY_ONE:
+        reasons = sorted(self.reasons.values(), key=lambda reason: reason.key)
+        queries = _unique(query for reason in reasons for query in _by_reply_source(reason))
+        if len(queries) > MAX_QUERIES:
             queries = _unique(
-                Query(s.key.family, s.key.protocol, s.place, is_unanswered=s.is_of_attempts) for s in suspicions
+                Query(s.key.family, s.key.protocol, s.destination, is_unanswered=s.is_of_attempts) for s in reasons
             )
-        if len(queries) > LISTED_ONE_BY_ONE:
-            queries = _unique(Query(s.key.family, s.key.protocol, is_unanswered=s.is_of_attempts) for s in suspicions)
+        if len(queries) > MAX_QUERIES:
+            queries = _unique(Query(s.key.family, s.key.protocol, is_unanswered=s.is_of_attempts) for s in reasons)
         return queries
 
     def is_stale(self, protocol: str, flow: Flow) -> bool:
-        """Whether a flow of that protocol has to go."""
+        """Return whether a flow of that protocol is stale."""
         key, frontend = self._frontend_of(FrontendKey(flow.destination[0], protocol, flow.destination[1]))
-        suspicion = self.suspicions.get(key)
-        if suspicion is None and not self.is_everything:
+        reason = self.reasons.get(key)
+        if reason is None and not self.is_everything:
             return False
-        if flow.answerer in self._listeners:
+        if flow.reply_source in self._listeners:
             return False
-        if frontend is not None and flow.answerer in self._good(frontend):
+        if frontend is not None and flow.reply_source in self._good(frontend):
             return False
-        if flow.answerer == flow.destination:
-            # In other zones there are flows of programs that track what they do not translate, such as Open vSwitch.
-            is_late = self.is_everything or (suspicion is not None and suspicion.untranslated)
-            return protocol == "udp" and is_late and flow.zone == 0 and frontend is not None and bool(_chosen(frontend))
-        if suspicion is not None:
-            if flow.answerer in suspicion.departed:
+        if flow.reply_source == flow.destination:
+            # Other conntrack zones have flows of programs that track without translating, such as Open vSwitch.
+            is_late = self.is_everything or (reason is not None and reason.untranslated)
+            return (
+                protocol == "udp" and is_late and flow.zone == 0 and frontend is not None and bool(_backends(frontend))
+            )
+        if reason is not None:
+            if flow.reply_source in reason.departed:
                 return frontend is not None
-            if suspicion.gone is not None and flow.answerer in suspicion.gone:
+            if reason.gone is not None and flow.reply_source in reason.gone:
                 return protocol == "udp" or (frontend is not None and not flow.is_answered)
-        if frontend is not None and (self.is_everything or (suspicion is not None and suspicion.gone is None)):
+        if frontend is not None and (self.is_everything or (reason is not None and reason.gone is None)):
             return protocol == "udp" or not flow.is_answered
         return protocol == "udp" and self.is_everything and _is_in(key.address, self._service_ranges)
 
     def _frontend_of(self, key: FrontendKey) -> tuple[FrontendKey, Frontend | None]:
-        """What packets of that destination meet: a Frontend's own address goes before node ports."""
+        """Return the Frontend that a destination reaches: a Frontend of that address precedes node ports."""
         frontend = self._table.get(key)
-        if frontend is None and key not in self.suspicions:
+        if frontend is None and key not in self.reasons:
             node_port = FrontendKey(ANY_LOCAL[key.family], key.protocol, key.port)
-            there = self._table.get(node_port)
-            if (there is not None or node_port in self.suspicions) and self._has_node_ports(key.address):
-                return node_port, there
+            frontend_of_port = self._table.get(node_port)
+            if (frontend_of_port is not None or node_port in self.reasons) and self._has_node_ports(key.address):
+                return node_port, frontend_of_port
         return key, frontend
 
     def _has_node_ports(self, address: str) -> bool:
@@ -341,11 +348,11 @@ class Look:
         ranges = self._node_port_ranges
         return (ranges is None or _is_in(address, ranges)) and self._is_local(address)
 
-    def _good(self, frontend: Frontend) -> frozenset[Place]:
-        """Where the Frontend's flows may lead: what its Service serves, whatever policies choose for new ones."""
+    def _good(self, frontend: Frontend) -> frozenset[AddressPort]:
+        """Return where the Frontend's flows may lead: all serving endpoints of its Service, not only selected ones."""
         namespace, _, rest = frontend.owner.partition("/")
         known = self._known.get(ObjectKey(namespace, rest.rpartition(":")[0]), {})
-        return known.get(_port_of(frontend), frozenset()) | _chosen(frontend)
+        return known.get(_port_of(frontend), frozenset()) | _backends(frontend)
 
 
 _Networks = list[ipaddress.IPv4Network | ipaddress.IPv6Network]
@@ -360,21 +367,21 @@ def _is_in(address: str, networks: _Networks) -> bool:
 
 
 def _unique(queries: Iterable[Query]) -> list[Query]:
-    """Each once; one that asks for attempts only is answered by the same without that limit."""
+    """Return each query once, without those for attempts that another query includes."""
     found = dict.fromkeys(queries)
     return [q for q in found if not q.is_unanswered or q._replace(is_unanswered=False) not in found]
 
 
-def _by_answerer(suspicion: _Suspicion) -> Iterator[Query]:
-    key, place = suspicion.key, suspicion.place
-    if suspicion.gone is None:
-        yield Query(key.family, key.protocol, place)
+def _by_reply_source(reason: _StaleReason) -> Iterator[Query]:
+    key, destination = reason.key, reason.destination
+    if reason.gone is None:
+        yield Query(key.family, key.protocol, destination)
         return
-    if suspicion.untranslated:
-        yield Query(key.family, key.protocol, place, place)
-    for backend in sorted(suspicion.gone):
+    if reason.untranslated:
+        yield Query(key.family, key.protocol, destination, destination)
+    for backend in sorted(reason.gone):
         yield Query(key.family, key.protocol, ANYWHERE, backend, key.protocol != "udp")
-    for backend in sorted(suspicion.departed):
+    for backend in sorted(reason.departed):
         yield Query(key.family, key.protocol, ANYWHERE, backend)
 
 
@@ -382,56 +389,58 @@ def _port_of(frontend: Frontend) -> _Port:
     return _Port(frontend.owner, frontend.key.protocol, frontend.key.family)
 
 
-def _addressed(places: frozenset[Place], family: Family) -> frozenset[Place]:
-    """Those with an address of the family: of others the kernel cannot be asked. Looked at when they have left."""
-    canonical = {place: canonical_address(place[0]) for place in places}
-    return frozenset(place for place, text in canonical.items() if text is not None and family_of(text) == family)
+def _addressed(endpoints: frozenset[AddressPort], family: Family) -> frozenset[AddressPort]:
+    """Return the endpoints with a valid address of the family: the kernel can list no others."""
+    canonical = {endpoint: canonical_address(endpoint[0]) for endpoint in endpoints}
+    return frozenset(endpoint for endpoint, text in canonical.items() if text is not None and family_of(text) == family)
 
 
-def _chosen(frontend: Frontend) -> frozenset[Place]:
-    return frozenset((backend.address, backend.port) for backend in (*frontend.backends, *(frontend.inside or ())))
+def _backends(frontend: Frontend) -> frozenset[AddressPort]:
+    return frozenset(
+        (backend.address, backend.port) for backend in (*frontend.backends, *(frontend.cluster_backends or ()))
+    )
 
 
-def _lost(old: Sequence[Backend], new: Sequence[Backend]) -> set[Place]:
-    """Who was there and is not any more. Backends keep their places (`changes.arrange`), so few have to be hashed."""
+def _lost(old: Sequence[Backend], new: Sequence[Backend]) -> set[AddressPort]:
+    """Return the backends that were removed. Backends keep their index (`changes.arrange`), so few must be hashed."""
     pairs = [(before, after) for before, after in zip(old, new, strict=False) if before != after]
     stayed = {(b.address, b.port) for b in (*(after for _, after in pairs), *new[len(old) :])}
     return {(b.address, b.port) for b in (*(before for before, _ in pairs), *old[len(new) :])} - stayed
 
 
 class _Endpoints:
-    """The places in a Service's slices, of a port each. Read only as far as is asked for: there may be thousands."""
+    """The endpoints in a Service's slices, by port. Read lazily: there may be thousands."""
 
     def __init__(self, slices: Iterable[EndpointSlice]) -> None:
         self._slices = tuple(slices)
         self._has_terminating: bool | None = None
 
-    def serving(self, port: _Port) -> frozenset[Place]:
-        return frozenset(self._places(port, _is_serving))
+    def serving(self, port: _Port) -> frozenset[AddressPort]:
+        return frozenset(self._find(port, _is_serving))
 
-    def terminating(self, port: _Port) -> frozenset[Place]:
+    def terminating(self, port: _Port) -> frozenset[AddressPort]:
         if self._has_terminating is None:
-            self._has_terminating = any(e.conditions.terminating for s in self._slices for e in s.endpoints)
-        return frozenset(self._places(port, _is_terminating)) if self._has_terminating else frozenset()
+            self._has_terminating = any(e.conditions.is_terminating for s in self._slices for e in s.endpoints)
+        return frozenset(self._find(port, _is_terminating)) if self._has_terminating else frozenset()
 
-    def absent(self, port: _Port, places: AbstractSet[Place]) -> frozenset[Place]:
-        """Those of the places that are in no slice, whatever their condition."""
-        addresses = {address for address, _ in places}
-        return frozenset(places) - set(self._places(port, lambda _, address: address in addresses))
+    def absent(self, port: _Port, endpoints: AbstractSet[AddressPort]) -> frozenset[AddressPort]:
+        """Return the endpoints that are in no slice, whatever their conditions."""
+        addresses = {address for address, _ in endpoints}
+        return frozenset(endpoints) - set(self._find(port, lambda _, address: address in addresses))
 
-    def _places(self, port: _Port, is_wanted: Callable[[Endpoint, str], bool]) -> Iterator[Place]:
+    def _find(self, port: _Port, is_wanted: Callable[[Endpoint, str], bool]) -> Iterator[AddressPort]:
         name, protocol = port.owner.rpartition(":")[2], port.protocol.upper()
         address_type = f"IPv{port.family}"
         for slice_ in self._slices:
             numbers = [
                 p.port for p in slice_.ports or () if slice_.address_type == address_type
-                and (p.name or "") == name and (p.protocol or "TCP") == protocol and p.port is not None
+                and p.port is not None and p.key == (name, protocol)
             ]  # fmt: skip
             for endpoint in slice_.endpoints if numbers else ():
-                if not endpoint.addresses:
+                address = endpoint.first_address
+                if address is None:
                     continue
-                address = endpoint.addresses[0]
-                if ":" in address:  # others have one spelling only; those that are no addresses lead nowhere
+                if ":" in address:  # IPv4 addresses are canonical or invalid
                     address = canonical_address(address) or ""
                 if is_wanted(endpoint, address):
                     for number in numbers:
@@ -439,8 +448,8 @@ class _Endpoints:
 
 
 def _is_serving(endpoint: Endpoint, _: str) -> bool:
-    return endpoint.conditions.is_ready or endpoint.conditions.is_draining
+    return endpoint.conditions.is_usable
 
 
 def _is_terminating(endpoint: Endpoint, _: str) -> bool:
-    return endpoint.conditions.terminating is True
+    return endpoint.conditions.is_terminating

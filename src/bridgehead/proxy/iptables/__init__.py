@@ -1,4 +1,4 @@
-"""The iptables mode: Frontends as the KUBE-* chains that kube-proxy's users know. See README.md here."""
+"""The iptables mode: Frontends as kube-proxy's KUBE-* chains. See README.md here."""
 
 from .apply import Kernel
 from .mode import IptablesMode

@@ -1,7 +1,7 @@
-"""The edge to iptables: finds the variant this node uses, restores, saves, notices changes. No policy in here.
+"""Access to iptables: finds the variant this node uses, restores, saves, detects changes.
 
-iptables exists in two variants, `nft` (rules in nf_tables) and `legacy` (in the kernel's x_tables), which know nothing
-of each other's rules; packets go through both. Only this module starts their commands and knows how their errors look.
+iptables exists in two variants, `nft` (rules in nf_tables) and `legacy` (in the kernel's x_tables). Neither knows the
+other's rules; packets pass both. Only this module starts their commands and interprets their error messages.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import re
 import socket
 import struct
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Protocol
 
 from bridgehead.network.ruleset import Ruleset
@@ -29,7 +30,6 @@ from bridgehead.proxy.errors import (
 
 VARIANTS = ("nft", "legacy")
 _WAIT_SECONDS = "5"  # for the lock of the legacy variant
-_BYTES_OF_A_RULE = 1200  # in a netlink message, with its matches and comment
 
 State = tuple[object, ...]
 
@@ -45,25 +45,25 @@ class Kernel:
     def _use(self, variant: str) -> None:
         self.variant = variant
         self._watch: _Watch = _Generation() if variant == "nft" else _TableSizes()
-        # How many lines surely fit into one transaction; more may.
-        self.safe_lines = self._watch.send_buffer() // _BYTES_OF_A_RULE
+        # So many bytes of netlink messages fit into one transaction; a twentieth is kept for what is not a line.
+        self.safe_bytes = self._watch.send_buffer() * 19 // 20
 
     @classmethod
     async def find(cls) -> Kernel:
-        """With the variant that the rest of this node uses, as Kubernetes' iptables-wrappers find it out."""
+        """Open the variant that the rest of this node uses, by the rules of Kubernetes' iptables-wrappers."""
         return cls(await find_variant())
 
     def close(self) -> None:
         self._watch.close()
 
     def other_variants(self) -> tuple[str, ...]:
-        """Those that this node has beside this one. Rules of ours may be left there."""
+        """Return the other variants that this node has. Rules of ours may be left there."""
         return tuple(variant for variant in installed_variants() if variant != self.variant)
 
     async def probe(self) -> None:
-        """Find out whether this process may change anything, by making an empty chain that is to be there anyway.
+        """Raise NotPermitted or ModeUnavailable unless this process may change rules; creates the empty canary chain.
 
-        A kernel that has only the other variant says so now, and that one is used.
+        A kernel that has only the other variant fails here, and the other variant is used.
         """
         trial = "*nat\n:KUBE-PROXY-CANARY - [0:0]\nCOMMIT\n"
         try:
@@ -80,26 +80,26 @@ class Kernel:
             raise
 
     def state(self) -> State:
-        """What differs when anybody changed a table. Costs microseconds."""
+        """Return a value that differs when anybody has changed a table. Costs microseconds."""
         return self._watch.state()
 
     def state_after(self, before: State, transactions: int) -> State:
-        """What `state` will be, having been `before`, once we alone have made so many transactions."""
+        """Return the state after that many transactions of our own and no others."""
         return self._watch.state_after(before, transactions)
 
     def between(self, before: State, after: State) -> Sequence[int] | None:
-        """The transactions that made the one of the other, by the generations they made. None: they aren't counted."""
+        """Return the generations of the transactions between two states. None: this variant does not count them."""
         return self._watch.between(before, after)
 
     async def restore(self, family: Family, text: str) -> None:
-        """Add to the family's tables what the text has; each table whole or not at all.
+        """Restore the text into the family's tables; each section (`*table` to `COMMIT`) whole or not at all.
 
-        Raises TooBig, NotFound or Refused.
+        Raises TooBig, NotFound or Refused, whose `applied` is the number of sections before the one that failed.
         """
         await self._restore(family, text)
 
     async def check(self, family: Family, text: str) -> None:
-        """Raise what iptables-restore, though not the kernel, has against the text. Changes nothing."""
+        """Raise iptables-restore's error for the text, though not the kernel's. Changes nothing."""
         await self._restore(family, text, "--test")
 
     async def _restore(self, family: Family, text: str, *options: str) -> None:
@@ -111,7 +111,9 @@ class Kernel:
             raise _as_exception(error or f"{command} ended with status {status}", text)
 
     async def save(self, family: Family) -> bytes:
-        """All rules of all tables of the family, as iptables-save prints them."""
+        """Return all rules of all tables of the family, as iptables-save prints them."""
+        if not has_tables(family, self.variant):
+            return b""
         command = _command(family, self.variant, "save")
         status, output, error = await run_command(command)
         if status:
@@ -119,7 +121,7 @@ class Kernel:
         return output
 
     async def list_chain(self, family: Family, table: str, chain: str) -> list[str]:
-        """The rules of one chain as iptables-save prints them, without `-A CHAIN`."""
+        """Return the rules of one chain as iptables-save prints them, without `-A CHAIN`."""
         command, begin = _command(family, self.variant), f"-A {chain} "
         status, output, error = await run_command(
             command, "--wait", _WAIT_SECONDS, "--table", table, "--list-rules", chain
@@ -130,7 +132,7 @@ class Kernel:
         return [line.removeprefix(begin) for line in lines if line.startswith(begin)]
 
     async def has_chain(self, family: Family, table: str, chain: str) -> bool:
-        """Whether the chain is there; cheaper than listing everything."""
+        """Return whether the chain exists. Cheaper than listing everything."""
         command = _command(family, self.variant)
         status, _, error = await run_command(command, "--wait", _WAIT_SECONDS, "--table", table, "--list-rules", chain)
         if status and not re.search(r"No chain|does not exist|incompatible|No such file", error):
@@ -138,8 +140,23 @@ class Kernel:
         return status == 0
 
 
+def has_tables(family: Family, variant: str) -> bool:
+    """Return whether iptables-save has anything to print. False saves a process: a mode looks for rules of all others.
+
+    The kernel lists the tables of the legacy variant that exist in this network namespace.
+    """
+    if variant != "legacy":
+        return True
+    try:
+        return bool(Path(f"/proc/net/{'ip6' if family == 6 else 'ip'}_tables_names").read_bytes())
+    except FileNotFoundError:  # the kernel's module is not loaded
+        return False
+    except OSError:
+        return True
+
+
 def installed_variants() -> tuple[str, ...]:
-    """The variants whose commands are on this node."""
+    """Return the variants whose commands are installed on this node."""
     return tuple(
         variant
         for variant in VARIANTS
@@ -150,7 +167,7 @@ def installed_variants() -> tuple[str, ...]:
 
 
 async def find_variant() -> str:
-    """The kubelet's hint decides; without one, the variant that has more rules; else what `iptables` itself is."""
+    """Return the variant of the kubelet's hint chain, or else the one with more rules, or else that of `iptables`."""
     installed = installed_variants()
     if not installed:
         raise ModeUnavailable("the iptables commands are not here: install the package iptables")
@@ -158,8 +175,9 @@ async def find_variant() -> str:
     for variant in installed:
         listing = b""
         for family in (4, 6):
-            status, output, _ = await run_command(_command(family, variant, "save"))
-            listing += output if status == 0 else b""
+            if has_tables(family, variant):
+                status, output, _ = await run_command(_command(family, variant, "save"))
+                listing += output if status == 0 else b""
         if re.search(rb"^:KUBE-(?:IPTABLES-HINT|KUBELET-CANARY) ", listing, re.MULTILINE):
             return variant
         rules[variant] = len(re.findall(rb"^-", listing, re.MULTILINE))
@@ -181,25 +199,27 @@ def _command(family: Family, variant: str, tool: str = "") -> str:
 
 
 def _as_exception(error: str, text: str) -> Exception:
-    """The one place where iptables' words are understood. `text` is what was restored, to show the line."""
-    said = " ".join(line.strip() for line in error.splitlines() if not line.startswith(("#", "Try `")))[:500]
-    line = re.search(r"line:? (\d+)", said)
+    """Return the exception for an error message of iptables. `text` is what was restored, to show the line."""
+    message = " ".join(line.strip() for line in error.splitlines() if not line.startswith(("#", "Try `")))[:500]
+    line = re.search(r"line:? (\d+)", message)
     lines = text.splitlines()
+    applied = 0
     if line is not None and 0 < int(line[1]) <= len(lines):
-        said = f"{said} [{lines[int(line[1]) - 1][:200]}]"
+        message = f"{message} [{lines[int(line[1]) - 1][:200]}]"
+        applied = lines[: int(line[1]) - 1].count("COMMIT")
     if "Message too long" in error or "No buffer space" in error:
-        return TooBig(said)
+        return TooBig(message, applied)
     if re.search(r"Permission denied|you must be root|Operation not permitted", error):
-        return NotPermitted(f"{NOT_PERMITTED.replace('nftables', 'iptables')}: {said}")
+        return NotPermitted(f"{NOT_PERMITTED.replace('nftables', 'iptables')}: {message}")
     if re.search(r"can't initialize|Table does not exist|Protocol not supported|Operation not supported", error):
-        return ModeUnavailable(f"this kernel lacks what iptables needs: {said}")
+        return ModeUnavailable(f"this kernel lacks what iptables needs: {message}")
     if re.search(r"No chain/target/match|does not exist|No such file|matching rule exist", error):
-        return NotFound(said)
-    return Refused(said)
+        return NotFound(message, applied)
+    return Refused(message, applied)
 
 
 class _Watch(Protocol):
-    """How changes are noticed."""
+    """Detection of changes."""
 
     def state(self) -> State: ...
     def state_after(self, before: State, transactions: int) -> State: ...
@@ -237,7 +257,7 @@ _INFO = struct.Struct("=32sI5I5III")  # struct ipt_getinfo, ip6t_getinfo
 
 
 class _TableSizes:
-    """The legacy variant counts nothing, but tells each table's number of rules and their sizes up to each hook."""
+    """The legacy variant: has no counter, but the number of each table's rules and their sizes up to each hook."""
 
     _QUESTIONS = ((socket.AF_INET, socket.SOL_IP, 64), (socket.AF_INET6, 41, 64))  # IPT_SO_GET_INFO, IP6T_SO_GET_INFO
     _TABLES = (b"nat", b"filter", b"mangle")
@@ -246,7 +266,7 @@ class _TableSizes:
         self._libc = ctypes.CDLL(None, use_errno=True)
         self._sockets: list[socket.socket] = []
         for family, _, _ in self._QUESTIONS:
-            with contextlib.suppress(OSError):  # no IPv6 here
+            with contextlib.suppress(OSError):  # a kernel without IPv6
                 self._sockets.append(socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC))
 
     def close(self) -> None:
@@ -254,17 +274,17 @@ class _TableSizes:
             sock.close()
 
     def send_buffer(self) -> int:
-        return 1 << 40  # not netlink
+        return 1 << 40  # no limit: not netlink
 
     def state(self) -> State:
         found: list[object] = []
         for sock, (_, level, option) in zip(self._sockets, self._QUESTIONS, strict=False):
             for table in self._TABLES:
-                # Python's own getsockopt gives the kernel an empty buffer, but here the table's name has to be in it.
+                # Python's getsockopt passes an empty buffer, but this option needs the table's name in it.
                 buffer = ctypes.create_string_buffer(_INFO.pack(table, *[0] * 13), _INFO.size)
                 length = ctypes.c_uint32(_INFO.size)
                 if self._libc.getsockopt(sock.fileno(), level, option, buffer, ctypes.byref(length)):
-                    found.append(None)  # not there (yet)
+                    found.append(None)  # the table does not exist (yet)
                 else:
                     found.append(buffer.raw)
         return tuple(found)

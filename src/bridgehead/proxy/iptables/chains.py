@@ -1,7 +1,9 @@
-"""The chains: their names, those that every node has, and the rules that lead into them. README.md shows the result.
+"""Names of chains, the chains that every node has, and the rules that jump to them. README.md shows the result.
 
-Pure. Rules are written as iptables-save prints them, without `-A CHAIN`, so that what is read back can be compared.
-The names, comments and order are kube-proxy's (kubernetes/pkg/proxy/iptables, v1.32 and later): operators and other
+Pure: no I/O, no clock, no randomness.
+
+Rules are written as iptables-save prints them, without `-A CHAIN`, so that they can be compared with its output. The
+names, comments and order are kube-proxy's (kubernetes/pkg/proxy/iptables, v1.32 and later): operators and other
 programs know them.
 """
 
@@ -25,7 +27,7 @@ Rules = tuple[str, ...]
 
 
 class Chain(NamedTuple):
-    """Where a chain is and how it is called."""
+    """The table and the name of a chain."""
 
     table: str
     name: str
@@ -37,14 +39,15 @@ FILTER_SERVICES = Chain("filter", "KUBE-SERVICES")
 EXTERNAL_SERVICES = Chain("filter", "KUBE-EXTERNAL-SERVICES")
 PROXY_FIREWALL = Chain("filter", "KUBE-PROXY-FIREWALL")
 FILTER_NODE_PORTS = Chain("filter", "KUBE-NODEPORTS")
-CLUSTER_IPS = Chain("filter", "KUBE-CLUSTER-IPS")  # this and the next are not kube-proxy's
-REFUSE = Chain("filter", "KUBE-REFUSE")
+CLUSTER_IPS = Chain("filter", "KUBE-CLUSTER-IPS")  # kube-proxy has neither this chain nor the next
+REJECT = Chain("filter", "KUBE-REFUSE")
 FIREWALL = Chain("filter", "KUBE-FIREWALL")
 
-# Services have lines in them.
+# Chains in which every Service has lines.
 SHARED = (FILTER_SERVICES, EXTERNAL_SERVICES, PROXY_FIREWALL, FILTER_NODE_PORTS, SERVICES, NODE_PORTS)
 
-# Whichever of the two modes writes them last has them, and the other, when it is removed, leaves them.
+# Chains of the iptables and the ipvs mode. They belong to the mode that wrote them last; removing the other mode
+# leaves them.
 SHARED_WITH_IPVS = frozenset(
     (
         *(Chain("nat", name) for name in ("KUBE-SERVICES", "KUBE-POSTROUTING", "KUBE-MARK-MASQ", CANARY)),
@@ -52,7 +55,7 @@ SHARED_WITH_IPVS = frozenset(
     )
 )
 
-_is_one_of_ours = {
+_is_our_name = {
     "nat": re.compile(
         r"KUBE-(?:(?:SVC|SVL|EXT|FW|SEP)-[A-Z2-7]{16}|SERVICES|NODEPORTS|MARK-MASQ|POSTROUTING|PROXY-CANARY)"
     ).fullmatch,
@@ -63,16 +66,16 @@ _is_one_of_ours = {
 }
 
 
-# What the kubelet has in KUBE-FIREWALL, and so has kube-proxy, to the word. IPv6 routes nothing from outside to ::1.
+# The rule of KUBE-FIREWALL that the kubelet and kube-proxy write. IPv6 routes nothing from outside to ::1.
 LOOPBACK_GUARD: Rules = (
     '! -s 127.0.0.0/8 -d 127.0.0.0/8 -m comment --comment "block incoming localnet connections" '
     "-m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP",
 )
-KUBELETS = frozenset(("KUBE-IPTABLES-HINT", "KUBE-KUBELET-CANARY"))  # of table mangle, where there is a kubelet
+KUBELETS = frozenset(("KUBE-IPTABLES-HINT", "KUBE-KUBELET-CANARY"))  # chains in table mangle on a node with a kubelet
 
 
 class Jump(NamedTuple):
-    """A rule in a built-in chain that leads into one of ours."""
+    """A rule in a built-in chain that jumps to one of ours."""
 
     table: str
     chain: str
@@ -84,23 +87,23 @@ class Jump(NamedTuple):
 
 
 def target_of(rule: str) -> str:
-    """Where a rule leads that ends with its target, as all do that lead into a chain."""
+    """Return the target of a rule that ends with it, as all rules do that jump to a chain."""
     return rule.rpartition("-j ")[2]
 
 
 def is_ours(table: str, chain: str) -> bool:
-    """Whether a chain of that name is this proxy's (or was kube-proxy's), to change and to remove."""
-    return _is_one_of_ours[table](chain) is not None
+    """Return whether a chain of that name belongs to this proxy (or to kube-proxy), to change and to delete."""
+    return _is_our_name[table](chain) is not None
 
 
 def hash_of(text: str) -> str:
-    """The sixteen characters that make the end of a chain's name."""
+    """Return the sixteen characters at the end of a chain's name."""
     return base64.b32encode(hashlib.sha256(text.encode("utf-8", "replace")).digest())[:16].decode()
 
 
 @lru_cache(maxsize=1)
 def jumps() -> tuple[Jump, ...]:
-    """In the order in which kube-proxy inserts them, each at the head of its chain."""
+    """Return the jumps, in the order in which kube-proxy inserts them, each at the head of its chain."""
     new = "-m conntrack --ctstate NEW "
 
     def jump(table: str, chain: str, target: str, comment: str, match: str = "") -> Jump:
@@ -112,7 +115,7 @@ def jumps() -> tuple[Jump, ...]:
         Jump("filter", "OUTPUT", "-j KUBE-FIREWALL"),
         *(
             jump("filter", chain, "KUBE-EXTERNAL-SERVICES", "kubernetes externally-visible service portals", new)
-            for chain in ("INPUT", "FORWARD", "OUTPUT")  # OUTPUT is not kube-proxy's: there, the node itself waits
+            for chain in ("INPUT", "FORWARD", "OUTPUT")  # kube-proxy has no jump in OUTPUT
         ),
         jump("filter", "INPUT", "KUBE-NODEPORTS", "kubernetes health check service ports"),
         *(
@@ -131,13 +134,14 @@ def jumps() -> tuple[Jump, ...]:
 
 
 def fixed_chains(family: Family, settings: Settings) -> dict[Chain, Rules]:
-    """The chains that do not depend on any Service."""
-    # Connection tracking does not translate what it cannot place in a connection, such as a segment out of the window.
-    # So that goes to somebody who knows of no connection and answers with a reset (RFC 9293 3.10.7: without ACK, since
-    # the segment had one), which would end the connection that it does belong to. kube-proxy drops everything INVALID
-    # that is forwarded, so breaks one-way routing, and not what this node itself answers. decisions/0012.
+    """Return the chains that do not depend on any Service."""
+    # Connection tracking does not translate packets that it cannot assign to a connection, such as a segment out of
+    # the window. Its receiver knows no such connection and answers with a reset (RFC 9293 3.10.7: without ACK, since
+    # the segment had one), which would end the connection that the segment belongs to. kube-proxy drops all INVALID
+    # packets that are forwarded, which breaks one-way routing, and does not drop this node's own resets.
+    # decisions/0012.
     invalid = "-m conntrack --ctstate INVALID"
-    lost = tuple(f"-d {cidr} {invalid} -j DROP" for cidr in of_family(settings.service_cidrs, family))
+    untranslated = tuple(f"-d {cidr} {invalid} -j DROP" for cidr in of_family(settings.service_cidrs, family))
     stray_reset = f"-p tcp {invalid} -m tcp --tcp-flags RST,ACK RST"
     bit = settings.masquerade_mark
     mark = f"{bit:#x}/{bit:#x}"
@@ -145,30 +149,30 @@ def fixed_chains(family: Family, settings: Settings) -> dict[Chain, Rules]:
         **{Chain(table, CANARY): () for table in TABLES},
         FIREWALL: (
             *(LOOPBACK_GUARD if family == 4 else ()),
-            *lost,
+            *untranslated,
             f"{stray_reset} -m addrtype --src-type LOCAL -j DROP",
         ),
         Chain("filter", "KUBE-FORWARD"): (
-            *lost,
+            *untranslated,
             f"{stray_reset} -j DROP",
             f'-m comment --comment "kubernetes forwarding rules" -m mark --mark {mark} -j ACCEPT',
             '-m comment --comment "kubernetes forwarding conntrack rule" '
             "-m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT",
         ),
-        REFUSE: (f"-p tcp -j {reject('tcp', family)}", f"-j {reject('', family)}"),
+        REJECT: (f"-p tcp -j {reject('tcp', family)}", f"-j {reject('', family)}"),
         Chain("nat", "KUBE-MARK-MASQ"): (f"-j MARK --set-xmark {mark}",),
         Chain("nat", "KUBE-POSTROUTING"): (
             f"-m mark ! --mark {mark} -j RETURN",
-            f"-j MARK --set-xmark {bit:#x}/0x0",  # takes the mark away, should the packet come by again
+            f"-j MARK --set-xmark {bit:#x}/0x0",  # clears the mark, in case the packet passes again
             '-m comment --comment "kubernetes service traffic requiring SNAT" -j MASQUERADE --random-fully',
         ),
     }
 
 
 def closing_rules(chain: Chain, family: Family, settings: Settings) -> Rules:
-    """What stands in a shared chain after the Services' lines."""
+    """Return the rules of a shared chain after the Services' lines."""
     if chain == FILTER_SERVICES:
-        # What the nat table has translated is no longer addressed to the range, so only lost packets come here.
+        # Packets that table nat has translated are not addressed to the range any more.
         return tuple(
             f'-d {cidr} -m comment --comment "cluster IPs and ports that no Service has" -j {CLUSTER_IPS.name}'
             for cidr in of_family(settings.service_cidrs, family)
@@ -192,31 +196,31 @@ def closing_rules(chain: Chain, family: Family, settings: Settings) -> Rules:
 
 
 def cluster_ip_rules(cluster_ips: Sequence[str]) -> Rules:
-    """The whole of KUBE-CLUSTER-IPS: an undefined port of a used address is refused, the rest of the range dropped."""
-    return (*(f"-d {host(ip)} -j {REFUSE.name}" for ip in cluster_ips), "-j DROP")
+    """Return KUBE-CLUSTER-IPS: rejects undefined ports of allocated addresses, and drops the rest of the range."""
+    return (*(f"-d {host(ip)} -j {REJECT.name}" for ip in cluster_ips), "-j DROP")
 
 
 def reject(protocol: str, family: Family) -> str:
-    """The target that refuses. TCP clients may take an ICMP error for passing trouble; a reset is heard."""
+    """Return the target that rejects. TCP gets a reset: clients may take an ICMP error for a temporary failure."""
     if protocol == "tcp":
         return "REJECT --reject-with tcp-reset"
     return f"REJECT --reject-with {'icmp6' if family == 6 else 'icmp'}-port-unreachable"
 
 
 def host(address: str) -> str:
-    """The address as a range of one."""
+    """Return the range that holds only this address."""
     return f"{address}/128" if ":" in address else f"{address}/32"
 
 
-def from_insiders(family: Family, settings: Settings) -> tuple[str, ...]:
-    """Matches on packets of the pods that are served by the whole cluster whatever the policy for outsiders."""
+def internal_sources(family: Family, settings: Settings) -> tuple[str, ...]:
+    """Return matches for packets of the pods that use `cluster_backends`, whatever the external traffic policy."""
     if settings.pod_interface:
         return (f"-i {_interface(settings)}",)
-    return tuple(f"-s {cidr}" for cidr in settings.insider_cidrs(family))
+    return tuple(f"-s {cidr}" for cidr in settings.internal_cidrs(family))
 
 
 class Outside(NamedTuple):
-    """A match on packets from outside the cluster, in parts that stand where iptables-save prints them."""
+    """A match for packets from outside the cluster, in parts, each for the place where iptables-save prints it."""
 
     source: str = ""  # before the destination
     interface: str = ""  # after it
@@ -224,18 +228,18 @@ class Outside(NamedTuple):
 
 
 def from_outside(family: Family, settings: Settings) -> Outside | None:
-    """None: nobody knows what is outside, or nobody is."""
+    """Return the match. None: the pods' ranges are unknown, or all addresses are in them."""
     if settings.pod_interface:
         return Outside(interface=f"! -i {_interface(settings)} ")
     networks = [ipaddress.ip_network(cidr) for cidr in of_family(settings.cluster_cidrs, family)]
     if not networks or not all(network.prefixlen for network in networks):
         return None
     first, *others = networks
-    # A rule has room for one excluded source; the iprange match, which may be repeated, excludes the rest.
+    # A rule can exclude one source by -s; the iprange match, which can be repeated, excludes the others.
     ranges = "".join(f" -m iprange ! --src-range {one[0]}-{one[-1]}" for one in others)
     return Outside(source=f"! -s {first} ", ranges=ranges)
 
 
 def _interface(settings: Settings) -> str:
-    """As iptables writes it."""
+    """Return the interface as iptables writes it."""
     return settings.pod_interface.replace("*", "+")

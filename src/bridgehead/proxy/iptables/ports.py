@@ -1,10 +1,12 @@
-"""One Service port as chains of its own, and its lines in the chains that all share. Pure; `render.py` calls it.
+"""One Service port: its own chains, and its lines in the chains that all Service ports share.
 
-The Frontends of a Service port (one family, one protocol) give together:
+Pure: no I/O, no clock, no randomness.
 
-    KUBE-SVC-*  one of the backends of the whole cluster      KUBE-SVL-*  one of those on this node
-    KUBE-EXT-*  what comes to the node port and to published addresses, by externalTrafficPolicy
-    KUBE-FW-*   who may use load-balancer addresses           KUBE-SEP-*  one backend
+`render.py` calls it. The Frontends of a Service port (one family, one protocol) together give:
+
+    KUBE-SVC-*  one of the backends of the whole cluster      KUBE-SVL-*  one of the backends on this node
+    KUBE-EXT-*  connections to the node port and to published addresses, by externalTrafficPolicy
+    KUBE-FW-*   sources that may use load-balancer addresses  KUBE-SEP-*  one backend
 """
 
 from __future__ import annotations
@@ -27,10 +29,10 @@ from .chains import (
     SERVICES,
     Chain,
     Rules,
-    from_insiders,
     from_outside,
     hash_of,
     host,
+    internal_sources,
     reject,
 )
 
@@ -47,12 +49,12 @@ class PortKey(NamedTuple):
 
     @property
     def shown(self) -> str:
-        """The owner as comments have it; a name that could be anything but a name is replaced by its hash."""
+        """The owner for comments, as a hash if it has characters that a name cannot have."""
         return self.owner if _is_harmless(self.owner) else f"unnamed/{hash_of(self.owner)}"
 
 
 class PortRules(NamedTuple):
-    """`own`: the port's chains; `shared`: its lines in chains that all ports share."""
+    """The rules of a Service port. `own`: its chains; `shared`: its lines in chains that all ports share."""
 
     own: dict[Chain, Rules]
     shared: dict[Chain, Rules]
@@ -63,16 +65,16 @@ def port_of(frontend: Frontend) -> PortKey:
 
 
 def render_port(port: PortKey, frontends: Iterable[Frontend], settings: Settings) -> PortRules:
-    """The rules of one Service port, whose Frontends these are, in any order."""
+    """Return the rules of one Service port. `frontends`: all of its Frontends, in any order."""
     return _Port(port, sorted(frontends, key=lambda f: (_RANK[f.published_as], f.key)), settings).render()
 
 
 def has_chain(port: PortKey, frontends: Iterable[Frontend], names: Collection[str]) -> bool:
-    """Whether one of these names can be that of a chain of the port's. Much cheaper than rendering it."""
+    """Return whether one of these names can be a chain of the port. Much cheaper than rendering the port."""
     digest = hash_of(port.owner + port.protocol)
     if any(f"KUBE-{kind}-{digest}" in names for kind in _KINDS):
         return True
-    backends = {b for frontend in frontends for b in (*frontend.backends, *(frontend.inside or ()))}
+    backends = {b for frontend in frontends for b in (*frontend.backends, *(frontend.cluster_backends or ()))}
     return any(_endpoint_chain(port, _endpoint(backend)) in names for backend in backends)
 
 
@@ -85,7 +87,7 @@ class _Port:
         self._port = port
         self._internal = [f for f in frontends if f.published_as is Publication.CLUSTER_IP]
         self._external = [f for f in frontends if f.published_as is not Publication.CLUSTER_IP]
-        self._from_insiders = from_insiders(port.family, settings)
+        self._internal_sources = internal_sources(port.family, settings)
         self._from_outside = from_outside(port.family, settings)
         digest = hash_of(port.owner + port.protocol)
         self._chain = {kind: Chain("nat", f"KUBE-{kind}-{digest}") for kind in _KINDS}
@@ -94,9 +96,9 @@ class _Port:
 
     def render(self) -> PortRules:
         for frontend in self._internal:
-            self._internal_entry(frontend)
+            self._add_internal(frontend)
         for frontend in self._external:
-            self._external_entry(frontend)
+            self._add_external(frontend)
         self._health_check()
         self._external_chain()
         self._firewall_chain()
@@ -108,9 +110,9 @@ class _Port:
 
     # --- Lines in shared chains ------------------------------------------------------------------------------
 
-    def _internal_entry(self, frontend: Frontend) -> None:
+    def _add_internal(self, frontend: Frontend) -> None:
         if not frontend.backends:
-            self._refusal(FILTER_SERVICES, frontend)
+            self._reject(FILTER_SERVICES, frontend)
             return
         target = self._policy(frontend)
         comment = self._comment(frontend.published_as.value)
@@ -123,9 +125,9 @@ class _Port:
             match = _match(frontend, comment + outside.ranges, outside.interface)
             rules.append(f"{outside.source}{match} -j KUBE-MARK-MASQ")
 
-    def _external_entry(self, frontend: Frontend) -> None:
+    def _add_external(self, frontend: Frontend) -> None:
         if not frontend.backends:
-            self._refusal(EXTERNAL_SERVICES, frontend)
+            self._reject(EXTERNAL_SERVICES, frontend)
         if not _is_reachable(frontend):
             return
         if frontend.published_as is Publication.NODE_PORT:
@@ -136,19 +138,19 @@ class _Port:
         is_guarded = frontend.source_ranges is not None
         comment = self._comment(frontend.published_as.value)
         self._share(SERVICES, _match(frontend, comment), self._chain["FW" if is_guarded else "EXT"])
-        if is_guarded:  # what the chain did not let through still has this address
-            refused = self._comment(f"traffic not accepted by {self._chain['FW'].name}")
-            self._shared.setdefault(PROXY_FIREWALL, []).append(f"{_match(frontend, refused)} -j DROP")
+        if is_guarded:  # packets that the chain did not let through still have this address
+            denied = self._comment(f"traffic not accepted by {self._chain['FW'].name}")
+            self._shared.setdefault(PROXY_FIREWALL, []).append(f"{_match(frontend, denied)} -j DROP")
 
-    def _refusal(self, chain: Chain, frontend: Frontend) -> None:
+    def _reject(self, chain: Chain, frontend: Frontend) -> None:
         if frontend.when_empty is Verdict.DROP:
-            target, words = "DROP", "has no local endpoints"
+            target, reason = "DROP", "has no local endpoints"
         else:
-            target, words = reject(self._port.protocol, self._port.family), "has no endpoints"
-        self._shared.setdefault(chain, []).append(f"{_match(frontend, self._comment(words))} -j {target}")
+            target, reason = reject(self._port.protocol, self._port.family), "has no endpoints"
+        self._shared.setdefault(chain, []).append(f"{_match(frontend, self._comment(reason))} -j {target}")
 
     def _health_check(self) -> None:
-        """Load balancers come in, whatever rules of others follow."""
+        """Accept health checks of load balancers, whatever rules of others follow."""
         number = next((f.health_check_port for f in self._internal if f.health_check_port), 0)
         if number:
             match = f"-p tcp {self._comment('health check node port')} -m tcp --dport {number}"
@@ -163,15 +165,15 @@ class _Port:
         reachable = [f for f in self._external if _is_reachable(f)]
         if not reachable:
             return
-        frontend = reachable[0]  # they differ only in their addresses
+        frontend = reachable[0]  # all differ only in their addresses
         rules = self._own.setdefault(self._chain["EXT"], [])
         to_cluster = f"-j {self._chain['SVC'].name}"
         if frontend.source_nat is SourceNat.ALWAYS:
             comment = self._about("masquerade traffic for", "external destinations")
             rules.append(f"{comment} -j KUBE-MARK-MASQ")
-        if frontend.inside:
+        if frontend.cluster_backends:
             pods = self._about("pod traffic for", "external destinations")
-            rules += [f"{source} {pods} {to_cluster}" for source in self._from_insiders]
+            rules += [f"{source} {pods} {to_cluster}" for source in self._internal_sources]
             masquerade = self._about("masquerade LOCAL traffic for", "external destinations")
             rules.append(f"{masquerade} -m addrtype --src-type LOCAL -j KUBE-MARK-MASQ")
             route = self._about("route LOCAL traffic for", "external destinations")
@@ -189,17 +191,20 @@ class _Port:
         self._own[self._chain["FW"]] = rules
 
     def _balancing(self) -> None:
-        """Filled once for each policy in use, by the first Frontend that tells its backends."""
+        """Write the chain of each policy in use, from the first Frontend that has its backends."""
         pools: dict[Chain, tuple[Backend, ...]] = {}
         affinity: int | None = None
         for frontend in (*self._internal, *self._external):
             affinity = affinity or frontend.affinity_seconds
-            for chain, backends in ((self._policy(frontend), frontend.backends), (self._chain["SVC"], frontend.inside)):
+            for chain, backends in (
+                (self._policy(frontend), frontend.backends),
+                (self._chain["SVC"], frontend.cluster_backends),
+            ):
                 pools[chain] = pools.get(chain) or backends or ()
         for chain, backends in pools.items():
             if not backends:
                 continue
-            # In kube-proxy's order, which, unlike a Frontend's, does not depend on what was before.
+            # kube-proxy's order, which does not depend on earlier backends, as a Frontend's does.
             names = sorted({_endpoint(b): b for b in backends}.items())
             rules = self._own.setdefault(chain, [])
             if affinity is not None:
@@ -218,10 +223,10 @@ class _Port:
 
     def _endpoint_rules(self, name: str, backend: Backend, chain: Chain, affinity: int | None) -> list[str]:
         protocol, comment = self._port.protocol, self._comment()
-        remember = f" -m recent --set --name {chain.name} {self._mask()}" if affinity is not None else ""
+        record = f" -m recent --set --name {chain.name} {self._mask()}" if affinity is not None else ""
         return [
             f"-s {host(backend.address)} {comment} -j KUBE-MARK-MASQ",
-            f"-p {protocol} {comment}{remember} -m {protocol} -j DNAT --to-destination {name}",
+            f"-p {protocol} {comment}{record} -m {protocol} -j DNAT --to-destination {name}",
         ]
 
     def _endpoint_chain(self, name: str) -> Chain:
@@ -233,8 +238,8 @@ class _Port:
     def _mask(self) -> str:
         return f"--mask {_MASK[self._port.family]} --rsource"
 
-    def _comment(self, words: str = "") -> str:
-        text = f"{self._port.shown} {words}" if words else self._port.shown
+    def _comment(self, purpose: str = "") -> str:
+        text = f"{self._port.shown} {purpose}" if purpose else self._port.shown
         return f'-m comment --comment "{text}"'
 
     def _about(self, before: str, after: str) -> str:
@@ -246,7 +251,7 @@ def _endpoint_chain(port: PortKey, name: str) -> str:
 
 
 def _match(frontend: Frontend, comment: str, interface: str = "") -> str:
-    """The match on what a Frontend is addressed by, around one on an interface, and a comment."""
+    """Return the match for a Frontend's destination, which includes a match for an interface, and a comment."""
     protocol, port = frontend.key.protocol, frontend.key.port
     if frontend.published_as is Publication.NODE_PORT:
         return f"-p {protocol} {comment} -m addrtype --dst-type LOCAL -m {protocol} --dport {port}"
@@ -254,8 +259,8 @@ def _match(frontend: Frontend, comment: str, interface: str = "") -> str:
 
 
 def _is_reachable(frontend: Frontend) -> bool:
-    """Whether anybody at all can use it: from inside, perhaps, when not from outside."""
-    return bool(frontend.backends or frontend.inside)
+    """Return whether any client gets a backend: pods of this node may, when others do not."""
+    return bool(frontend.backends or frontend.cluster_backends)
 
 
 def _endpoint(backend: Backend) -> str:

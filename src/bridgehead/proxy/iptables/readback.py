@@ -1,7 +1,9 @@
-"""What the kernel has, in the words `render.py` uses: reads the output of iptables-save. Pure.
+"""The kernel's chains and rules, read from the output of iptables-save.
 
-`mode.py` calls it to find out what somebody else changed, and to begin from whatever an earlier run, or kube-proxy,
-left behind.
+Pure: no I/O, no clock, no randomness.
+
+`mode.py` calls it to find out what somebody else changed, and to start from what an earlier run, or kube-proxy, left
+behind.
 """
 
 from __future__ import annotations
@@ -13,16 +15,18 @@ from dataclasses import dataclass, field
 from bridgehead.proxy.addresses import EVERYWHERE
 from bridgehead.proxy.errors import NotUnderstood
 
+UNKNOWN_FORMAT = "this iptables-save prints rules in an unknown format; only the number of rules is compared"
+
 
 @dataclass
 class Table:
-    """One table of one family: chain -> its rules without `-A CHAIN`, in order. Built-in chains are there, too."""
+    """One table of one family: chain -> its rules without `-A CHAIN`, in order. Includes built-in chains."""
 
     chains: dict[str, list[str]] = field(default_factory=dict)
 
 
 def parse_listing(listing: bytes) -> dict[str, Table]:
-    """Parse the output of iptables-save or ip6tables-save: tables by name. Raises NotUnderstood."""
+    """Return the tables by name, from the output of iptables-save or ip6tables-save. Raises NotUnderstood."""
     tables: dict[str, Table] = {}
     table: Table | None = None
     for line in listing.decode(errors="replace").splitlines():
@@ -36,7 +40,7 @@ def parse_listing(listing: bytes) -> dict[str, Table]:
             case "-" if table is not None and line.startswith("-A "):
                 chain, _, rule = line[3:].partition(" ")
                 if chain not in table.chains:
-                    raise NotUnderstood(f"iptables-save tells a rule of a chain it did not name: {line[:200]!r}")
+                    raise NotUnderstood(f"iptables-save printed a rule of an unknown chain: {line[:200]!r}")
                 table.chains[chain].append(rule)
             case "C" if line.startswith("COMMIT"):
                 table = None
@@ -46,19 +50,19 @@ def parse_listing(listing: bytes) -> dict[str, Table]:
 
 
 _probability = re.compile(r"(?<= --probability )[0-9.]+")
-_ANYBODY = tuple(f"-s {everywhere} " for everywhere in EVERYWHERE.values())
+_ANY_SOURCE = tuple(f"-s {everywhere} " for everywhere in EVERYWHERE.values())
 
 
 def as_printed(rules: Iterable[str]) -> list[str]:
-    """Rules as iptables-save prints them.
+    """Return rules as iptables-save prints them.
 
-    The kernel keeps a probability as a fraction of 2^31, and has no word for a source that may be anybody.
+    The kernel keeps a probability as a fraction of 2^31, and a source of any address is not printed.
     """
     return [
         _probability.sub(lambda number: f"{round(float(number[0]) * 2**31) / 2**31:.11f}", rule)
         if " --probability " in rule
         else rule.partition("/0 ")[2]
-        if rule.startswith(_ANYBODY)
+        if rule.startswith(_ANY_SOURCE)
         else rule
         for rule in rules
     ]

@@ -1,14 +1,14 @@
 """Frontends as iptables rules: kube-proxy's chains under kube-proxy's names. README.md explains them.
 
-Three ways in, all pure. `Renderer.change` turns `Change`s into the transaction that brings the kernel from the old
-Frontends to the new; it holds only chains that differ. `Renderer.full` compares everything that should be there with
-what the kernel has (`readback.Table`) and sends the chains that differ, which for an empty kernel is the whole ruleset.
-`Renderer.mend` writes a few chains of which somebody told that they were changed. `mode.py` calls them and applies what
-comes out.
+Pure: no I/O, no clock, no randomness.
 
-Every word of the text comes from here or was checked: addresses and ranges are canonical
-(`addresses.canonical_address`), ports are ints, and a Service's name appears only in a comment, and only when it is
-made of harmless characters.
+`Renderer.change` renders `Change`s as the transaction that brings the kernel from the old Frontends to the new; it has
+only chains that differ. `Renderer.full` compares everything that should be there with what the kernel has
+(`readback.Table`) and renders the chains that differ, which for an empty kernel is the whole ruleset.
+`Renderer.repair` restores a few chains that somebody else changed. `mode.py` calls them and applies the result.
+
+All input is checked before it becomes text: addresses and ranges are canonical (`addresses.canonical_address`), ports
+are ints, and a Service's name appears only in a comment, and only when all its characters are harmless.
 """
 
 from __future__ import annotations
@@ -47,18 +47,15 @@ Kernel = Mapping[Family, Tables]
 
 
 class Renderer:
-    """Knows the Frontends of each Service port, its lines in shared chains, and how many rules are its own.
-
-    The rest it is told.
-    """
+    """Renders transactions. Keeps each Service port's Frontends, lines in shared chains, and number of rules."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.compares_words = True  # False: only the number of a chain's rules, for other versions of iptables-save
+        self.compares_text = True  # False: only the number of a chain's rules, for an unknown iptables-save
         self._ports: dict[PortKey, dict[FrontendKey, Frontend]] = {}
         self._shared: dict[PortKey, dict[Chain, Rules]] = {}
         self._own_rules: dict[PortKey, int] = {}
-        self._written: dict[tuple[Family, Chain], Rules] = {}  # the chains that all share, as they were sent last
+        self._written: dict[tuple[Family, Chain], Rules] = {}  # shared chains, as they were sent last
         self._cluster_ips: Counter[str] = Counter()
 
     def change(
@@ -67,7 +64,7 @@ class Renderer:
         old_cluster_ips: Iterable[str] = (),
         new_cluster_ips: Iterable[str] = (),
     ) -> Transaction:
-        """The transaction for these changes. The kernel must hold what the earlier transactions made."""
+        """Return the transaction for these changes. The kernel must hold what the earlier transactions made."""
         before: dict[PortKey, dict[FrontendKey, Frontend]] = {}
         for old, new in changes:
             for frontend, is_old in ((old, True), (new, False)):
@@ -86,7 +83,7 @@ class Renderer:
         for port in sorted(before):
             was = render_port(port, before[port].values(), self.settings)
             now = render_port(port, self._ports[port].values(), self.settings)
-            self._remember(port, now)
+            self._record(port, now)
             for chain in was.own.keys() - now.own.keys():
                 transaction.part(port.family, chain.table).removed.append(chain.name)
             for chain, rules in now.own.items():
@@ -111,10 +108,10 @@ class Renderer:
         return transaction
 
     def full(self, frontends: Iterable[Frontend], cluster_ips: Iterable[str], kernel: Kernel) -> Transaction:
-        """The transaction that makes the kernel's chains of ours hold these Frontends and nothing else.
+        """Return the transaction that makes our chains hold these Frontends and nothing else.
 
-        `kernel` is what was read of each family's tables, without those that are absent. Chains that are right are
-        not touched.
+        `kernel` is what was read of each family's tables, without those that do not exist. Chains that are correct are
+        not written.
         """
         self._ports.clear()
         self._shared.clear()
@@ -127,7 +124,7 @@ class Renderer:
             tables = kernel.get(family, {})
             if family in self.settings.families:
                 wanted = self.chains(family)
-                transaction.write(family, tables, wanted, jumps(), words=self.compares_words)
+                transaction.write(family, tables, wanted, jumps(), compares_text=self.compares_text)
                 for table in TABLES:
                     for name in sorted(tables.get(table, EMPTY).chains):
                         if is_ours(table, name) and Chain(table, name) not in wanted:
@@ -136,40 +133,40 @@ class Renderer:
                 _remove(transaction, family, tables)
         return transaction
 
-    def mend(self, chains: Mapping[tuple[Family, Chain], bool], kernel: Kernel) -> Transaction:
-        """The transaction that puts right these chains, which somebody else changed, and no others.
+    def repair(self, chains: Mapping[tuple[Family, Chain], bool], kernel: Kernel) -> Transaction:
+        """Return the transaction that restores these chains, which somebody else changed, and no others.
 
-        `chains`: whether each is there; ours are written anew. `kernel` is what was read of those that are not ours.
+        `chains`: whether each exists; ours are written anew. `kernel`: what was read of the chains that are not ours.
         """
         transaction = Transaction()
         for family in self.settings.families:
-            touched = {chain for whose, chain in chains if whose == family}
-            if not touched:
+            changed = {chain for whose, chain in chains if whose == family}
+            if not changed:
                 continue
-            wanted = self._some_chains(family, touched)
-            for chain in touched:
+            wanted = self._some_chains(family, changed)
+            for chain in changed:
                 if chain in wanted:
                     transaction.part(family, chain.table).written[chain.name] = wanted[chain]
                 elif is_ours(*chain) and chains[family, chain]:
                     transaction.part(family, chain.table).removed.append(chain.name)
-            broken = [jump for jump in jumps() if Chain(jump.table, jump.chain) in touched]
-            transaction.write(family, kernel.get(family, {}), {}, broken, words=self.compares_words)
+            broken = [jump for jump in jumps() if Chain(jump.table, jump.chain) in changed]
+            transaction.write(family, kernel.get(family, {}), {}, broken, compares_text=self.compares_text)
         return transaction
 
     def removal(self, kernel: Kernel) -> Transaction:
-        """The transaction that takes everything of ours out of these tables."""
+        """Return the transaction that removes our chains and jumps from these tables."""
         transaction = Transaction()
         for family, tables in kernel.items():
             _remove(transaction, family, tables)
         return transaction
 
     def chains(self, family: Family) -> dict[Chain, Rules]:
-        """All chains that the family's tables should have now, with their rules."""
+        """Return all chains that the family's tables should have, with their rules."""
         found = fixed_chains(family, self.settings)
         for port in sorted(self._ports):
             if port.family == family:
                 rendered = render_port(port, self._ports[port].values(), self.settings)
-                self._remember(port, rendered)
+                self._record(port, rendered)
                 found.update(rendered.own)
         shared = (*SHARED, CLUSTER_IPS) if of_family(self.settings.service_cidrs, family) else SHARED
         for chain in shared:
@@ -177,7 +174,7 @@ class Renderer:
         return found
 
     def rule_counts(self) -> dict[str, int]:
-        """How many rules each table should have now in chains of ours."""
+        """Return the number of rules that our chains should have in each table."""
         counts = Counter({"filter": 0, "nat": sum(self._own_rules.values())})
         for shared in self._shared.values():
             for chain, rules in shared.items():
@@ -192,7 +189,7 @@ class Renderer:
         return dict(counts)
 
     def _some_chains(self, family: Family, names: Collection[Chain]) -> dict[Chain, Rules]:
-        """Those of them that the family's tables should have now."""
+        """Return those of the named chains that the family's tables should have, with their rules."""
         found = fixed_chains(family, self.settings)
         own = {name for table, name in names if table == "nat"}
         for port, frontends in self._ports.items():
@@ -203,7 +200,7 @@ class Renderer:
         return {chain: rules for chain, rules in found.items() if chain in names}
 
     def _rules_of(self, family: Family, chain: Chain) -> Rules:
-        """The whole of a chain that all Services share."""
+        """Return all rules of a chain that all Services share."""
         if chain == CLUSTER_IPS:
             return cluster_ip_rules(sorted(ip for ip in self._cluster_ips if family_of(ip) == family))
         lines = [
@@ -214,7 +211,7 @@ class Renderer:
         ]  # fmt: skip
         return (*lines, *closing_rules(chain, family, self.settings))
 
-    def _remember(self, port: PortKey, rules: PortRules) -> None:
+    def _record(self, port: PortKey, rules: PortRules) -> None:
         if not self._ports[port]:
             del self._ports[port]
         if rules.own:
@@ -227,7 +224,7 @@ class Renderer:
             self._shared.pop(port, None)
 
     def _count_cluster_ips(self, old: Iterable[str], new: Iterable[str]) -> set[Family]:
-        """Count; the families in which the set of addresses changed."""
+        """Count cluster IPs. Return the families in which the set of addresses changed."""
         steps = Counter(new)
         steps.subtract(Counter(old))
         changed = set()
@@ -244,7 +241,7 @@ class Renderer:
 
 
 def exemption(tables: Tables, address: str, port: int) -> Transaction:
-    """What lets connections to an address pass by our chains, whoever wrote them; nothing if it is a cluster IP."""
+    """Return the transaction that exempts an address from KUBE-* chains; nothing if it is a cluster IP."""
     transaction = Transaction()
     to_it = f"-d {host(address)} "
     rule = f"{to_it}-p tcp -m tcp --dport {port} -j RETURN"
@@ -266,13 +263,13 @@ def exemption(tables: Tables, address: str, port: int) -> Transaction:
 
 
 def _remove(transaction: Transaction, family: Family, tables: Tables) -> None:
-    """Spares what this mode has in common with the ipvs mode, where that is at work, and with the kubelet.
+    """Remove our chains, except those that the ipvs mode (if it is in use) or the kubelet needs.
 
-    The kubelet writes its guard of the node's loopback once, as it starts, and does not notice that it is gone.
+    The kubelet writes its rule that guards the loopback once, when it starts, and does not detect that it is gone.
     """
     is_kubelets = family == 4 and not KUBELETS.isdisjoint(tables.get("mangle", EMPTY).chains)
     if is_kubelets and FIREWALL.name in tables.get("filter", EMPTY).chains:
-        transaction.write(family, tables, {FIREWALL: LOOPBACK_GUARD}, (), words=True)
+        transaction.write(family, tables, {FIREWALL: LOOPBACK_GUARD}, (), compares_text=True)
     is_ipvs = "KUBE-NODE-PORT" in tables.get("nat", EMPTY).chains
     transaction.remove(
         family,

@@ -1,13 +1,17 @@
-"""One change of iptables as a value, and the comparison of chains with what the kernel has. Pure.
+"""A change of iptables as a value and as text, and the comparison of chains with what the kernel has.
 
-Of the iptables mode and of the ipvs mode, each of which has chains of its own: `render.py` here and `ipvs/chains.py`
-say what they want, `apply.py` sends the text.
+Pure: no I/O, no clock, no randomness.
+
+The iptables mode and the ipvs mode use it, each for its own chains: `render.py` here and `ipvs/chains.py` fill it,
+`apply.py` sends the text.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain as chained
+from itertools import groupby, islice
 
 from bridgehead.proxy.addresses import Family
 
@@ -16,6 +20,7 @@ from .chains import (
     EXTERNAL_SERVICES,
     FILTER_SERVICES,
     PROXY_FIREWALL,
+    REJECT,
     TABLES,
     Chain,
     Jump,
@@ -24,17 +29,21 @@ from .chains import (
 )
 from .readback import Table, as_printed
 
-Tables = Mapping[str, Table]  # of one family, by name, without those that are absent
+Tables = Mapping[str, Table]  # of one family, by name, without those that do not exist
 EMPTY = Table()
+
+# Of one input. More would save little: the start of iptables-restore takes a twentieth of the time of eight sections.
+# Fewer would be better for a proxy that is killed, since an iptables-restore that it started applies its whole input.
+SECTIONS_AT_ONCE = 8
 
 
 @dataclass
 class Part:
-    """What is sent to one table of one family.
+    """The part of a transaction for one table of one family.
 
-    `written` chains are emptied, or made, and get these rules; `removed` are emptied and deleted after that;
-    `lines` concern built-in chains, and come between. `present` are the rules that written chains have before; a chain
-    that is not in there is new.
+    `written` chains are created or emptied, and get these rules. `lines` change built-in chains after that. `removed`
+    chains are emptied and deleted last. `present`: the rules that written chains have before; a chain that is not in
+    it is new.
     """
 
     present: dict[str, Sequence[str]] = field(default_factory=dict)
@@ -48,7 +57,7 @@ class Part:
 
 @dataclass
 class Transaction:
-    """One change of the kernel as a value. `texts` sends it whole; `chunks` is for kernels that refuse its size."""
+    """One change of the kernel. `texts` is the whole; `chunks` is for kernels that do not take so much at once."""
 
     parts: dict[tuple[Family, str], Part] = field(default_factory=dict)
 
@@ -59,14 +68,14 @@ class Transaction:
         return self.parts.setdefault((family, table), Part())
 
     def size(self) -> int:
-        """The number of rules and chains it writes or removes."""
+        """Return the number of rules and chains that are written or removed."""
         return sum(
             sum(map(len, part.written.values())) + len(part.written) + len(part.removed) + len(part.lines)
             for part in self.parts.values()
         )
 
     def texts(self) -> dict[Family, str]:
-        """What iptables-restore and ip6tables-restore get: each table once, each all or nothing."""
+        """Return the input of iptables-restore and ip6tables-restore: each table once, each all or nothing."""
         found: dict[Family, str] = {}
         for family in (4, 6):
             tables = []
@@ -78,13 +87,36 @@ class Transaction:
                 found[family] = "".join(tables)
         return found
 
-    def chunks(self, limit: int) -> Iterator[tuple[Family, str]]:
-        """The same in texts of some `limit` lines, to be applied one after the other.
+    def fits(self, limit: int) -> bool:
+        """Return whether all of it is at most `limit` bytes of netlink messages."""
+        if self.size() * _MOST_BYTES <= limit:
+            return True
+        lines = (chained(_heads(part), _rules(part), part.lines, _deletions(part)) for part in self.parts.values())
+        return sum(_bytes_of(line) for some in lines for line in some) <= limit
 
-        After each of them, whatever comes next, connections go where they went before or where they are to go: chains
-        come before who jumps to them, each is emptied and filled at once, and of one that is too long for that, rules
-        are added before others are deleted. What is refused or dropped, in table filter, is what table nat does not
-        translate: such rules come before that translates less, and go after it translates more. decisions/0020.
+    def inputs(self, limit: int) -> Iterator[tuple[Family, str]]:
+        """Return inputs for iptables-restore, to be applied one after the other.
+
+        If it `fits`, it is one input for each family. Otherwise each input has several sections of `chunks`, which
+        iptables-restore applies one after the other, up to the first that is refused.
+        """
+        if self.fits(limit):
+            yield from self.texts().items()
+            return
+        for family, chunks in groupby(self.chunks(limit), key=lambda chunk: chunk[0]):
+            while sections := [text for _, text in islice(chunks, SECTIONS_AT_ONCE)]:
+                yield family, "".join(sections)
+
+    def chunks(self, limit: int) -> Iterator[tuple[Family, str]]:
+        """Return several texts of at most about `limit` bytes of netlink messages, to be applied one after the other.
+
+        After each text connections go where they went before or where they go in the end. Chains come before chains
+        that jump to them. A chain is emptied and filled at once; if it is too long for that, new rules are added before
+        others are deleted. Table filter rejects or drops what table nat does not translate: rules that do this are
+        added before table nat translates less, and deleted after it translates more. decisions/0020.
+
+        Built-in chains jump to new chains last: the kernel checks all rules that packets can reach in every
+        transaction.
         """
         for family in (4, 6):
             steps = {table: _Steps(self.parts.get((family, table), Part()), table, limit) for table in TABLES}
@@ -99,30 +131,36 @@ class Transaction:
                     yield family, _text(table, lines)
 
     def write(
-        self, family: Family, tables: Tables, wanted: Mapping[Chain, Rules], jumps: Iterable[Jump], *, words: bool
+        self,
+        family: Family,
+        tables: Tables,
+        wanted: Mapping[Chain, Rules],
+        jumps: Iterable[Jump],
+        *,
+        compares_text: bool,
     ) -> None:
-        """Add what makes these chains right, and the jumps into them. What is right already is not touched.
+        """Write these chains and jumps where they differ from what the kernel has.
 
-        `words`: compare rules as they are printed; else only their number.
+        `compares_text`: compare rules as they are printed; else only their number.
         """
         for chain, rules in wanted.items():
             present = tables.get(chain.table, EMPTY).chains.get(chain.name)
-            if present is None or not _is_same(present, rules, words):
+            if present is None or not _is_same(present, rules, compares_text):
                 self.part(family, chain.table).written[chain.name] = rules
                 if present is not None:
                     self.part(family, chain.table).present[chain.name] = present
         for jump in jumps:
-            rules_there = tables.get(jump.table, EMPTY).chains.get(jump.chain, ())
-            there = [rule for rule in rules_there if target_of(rule) == jump.target]
-            if not _is_same(there, (jump.rule,), words):
+            rules_present = tables.get(jump.table, EMPTY).chains.get(jump.chain, ())
+            matching = [rule for rule in rules_present if target_of(rule) == jump.target]
+            if not _is_same(matching, (jump.rule,), compares_text):
                 lines = self.part(family, jump.table).lines
-                lines.extend(f"-D {jump.chain} {rule}" for rule in there)
+                lines.extend(f"-D {jump.chain} {rule}" for rule in matching)
                 lines.append(f"-I {jump.chain} {jump.rule}")
 
     def remove(
         self, family: Family, tables: Tables, is_ours: Callable[[str, str], bool], keep: Container[Chain] = ()
     ) -> None:
-        """Add what takes away our chains, by table and name, but for those to keep; others' jumps into them first."""
+        """Remove our chains, by table and name, except those to keep; rules of other chains that jump to them first."""
         for table in TABLES:
             chains = tables.get(table, EMPTY).chains
             stale = sorted(name for name in chains if is_ours(table, name) and Chain(table, name) not in keep)
@@ -135,22 +173,22 @@ class Transaction:
             part.removed.extend(stale)
 
 
-def _is_same(present: Sequence[str], wanted: Rules, words: bool) -> bool:
-    return list(present) == as_printed(wanted) if words else len(present) == len(wanted)
+def _is_same(present: Sequence[str], wanted: Rules, compares_text: bool) -> bool:
+    return list(present) == as_printed(wanted) if compares_text else len(present) == len(wanted)
 
 
 def _depth(chain: str) -> tuple[int, str]:
-    """Chains that are only jumped to come before those that jump to them."""
-    return next((rank for rank, word in enumerate(_DEPTHS) if chain.startswith(word)), len(_DEPTHS)), chain
+    """Return a sort key by which chains come before those that jump to them."""
+    return next((rank for rank, prefix in enumerate(_DEPTHS) if chain.startswith(prefix)), len(_DEPTHS)), chain
 
 
 _DEPTHS = ("KUBE-MARK-MASQ", "KUBE-REFUSE", "KUBE-SEP-", "KUBE-SV", "KUBE-EXT-", "KUBE-FW-")
 
 
 class _Steps:
-    """What is done to one table in parts, in lines of which those of one unit are applied together.
+    """The steps that change one table in parts. The lines of one step are applied together.
 
-    `first` makes, fills and changes chains, and leads to them; `last` deletes rules and chains.
+    `first` creates, fills and changes chains, and adds jumps to them; `last` deletes rules and chains.
     """
 
     def __init__(self, part: Part, table: str, limit: int) -> None:
@@ -158,65 +196,91 @@ class _Steps:
         self.last: list[list[str]] = []
         for name in sorted(part.written, key=_depth):
             rules, present = part.written[name], part.present.get(name)
-            is_refusing = Chain(table, name) in _REFUSING
-            if len(rules) < limit and not is_refusing:
-                self.first.append([_head(name), *(f"-A {name} {rule}" for rule in rules)])
+            is_rejecting = Chain(table, name) in _REJECTING
+            whole = [_head(name), *(f"-A {name} {rule}" for rule in rules)]
+            if not is_rejecting and sum(map(_bytes_of, whole)) <= limit:
+                # Rules may jump to a present chain that rejects. It rejects again when table nat translates again.
+                (self.last if Chain(table, name) == REJECT and present is not None else self.first).append(whole)
                 continue
             if present is None:
                 self.first.append([_head(name)])
             added, deleted = _edits(name, present or (), rules)
             for line in added:
-                # Whoever is to be served must not be refused before.
-                is_late = Chain(table, name) == CLUSTER_IPS or (is_refusing and target_of(line) == CLUSTER_IPS.name)
+                # A client that will be served must not be rejected before.
+                is_late = Chain(table, name) == CLUSTER_IPS or (is_rejecting and target_of(line) == CLUSTER_IPS.name)
                 (self.last if is_late else self.first).append([line])
             self.last += ([line] for line in deleted)
         unit: list[str] = []
         for line in part.lines:
             unit.append(line)
-            if line.startswith("-I"):  # in the place of those that were deleted before it
+            if line.startswith("-I"):  # replaces the rules that were deleted before it
                 self.first.append(unit)
                 unit = []
         self.last += ([line] for line in unit)
         self.last += ([_head(name), f"-X {name}"] for name in sorted(part.removed, key=_depth, reverse=True))
 
 
-_REFUSING = frozenset((FILTER_SERVICES, EXTERNAL_SERVICES, PROXY_FIREWALL, CLUSTER_IPS))
+_REJECTING = frozenset((FILTER_SERVICES, EXTERNAL_SERVICES, PROXY_FIREWALL, CLUSTER_IPS))
 
 
 def _edits(name: str, present: Sequence[str], wanted: Rules) -> tuple[list[str], list[str]]:
-    """Lines that first add to a chain what it lacks, in its place, and then delete the rest."""
+    """Return lines that add missing rules to a chain at their positions, and lines that then delete the others."""
     old, new = as_printed(present), as_printed(wanted)
     common = set(old) & set(new)
     kept = [rule for rule in old if rule in common]
     if len(kept) != len(common) or kept != [rule for rule in new if rule in common]:
-        common = set()  # it is in another order: all of the new before all of the old
+        common = set()  # another order: add all new rules before the old ones
     added: list[str] = []
-    stale: list[int] = []  # where rules to delete are in the end
-    place = 0
+    stale: list[int] = []  # final positions of the rules to delete
+    position = 0
     for rule, printed in zip(wanted, new, strict=True):
         if printed in common:
-            while old[place] != printed:
-                stale.append(place + len(added) + 1)
-                place += 1
-            place += 1
-        elif place == len(old):
+            while old[position] != printed:
+                stale.append(position + len(added) + 1)
+                position += 1
+            position += 1
+        elif position == len(old):
             added.append(f"-A {name} {rule}")
         else:
-            added.append(f"-I {name} {place + len(added) + 1} {rule}")
-    stale += range(place + len(added) + 1, len(old) + len(added) + 1)
+            added.append(f"-I {name} {position + len(added) + 1} {rule}")
+    stale += range(position + len(added) + 1, len(old) + len(added) + 1)
     return added, [f"-D {name} {number}" for number in reversed(stale)]
 
 
 def _packed(units: Iterable[list[str]], limit: int) -> Iterator[list[str]]:
-    """As many at a time as fit."""
+    """Return groups of lines, of as many steps each as fit into `limit` bytes."""
     lines: list[str] = []
+    size = 0
     for unit in units:
-        if lines and len(lines) + len(unit) > limit:
+        added = sum(map(_bytes_of, unit))
+        if lines and size + added > limit:
             yield lines
-            lines = []
+            lines, size = [], 0
         lines += unit
+        size += added
     if lines:
         yield lines
+
+
+_MOST_BYTES = 1400  # of any line's message, with a few ranges to exclude
+
+
+def _bytes_of(line: str) -> int:
+    """Return an upper bound of the size of a line's netlink messages, in bytes, as iptables-nft 1.8 makes them.
+
+    A rule that is added has its table, chain, counters and verdict, a comparison for each address, protocol and port,
+    a block for each match, and its comment, padded to 256 bytes.
+    """
+    if line.startswith((":", "-X", "-D")):
+        return 160  # empty or create a chain, delete one, delete a rule by its handle
+    return (
+        240
+        + 120 * (line.count(" -s ") + line.count(" -d ") + line.count(" -m "))
+        + 90 * line.count(" -p ")
+        + (190 if " --comment " in line else 0)
+        + (170 if " -m recent " in line else 0)
+        + (120 if " -m conntrack " in line else 0)
+    )
 
 
 def _head(name: str) -> str:
@@ -224,9 +288,11 @@ def _head(name: str) -> str:
 
 
 def _heads(part: Part) -> Iterator[str]:
-    """Makes or empties every chain, since what is referred to has to be there, and what goes has to be empty.
+    """Return lines that create or empty all chains: targets have to exist, and chains that are deleted have to be
+    empty.
 
-    In the order of names: iptables-nft-restore keeps a sorted list, and takes seconds for 10,000 in any other order.
+    Sorted by name, since iptables-nft-restore keeps a sorted list, and takes seconds for 10,000 chains in another
+    order.
     """
     return (_head(name) for name in sorted((*part.written, *part.removed)))
 

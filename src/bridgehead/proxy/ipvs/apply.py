@@ -47,7 +47,7 @@ class Kernel:
             self._opened = opened.pop_all()
         self._ipvs: Ipvs | None = None
         self._dummy = self._addresses.link(DUMMY)
-        # Our own changes of the dummy interface's addresses that have not been told to us yet.
+        # Our own changes of the dummy interface's addresses that the kernel has not reported yet.
         self._expected: dict[str, int] = {}
 
     @classmethod
@@ -61,7 +61,7 @@ class Kernel:
             self._ipvs.close()
 
     async def probe(self, options: IpvsOptions) -> None:
-        """Find out whether all that the mode needs is here. Says what is not."""
+        """Raise ModeUnavailable or NotPermitted, naming what the mode lacks on this node."""
         with _unavailable():
             try:
                 ipvs = self._open_ipvs()
@@ -106,10 +106,10 @@ class Kernel:
     def _read(self, tables: dict[int, dict[str, Table]]) -> KernelState:
         ours = set(sets.all_names())
         servers: dict[Server, tuple[Scheduling, dict[Destination, Load]]] = {}
-        # Without the module there is nothing, and asking would load it.
+        # Without the module there are no virtual servers, and a request would load it.
         if self._ipvs is not None or os.path.exists("/proc/net/ip_vs"):
             ipvs = self._open_ipvs()
-            servers = {server: (how, ipvs.destinations(server)) for server, how in ipvs.servers().items()}
+            servers = {server: (scheduling, ipvs.destinations(server)) for server, scheduling in ipvs.servers().items()}
         self._dummy = self._addresses.link(DUMMY)
         return KernelState(
             servers=servers,
@@ -123,11 +123,11 @@ class Kernel:
         )
 
     def chains_state(self) -> State:
-        """What differs when anybody changed an iptables table. Costs microseconds."""
+        """Return a value that changes when anybody changes an iptables table. Takes microseconds."""
         return self.tables.state()
 
     def set_sizes(self) -> dict[str, int]:
-        """How many elements each IP set has; those of which this kernel does not tell it are left out."""
+        """Return the number of elements of each IP set, except sets for which this kernel does not report it."""
         with _refused():
             return {name: count for name, (_, count) in self._sets.types().items() if count >= 0}
 
@@ -140,17 +140,17 @@ class Kernel:
             return self._open_ipvs().has(server)
 
     def connections(self, server: Server) -> dict[Destination, Load]:
-        """The real servers behind a virtual one, with how many connections each has."""
+        """Return the real servers behind a virtual server, with the number of connections of each."""
         with _refused():
             return self._open_ipvs().destinations(server)
 
     def node_addresses(self) -> list[str]:
-        """Every address of the node but those on the dummy interface."""
+        """Return every address of the node except those on the dummy interface."""
         with _refused():
             return [address.address for address in self._addresses.all() if address.link != self._dummy]
 
     def address_changes(self) -> tuple[bool, bool]:
-        """Whether, since the last call, addresses of the node changed; and somebody else changed the dummy's."""
+        """Return whether addresses of the node changed since the last call, and whether others changed the dummy's."""
         with _refused():
             changes = self._addresses.changes()
         if changes is None:
@@ -171,9 +171,10 @@ class Kernel:
     # --- Changing -------------------------------------------------------------------------------------------
 
     async def do(self, transaction: Transaction) -> None:
-        """In the order of its fields. Retired real servers get no new connections from here on, and are still there.
+        """Carry out a transaction in the order of its fields.
 
-        Where it takes over from the iptables mode, whose rules serve until ours replace them, the rules come later.
+        Real servers that retire gracefully get no new connections from then on, and still exist. With `takes_over`, the
+        iptables mode's rules serve until ours replace them, so the rules come after virtual servers and addresses.
         """
         if transaction.replaced:
             await self._replace(transaction.replaced)
@@ -230,7 +231,7 @@ class Kernel:
             self._open_ipvs().remove([server])
 
     async def remove(self, transaction: Transaction) -> bool:
-        """Do it, then remove the dummy interface and every IP set of ours. False: there was nothing."""
+        """Carry out the transaction, then remove the dummy interface and our IP sets. False: there was nothing."""
         for family, text in transaction.rules.texts().items():
             await self.tables.restore(family, text)
         with _refused():
@@ -241,14 +242,14 @@ class Kernel:
                 self._addresses.remove_link(DUMMY)
             self._dummy = 0
             self._expected.clear()
-            there = set(self._sets.types())
-            ours = [name for name in sets.all_names() if name in there]
+            existing = set(self._sets.types())
+            ours = [name for name in sets.all_names() if name in existing]
             self._sets.flush(ours)
             self._sets.destroy(ours)
         return bool(transaction or had_dummy or ours)
 
     async def _replace(self, names: list[str]) -> None:
-        """Remove sets of another type than they should have, with every rule of this mode, which would keep them."""
+        """Remove sets that have a wrong type, and all rules of this mode first, which refer to them."""
         transaction = RulesTransaction()
         for family, tables in (await self.read_tables()).items():
             chains.remove(family, tables, transaction)
@@ -274,7 +275,7 @@ def _has_sysctls() -> bool:
 
 
 def require_sysctl(name: str, value: int) -> None:
-    """Set a sysctl if it is not that already. Raises Refused."""
+    """Set a sysctl if it has another value. Raises Refused."""
     try:
         write_sysctl(Sysctl(name, value))
     except OSError as error:

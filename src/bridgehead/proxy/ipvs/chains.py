@@ -1,7 +1,8 @@
-"""The few iptables rules: they ask the IP sets and never change with a Service. README.md shows them. Pure.
+"""The few iptables rules of the ipvs mode, which match IP sets and never change with a Service.
 
-Written as iptables-save prints them, without `-A CHAIN`. Chains have kube-proxy's names. Some of those the iptables
-mode has, too: whichever mode writes last has them, and the other spares them when it goes (`is_ours`).
+Pure: no I/O, no clock, no randomness. Rules are written as iptables-save prints them, without `-A CHAIN`. Chains have
+kube-proxy's names. Some of them are also those of the iptables mode: they belong to the mode that wrote last, and the
+other one keeps them when it is removed (`is_ours`).
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from bridgehead.proxy.iptables.chains import (
     Chain,
     Jump,
     Rules,
-    from_insiders,
     from_outside,
+    internal_sources,
     reject,
 )
 from bridgehead.proxy.iptables.transaction import EMPTY, Tables, Transaction
@@ -41,19 +42,19 @@ _is_shared = {
 
 
 def is_ours(table: str, chain: str, tables: Tables) -> bool:
-    """Whether a chain is this mode's to change and to remove, in the tables that were read."""
+    """Return whether this mode may change and remove a chain of the tables that were read."""
     return _is_only_ours[table](chain) is not None or (
         _is_shared[table](chain) is not None and not is_of_iptables(tables)
     )
 
 
 def is_of_iptables(tables: Tables) -> bool:
-    """Whether the iptables mode, or a kube-proxy in it, has rules in the tables that were read."""
+    """Return whether the tables that were read have rules of the iptables mode, ours or kube-proxy's."""
     return "KUBE-NODEPORTS" in tables.get("nat", EMPTY).chains
 
 
 def jumps() -> Iterator[Jump]:
-    """The rules in built-in chains, in the order in which they are inserted, each at the head of its chain."""
+    """Yield the rules of built-in chains in the order in which they are inserted, each at the head of its chain."""
 
     def jump(table: str, chain: str, target: str, comment: str) -> Jump:
         return Jump(table, chain, f'-m comment --comment "{comment}" -j {target}')
@@ -70,21 +71,21 @@ def jumps() -> Iterator[Jump]:
 
 
 def chains(family: Family, settings: Settings) -> dict[Chain, Rules]:
-    """Every chain of the family's tables, with its rules."""
+    """Return every chain of the family's tables, with its rules."""
     return {**_mangle(family, settings), **_filter(family, settings), **_nat(family, settings)}
 
 
 def _mangle(family: Family, settings: Settings) -> dict[Chain, Rules]:
-    """Which virtual server it is, where addresses do not tell; and who gets none.
+    """Set the marks of virtual servers for clients in the cluster; drop packets that may not reach a virtual server.
 
-    IPVS takes a packet in LOCAL_OUT before the filter table could drop it, so this is done here.
+    IPVS takes a packet in LOCAL_OUT before the filter table could drop it.
     """
-    inside = f"-j SET --map-set {sets.in_family(sets.INSIDE, family)} dst,dst --map-mark"
+    set_mark = f"-j SET --map-set {sets.in_family(sets.CLUSTER_CLIENTS, family)} dst,dst --map-mark"
     new = "-m conntrack --ctstate NEW "
     return {
         Chain("mangle", "KUBE-IPVS"): (
-            *(f"{source} {inside}" for source in from_insiders(family, settings)),
-            f"-m addrtype --src-type LOCAL {inside}",
+            *(f"{source} {set_mark}" for source in internal_sources(family, settings)),
+            f"-m addrtype --src-type LOCAL {set_mark}",
             f"{new}{_match(sets.DROPPED, family, comment='no local endpoints')} "
             f"-m mark --mark 0x0/{MARK_MASK:#x} -j DROP",
             f"{new}-j KUBE-PROXY-FIREWALL",
@@ -103,10 +104,10 @@ def _mangle(family: Family, settings: Settings) -> dict[Chain, Rules]:
 
 
 def _filter(family: Family, settings: Settings) -> dict[Chain, Rules]:
-    """What is addressed to a Service and is not one of its ports must not reach the node, which has the address."""
+    """Reject packets to a Service's address that are not for one of its ports: the node has the address, too."""
     bound = f"-m conntrack --ctstate NEW {_match(sets.BOUND, family, 'dst')}"
     refuse = (f"-p tcp {bound} -j {reject('tcp', family)}", f"{bound} -j {reject('', family)}")
-    # Cluster IPs in use are addresses of the node, so what is routed to the range, or leaves for it, is lost.
+    # Cluster IPs in use are addresses of the node: a packet that is forwarded or sent to the range is for no Service.
     lost = tuple(
         f'-d {cidr} -m comment --comment "cluster IPs that no Service has" -m conntrack --ctstate NEW -j DROP'
         for cidr in of_family(settings.service_cidrs, family)
@@ -119,7 +120,7 @@ def _filter(family: Family, settings: Settings) -> dict[Chain, Rules]:
             '-m comment --comment "kubernetes forwarding conntrack rule" '
             "-m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT",
         ),
-        # Load balancers come in, whatever rules of others follow.
+        # Health checks of load balancers are let in before others' rules.
         Chain("filter", "KUBE-NODE-PORT"): (
             f"{_match(sets.HEALTH_CHECK, family, 'dst', comment=_ABOUT[sets.HEALTH_CHECK])} -j ACCEPT",
         ),
@@ -132,13 +133,13 @@ def _filter(family: Family, settings: Settings) -> dict[Chain, Rules]:
 
 
 def _nat(family: Family, settings: Settings) -> dict[Chain, Rules]:
-    """Who has to get an address of this node, and that nobody else's rules translate what IPVS will."""
+    """Choose the packets that are masqueraded, and keep others' rules from translating those of virtual servers."""
     mark = f"{settings.masquerade_mark:#x}/{settings.masquerade_mark:#x}"
     from_here = "-m addrtype --src-type LOCAL"
     to_masquerade = "-j KUBE-MARK-MASQ"
     masquerade = '-m comment --comment "kubernetes service traffic requiring SNAT" -j MASQUERADE --random-fully'
     return {
-        Chain("nat", CANARY): (),  # made when the mode is opened, to see whether it can be
+        Chain("nat", CANARY): (),  # created when the mode is opened, to see whether chains can be created
         Chain("nat", "KUBE-SERVICES"): (
             f"-s {'::1/128' if family == 6 else '127.0.0.0/8'} -j RETURN",
             f"{_about(sets.LOAD_BALANCER, family)} -j KUBE-LOAD-BALANCER",
@@ -155,7 +156,7 @@ def _nat(family: Family, settings: Settings) -> dict[Chain, Rules]:
             to_masquerade,
         ),
         Chain("nat", "KUBE-NODE-PORT"): (*_node_ports(family, f"{from_here} {to_masquerade}", to_masquerade),),
-        # A packet with the mark of a virtual server must keep it as it is until IPVS has seen it.
+        # IPVS compares the whole mark, so a packet with the mark of a virtual server gets a connection mark instead.
         Chain("nat", "KUBE-MARK-MASQ"): (
             f"-m mark ! --mark 0x0/{MARK_MASK:#x} -j CONNMARK --set-xmark {mark}",
             f"-m mark --mark 0x0/{MARK_MASK:#x} -j MARK --set-xmark {mark}",
@@ -164,7 +165,7 @@ def _nat(family: Family, settings: Settings) -> dict[Chain, Rules]:
             f"{_match(sets.LOOP_BACK, family, 'dst,dst,src', comment=_ABOUT[sets.LOOP_BACK])} -j MASQUERADE",
             f"-m connmark --mark {mark} {masquerade}",
             f"-m mark ! --mark {mark} -j RETURN",
-            # Takes the mark away, should the packet come by again.
+            # Clears the mark, for packets that traverse the chain again.
             f"-j MARK --set-xmark {settings.masquerade_mark:#x}/0x0",
             masquerade,
         ),
@@ -173,12 +174,12 @@ def _nat(family: Family, settings: Settings) -> dict[Chain, Rules]:
 
 def _node_ports(family: Family, from_here: str, to_masquerade: str) -> Iterator[str]:
     for protocol, match in (("tcp", "dst"), ("udp", "dst"), ("sctp", "dst,dst")):
-        for local, words, end in (
+        for local, purpose, end in (
             (True, "with externalTrafficPolicy=local", from_here),
             (True, "with externalTrafficPolicy=local", "-j RETURN"),
             (False, "for masquerade purpose", to_masquerade),
         ):
-            comment = f"Kubernetes nodeport {protocol.upper()} port {words}"
+            comment = f"Kubernetes nodeport {protocol.upper()} port {purpose}"
             name = sets.node_ports(protocol, local=local)
             yield f"-p {protocol} {_match(name, family, match, comment=comment)} {end}"
 
@@ -200,8 +201,8 @@ _ABOUT: Final = {
 
 
 def _match(name: str, family: Family, directions: str = "dst,dst", *, comment: str = "") -> str:
-    words = f'-m comment --comment "{comment}" ' if comment else ""
-    return f"{words}-m set --match-set {sets.in_family(name, family)} {directions}"
+    commented = f'-m comment --comment "{comment}" ' if comment else ""
+    return f"{commented}-m set --match-set {sets.in_family(name, family)} {directions}"
 
 
 def _about(name: str, family: Family) -> str:
@@ -209,20 +210,22 @@ def _about(name: str, family: Family) -> str:
 
 
 def _outside(family: Family, settings: Settings, match: str) -> str:
-    """A match on who is not in the cluster. The node is not: it takes a Service's address for its own (its source)."""
+    """Match clients outside the cluster, and the node, which uses a Service's address as its source."""
     found = from_outside(family, settings)
     if found is None:
         return f"{match} -m addrtype --src-type LOCAL"
     return f"{found.source}{found.interface}{match}{found.ranges}"
 
 
-def compare(family: Family, settings: Settings, tables: Tables, transaction: Transaction, *, words: bool) -> None:
-    """Add to the transaction what makes the family's tables right; `words` is as in `Transaction.write`."""
+def compare(
+    family: Family, settings: Settings, tables: Tables, transaction: Transaction, *, compares_text: bool
+) -> None:
+    """Add to the transaction what repairs the family's tables. `compares_text`: see `Transaction.write`."""
     wanted = chains(family, settings)
-    transaction.write(family, tables, wanted, jumps(), words=words)
+    transaction.write(family, tables, wanted, jumps(), compares_text=compares_text)
     transaction.remove(family, tables, lambda table, name: is_ours(table, name, tables), keep=wanted)
 
 
 def remove(family: Family, tables: Tables, transaction: Transaction) -> None:
-    """Add to the transaction what takes everything of this mode out of the family's tables."""
+    """Add to the transaction the removal of everything of this mode from the family's tables."""
     transaction.remove(family, tables, lambda table, name: is_ours(table, name, tables))

@@ -1,7 +1,7 @@
-"""Which Service ports have a mark of their own, and which mark. Pure; `render.py` asks.
+"""The allocation of firewall marks to Service ports, for `render.py`. Pure: no I/O, no clock, no randomness.
 
-A mark tells clients inside the cluster from others where that makes a difference (`ports.needs_mark`); the virtual
-servers of those inside are found by it.
+A Service port has a mark if clients in the cluster have other backends than clients outside (`ports.needs_mark`). The
+virtual server for clients in the cluster is that of the mark.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from .chains import MARK_MASK
 
 
 class Marks:
-    """Each port has one mark at most, and each mark one port of a family."""
+    """The marks of Service ports. A mark belongs to one port of each IP family at most."""
 
     def __init__(self, settings: Settings) -> None:
-        # The bit that asks for masquerading cannot be part of a number.
+        # The masquerade mark's bit cannot be part of a virtual server's mark.
         self._usable = range(1, MARK_MASK) if not settings.masquerade_mark & MARK_MASK else range(0)
         self._marks: dict[PortKey, int] = {}
-        self._taken: dict[Family, set[int]] = {4: set(), 6: set()}
+        self._used: dict[Family, set[int]] = {4: set(), 6: set()}
 
     def __contains__(self, port: PortKey) -> bool:
         return port in self._marks
@@ -32,29 +32,30 @@ class Marks:
         return self._marks.get(port)
 
     def restart(self, ports: Container[PortKey], others: Iterable[Server]) -> None:
-        """These ports keep what they have, and no port gets the mark of one of the virtual servers of others."""
+        """Keep the marks of these ports, and reserve those of other programs' virtual servers."""
         self._marks = {port: mark for port, mark in self._marks.items() if port in ports}
-        self._taken = {4: set(), 6: set()}
+        self._used = {4: set(), 6: set()}
         for port, mark in self._marks.items():
-            self._taken[port.family].add(mark)
+            self._used[port.family].add(mark)
         for server in others:
-            self._taken[server.family].add(server.mark)
+            self._used[server.family].add(server.mark)
 
     def take(self, port: PortKey, mark: int) -> bool:
-        """Let the port have this mark, and say whether it was free."""
-        if mark in self._taken[port.family]:
+        """Allocate this mark to the port. Return False if it is not free."""
+        if mark in self._used[port.family]:
             return False
         self._marks[port] = mark
-        self._taken[port.family].add(mark)
+        self._used[port.family].add(mark)
         return True
 
-    def allot(self, port: PortKey) -> None:
-        """Give the port one that is free, unless it has one. When all are in use it is served as kube-proxy would."""
+    def allocate(self, port: PortKey) -> None:
+        """Allocate a free mark to the port, unless it has one. Without a free one it is served as by kube-proxy."""
         if port not in self._marks:
-            taken = self._taken[port.family]
-            mark = next((number for number in self._usable if number not in taken), None)
+            used = self._used[port.family]
+            mark = next((number for number in self._usable if number not in used), None)
             if mark is not None:
                 self.take(port, mark)
 
-    def give_back(self, port: PortKey) -> None:
-        self._taken[port.family].discard(self._marks.pop(port, 0))
+    def release(self, port: PortKey) -> None:
+        """Free the port's mark, if it has one."""
+        self._used[port.family].discard(self._marks.pop(port, 0))

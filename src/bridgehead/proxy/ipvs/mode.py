@@ -1,7 +1,7 @@
 """The ipvs mode: keeps the kernel's virtual servers equal to the Frontends. `agent.py` drives it.
 
-`apply` does what some Services change. `sync` brings all to what it should be from whatever it is: at start, after a
-failure, and when `verify` finds that somebody else changed something. The kernel tells nobody of changes of virtual
+`apply` carries out the changes of some Services. `sync` brings any state to the wanted one: at start, after a failure,
+and when `verify` finds that another program changed something. The kernel sends no notifications of changes of virtual
 servers and IP sets, so `verify` counts them, and compares all of them now and then.
 """
 
@@ -19,7 +19,7 @@ from bridgehead.proxy.changes import FrontendTable, Update, merge_updates
 from bridgehead.proxy.config import IpvsOptions
 from bridgehead.proxy.frontends import Frontend, Problem
 from bridgehead.proxy.iptables.apply import State
-from bridgehead.proxy.iptables.readback import parse_listing
+from bridgehead.proxy.iptables.readback import UNKNOWN_FORMAT, parse_listing
 from bridgehead.proxy.iptables.transaction import Transaction as RulesTransaction
 from bridgehead.proxy.mode import Repair, Settings, Watched
 
@@ -32,11 +32,11 @@ from .transaction import Transaction, texts
 
 log = logging.getLogger(__name__)
 
-_CHEAP_TO_LIST = 1000  # virtual servers; 5 ms. Of more, in between, only one is looked for
+_CHEAP_TO_LIST = 1000  # virtual servers; takes 5 ms. Of more, only one is looked for between full comparisons
 
 
 class IpvsMode:
-    """Owns kube-ipvs0, the KUBE-* IP sets and the virtual servers of these, in this network namespace."""
+    """The owner of kube-ipvs0, the KUBE-* IP sets and their virtual servers in this network namespace."""
 
     name = "ipvs"
     watched: Watched | None = None
@@ -49,11 +49,11 @@ class IpvsMode:
         self._clock = clock
         self._renderer = Renderer(settings, options)
         self._draining = Draining()
-        # What iptables said after our last change; None when anybody's may have come since.
+        # The state of iptables after our last change; None when others may have changed it since.
         self._state: State | None = None
-        self._is_alone = False  # whether nothing of ours is in the other variant of iptables
-        self._has_moved = False  # the node's addresses are not what they were
-        self._is_disturbed = False  # somebody else changed the dummy interface's
+        self._is_alone = False  # whether the other variant of iptables is known to have no rules of ours
+        self._has_moved = False  # the node's addresses have changed
+        self._is_disturbed = False  # another program changed the dummy interface's
 
     @property
     def settings(self) -> Settings:
@@ -64,19 +64,19 @@ class IpvsMode:
         self._renderer = Renderer(settings, self._options)
 
     def unsupported(self, frontend: Frontend) -> Problem | None:
-        """Everything a Frontend can ask for is there."""
+        """Return None: the mode supports every Frontend."""
         return None
 
     async def apply(self, updates: Sequence[Update]) -> int:
-        """Bring the kernel from before the updates to after. Returns the things touched."""
-        touched = await self._follow_addresses()
+        """Carry out the updates in the kernel. Returns how many objects changed."""
+        changed = await self._follow_addresses()
         update = merge_updates(updates)
         transaction = self._renderer.change(update.changes, update.old_cluster_ips, update.new_cluster_ips)
         await self._do(transaction)
-        return touched + transaction.size()
+        return changed + transaction.size()
 
     async def sync(self, table: FrontendTable) -> int:
-        """Make the kernel hold the table's Frontends and nothing else of ours. Returns the things touched."""
+        """Make the kernel have the table's Frontends and nothing else of ours. Returns how many objects changed."""
         self._set_sysctls()
         transaction = await self._compare(table)
         await self._do(transaction)
@@ -87,9 +87,9 @@ class IpvsMode:
         return transaction.size()
 
     async def verify(self, table: FrontendTable, *, thoroughly: bool) -> Repair | None:
-        """Put right what somebody else changed. None: nothing was wrong.
+        """Repair what another program changed. None: nothing was wrong.
 
-        Follows the node's own addresses, too, and takes away real servers whose connections have ended.
+        Also follows the node's own addresses, and removes real servers whose connections have ended.
         """
         state = self._kernel.chains_state()
         await self._follow_addresses()
@@ -103,42 +103,44 @@ class IpvsMode:
         if not transaction:
             return None
         if transaction.rules and (await self._compare(table)).rules:
-            self._renderer.compares_words = False
-            log.info("this iptables-save prints rules in other words than known; only their numbers are compared")
+            self._renderer.compares_text = False
+            log.info(UNKNOWN_FORMAT)
         return Repair(structure=bool(transaction.rules or transaction.created), elements=transaction.size())
 
     async def let_through(self, address: str, port: int) -> bool:
-        """Take away the virtual server, and the address if it is bound; exempt it in the chains."""
+        """Remove the virtual server, and the address if it is bound; exempt it in the chains."""
         transaction = exemption(await self._kernel.read(), address, port)
         await self._do(transaction)
         return bool(transaction)
 
     async def remove(self) -> bool:
-        """Take everything of ours out of the kernel, in whichever variant of iptables. False: there was nothing."""
+        """Remove everything of ours from the kernel, in either variant of iptables. False: there was nothing."""
         self._state = None
         self._draining.clear()
         others = await self._remove_from_other_variants()
         return await self._kernel.remove(removal(await self._kernel.read())) or others
 
     def render(self, table: FrontendTable) -> str:
-        """All of it as the node's own tools would make it, as for an empty kernel."""
+        """Return everything as input for the node's own tools, as for an empty kernel."""
         renderer = Renderer(self.settings, self._options)
         return "".join(texts(renderer.full(table, table.cluster_ips(), KernelState(), self._kernel.node_addresses())))
 
     async def difference(self, table: FrontendTable) -> Transaction:
-        """What would have to be done; real servers that wait for the end of their connections are as they should be."""
+        """Return the difference between the kernel and the table. Terminating real servers are none."""
         renderer = Renderer(self.settings, self._options)
         kernel = await self._kernel.read()
-        return self._without_waiting(renderer.full(table, table.cluster_ips(), kernel, self._kernel.node_addresses()))
+        return self._without_terminating(
+            renderer.full(table, table.cluster_ips(), kernel, self._kernel.node_addresses())
+        )
 
     async def _compare(self, table: FrontendTable) -> Transaction:
-        self._kernel.address_changes()  # before reading: what comes after is looked at again
+        self._kernel.address_changes()  # before reading, so that later changes are noticed
         self._has_moved = self._is_disturbed = False
         kernel = await self._kernel.read()
         addresses = self._kernel.node_addresses()
-        return self._without_waiting(self._renderer.full(table, table.cluster_ips(), kernel, addresses))
+        return self._without_terminating(self._renderer.full(table, table.cluster_ips(), kernel, addresses))
 
-    def _without_waiting(self, transaction: Transaction) -> Transaction:
+    def _without_terminating(self, transaction: Transaction) -> Transaction:
         transaction.retired = [
             retired for retired in transaction.retired if (retired.server, retired.destination) not in self._draining
         ]
@@ -162,7 +164,7 @@ class IpvsMode:
                 self._draining.add(server, destination, now)
 
     async def _follow_addresses(self) -> int:
-        """Answer on node ports at the addresses that the node has now."""
+        """Make node ports answer on the addresses that the node has now."""
         has_moved, is_disturbed = self._kernel.address_changes()
         self._has_moved |= has_moved
         self._is_disturbed |= is_disturbed
@@ -176,13 +178,13 @@ class IpvsMode:
     def _drain(self) -> None:
         now = self._clock()
         for server in self._draining.due(now):
-            over = self._draining.over(server, self._kernel.connections(server), now)
-            self._kernel.remove_destinations((server, destination) for destination in over.destinations)
-            if over.server:
+            removal = self._draining.take_ended(server, self._kernel.connections(server), now)
+            self._kernel.remove_destinations((server, destination) for destination in removal.destinations)
+            if removal.with_server:
                 self._kernel.remove_server(server)
 
     def _has_lost_something(self) -> bool:
-        """Whether somebody else changed sets, addresses or virtual servers, as far as that is cheap to see."""
+        """Return whether another program changed sets, addresses or virtual servers, as far as that is cheap to see."""
         sizes = self._kernel.set_sizes()
         wanted = self._renderer.sizes()
         for family in self.settings.families:
@@ -191,17 +193,17 @@ class IpvsMode:
                     return True
         servers = self._renderer.servers()
         if len(servers) <= _CHEAP_TO_LIST:
-            there = self._kernel.servers()
-            return any(there.get(server) != scheduling for server, scheduling in servers.items())
+            existing = self._kernel.servers()
+            return any(existing.get(server) != scheduling for server, scheduling in servers.items())
         return not self._kernel.has_server(next(iter(servers)))
 
     def _set_sysctls(self) -> None:
-        """Those that kube-proxy sets in this mode."""
-        require_sysctl("net/ipv4/vs/conntrack", 1)  # or nothing could be masqueraded
-        require_sysctl("net/ipv4/vs/expire_nodest_conn", 1)  # a connection to what is gone ends, and is not black-holed
-        require_sysctl("net/ipv4/vs/expire_quiescent_template", 1)  # affinity to what is going ends
+        """Set the sysctls that kube-proxy sets in this mode."""
+        require_sysctl("net/ipv4/vs/conntrack", 1)  # needed for masquerading
+        require_sysctl("net/ipv4/vs/expire_nodest_conn", 1)  # end connections to removed real servers
+        require_sysctl("net/ipv4/vs/expire_quiescent_template", 1)  # end affinity to terminating real servers
         if _kernel_version() < (5, 9):
-            # Until then, a client's port that was used again a moment ago waited a second (kubernetes #93297).
+            # Older kernels delay a connection from a recently used client port by a second (kubernetes #93297).
             require_sysctl("net/ipv4/vs/conn_reuse_mode", 0)
         require_sysctl("net/ipv4/ip_forward", 1)
         if self._options.strict_arp:

@@ -1,13 +1,13 @@
-"""What one Service port asks of the kernel: virtual servers, elements of IP sets, addresses. Pure; for `render.py`.
+"""The kernel's state for one Service port: virtual servers, elements of IP sets, addresses. For `render.py`.
 
-A virtual server has one list of real servers, whoever connects to it. With externalTrafficPolicy Local, who is in the
-cluster is to be served by all backends, and others by those on this node. So there is one more virtual server, for a
-mark that the rules put on packets of who is inside, by an IP set. Should another program change the mark, the virtual
-server on the address serves, as kube-proxy's would.
+Pure: no I/O, no clock, no randomness. A virtual server has one list of real servers for all clients. With
+externalTrafficPolicy Local, clients in the cluster are served by all backends, others by those on this node. So there
+is one more virtual server, for a mark that the rules set on packets of clients in the cluster, by an IP set. If another
+program changes the mark, the virtual server of the address serves, as kube-proxy's would.
 
-IPVS remembers clients for each virtual server by itself, and with a mark it would forget to translate the port then. So
-that a sticky client meets the same pod on every address of its Service, its first choice is by a hash of the client
-(scheduler sh) where there is more than one address; and behind a mark, every choice.
+IPVS has the persistence of clients for each virtual server by itself, and with persistence and a mark it does not
+translate the port. So that a client has the same pod on every address of a Service with affinity, its first choice is
+by a hash of the client (scheduler sh) if there is more than one address; with a mark, every choice is.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ import ipaddress
 from collections.abc import Iterable, Iterator, Set
 from typing import NamedTuple
 
-from bridgehead.network.ipvs import SOURCE_HASH, Destination, Scheduling, Server
-from bridgehead.proxy.addresses import EVERYWHERE, family_of
+from bridgehead.network.ipvs import Destination, Scheduling, Server
+from bridgehead.network.uapi.ip_vs import IP_VS_SVC_F_SCHED2
+from bridgehead.proxy.addresses import EVERYWHERE, AddressPort, family_of
 from bridgehead.proxy.frontends import Backend, Frontend, FrontendKey, Publication, SourceNat, Verdict
 from bridgehead.proxy.iptables.ports import PortKey
 
 from . import sets
 from .chains import MARK_MASK
 
-Element = tuple[str, str]  # the name of a set, and what is in it
-Place = tuple[str, int]  # an address and a port on which the Service answers
+Element = tuple[str, str]  # the name of a set, and the text of an element
 
 
 class Node(NamedTuple):
-    """The node's own addresses, canonical, without any Service's: all of them, and those that answer on node ports.
+    """The node's own addresses, canonical, without those of Services: all of them, and those with node ports.
 
-    `claimed`: what is answered by its address. Where that is the node's, and the port a node port, it goes before.
+    `claimed`: the Frontends other than node ports. One on an address of the node precedes a node port of that number.
     """
 
     own: frozenset[str] = frozenset()
@@ -40,10 +40,10 @@ class Node(NamedTuple):
 
 
 class PortState(NamedTuple):
-    """What is to be there. Elements and addresses may be other Service ports', too.
+    """The wanted state of a Service port. Other Service ports may have the same elements and addresses.
 
-    A virtual server without destinations is not to be there, but may go gracefully. Elements of the set with marks
-    have them in their text.
+    A virtual server without destinations is unwanted, but may terminate gracefully. The text of an element of the set
+    with marks includes its mark.
     """
 
     servers: dict[Server, tuple[Scheduling, frozenset[Destination]]]
@@ -55,29 +55,29 @@ NOTHING = PortState({}, frozenset(), frozenset())
 
 
 def needs_mark(frontends: Iterable[Frontend], node: Node) -> bool:
-    """Whether who is in the cluster is served by other backends, somewhere."""
-    return any(_differs_inside(frontend) and any(places_of(frontend, node)) for frontend in frontends)
+    """Return whether clients in the cluster have other backends than others, on some address."""
+    return any(_has_other_cluster_backends(frontend) and any(addresses_of(frontend, node)) for frontend in frontends)
 
 
 def render_port(
     port: PortKey, frontends: Iterable[Frontend], node: Node, mark: int | None, scheduler: str
 ) -> PortState:
-    """The state of one Service port, whose Frontends these are, in any order; `mark` of who is in the cluster."""
+    """Return the state of a Service port with these Frontends, in any order. `mark`: of clients in the cluster."""
     servers: dict[Server, tuple[Scheduling, frozenset[Destination]]] = {}
     elements: set[Element] = set()
     addresses: set[str] = set()
     family = port.family
     frontends = sorted(frontends, key=lambda frontend: frontend.key)
     affinity = next((one.affinity_seconds for one in frontends if one.affinity_seconds is not None), 0)
-    places = sum(1 for frontend in frontends for _ in places_of(frontend, node))
-    scheduling = _scheduling("sh" if affinity and places > 1 else scheduler, affinity)
+    count = sum(1 for frontend in frontends for _ in addresses_of(frontend, node))
+    scheduling = _scheduling("sh" if affinity and count > 1 else scheduler, affinity)
     for frontend in frontends:
         destinations = _destinations(frontend.backends)
-        for address, number in places_of(frontend, node):
+        for address, number in addresses_of(frontend, node):
             servers[Server(family, address, port.protocol, number)] = (scheduling, destinations)
-        if mark is not None and _differs_inside(frontend):
-            inside = _scheduling("sh" if affinity else scheduler)
-            servers[Server(family, "", "", 0, mark)] = (inside, _destinations(frontend.inside or ()))
+        if mark is not None and _has_other_cluster_backends(frontend):
+            by_mark = _scheduling("sh" if affinity else scheduler)
+            servers[Server(family, "", "", 0, mark)] = (by_mark, _destinations(frontend.cluster_backends or ()))
         if not frontend.key.is_node_port:
             addresses.add(frontend.key.address)
         elements.update(
@@ -87,11 +87,11 @@ def render_port(
 
 
 def _scheduling(scheduler: str, affinity: int = 0) -> Scheduling:
-    # With mh a client's port counts, too, as in kube-proxy: else all its connections would go to one pod.
-    return Scheduling(scheduler, affinity, SOURCE_HASH if scheduler == "mh" else 0)
+    # With mh, the client's port is hashed too, as in kube-proxy; otherwise all of a client's connections had one pod.
+    return Scheduling(scheduler, affinity, IP_VS_SVC_F_SCHED2 if scheduler == "mh" else 0)
 
 
-def places_of(frontend: Frontend, node: Node) -> Iterator[Place]:
+def addresses_of(frontend: Frontend, node: Node) -> Iterator[AddressPort]:
     _, protocol, port = frontend.key
     if not frontend.key.is_node_port:
         yield frontend.key.address, port
@@ -105,35 +105,37 @@ def _destinations(backends: Iterable[Backend]) -> frozenset[Destination]:
     return frozenset(Destination(backend.address, backend.port) for backend in backends)
 
 
-def _differs_inside(frontend: Frontend) -> bool:
-    return bool(frontend.inside) and _destinations(frontend.inside or ()) != _destinations(frontend.backends)
+def _has_other_cluster_backends(frontend: Frontend) -> bool:
+    return bool(frontend.cluster_backends) and _destinations(frontend.cluster_backends or ()) != _destinations(
+        frontend.backends
+    )
 
 
 def _elements(port: PortKey, frontend: Frontend, node: Node, mark: int | None) -> Iterator[Element]:
-    """By the sets' names in IPv4."""
+    """Yield the elements, with the sets' names in IPv4."""
     protocol = port.protocol
-    places = [f"{address},{protocol}:{number}" for address, number in places_of(frontend, node)]
-    # A pod reaches itself by its own node, but for who is inside, and not masqueraded, by any.
+    endpoints = [f"{address},{protocol}:{number}" for address, number in addresses_of(frontend, node)]
+    # A pod reaches itself through its own node. As a client in the cluster, not masqueraded, it may do so anywhere.
     may_loop = [backend for backend in frontend.backends if backend.is_local or not backend.node]
-    for backend in (*may_loop, *(frontend.inside or ())):
+    for backend in (*may_loop, *(frontend.cluster_backends or ())):
         yield sets.LOOP_BACK, f"{backend.address},{protocol}:{backend.port},{backend.address}"
     if frontend.key.is_node_port:
-        yield from _node_port_elements(port, frontend, places)
-    elif frontend.backends or frontend.inside:
+        yield from _node_port_elements(port, frontend, endpoints)
+    elif frontend.backends or frontend.cluster_backends:
         for name in _published_in(frontend):
-            yield from ((name, place) for place in places)
+            yield from ((name, endpoint) for endpoint in endpoints)
     if not frontend.backends and frontend.when_empty is Verdict.DROP:
-        yield from ((sets.DROPPED, place) for place in places)
-    if mark is not None and _differs_inside(frontend):
-        yield from ((sets.INSIDE, f"{place} skbmark {mark:#x}/{MARK_MASK:#x}") for place in places)
+        yield from ((sets.DROPPED, endpoint) for endpoint in endpoints)
+    if mark is not None and _has_other_cluster_backends(frontend):
+        yield from ((sets.CLUSTER_CLIENTS, f"{one} skbmark {mark:#x}/{MARK_MASK:#x}") for one in endpoints)
     if frontend.health_check_port:
         yield sets.HEALTH_CHECK, str(frontend.health_check_port)
     if frontend.source_ranges is not None and EVERYWHERE[port.family] not in frontend.source_ranges:
-        yield from _guard(frontend, places, node)
+        yield from _guard(frontend, endpoints, node)
 
 
 def _published_in(frontend: Frontend) -> Iterator[str]:
-    """The sets in which its places are; they say who is masqueraded."""
+    """Yield the sets that contain the Frontend's addresses; the set decides which clients are masqueraded."""
     is_local = frontend.source_nat is not SourceNat.ALWAYS
     match frontend.published_as:
         case Publication.CLUSTER_IP:
@@ -148,25 +150,25 @@ def _published_in(frontend: Frontend) -> Iterator[str]:
                 yield sets.LOAD_BALANCER_LOCAL
 
 
-def _node_port_elements(port: PortKey, frontend: Frontend, places: list[str]) -> Iterator[Element]:
-    """Even without backends: they tell whose the virtual servers on the node's own addresses are."""
+def _node_port_elements(port: PortKey, frontend: Frontend, endpoints: list[str]) -> Iterator[Element]:
+    """Yield the elements, even without backends: by them, virtual servers on the node's own addresses are ours."""
     for local in (False, True) if frontend.source_nat is not SourceNat.ALWAYS else (False,):
         name = sets.node_ports(port.protocol, local=local)
         if port.protocol == "sctp":
-            yield from ((name, place) for place in places)
+            yield from ((name, endpoint) for endpoint in endpoints)
         else:
             yield name, str(frontend.key.port)
 
 
-def _guard(frontend: Frontend, places: list[str], node: Node) -> Iterator[Element]:
-    """Who may use a load-balancer address. The node connects to it from that address itself."""
+def _guard(frontend: Frontend, endpoints: list[str], node: Node) -> Iterator[Element]:
+    """Yield the sources that may use a load-balancer address. The node connects to it from that address itself."""
     networks = [ipaddress.ip_network(cidr) for cidr in frontend.source_ranges or ()]
     own = [ipaddress.ip_address(address) for address in node.own]
     admits_node = any(address in network for network in networks for address in own)
-    for place in places:
-        yield sets.GUARDED, place
+    for endpoint in endpoints:
+        yield sets.GUARDED, endpoint
         for network in networks:
             host = network.prefixlen == network.max_prefixlen
-            yield sets.SOURCE_CIDR, f"{place},{network.network_address if host else network}"
+            yield sets.SOURCE_CIDR, f"{endpoint},{network.network_address if host else network}"
         if admits_node:
-            yield sets.SOURCE_IP, f"{place},{frontend.key.address}"
+            yield sets.SOURCE_IP, f"{endpoint},{frontend.key.address}"

@@ -1,4 +1,7 @@
-"""What the kernel has, and what of it is this mode's. Pure; `apply.py` reads it, `render.py` compares it."""
+"""The state of the kernel, and which part of it belongs to this mode. Pure: no I/O, no clock, no randomness.
+
+`apply.py` reads the state, `render.py` compares it.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from .ports import Element
 
 @dataclass
 class KernelState:
-    """What was read of the kernel; `tables` of the iptables variant in use."""
+    """Virtual servers, IP sets, addresses of the dummy interface, and tables of the iptables variant in use."""
 
     servers: dict[Server, tuple[Scheduling, dict[Destination, Load]]] = field(default_factory=dict)
     sets: dict[str, tuple[SetType, set[str]]] = field(default_factory=dict)
@@ -25,16 +28,18 @@ class KernelState:
 
 
 class Ownership:
-    """Which virtual servers are this mode's, by what else is in the kernel; others may have some of their own.
+    """A predicate: whether a virtual server belongs to this mode and not to another program.
 
-    Sets are filled before, and emptied after, so this holds at any point of an unfinished change. `known` are those of
-    which this process knows, should somebody else have emptied the sets.
+    A virtual server is ours if its address is on the dummy interface, or if an element of our sets has its address and
+    port, its node port or its mark. Sets are filled before, and emptied after virtual servers change, so this holds
+    during any unfinished change. `known`: virtual servers that this process made, in case another program emptied the
+    sets.
     """
 
     def __init__(self, kernel: KernelState, known: Container[Server] = ()) -> None:
         self._known = known
         self._addresses = set(kernel.bound)
-        self._places: set[tuple[str, str, int]] = set()
+        self._endpoints: set[tuple[str, str, int]] = set()
         self._ports: set[tuple[Family, str, int]] = set()
         self._marks = {(_family_of(name), mark) for (name, _), mark in known_marks(kernel).items()}
         ours = set(sets.all_names())
@@ -45,7 +50,7 @@ class Ownership:
                 parts = element.partition(" ")[0].split(",")
                 if len(parts) > 1:
                     protocol, _, number = parts[1].partition(":")
-                    self._places.add((parts[0], protocol, int(number)))
+                    self._endpoints.add((parts[0], protocol, int(number)))
                 elif kind.kind == "hash:ip":
                     self._addresses.add(parts[0])
                 else:
@@ -58,7 +63,7 @@ class Ownership:
             return (server.family, server.mark) in self._marks
         return (
             server.address in self._addresses
-            or (server.address, server.protocol, server.port) in self._places
+            or (server.address, server.protocol, server.port) in self._endpoints
             or (server.family, server.protocol, server.port) in self._ports
         )
 
@@ -68,11 +73,11 @@ def _family_of(name: str) -> Family:
 
 
 def known_marks(kernel: KernelState) -> dict[Element, int]:
-    """The marks in the kernel's sets by (set, place)."""
+    """Return the marks in the kernel's sets by set and element, without the mark in its text."""
     found = {}
-    for name in (sets.in_family(sets.INSIDE, 4), sets.in_family(sets.INSIDE, 6)):
+    for name in (sets.in_family(sets.CLUSTER_CLIENTS, 4), sets.in_family(sets.CLUSTER_CLIENTS, 6)):
         for element in kernel.sets[name][1] if name in kernel.sets else ():
-            place, _, mark = element.partition(" skbmark ")
+            key, _, mark = element.partition(" skbmark ")
             if mark:
-                found[name, place] = int(mark.partition("/")[0], 16)
+                found[name, key] = int(mark.partition("/")[0], 16)
     return found

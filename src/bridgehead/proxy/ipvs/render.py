@@ -1,8 +1,8 @@
-"""Frontends as virtual servers, IP sets and addresses: what has to be done to the kernel, as a value. Pure.
+"""Rendering of Frontends to transactions of virtual servers, IP sets and addresses.
 
-Two ways in. `Renderer.change` turns `Change`s into what brings the kernel from the old Frontends to the new; it looks
-only at Service ports that changed. `Renderer.full` compares everything that should be there with what was read of the
-kernel (`KernelState`). `mode.py` calls both, and `apply.py` does what comes out.
+Pure: no I/O, no clock, no randomness. `Renderer.change` returns the transaction from the old Frontends to the new ones;
+it looks only at Service ports that changed. `Renderer.full` compares the wanted state with the kernel's
+(`KernelState`). `mode.py` calls both, and `apply.py` carries out the transactions.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ from . import chains, sets
 from .marks import Marks
 from .ports import NOTHING, Element, Node, PortState, needs_mark, render_port
 from .readback import KernelState, Ownership, known_marks
-from .transaction import Retired, Transaction, settled
+from .transaction import Retired, Transaction, normalized
 
 
 class Renderer:
-    """The state of the kernel as it should be, and what leads there."""
+    """The wanted state of the kernel, and the transactions that lead to it."""
 
     def __init__(self, settings: Settings, options: IpvsOptions, node_addresses: Iterable[str] = ()) -> None:
         self.settings = settings
         self.options = options
         self._claimed: set[FrontendKey] = set()
-        self._node_ports: dict[tuple[Family, str, int], PortKey] = {}  # whose they are
+        self._node_ports: dict[tuple[Family, str, int], PortKey] = {}  # the Service port of each
         self._node = self._plan(node_addresses)
         self._ports: dict[PortKey, dict[FrontendKey, Frontend]] = {}
         self._marks = Marks(settings)
         self._servers: dict[Server, Scheduling] = {}
         self._elements: Counter[Element] = Counter()
-        self._addresses: Counter[str] = Counter()  # which Services have, be they bound or the node's own
+        self._addresses: Counter[str] = Counter()  # of Services, whether bound or the node's own
         self._sizes: Counter[str] = Counter()
-        # Whether iptables-save prints rules in the words of `chains.py`; if not, only their number is compared.
-        self.compares_words = True
+        # Whether iptables-save prints rules as `chains.py` writes them; if not, only their number is compared.
+        self.compares_text = True
 
     # --- Changes --------------------------------------------------------------------------------------------
 
@@ -54,27 +54,27 @@ class Renderer:
         old_cluster_ips: Iterable[str] = (),
         new_cluster_ips: Iterable[str] = (),
     ) -> Transaction:
-        """What these changes do to a kernel that holds what was before."""
+        """Return the transaction for these changes, for a kernel in the state before."""
         changes = list(changes)
-        before = {port: self._render(port) for port in self._concerned(changes)}
+        before = {port: self._render(port) for port in self._affected_ports(changes)}
         for old, new in changes:
             if old is not None:
-                self._forget(old)
+                self._discard(old)
             if new is not None:
-                self._take(new)
+                self._add(new)
         transaction = Transaction()
         self._count_addresses(transaction, old_cluster_ips, new_cluster_ips)
         after = {}
         for port in sorted(before):
-            self._allot_mark(port)
+            self._allocate_mark(port)
             after[port] = self._render(port)
             if not self._ports.get(port):
                 self._ports.pop(port, None)
-        self._step(transaction, before, after)
-        return settled(transaction)
+        self._append_step(transaction, before, after)
+        return normalized(transaction)
 
-    def _concerned(self, changes: Iterable[Change]) -> set[PortKey]:
-        """The Service ports of these Frontends, and those whose node ports they take or leave."""
+    def _affected_ports(self, changes: Iterable[Change]) -> set[PortKey]:
+        """Return the Service ports of these Frontends, and those of node ports that the Frontends precede or did."""
         found = set()
         for change in changes:
             for frontend in change:
@@ -88,7 +88,7 @@ class Renderer:
                         found.add(node_port)
         return found
 
-    def _take(self, frontend: Frontend) -> None:
+    def _add(self, frontend: Frontend) -> None:
         port = port_of(frontend)
         self._ports.setdefault(port, {})[frontend.key] = frontend
         if frontend.key.is_node_port:
@@ -96,7 +96,7 @@ class Renderer:
         else:
             self._claimed.add(frontend.key)
 
-    def _forget(self, frontend: Frontend) -> None:
+    def _discard(self, frontend: Frontend) -> None:
         self._ports.get(port_of(frontend), {}).pop(frontend.key, None)
         if frontend.key.is_node_port:
             self._node_ports.pop((frontend.key.family, frontend.key.protocol, frontend.key.port), None)
@@ -104,31 +104,31 @@ class Renderer:
             self._claimed.discard(frontend.key)
 
     def move(self, node_addresses: Iterable[str]) -> Transaction:
-        """What it does to the kernel that the node has these addresses now."""
+        """Return the transaction for a change of the node's addresses to these."""
         node = self._plan(node_addresses)
         transaction = Transaction()
         if (node.own, node.node_ports) == (self._node.own, self._node.node_ports):
             return transaction
-        concerned = [port for port in sorted(self._ports) if self._depends_on_node(port)]
-        before = {port: self._render(port) for port in concerned}
+        affected = [port for port in sorted(self._ports) if self._depends_on_node(port)]
+        before = {port: self._render(port) for port in affected}
         shared = [address for address in self._addresses if (address in node.own) != (address in self._node.own)]
         self._node = node
-        for port in concerned:
-            self._allot_mark(port)
-        self._step(transaction, before, {port: self._render(port) for port in concerned})
+        for port in affected:
+            self._allocate_mark(port)
+        self._append_step(transaction, before, {port: self._render(port) for port in affected})
         for address in shared:
             (self._unbind if address in node.own else self._bind)(transaction, address)
-        return settled(transaction)
+        return normalized(transaction)
 
     def _depends_on_node(self, port: PortKey) -> bool:
         return any(
             frontend.key.is_node_port or frontend.source_ranges is not None for frontend in self._ports[port].values()
         )
 
-    def _step(
+    def _append_step(
         self, transaction: Transaction, before: Mapping[PortKey, PortState], after: Mapping[PortKey, PortState]
     ) -> None:
-        """From what some ports were to what they are."""
+        """Add to the transaction the difference between two states of some ports."""
         for port, state in after.items():
             old = before[port]
             for element in old.elements - state.elements:
@@ -136,20 +136,22 @@ class Renderer:
             for element in state.elements - old.elements:
                 self._add_element(transaction, element)
             self._count_addresses(transaction, old.addresses, state.addresses)
-        # A virtual server may go from one port to another, so those of all are compared together.
-        were = {server: what for state in before.values() for server, what in state.servers.items()}
-        are = {server: (port, what) for port, state in after.items() for server, what in state.servers.items()}
-        for server, (port, (scheduling, destinations)) in are.items():
-            had, present = were.pop(server, _ABSENT)
+        # A virtual server may move from one port to another, so those of all ports are compared together.
+        old_servers = {server: value for state in before.values() for server, value in state.servers.items()}
+        new_servers = {
+            server: (port, value) for port, state in after.items() for server, value in state.servers.items()
+        }
+        for server, (port, (scheduling, destinations)) in new_servers.items():
+            had, present = old_servers.pop(server, _ABSENT)
             if destinations and (had != scheduling or not present):
                 transaction.servers[server] = scheduling
             _replace_destinations(transaction, port, server, present, destinations)
-        transaction.gone += sorted(were)
+        transaction.gone += sorted(old_servers)
         for server in (*transaction.gone, *transaction.closing):
             self._servers.pop(server, None)
         self._servers.update(transaction.servers)
 
-    # --- The whole ------------------------------------------------------------------------------------------
+    # --- Everything -----------------------------------------------------------------------------------------
 
     def full(
         self,
@@ -158,7 +160,7 @@ class Renderer:
         kernel: KernelState,
         node_addresses: Iterable[str],
     ) -> Transaction:
-        """What makes the kernel hold these Frontends, and nothing else of ours."""
+        """Return the transaction after which the kernel has these Frontends and nothing else of ours."""
         ours = Ownership(kernel, self._servers)
         wanted = self._begin(frontends, cluster_ips, kernel, node_addresses, ours)
         transaction = Transaction()
@@ -166,14 +168,14 @@ class Renderer:
             tables = kernel.tables.get(family, {})
             transaction.takes_over |= chains.is_of_iptables(tables)
             if family in self.settings.families:
-                chains.compare(family, self.settings, tables, transaction.rules, words=self.compares_words)
+                chains.compare(family, self.settings, tables, transaction.rules, compares_text=self.compares_text)
             else:
                 chains.remove(family, tables, transaction.rules)
         self._compare_sets(transaction, kernel)
         bound = self.bound()
         transaction.bound = sorted(bound - kernel.bound)
         transaction.unbound = sorted(kernel.bound - bound)
-        servers = {server: (port, what) for port, state in wanted.items() for server, what in state.servers.items()}
+        servers = {server: (port, value) for port, state in wanted.items() for server, value in state.servers.items()}
         for server, (port, (scheduling, destinations)) in servers.items():
             had, loads = kernel.servers.get(server) or (None, {})
             if destinations and had != scheduling:
@@ -187,18 +189,18 @@ class Renderer:
             for server in sorted(kernel.servers.keys() - servers.keys())
             if ours(server) and not self._is_excluded(server)
         ]
-        return settled(transaction)
+        return normalized(transaction)
 
     def bound(self) -> set[str]:
-        """The addresses that are to be on the dummy interface."""
+        """Return the addresses that the dummy interface should have."""
         return {address for address in self._addresses if address not in self._node.own}
 
     def sizes(self) -> Counter[str]:
-        """How many elements each set is to have."""
+        """Return the number of elements that each set should have."""
         return self._sizes
 
     def servers(self) -> Mapping[Server, Scheduling]:
-        """Every virtual server that is to be there."""
+        """Return every wanted virtual server."""
         return self._servers
 
     def _begin(
@@ -209,19 +211,19 @@ class Renderer:
         node_addresses: Iterable[str],
         ours: Ownership,
     ) -> dict[PortKey, PortState]:
-        """Take everything in; marks that the kernel has keep their meaning, so that clients keep their pods."""
+        """Replace the wanted state. Service ports keep the marks that they have in the kernel, so clients keep pods."""
         self._claimed.clear()
         self._node_ports.clear()
         self._ports.clear()
         self._node = self._plan(node_addresses)
         for frontend in frontends:
-            self._take(frontend)
+            self._add(frontend)
         marks = known_marks(kernel)
         self._marks.restart(self._ports, (s for s in kernel.servers if s.mark and not ours(s)))
         for port in sorted(self._ports):
             self._recall_mark(port, marks)
         for port in sorted(self._ports):
-            self._allot_mark(port)
+            self._allocate_mark(port)
         wanted = {port: self._render(port) for port in sorted(self._ports)}
         self._addresses = Counter(cluster_ips)
         self._elements = Counter()
@@ -240,7 +242,7 @@ class Renderer:
         return wanted
 
     def chains(self, family: Family) -> dict[Chain, Rules]:
-        """All iptables chains that the family's tables should have, with their rules."""
+        """Return all iptables chains that the family's tables should have, with their rules."""
         return chains.chains(family, self.settings)
 
     def _compare_sets(self, transaction: Transaction, kernel: KernelState) -> None:
@@ -279,14 +281,14 @@ class Renderer:
             return NOTHING
         return render_port(port, frontends.values(), self._node, self._marks.get(port), self.options.scheduler)
 
-    def _allot_mark(self, port: PortKey) -> None:
+    def _allocate_mark(self, port: PortKey) -> None:
         if needs_mark(self._ports.get(port, {}).values(), self._node):
-            self._marks.allot(port)
+            self._marks.allocate(port)
         else:
-            self._marks.give_back(port)
+            self._marks.release(port)
 
     def _recall_mark(self, port: PortKey, marks: Mapping[Element, int]) -> None:
-        """Let the port have the mark that it has in the kernel, if that is free."""
+        """Allocate to the port the mark that it has in the kernel, if that is free."""
         if port in self._marks or not marks or not needs_mark(self._ports[port].values(), self._node):
             return
         for name, element in render_port(port, self._ports[port].values(), self._node, 0, "").elements:
@@ -341,7 +343,10 @@ def _replace_destinations(
     present: frozenset[Destination],
     wanted: frozenset[Destination],
 ) -> None:
-    """Without any, the virtual server goes, too: to the node itself, IPVS refuses nothing in IPv6, but the rules do."""
+    """Replace the real servers of a virtual server; without any it is removed, and the rules reject.
+
+    IPVS itself rejects no IPv6 connections from the node.
+    """
     transaction.destinations += ((server, destination) for destination in sorted(wanted - present))
     gracefully = port.protocol == "tcp"
     if wanted or gracefully:
@@ -353,7 +358,7 @@ def _replace_destinations(
 
 
 def plan_addresses(settings: Settings, node_addresses: Iterable[str]) -> Node:
-    """What the addresses that the node has, those on the dummy interface left out, are to this mode."""
+    """Return which of the addresses of the node, without those of the dummy interface, have node ports."""
     own = frozenset(node_addresses)
     networks = None
     if settings.node_port_cidrs is not None:
@@ -361,7 +366,7 @@ def plan_addresses(settings: Settings, node_addresses: Iterable[str]) -> Node:
     found = []
     for address in sorted(own):
         parsed = ipaddress.ip_address(address)
-        # A link-local address of IPv6 means nothing without its link.
+        # An IPv6 link-local address is ambiguous without its link.
         if parsed.is_loopback or (parsed.version == 6 and parsed.is_link_local):
             continue
         if family_of(address) in settings.families and (networks is None or any(parsed in n for n in networks)):
@@ -370,7 +375,7 @@ def plan_addresses(settings: Settings, node_addresses: Iterable[str]) -> Node:
 
 
 def exemption(kernel: KernelState, address: str, port: int) -> Transaction:
-    """What lets connections to an address pass by what an earlier proxy left; nothing if it is a cluster IP."""
+    """Return the transaction that exempts an address from an earlier proxy's rules; an empty one for a cluster IP."""
     family = family_of(address)
     _, cluster_ips = kernel.sets.get(sets.in_family(sets.CLUSTER_IP, family), (None, ()))
     if any(element.startswith(f"{address},") for element in cluster_ips):
@@ -384,7 +389,7 @@ def exemption(kernel: KernelState, address: str, port: int) -> Transaction:
 
 
 def removal(kernel: KernelState) -> Transaction:
-    """What takes everything of this mode out of the kernel; the sets and the dummy interface come after it."""
+    """Return the transaction that removes everything of this mode, except the sets and the dummy interface."""
     transaction = Transaction()
     for family, tables in kernel.tables.items():
         chains.remove(family, tables, transaction.rules)

@@ -1,7 +1,7 @@
-"""The IP sets: what the rules ask about a packet, whatever there is in the cluster. Pure.
+"""The IP sets by which the rules classify packets. Pure: no I/O, no clock, no randomness.
 
-The names, and what is in them, are kube-proxy's (kubernetes/pkg/proxy/ipvs, v1.32 and later) but for those that begin
-with KUBE-IPVS-, of which it only has KUBE-IPVS-IPS.
+The sets and their contents are kube-proxy's (kubernetes/pkg/proxy/ipvs, v1.32 and later), except those with names that
+begin with KUBE-IPVS-, of which kube-proxy only has KUBE-IPVS-IPS.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ LOOP_BACK: Final = "KUBE-LOOP-BACK"
 BOUND: Final = "KUBE-IPVS-IPS"
 HEALTH_CHECK: Final = "KUBE-HEALTH-CHECK-NODE-PORT"
 # The following are not kube-proxy's.
-MASQUERADED: Final = "KUBE-IPVS-MASQUERADE"  # cluster IPs that nobody may reach under his own address
-DROPPED: Final = "KUBE-IPVS-DROP"  # what has no backend here, but elsewhere
-INSIDE: Final = "KUBE-IPVS-INSIDE"  # what has a virtual server of its own for who is in the cluster
+MASQUERADED: Final = "KUBE-IPVS-MASQUERADE"  # cluster IPs whose clients are all masqueraded
+DROPPED: Final = "KUBE-IPVS-DROP"  # policy Local without a backend on this node, but with one elsewhere
+CLUSTER_CLIENTS: Final = "KUBE-IPVS-INSIDE"  # with a virtual server of its own for clients in the cluster
 
 PROTOCOLS: Final = ("tcp", "udp", "sctp")
 
@@ -38,7 +38,7 @@ _KINDS: Final = {
     HEALTH_CHECK: "bitmap:port",
     **dict.fromkeys(
         (CLUSTER_IP, EXTERNAL_IP, EXTERNAL_IP_LOCAL, LOAD_BALANCER, LOAD_BALANCER_LOCAL, GUARDED,
-         MASQUERADED, DROPPED, INSIDE), "hash:ip,port",
+         MASQUERADED, DROPPED, CLUSTER_CLIENTS), "hash:ip,port",
     ),
     **dict.fromkeys(
         (f"KUBE-NODE-PORT-{local}{protocol}" for local in ("", "LOCAL-") for protocol in ("TCP", "UDP")), "bitmap:port",
@@ -54,29 +54,29 @@ _FORMER: Final = (
 
 
 def in_family(name: str, family: Family) -> str:
-    """The name of a set in a family. No name may have more than 31 characters."""
+    """Return the name of a set in a family. No name may have more than 31 characters."""
     return name if family == 4 else name.replace("KUBE-", "KUBE-6-", 1)[:31]
 
 
 def node_ports(protocol: str, *, local: bool) -> str:
-    """The set of the node ports of a protocol; `local`: of those with externalTrafficPolicy Local."""
-    word = "SCTP-HASH" if protocol == "sctp" else protocol.upper()
-    return f"KUBE-NODE-PORT-{'LOCAL-' if local else ''}{word}"
+    """Return the set of a protocol's node ports; `local`: of those with externalTrafficPolicy Local."""
+    suffix = "SCTP-HASH" if protocol == "sctp" else protocol.upper()
+    return f"KUBE-NODE-PORT-{'LOCAL-' if local else ''}{suffix}"
 
 
 def wanted(family: Family) -> dict[str, SetType]:
-    """The sets that are to be there for a family."""
-    return {in_family(name, family): SetType(kind, _family_of(kind, family), name == INSIDE)
+    """Return the sets of a family."""
+    return {in_family(name, family): SetType(kind, _family_of(kind, family), name == CLUSTER_CLIENTS)
             for name, kind in _KINDS.items()}  # fmt: skip
 
 
 def all_names() -> Iterator[str]:
-    """Every name of a set that is this mode's, or was kube-proxy's."""
+    """Yield the names of this mode's sets, and of those of older kube-proxies."""
     for family in (4, 6):
         for name in (*_KINDS, *_FORMER):
             yield in_family(name, family)
 
 
 def _family_of(kind: str, family: Family) -> Family:
-    """A bitmap of ports has no family, and the kernel tells 4."""
+    """Return the family that the kernel reports for a type: 4 for bitmaps of ports, which have none."""
     return 4 if kind == "bitmap:port" else family

@@ -1,6 +1,6 @@
-"""One change of what the ipvs mode has in the kernel, as a value, and its text for people. Pure.
+"""One change of the ipvs mode's state in the kernel, as a value and as text. Pure: no I/O, no clock, no randomness.
 
-`render.py` makes it, `apply.py` does it.
+`render.py` returns transactions, `apply.py` carries them out.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ DUMMY = "kube-ipvs0"
 
 
 class Retired(NamedTuple):
-    """A real server that gets nothing new any more. `gracefully`: it stays until its connections have ended."""
+    """A real server without new connections. `gracefully`: it is removed when its connections have ended."""
 
     server: Server
     destination: Destination
@@ -27,22 +27,22 @@ class Retired(NamedTuple):
 
 @dataclass
 class Transaction:
-    """One change of the kernel; the fields are in the order in which they are done.
+    """One change of the kernel. The fields are in the order in which they are carried out.
 
-    No packet meets a virtual server that is half there: real servers come before the address, and go after it.
-    `takes_over`: the iptables mode serves still, so that nobody must be without its rules before all else is there.
+    No packet reaches an incomplete virtual server: real servers are added before the address, and removed after it.
+    `takes_over`: the iptables mode still serves, so its rules are replaced last.
     """
 
-    replaced: list[str] = field(default_factory=list)  # sets that are there, but of another type
+    replaced: list[str] = field(default_factory=list)  # sets that exist with another type
     created: dict[str, SetType] = field(default_factory=dict)
     added: dict[str, set[str]] = field(default_factory=dict)
     rules: RulesTransaction = field(default_factory=RulesTransaction)
-    servers: dict[Server, Scheduling] = field(default_factory=dict)  # made, or changed
+    servers: dict[Server, Scheduling] = field(default_factory=dict)  # added or changed
     destinations: list[tuple[Server, Destination]] = field(default_factory=list)
     bound: list[str] = field(default_factory=list)
     unbound: list[str] = field(default_factory=list)
     retired: list[Retired] = field(default_factory=list)
-    closing: list[Server] = field(default_factory=list)  # go with the last connection to what was behind them
+    closing: list[Server] = field(default_factory=list)  # are removed after their last real server
     gone: list[Server] = field(default_factory=list)
     removed: dict[str, set[str]] = field(default_factory=dict)
     takes_over: bool = False
@@ -51,7 +51,7 @@ class Transaction:
         return self.size() > 0
 
     def size(self) -> int:
-        """The number of things it touches."""
+        """Return the number of objects it changes."""
         return (
             sum(map(len, (self.replaced, self.created, self.servers, self.destinations, self.bound, self.unbound,
                           self.retired, self.gone)))
@@ -60,22 +60,22 @@ class Transaction:
         )  # fmt: skip
 
 
-def settled(transaction: Transaction) -> Transaction:
-    """Without what would undo itself: removals come last, and the kernel knows an element by its place alone."""
+def normalized(transaction: Transaction) -> Transaction:
+    """Drop changes that undo each other: removals come last, and the kernel finds an element without its mark."""
     bound, unbound = set(transaction.bound), set(transaction.unbound)
     transaction.bound = sorted(bound - unbound)
     transaction.unbound = sorted(unbound - bound)
     for name, elements in list(transaction.removed.items()):
         added = transaction.added.get(name, set()) - elements
-        places = {element.partition(" ")[0] for element in added}
+        keys = {element.partition(" ")[0] for element in added}
         kept = elements & transaction.added.get(name, set())
-        removed = {element for element in elements - kept if element.partition(" ")[0] not in places}
-        _put_or_drop(transaction.added, name, added)
-        _put_or_drop(transaction.removed, name, removed)
+        removed = {element for element in elements - kept if element.partition(" ")[0] not in keys}
+        _set_or_drop(transaction.added, name, added)
+        _set_or_drop(transaction.removed, name, removed)
     return transaction
 
 
-def _put_or_drop(found: dict[str, set[str]], name: str, elements: set[str]) -> None:
+def _set_or_drop(found: dict[str, set[str]], name: str, elements: set[str]) -> None:
     if elements:
         found[name] = elements
     else:
@@ -83,7 +83,7 @@ def _put_or_drop(found: dict[str, set[str]], name: str, elements: set[str]) -> N
 
 
 def texts(transaction: Transaction) -> Iterator[str]:
-    """The transaction as the node's own tools would do it, for people to read."""
+    """Yield the transaction as input for ipset, iptables, ipvsadm and ip, for people to read."""
     yield "# ipset restore\n"
     for name, kind in transaction.created.items():
         options = ""
@@ -101,12 +101,12 @@ def texts(transaction: Transaction) -> Iterator[str]:
     for server, destination in transaction.destinations:
         by_server.setdefault(server, []).append(destination)
     for server, scheduling in sorted(transaction.servers.items()):
-        where = _as_option(server)
+        option = _as_option(server)
         persistent = f" -p {scheduling.persistent}" if scheduling.persistent else ""
         hashed = f" -b {scheduling.scheduler}-port" if scheduling.flags else ""
-        yield f"-A {where} -s {scheduling.scheduler}{persistent}{hashed}\n"
+        yield f"-A {option} -s {scheduling.scheduler}{persistent}{hashed}\n"
         for address, number in by_server.get(server, ()):
-            yield f"-a {where} -r {join_host_port(address, number)} -m -w 1\n"
+            yield f"-a {option} -r {join_host_port(address, number)} -m -w 1\n"
     yield "# ip -batch -\n"
     yield f"link add {DUMMY} type dummy\n"
     yield from (f"address add {address} dev {DUMMY}\n" for address in transaction.bound)

@@ -1,7 +1,7 @@
-"""The nftables mode: Frontends as elements of a few maps, under chains that never change. See README.md here."""
+"""The nftables mode: Frontends as elements of a few maps, under fixed chains. See README.md here."""
 
 from .apply import Kernel
 from .mode import NftablesMode
-from .render import Place
+from .render import TableSpec
 
-__all__ = ["Kernel", "NftablesMode", "Place"]
+__all__ = ["Kernel", "NftablesMode", "TableSpec"]

@@ -1,8 +1,8 @@
-"""The edge to nf_tables: applies nft text, lists tables, reads the ruleset's generation. No policy in here.
+"""Access to nf_tables: applies nft text, lists tables, reads the ruleset's generation.
 
-Small texts go through libnftables, where it is, inside this process (0.2 ms a transaction, 16 ms by the command); big
-ones, and listings, through the `nft` command, whose hundreds of megabytes go away with it. Only this module knows how
-errors look.
+Small texts go through libnftables inside this process, where it is installed (0.2 ms a transaction; 16 ms by the
+command). Big texts and listings go through the `nft` command, so that the hundreds of megabytes they need are freed
+when it ends. Only this module interprets nft's error messages.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Kernel:
         except OSError as error:
             raise without_nf_tables(error) from error
         self._library = _Library.open()
-        # How many elements surely fit into one transaction; more may.
+        # This many elements fit into one transaction; more may.
         self.safe_elements = self._ruleset.send_buffer() // _BYTES_OF_AN_ELEMENT
 
     def close(self) -> None:
@@ -49,41 +49,42 @@ class Kernel:
             self._library.close()
 
     async def probe(self) -> None:
-        """Find out whether this process may change anything, by a transaction that leaves nothing behind."""
+        """Raise NotPermitted or ModeUnavailable unless this process may change the ruleset; leaves nothing behind."""
         try:
             await self.apply("add table ip bridgehead-probe\ndelete table ip bridgehead-probe\n")
-        except (NotFound, Refused) as error:  # nf_tables without IPv4 says that the operation is not supported
+        except (NotFound, Refused) as error:  # nf_tables without IPv4: "Operation not supported"
             raise ModeUnavailable(f"{NOT_IN_KERNEL}: {error}") from error
 
     def generation(self) -> int:
-        """A number that grows by one with every transaction of anybody in this network namespace."""
+        """Return a number that every transaction in this network namespace increases by one."""
         return self._ruleset.generation()
 
     async def apply(self, text: str) -> None:
-        """Apply the whole text or nothing. Raises TooBig, NotFound or Refused."""
+        """Apply the whole text or nothing. Raises TooBig, NotFound, NotPermitted or Refused."""
         if self._library is not None and len(text) <= _IN_PROCESS_LIMIT:
             error = self._library.run(text)
-            await asyncio.sleep(0)  # whoever sends many parts lets others work in between
+            await asyncio.sleep(0)  # other tasks run between the parts of a big change
         else:
-            status, _, words = await run_command(self._command, "-f", "-", text=text)
-            error = (words or f"nft ended with status {status}") if status else ""
+            status, _, stderr = await run_command(self._command, "-f", "-", text=text)
+            error = (stderr or f"nft ended with status {status}") if status else ""
         if error:
             raise _as_exception(error)
 
     async def check(self, text: str) -> None:
-        """Ask the kernel whether it would apply the whole text. Raises what `apply` would; changes nothing."""
+        """Ask the kernel whether it would apply the whole text. Raises what `apply` would raise; changes nothing."""
         status, _, error = await run_command(self._command, "--check", "-f", "-", text=text)
         if status:
             raise _as_exception(error or f"nft ended with status {status}")
 
     async def list_table(self, family: str, name: str) -> bytes | None:
-        """The table as nft's JSON with all its elements, None when it is absent."""
+        """Return the table as nft's JSON with all its elements. None: it does not exist."""
         return await self._list("--json", "list", "table", family, name)
 
     async def list_structure(self, family: str, name: str) -> bytes | None:
-        """The table as text, without elements, None when it is absent. Cheap whatever the number of elements.
+        """Return the table as text, without elements. None: it does not exist.
 
-        nft 1.0.6 fetches them all the same when it is asked for one table, but not when it is asked for all.
+        The cost does not depend on the number of elements: nft 1.0.6 fetches them when one table is listed, even with
+        --terse, but not when the ruleset is.
         """
         ruleset = await self._list("--terse", "--stateless", "list", "ruleset", family)
         begin = f"table {family} {name} {{".encode()
@@ -104,7 +105,7 @@ class Kernel:
 
 
 def _as_exception(error: str) -> Exception:
-    """The one place where nft's words are understood."""
+    """Return the exception for an error message of nft."""
     lines = [line.strip() for line in error.splitlines() if "Error:" in line]
     first = lines[0] if lines else error.strip()[:500]
     if "Message too long" in error or "No buffer space" in error:
@@ -119,7 +120,7 @@ def _as_exception(error: str) -> Exception:
 
 
 class _Library:
-    """libnftables by ctypes: its Python binding is not on PyPI, and these six functions are its stable interface."""
+    """libnftables by ctypes, since its Python binding is not on PyPI. These six functions are its stable interface."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self._library = library
@@ -143,10 +144,10 @@ class _Library:
             return None
 
     def run(self, text: str) -> str:
-        """Apply the text; the error's words, "" when there was none."""
+        """Apply the text. Return the error message, "" if there was no error."""
         status = self._library.nft_run_cmd_from_buffer(self._context, text.encode())
         error = bytes(self._library.nft_ctx_get_error_buffer(self._context) or b"").decode(errors="replace")
-        return (error or "libnftables failed without words") if status else ""
+        return (error or "libnftables failed without a message") if status else ""
 
     def close(self) -> None:
         if self._context:

@@ -1,44 +1,55 @@
-"""What somebody's transactions did to our tables, in the words `render.py` uses: reads the kernel's news of them. Pure.
+"""Other programs' changes of our tables, as elements and chains, read from the kernel's notifications.
 
-`mode.py` calls it to mend exactly what was edited, whatever the size of the rest; `network/ruleset_events.py` hears the
-news. The bytes are those of linux/netfilter/nf_tables.h: a key, or a value, is its fields one after the other, each
-filled up to four bytes; which fields those are, the declarations in `chains.py` say.
+Pure: no I/O, no clock, no randomness.
+
+`mode.py` calls it to repair exactly what was edited, whatever the size of the rest; `network/ruleset_events.py`
+receives the notifications. The bytes are those of linux/netfilter/nf_tables.h: a key, or a value, is its fields one
+after the other, each padded to four bytes; the declarations in `chains.py` define these fields.
 """
 
 from __future__ import annotations
 
 import re
-import socket
 import struct
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from ipaddress import IPv4Address, IPv6Address
 from typing import Final, NamedTuple
 
-from bridgehead.network.netlink import PROTOCOL_NAMES, as_text, attributes, each_attribute
-from bridgehead.network.ruleset_events import Touched
+from bridgehead.network.attributes import each_attribute, parse_attributes, parse_text
+from bridgehead.network.inet import PROTOCOL_NAMES
+from bridgehead.network.ruleset_events import RulesetChange
+from bridgehead.network.uapi import nf_tables as nft
+from bridgehead.network.uapi.netfilter import NF_ACCEPT, NF_DROP
 from bridgehead.proxy.addresses import Family
 
-from .chains import CLIENTS, containers, priority_words
+from .chains import CLIENTS, class_id, containers
 from .render import EVERYTHING
 from .transaction import Container
 
 _FAMILIES: Final[Mapping[str, Family]] = {"ip": 4, "ip6": 6}
-_ANONYMOUS: Final = "__"  # sets and maps inside rules are called so, and come and go with them
-_KEY, _DATA, _FLAGS, _COMMENT = 1, 2, 3, 6  # NFTA_SET_ELEM_
-_CATCHALL = b"\0\0\0\2"
-_VALUE, _VERDICT = 1, 2  # NFTA_DATA_
-_VERDICT_CODE, _VERDICT_CHAIN = 1, 2
-_VERDICTS: Final = {0: "drop", 1: "accept", -1: "continue", -3: "jump", -4: "goto", -5: "return"}  # linux/netfilter.h
+_ANONYMOUS: Final = "__"  # prefix of the names of sets and maps inside rules; they come and go with their rules
+_PARTS: Final = {nft.NFTA_SET_ELEM_KEY, nft.NFTA_SET_ELEM_DATA, nft.NFTA_SET_ELEM_USERDATA}  # the last: a comment
+_CATCHALL: Final = nft.NFT_SET_ELEM_CATCHALL.to_bytes(4, "big")
+_VERDICTS: Final = {
+    NF_DROP: "drop",
+    NF_ACCEPT: "accept",
+    nft.NFT_CONTINUE: "continue",
+    nft.NFT_JUMP: "jump",
+    nft.NFT_GOTO: "goto",
+    nft.NFT_RETURN: "return",
+}
 
-_declaration = re.compile(r"(?:set|map) \S+ { typeof (?P<key>[^;:]*?)(?: : (?P<value>[^;:]*?))?;")
+_declaration = re.compile(r"(?:set|map) \S+ { type (?P<key>[^;:]*?)(?: : (?P<value>[^;:]*?))?;")
 
 
 @dataclass
 class Edits:
-    """`elements`: container -> key -> the value that is there now, None where there is no element.
+    """Edited elements and chains, and their state now.
 
-    `chains`: whether those, of which anything was changed, are there now.
+    `elements`: container -> key -> value, None where there is no element any more. `chains`: whether each chain of
+    which anything was changed exists.
     """
 
     elements: dict[Container, dict[str, str | None]] = field(default_factory=dict)
@@ -48,22 +59,22 @@ class Edits:
         return bool(self.elements or self.chains)
 
 
-def parse_edits(news: Iterable[Touched], table: str, families: Collection[Family]) -> Edits | None:
-    """What the news, in their order, come to. None: more than elements and chains, or something not understood."""
+def parse_edits(notifications: Iterable[RulesetChange], table: str, families: Collection[Family]) -> Edits | None:
+    """Return what the notifications change in their order. None: not only elements and chains, or unknown ones."""
     edits = Edits()
-    for touched in news:
-        family = _FAMILIES.get(touched.family)
-        if touched.table != table or family is None or family not in families:
+    for notification in notifications:
+        family = _FAMILIES.get(notification.family)
+        if notification.table != table or family is None or family not in families:
             continue
-        if touched.chain:
-            edits.chains[family, touched.chain] = not touched.is_gone
-        elif touched.container.startswith(_ANONYMOUS):
+        if notification.chain:
+            edits.chains[family, notification.chain] = not notification.is_deleted
+        elif notification.container.startswith(_ANONYMOUS):
             continue
-        elif touched.elements:
-            if touched.container == CLIENTS:
-                continue  # the kernel's own, which nobody can tell how they should be
-            layout = _layouts(family).get(touched.container)
-            if layout is None or not _note(edits, Container(family, touched.container), layout, touched):
+        elif notification.elements:
+            if notification.container == CLIENTS:
+                continue  # filled by the kernel; there is nothing to compare it with
+            layout = _layouts(family).get(notification.container)
+            if layout is None or not _record(edits, Container(family, notification.container), layout, notification):
                 return None
         else:
             return None
@@ -71,7 +82,7 @@ def parse_edits(news: Iterable[Touched], table: str, families: Collection[Family
 
 
 class _Layout(NamedTuple):
-    """The fields of a container's keys, and of its values: () for a verdict, None in a set."""
+    """nft's types of the fields of a container's keys, and of its values: () for a verdict, None in a set."""
 
     key: tuple[str, ...]
     value: tuple[str, ...] | None
@@ -81,27 +92,30 @@ class _Layout(NamedTuple):
 def _layouts(family: Family) -> dict[str, _Layout]:
     found = {}
     for name, declaration in containers(family).items():
-        if (words := _declaration.match(declaration)) is not None:
-            value = words["value"]
-            is_verdict = value == "verdict"
-            fields = None if value is None else () if is_verdict else tuple(value.split(" . "))
-            found[name] = _Layout(tuple(words["key"].split(" . ")), fields)
+        if (types := _declaration.match(declaration)) is not None:
+            value = types["value"]
+            fields = None if value is None else () if value == "verdict" else tuple(value.split(" . "))
+            found[name] = _Layout(tuple(types["key"].split(" . ")), fields)
     return found
 
 
-def _note(edits: Edits, container: Container, layout: _Layout, touched: Touched) -> bool:
-    """False: it was not understood."""
-    for _, element in each_attribute(touched.elements):
-        found = attributes(element)
-        flags = found.pop(_FLAGS, None)
-        if flags not in (None, _CATCHALL) or found.keys() - {_KEY, _DATA, _COMMENT}:
+def _record(edits: Edits, container: Container, layout: _Layout, notification: RulesetChange) -> bool:
+    """Record the elements of one notification. Return False if one of them is of an unknown form."""
+    for _, element in each_attribute(notification.elements):
+        found = parse_attributes(element)
+        flags = found.pop(nft.NFTA_SET_ELEM_FLAGS, None)
+        if flags not in (None, _CATCHALL) or found.keys() - _PARTS:
             return False
-        key = _words(attributes(found.get(_KEY, b"")).get(_VALUE, b""), layout.key) if flags is None else EVERYTHING
+        key: str | None = EVERYTHING
+        if flags is None:
+            key = _text(
+                parse_attributes(found.get(nft.NFTA_SET_ELEM_KEY, b"")).get(nft.NFTA_DATA_VALUE, b""), layout.key
+            )
         if key is None:
             return False
         value: str | None = None
-        if not touched.is_gone:
-            value = _value(attributes(found.get(_DATA, b"")), layout.value)
+        if not notification.is_deleted:
+            value = _value(parse_attributes(found.get(nft.NFTA_SET_ELEM_DATA, b"")), layout.value)
             if value is None:
                 return False
         edits.elements.setdefault(container, {})[key] = value
@@ -112,33 +126,33 @@ def _value(data: Mapping[int, bytes], fields: tuple[str, ...] | None) -> str | N
     if fields is None:
         return ""
     if fields:
-        return _words(data.get(_VALUE, b""), fields)
-    verdict = attributes(data.get(_VERDICT, b""))
-    code = verdict.get(_VERDICT_CODE, b"")
-    word = _VERDICTS.get(struct.unpack("!i", code)[0]) if len(code) == 4 else None
-    chain = as_text(verdict.get(_VERDICT_CHAIN, b""))
-    return f"{word} {chain}" if word and chain else word
+        return _text(data.get(nft.NFTA_DATA_VALUE, b""), fields)
+    verdict = parse_attributes(data.get(nft.NFTA_DATA_VERDICT, b""))
+    code = verdict.get(nft.NFTA_VERDICT_CODE, b"")
+    name = _VERDICTS.get(struct.unpack("!i", code)[0]) if len(code) == 4 else None
+    chain = parse_text(verdict.get(nft.NFTA_VERDICT_CHAIN, b""))
+    return f"{name} {chain}" if name and chain else name
 
 
-def _words(data: bytes, fields: tuple[str, ...]) -> str | None:
-    words = []
-    for name in fields:
-        if name.startswith("ip6 "):
-            size, word = 16, socket.inet_ntop(socket.AF_INET6, data[:16]) if len(data) >= 16 else ""
-        elif name.startswith("ip "):
-            size, word = 4, socket.inet_ntop(socket.AF_INET, data[:4]) if len(data) >= 4 else ""
-        elif name == "meta l4proto":
-            size, word = 4, PROTOCOL_NAMES.get(data[0], str(data[0])) if data else ""
-        elif name.endswith(" dport"):
-            size, word = 4, str(int.from_bytes(data[:2], "big"))
-        elif name == "meta priority":
-            size, word = 4, priority_words(struct.unpack_from("=I", data)[0]) if len(data) >= 4 else ""
-        elif name.startswith("numgen "):
-            size, word = 4, str(struct.unpack_from("=I", data)[0]) if len(data) >= 4 else ""
-        else:
+def _text(data: bytes, fields: tuple[str, ...]) -> str | None:
+    """Return the fields as nft writes them. None: these are not the data's fields."""
+    texts = []
+    for kind in fields:
+        size = 16 if kind == "ipv6_addr" else 4
+        value, data = data[:size], data[size:]
+        if len(value) < size:
             return None
-        if len(data) < size:
-            return None
-        words.append(word)
-        data = data[size:]
-    return None if data else " . ".join(words)
+        match kind:
+            case "ipv4_addr":
+                texts.append(str(IPv4Address(value)))
+            case "ipv6_addr":
+                texts.append(str(IPv6Address(value)))
+            case "inet_proto":
+                texts.append(PROTOCOL_NAMES.get(value[0], str(value[0])))
+            case "inet_service":
+                texts.append(str(int.from_bytes(value[:2], "big")))
+            case "classid":
+                texts.append(class_id(struct.unpack("=I", value)[0]))
+            case _:
+                return None
+    return None if data else " . ".join(texts)

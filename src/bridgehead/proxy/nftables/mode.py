@@ -1,8 +1,9 @@
-"""The nftables mode: keeps the kernel's tables equal to the Frontends. `agent.py` drives it.
+"""The nftables mode: keeps the kernel's tables equal to the Frontends.
 
-`apply` sends the difference of some Services. `sync` brings the tables to what they should be from whatever they are:
-at start, after a failed transaction, and when `verify` finds that somebody else changed them. `verify` costs one small
-netlink question as long as nobody else touches the ruleset (its generation then only moves with our transactions).
+`agent.py` drives it. `apply` sends the difference of some Services. `sync` reads the tables and sends the difference
+to what they should be: at start, after a failed transaction, and when `verify` finds that somebody else changed them.
+`verify` costs one small netlink request as long as nobody else changes the ruleset (its generation then changes only
+with our transactions).
 """
 
 from __future__ import annotations
@@ -13,48 +14,49 @@ import re
 from collections.abc import Iterable, Sequence
 from itertools import chain
 
-from bridgehead.memory import give_back
+from bridgehead.heap import trim_heap
 from bridgehead.proxy.addresses import Family, family_of
 from bridgehead.proxy.changes import Frontends, Update, merge_updates
 from bridgehead.proxy.errors import NotFound, Refused, TooBig, TransactionFailed
 from bridgehead.proxy.frontends import Frontend, Problem
-from bridgehead.proxy.mode import Heard, Repair, Settings, Watched
+from bridgehead.proxy.mode import ObservedCommits, Repair, Settings, Watched
 
 from .apply import Kernel
-from .chains import containers, word
+from .chains import containers, family_keyword
 from .events import Edits, parse_edits
 from .readback import Table, parse_table
-from .render import USUAL, Place, Renderer
+from .render import Renderer, TableSpec
 from .transaction import Transaction
 
 log = logging.getLogger(__name__)
 
 _OURS = frozenset(containers(4))
-_BEGINNINGS = re.compile(r"chain (\S+) \{\s+type \w+ hook (?:prerouting|output) ")
-_COUNT = re.compile(rb" *# count \d+")  # later nft tells how many clients a set remembers, which is nobody's edit
+_find_first_chains = re.compile(r"chain (\S+) \{\s+type \w+ hook (?:prerouting|output) ").findall
+_COUNT = re.compile(rb" *# count \d+")  # newer nft prints the number of elements of the map of clients
 
 
 class NftablesMode:
-    """Owns the tables named bridgehead, or as `place` says, of this network namespace."""
+    """Owns the tables of that name in this network namespace."""
 
     name = "nftables"
 
-    def __init__(self, kernel: Kernel, settings: Settings, place: Place = USUAL) -> None:
+    def __init__(self, kernel: Kernel, settings: Settings, table: TableSpec | None = None) -> None:
         self._kernel = kernel
-        self._place = place
-        self._stand_in = Place(f"{place.table}-stand-in", place.chains)
-        self._renderer = Renderer(settings, place)
-        # Up to which generation the ruleset is known, and which later ones are our own; None: anything may have been.
+        self._table = table if table is not None else TableSpec()
+        self._stand_in = TableSpec(f"{self._table.name}-stand-in", self._table.chains)
+        self._renderer = Renderer(settings, self._table)
+        # The last generation whose content is known (None: nothing is known), and later generations that we made
+        # ourselves.
         self._generation: int | None = None
         self._own: set[int] = set()
         self._elements_at_once = kernel.safe_elements
         self._unchecked_elements = False
-        self._structure: dict[Family, bytes | None] | None = None  # the listing right after our last change of chains
+        self._structure: dict[Family, bytes | None] | None = None  # the listing after our last change of chains
 
     @property
     def watched(self) -> Watched:
-        """The kernel tells what happens to our tables."""
-        return Watched(frozenset((self._place.table,)))
+        """Our tables, of whose changes the kernel sends notifications."""
+        return Watched(frozenset((self._table.name,)))
 
     @property
     def settings(self) -> Settings:
@@ -62,16 +64,16 @@ class NftablesMode:
 
     def configure(self, settings: Settings) -> None:
         """Use other settings from the next `sync` on."""
-        self._renderer = Renderer(settings, self._place)
+        self._renderer = Renderer(settings, self._table)
 
     def unsupported(self, frontend: Frontend) -> Problem | None:
-        """What a Frontend asks for and does not get."""
+        """Return None: this mode supports all that a Frontend can ask for."""
         return None
 
     async def apply(self, updates: Sequence[Update]) -> int:
-        """Bring the kernel from before the updates to after. Returns the elements touched. Raises TransactionFailed.
+        """Apply the updates to the kernel. Returns the number of elements touched. Raises TransactionFailed.
 
-        After a failure the kernel is as it was before and only `sync` may follow.
+        After a failure the kernel is as it was before, and only `sync` may follow.
         """
         update = merge_updates(updates)
         transaction = self._renderer.change(update.changes, update.old_cluster_ips, update.new_cluster_ips)
@@ -80,13 +82,16 @@ class NftablesMode:
         return transaction.size()
 
     async def sync(self, table: Frontends) -> int:
-        """Make the kernel hold the table's Frontends and nothing else. Returns the elements touched."""
+        """Make the kernel hold the table's Frontends and nothing else. Returns the number of elements touched."""
         generation = self._kernel.generation()
         try:
             transaction = self._renderer.full(table, table.cluster_ips(), await self._read((4, 6)))
-            await self._send(transaction, generation)
+            if transaction:
+                await self._send(transaction, generation)
+            else:
+                self._know(generation)
         except TooBig:
-            raise  # parts of it may be there; the next try reads again, and sends smaller ones
+            raise  # some parts may be applied; the next try reads the tables again, and sends smaller parts
         except TransactionFailed as error:
             log.warning("replacing the whole table: %s", error)
             transaction = self._renderer.full(table, table.cluster_ips(), {})
@@ -94,18 +99,18 @@ class NftablesMode:
             if transaction.weight() > self._elements_at_once:
                 await self._send_stand_in(table)
             await self._send(transaction, self._kernel.generation())
-        await self._delete_tables(self._stand_in.table)
+        await self._delete_tables(self._stand_in.name)
         self._unchecked_elements = False
-        give_back()
+        trim_heap()
         return transaction.size()
 
-    async def mend(self, table: Frontends, heard: Heard) -> Repair | None:
-        """Put right what others' transactions changed. None: there were some that were not heard, or not understood."""
+    async def repair(self, table: Frontends, observed: ObservedCommits) -> Repair | None:
+        """Repair what others' transactions changed. None: some transactions are unknown, so `verify` has to look."""
         generation = self._kernel.generation()
-        edits = self._edits(heard, generation)
+        edits = self._edits(observed, generation)
         if edits is None:
             return None
-        transaction = self._renderer.mend(table, edits.elements, edits.chains)
+        transaction = self._renderer.repair(table, edits.elements, edits.chains)
         structure = self._structure
         try:
             if transaction:
@@ -113,21 +118,21 @@ class NftablesMode:
             else:
                 self._know(generation)
         except (NotFound, Refused) as error:
-            log.debug("reading everything, since the kernel has something else than it told: %s", error)
+            log.debug("reading everything, since the kernel differs from its notifications: %s", error)
             return None
         if edits.chains:
             self._structure = structure
-            # The name that a chain had is not told when it gets another one.
+            # The notification of a renamed chain lacks its old name.
             if await self._list_structure() != structure:
                 self._generation = None
                 return None
         return Repair(structure=bool(edits.chains), elements=transaction.size())
 
     async def verify(self, table: Frontends, *, thoroughly: bool) -> Repair | None:
-        """Put right what somebody else changed. None: nothing was wrong.
+        """Repair what somebody else changed. None: nothing was wrong.
 
-        `thoroughly` also compares every element when anybody changed anything since the last time that was done;
-        without, only tables, chains and rules are.
+        Compares tables, chains and rules; `thoroughly` also all elements, if the ruleset changed since they were
+        compared last.
         """
         generation = self._kernel.generation()
         if generation == self._generation and not (thoroughly and self._unchecked_elements):
@@ -138,7 +143,7 @@ class NftablesMode:
             self._unchecked_elements = True
         listing = await self._list_structure()
         if self._structure is None or listing != self._structure:
-            is_known_broken = self._structure is not None or None in listing.values()
+            is_known_broken = self._structure is not None or any(listing[f] is None for f in self._renderer.families)
             elements = await self.sync(table)
             await self._remember_own_structure()
             return Repair(structure=is_known_broken, elements=elements) if is_known_broken or elements else None
@@ -147,38 +152,39 @@ class NftablesMode:
             return None
         self._unchecked_elements = False
         difference = self._renderer.full(table, table.cluster_ips(), await self._read(self.settings.families))
-        give_back()
+        trim_heap()
         if not difference.size():
             return None
         await self._send(difference, generation)
         await self._remember_own_structure()
         return Repair(structure=False, elements=difference.size())
 
-    def _edits(self, heard: Heard, generation: int) -> Edits | None:
-        """What others changed since the ruleset was known. None: not all of it was heard, or understood."""
-        if self._generation is None or generation - self._generation > len(heard) + len(self._own):
+    def _edits(self, observed: ObservedCommits, generation: int) -> Edits | None:
+        """Return what others changed since the known generation. None: a notification is missing or unknown."""
+        if self._generation is None or generation - self._generation > len(observed) + len(self._own):
             return None
         others = [number for number in range(self._generation + 1, generation + 1) if number not in self._own]
-        if not all(number in heard for number in others):
+        if not all(number in observed for number in others):
             return None
-        news = chain.from_iterable(heard[number] for number in others)
-        edits = parse_edits(news, self._place.table, self.settings.families)
+        notifications = chain.from_iterable(observed[number] for number in others)
+        edits = parse_edits(notifications, self._table.name, self.settings.families)
         return None if edits is not None and edits.chains and self._structure is None else edits
 
-    async def rehearse(self, table: Frontends) -> None:
-        """Raise what the kernel has against these Frontends. Nothing is changed; what is there doesn't matter."""
-        transaction = Renderer(self.settings, self._place).full(table, table.cluster_ips(), {})
-        transaction.structure[:0] = self._replacing()
+    async def validate(self, table: Frontends) -> None:
+        """Raise the kernel's error for these Frontends, as for empty tables, without changing anything."""
+        renderer = Renderer(self.settings, self._table)
+        transaction = renderer.full(table, table.cluster_ips(), {})
+        transaction.structure[:0] = (*self._replacing(), *renderer.empty_tables())
         await self._kernel.check(transaction.text())
 
     async def let_through(self, address: str, port: int) -> bool:
-        """Exempt the address in the chains of both hooks by which connections begin."""
-        family, table = word(family_of(address)), self._place.table
+        """Exempt the address in the first chains that new connections meet, of both hooks."""
+        family, table = family_keyword(family_of(address)), self._table.name
         listing = await self._kernel.list_structure(family, table)
         if listing is None or await self._has(f"{family} {table} cluster-ips {{ {address} }}"):
             return False
         rule = f"{family} daddr {address} tcp dport {port} accept"
-        chains = _BEGINNINGS.findall(listing.decode(errors="replace"))
+        chains = _find_first_chains(listing.decode(errors="replace"))
         if not chains or rule in listing.decode(errors="replace"):
             return False
         await self._kernel.apply("".join(f"insert rule {family} {table} {chain} {rule}\n" for chain in chains))
@@ -192,17 +198,17 @@ class NftablesMode:
         return True
 
     async def remove(self) -> bool:
-        """Take everything of ours out of the kernel. False: there was nothing."""
-        removed = await self._delete_tables(self._place.table)
-        return await self._delete_tables(self._stand_in.table) or removed
+        """Delete our tables. False: there were none."""
+        removed = await self._delete_tables(self._table.name)
+        return await self._delete_tables(self._stand_in.name) or removed
 
     def render(self, table: Frontends) -> str:
-        """The whole ruleset as nft text, as for an empty kernel."""
-        return Renderer(self.settings, self._place).full(table, table.cluster_ips(), {}).text()
+        """Return the whole ruleset as nft text, as for an empty kernel."""
+        return Renderer(self.settings, self._table).full(table, table.cluster_ips(), {}).text()
 
     async def _send_stand_in(self, frontends: Frontends) -> None:
-        """Write tables beside ours that serve alone while ours, emptied at once, are filled in parts."""
-        await self._delete_tables(self._stand_in.table)  # of a proxy that was killed
+        """Write tables that serve beside ours, while ours are emptied at once and filled in parts."""
+        await self._delete_tables(self._stand_in.name)  # left by a proxy that was killed
         transaction = Renderer(self.settings, self._stand_in).full(frontends, frontends.cluster_ips(), {})
         for text in transaction.chunks(self._elements_at_once):
             await self._kernel.apply(text)
@@ -212,15 +218,15 @@ class NftablesMode:
         removed = False
         for family in (4, 6):
             with contextlib.suppress(NotFound):
-                await self._kernel.apply(f"delete table {word(family)} {table}\n")
+                await self._kernel.apply(f"delete table {family_keyword(family)} {table}\n")
                 removed = True
         return removed
 
     async def _send(self, transaction: Transaction, known: int | None) -> None:
-        """One atomic transaction, or, where the kernel does not take one so big, several.
+        """Apply one atomic transaction, or, where the kernel does not take one so big, several.
 
-        `known` is the generation whose content the transaction builds on. If others' steps came after that, `verify`
-        looks at them; which steps are our own it can tell unless somebody else's came between those.
+        `known` is the generation whose content the transaction builds on. `verify` looks at others' transactions after
+        that. This process's transactions are recognized unless another program's came between them.
         """
         if transaction.structure or transaction.closing:
             self._structure = None
@@ -248,29 +254,40 @@ class NftablesMode:
                 self._own.update(range(before + 1, after + 1))
 
     def _know(self, generation: int) -> None:
-        """The ruleset of this generation is as it should be, unless noted otherwise."""
+        """Record that the ruleset of this generation is as it should be."""
         self._generation = generation
         self._own.clear()
 
     def _replacing(self) -> list[str]:
-        """What makes the tables empty, whatever they are."""
-        table = self._place.table
-        return [f"{verb} table {word(f)} {table}" for f in self.settings.families for verb in ("add", "delete")]
+        """Return statements that delete the tables, whether they exist or not."""
+        table = self._table.name
+        return [
+            f"{verb} table {family_keyword(f)} {table}" for f in self.settings.families for verb in ("add", "delete")
+        ]
 
     async def _read(self, families: Iterable[Family]) -> dict[Family, Table]:
-        """The families' tables, without those that are absent."""
-        listings = {family: await self._kernel.list_table(word(family), self._place.table) for family in families}
+        """Return the families' tables, without those that do not exist."""
+        listings = {f: await self._kernel.list_table(family_keyword(f), self._table.name) for f in families}
         return {family: parse_table(listing, _OURS) for family, listing in listings.items() if listing is not None}
+
+    async def read_endpoints(self) -> dict[str, str]:
+        """Return the elements of the maps `endpoints`, key -> "address . port"; {} when they cannot be read."""
+        try:
+            tables = await self._read((4, 6))
+        except TransactionFailed as error:
+            log.debug("cannot read the endpoints of an earlier run: %s", error)
+            return {}
+        return {key: value for table in tables.values() for key, value in table.elements.get("endpoints", {}).items()}
 
     async def _list_structure(self) -> dict[Family, bytes | None]:
         listings = {
-            family: await self._kernel.list_structure(word(family), self._place.table)
+            family: await self._kernel.list_structure(family_keyword(family), self._table.name)
             for family in self.settings.families
         }
         return {family: text and _COUNT.sub(b"", text) for family, text in listings.items()}
 
     async def _remember_own_structure(self) -> None:
-        """After a repair: the next change may come at once, and has to be seen as one."""
+        """Record the structure after a repair, so that a change that follows at once is detected."""
         if self._generation is not None:
             await self._remember_structure(self._generation)
 

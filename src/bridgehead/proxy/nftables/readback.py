@@ -1,6 +1,8 @@
-"""What the kernel has, in the words `render.py` uses: reads the output of `nft --json list table`. Pure.
+"""The kernel's elements and chains, read from the output of `nft --json list table`.
 
-`mode.py` calls it to find out what somebody else changed, and to begin from whatever an earlier run left behind.
+Pure: no I/O, no clock, no randomness.
+
+`mode.py` calls it to find out what somebody else changed, and to start from what an earlier run left behind.
 """
 
 from __future__ import annotations
@@ -15,9 +17,10 @@ from bridgehead.proxy.errors import NotUnderstood
 
 @dataclass
 class Table:
-    """One table. `elements`: container -> key -> value ("" in a set), comments left out.
+    """One table.
 
-    `chains` are all chains' names; `others` are the sets, maps and objects that are not ours, by name, with their kind.
+    `elements`: container -> key -> value ("" in a set), without comments. `chains`: the names of all chains. `others`:
+    the kinds of sets, maps and objects that are not ours, by name.
     """
 
     elements: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -26,7 +29,7 @@ class Table:
 
 
 def parse_table(listing: bytes, ours: frozenset[str]) -> Table:
-    """Parse the listing of one table; `ours` are the containers whose elements matter. Raises NotUnderstood."""
+    """Parse the listing of one table. `ours` are the containers whose elements are wanted. Raises NotUnderstood."""
     table = Table()
     try:
         items = msgspec.json.decode(listing)["nftables"]
@@ -49,16 +52,16 @@ def parse_table(listing: bytes, ours: frozenset[str]) -> Table:
 def _element(element: Any) -> tuple[str, str]:
     if isinstance(element, list):
         key, value = element
-        return _words(key), _words(value)
-    return _words(element), ""
+        return _text(key), _text(value)
+    return _text(element), ""
 
 
-def _words(value: Any) -> str:
+def _text(value: Any) -> str:
     if isinstance(value, dict):
         if "elem" in value:
-            return _words(value["elem"]["val"])
+            return _text(value["elem"]["val"])
         if "concat" in value:
-            return " . ".join(map(_words, value["concat"]))
+            return " . ".join(map(_text, value["concat"]))
         if "goto" in value:
             return f"goto {value['goto']['target']}"
         if len(value) == 1:

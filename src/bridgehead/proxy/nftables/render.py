@@ -1,14 +1,14 @@
 """Frontends as nft text: fixed chains, and a map element for everything that varies. README.md explains the ruleset.
 
-Three ways in, all pure. `Renderer.change` turns `Change`s into the transaction that brings the kernel from the old
-Frontends to the new; its length follows the size of the change. `Renderer.full` compares everything that should be
-there with what the kernel has (`readback.Table`) and sends the difference, which for an empty kernel is the whole
-ruleset. `Renderer.mend` puts right a few elements and chains of which somebody told that they were changed. `mode.py`
-calls them and applies what comes out.
+Pure: no I/O, no clock, no randomness.
 
-Every word of the text comes from here or was checked: addresses and ranges are canonical
-(`addresses.canonical_address`), ports are ints, and a Service's name appears only in a comment, and only when it is
-made of harmless characters.
+`Renderer.change` renders `Change`s as the transaction that brings the kernel from the old Frontends to the new; its
+length follows the size of the change. `Renderer.full` compares everything that should be there with what the kernel
+has (`readback.Table`) and renders the difference, which for an empty kernel is the whole ruleset. `Renderer.repair`
+restores a few elements and chains that somebody else changed. `mode.py` calls them and applies the result.
+
+All input is checked before it becomes text: addresses and ranges are canonical (`addresses.canonical_address`), ports
+are ints, and a Service's name appears only in a comment, and only when all its characters are harmless.
 """
 
 from __future__ import annotations
@@ -16,42 +16,42 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from ipaddress import ip_address, ip_network
 from itertools import compress
 from operator import is_not
 from typing import NamedTuple, TypeVar
 
-from bridgehead.proxy.addresses import Family, family_of
+from bridgehead.proxy.addresses import Family, family_of, of_family
 from bridgehead.proxy.changes import Change, Frontends
 from bridgehead.proxy.frontends import Backend, Frontend, FrontendKey
 from bridgehead.proxy.mode import Settings
 
-from .affinity import sticky_difference
+from .affinity import affinity_difference
 from .chains import (
     CLIENTS,
-    INSIDE,
+    MAJOR,
     Chain,
     affinity_containers,
-    backend_words,
+    basic_containers,
     clients_map,
+    dispatch_for,
+    family_keyword,
     fixed_chains,
-    key_words,
-    usual_containers,
-    way_of,
-    word,
+    frontend_text,
 )
 from .readback import Table
-from .transaction import CONTAINERS, COUNTED, Container, Transaction, frontend_of, key_in
+from .transaction import CONTAINERS, COUNTED, SERVICES, Container, Transaction, frontend_of, key_of
 
 
-class Place(NamedTuple):
-    """Where Frontends are rendered: the name of the tables, and fixed chains that are there beside the usual ones."""
+class TableSpec(NamedTuple):
+    """The name of the tables that Frontends are rendered to, and further chains that these tables have."""
 
-    table: str = "bridgehead"
+    name: str = "bridgehead"
     chains: tuple[Chain, ...] = ()
 
 
-USUAL = Place()
-EVERYTHING = "*"  # the key of an element for all keys that there is none for
+EVERYTHING = "*"  # the key of the element that matches when no other does (nft: catch-all)
 
 _is_harmless = re.compile(r"[a-z0-9][a-z0-9./:-]{0,120}").fullmatch
 
@@ -59,13 +59,19 @@ Counted = TypeVar("Counted")
 
 
 class Renderer:
-    """Counts how many Frontends use each shared thing (chains, cluster IPs, hairpin pairs); the rest it is told."""
+    """Renders transactions, and counts for this how many Frontends use each shared object.
 
-    def __init__(self, settings: Settings, place: Place = USUAL) -> None:
+    Shared objects are maps for affinity, chains, cluster IPs and hairpin pairs. Each is in the kernel while a
+    Frontend uses it. A family's table is created for its first Service and stays: without base chains of type nat the
+    kernel would not translate the packets of open connections any more.
+    """
+
+    def __init__(self, settings: Settings, table: TableSpec | None = None) -> None:
         self.settings = settings
-        self.place = place
+        self.table = table if table is not None else TableSpec()
+        self._families: set[Family] = set()
+        self._with_affinity: Counter[Family] = Counter()
         self._chains: Counter[Chain] = Counter()
-        self._sticky: Counter[Family] = Counter()
         self._shared: Counter[tuple[Container, str]] = Counter()
 
     def change(
@@ -74,67 +80,82 @@ class Renderer:
         old_cluster_ips: Iterable[str] = (),
         new_cluster_ips: Iterable[str] = (),
     ) -> Transaction:
-        """The transaction for these changes. The kernel must hold what the earlier transactions made."""
-        transaction = Transaction(self.place.table)
+        """Return the transaction for these changes. The kernel must hold what the earlier transactions made."""
+        transaction = Transaction(self.table.name)
+        families: set[Family] = set()
+        with_affinity: Counter[Family] = Counter()
         chains: Counter[Chain] = Counter()
         shared: Counter[tuple[Container, str]] = Counter()
-        sticky: Counter[Family] = Counter()
         for old, new in changes:
+            verdicts = []
             for frontend, step in ((old, -1), (new, 1)):
-                if frontend is not None:
-                    sticky[frontend.key.family] += step * (frontend.affinity_seconds is not None)
-                    chain = way_of(frontend, self.settings).chain
-                    if chain is not None:
-                        chains[chain] += step
-            self._entry(transaction, old, new)
+                if frontend is None:
+                    verdicts.append("")
+                    continue
+                families.add(frontend.key.family)
+                if frontend.affinity_seconds is not None:
+                    with_affinity[frontend.key.family] += step
+                verdict, chain = dispatch_for(frontend, self.settings)
+                verdicts.append(verdict)
+                if chain is not None:
+                    chains[chain] += step
+            _service(transaction, old, new, verdicts)
             key = old.key if old is not None else new.key if new is not None else None
-            # Sticky Frontends have elements of other kinds.
-            numbered = tuple(f is None or f.affinity_seconds is None for f in (old, new))
+            # The endpoints of Frontends with affinity have other numbers.
+            by_index = tuple(f is None or f.affinity_seconds is None for f in (old, new))
             if key is not None:
+                pods = _pod_ranges(self.settings, key.family)
                 backends = [f.backends if f is not None else () for f in (old, new)]
-                _backends(transaction, shared, key, 0, backends, numbered)
-                insides = [(f.inside or ()) if f is not None else () for f in (old, new)]
-                _backends(transaction, shared, key, INSIDE, insides, numbered)
-            if not all(numbered):
-                _sticky_backends(transaction, old, new)
+                _endpoints(transaction, shared, key, backends, by_index, pods, is_cluster=False)
+                cluster_backends = [(f.cluster_backends or ()) if f is not None else () for f in (old, new)]
+                _endpoints(transaction, shared, key, cluster_backends, by_index, pods, is_cluster=True)
+            if not all(by_index):
+                _affinity(transaction, old, new)
         for step, addresses in ((-1, old_cluster_ips), (1, new_cluster_ips)):
             for address in addresses:
+                families.add(family_of(address))
                 shared[Container(family_of(address), "cluster-ips"), address] += step
-        came, went = _count(self._shared, shared)
-        for container, element in came:
+        new_elements, old_elements = _count(self._shared, shared)
+        for container, element in new_elements:
             transaction.added.setdefault(container, []).append(element)
-        for container, element in went:
+        for container, element in old_elements:
             transaction.removed.setdefault(container, []).append(element)
+        new_families = sorted(families - self._families)
+        self._families |= families
+        new_affinity, old_affinity = _count(self._with_affinity, with_affinity)
         new_chains, old_chains = _count_chains(self._chains, chains)
-        first_sticky, last_sticky = _count(self._sticky, sticky)
-        name_of_table = self.place.table
-        for family in first_sticky:
-            transaction.structure += _declare(name_of_table, family, _remembering(family))
-        transaction.structure += _open(name_of_table, sorted(new_chains))
-        transaction.closing += _close(name_of_table, ((chain.family, chain.name) for chain in sorted(old_chains)))
-        for family in last_sticky:
-            names = _remembering(family)
-            transaction.closing += (f"delete map {word(family)} {name_of_table} {name}" for name in names)
+        name = self.table.name
+        for family in new_families:
+            transaction.structure.append(f"add table {family_keyword(family)} {name}")
+            transaction.structure += _declare(name, family, basic_containers(family))
+        for family in new_affinity:
+            transaction.structure += _declare(name, family, _affinity_maps(family))
+        fixed = (chain for family in new_families for chain in self._fixed_chains(family))
+        transaction.structure += _open(name, (*fixed, *sorted(new_chains)))
+        transaction.closing += _close(name, ((chain.family, chain.name) for chain in sorted(old_chains)))
+        for family in old_affinity:
+            maps = _affinity_maps(family)
+            transaction.closing += (f"delete map {family_keyword(family)} {name} {map_}" for map_ in maps)
         return transaction
 
     def full(
         self, frontends: Iterable[Frontend], cluster_ips: Iterable[str], kernel: Mapping[Family, Table]
     ) -> Transaction:
-        """The transaction that makes the kernel's tables hold these Frontends and nothing else.
+        """Return the transaction that makes the kernel's tables hold these Frontends and nothing else.
 
-        `kernel` is what was read of each family's table, without those that are absent. Rules are always written anew;
-        elements only where they differ.
+        `kernel` is what was read of each family's table, without those that do not exist. Rules are always written
+        anew; elements only where they differ.
         """
-        self._chains.clear()
-        self._sticky.clear()
-        self._shared.clear()
+        for counter in (self._with_affinity, self._chains, self._shared):
+            counter.clear()
+        self._families = {family for family in self.settings.families if family in kernel}
         everything = self.change([Change(None, frontend) for frontend in frontends], (), cluster_ips)
-        transaction = Transaction(self.place.table)
+        transaction = Transaction(self.table.name)
         for family in (4, 6):
             table = kernel.get(family)
-            if family not in self.settings.families:
+            if family not in self.families:
                 if table is not None:
-                    transaction.structure.append(f"delete table {word(family)} {self.place.table}")
+                    transaction.structure.append(f"delete table {family_keyword(family)} {self.table.name}")
                 continue
             self._structure(transaction, family, table if table is not None else Table())
             for name in CONTAINERS:
@@ -144,24 +165,23 @@ class Renderer:
                 )
         return transaction
 
-    def mend(
+    def repair(
         self,
         frontends: Frontends,
         elements: Mapping[Container, Mapping[str, str | None]],
         chains: Mapping[tuple[Family, str], bool],
     ) -> Transaction:
-        """The transaction that puts right these elements and chains, which somebody else changed, and no others.
+        """Return the transaction that restores these elements and chains, which somebody else changed, and no others.
 
-        `elements`: what the kernel has now under each of these keys, None where it has nothing. `chains`: whether each
-        of these is there; its rules are written anew.
+        `elements`: the values that the kernel has now under each of these keys, None where it has no element. `chains`:
+        whether each of these exists; its rules are written anew.
         """
-        transaction = Transaction(self.place.table)
-        wanted = {
-            (chain.family, chain.name): chain for family in self.settings.families for chain in self.chains(family)
-        }
-        transaction.structure += _open(self.place.table, [wanted[name] for name in chains if name in wanted])
-        strangers = sorted(name for name, is_there in chains.items() if is_there and name not in wanted)
-        transaction.closing += _close(self.place.table, strangers)
+        name = self.table.name
+        transaction = Transaction(name)
+        wanted = {(chain.family, chain.name): chain for family in self.families for chain in self.chains(family)}
+        transaction.structure += _open(name, [wanted[chain] for chain in chains if chain in wanted])
+        unknown = sorted(chain for chain, exists in chains.items() if exists and chain not in wanted)
+        transaction.closing += _close(name, unknown)
         of_frontends: dict[FrontendKey, dict[Container, list[str]]] = {}
         for container, keys in elements.items():
             present = {key: value for key, value in keys.items() if value is not None}
@@ -169,44 +189,46 @@ class Renderer:
             if container.name in COUNTED:
                 lines = [key for key in keys if self._shared[container, key] > 0]
             else:
-                concerned = {frontend_of(container, key) for key in keys if key != EVERYTHING}
+                concerned = {frontend_of(key) for key in keys if key != EVERYTHING}
                 lines = []
                 for frontend in filter(None, map(frontends.get, concerned)):
                     if frontend.key not in of_frontends:
-                        alone = Renderer(self.settings, self.place).change([Change(None, frontend)])
+                        alone = Renderer(self.settings, self.table).change([Change(None, frontend)])
                         of_frontends[frontend.key] = alone.added
                     lines += of_frontends[frontend.key].get(container, ())
-                lines = [line for line in lines if key_in(line) in keys]
+                lines = [line for line in lines if key_of(line) in keys]
             _compare(transaction, container, lines, present)
         return transaction
 
-    def chains(self, family: Family) -> tuple[Chain, ...]:
-        """All chains that the family's table has now."""
-        return (
-            *fixed_chains(family, self.settings),
-            *(chain for chain in self.place.chains if chain.family == family),
-            *sorted(chain for chain in self._chains if chain.family == family),
-        )
+    @property
+    def families(self) -> tuple[Family, ...]:
+        """The families that have a table now."""
+        return tuple(family for family in self.settings.families if family in self._families)
 
-    def _entry(self, transaction: Transaction, old: Frontend | None, new: Frontend | None) -> None:
-        """The element that says where a Frontend's connections go."""
-        verdicts = [way_of(f, self.settings).verdict if f is not None else "" for f in (old, new)]
-        if verdicts[0] == verdicts[1] and (old is None or new is None or old.owner == new.owner):
-            return
-        if old is not None:
-            transaction.removed.setdefault(_container(old.key, "services", "nodeports"), []).append(key_words(old.key))
-        if new is not None:
-            comment = f' comment "{new.owner}"' if _is_harmless(new.owner) else ""
-            element = f"{key_words(new.key)}{comment} : {verdicts[1]}"
-            transaction.added.setdefault(_container(new.key, "services", "nodeports"), []).append(element)
+    def chains(self, family: Family) -> tuple[Chain, ...]:
+        """Return all chains of the family's table."""
+        return (*self._fixed_chains(family), *sorted(chain for chain in self._chains if chain.family == family))
+
+    def empty_tables(self) -> list[str]:
+        """Return statements that create all families' tables without any Service."""
+        statements = []
+        for family in self.settings.families:
+            statements.append(f"add table {family_keyword(family)} {self.table.name}")
+            statements += _declare(self.table.name, family, basic_containers(family))
+            statements += _open(self.table.name, self._fixed_chains(family))
+        return statements
+
+    def _fixed_chains(self, family: Family) -> tuple[Chain, ...]:
+        more = (chain for chain in self.table.chains if chain.family == family)
+        return (*fixed_chains(family, self.settings), *more)
 
     def _structure(self, transaction: Transaction, family: Family, table: Table) -> None:
-        """The table, its containers and chains; what else is in it goes."""
-        ip, name_of_table = word(family), self.place.table
+        """Create the table, its containers and chains; delete all others that are in it."""
+        ip, name_of_table = family_keyword(family), self.table.name
         transaction.structure.append(f"add table {ip} {name_of_table}")
-        declared = usual_containers(family)
-        if self._sticky[family]:
-            declared |= _remembering(family)
+        declared = basic_containers(family)
+        if self._with_affinity[family]:
+            declared |= _affinity_maps(family)
         transaction.structure += _declare(name_of_table, family, declared)
         chains = self.chains(family)
         names = {chain.name for chain in chains}
@@ -218,83 +240,121 @@ class Renderer:
                 transaction.closing.append(f"delete {kind} {ip} {name_of_table} {name}")
 
 
-def _sticky_backends(transaction: Transaction, old: Frontend | None, new: Frontend | None) -> None:
-    """The elements that differ of Frontends of which at least one is sticky."""
-    family = new.key.family if new is not None else old.key.family if old is not None else 4
-    lost, gained = sticky_difference(old, new)
-    for name, elements in lost.items():
-        if elements:
-            transaction.removed.setdefault(Container(family, name), []).extend(elements)
-    for name, elements in gained.items():
-        if elements:
-            added = (f"{key} : {value}" for key, value in elements.items())
-            transaction.added.setdefault(Container(family, name), []).extend(added)
+def _service(transaction: Transaction, old: Frontend | None, new: Frontend | None, verdicts: Sequence[str]) -> None:
+    """Replace the element in `services`, if it differs."""
+    if verdicts[0] == verdicts[1] and (old is None or new is None or old.owner == new.owner):
+        return
+    if old is not None:
+        container = Container(old.key.family, SERVICES)
+        transaction.removed.setdefault(container, []).append(frontend_text(old.key))
+    if new is not None:
+        comment = f' comment "{new.owner}"' if _is_harmless(new.owner) else ""
+        element = f"{frontend_text(new.key)}{comment} : {verdicts[1]}"
+        transaction.added.setdefault(Container(new.key.family, SERVICES), []).append(element)
 
 
-def _remembering(family: Family) -> dict[str, str]:
-    """What is declared only while there are sticky Frontends. Clients of an earlier run are kept."""
+def _affinity_maps(family: Family) -> dict[str, str]:
+    """Return declarations of the maps that exist only while there are Frontends with affinity."""
     return {CLIENTS: clients_map(family)} | affinity_containers(family)
 
 
-def _backends(
+def _affinity(transaction: Transaction, old: Frontend | None, new: Frontend | None) -> None:
+    """Replace the elements that differ, of Frontends of which at least one has affinity."""
+    family = new.key.family if new is not None else old.key.family if old is not None else 4
+    removed, added = affinity_difference(old, new)
+    for name, elements in removed.items():
+        if elements:
+            transaction.removed.setdefault(Container(family, name), []).extend(elements)
+    for name, elements in added.items():
+        if elements:
+            lines = (f"{key} : {value}" for key, value in elements.items())
+            transaction.added.setdefault(Container(family, name), []).extend(lines)
+
+
+def _endpoints(
     transaction: Transaction,
     shared: Counter[tuple[Container, str]],
     key: FrontendKey,
-    base: int,
     backends: Sequence[Sequence[Backend]],
-    numbered: Sequence[bool],
+    by_index: Sequence[bool],
+    pods: tuple[str, ...],
+    *,
+    is_cluster: bool,
 ) -> None:
-    """The elements of numbered backends that differ; those that may reach themselves are counted in `shared`.
+    """Replace the endpoints that differ, and count in `shared` the backends that may connect to themselves.
 
-    `backends`: the old and the new ones; `numbered`: whether these and those are elements at all.
+    `backends`: the old and the new ones; `by_index`: whether the old and the new ones are numbered by their index;
+    `pods`: see `_pod_ranges`.
     """
     old, new = backends
-    was_numbered, is_numbered = numbered
-    if old is new and was_numbered == is_numbered:
+    was_by_index, is_by_index = by_index
+    if old is new and was_by_index == is_by_index:
         return
-    container = _container(key, f"{key.protocol}-endpoints", f"{key.protocol}-nodeport-endpoints")
-    prefix = backend_words(key)
+    container = Container(key.family, "endpoints")
+    prefix = f"{frontend_text(key)} . {MAJOR[is_cluster]}:"  # see `backend_number`
+    hairpin = Container(key.family, "hairpin")
+    if not old and is_by_index:  # a first sync: 100,000 endpoints and more
+        lines = [f"{prefix}{number:x} : {backend.address} . {backend.port}" for number, backend in enumerate(new, 1)]
+        transaction.added.setdefault(container, []).extend(lines)
+        for backend in new:
+            if is_cluster or backend.is_local or (not backend.node and _may_be_pod(backend.address, pods)):
+                shared[hairpin, f"{backend.address} . {backend.address}"] += 1
+        return
     added: list[str] = []
     removed: list[str] = []
-    pairs = Container(key.family, "hairpin")
     indexes: Iterable[int] = range(max(len(old), len(new)))
-    if was_numbered == is_numbered:  # where they are not the same object
+    if was_by_index == is_by_index:  # where they are not the same object
         common = min(len(old), len(new))
         indexes = (*compress(range(common), map(is_not, old, new)), *range(common, max(len(old), len(new))))
     for index in indexes:
         before = old[index] if index < len(old) else None
         after = new[index] if index < len(new) else None
-        if before == after and was_numbered == is_numbered:
+        if before == after and was_by_index == is_by_index:
             continue
-        # Pods of other nodes come to themselves by way of this one when they use one of its published addresses.
-        if before is not None and (base == INSIDE or before.is_local or not before.node):
-            shared[pairs, f"{before.address} . {before.address}"] -= 1
-        if after is not None and (base == INSIDE or after.is_local or not after.node):
-            shared[pairs, f"{after.address} . {after.address}"] += 1
+        # A pod of another node comes to itself through this one when it uses one of this node's published addresses.
+        if before is not None and (
+            is_cluster or before.is_local or (not before.node and _may_be_pod(before.address, pods))
+        ):
+            shared[hairpin, f"{before.address} . {before.address}"] -= 1
+        if after is not None and (
+            is_cluster or after.is_local or (not after.node and _may_be_pod(after.address, pods))
+        ):
+            shared[hairpin, f"{after.address} . {after.address}"] += 1
         is_same = (
             before is not None and after is not None and (before.address, before.port) == (after.address, after.port)
         )
-        if is_same and was_numbered == is_numbered:
+        if is_same and was_by_index == is_by_index:
             continue
-        if before is not None and was_numbered:
-            removed.append(f"{prefix} . {base + index}")
-        if after is not None and is_numbered:
-            added.append(f"{prefix} . {base + index} : {after.address} . {after.port}")
+        if before is not None and was_by_index:
+            removed.append(f"{prefix}{index + 1:x}")
+        if after is not None and is_by_index:
+            added.append(f"{prefix}{index + 1:x} : {after.address} . {after.port}")
     if removed:
         transaction.removed.setdefault(container, []).extend(removed)
     if added:
         transaction.added.setdefault(container, []).extend(added)
 
 
+@lru_cache(maxsize=16)
+def _pod_ranges(settings: Settings, family: Family) -> tuple[str, ...]:
+    """Return the ranges outside of which every client is masqueraded anyway; (): none are known."""
+    return () if settings.pod_interface else of_family(settings.cluster_cidrs, family)
+
+
+@lru_cache(maxsize=4096)
+def _may_be_pod(address: str, ranges: tuple[str, ...]) -> bool:
+    return not ranges or any(ip_address(address) in ip_network(cidr) for cidr in ranges)
+
+
 def _compare(transaction: Transaction, container: Container, wanted: Sequence[str], present: Mapping[str, str]) -> None:
-    """Puts the difference between an element list and the kernel's elements into the transaction."""
+    """Add the difference between the wanted elements and the kernel's to the transaction."""
     if not present:
         if wanted:
             transaction.added[container] = list(wanted)
         return
     keys = set()
     for element in wanted:
-        key, value = key_in(element), element.partition(" : ")[2]
+        key, value = key_of(element), element.partition(" : ")[2]
         keys.add(key)
         had = present.get(key)
         if had == value:
@@ -307,61 +367,61 @@ def _compare(transaction: Transaction, container: Container, wanted: Sequence[st
 
 
 def _count(counter: Counter[Counted], steps: Counter[Counted]) -> tuple[list[Counted], list[Counted]]:
-    """Add `steps` to `counter`. Returns what it has now and had not before, and what it no longer has."""
-    came, went = [], []
+    """Add `steps` to `counter`. Return what became positive, and what is not positive any more."""
+    new, old = [], []
     for thing, step in steps.items():
         before = counter[thing]
         after = before + step
         if after > 0:
             counter[thing] = after
             if before <= 0:
-                came.append(thing)
+                new.append(thing)
         else:
             del counter[thing]
             if before > 0:
-                went.append(thing)
-    return came, went
+                old.append(thing)
+    return new, old
 
 
 def _count_chains(counter: Counter[Chain], steps: Counter[Chain]) -> tuple[list[Chain], list[Chain]]:
-    """The same for chains, each of which needs those behind it as long as it is there itself."""
-    there: Counter[Chain] = Counter()  # 1: it came, -1: it went; one that others begin and end to need does neither
+    """Add `steps` to `counter`, and count the targets of each chain as long as the chain exists itself.
+
+    Return the chains that are new, and those that are not used any more. A chain that became both is neither.
+    """
+    balance: Counter[Chain] = Counter()  # 1: new, -1: not used any more
     while steps:
-        came, went = _count(counter, steps)
+        new, old = _count(counter, steps)
         steps = Counter()
-        for chains, step in ((came, 1), (went, -1)):
+        for chains, step in ((new, 1), (old, -1)):
             for chain in chains:
-                there[chain] += step
-                for needed in chain.behind:
-                    steps[needed] += step
-    return [chain for chain, is_ in there.items() if is_ > 0], [chain for chain, is_ in there.items() if is_ < 0]
+                balance[chain] += step
+                for target in chain.targets:
+                    steps[target] += step
+    return [chain for chain, step in balance.items() if step > 0], [c for c, step in balance.items() if step < 0]
 
 
-def _declare(table: str, family: Family, containers: Mapping[str, str]) -> Iterator[str]:
-    for declaration in containers.values():
+def _declare(table: str, family: Family, declarations: Mapping[str, str]) -> Iterator[str]:
+    for declaration in declarations.values():
         kind, rest = declaration.split(" ", 1)
-        yield f"add {kind} {word(family)} {table} {rest}"
+        yield f"add {kind} {family_keyword(family)} {table} {rest}"
 
 
 def _open(table: str, chains: Iterable[Chain]) -> Iterator[str]:
-    """All chains first, empty, since rules refer to chains in any order."""
+    """Create all chains first, empty, since rules refer to chains in any order; then write their rules."""
     chains = tuple(chains)
     for chain in chains:
         hook = f" {{ {chain.hook} }}" if chain.hook else ""
-        yield f"add chain {word(chain.family)} {table} {chain.name}{hook}"
+        yield f"add chain {family_keyword(chain.family)} {table} {chain.name}{hook}"
     for chain in chains:
-        yield f"flush chain {word(chain.family)} {table} {chain.name}"
+        yield f"flush chain {family_keyword(chain.family)} {table} {chain.name}"
     for chain in chains:
         for rule in chain.rules:
-            yield f"add rule {word(chain.family)} {table} {chain.name} {rule}"
+            yield f"add rule {family_keyword(chain.family)} {table} {chain.name} {rule}"
 
 
 def _close(table: str, chains: Iterable[tuple[Family, str]]) -> Iterator[str]:
+    """Empty all chains, then delete them, since their rules refer to each other."""
     chains = tuple(chains)
     for verb in ("flush", "delete"):
         for family, name in chains:
-            yield f"{verb} chain {word(family)} {table} {name}"
-
-
-def _container(key: FrontendKey, addressed: str, node_port: str) -> Container:
-    return Container(key.family, node_port if key.is_node_port else addressed)
+            yield f"{verb} chain {family_keyword(family)} {table} {name}"

@@ -1,7 +1,9 @@
-"""A change of the tables as a value, and as nft text. Pure: `render.py` fills it, `mode.py` applies it.
+"""A change of the tables as a value, and as nft text.
+
+Pure: no I/O, no clock, no randomness.
 
 `text` is one transaction of the kernel, which no packet sees half of. Where the kernel does not take one so big,
-`chunks` has the same as several, and no packet is worse off between them: decisions/0020.
+`chunks` splits it into several, and no packet is worse off between them: decisions/0020.
 """
 
 from __future__ import annotations
@@ -12,15 +14,15 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from bridgehead.proxy.addresses import Family
-from bridgehead.proxy.frontends import ANY_LOCAL, FrontendKey
+from bridgehead.proxy.frontends import FrontendKey
 
-from .chains import PROTOCOLS, containers, word
+from .chains import containers, family_keyword
 
-# Elements are added in this order and deleted in the reverse: what is referred to comes before who refers.
+# Elements are added in this order and deleted in the reverse order: elements that others depend on come first.
 CONTAINERS = tuple(reversed(containers(4)))
-VERDICTS = ("nodeports", "services")  # they say where a Frontend's connections go; all others say where that is
+SERVICES = "services"  # its elements lead connections to a Frontend's chain; all others are used there
 COUNTED = ("cluster-ips", "hairpin")  # whose elements several Frontends may need
-_REFUSED = "cluster-ips"  # what is in there and in no map of verdicts is refused
+_REJECTED = "cluster-ips"  # connections to these are rejected unless `services` has an element for them
 
 _find_targets = re.compile(r"(?:goto|jump) ([^\s,]+)").findall
 
@@ -37,9 +39,9 @@ Elements = dict[Container, list[str]]
 
 @dataclass
 class Transaction:
-    """One change of the kernel as a value: in `text` or in `chunks`.
+    """One change of the kernel.
 
-    `structure` are statements, each on a line of its own, the chains' as `render._open` writes them; `removed` the
+    `structure` are statements, each on a line of its own, those of chains as `render._open` writes them; `removed` the
     keys of elements; `added` whole elements; `closing` statements again.
     """
 
@@ -53,11 +55,11 @@ class Transaction:
         return bool(self.structure or self.removed or self.added or self.closing)
 
     def size(self) -> int:
-        """The number of elements it touches."""
+        """Return the number of elements that are added or removed."""
         return sum(map(len, self.removed.values())) + sum(map(len, self.added.values()))
 
     def weight(self) -> int:
-        """What the netlink socket has to take, in messages like those of an element."""
+        """Return the size of the netlink messages, in units of one element's message (100 bytes)."""
         elements = (*self.removed.values(), *self.added.values())
         return (
             sum(map(_weight_of_statement, (*self.structure, *self.closing)))
@@ -66,24 +68,24 @@ class Transaction:
         )
 
     def text(self) -> str:
+        """Return the whole as one text for nft."""
         return _lines((*self.structure, *self._elements(CONTAINERS), *self.closing))
 
     def chunks(self, limit: int) -> Iterator[str]:
-        """The same in texts of at most that weight, to be applied one after the other.
+        """Return several texts for nft of at most that weight each, to be applied one after the other.
 
-        After each of them, whatever comes next, the connections of every Frontend go where they went before or where
-        they are to go:
+        After each text the connections of every Frontend go where they went before or where they go in the end:
 
-        1. Each chain gets its rules at once, those that are referred to first.
-        2. Frontends that only gain elements: where their backends are, then their verdicts.
-        3. Each other Frontend as a whole. One that is heavier than `limit` goes in parts itself: what it gains or has
-           otherwise, then its verdict, then what it loses.
-        4. Cluster IPs that come, whose other ports are refused from then on; then those that go.
-        5. What nobody refers to any more.
+        1. Each chain gets its rules at once, chains before those that refer to them.
+        2. Frontends that only gain elements: their endpoints first, their elements in `services` last.
+        3. Each other Frontend as a whole. One that is heavier than `limit` is split: new and replaced endpoints, then
+           its element in `services`, then endpoints that it loses.
+        4. New cluster IPs, whose undefined ports are rejected from then on; then those that are removed.
+        5. Chains, maps and tables that are not used any more.
         """
         yield from _packed(_units(self.structure), limit)
         changed = {
-            frontend_of(container, key)
+            frontend_of(key)
             for container, keys in self.removed.items()
             if container.name not in COUNTED
             for key in keys
@@ -91,29 +93,28 @@ class Transaction:
         yield from self._gains(changed, limit)
         yield from self._frontends(changed, limit)
         for verb, elements, name in (
-            ("add", self.added, _REFUSED),
-            ("delete", self.removed, _REFUSED),
+            ("add", self.added, _REJECTED),
+            ("delete", self.removed, _REJECTED),
             ("delete", self.removed, "hairpin"),
         ):
             yield from self._statements(verb, elements, (name,), limit)
         yield from _packed(([line] for line in self.closing), limit)
 
     def _gains(self, changed: Collection[FrontendKey], limit: int) -> Iterator[str]:
-        """What is added for Frontends that are not among the changed ones."""
+        """Return texts that add the elements of Frontends that are not in `changed`."""
         gains = self.added
         if changed:
             gains = {
                 container: lines
                 if container.name in COUNTED
-                else [line for line in lines if frontend_of(container, key_in(line)) not in changed]
+                else [line for line in lines if frontend_of(key_of(line)) not in changed]
                 for container, lines in gains.items()
             }
-        places = tuple(name for name in CONTAINERS if name not in VERDICTS and name != _REFUSED)
-        yield from self._statements("add", gains, places, limit)
-        yield from self._statements("add", gains, VERDICTS, limit)
+        names = tuple(name for name in CONTAINERS if name not in (SERVICES, _REJECTED))
+        yield from self._statements("add", gains, (*names, SERVICES), limit)
 
     def _frontends(self, changed: Collection[FrontendKey], limit: int) -> Iterator[str]:
-        """The changed Frontends, as many at a time as fit."""
+        """Return texts that change whole Frontends, as many in each as fit."""
         wholes: dict[FrontendKey, Transaction] = {key: Transaction(self.table) for key in sorted(changed)}
         for name in ("removed", "added"):
             elements: Elements = getattr(self, name)
@@ -121,7 +122,7 @@ class Transaction:
                 if container.name in COUNTED:
                     continue
                 for line in lines:
-                    whole = wholes.get(frontend_of(container, key_in(line)))
+                    whole = wholes.get(frontend_of(key_of(line)))
                     if whole is not None:
                         getattr(whole, name).setdefault(container, []).append(line)
         part, weight = Transaction(self.table), 0
@@ -139,27 +140,27 @@ class Transaction:
             yield part.text()
 
     def _of_one_frontend(self, limit: int) -> Iterator[str]:
-        """The changes of a single Frontend's elements, that are too many."""
-        places = tuple(name for name in CONTAINERS if name not in VERDICTS)
-        for name in places:
+        """Return texts that change one Frontend, which is heavier than `limit`."""
+        names = tuple(name for name in CONTAINERS if name != SERVICES)
+        for name in names:
             for container, lines in self.added.items():
                 if container.name == name:
                     stale = set(self.removed.get(container, ()))
-                    units = ((key_in(line) if key_in(line) in stale else "", line) for line in lines)
+                    units = ((key_of(line) if key_of(line) in stale else "", line) for line in lines)
                     yield from self._replacements(container, units, limit)
         verdict = Transaction(self.table)
         for whole, part in ((self.removed, verdict.removed), (self.added, verdict.added)):
-            part.update((container, lines) for container, lines in whole.items() if container.name in VERDICTS)
+            part.update((container, lines) for container, lines in whole.items() if container.name == SERVICES)
         if verdict:
             yield verdict.text()
         losses: Elements = {}
         for container, keys in self.removed.items():
-            kept = set(map(key_in, self.added.get(container, ())))
+            kept = set(map(key_of, self.added.get(container, ())))
             losses[container] = [key for key in keys if key not in kept]
-        yield from self._statements("delete", losses, tuple(reversed(places)), limit)
+        yield from self._statements("delete", losses, tuple(reversed(names)), limit)
 
     def _replacements(self, container: Container, units: Iterable[tuple[str, str]], limit: int) -> Iterator[str]:
-        """Elements to add to one container, with the keys ("": none) of those in whose place they come."""
+        """Return texts that add elements. `units`: an element, and the key that is deleted before it ("": none)."""
         part, weight = Transaction(self.table), 0
         for key, line in units:
             its = _weight(line) + (_weight(key) if key else 0)
@@ -179,7 +180,7 @@ class Transaction:
                 ours.setdefault(container, []).extend(lines)
 
     def _statements(self, verb: str, elements: Elements, names: Iterable[str], limit: int) -> Iterator[str]:
-        """Texts that add or delete the elements of these containers, one container after the other."""
+        """Return texts that add or delete the elements of these containers, one container after the other."""
         for name in names:
             for family in (4, 6):
                 some, weight = list[str](), 1
@@ -205,26 +206,24 @@ class Transaction:
 
     def _statement(self, verb: str, family: Family, name: str, elements: list[str]) -> str:
         listed = ",\n  ".join(elements)
-        return f"{verb} element {word(family)} {self.table} {name} {{\n  {listed}\n}}"
+        return f"{verb} element {family_keyword(family)} {self.table} {name} {{\n  {listed}\n}}"
 
 
-def key_in(element: str) -> str:
-    """The key of an element, which may have a comment and a value."""
+def key_of(element: str) -> str:
+    """Return the key of an element, which may have a comment and a value."""
     return element.partition(" : ")[0].partition(" comment ")[0]
 
 
-def frontend_of(container: Container, key: str) -> FrontendKey:
-    """Which Frontend an element with this key belongs to, if any; none has the key of one that others put there."""
-    words = key.split(" . ")
-    address = ANY_LOCAL[container.family] if "nodeport" in container.name else words.pop(0)
-    protocol = container.name.partition("-")[0]
-    if protocol not in PROTOCOLS:
-        protocol = words.pop(0) if words else ""
-    return FrontendKey(address, protocol, int(words[0]) if words and words[0].isdigit() else 0)
+def frontend_of(key: str) -> FrontendKey:
+    """Return the Frontend that an element with this key belongs to; for an unknown key, one that does not exist."""
+    match key.split(" . "):
+        case [address, protocol, port, *_] if port.isdigit():
+            return FrontendKey(address, protocol, int(port))
+    return FrontendKey("", "", 0)
 
 
 def _units(structure: Iterable[str]) -> Iterator[list[str]]:
-    """Statements that belong together: each chain is emptied and filled at once, after those that it refers to."""
+    """Return groups of statements. A group empties and fills a chain, after the groups of chains it refers to."""
     chains: dict[tuple[str, str], list[str]] = {}
     for line in structure:
         match line.split(" ", 5):
@@ -238,7 +237,7 @@ def _units(structure: Iterable[str]) -> Iterator[list[str]]:
 
     def depth(chain: tuple[str, str]) -> int:
         if chain not in depths:
-            depths[chain] = 0  # whoever refers to itself
+            depths[chain] = 0  # in case the chain refers to itself
             targets = {(chain[0], name) for line in chains[chain] for name in _find_targets(line)}
             depths[chain] = 1 + max((depth(target) for target in targets if target in chains), default=0)
         return depths[chain]
@@ -247,7 +246,7 @@ def _units(structure: Iterable[str]) -> Iterator[list[str]]:
 
 
 def _packed(units: Iterable[list[str]], limit: int) -> Iterator[str]:
-    """As many at a time as fit."""
+    """Return texts of as many groups of statements each as fit."""
     lines, weight = list[str](), 0
     for unit in units:
         its = sum(map(_weight_of_statement, unit))
@@ -261,12 +260,12 @@ def _packed(units: Iterable[list[str]], limit: int) -> Iterator[str]:
 
 
 def _weight(element: str) -> int:
-    """In messages of 100 bytes: an IPv4 endpoint has 52, one with IPv6 addresses 76, a comment its length."""
+    """Return an element's weight: an IPv4 endpoint has 60 bytes, one with IPv6 addresses 84, a comment its length."""
     return 1 + len(element) // 64
 
 
 def _weight_of_statement(line: str) -> int:
-    """A rule, with a map of its own or not, has 2.4 to 3 bytes for each letter."""
+    """Return the weight of a statement: a rule has 2.4 to 3 bytes for each letter."""
     return 1 + len(line) // 32
 
 

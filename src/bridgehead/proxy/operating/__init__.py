@@ -1,8 +1,8 @@
-"""What people, probes and balancers see of a running proxy. No rule in the kernel depends on it.
+"""The interfaces of a running proxy to operators, probes and load balancers. No rule in the kernel depends on them.
 
-metrics       numbers under kube-proxy's names, on port 10249 (`serving`)
-health        whether the proxy keeps up, on port 10256 (`serving`)
+metrics       metrics under kube-proxy's names, on port 10249 (`serving`)
+health        whether the proxy keeps up with changes, on port 10256 (`serving`)
 health_ports  healthCheckNodePort: whether a Service has endpoints on this node
-complaints    what is wrong with a Service's objects, in the log and as Events
-progress      how far this node's kernel is programmed, for those who wait for it
+problems      problems of Services, in the log and as Events
+progress      the Lease with the resourceVersions up to which this node's kernel is programmed
 """

@@ -1,4 +1,4 @@
-"""The proxy's health in kube-proxy's meaning: it keeps up with changes. `agent.py` reports; `serving.py` shows it."""
+"""The proxy's health as kube-proxy defines it: it keeps up with changes. `agent.py` updates, `serving.py` serves it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 
 class ProxyHealth:
-    """Healthy: no change has waited longer than `timeout` seconds. `now` is the time since the epoch, in seconds.
+    """Healthy: no change has waited longer than `timeout` seconds. `now` returns epoch seconds.
 
-    Who starts while the API server is away knows of none: to be restarted would not help it.
+    A proxy that starts while the API server is unreachable has no changes, and so is alive: a restart would not help.
     """
 
     def __init__(self, timeout: float, now: Callable[[], float]) -> None:
@@ -16,14 +16,15 @@ class ProxyHealth:
         self._now = now
         self._oldest_queued: float | None = None
         self.last_updated: float = 0.0
-        self.is_node_eligible = True  # false while the node is being removed: balancers then take it out
+        self.is_node_eligible = True  # false while the node is being removed, so that load balancers stop using it
 
     def queued(self) -> None:
+        """Record that a change waits."""
         if self._oldest_queued is None:
             self._oldest_queued = self._now()
 
     def updated(self) -> None:
-        """Everything that was queued is in the kernel."""
+        """Record that the kernel has all changes."""
         self._oldest_queued = None
         self.last_updated = self._now()
 

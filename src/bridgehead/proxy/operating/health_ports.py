@@ -1,8 +1,8 @@
-"""`healthCheckNodePort`: tells load balancers whether this node has endpoints of a Service, as kube-proxy does.
+"""`healthCheckNodePort`: the port by which load balancers learn whether this node has endpoints of a Service.
 
-A Service of type LoadBalancer with `externalTrafficPolicy: Local` has a port on every node that answers 200 where it
-has ready endpoints and 503 elsewhere. What each Service asks for is decided by `plan_health_check`, which is pure;
-`HealthPorts` has the sockets. `agent.py` calls both, and tells of a change only when the kernel has it.
+A Service of type LoadBalancer with `externalTrafficPolicy: Local` has a port on every node. It answers 200 on nodes
+with ready endpoints and 503 on all others. `plan_health_check` decides, `HealthPorts` has the sockets. `agent.py` calls
+both, and publishes a change only when the kernel has it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from bridgehead.network.addresses import Addresses
 from bridgehead.objects.core import Service
-from bridgehead.objects.discovery import EndpointSlice
+from bridgehead.objects.endpoint_slices import EndpointSlice
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.pages import Handler, Page, Server, listen
 from bridgehead.proxy.addresses import canonical_address, family_of
@@ -32,9 +32,9 @@ RETRY_SECONDS = 10.0
 
 
 class HealthCheck(NamedTuple):
-    """`local_endpoints`: how many ready endpoints of the Service are on this node, each address once.
+    """A health check of a Service. `local_endpoints`: its ready endpoints on this node, each address once.
 
-    Of two families the one with more counts: the same pods have addresses of both.
+    Of two families, the larger number counts: the same pods have addresses of both.
     """
 
     port: int
@@ -42,22 +42,22 @@ class HealthCheck(NamedTuple):
 
 
 def plan_health_check(service: Service, slices: Iterable[EndpointSlice], node_name: str) -> HealthCheck | None:
-    """What a Service asks of this node; None: nothing."""
+    """Return the health check of a Service on this node; None: it has none."""
     port = health_check_port(service)
     if not port or not service.is_proxied:
         return None
-    here = {
-        canonical_address(endpoint.addresses[0])
+    local = {
+        canonical_address(endpoint.first_address or "")
         for slice_ in slices
         for endpoint in slice_.endpoints
-        if endpoint.node_name == node_name and endpoint.addresses and endpoint.conditions.is_ready
+        if endpoint.node_name == node_name and endpoint.conditions.is_ready
     }
-    families = Counter(family_of(address) for address in here if address is not None)
+    families = Counter(family_of(address) for address in local if address is not None)
     return HealthCheck(port, max(families.values(), default=0))
 
 
 def local_addresses(cidrs: Sequence[str] | None) -> list[str]:
-    """This node's addresses in these ranges; [""] for all, as None asks for. Raises OSError."""
+    """Return this node's addresses in these ranges; [""] (all addresses) if `cidrs` is None. Raises OSError."""
     if cidrs is None:
         return [""]
     ranges = [ipaddress.ip_network(cidr) for cidr in cidrs]
@@ -68,37 +68,37 @@ def local_addresses(cidrs: Sequence[str] | None) -> list[str]:
 
 @dataclass
 class _Port:
-    """A Service's server; `server` is None while the port can't be had."""
+    """The port of a Service. `server` is None while the port is not open."""
 
     check: HealthCheck
     server: Server | None = None
-    is_told: bool = False
+    is_reported: bool = False
 
 
 class HealthPorts:
-    """`update`, and `run` brings the sockets to it.
+    """The sockets of all health checks. `update` sets the wanted ports, `run` opens and closes them.
 
-    `addresses` gives the node's addresses to listen on; `tell_failed` is called with the Service and what went wrong,
-    each time that a port can't be had.
+    `addresses` returns the node's addresses to listen on. `on_failed` is called with the Service and the error each
+    time that a port cannot be opened.
     """
 
     def __init__(
         self,
         node_name: str,
         is_healthy: Callable[[], bool],
-        tell_failed: Callable[[ObjectKey, str], None],
+        on_failed: Callable[[ObjectKey, str], None],
         addresses: Callable[[], list[str]],
     ) -> None:
         self._node_name = node_name
         self._is_healthy = is_healthy
-        self._tell_failed = tell_failed
+        self._on_failed = on_failed
         self._addresses = addresses
         self._ports: dict[ObjectKey, _Port] = {}
         self._closing: list[Server] = []
         self._wake = asyncio.Event()
 
     def update(self, wanted: Mapping[ObjectKey, HealthCheck | None]) -> None:
-        """What these Services ask for from now on; others stay as they are."""
+        """Set the health checks of these Services; those of others stay."""
         for key, check in wanted.items():
             port = self._ports.get(key)
             if port is not None and check is not None and port.check.port == check.port:
@@ -112,13 +112,13 @@ class HealthPorts:
                 self._wake.set()
 
     def reopen(self) -> None:
-        """The node's addresses are others now."""
+        """Open all ports again: the node's addresses changed."""
         for port in self._ports.values():
             self._shut(port)
         self._wake.set()
 
     async def run(self) -> None:
-        """Open what is wanted until cancelled, and try again what is taken."""
+        """Open the wanted ports until cancelled, and retry those that are in use."""
         try:
             while True:
                 self._wake.clear()
@@ -151,18 +151,18 @@ class HealthPorts:
             server = await listen([(address, number) for address in self._addresses()], self._handler(key))
         except OSError as error:
             text = f'node {self._node_name} failed to start healthcheck "{key}" on port {number}: {error.strerror}'
-            log.log(logging.DEBUG if port.is_told else logging.ERROR, "%s", text)
-            port.is_told = True
-            self._tell_failed(key, text)
+            log.log(logging.DEBUG if port.is_reported else logging.ERROR, "%s", text)
+            port.is_reported = True
+            self._on_failed(key, text)
             return
         if self._ports.get(key) is port:
             port.server = server
-        else:  # it was changed while we opened it
+        else:  # the health check changed meanwhile
             await server.close()
 
     def _handler(self, key: ObjectKey) -> Handler:
         def handle(method: str, path: str) -> Page:
-            """Any method and path, as with kube-proxy."""
+            """Answer any method and path, as kube-proxy does."""
             port = self._ports.get(key)
             count = port.check.local_endpoints if port is not None else 0
             is_healthy = self._is_healthy()
@@ -172,7 +172,7 @@ class HealthPorts:
 
 
 def health_page(key: ObjectKey, local_endpoints: int, *, is_healthy: bool) -> Page:
-    """kube-proxy's answer to the letter."""
+    """Return the answer; status, headers and body are kube-proxy's."""
     body = (
         "{\n"
         '\t"service": {\n'

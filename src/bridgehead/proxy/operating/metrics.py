@@ -1,4 +1,4 @@
-"""The proxy's metrics, under the names kube-proxy gives them. `agent.py` reports to them; `serving.py` shows them."""
+"""The proxy's metrics, under kube-proxy's names. `agent.py` updates them, `serving.py` serves them."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from bridgehead.objects.meta import ObjectKey
 from bridgehead.proxy.addresses import Family
 from bridgehead.proxy.frontends import Publication, ServiceFrontends, Verdict
 
-# Go's client library has no such series, and dashboards no use for them.
+# Go's client library has no `_created` series, so dashboards do not use them.
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
 _SYNC_BUCKETS = tuple(0.001 * 2**n for n in range(15))
 _PROGRAMMING_BUCKETS = (0.25, 0.5, *range(1, 60), *range(60, 120, 5), *range(120, 301, 30))
 
 
-# What kube-proxy calls failed transactions of a mode: those of everything, and those of a change.
+# kube-proxy's names of failed transactions, by mode: of all rules, and of a change.
 _FAILURES = {
     "iptables": ("sync_proxy_rules_iptables_restore_failures", "sync_proxy_rules_iptables_partial_restore_failures"),
     "ipvs": ("sync_proxy_rules_iptables_restore_failures", "sync_proxy_rules_iptables_partial_restore_failures"),
@@ -35,12 +35,12 @@ _OTHER_FAILURES = ("sync_proxy_rules_nftables_sync_failures", "sync_proxy_rules_
 
 
 class ProxyMetrics:
-    """One registry of its own, so that several proxies fit in one process (tests, benchmarks). `mode` names some."""
+    """All metrics in a registry of their own: tests have several proxies in a process. `mode` is part of some names."""
 
     def __init__(self, mode: str = "nftables", now: Callable[[], float] = time.time) -> None:
         self._now = now
         self.registry = CollectorRegistry()
-        ProcessCollector(registry=self.registry)  # memory, processor time, open files: for dashboards of kube-proxy
+        ProcessCollector(registry=self.registry)  # process_*: kube-proxy's dashboards use them
         self.sync_seconds = self._histogram("sync_proxy_rules_duration_seconds", "SyncProxyRules latency in seconds")
         self.full_sync_seconds = self._histogram(
             "sync_full_proxy_rules_duration_seconds", "SyncProxyRules latency in seconds for full resyncs"
@@ -90,7 +90,7 @@ class ProxyMetrics:
         self.livez = self._codes("proxy_livez", "Cumulative proxy livez HTTP status")
         self.repairs = Counter(
             "bridgehead_proxy_repairs",
-            "Times that somebody else's change of our rules was put right",
+            "Repairs of rules that another program changed",
             registry=self.registry,
         )
         self.elements = Counter(
@@ -98,19 +98,19 @@ class ProxyMetrics:
         )
         self.refused = Gauge(
             "bridgehead_proxy_refused_services",
-            "Services that are left out because the kernel refuses their rules",
+            "Services whose rules the kernel refuses",
             registry=self.registry,
         )
 
-    def programmed(self, elements: int, seconds: float, *, is_full: bool, refused: int) -> None:
-        """The kernel has been brought to what it should be, but for `refused` Services."""
+    def record_sync(self, elements: int, seconds: float, *, is_full: bool, refused: int) -> None:
+        """Record that the kernel has all rules but those of `refused` Services."""
         self.elements.inc(elements)
         self.sync_seconds.observe(seconds)
         (self.full_sync_seconds if is_full else self.partial_sync_seconds).observe(seconds)
         self.refused.set(refused)
 
     def count_rules(self, counts: Callable[[], Mapping[str, int]]) -> None:
-        """Show how many rules there are, by table. `counts` is called whenever somebody asks."""
+        """Add the metric of rules by table. `counts` is called for each scrape."""
         gauge = Gauge(
             "kubeproxy_sync_proxy_rules_iptables_total",  # a gauge, though
             "Total number of iptables rules owned by kube-proxy",
@@ -120,18 +120,18 @@ class ProxyMetrics:
         for table in counts():
             gauge.labels(table).set_function(lambda table=table: counts()[table])  # type: ignore[misc]
 
-    def up_to_date(self) -> None:
-        """All that was queued is in the kernel, even if nothing had to be sent: alerts compare the two timestamps."""
+    def record_up_to_date(self) -> None:
+        """Record that the kernel has all queued changes, even if it needed none: alerts compare the timestamps."""
         self.last_sync.set(self._now())
 
-    def looked_at_flows(self, family: Family, removed: int, seconds: float) -> None:
-        """Flows of that family were compared with the backends."""
+    def record_flow_scan(self, family: Family, removed: int, seconds: float) -> None:
+        """Record a scan of the family's flows."""
         label = f"IPv{family}"
         self.flow_seconds.labels(label).observe(seconds)
         self.flows_deleted.labels(label).inc(removed)
 
     def exposition(self) -> bytes:
-        """All of them in Prometheus' text format."""
+        """Return all metrics in Prometheus' text format."""
         return generate_latest(self.registry)
 
     def _histogram(self, name: str, text: str) -> Histogram:
@@ -151,13 +151,13 @@ class ProxyMetrics:
 
 
 class WithoutLocalEndpoints:
-    """Counts Services with a traffic policy Local that have endpoints, but none on this node."""
+    """The number of Services with a traffic policy Local that have endpoints, but none on this node."""
 
     def __init__(self, metrics: ProxyMetrics) -> None:
         self._gauges = {policy: metrics.without_local.labels(policy) for policy in ("internal", "external")}
         self._services: dict[str, set[ObjectKey]] = {policy: set() for policy in self._gauges}
 
-    def note(self, key: ObjectKey, compiled: ServiceFrontends | None) -> None:
+    def record(self, key: ObjectKey, compiled: ServiceFrontends | None) -> None:
         lacking = set()
         for frontend in compiled.frontends if compiled is not None else ():
             if frontend.is_local and not frontend.backends and frontend.when_empty is Verdict.DROP:

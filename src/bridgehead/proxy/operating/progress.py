@@ -1,11 +1,11 @@
-"""Makes known how far this node's kernel is programmed, so that others can wait for it.
+"""Publish the resourceVersions up to which this node's kernel is programmed, so that others can wait for them.
 
-The agent tells `ProgressPublisher` after every sync; `cli/proxy.py` runs it. What it writes is described in
-`objects/progress.py`. A change is written at once; then at most one write in an interval, and one every
-`RENEW_SECONDS` while nothing changes. The interval grows with the cluster, so that all proxies together write at most
-`WRITES_PER_SECOND`, which is what the heartbeats of a cluster of 5,000 nodes cost it anyway.
+The agent calls `ProgressPublisher` after every sync; `cli/proxy.py` runs it. `objects/progress.py` describes the Lease.
+A change is written at once; then at most one write in an interval, and one every `RENEW_SECONDS` while nothing changes.
+The interval grows with the cluster, so that all proxies together write at most `WRITES_PER_SECOND`, as many as the
+heartbeats of a cluster of 5,000 nodes.
 
-Nothing here is needed to serve: whatever goes wrong is logged once and tried again.
+No Service depends on the Lease: errors are logged once and retried.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from bridgehead.backoff import Backoff
 from bridgehead.client import ApiClient
 from bridgehead.client.errors import AlreadyExists, ClientError, Forbidden, NotFound
 from bridgehead.objects.kinds import LEASES, NODES
@@ -34,92 +35,97 @@ log = logging.getLogger(__name__)
 
 WRITES_PER_SECOND = 500.0  # of all proxies of the cluster
 SHORTEST_INTERVAL = 0.02
-COUNT_SECONDS = 600.0  # how long a count of the nodes is good for
+COUNT_SECONDS = 600.0  # until the nodes are counted again
 FORBIDDEN_SECONDS = 300.0
 FIRST_RETRY_SECONDS = 0.5
 LONGEST_RETRY_SECONDS = 30.0
 
 
 class Pace(NamedTuple):
-    """`spread`: within how many seconds all proxies tell of one change. `interval`: how often each may write."""
+    """The rate of writes, in seconds. `spread`: in which all proxies write one change. `interval`: between writes."""
 
     spread: float
     interval: float
 
 
-def pace_of(nodes: int) -> Pace:
-    """For a cluster of so many nodes. One change reaches all at once: each waits for a random part of `spread`."""
+def pace_for(nodes: int) -> Pace:
+    """Return the pace for a number of nodes. All observe a change at once; each waits a random part of `spread`."""
     spread = nodes / WRITES_PER_SECOND
     return Pace(spread, max(SHORTEST_INTERVAL, spread))
 
 
 class ProgressPublisher:
-    """Of the node `node_name`. `now` gives epoch seconds, `jitter` numbers from 0 to 1."""
+    """Publishes the progress of one node's proxy, and its mode.
+
+    `now` returns epoch seconds, `jitter` numbers from 0 to 1.
+    """
 
     def __init__(
         self,
         client: ApiClient,
         node_name: str,
+        mode: str = "",
         *,
         now: Callable[[], float] = time.time,
         jitter: Callable[[], float] = random.random,
     ) -> None:
         self._client = client
         self._node_name = node_name
+        self._mode = mode
         self._now = now
         self._jitter = jitter
         self._versions: Versions | None = None
         self._refused: frozenset[ObjectKey] = frozenset()
-        self._news = asyncio.Event()
-        self._pace = pace_of(1)
+        self._publish_event = asyncio.Event()
+        self._pace = pace_for(1)
         self._counted_at: float | None = None
-        self._retry_seconds = 0.0
+        self._backoff = Backoff(FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS, jitter=jitter)
         self._last_error = ""
 
-    def programmed(
+    def on_programmed(
         self, services: str, slices: str, *, changed: bool = True, refused: Iterable[ObjectKey] = ()
     ) -> None:
-        """The kernel is as Services and EndpointSlices of these resourceVersions say, but for `refused` Services.
+        """Record that the kernel has the Services and EndpointSlices of these resourceVersions, but for `refused` ones.
 
-        Not `changed`: nothing came but newer versions, which can wait until the Lease is renewed.
+        Not `changed`: only the versions are newer, which can wait until the Lease is renewed.
         """
         versions, refused = Versions(version_number(services), version_number(slices)), frozenset(refused)
         if self._versions is None or (changed and versions != self._versions) or refused != self._refused:
-            self._news.set()
+            self._publish_event.set()
         self._versions, self._refused = versions, refused
 
     async def run(self) -> None:
         """Publish until cancelled."""
-        await self._news.wait()
+        await self._publish_event.wait()
         while True:
             await self._count_nodes()
             await asyncio.sleep(self._jitter() * self._pace.spread)
             await asyncio.sleep(await self._publish())
             try:
                 async with asyncio.timeout(RENEW_SECONDS):
-                    await self._news.wait()
+                    await self._publish_event.wait()
             except TimeoutError:
                 continue
 
     async def _publish(self) -> float:
-        """Write once. Returns after how many seconds the next write may be."""
+        """Write once. Returns the seconds until the next write is allowed."""
         if self._versions is None:
             return 0.0
-        self._news.clear()
+        self._publish_event.clear()
         try:
             await self._write(self._versions)
         except Forbidden as error:
             needed = "examples/real-cluster/proxy-progress-rbac.yaml"
-            self._failed(f"{error}; nobody can wait for this node's proxy (see {needed})")
+            self._failed(f"{error}; no client can wait for this node's proxy (see {needed})")
             return FORBIDDEN_SECONDS
         except ClientError as error:
             self._failed(str(error))
-            self._news.set()
-            self._retry_seconds = min(max(2 * self._retry_seconds, FIRST_RETRY_SECONDS), LONGEST_RETRY_SECONDS)
-            return self._retry_seconds * (0.5 + self._jitter() / 2)
+            self._publish_event.set()
+            return self._backoff.next()
         if self._last_error:
             log.info("the proxy's progress is published again")
-        self._last_error, self._retry_seconds = "", 0.0
+        self._last_error = ""
+        self._backoff.reset()
         return self._pace.interval
 
     def _failed(self, why: str) -> None:
@@ -129,18 +135,19 @@ class ProgressPublisher:
 
     async def _write(self, versions: Versions) -> None:
         node, name = self._node_name, lease_name(self._node_name)
-        changes = lease_changes(node, versions, self._now(), self._refused)
+        changes = lease_changes(node, versions, self._now(), self._refused, self._mode)
         try:
             await self._client.patch(LEASES, name, NAMESPACE, changes)
         except NotFound:
             try:
-                lease = new_lease(node, versions, self._now(), await self._find_owner(), self._refused)
+                owner = await self._find_owner()
+                lease = new_lease(node, versions, self._now(), owner, self._refused, self._mode)
                 await self._client.create(LEASES, lease)
             except AlreadyExists:
                 await self._client.patch(LEASES, name, NAMESPACE, changes)
 
     async def _find_owner(self) -> OwnerReference | None:
-        """The Node, with which the Lease is to go."""
+        """Return a reference to the Node, so that the Lease is deleted with it. None: there is no Node."""
         try:
             node = await self._client.get(NODES, self._node_name)
         except NotFound:
@@ -148,7 +155,7 @@ class ProgressPublisher:
         return OwnerReference(api_version="v1", kind="Node", name=self._node_name, uid=node.metadata.uid)
 
     async def _count_nodes(self) -> None:
-        """Now and then: one Node is read, and how many more there are."""
+        """Count the nodes, every `COUNT_SECONDS`: read one Node and `remainingItemCount`."""
         now = asyncio.get_running_loop().time()
         if self._counted_at is not None and now < self._counted_at + COUNT_SECONDS:
             return
@@ -158,4 +165,4 @@ class ProgressPublisher:
             log.debug("nodes not counted: %s", error)
             return
         self._counted_at = now
-        self._pace = pace_of(len(page.items) + page.metadata.remaining_item_count)
+        self._pace = pace_for(len(page.items) + page.metadata.remaining_item_count)

@@ -1,6 +1,6 @@
-"""The proxy's pages: health on 10256, metrics on 10249. `cli/proxy.py` serves them.
+"""The proxy's HTTP pages: health on 10256, metrics on 10249. `cli/proxy.py` serves them.
 
-Those of Services that balancers ask about are in `health_ports.py`.
+The pages of healthCheckNodePorts are in `health_ports.py`.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ JSON_HEADERS = (("X-Content-Type-Options", "nosniff"),)
 
 
 def health_routes(health: ProxyHealth, metrics: ProxyMetrics) -> Routes:
-    """/healthz is for load balancers and start-up probes, /livez for whoever restarts the proxy.
+    """Return the health pages: /healthz for load balancers and start-up probes, /livez for liveness probes.
 
-    Both are 503 while a change has waited too long; /healthz also while the node goes away and, unlike kube-proxy's,
-    until the first rules are in the kernel.
+    Both are 503 while a change has waited too long; /healthz also while the node is being removed and, unlike
+    kube-proxy's, until the first rules are in the kernel.
     """
 
     def healthz() -> Page:
@@ -38,21 +38,21 @@ def health_routes(health: ProxyHealth, metrics: ProxyMetrics) -> Routes:
 
 
 def _health_page(is_good: bool, last_updated: float, more: dict[str, bool]) -> Page:
-    """As in kube-proxy, `lastUpdated` of one that is well is always now."""
+    """Render a health page. As in kube-proxy, `lastUpdated` is the present time if the proxy is healthy."""
     now = time.time()
     times = {"lastUpdated": _go_time(now if is_good else last_updated), "currentTime": _go_time(now)}
     return Page(200 if is_good else 503, json.dumps(times | more).encode(), "application/json", JSON_HEADERS)
 
 
 def _go_time(seconds: float) -> str:
-    """A time as Go prints it, which is what kube-proxy does; "never" is the year 1."""
+    """Render a time as Go prints it, like kube-proxy; 0 (never) is the year 1."""
     if not seconds:
         return "0001-01-01 00:00:00 +0000 UTC"
     return f"{time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime(seconds))}.{int(seconds % 1 * 1e9):09d} +0000 UTC"
 
 
 def metrics_routes(metrics: ProxyMetrics, mode: str, configuration: Mapping[str, Any]) -> Routes:
-    """`configuration` is the KubeProxyConfiguration in use. /configz has it by the name that kube-proxy gives it."""
+    """Return the pages of port 10249. `configuration`: the KubeProxyConfiguration in use, for /configz."""
     configz = json.dumps({"kubeproxy.config.k8s.io": configuration}).encode()
     return {
         "/configz": lambda: Page(200, configz, "application/json"),

@@ -1,4 +1,4 @@
-"""The userspace mode: connections end in this process, which carries them on to a backend. See README.md here."""
+"""The userspace mode: this process accepts connections and relays them to a backend. See README.md here."""
 
 from .apply import Kernel
 from .listeners import Listeners

@@ -1,4 +1,4 @@
-"""The edge to the kernel: nf_tables as the nftables mode has it, the listeners' addresses, the limit of sockets."""
+"""The userspace mode's access to the kernel: nf_tables, the listeners' addresses, UDP flows, the limit of sockets."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from .redirects import LISTENING
 
 log = logging.getLogger(__name__)
 
-# Switched off by sysctl or on the kernel's command line.
+# Errors where IPv6 is switched off by sysctl or on the kernel's command line.
 _WITHOUT_IPV6 = (errno.EACCES, errno.EOPNOTSUPP, errno.EAFNOSUPPORT)
 
 
 class Kernel(nftables.Kernel):
-    """What this mode needs of this network namespace. Raises ModeUnavailable when it lacks nf_tables."""
+    """The nf_tables, addresses and flows of the current network namespace. Raises ModeUnavailable without nf_tables."""
 
     def add_addresses(self, families: Iterable[Family]) -> int:
-        """Give the node the addresses on which is listened. Returns how many were added. Raises Refused."""
+        """Give the node the listeners' addresses. Returns how many were added. Raises Refused."""
         added = 0
         for family in families:
             address = LISTENING[family]
@@ -37,13 +37,13 @@ class Kernel(nftables.Kernel):
                 added += 1
             except OSError as error:
                 if family == 6 and error.errno in _WITHOUT_IPV6:
-                    log.debug("this node has no IPv6; its Services are refused there: %s", error)
+                    log.debug("this node has no IPv6; IPv6 addresses of Services are not served: %s", error)
                     continue
                 raise Refused(f"an address to listen on: {error.strerror}") from error
         return added
 
     def remove_addresses(self) -> bool:
-        """Take them away. False: there were none. Raises Refused."""
+        """Remove the listeners' addresses. False: there were none. Raises Refused."""
         try:
             removed = [remove_own_address(address) for address in LISTENING.values()]
         except OSError as error:
@@ -51,9 +51,9 @@ class Kernel(nftables.Kernel):
         return any(removed)
 
     def forget_flows(self, family: Family, ports: Collection[int]) -> None:
-        """Let no UDP client be led to these listeners any more, as its flow would be for as long as it sends.
+        """Remove the UDP flows to closed listeners, which would lead their clients there as long as they send.
 
-        What fails is told: such a client is refused until it has been silent for a while. May block.
+        A failure is logged: then these clients are rejected until their flows time out. May block.
         """
         port = next(iter(ports)) if len(ports) == 1 else 0
         try:
@@ -61,15 +61,15 @@ class Kernel(nftables.Kernel):
                 flows.remove(
                     family,
                     "udp",
-                    answerer=(LISTENING[family], port),
-                    is_stale=lambda flow: flow.answerer[1] in ports,
+                    reply_source=(LISTENING[family], port),
+                    is_stale=lambda flow: flow.reply_source[1] in ports,
                 )
         except OSError as error:
-            log.warning("UDP flows to listeners that are closed stay until they time out: %s", error)
+            log.warning("UDP flows to closed listeners stay until they time out: %s", error)
 
 
 def raise_limit() -> int:
-    """Let this process have as many sockets as it may. Returns how many."""
+    """Raise this process' limit of open files to the hard limit, and return it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         with contextlib.suppress(ValueError, OSError):

@@ -1,71 +1,72 @@
-"""Which backend a new connection gets: the next one in turn, or the one that served the client last. Pure.
+"""The choice of a backend for a new connection: the next one in turn, or the one that served the client last.
 
-`tcp.py` and `udp.py` ask for each connection and each session. As kube-proxy's userspace mode had it
-(pkg/proxy/userspace/roundrobin.go, v1.25): one turn for each listener, one memory of clients for each Service port, and
-a client that was led to a backend that does not answer gets another one.
+Pure: no I/O, no clock, no randomness. `tcp.py` and `udp.py` ask for each connection and each session. As in
+kube-proxy's userspace mode (pkg/proxy/userspace/roundrobin.go, v1.25) each listener has a turn, each Service port
+remembers its clients, and a client whose backend does not answer gets another one. A target is a backend's address and
+port.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Container
 
+from bridgehead.proxy.addresses import AddressPort
 from bridgehead.proxy.frontends import Backend
 
-Place = tuple[str, int]  # address, port
-
-REMEMBERED = 65_536  # clients of one Service port; the nftables mode's sets hold as many
+MOST_CLIENTS = 65_536  # that a Service port remembers, as in the nftables mode
 
 
 class Memory:
-    """Which backend served the clients of one Service port last, at whichever of its addresses."""
+    """The backends that served the clients of one Service port last, at any of its addresses."""
 
     def __init__(self) -> None:
-        self._last: dict[str, tuple[Place, float]] = {}  # oldest first
+        self._last: dict[str, tuple[AddressPort, float]] = {}  # oldest first
 
     def __len__(self) -> int:
         return len(self._last)
 
-    def recall(self, client: str, seconds: int, now: float) -> Place | None:
-        """Who served the client within so many seconds. Times are of any one clock."""
+    def recall(self, client: str, seconds: int, now: float) -> AddressPort | None:
+        """Return the target that served the client within the last `seconds`. Times are of any one clock."""
         found = self._last.get(client)
         if found is None:
             return None
-        place, when = found
+        target, when = found
         if now - when < seconds:
-            return place
+            return target
         del self._last[client]
         return None
 
-    def note(self, client: str, place: Place, now: float) -> None:
+    def record(self, client: str, target: AddressPort, now: float) -> None:
+        """Remember the client's target; forget the client that was served least recently if there are too many."""
         self._last.pop(client, None)
-        if len(self._last) >= REMEMBERED:
+        if len(self._last) >= MOST_CLIENTS:
             del self._last[next(iter(self._last))]
-        self._last[client] = (place, now)
+        self._last[client] = (target, now)
 
-    def forget(self, places: Container[Place]) -> None:
-        """These backends went; who comes back is not theirs any more."""
-        self._last = {client: entry for client, entry in self._last.items() if entry[0] not in places}
+    def forget(self, targets: Container[AddressPort]) -> None:
+        """Forget the clients of removed targets."""
+        self._last = {client: entry for client, entry in self._last.items() if entry[0] not in targets}
 
     def forget_client(self, client: str) -> None:
         self._last.pop(client, None)
 
 
 class Balancer:
-    """The backends of one listener in turn. `seconds`: how long clients stay with theirs, None: not at all."""
+    """The backends of one listener, in turn. `seconds`: the affinity timeout; None: clients have no affinity."""
 
     def __init__(self, backends: Collection[Backend], seconds: int | None, memory: Memory, first: int = 0) -> None:
-        """`first` is whose turn it is at the beginning, so that the proxies of many nodes need not begin alike."""
-        self.places: list[Place] = _places(backends)
-        self._known = frozenset(self.places)
+        """`first`: the index of the first backend, so that not all nodes' proxies begin with the same one."""
+        self.targets: list[AddressPort] = _targets(backends)
+        self._known = frozenset(self.targets)
         self._seconds = seconds
         self._memory = memory
         self._next = first
 
-    def change(self, backends: Collection[Backend], seconds: int | None, memory: Memory) -> frozenset[Place]:
-        """Use these from now on. Returns the backends that went."""
+    def change(self, backends: Collection[Backend], seconds: int | None, memory: Memory) -> frozenset[AddressPort]:
+        """Use other backends from now on. Returns the removed ones."""
         before = self._known
-        self.places = _places(backends)
-        self._known = frozenset(self.places)
+        self.targets = _targets(backends)
+        self._known = frozenset(self.targets)
         self._seconds = seconds
         self._memory = memory
         gone = before - self._known
@@ -73,30 +74,30 @@ class Balancer:
             self._memory.forget(gone)
         return gone
 
-    def choose(self, client: str, now: float, tried: Collection[Place] = ()) -> Place | None:
-        """Where to connect for a client, having `tried` some in vain. None: there is no backend."""
-        if not self.places:
+    def choose(self, client: str, now: float, tried: Collection[AddressPort] = ()) -> AddressPort | None:
+        """Return the target for a client, for which those in `tried` have failed. None: there is no backend."""
+        if not self.targets:
             return None
         if self._seconds is not None and not tried:
-            place = self._memory.recall(client, self._seconds, now)
-            if place in self._known:
-                return place
+            target = self._memory.recall(client, self._seconds, now)
+            if target in self._known:
+                return target
         for _ in range(len(tried) + 1):
-            place = self.places[self._next % len(self.places)]
-            self._next = (self._next + 1) % len(self.places)
-            if place not in tried:
+            target = self.targets[self._next % len(self.targets)]
+            self._next = (self._next + 1) % len(self.targets)
+            if target not in tried:
                 break
-        return place
+        return target
 
-    def served(self, client: str, place: Place, now: float) -> None:
-        """The client was connected there."""
+    def on_connected(self, client: str, target: AddressPort, now: float) -> None:
+        """Remember the target that the client was connected to, if clients have affinity."""
         if self._seconds is not None:
-            self._memory.note(client, place, now)
+            self._memory.record(client, target, now)
 
-    def failed(self, client: str) -> None:
-        """Where the client was led, nobody answers any more."""
+    def on_failed(self, client: str) -> None:
+        """Forget the client's target, which does not answer any more."""
         self._memory.forget_client(client)
 
 
-def _places(backends: Collection[Backend]) -> list[Place]:
+def _targets(backends: Collection[Backend]) -> list[AddressPort]:
     return [(backend.address, backend.port) for backend in backends]

@@ -1,4 +1,4 @@
-"""The listeners of this process, one for each side of a Frontend that has backends. `mode.py` tells what is wanted."""
+"""The listeners of this process, one for each side of a Frontend that has backends. `mode.py` opens and closes them."""
 
 from __future__ import annotations
 
@@ -7,15 +7,18 @@ import errno
 import logging
 import os
 import random
+import socket
 from collections import Counter
-from collections.abc import Collection, Container
+from collections.abc import Collection, Container, Mapping
 from typing import NamedTuple
 
+from bridgehead.proxy.addresses import AddressPort
 from bridgehead.proxy.config import UDP_IDLE_SECONDS
 from bridgehead.proxy.frontends import Backend, Frontend
 
 from .apply import raise_limit
-from .balancing import Balancer, Memory, Place
+from .balancing import Balancer, Memory
+from .binding import bound_socket
 from .redirects import LISTENING, Side, sides
 from .tcp import Connection, TcpListener
 from .udp import Sessions, UdpListener
@@ -27,8 +30,8 @@ _MOST_SESSIONS = 16_384
 Listener = TcpListener | UdpListener
 
 
-class _Wanted(NamedTuple):
-    """What a listener is for."""
+class _Listening(NamedTuple):
+    """The wanted state of a listener: Service port and protocol, backends, affinity timeout in seconds."""
 
     owner: str
     backends: tuple[Backend, ...]
@@ -36,66 +39,73 @@ class _Wanted(NamedTuple):
 
 
 class Listeners:
-    """Opens, changes and closes them; remembers the clients of sticky Service ports."""
+    """All listeners, and the clients of Service ports with affinity."""
 
     def __init__(self, udp_idle_seconds: float = UDP_IDLE_SECONDS) -> None:
         """`udp_idle_seconds`: how long a session outlives its last datagram."""
         self.connections: set[Connection] = set()
         self.ports: dict[Side, int] = {}
-        self.lacking: set[Side] = set()  # those that could not be opened
+        self.unopened: set[Side] = set()  # the listeners that could not be opened
         self._udp_idle_seconds = udp_idle_seconds
         self._listeners: dict[Side, Listener] = {}
-        self._wanted: dict[Side, _Wanted] = {}
+        self._wanted: dict[Side, _Listening] = {}
         self._memories: dict[str, Memory] = {}  # by owner and protocol
-        self._users: Counter[str] = Counter()  # how many listeners use each
+        self._users: Counter[str] = Counter()  # how many listeners use each memory
         self._sessions: Sessions | None = None
         self._most = 0
+        self.inherit({}, ())
 
     def open(self, frontend: Frontend) -> int:
-        """Have a listener for each of its sides. Returns how many were opened or changed. Those that cannot be opened
-        are told once and left out, as `lacking`; the next call tries again."""
-        touched = 0
+        """Open or change the listener of each side of the Frontend. Returns how many were opened or changed.
+
+        A listener that cannot be opened is logged once and added to `unopened`; the next call tries again.
+        """
+        changed = 0
         owner = f"{frontend.owner}/{frontend.key.protocol}"
         for side, backends in sides(frontend).items():
-            wanted = _Wanted(owner, backends, frontend.affinity_seconds)
+            wanted = _Listening(owner, backends, frontend.affinity_seconds)
             before = self._wanted.get(side)
             if before == wanted:
                 continue
-            touched += 1
+            changed += 1
             memory = self._memories.get(owner)
             if memory is None:
                 memory = Memory()
             listener = self._listeners.get(side)
             if listener is not None:
-                listener.gone(listener.balancer.change(backends, wanted.seconds, memory))
+                listener.on_removed(listener.balancer.change(backends, wanted.seconds, memory))
             elif not self._listen(side, wanted, memory):
                 continue
             self._wanted[side] = wanted
             self._memories[owner] = memory
             self._users[owner] += 1
             if before is not None:
-                self._forget(before.owner)
-        return touched
+                self._release(before.owner)
+        return changed
+
+    def inherit(self, ports: Mapping[Side, int], avoided: Container[int]) -> None:
+        """Open listeners of these sides at these ports from now on, and others at none of the `avoided` ports."""
+        self._inherited, self._avoided = ports, avoided
 
     def close_unless(self, candidates: Collection[Side], wanted: Container[Side]) -> dict[Side, int]:
-        """Close those of the candidates that are not wanted. Returns them and the ports they were at."""
-        self.lacking.difference_update(side for side in candidates if side not in wanted)
+        """Close the candidates that are not wanted. Returns them with their ports."""
+        self.unopened.difference_update(side for side in candidates if side not in wanted)
         closed = {side: self.ports[side] for side in candidates if side in self._listeners and side not in wanted}
         for side in closed:
             self._close(side)
         return closed
 
     def sides(self) -> list[Side]:
-        """Those that are there, or should be."""
-        return [*self._listeners, *self.lacking]
+        """Return the sides that have a listener, or should have one."""
+        return [*self._listeners, *self.unopened]
 
-    def places(self, side: Side) -> list[Place]:
-        """Where a listener's connections go, [] when there is none."""
+    def targets(self, side: Side) -> list[AddressPort]:
+        """Return where a listener's connections go, [] without such a listener."""
         listener = self._listeners.get(side)
-        return listener.balancer.places if listener is not None else []
+        return listener.balancer.targets if listener is not None else []
 
     def close(self) -> None:
-        """End everything, connections too."""
+        """Close all listeners, and end all connections and sessions."""
         for side in list(self._listeners):
             self._close(side)
         for connection in list(self.connections):
@@ -103,10 +113,10 @@ class Listeners:
         if self._sessions is not None:
             self._sessions.close()
             self._sessions = None
-        self.lacking.clear()
+        self.unopened.clear()
 
-    def _listen(self, side: Side, wanted: _Wanted, memory: Memory) -> bool:
-        """False: it cannot be, and was told."""
+    def _listen(self, side: Side, wanted: _Listening, memory: Memory) -> bool:
+        """Open a listener. False: it cannot be opened; this was logged."""
         balancer = Balancer(wanted.backends, wanted.seconds, memory, random.randrange(len(wanted.backends)))
         address = LISTENING[side.key.family]
         loop = asyncio.get_running_loop()
@@ -118,16 +128,19 @@ class Listeners:
         try:
             if len(self._listeners) >= self._most:
                 raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-            if side.key.protocol == "tcp":
-                listener = TcpListener(loop, address, balancer, self.connections)
+            is_tcp = side.key.protocol == "tcp"
+            kind = socket.SOCK_STREAM if is_tcp else socket.SOCK_DGRAM
+            bound = bound_socket(kind, address, self._inherited.get(side, 0), self._avoided)
+            if is_tcp:
+                listener = TcpListener(loop, bound, balancer, self.connections)
             else:
-                listener = UdpListener(self._sessions, address, balancer)
+                listener = UdpListener(self._sessions, bound, balancer)
         except OSError as error:
-            if side not in self.lacking:
-                log.warning("nobody listens for %s of %s: %s", side, wanted.owner, error.strerror)
-            self.lacking.add(side)
+            if side not in self.unopened:
+                log.warning("cannot listen for %s of %s: %s", side, wanted.owner, error.strerror)
+            self.unopened.add(side)
             return False
-        self.lacking.discard(side)
+        self.unopened.discard(side)
         self._listeners[side] = listener
         self.ports[side] = listener.port
         return True
@@ -135,10 +148,10 @@ class Listeners:
     def _close(self, side: Side) -> None:
         self._listeners.pop(side).close()
         del self.ports[side]
-        self._forget(self._wanted.pop(side).owner)
+        self._release(self._wanted.pop(side).owner)
 
-    def _forget(self, owner: str) -> None:
-        """One of its listeners is not its any more."""
+    def _release(self, owner: str) -> None:
+        """Drop the memory of an owner with its last listener."""
         self._users[owner] -= 1
         if not self._users[owner]:
             del self._users[owner], self._memories[owner]

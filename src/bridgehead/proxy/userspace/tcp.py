@@ -1,8 +1,8 @@
-"""TCP connections carried through this process: accepted at a listener, connected on to a backend, bytes both ways.
+"""The relay of TCP connections: accepts at a listener, connects to a backend, copies bytes in both directions.
 
-Edge. `listeners.py` opens a `TcpListener` for each side of a Frontend. Sockets are served right from the event loop's
-readiness callbacks, with one buffer for all of them: a connection keeps bytes of its own only while its receiver is
-slower than its sender, never more than one buffer in each direction, and then nothing more is read for it.
+`listeners.py` opens a `TcpListener` for each side of a Frontend. The event loop's readiness callbacks copy bytes with
+one buffer for all connections. A connection has bytes of its own only while its receiver is slower than its sender, at
+most one buffer in each direction, and then nothing more is read for it.
 """
 
 from __future__ import annotations
@@ -15,44 +15,47 @@ import socket
 import struct
 from collections.abc import Callable, Iterable
 
-from .balancing import Balancer, Place
+from bridgehead.proxy.addresses import AddressPort
+
+from .balancing import Balancer
 
 log = logging.getLogger(__name__)
 
-DIAL_SECONDS = (0.25, 0.5, 1.0, 2.0)  # for each attempt, as in kube-proxy's userspace mode
+DIAL_SECONDS = (0.25, 0.5, 1.0, 2.0)  # the timeout of each attempt, as in kube-proxy's userspace mode
 BUFFER_BYTES = 128 * 1024
-_ACCEPTED_AT_ONCE = 64  # before others get their turn
-_PAUSE_SECONDS = 0.1
-_OUT_OF = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_ACCEPTED_AT_ONCE = 64  # before the event loop serves other sockets
+_PAUSE_SECONDS = 0.1  # of a listener without sockets for its connections
+_EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _CONNECTING = (errno.EINPROGRESS, errno.EALREADY)
-_RESET = struct.pack("=ii", 1, 0)  # SO_LINGER: closing answers with RST
-# Seconds of silence before asking whether the other end is there, between questions, and how many of them.
-_KEPT_ALIVE = (15, 15, 9)
-_SUSPECTED = (1, 1, 4)
+_RESET = struct.pack("=ii", 1, 0)  # SO_LINGER on, of 0 seconds: close sends RST
+# TCP_KEEPIDLE and TCP_KEEPINTVL (seconds), TCP_KEEPCNT.
+_KEEP_ALIVE = (15, 15, 9)
+_KEEP_ALIVE_WITHOUT_BACKEND = (1, 1, 4)
 
-# The loop is given file descriptors, not sockets: it would make an error text of each that it does not know (any more).
+# The event loop gets file descriptors instead of sockets: for a socket that it does not know it would format an error.
 _buffer = bytearray(BUFFER_BYTES)
 _view = memoryview(_buffer)
 
 
 class TcpListener:
-    """Accepts the connections of one side of a Frontend. `open_connections` is shared by all listeners."""
+    """A listener for one side of a Frontend. `open_connections` is shared by all listeners."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, address: str, balancer: Balancer, open_connections: set[Connection]
+        self,
+        loop: asyncio.AbstractEventLoop,
+        bound: socket.socket,
+        balancer: Balancer,
+        open_connections: set[Connection],
     ) -> None:
-        """Raises OSError when there is no socket or no port to be had."""
+        """Listen on the socket `bound`, which belongs to the listener from now on. Raises OSError."""
         self.loop = loop
         self.balancer = balancer
         self.open_connections = open_connections
-        self._by_place: dict[Place, set[Connection]] = {}
-        self._socket = socket.socket(
-            socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK
-        )
+        self._by_target: dict[AddressPort, set[Connection]] = {}
+        self._socket = bound
         self._pause: asyncio.TimerHandle | None = None
         try:
             _prepare(self._socket)
-            self._socket.bind((address, 0))
             self._socket.listen(4096)
         except OSError:
             self._socket.close()
@@ -61,17 +64,19 @@ class TcpListener:
         loop.add_reader(self._socket.fileno(), self._accept)
 
     def close(self) -> None:
-        """Accept nothing more. What is connected stays so."""
+        """Accept no more connections. Open ones go on."""
         if self._pause is not None:
             self._pause.cancel()
         self.loop.remove_reader(self._socket.fileno())
         self._socket.close()
 
-    def gone(self, places: Iterable[Place]) -> None:
-        """These backends were removed. A pod that is ending still finishes what it has begun, one that is dead says
-        nothing: its connections end after some seconds of that."""
-        for place in places:
-            for connection in self._by_place.get(place, ()):
+    def on_removed(self, targets: Iterable[AddressPort]) -> None:
+        """Shorten the keep-alive of connections to removed backends.
+
+        A terminating pod finishes its connections; connections to a dead one end after some seconds.
+        """
+        for target in targets:
+            for connection in self._by_target.get(target, ()):
                 connection.suspect()
 
     def _accept(self) -> None:
@@ -81,19 +86,19 @@ class TcpListener:
             except BlockingIOError:
                 return
             except OSError as error:
-                if error.errno in _OUT_OF:
-                    self._rest(error)
+                if error.errno in _EXHAUSTED:
+                    self._pause_accepting(error)
                     return
-                continue  # a client that left before it was its turn
+                continue  # the client closed the connection before it was accepted
             client.setblocking(False)
             connection = Connection(self, client, peer[0])
             self.open_connections.add(connection)
             connection.dial()
 
-    def _rest(self, error: OSError) -> None:
-        """Clients wait in the kernel's queue until there are sockets again."""
+    def _pause_accepting(self, error: OSError) -> None:
+        """Leave clients in the kernel's queue until sockets are available again."""
         if self._pause is None:
-            log.warning("connections wait: %s", error.strerror)
+            log.warning("connections wait for sockets: %s", error.strerror)
             self.loop.remove_reader(self._socket.fileno())
             self._pause = self.loop.call_later(_PAUSE_SECONDS, self._resume)
 
@@ -101,22 +106,22 @@ class TcpListener:
         self._pause = None
         self.loop.add_reader(self._socket.fileno(), self._accept)
 
-    def connected(self, connection: Connection, place: Place) -> None:
-        self._by_place.setdefault(place, set()).add(connection)
+    def on_connected(self, connection: Connection, target: AddressPort) -> None:
+        self._by_target.setdefault(target, set()).add(connection)
 
-    def ended(self, connection: Connection, place: Place | None) -> None:
+    def on_ended(self, connection: Connection, target: AddressPort | None) -> None:
         self.open_connections.discard(connection)
-        if place is not None:
-            others = self._by_place[place]
+        if target is not None:
+            others = self._by_target[target]
             others.discard(connection)
             if not others:
-                del self._by_place[place]
+                del self._by_target[target]
 
 
 class Connection:
-    """One client's connection. First `dial`s, then the two pipes do everything."""
+    """One client's connection: `dial` connects to a backend, then two pipes copy the bytes."""
 
-    __slots__ = ("_address", "_attempt", "_client", "_listener", "_pipes", "_place", "_server", "_timer", "loop")
+    __slots__ = ("_address", "_attempt", "_client", "_listener", "_pipes", "_server", "_target", "_timer", "loop")
 
     def __init__(self, listener: TcpListener, client: socket.socket, address: str) -> None:
         self._listener = listener
@@ -124,33 +129,33 @@ class Connection:
         self._client = client
         self._address = address
         self._server: socket.socket | None = None
-        self._place: Place | None = None
+        self._target: AddressPort | None = None
         self._pipes: tuple[Pipe, ...] = ()
         self._timer: asyncio.TimerHandle | None = None
-        self._attempt: list[Place] = []  # every place that was tried, the present one last
+        self._attempt: list[AddressPort] = []  # every target that was tried, the current one last
 
     # --- Connecting to a backend -------------------------------------------------------------------------
 
     def dial(self) -> None:
-        """Try one backend after the other until one answers, four times at most."""
+        """Connect to one backend after the other until one answers, at most four times."""
         balancer = self._listener.balancer
         while len(self._attempt) < len(DIAL_SECONDS):
-            place = balancer.choose(self._address, self.loop.time(), self._attempt)
-            if place is None:
+            target = balancer.choose(self._address, self.loop.time(), self._attempt)
+            if target is None:
                 break
-            self._attempt.append(place)
+            self._attempt.append(target)
             try:
                 server = self._server = socket.socket(
                     self._client.family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
                 )
                 _prepare(server)
             except OSError as error:
-                log.warning("a connection cannot go on to %s:%d: %s", *place, error.strerror)
+                log.warning("cannot connect to %s:%d: %s", *target, error.strerror)
                 break
-            status = server.connect_ex(place)
+            status = server.connect_ex(target)
             if status == errno.EINPROGRESS:
-                # A pod on this node has answered by now; the second call only asks how the first one went.
-                status = server.connect_ex(place)
+                # A pod on this node has answered by now; the second call returns the result of the first one.
+                status = server.connect_ex(target)
             if status in (0, errno.EISCONN):
                 self._start(server)
                 return
@@ -161,11 +166,11 @@ class Connection:
                 return
             server.close()
             self._server = None
-            log.debug("%s:%d did not answer: %s", *place, errno.errorcode.get(status, status))
+            log.debug("%s:%d did not answer: %s", *target, errno.errorcode.get(status, status))
         self.abort()
 
     def _dialed(self) -> None:
-        """The backend's socket is writable: connected, or not to be."""
+        """Handle that the backend's socket is writable: it is connected, or has failed."""
         server = self._server
         if server is None:
             return
@@ -177,7 +182,7 @@ class Connection:
         self._start(server)
 
     def _next(self, reason: str) -> None:
-        """The backend that is being tried has failed."""
+        """Try another backend, because the current one has failed."""
         log.debug("%s:%d did not answer: %s", *self._attempt[-1], reason)
         if self._server is not None:
             self._stop_dialing(self._server)
@@ -194,30 +199,32 @@ class Connection:
     # --- Connected ---------------------------------------------------------------------------------------
 
     def _start(self, server: socket.socket) -> None:
-        place = self._place = self._attempt[-1]
-        self._listener.balancer.served(self._address, place, self.loop.time())
-        self._listener.connected(self, place)
+        target = self._target = self._attempt[-1]
+        self._listener.balancer.on_connected(self._address, target, self.loop.time())
+        self._listener.on_connected(self, target)
         up, down = Pipe(self, self._client, server), Pipe(self, server, self._client)
         self._pipes = (up, down)
         self.loop.add_reader(server.fileno(), down.readable)
         self.loop.add_reader(self._client.fileno(), up.readable)
-        up.readable()  # most clients speak first, and have spoken by now
+        up.readable()  # most clients send first, and have sent by now
 
     def suspect(self) -> None:
-        """The backend was removed: end when it stays silent to the kernel's own questions."""
+        """End the connection soon if the backend, which was removed, does not answer keep-alive probes."""
         if self._server is not None:
             with contextlib.suppress(OSError):
-                _keep_alive(self._server, _SUSPECTED)
-                silence = 1000 * (_SUSPECTED[0] + _SUSPECTED[1] * _SUSPECTED[2])
+                _keep_alive(self._server, _KEEP_ALIVE_WITHOUT_BACKEND)
+                silence = 1000 * (
+                    _KEEP_ALIVE_WITHOUT_BACKEND[0] + _KEEP_ALIVE_WITHOUT_BACKEND[1] * _KEEP_ALIVE_WITHOUT_BACKEND[2]
+                )
                 self._server.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, silence)
 
-    def finished(self) -> None:
-        """One direction has ended; with the other, the connection has."""
+    def on_finished(self) -> None:
+        """Close the connection when both directions have ended."""
         if all(pipe.is_finished for pipe in self._pipes):
             self._close()
 
     def abort(self) -> None:
-        """One end broke: the other one shall know that it was no proper ending."""
+        """End the connection with a reset, because one end has failed."""
         for end in (self._client, self._server):
             if end is not None:
                 with contextlib.suppress(OSError):
@@ -225,8 +232,8 @@ class Connection:
         self._close()
 
     def _close(self) -> None:
-        self._listener.ended(self, self._place)
-        self._place = None
+        self._listener.on_ended(self, self._target)
+        self._target = None
         if self._timer is not None:
             self._timer.cancel()
         for end in (self._client, self._server):
@@ -240,7 +247,7 @@ class Connection:
 
 
 class Pipe:
-    """One direction of a connection. The end of what comes in is passed on; the other direction goes on."""
+    """One direction of a connection. The end of the stream is passed on; the other direction goes on."""
 
     __slots__ = ("_connection", "_pending", "_sink", "_source", "is_finished")
 
@@ -289,11 +296,11 @@ class Pipe:
         self._connection.loop.remove_reader(self._source.fileno())
         self._sink.shutdown(socket.SHUT_WR)
         self.is_finished = True
-        self._connection.finished()
+        self._connection.on_finished()
 
 
 def _send(send: Callable[[memoryview], int], data: memoryview) -> int:
-    """How many bytes were taken; none when there is no room."""
+    """Send, and return how many bytes the kernel took; 0 if its buffer is full."""
     try:
         return send(data)
     except BlockingIOError:
@@ -301,9 +308,9 @@ def _send(send: Callable[[memoryview], int], data: memoryview) -> int:
 
 
 def _prepare(end: socket.socket) -> None:
-    """Bytes go on as they come, and a peer that has vanished is found out. What a listener accepts inherits it."""
+    """Send without delay, and probe idle peers. Accepted sockets inherit both from the listener's."""
     end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    _keep_alive(end, _KEPT_ALIVE)
+    _keep_alive(end, _KEEP_ALIVE)
 
 
 def _keep_alive(end: socket.socket, seconds: tuple[int, int, int]) -> None:

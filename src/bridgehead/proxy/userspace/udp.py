@@ -1,7 +1,7 @@
-"""UDP carried through this process: each client of a listener has a session, a socket connected to its backend.
+"""The relay of UDP: each client of a listener has a session, which is a socket connected to its backend.
 
-Edge. `listeners.py` opens a `UdpListener` for each side of a Frontend. A session ends when nothing went through it for
-the idle timeout, when its backend refuses, or when there are too many of them and it has been idle longest.
+`listeners.py` opens a `UdpListener` for each side of a Frontend. A session ends when it was idle for the timeout, when
+its backend refuses datagrams, or when there are too many sessions and this one is idle longest.
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Any
 
-from .balancing import Balancer, Place
+from bridgehead.proxy.addresses import AddressPort
+
+from .balancing import Balancer
 
 log = logging.getLogger(__name__)
 
-_DATAGRAMS_AT_ONCE = 64  # before others get their turn
+_DATAGRAMS_AT_ONCE = 64  # before the event loop serves other sockets
 
 _buffer = bytearray(65_536)
 _view = memoryview(_buffer)
@@ -26,7 +28,7 @@ Peer = tuple[Any, ...]
 
 
 class Sessions:
-    """All sessions of all listeners, those idle longest first; ends what is idle and what is too much."""
+    """The sessions of all listeners, those idle longest first. `most`: how many there may be."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, idle_seconds: float, most: int) -> None:
         self.loop = loop
@@ -38,19 +40,19 @@ class Sessions:
     def __len__(self) -> int:
         return len(self._by_use)
 
-    def used(self, session: Session) -> None:
+    def on_used(self, session: Session) -> None:
         self._by_use[session] = self.loop.time()
         self._by_use.move_to_end(session)
         if self._timer is None:
             self._timer = self.loop.call_later(self._idle_seconds, self._sweep)
 
     def make_room(self) -> None:
-        """End the one idle longest if there are as many as may be."""
+        """End the session idle longest if there are as many as allowed."""
         if len(self._by_use) >= self._most:
             self.end_oldest()
 
     def end_oldest(self) -> bool:
-        """False: there is none."""
+        """End the session idle longest. False: there is none."""
         if not self._by_use:
             return False
         next(iter(self._by_use)).end()
@@ -78,43 +80,38 @@ class Sessions:
 
 
 class UdpListener:
-    """Takes the datagrams of one side of a Frontend."""
+    """A listener for one side of a Frontend."""
 
-    def __init__(self, sessions: Sessions, address: str, balancer: Balancer) -> None:
-        """Raises OSError when there is no socket or no port to be had."""
+    def __init__(self, sessions: Sessions, bound: socket.socket, balancer: Balancer) -> None:
+        """Receive from the socket `bound`, which belongs to the listener from now on."""
         self.loop = sessions.loop
         self.balancer = balancer
         self.all_sessions = sessions
         self.sessions: dict[Peer, Session] = {}
-        self.family = socket.AF_INET6 if ":" in address else socket.AF_INET
-        self._socket = socket.socket(self.family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
-        try:
-            self._socket.bind((address, 0))
-        except OSError:
-            self._socket.close()
-            raise
+        self.family = bound.family
+        self._socket = bound
         self.port: int = self._socket.getsockname()[1]
         self.loop.add_reader(self._socket.fileno(), self._receive)
 
     def close(self) -> None:
-        """Take nothing more; with the address that clients sent to, their sessions end."""
+        """Receive nothing more, and end all sessions, which reply through this socket."""
         for session in list(self.sessions.values()):
             session.end()
         self.loop.remove_reader(self._socket.fileno())
         self._socket.close()
 
-    def gone(self, places: Iterable[Place]) -> None:
-        """These backends were removed: their clients get others. An answer that is under way still arrives."""
-        gone = frozenset(places)
+    def on_removed(self, targets: Iterable[AddressPort]) -> None:
+        """Let clients of removed backends get others. Replies of the removed ones still arrive."""
+        removed = frozenset(targets)
         for peer, session in list(self.sessions.items()):
-            if session.place in gone:
+            if session.target in removed:
                 del self.sessions[peer]
 
     def reply(self, data: memoryview, peer: Peer) -> None:
         try:
             self._socket.sendto(data, peer)
-        except OSError as error:  # as on any other way, a datagram may be lost
-            log.debug("no answer to %s: %s", peer[0], error)
+        except OSError as error:  # a datagram may be lost, as anywhere
+            log.debug("cannot reply to %s: %s", peer[0], error)
 
     def _receive(self) -> None:
         for _ in range(_DATAGRAMS_AT_ONCE):
@@ -123,63 +120,63 @@ class UdpListener:
             except BlockingIOError:
                 return
             except OSError as error:
-                log.debug("udp: %s", error)
+                log.debug("cannot receive a datagram: %s", error)
                 continue
-            self._carry(_view[:count], peer)
+            self._relay(_view[:count], peer)
 
-    def _carry(self, data: memoryview, peer: Peer) -> None:
-        """Send a client's datagram on; on another way if its session's backend has refused an earlier one."""
-        tried: list[Place] = []
+    def _relay(self, data: memoryview, peer: Peer) -> None:
+        """Send a client's datagram to its backend; to another one if that has refused an earlier datagram."""
+        tried: list[AddressPort] = []
         while len(tried) < 2:
             session = self.sessions.get(peer) or self._begin(peer, tried)
             if session is None or session.send(data):
                 return
-            tried.append(session.place)
+            tried.append(session.target)
 
-    def _begin(self, peer: Peer, tried: list[Place]) -> Session | None:
+    def _begin(self, peer: Peer, tried: list[AddressPort]) -> Session | None:
         now = self.loop.time()
-        place = self.balancer.choose(peer[0], now, tried)
-        if place is None:
+        target = self.balancer.choose(peer[0], now, tried)
+        if target is None:
             return None
         self.all_sessions.make_room()
         try:
-            session = Session(self, peer, place)
+            session = Session(self, peer, target)
         except OSError as error:
-            log.warning("a datagram to %s:%d is lost: %s", *place, error.strerror)
-            self.all_sessions.end_oldest()  # it may be sockets that lack
+            log.warning("cannot send a datagram to %s:%d: %s", *target, error.strerror)
+            self.all_sessions.end_oldest()  # sockets may be exhausted
             return None
-        self.balancer.served(peer[0], place, now)
+        self.balancer.on_connected(peer[0], target, now)
         self.sessions[peer] = session
         return session
 
 
 class Session:
-    """One client of a listener, and the socket that stands for it at its backend."""
+    """One client of a listener, and the socket through which it reaches its backend."""
 
-    __slots__ = ("_listener", "_peer", "_socket", "place")
+    __slots__ = ("_listener", "_peer", "_socket", "target")
 
-    def __init__(self, listener: UdpListener, peer: Peer, place: Place) -> None:
+    def __init__(self, listener: UdpListener, peer: Peer, target: AddressPort) -> None:
         self._listener = listener
         self._peer = peer
-        self.place = place
+        self.target = target
         self._socket = socket.socket(listener.family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         try:
-            self._socket.connect(place)
+            self._socket.connect(target)
         except OSError:
             self._socket.close()
             raise
         listener.loop.add_reader(self._socket.fileno(), self._receive)
-        listener.all_sessions.used(self)
+        listener.all_sessions.on_used(self)
 
     def send(self, data: memoryview) -> bool:
-        """False: the backend is not there, and the session has ended."""
-        self._listener.all_sessions.used(self)
+        """Send a datagram to the backend. False: the backend refuses datagrams, and the session has ended."""
+        self._listener.all_sessions.on_used(self)
         try:
             self._socket.send(data)
         except BlockingIOError:
-            return True  # lost, as in any full queue
+            return True  # the queue is full, so the datagram is lost
         except OSError:
-            self._refused()
+            self._on_refused()
             return False
         return True
 
@@ -198,11 +195,11 @@ class Session:
             except BlockingIOError:
                 return
             except OSError:
-                self._refused()
+                self._on_refused()
                 return
-            self._listener.all_sessions.used(self)
+            self._listener.all_sessions.on_used(self)
             self._listener.reply(_view[:count], self._peer)
 
-    def _refused(self) -> None:
-        self._listener.balancer.failed(self._peer[0])
+    def _on_refused(self) -> None:
+        self._listener.balancer.on_failed(self._peer[0])
         self.end()

@@ -1,7 +1,6 @@
-"""A small Redis: RESP2 and the commands of tutorials, keys in memory, no persistence, no replication.
+"""The stand-in for Redis: RESP2 and the commands of tutorials, keys in memory, no persistence, no replication.
 
-Source: the Redis serialization protocol specification. Commands that it doesn't have are answered as Redis answers
-unknown ones.
+Unsupported commands get Redis' error for unknown ones. Source: the Redis serialization protocol specification.
 """
 
 from __future__ import annotations
@@ -12,16 +11,16 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 from bridgehead.kubelet.runtimes.standins.standin import Launch
-from bridgehead.kubelet.runtimes.standins.streams import StreamServer, fail
+from bridgehead.kubelet.runtimes.standins.stream_server import StreamServer, fail
 
 PORT: Final = 6379
 _OK: Final = b"+OK\r\n"
 _NIL: Final = b"$-1\r\n"
-_LIMIT: Final = 64 << 20
+_MAX_LENGTH: Final = 64 << 20  # of an array or a string
 
 
 class BadProtocol(Exception):
-    """The client doesn't speak RESP."""
+    """The client doesn't use RESP."""
 
 
 def serve(launch: Launch) -> int:
@@ -39,7 +38,7 @@ def serve(launch: Launch) -> int:
 
 
 def parse_command(data: bytes) -> tuple[list[bytes], int] | None:
-    """The first command and how many bytes it took; None while it is not whole. Raises `BadProtocol`."""
+    """The parts of the first command and its length in bytes; None while it is incomplete. Raises `BadProtocol`."""
     if not data.startswith(b"*"):
         line, end, _ = data.partition(b"\n")
         if not end:
@@ -48,7 +47,7 @@ def parse_command(data: bytes) -> tuple[list[bytes], int] | None:
     count, at = _read_number(data, 0)
     if at < 0:
         return None
-    words = []
+    parts = []
     for _ in range(count):
         if at >= len(data):
             return None
@@ -57,26 +56,26 @@ def parse_command(data: bytes) -> tuple[list[bytes], int] | None:
         length, start = _read_number(data, at)
         if start < 0 or len(data) < start + length + 2:
             return None
-        words.append(data[start : start + length])
+        parts.append(data[start : start + length])
         at = start + length + 2
-    return words, at
+    return parts, at
 
 
 def _read_number(data: bytes, at: int) -> tuple[int, int]:
-    """The number of a `*` or `$` line and where the next line begins (-1 while the line is not whole)."""
+    """The number in a `*` or `$` line and the offset of the next line (-1 while the line is incomplete)."""
     end = data.find(b"\r\n", at)
     if end < 0:
         if len(data) - at > 32:
             raise BadProtocol("too big count string")
         return 0, -1
     text = data[at + 1 : end]
-    if not text.isdigit() or int(text) > _LIMIT:
+    if not text.isdigit() or int(text) > _MAX_LENGTH:
         raise BadProtocol("invalid multibulk length" if data[at : at + 1] == b"*" else "invalid bulk length")
     return int(text), end + 2
 
 
 class Store:
-    """Keys and their values (bytes), some with a time to go."""
+    """Keys and their values (bytes), some with an expiry."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -96,8 +95,8 @@ class Store:
         if seconds is not None:
             self._expiry[key] = self._clock() + seconds
 
-    def keep(self, key: bytes, value: bytes) -> None:
-        """Change the value, not the time to go."""
+    def update(self, key: bytes, value: bytes) -> None:
+        """Change the value and keep the expiry."""
         self._values[key] = value
 
     def delete(self, key: bytes) -> bool:
@@ -111,7 +110,7 @@ class Store:
         return True
 
     def seconds_left(self, key: bytes) -> int:
-        """-2 without the key, -1 without a time to go, as TTL answers."""
+        """The result of TTL: seconds, -2 without the key, -1 without an expiry."""
         if self.get(key) is None:
             return -2
         until = self._expiry.get(key)
@@ -144,10 +143,10 @@ class RedisSession:
                 parsed = parse_command(self._buffer)
                 if parsed is None:
                     break
-                words, used = parsed
+                parts, used = parsed
                 self._buffer = self._buffer[used:]
-                if words:
-                    answers.append(self._run(words[0], words[1:]))
+                if parts:
+                    answers.append(self._run(parts[0], parts[1:]))
         except BadProtocol as error:
             answers.append(f"-ERR Protocol error: {error}\r\n".encode())
             self.closing = True
@@ -161,10 +160,10 @@ class RedisSession:
             return _OK
         entry = _COMMANDS.get(name.upper())
         if entry is None:
-            shown = "".join(f"'{arg.decode('latin-1')}' " for arg in args[:20])
-            return f"-ERR unknown command '{name.decode('latin-1')}', with args beginning with: {shown}\r\n".encode()
-        least, most, command = entry
-        if len(args) < least or (most is not None and len(args) > most):
+            listed = "".join(f"'{arg.decode('latin-1')}' " for arg in args[:20])
+            return f"-ERR unknown command '{name.decode('latin-1')}', with args beginning with: {listed}\r\n".encode()
+        minimum, maximum, command = entry
+        if len(args) < minimum or (maximum is not None and len(args) > maximum):
             return f"-ERR wrong number of arguments for '{name.decode('latin-1').lower()}' command\r\n".encode()
         return command(self._store, args)
 
@@ -191,8 +190,8 @@ def _set(store: Store, args: list[bytes]) -> bytes:
             if at >= len(options) or not options[at].isdigit():
                 return b"-ERR value is not an integer or out of range\r\n"
             seconds = int(options[at]) * scale
-    there = store.get(key) is not None
-    if (b"NX" in names and there) or (b"XX" in names and not there):
+    exists = store.get(key) is not None
+    if (b"NX" in names and exists) or (b"XX" in names and not exists):
         return _NIL
     store.set(key, value, seconds)
     return _OK
@@ -203,13 +202,13 @@ def _add(store: Store, key: bytes, amount: bytes, sign: int = 1) -> bytes:
         total = int(store.get(key) or b"0") + sign * int(amount)
     except ValueError:
         return b"-ERR value is not an integer or out of range\r\n"
-    store.keep(key, b"%d" % total)
+    store.update(key, b"%d" % total)
     return _integer(total)
 
 
 def _append(store: Store, args: list[bytes]) -> bytes:
     value = (store.get(args[0]) or b"") + args[1]
-    store.keep(args[0], value)
+    store.update(args[0], value)
     return _integer(len(value))
 
 
@@ -249,7 +248,7 @@ def _info(store: Store, args: list[bytes]) -> bytes:
     return _bulk(text.encode())
 
 
-# Name -> least and most arguments (None: any number), and what it does.
+# Name -> minimum and maximum number of arguments (None: no maximum), implementation.
 _COMMANDS: dict[bytes, tuple[int, int | None, Callable[[Store, list[bytes]], bytes]]] = {
     b"PING": (0, 1, lambda store, args: _bulk(args[0]) if args else b"+PONG\r\n"),
     b"ECHO": (1, 1, lambda store, args: _bulk(args[0])),

@@ -10,9 +10,9 @@ import sys
 import time
 from functools import lru_cache
 
-from bridgehead.kubelet.runtimes.standins.http import AccessLog, Handler, HttpRequest, HttpResponse, HttpSession
+from bridgehead.kubelet.runtimes.standins.http_session import AccessLog, Handler, HttpRequest, HttpResponse, HttpSession
 from bridgehead.kubelet.runtimes.standins.standin import Launch
-from bridgehead.kubelet.runtimes.standins.streams import OutputBuffer, StreamServer, fail
+from bridgehead.kubelet.runtimes.standins.stream_server import OutputBuffer, StreamServer, fail
 
 NGINX_ROOT = "/usr/share/nginx/html"
 HTTPD_ROOT = "/usr/local/apache2/htdocs"
@@ -47,7 +47,7 @@ _TYPES = {
 
 
 def serve_site(launch: Launch, handler: Handler, port: int, product: str) -> int:
-    """Answer on `port` until told to end, with an access log in the common format on standard output."""
+    """Serve on `port` until a signal to end, with an access log in the common log format on standard output."""
     output = OutputBuffer()
     access_log = _common_log(output)
     server = StreamServer(after_round=output.flush)
@@ -119,12 +119,12 @@ def _error(status: int, text: str, *headers: tuple[str, str]) -> HttpResponse:
 
 
 def file_site(root: str) -> Handler:
-    """Answers with the files below `root`, read anew each time: a volume's content changes under the server."""
+    """A handler that serves the files below `root`, read for each request because volumes change."""
 
     def answer(request: HttpRequest) -> HttpResponse:
         if request.method not in ("GET", "HEAD"):
             return _error(405, "Not Allowed", ("Allow", "GET, HEAD"))
-        # Resolved as text, so that no ".." leads out of the root.
+        # Normalized as text, so that ".." does not lead out of the root.
         path = os.path.normpath("/" + request.path)
         file = root + (path if path.startswith("/") else "/")
         try:
@@ -149,10 +149,10 @@ def file_site(root: str) -> Handler:
 
 
 def find_own_address() -> str:
-    """The address this pod sends from; no packet is sent to find it (the destinations are for documentation)."""
-    for family, somewhere in ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")):
+    """The source address of this pod. No packet is sent; the destinations are documentation addresses."""
+    for family, destination in ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")):
         with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
-            probe.connect((somewhere, 9))
+            probe.connect((destination, 9))
             return str(probe.getsockname()[0])
     return "127.0.0.1"
 

@@ -1,4 +1,4 @@
-"""What a stand-in declares about itself; `table` lists them, `images` finds them, the container set-up uses them."""
+"""The declaration of a stand-in. `table` lists all stand-ins, `images.resolver` finds them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ def _nothing() -> None:
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
-    """What a built-in program is started with, inside its container.
+    """The arguments of a built-in program.
 
-    It calls `started` when it can be asked and told to end: a container without probes is ready from then on, and its
-    first process hears no signal without a handler.
+    The program calls `started` when it serves and handles signals: from then on a container without probes is ready,
+    and the kernel delivers a signal to the first process of a PID namespace only if it has a handler.
     """
 
     argv: tuple[str, ...]
@@ -25,16 +25,16 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     started: Callable[[], None] = _nothing
 
 
-# Runs until it is told to stop (SIGTERM) and returns the exit code.
+# Runs until SIGTERM and returns the exit code.
 Program = Callable[[Launch], int]
 
 
 class StandIn(msgspec.Struct, frozen=True, kw_only=True):
     """A stand-in for images whose path ends in one of `paths` and whose tag matches `tags`.
 
-    `programs` are built in: the container's first process becomes one when its program is named so. Every other program
-    is the host's. `files` are put into the container's root (absolute path -> content). `busybox` puts the host's
-    BusyBox applets in front of PATH where the host has one.
+    `programs` are built in: a container whose command has that name runs the function. All other programs are the
+    host's. `files` are written into the container's root (absolute path -> content). `busybox`: the host's BusyBox
+    applets, if it has BusyBox, are first in PATH.
     """
 
     name: str

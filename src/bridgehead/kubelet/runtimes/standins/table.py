@@ -1,14 +1,14 @@
-"""Every image that has a stand-in. Adding one is adding an entry (and, for a new program, a module beside this one)."""
+"""All images that have a stand-in. A new one is an entry here, and for a new program a module in this package."""
 
 from __future__ import annotations
 
 import re
 
-from bridgehead.kubelet.runtimes.standins import netexec, redis, sites, waiting
+from bridgehead.kubelet.runtimes.standins import agnhost, pause, redis, sites
 from bridgehead.kubelet.runtimes.standins.standin import StandIn
 
 _ANY = re.compile(r".*")
-# Tags that exist, or could: a mistyped one is an image that cannot be pulled, as tutorials about rollouts expect.
+# Tags that exist or may exist. An image with any other tag cannot be pulled, as tutorials about rollouts expect.
 _NGINX_TAG = re.compile(r"(latest|stable|mainline|alpine|perl|1(\.\d{1,2}){0,2})?(-[a-z0-9.]+)*")
 _HTTPD_TAG = re.compile(r"(latest|alpine|2(\.\d{1,2}){0,2})?(-[a-z0-9.]+)*")
 _REDIS_TAG = re.compile(r"(latest|alpine|[2-8](\.\d{1,2}){0,2})?(-[a-z0-9.]+)*")
@@ -72,7 +72,7 @@ STAND_INS: tuple[StandIn, ...] = (
         tags=_ANY,
         entrypoint=("/agnhost",),
         command=("pause",),
-        programs={"agnhost": netexec.run},
+        programs={"agnhost": agnhost.run},
     ),
     StandIn(
         name="busybox",
@@ -99,10 +99,10 @@ STAND_INS: tuple[StandIn, ...] = (
     ),
     StandIn(
         name="pause",
-        description="a built-in program that does nothing until it is told to end",
+        description="a built-in program that does nothing until SIGTERM",
         paths=("pause",),
         tags=_ANY,
         entrypoint=("/pause",),
-        programs={"pause": waiting.pause},
+        programs={"pause": pause.pause},
     ),
 )

@@ -1,0 +1,61 @@
+"""Bodies of server-side apply: a configuration in YAML or JSON.
+
+Source: apiserver/pkg/endpoints/handlers/patch.go (applyPatcher), apimachinery/pkg/util/managedfields.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from bridgehead.apiserver.errors import bad_request
+from bridgehead.apiserver.http.paths import is_true
+from bridgehead.apiserver.http.request import Request
+from bridgehead.apiserver.http.worker import run_long
+from bridgehead.apiserver.resource import JsonObject
+
+from .decoding import IGNORE, STRICT, duplicate_fields, parse_field_validation
+from .serialization import decode_yaml
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """An applied configuration, nulls included. `force`: take over the fields of other managers."""
+
+    value: JsonObject
+    force: bool
+
+
+async def parse_configuration(request: Request, api_version: str, kind: str) -> Configuration:
+    """Read the configuration of an apply request. Raises a 400; appends to the request's warnings."""
+    body = await request.body()
+    validation = parse_field_validation(request.query)
+    value, duplicates = await run_long(len(body), lambda: _decode(body, check_duplicates=validation != IGNORE))
+    if not isinstance(value, dict):
+        raise bad_request("error decoding YAML: the configuration is not an object")
+    given_version, given_kind = value.get("apiVersion") or "", value.get("kind") or ""
+    if (given_version, given_kind) != (api_version, kind):
+        group_version = given_version if "/" in str(given_version) else f"/{given_version}"
+        raise bad_request(f"invalid object type: {group_version}, Kind={given_kind}")
+    meta = value.get("metadata")
+    if isinstance(meta, dict) and meta.get("managedFields") is not None:
+        raise bad_request("metadata.managedFields must be nil")
+    if duplicates:
+        lines = "".join(f'\n  line 1: key "{path.rpartition(".")[2]}" already set in map' for path in duplicates)
+        problem = f"error converting YAML to JSON: yaml: unmarshal errors:{lines}"
+        if validation == STRICT:
+            raise bad_request(f"error strict decoding YAML: {problem}")
+        request.warnings.append(" ".join(problem.split()))
+    return Configuration(value, is_true(request.query, "force"))
+
+
+def _decode(body: bytes, *, check_duplicates: bool) -> tuple[object, list[str]]:
+    """Decode YAML. JSON, which nearly all clients send, is decoded as such. Return paths of duplicate fields, too."""
+    try:
+        value = msgspec.json.decode(body)
+    except RecursionError:
+        raise bad_request("error decoding YAML: yaml: exceeded max depth") from None
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return decode_yaml(body), []
+    return value, duplicate_fields(body) if check_duplicates else []

@@ -1,0 +1,163 @@
+"""Server-side apply: PATCH requests with a configuration that the object shall have.
+
+Source: apiserver/pkg/endpoints/handlers/patch.go (applyPatcher), apimachinery/pkg/util/managedfields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any, TypeVar
+
+from bridgehead.apiserver.access.authorization import Authorizer
+from bridgehead.apiserver.access.node_restriction import NodeRestriction
+from bridgehead.apiserver.bodies.apply_requests import Configuration
+from bridgehead.apiserver.bodies.schema import Shape, conform
+from bridgehead.apiserver.errors import ApiStatus, SchemaMismatch, apply_conflict, bad_request, conflict
+from bridgehead.apiserver.fieldmanagement.applying import apply, check_configuration
+from bridgehead.apiserver.fieldmanagement.errors import BadConfiguration, Conflicts
+from bridgehead.apiserver.fieldmanagement.managers import Writer
+from bridgehead.apiserver.fieldmanagement.steps import path_text
+from bridgehead.apiserver.http.request import Request
+from bridgehead.apiserver.http.worker import run_long
+from bridgehead.apiserver.registry.ownership import FIELD
+from bridgehead.apiserver.registry.registry import Registry, check_name
+from bridgehead.apiserver.resource import Change, JsonObject, Resource
+from bridgehead.objects.times import format_time
+from bridgehead.storage import Record
+
+from .options import is_dry_run
+from .stored_forms import checked_change
+
+T = TypeVar("T")
+
+# An attempt fails only when another client creates or deletes the object at the same time.
+_ATTEMPTS = 20
+
+
+class Applier:
+    """Carries out apply requests. `authorizer` decides whether a user may also create the object."""
+
+    def __init__(self, registry: Registry, nodes: NodeRestriction, authorizer: Authorizer) -> None:
+        self._registry = registry
+        self._nodes = nodes
+        self._authorizer = authorizer
+
+    async def apply(
+        self, request: Request, resource: Resource, configuration: Configuration, writer: Writer
+    ) -> tuple[Record, bool]:
+        """Apply a configuration; return the object and whether it is new. Raises a 400, 403, 404, 409 or 422."""
+        info = request.info
+        change = self.change(resource, configuration, writer)
+        guarded = self._nodes.guard(request.user, resource, info.namespace, info.name, change)
+        for attempt in range(_ATTEMPTS):
+            is_last = attempt == _ATTEMPTS - 1
+            try:
+                record = await self._registry.update(
+                    resource,
+                    info.namespace,
+                    info.name,
+                    guarded,
+                    writer=writer,
+                    subresource=info.subresource,
+                    dry_run=is_dry_run(request.query),
+                    size=request.body_size,
+                )
+                return record, False
+            except ApiStatus as status:
+                if status.code != 404 or info.subresource or is_last:
+                    raise
+            try:
+                return await self._create(request, resource, change, writer), True
+            except ApiStatus as status:
+                if status.reason != "AlreadyExists" or is_last:
+                    raise
+        raise AssertionError("unreachable: the last attempt returns or raises")
+
+    def change(self, resource: Resource, configuration: Configuration, writer: Writer) -> Change:
+        """Return the change of a stored object that an apply makes; {} stands for an object that does not exist.
+
+        Raises a 400 for a configuration that does not fit the type.
+        """
+        wanted, form = configuration.value, resource.stored_form
+        if form is not None:
+            own = self._registry.ownership.type_of(resource.group, resource.version, resource.kind)
+            reported(lambda: check_configuration(configuration.value, own))
+            wanted = form.to_stored(wanted)
+        change = self._merging(resource, wanted, writer, force=configuration.force)
+        return checked_change(resource, change, writer.subresource)
+
+    def change_scale(self, resource: Resource, configuration: Configuration, writer: Writer) -> Change:
+        """Return the change of a stored object that the apply of a Scale makes to it. Raises `BadConfiguration`."""
+        check_configuration(configuration.value, self._registry.ownership.type_of("autoscaling", "v1", "Scale"))
+        spec: JsonObject = configuration.value.get("spec") or {}
+        names = configuration.value.get("metadata") or {}
+        wanted: JsonObject = {"apiVersion": resource.api_version, "kind": resource.kind}
+        if names.get("resourceVersion"):
+            wanted["metadata"] = {"resourceVersion": names["resourceVersion"]}
+        if "replicas" in spec:
+            wanted["spec"] = {"replicas": spec["replicas"]}
+        return self._merging(resource, wanted, writer, force=configuration.force)
+
+    def _merging(self, resource: Resource, wanted: JsonObject, writer: Writer, *, force: bool) -> Change:
+        """Return the change that applies `wanted`, which is in the form that is stored."""
+        kind, shape = self._registry.ownership.kind(resource), self._registry.shape(resource.stored)
+        clock = self._registry.clock
+
+        def change(old: JsonObject) -> JsonObject:
+            live, entries = _split(old)
+            return reported(
+                lambda: _conformed(apply(kind, live, entries, wanted, writer, format_time(clock()), force=force), shape)
+            )
+
+        return change
+
+    async def _create(self, request: Request, resource: Resource, change: Change, writer: Writer) -> Record:
+        """Create the object. Raises a 403 if the user may only patch it."""
+        info = request.info
+        self._authorizer.check(request.user, replace(info, verb="create"))
+        obj = await run_long(request.body_size, partial(change, {}))
+        meta = obj.setdefault("metadata", {})
+        check_name(meta.setdefault("name", info.name), info.name)
+        if meta.get("uid"):
+            why = f"uid mismatch: the provided object specified uid {meta['uid']}, and no existing object was found"
+            raise conflict(resource, info.name, why)
+        self._nodes.admit_create(request.user, resource, info.namespace, obj)
+        return await self._registry.create(
+            resource,
+            info.namespace,
+            obj,
+            writer=writer,
+            dry_run=is_dry_run(request.query),
+            size=request.body_size,
+        )
+
+
+def _split(old: JsonObject) -> tuple[JsonObject, list[Any]]:
+    """Return an object without its managedFields, and these."""
+    if not old:
+        return {}, []
+    meta = dict(old["metadata"])
+    entries = meta.pop(FIELD, None) or []
+    return {**old, "metadata": meta}, entries
+
+
+def _conformed(applied: tuple[JsonObject, list[Any]], shape: Shape) -> JsonObject:
+    """Return the object in the form in which it is stored, with its managedFields."""
+    obj, entries = applied
+    new, _ = conform(obj, shape)
+    new["metadata"] = {**new.get("metadata", {}), FIELD: entries}
+    return new
+
+
+def reported(work: Callable[[], T]) -> T:
+    """Call `work`; turn errors of an apply into answers."""
+    try:
+        return work()
+    except BadConfiguration as error:
+        raise bad_request(str(error)) from None
+    except SchemaMismatch as mismatch:
+        raise bad_request(f"failed to convert new typed object to object: {mismatch}") from None
+    except Conflicts as error:
+        raise apply_conflict([(manager, path_text(path)) for manager, path in error.conflicts]) from None

@@ -1,0 +1,60 @@
+"""Resources that store their objects as those of another resource (`resource.StoredForm`): conversion of requests.
+
+Functions for a resource without such a form return their argument. Pure: no I/O, no clock, no randomness.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from bridgehead.apiserver.errors import invalid
+from bridgehead.apiserver.resource import Change, FieldError, JsonObject, Resource
+
+
+def served_value(resource: Resource, value: bytes) -> bytes:
+    """Return a stored object in the resource's own form."""
+    if resource.stored_form is None:
+        return value
+    return msgspec.json.encode(resource.stored_form.from_stored(msgspec.json.decode(value)))
+
+
+def stored_object(resource: Resource, obj: JsonObject) -> JsonObject:
+    """Return a new object in the form that is stored. Raises a 422 by the rules of the resource's own form."""
+    if resource.stored_form is None:
+        return obj
+    _check(resource, obj, resource.strategy.validate_create(obj))
+    return resource.stored_form.to_stored(obj)
+
+
+def stored_change(resource: Resource, change: Change, subresource: str) -> Change:
+    """Return a change of the stored form for one of the resource's own form."""
+    form = resource.stored_form
+    if form is None:
+        return change
+    return checked_change(resource, lambda old: form.to_stored(change(form.from_stored(old))), subresource)
+
+
+def checked_change(resource: Resource, change: Change, subresource: str) -> Change:
+    """Return a change of the stored form that also follows the rules of the resource's own form.
+
+    {} stands for an object that does not exist.
+    """
+    form = resource.stored_form
+    if form is None:
+        return change
+
+    def change_and_check(old: JsonObject) -> JsonObject:
+        stored = change(old)
+        new, strategy = form.from_stored(stored), resource.strategy
+        errors = (
+            strategy.validate_update(new, form.from_stored(old), subresource) if old else strategy.validate_create(new)
+        )
+        _check(resource, new, errors)
+        return stored
+
+    return change_and_check
+
+
+def _check(resource: Resource, obj: JsonObject, errors: list[FieldError]) -> None:
+    if errors:
+        raise invalid(resource.group, resource.kind, obj.get("metadata", {}).get("name", ""), errors)

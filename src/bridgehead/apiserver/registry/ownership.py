@@ -1,0 +1,93 @@
+"""managedFields of the objects of all resources: what `fieldmanagement` has to know about each of them."""
+
+from __future__ import annotations
+
+from bridgehead.apiserver.bodies.schema import Schema
+from bridgehead.apiserver.fieldmanagement.comparing import compare
+from bridgehead.apiserver.fieldmanagement.fieldset import FieldSet
+from bridgehead.apiserver.fieldmanagement.managers import (
+    APPLY,
+    SERVER,
+    Entries,
+    Kind,
+    Writer,
+    after_create,
+    after_update,
+    make_entry,
+)
+from bridgehead.apiserver.fieldmanagement.managers import reset_paths as reset
+from bridgehead.apiserver.fieldmanagement.types import MapType, Types
+from bridgehead.apiserver.resource import JsonObject, Resource
+
+FIELD = "managedFields"
+
+# Kinds whose labels a write to `status` may change.
+LABELLED_BY_STATUS = ("Pod", "Node")
+
+
+class Ownership:
+    """The managers of fields. Types are compiled when the first object of a resource is written."""
+
+    def __init__(self, schema: Schema) -> None:
+        self._schema = schema
+        self._types = Types(schema.definitions)
+        self._kinds: dict[str, Kind] = {}
+        self._companions: dict[str, FieldSet] = {}
+
+    def type_of(self, group: str, version: str, kind: str) -> MapType:
+        """Return the type of a kind's objects. Raises KeyError for a kind without a definition."""
+        return self._types.root(self._schema.name_of_kind(group, version, kind))
+
+    def kind(self, resource: Resource) -> Kind:
+        """Return what the managers of a resource's fields need to know of it, in the form that is stored."""
+        kind = self._kinds.get(resource.id)
+        if kind is None:
+            stored = resource.stored
+            root = self.type_of(stored.group, stored.version, stored.kind)
+            kind = self._kinds[resource.id] = Kind(root, stored.api_version, stored.kind, _reset_fields(stored))
+        return kind
+
+    def created(
+        self, resource: Resource, obj: JsonObject, sent: Entries | None, writer: Writer | None, time: str
+    ) -> Entries:
+        """Return the managedFields of a new object. `sent` is what its writer wrote there."""
+        if writer is None:
+            return []
+        if writer.operation == APPLY:
+            return sent or []
+        return after_create(self.kind(resource), obj, sent, writer, time)
+
+    def of_companion(self, resource: Resource, obj: JsonObject, time: str) -> Entries:
+        """Return the managedFields of a companion: all of a resource have the same fields, which the server owns."""
+        kind = self.kind(resource)
+        fields = self._companions.get(resource.id)
+        if fields is None:
+            fields = self._companions[resource.id] = compare({}, obj, kind.root).changed
+        return [make_entry(SERVER, kind, fields, time)]
+
+    def updated(
+        self,
+        resource: Resource,
+        old: JsonObject,
+        new: JsonObject,
+        entries: Entries | None,
+        sent: Entries | None,
+        writer: Writer | None,
+        time: str,
+    ) -> Entries:
+        """Return the managedFields of a changed object. `entries` are those of `old`; no writer: they stay."""
+        if writer is None:
+            return entries or []
+        if writer.operation == APPLY:
+            return sent or []
+        return after_update(self.kind(resource), old, new, entries, sent, writer, time)
+
+
+def _reset_fields(resource: Resource) -> dict[str, FieldSet]:
+    """Return the paths that a write cannot change, by subresource (GetResetFields in pkg/registry/*/strategy.go)."""
+    if "status" not in resource.subresources:
+        return {}
+    by_status = ["spec", "metadata.ownerReferences"]
+    if resource.kind not in LABELLED_BY_STATUS:
+        by_status.append("metadata.labels")
+    return {"": reset("status"), "status": reset(*by_status)}

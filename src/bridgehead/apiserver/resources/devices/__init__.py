@@ -1,0 +1,14 @@
+"""DeviceClass, ResourceClaim, ResourceClaimTemplate and ResourceSlice (resource.k8s.io/v1): one module for each kind.
+
+`device_rules` has their common rules. The scheduler of this project allocates no devices: these objects are for other
+people's drivers and schedulers. CEL expressions are stored without being compiled.
+
+Other packages import from here.
+"""
+
+from .deviceclasses import RESOURCE as DEVICE_CLASSES
+from .resourceclaims import RESOURCE as RESOURCE_CLAIMS
+from .resourceclaimtemplates import RESOURCE as RESOURCE_CLAIM_TEMPLATES
+from .resourceslices import RESOURCE as RESOURCE_SLICES
+
+__all__ = ["DEVICE_CLASSES", "RESOURCE_CLAIMS", "RESOURCE_CLAIM_TEMPLATES", "RESOURCE_SLICES"]

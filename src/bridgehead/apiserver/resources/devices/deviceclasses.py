@@ -1,0 +1,47 @@
+"""DeviceClass (resource.k8s.io/v1): its entry in the table and its rules.
+
+Pure: no I/O, no clock, no randomness. Source: Kubernetes `ValidateDeviceClass`.
+"""
+
+from __future__ import annotations
+
+from bridgehead.apiserver.resource import FieldError, JsonObject, Resource, Strategy
+from bridgehead.apiserver.resources.shared import field
+from bridgehead.apiserver.resources.shared.columns import AGE, NAME
+from bridgehead.objects.names import check_dns1123_subdomain, check_qualified_name
+
+from .device_rules import validate_configurations, validate_selectors
+
+
+class DeviceClassStrategy(Strategy):
+    def default(self, obj: JsonObject) -> None:
+        obj.setdefault("spec", {})
+
+    def validate(self, obj: JsonObject) -> list[FieldError]:
+        spec = obj.get("spec", {})
+        errors = validate_selectors("spec.selectors", spec.get("selectors", ()))
+        errors.extend(validate_configurations("spec.config", spec.get("config", ())))
+        name = spec.get("extendedResourceName")
+        if name is not None and not _is_extended_resource(name):
+            errors.append(field.invalid("spec.extendedResourceName", name, "must be a valid extended resource name"))
+        return errors
+
+
+def _is_extended_resource(name: str) -> bool:
+    prefix = name.partition("/")[0]
+    is_native = "/" not in name or prefix == "kubernetes.io" or prefix.endswith(".kubernetes.io")
+    return not is_native and not name.startswith("requests.") and not check_qualified_name(f"requests.{name}")
+
+
+RESOURCE = Resource(
+    group="resource.k8s.io",
+    version="v1",
+    kind="DeviceClass",
+    plural="deviceclasses",
+    singular="deviceclass",
+    namespaced=False,
+    strategy=DeviceClassStrategy(),
+    columns=(NAME, AGE),
+    has_generation=True,
+    check_name=check_dns1123_subdomain,
+)

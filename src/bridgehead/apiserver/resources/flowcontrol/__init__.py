@@ -1,0 +1,12 @@
+"""FlowSchema and PriorityLevelConfiguration (flowcontrol.apiserver.k8s.io/v1): one module for each kind.
+
+`mandatory` has the objects that every cluster has.
+
+Other packages import from here.
+"""
+
+from .flowschemas import RESOURCE as FLOW_SCHEMAS
+from .mandatory import FLOW_SCHEMA_SPECS, PRIORITY_LEVEL_SPECS
+from .prioritylevels import RESOURCE as PRIORITY_LEVELS
+
+__all__ = ["FLOW_SCHEMAS", "FLOW_SCHEMA_SPECS", "PRIORITY_LEVELS", "PRIORITY_LEVEL_SPECS"]

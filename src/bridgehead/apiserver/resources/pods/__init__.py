@@ -1,0 +1,31 @@
+"""Pod (core/v1), and the rules for pod templates, which `workloads` uses.
+
+    pods              the entry in the table: names, hooks, field selectors
+    pod_defaults      values for fields that a pod spec leaves out
+    pod_validation    the spec as a whole, templates, and which fields of a pod may change; calls the validation of
+                      parts: container_, probe_, volume_, security_ and affinity_validation
+    pod_columns       the columns of `kubectl get pods`
+    pod_qos           the quality-of-service class
+    pod_warnings      Warning headers
+    pod_references    the ConfigMaps and Secrets that a pod refers to, for access control and admission
+
+Other packages import from here.
+"""
+
+from .affinity_validation import validate_node_selector
+from .pod_defaults import set_spec_defaults
+from .pod_references import MIRROR_POD, references
+from .pod_validation import validate_template, validate_tolerations
+from .pod_warnings import warn_of_pod_spec
+from .pods import RESOURCE
+
+__all__ = [
+    "MIRROR_POD",
+    "RESOURCE",
+    "references",
+    "set_spec_defaults",
+    "validate_node_selector",
+    "validate_template",
+    "validate_tolerations",
+    "warn_of_pod_spec",
+]

@@ -1,0 +1,124 @@
+"""Default values for the fields of pod specs, in pods and in pod templates.
+
+The functions change the spec in place and are idempotent. Pure: no I/O, no clock, no randomness.
+Source: Kubernetes `pkg/apis/core/v1/defaults.go`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from bridgehead.apiserver.resource import JsonObject
+
+_FILE_MODE = 0o644
+_TOKEN_SECONDS = 3600
+_PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
+_HOOKS = ("postStart", "preStop")
+
+
+def set_spec_defaults(spec: JsonObject) -> None:
+    """Set the defaults of a pod spec, of a pod or of a template."""
+    spec.setdefault("dnsPolicy", "ClusterFirst")
+    spec.setdefault("restartPolicy", "Always")
+    spec.setdefault("securityContext", {})
+    spec.setdefault("terminationGracePeriodSeconds", 30)
+    spec["schedulerName"] = spec.get("schedulerName") or "default-scheduler"
+    _synchronize(spec, "serviceAccountName", "serviceAccount")
+    for container in containers_of(spec):
+        _set_container_defaults(container)
+    for volume in spec.get("volumes", ()):
+        _set_volume_defaults(volume)
+
+
+def set_pod_defaults(spec: JsonObject) -> None:
+    """Set the defaults of a pod that templates do not get, because they would fix them for later pods."""
+    spec.setdefault("enableServiceLinks", True)
+    for container in containers_of(spec):
+        resources = container["resources"]
+        for name, quantity in resources.get("limits", {}).items():
+            resources.setdefault("requests", {}).setdefault(name, quantity)
+        if spec.get("hostNetwork"):
+            for port in container.get("ports", ()):
+                if not port.get("hostPort"):
+                    port["hostPort"] = port.get("containerPort", 0)
+
+
+def containers_of(spec: JsonObject) -> Iterator[JsonObject]:
+    """Yield init containers and containers, in the order in which they start."""
+    yield from spec.get("initContainers", ())
+    yield from spec.get("containers", ())
+
+
+def _synchronize(spec: JsonObject, name: str, older_name: str) -> None:
+    """Synchronize two names of one field; the newer name wins."""
+    if value := spec.get(name) or spec.get(older_name):
+        spec[name] = spec[older_name] = value
+
+
+def _set_container_defaults(container: JsonObject) -> None:
+    container.setdefault("resources", {})
+    container.setdefault("terminationMessagePath", "/dev/termination-log")
+    container.setdefault("terminationMessagePolicy", "File")
+    if not container.get("imagePullPolicy"):
+        container["imagePullPolicy"] = pull_policy_for(container.get("image", ""))
+    for port in container.get("ports", ()):
+        port["protocol"] = port.get("protocol") or "TCP"
+    for variable in container.get("env", ()):
+        _set_field_ref_defaults(variable.get("valueFrom", {}))
+    for name in _PROBES:
+        if name in container:
+            _set_probe_defaults(container[name])
+    for name in _HOOKS:
+        _set_handler_defaults(container.get("lifecycle", {}).get(name, {}))
+
+
+def pull_policy_for(image: str) -> str:
+    """Return the default pull policy: Always for the tag `latest`, explicit or implied, because it can move."""
+    name, _, digest = image.partition("@")
+    last = name.rpartition("/")[2]
+    tag = last.rpartition(":")[2] if ":" in last else ("" if digest else "latest")
+    return "Always" if tag == "latest" else "IfNotPresent"
+
+
+def _set_probe_defaults(probe: JsonObject) -> None:
+    for name, value in (("timeoutSeconds", 1), ("periodSeconds", 10), ("successThreshold", 1), ("failureThreshold", 3)):
+        probe[name] = probe.get(name) or value
+    _set_handler_defaults(probe)
+    if "grpc" in probe:
+        probe["grpc"].setdefault("service", "")
+
+
+def _set_handler_defaults(handler: JsonObject) -> None:
+    if "httpGet" in handler:
+        http = handler["httpGet"]
+        http["path"] = http.get("path") or "/"
+        http["scheme"] = http.get("scheme") or "HTTP"
+
+
+def _set_field_ref_defaults(holder: JsonObject) -> None:
+    if "fieldRef" in holder:
+        holder["fieldRef"]["apiVersion"] = holder["fieldRef"].get("apiVersion") or "v1"
+    if "resourceFieldRef" in holder:
+        holder["resourceFieldRef"].setdefault("divisor", "0")
+
+
+def _set_volume_defaults(volume: JsonObject) -> None:
+    if not volume.keys() - {"name"}:
+        volume["emptyDir"] = {}
+    for source in ("configMap", "secret", "downwardAPI", "projected"):
+        if source in volume:
+            volume[source].setdefault("defaultMode", _FILE_MODE)
+    if "hostPath" in volume:
+        volume["hostPath"].setdefault("type", "")
+    for item in _downward_items(volume):
+        _set_field_ref_defaults(item)
+    for source in volume.get("projected", {}).get("sources", ()):
+        if "serviceAccountToken" in source:
+            source["serviceAccountToken"].setdefault("expirationSeconds", _TOKEN_SECONDS)
+
+
+def _downward_items(volume: JsonObject) -> Iterator[Any]:
+    yield from volume.get("downwardAPI", {}).get("items", ())
+    for source in volume.get("projected", {}).get("sources", ()):
+        yield from source.get("downwardAPI", {}).get("items", ())

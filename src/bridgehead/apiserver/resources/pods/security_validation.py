@@ -1,0 +1,147 @@
+"""Validation of the security contexts of pods, pod templates and containers.
+
+Called by `pod_validation` and `container_validation`. Pure: no I/O, no clock, no randomness.
+Source: Kubernetes `validatePodSpecSecurityContext`,
+`validateHostUsers` and `ValidateSecurityContext`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from bridgehead.apiserver.resource import FieldError, JsonObject
+from bridgehead.apiserver.resources.shared import field
+from bridgehead.apiserver.resources.shared.keys import check_local_path
+
+_HIGHEST_ID = 2**31 - 1
+_PROFILES = ("Localhost", "RuntimeDefault", "Unconfined")
+_PROC_MOUNTS = ("Default", "Unmasked")
+_GROUP_CHANGE_POLICIES = ("Always", "OnRootMismatch")
+_GROUPS_POLICIES = ("Merge", "Strict")
+_SELINUX_CHANGE_POLICIES = ("MountOption", "Recursive")
+_SYSCTL_SEGMENT = "[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
+_SYSCTL = rf"^({_SYSCTL_SEGMENT}[\./])*{_SYSCTL_SEGMENT}$"
+_MAX_SYSCTL_CHARACTERS = 253
+_MAX_PROFILE_BYTES = 4095  # PATH_MAX less the final NUL
+_IPC_SYSCTLS = ("kernel.shm", "kernel.msg", "fs.mqueue.")
+
+
+def validate_pod_security_context(path: str, spec: JsonObject) -> list[FieldError]:
+    """Validate a pod's security context and its host namespaces. `path` is the path of the pod spec."""
+    context = spec.get("securityContext", {})
+    item = f"{path}.securityContext"
+    errors = _validate_ids(item, context, ("fsGroup", "runAsUser", "runAsGroup"))
+    for index, group in enumerate(context.get("supplementalGroups", ())):
+        errors.extend(field.within(f"{item}.supplementalGroups[{index}]", group, 0, _HIGHEST_ID))
+    if spec.get("shareProcessNamespace") and spec.get("hostPID"):
+        detail = "ShareProcessNamespace and HostPID cannot both be enabled"
+        errors.append(field.invalid(f"{item}.shareProcessNamespace", True, detail))
+    errors.extend(_validate_sysctls(f"{item}.sysctls", context.get("sysctls", ()), spec))
+    errors.extend(_validate_choice(item, context, "fsGroupChangePolicy", _GROUP_CHANGE_POLICIES))
+    errors.extend(_validate_seccomp(f"{item}.seccompProfile", context.get("seccompProfile")))
+    errors.extend(_validate_app_armor(f"{item}.appArmorProfile", context.get("appArmorProfile")))
+    errors.extend(_validate_choice(item, context, "supplementalGroupsPolicy", _GROUPS_POLICIES))
+    errors.extend(_validate_choice(item, context, "seLinuxChangePolicy", _SELINUX_CHANGE_POLICIES))
+    return [*errors, *_validate_host_users(path, spec)]
+
+
+def validate_security_context(path: str, context: JsonObject, *, host_users: bool) -> list[FieldError]:
+    """Validate a container's security context. `host_users` is the pod's `hostUsers`."""
+    errors = _validate_ids(path, context, ("runAsUser", "runAsGroup"))
+    errors.extend(_validate_choice(path, context, "procMount", _PROC_MOUNTS))
+    if host_users and context.get("procMount") == "Unmasked":
+        errors.append(field.invalid(f"{path}.procMount", "Unmasked", "`hostUsers` must be false to use `Unmasked`"))
+    errors.extend(_validate_seccomp(f"{path}.seccompProfile", context.get("seccompProfile")))
+    if context.get("allowPrivilegeEscalation") is False:
+        if context.get("privileged"):
+            detail = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"
+            errors.append(field.invalid(path, context, detail))
+        if "CAP_SYS_ADMIN" in context.get("capabilities", {}).get("add", ()):
+            detail = "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN"
+            errors.append(field.invalid(path, context, detail))
+    return [*errors, *_validate_app_armor(f"{path}.appArmorProfile", context.get("appArmorProfile"))]
+
+
+def _validate_ids(path: str, context: JsonObject, names: Sequence[str]) -> list[FieldError]:
+    errors = []
+    for name in names:
+        if name in context:
+            errors.extend(field.within(f"{path}.{name}", context[name], 0, _HIGHEST_ID))
+    return errors
+
+
+def _validate_choice(path: str, context: JsonObject, name: str, supported: Sequence[str]) -> list[FieldError]:
+    return field.one_of(f"{path}.{name}", context[name], supported) if name in context else []
+
+
+def _validate_sysctls(path: str, sysctls: Sequence[JsonObject], spec: JsonObject) -> list[FieldError]:
+    errors = []
+    names: set[str] = set()
+    for index, sysctl in enumerate(sysctls):
+        item, name = f"{path}[{index}].name", sysctl.get("name", "")
+        if not name:
+            errors.append(field.required(item))
+        elif len(name) > _MAX_SYSCTL_CHARACTERS or not re.fullmatch(_SYSCTL, name):
+            detail = f"must have at most {_MAX_SYSCTL_CHARACTERS} characters and match regex {_SYSCTL}"
+            errors.append(field.invalid(item, name, detail))
+        elif name in names:
+            errors.append(field.duplicate(item, name))
+        dotted = name.replace("/", ".")
+        if spec.get("hostNetwork") and dotted.startswith("net."):
+            errors.append(field.invalid(item, name, "may not be specified when 'hostNetwork' is true"))
+        if spec.get("hostIPC") and (dotted == "kernel.sem" or dotted.startswith(_IPC_SYSCTLS)):
+            errors.append(field.invalid(item, name, "may not be specified when 'hostIPC' is true"))
+        names.add(name)
+    return errors
+
+
+def _validate_seccomp(path: str, profile: JsonObject | None) -> list[FieldError]:
+    if profile is None:
+        return []
+    kind, name = profile.get("type", ""), profile.get("localhostProfile")
+    if not kind:
+        errors = [field.required(f"{path}.type", "type is required when seccompProfile is set")]
+    else:
+        errors = field.one_of(f"{path}.type", kind, _PROFILES)
+    item = f"{path}.localhostProfile"
+    if kind != "Localhost":
+        if name is not None:
+            errors.append(field.invalid(item, profile, "can only be set when seccomp type is Localhost"))
+    elif name is None:
+        errors.append(field.required(item, "must be set when seccomp type is Localhost"))
+    else:
+        errors.extend(field.invalid_for(item, name, check_local_path(name)))
+    return errors
+
+
+def _validate_app_armor(path: str, profile: JsonObject | None) -> list[FieldError]:
+    if profile is None:
+        return []
+    kind, name = profile.get("type", ""), profile.get("localhostProfile")
+    item = f"{path}.localhostProfile"
+    if not kind:
+        return [field.required(f"{path}.type", "type is required when appArmorProfile is set")]
+    if kind != "Localhost":
+        errors = field.one_of(f"{path}.type", kind, _PROFILES)
+        if name is not None and not errors:
+            errors.append(field.invalid(item, name, "can only be set when AppArmor type is Localhost"))
+        return errors
+    if name is None or name == "":
+        return [field.required(item, "must be set when AppArmor type is Localhost")]
+    errors = []
+    if name.strip() != name:
+        errors.append(field.invalid(item, name, "must not be padded with whitespace"))
+    if len(name.encode()) > _MAX_PROFILE_BYTES:
+        errors.append(field.too_long(item, _MAX_PROFILE_BYTES))
+    return errors
+
+
+def _validate_host_users(path: str, spec: JsonObject) -> list[FieldError]:
+    """Validate `hostUsers`: a pod with its own user namespace may use no other namespace of the host."""
+    if spec.get("hostUsers", True):
+        return []
+    shared = {"hostNetwork": "hostNetwork", "HostPID": "hostPID", "HostIPC": "hostIPC"}
+    return [
+        field.forbidden(f"{path}.{name}", "when `hostUsers` is false") for name, key in shared.items() if spec.get(key)
+    ]

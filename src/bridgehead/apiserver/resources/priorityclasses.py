@@ -1,0 +1,76 @@
+"""PriorityClass (scheduling.k8s.io/v1): its entry in the table, its defaults and its rules.
+
+Pure: no I/O, no clock, no randomness. Source: Kubernetes `ValidatePriorityClass`, `ValidatePriorityClassUpdate`.
+"""
+
+from __future__ import annotations
+
+from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource, Strategy
+from bridgehead.apiserver.resources.shared import field
+from bridgehead.apiserver.resources.shared.columns import AGE, NAME, number_column, text_column
+from bridgehead.objects.names import check_dns1123_subdomain
+
+# The classes of pods without which a cluster does not work; every cluster has them.
+SYSTEM_CLASSES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+
+_SYSTEM_PREFIX = "system-"
+_HIGHEST_OF_USERS = 1_000_000_000
+_POLICIES = ("Never", "PreemptLowerPriority")
+
+
+class PriorityClassStrategy(Strategy):
+    def default(self, obj: JsonObject) -> None:
+        obj["preemptionPolicy"] = obj.get("preemptionPolicy") or "PreemptLowerPriority"
+        obj.setdefault("value", 0)
+
+    def validate(self, obj: JsonObject) -> list[FieldError]:
+        name, value = obj["metadata"].get("name", ""), obj.get("value", 0)
+        errors = []
+        if name.startswith(_SYSTEM_PREFIX):
+            if why := _refuse_system_class(name, value, is_default=bool(obj.get("globalDefault"))):
+                detail = (
+                    f"priority class names with '{_SYSTEM_PREFIX}' prefix are reserved for system use only. error: "
+                )
+                errors.append(field.forbidden("metadata.name", detail + why))
+        elif value > _HIGHEST_OF_USERS:
+            detail = f"maximum allowed value of a user defined priority is {_HIGHEST_OF_USERS}"
+            errors.append(field.forbidden("value", detail))
+        return [*errors, *field.one_of("preemptionPolicy", obj.get("preemptionPolicy"), _POLICIES)]
+
+    def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
+        errors = []
+        if obj.get("value") != old.get("value"):
+            errors.append(field.forbidden("value", "may not be changed in an update."))
+        policy = obj.get("preemptionPolicy")
+        if policy != old.get("preemptionPolicy"):
+            errors.append(field.invalid("preemptionPolicy", policy, field.IMMUTABLE))
+        return errors
+
+
+def _refuse_system_class(name: str, value: int, *, is_default: bool) -> str:
+    if name not in SYSTEM_CLASSES:
+        return f"{name} is not a known system priority class"
+    if value != SYSTEM_CLASSES[name]:
+        return f"value of {name} PriorityClass must be {SYSTEM_CLASSES[name]}"
+    return f"globalDefault of {name} PriorityClass must be false" if is_default else ""
+
+
+RESOURCE = Resource(
+    group="scheduling.k8s.io",
+    version="v1",
+    kind="PriorityClass",
+    plural="priorityclasses",
+    singular="priorityclass",
+    namespaced=False,
+    short_names=("pc",),
+    strategy=PriorityClassStrategy(),
+    columns=(
+        NAME,
+        number_column("Value", "value"),
+        Column("Global-Default", lambda one, now: str(bool(one.get("globalDefault"))).lower(), type="boolean"),
+        AGE,
+        text_column("PreemptionPolicy", "preemptionPolicy"),
+    ),
+    has_generation=True,
+    check_name=check_dns1123_subdomain,
+)

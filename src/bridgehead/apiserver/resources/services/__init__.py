@@ -1,0 +1,30 @@
+"""Service (core/v1).
+
+    services              the entry in the table, and the order in which a write applies the rules:
+    service_transitions   defaults, values that an update keeps, values that a change of type drops
+    service_families      IP families (dual stack)
+    service_allocation    ClusterIPs and node ports, and the claims that make them exclusive
+    service_ranges        the ranges of the cluster, and the IPAddress objects of addresses
+    service_ingress       addresses of load balancers
+    service_validation    the finished Service, and what an update may not change
+    service_warnings      Warning headers
+
+Other packages import from here.
+"""
+
+from .service_allocation import address_claim
+from .service_ingress import added_addresses
+from .service_ranges import IP_ADDRESSES, MANAGER, MANAGER_LABEL, ServiceRanges, address_object
+from .services import ServiceStrategy, service_resource
+
+__all__ = [
+    "IP_ADDRESSES",
+    "MANAGER",
+    "MANAGER_LABEL",
+    "ServiceRanges",
+    "ServiceStrategy",
+    "added_addresses",
+    "address_claim",
+    "address_object",
+    "service_resource",
+]

@@ -1,0 +1,97 @@
+"""Parsing and validation of IP addresses and CIDR ranges.
+
+Each `check_x` returns the reasons of a refusal, as texts of the Kubernetes API.
+Pure: no I/O, no clock, no randomness.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_interface, ip_network
+
+IPV4, IPV6 = "IPv4", "IPv6"
+_LINK_LOCAL_MULTICAST = (ip_network("224.0.0.0/24"), IPv6Network("ff02::/16"))
+
+
+# Every write of a large EndpointSlice checks all its addresses again.
+_CACHE_SIZE = 8192
+
+
+@lru_cache(maxsize=_CACHE_SIZE)
+def parse_ip(text: str) -> IPv4Address | IPv6Address | None:
+    """Return the address, or None if `text` is not one. Zones (`fe80::1%eth0`) are not allowed in objects."""
+    if "%" in text:
+        return None
+    try:
+        return ip_address(text)
+    except ValueError:
+        return None
+
+
+def family_of(text: str) -> str:
+    """Return `IPv4`, `IPv6` or `unknown`."""
+    address = parse_ip(text)
+    if address is None:
+        return "unknown"
+    return IPV4 if address.version == 4 else IPV6
+
+
+def check_ip(text: str) -> list[str]:
+    address = parse_ip(text)
+    if address is None:
+        return ["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"]
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+        return ["must not be an IPv4-mapped IPv6 address"]
+    return []
+
+
+def check_not_special(text: str) -> list[str]:
+    """Refuse addresses that mean the node itself or its link, such as loopback and link-local ones."""
+    address = parse_ip(text)
+    if address is None:
+        return ["must be a valid IP address"]
+    reasons = []
+    if address.is_unspecified:
+        reasons.append(f"may not be unspecified ({text})")
+    if address.is_loopback:
+        reasons.append("may not be in the loopback range (127.0.0.0/8, ::1/128)")
+    if address.is_link_local:
+        reasons.append("may not be in the link-local range (169.254.0.0/16, fe80::/10)")
+    if any(address in network for network in _LINK_LOCAL_MULTICAST):
+        reasons.append("may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)")
+    return reasons
+
+
+@lru_cache(maxsize=_CACHE_SIZE)
+def check_endpoint_ip(text: str) -> tuple[str, ...]:
+    """Check an address of an endpoint, or an external address of a Service."""
+    return tuple(check_ip(text) or check_not_special(text))
+
+
+def is_cidr(text: str) -> bool:
+    """Whether `text` is a range such as 10.0.0.0/8; bits after the prefix may be set."""
+    if "/" not in text or "%" in text:
+        return False
+    prefix = text.rpartition("/")[2]
+    try:
+        ip_network(text, strict=False)
+    except ValueError:
+        return False
+    return prefix.isdigit()  # ip_network accepts a netmask, too
+
+
+def check_cidr(text: str) -> list[str]:
+    return [] if is_cidr(text) else ["must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"]
+
+
+def warn_of_cidr(path: str, text: str) -> list[str]:
+    """Return warnings about a valid range in a form that is not canonical (Kubernetes' `GetWarningsForCIDR`)."""
+    address, network = ip_interface(text).ip, ip_network(text, strict=False)
+    if address != network.network_address:
+        single = f"{address}/{network.max_prefixlen}"
+        return [
+            f'{path}: CIDR value "{text}" is ambiguous in this context (should be "{network}" or "{single}"?)',
+        ]
+    if str(network) != text and network.version == 6:
+        return [f'{path}: IPv6 CIDR value "{text}" should be in RFC 5952 canonical format ("{network}")']
+    return []

@@ -1,0 +1,29 @@
+"""Parsing and validation of quantities.
+
+Pure: no I/O, no clock, no randomness.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+from bridgehead.apiserver.resource import FieldError
+from bridgehead.objects.quantities import parse_quantity
+
+from . import field
+
+
+def amount_of(quantity: str | int | float) -> Decimal | None:
+    """Return the number of a quantity, or None for a malformed one."""
+    try:
+        return parse_quantity(quantity)
+    except (ValueError, ArithmeticError):
+        return None
+
+
+def validate_quantity(path: str, quantity: Any) -> list[FieldError]:
+    amount = amount_of(quantity)
+    if amount is None:
+        return [field.invalid(path, quantity, "must be a quantity")]
+    return [] if amount >= 0 else [field.invalid(path, quantity, "must be greater than or equal to 0")]

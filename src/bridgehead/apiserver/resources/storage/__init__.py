@@ -1,0 +1,29 @@
+"""Kinds of storage: PersistentVolume, PersistentVolumeClaim (core/v1), and those of storage.k8s.io/v1.
+
+One module for each kind, and `storage_rules` with their common rules. No controller of this project provisions or
+attaches volumes: these objects are for other people's controllers.
+
+Other packages import from here.
+"""
+
+from .csidrivers import RESOURCE as CSI_DRIVERS
+from .csinodes import RESOURCE as CSI_NODES
+from .csistoragecapacities import RESOURCE as CSI_STORAGE_CAPACITIES
+from .persistentvolumeclaims import RESOURCE as PERSISTENT_VOLUME_CLAIMS
+from .persistentvolumes import RESOURCE as PERSISTENT_VOLUMES
+from .storageclasses import RESOURCE as STORAGE_CLASSES
+from .storageclasses import is_default as is_default_storage_class
+from .volumeattachments import RESOURCE as VOLUME_ATTACHMENTS
+from .volumeattributesclasses import RESOURCE as VOLUME_ATTRIBUTES_CLASSES
+
+__all__ = [
+    "CSI_DRIVERS",
+    "CSI_NODES",
+    "CSI_STORAGE_CAPACITIES",
+    "PERSISTENT_VOLUMES",
+    "PERSISTENT_VOLUME_CLAIMS",
+    "STORAGE_CLASSES",
+    "VOLUME_ATTACHMENTS",
+    "VOLUME_ATTRIBUTES_CLASSES",
+    "is_default_storage_class",
+]

@@ -1,0 +1,46 @@
+"""CSIStorageCapacity (storage.k8s.io/v1): its entry in the table and its rules.
+
+Pure: no I/O, no clock, no randomness. Source: Kubernetes `ValidateCSIStorageCapacity`.
+"""
+
+from __future__ import annotations
+
+from bridgehead.apiserver.resource import FieldError, JsonObject, Resource, Strategy
+from bridgehead.apiserver.resources.shared import field
+from bridgehead.apiserver.resources.shared.columns import NAME, text_column
+from bridgehead.apiserver.resources.shared.metadata_validation import validate_label_selector
+from bridgehead.apiserver.resources.shared.quantities import validate_quantity
+from bridgehead.objects.names import check_dns1123_subdomain
+
+_QUANTITIES = ("capacity", "maximumVolumeSize")
+# The input of a driver's GetCapacity call.
+_IMMUTABLE = ("nodeTopology", "storageClassName")
+
+
+class CSIStorageCapacityStrategy(Strategy):
+    def validate(self, obj: JsonObject) -> list[FieldError]:
+        errors = validate_label_selector("nodeTopology", obj.get("nodeTopology", {}))
+        name = obj.get("storageClassName", "")
+        errors.extend(field.invalid_for("storageClassName", name, check_dns1123_subdomain(name)))
+        for quantity in _QUANTITIES:
+            if quantity in obj:
+                errors.extend(validate_quantity(quantity, obj[quantity]))
+        return errors
+
+    def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
+        return [
+            field.invalid(name, obj.get(name), field.IMMUTABLE) for name in _IMMUTABLE if obj.get(name) != old.get(name)
+        ]
+
+
+RESOURCE = Resource(
+    group="storage.k8s.io",
+    version="v1",
+    kind="CSIStorageCapacity",
+    plural="csistoragecapacities",
+    singular="csistoragecapacity",
+    namespaced=True,
+    strategy=CSIStorageCapacityStrategy(),
+    columns=(NAME, text_column("StorageClassName", "storageClassName"), text_column("Capacity", "capacity")),
+    check_name=check_dns1123_subdomain,
+)

@@ -1,0 +1,216 @@
+"""PersistentVolume (core/v1): its entry in the table, its defaults and its rules.
+
+Pure: no I/O, no clock, no randomness.
+Source: Kubernetes `ValidatePersistentVolumeSpec`, `ValidatePersistentVolumeUpdate`.
+"""
+
+from __future__ import annotations
+
+import posixpath
+
+from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource, StatusStrategy
+from bridgehead.apiserver.resources.pods import validate_node_selector
+from bridgehead.apiserver.resources.shared import field
+from bridgehead.apiserver.resources.shared.columns import AGE, NAME, UNSET, at, text_column
+from bridgehead.apiserver.resources.shared.quantities import validate_quantity
+from bridgehead.objects.names import check_dns1123_subdomain
+
+from .storage_rules import (
+    VOLUME_MODES,
+    access_modes_text,
+    class_of,
+    phase_of,
+    validate_access_modes,
+    validate_class_name,
+    validate_driver_name,
+    validate_positive_quantity,
+)
+
+_SOURCES = (
+    *("hostPath", "gcePersistentDisk", "awsElasticBlockStore", "glusterfs", "flocker", "nfs", "rbd", "quobyte"),
+    *("cephfs", "iscsi", "cinder", "fc", "flexVolume", "azureFile", "vsphereVolume", "photonPersistentDisk"),
+    *("portworxVolume", "azureDisk", "scaleIO", "local", "storageos", "csi"),
+)
+_RECLAIM_POLICIES = ("Delete", "Recycle", "Retain")
+_HOST_PATH_TYPES = (
+    *("", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"),
+)
+_SECRETS = (
+    *("controllerPublishSecretRef", "controllerExpandSecretRef", "nodePublishSecretRef", "nodeExpandSecretRef"),
+    "nodeStageSecretRef",
+)
+
+
+class PersistentVolumeStrategy(StatusStrategy):
+    def default(self, obj: JsonObject) -> None:
+        spec = obj.setdefault("spec", {})
+        spec["persistentVolumeReclaimPolicy"] = spec.get("persistentVolumeReclaimPolicy") or "Retain"
+        spec.setdefault("volumeMode", "Filesystem")
+        if "hostPath" in spec:
+            spec["hostPath"].setdefault("type", "")
+        status = obj.setdefault("status", {})
+        status["phase"] = status.get("phase") or "Pending"
+
+    def prepare_create(self, obj: JsonObject) -> None:
+        obj["status"] = {"phase": "Pending"}
+        if created := at(obj, "metadata", "creationTimestamp"):
+            obj["status"]["lastPhaseTransitionTime"] = created
+
+    def validate(self, obj: JsonObject) -> list[FieldError]:
+        return validate_volume_spec("spec", obj.get("spec", {}))
+
+    def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
+        spec, before = obj.get("spec", {}), old.get("spec", {})
+        errors = []
+        if _source(spec, before) != _source(before, before):
+            detail = "spec.persistentvolumesource is immutable after creation"
+            errors.append(field.forbidden("spec.persistentvolumesource", detail))
+        if spec.get("volumeMode") != before.get("volumeMode"):
+            errors.append(field.invalid("volumeMode", spec.get("volumeMode"), field.IMMUTABLE))
+        affinity = before.get("nodeAffinity")
+        if affinity is not None and spec.get("nodeAffinity") != affinity:
+            errors.append(field.invalid("nodeAffinity", spec.get("nodeAffinity"), field.IMMUTABLE))
+        if "volumeAttributesClassName" in before and "volumeAttributesClassName" not in spec:
+            detail = "update from non-nil value to nil is forbidden"
+            errors.append(field.forbidden("spec.volumeAttributesClassName", detail))
+        return errors
+
+
+def _source(spec: JsonObject, before: JsonObject) -> JsonObject:
+    """Return the volume's source. A CSI volume without a Secret for its expansion may get one later."""
+    source = {name: spec[name] for name in _SOURCES if name in spec}
+    if "csi" in source and "controllerExpandSecretRef" not in before.get("csi", {}):
+        source["csi"] = {k: v for k, v in source["csi"].items() if k != "controllerExpandSecretRef"}
+    return source
+
+
+def validate_volume_spec(path: str, spec: JsonObject, *, is_inline: bool = False) -> list[FieldError]:
+    """Validate the spec of a volume, or of one that a VolumeAttachment contains."""
+    errors = validate_access_modes(f"{path}.accessModes", spec.get("accessModes", ()))
+    errors.extend(_validate_inline(path, spec) if is_inline else _validate_volume(path, spec))
+    errors.extend(_validate_source(path, spec))
+    if "volumeAttributesClassName" in spec:
+        if spec["volumeAttributesClassName"]:
+            errors.extend(validate_class_name(path, spec, "volumeAttributesClassName"))
+        else:
+            errors.append(field.required(f"{path}.volumeAttributesClassName", "an empty string is disallowed"))
+        if "csi" not in spec:
+            errors.append(field.required(f"{path}.csi", "has to be specified when using volumeAttributesClassName"))
+    return errors
+
+
+def _validate_volume(path: str, spec: JsonObject) -> list[FieldError]:
+    capacity = spec.get("capacity", {})
+    errors = [] if capacity else [field.required(f"{path}.capacity")]
+    if "storage" not in capacity or len(capacity) > 1:
+        errors.append(field.not_supported(f"{path}.capacity", capacity or None, ("storage",)))
+    for name, quantity in capacity.items():
+        item = f"{path}.capacity[{name}]"
+        errors.extend(validate_quantity(item, quantity) or validate_positive_quantity(item, quantity))
+    policy = spec.get("persistentVolumeReclaimPolicy", "")
+    if policy:
+        errors.extend(field.one_of(f"{path}.persistentVolumeReclaimPolicy", policy, _RECLAIM_POLICIES))
+    if "nodeAffinity" in spec:
+        item = f"{path}.nodeAffinity.required"
+        if (required := spec["nodeAffinity"].get("required")) is None:
+            errors.append(field.required(item, "must specify required node constraints"))
+        else:
+            errors.extend(validate_node_selector(item, required))
+    if policy == "Recycle" and posixpath.normpath(at(spec, "hostPath", "path") or ".") == "/":
+        detail = "may not be 'recycle' for a hostPath mount of '/'"
+        errors.append(field.forbidden(f"{path}.persistentVolumeReclaimPolicy", detail))
+    errors.extend(validate_class_name(path, spec, "storageClassName"))
+    if "volumeMode" in spec:
+        errors.extend(field.one_of(f"{path}.volumeMode", spec["volumeMode"], VOLUME_MODES))
+    return errors
+
+
+def _validate_inline(path: str, spec: JsonObject) -> list[FieldError]:
+    context = "in the context of inline volumes"
+    errors = []
+    if spec.get("persistentVolumeReclaimPolicy", "Retain") not in ("", "Retain"):
+        errors.append(field.forbidden(f"{path}.persistentVolumeReclaimPolicy", f"may only be Retain {context}"))
+    errors.extend(
+        field.forbidden(f"{path}.{name}", f"may not be specified {context}")
+        for name in ("nodeAffinity", "storageClassName")
+        if spec.get(name)
+    )
+    if spec.get("volumeMode", "Filesystem") != "Filesystem":
+        detail = f"may not specify volumeMode other than Filesystem {context}"
+        errors.append(field.forbidden(f"{path}.volumeMode", detail))
+    return errors
+
+
+def _validate_source(path: str, spec: JsonObject) -> list[FieldError]:
+    given = [name for name in _SOURCES if name in spec]
+    if not given:
+        return [field.required(path, "must specify a volume type")]
+    kind = given[0]
+    item, source = f"{path}.{kind}", spec[kind]
+    errors = [field.forbidden(f"{path}.{name}", "may not specify more than 1 volume type") for name in given[1:]]
+    match kind:
+        case "hostPath":
+            errors.extend(_validate_path(item, source))
+            errors.extend(field.one_of(f"{item}.type", source.get("type", ""), _HOST_PATH_TYPES))
+        case "local":
+            errors.extend(_validate_path(item, source))
+            if not at(spec, "nodeAffinity", "required"):
+                errors.append(field.required(f"{path}.nodeAffinity", "Local volume requires node affinity"))
+        case "nfs":
+            errors.extend(field.required(f"{item}.{name}") for name in ("server", "path") if not source.get(name))
+            if not source.get("path", "").startswith("/"):
+                errors.append(field.invalid(f"{item}.path", source.get("path", ""), "must be an absolute path"))
+        case "csi":
+            errors.extend(validate_driver_name(f"{item}.driver", source.get("driver", "")))
+            if not source.get("volumeHandle"):
+                errors.append(field.required(f"{item}.volumeHandle"))
+            for secret in _SECRETS:
+                if secret in source:
+                    errors.extend(
+                        field.required(f"{item}.{secret}.{name}")
+                        for name in ("name", "namespace")
+                        if not source[secret].get(name)
+                    )
+    return errors
+
+
+def _validate_path(path: str, source: JsonObject) -> list[FieldError]:
+    value = source.get("path", "")
+    if not value:
+        return [field.required(f"{path}.path")]
+    if ".." in value.split("/"):
+        return [field.invalid(f"{path}.path", value, "must not contain '..'")]
+    return []
+
+
+def _claim_cell(volume: JsonObject, now: float) -> str:
+    claim = at(volume, "spec", "claimRef")
+    return f"{claim.get('namespace', '')}/{claim.get('name', '')}" if claim else ""
+
+
+RESOURCE = Resource(
+    group="",
+    version="v1",
+    kind="PersistentVolume",
+    plural="persistentvolumes",
+    singular="persistentvolume",
+    namespaced=False,
+    short_names=("pv",),
+    subresources=("status",),
+    strategy=PersistentVolumeStrategy(),
+    columns=(
+        NAME,
+        text_column("Capacity", "spec", "capacity", "storage", empty="0"),
+        Column("Access Modes", lambda volume, now: access_modes_text(at(volume, "spec", "accessModes") or ())),
+        text_column("Reclaim Policy", "spec", "persistentVolumeReclaimPolicy"),
+        Column("Status", lambda volume, now: phase_of(volume)),
+        Column("Claim", _claim_cell),
+        Column("StorageClass", lambda volume, now: class_of(volume)),
+        text_column("VolumeAttributesClass", "spec", "volumeAttributesClassName", empty=UNSET),
+        text_column("Reason", "status", "reason"),
+        AGE,
+        text_column("VolumeMode", "spec", "volumeMode", empty=UNSET, priority=1),
+    ),
+    returns_deleted=True,
+    check_name=check_dns1123_subdomain,
+)

@@ -1,0 +1,97 @@
+"""StorageClass (storage.k8s.io/v1): its entry in the table, its defaults and its rules.
+
+Pure: no I/O, no clock, no randomness. Source: Kubernetes `ValidateStorageClass`, `ValidateStorageClassUpdate`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource, Strategy
+from bridgehead.apiserver.resources.shared import field
+from bridgehead.apiserver.resources.shared.columns import AGE, NAME, at, text_column
+from bridgehead.objects.names import check_dns1123_subdomain, check_qualified_name
+
+from .storage_rules import validate_parameters, validate_provisioner
+
+_DEFAULT_ANNOTATION = "storageclass.kubernetes.io/is-default-class"
+_BETA_DEFAULT_ANNOTATION = "storageclass.beta.kubernetes.io/is-default-class"
+
+_RECLAIM_POLICIES = ("Delete", "Retain")
+_BINDING_MODES = ("Immediate", "WaitForFirstConsumer")
+_FORBIDDEN = ("parameters", "provisioner", "reclaimPolicy")
+
+
+class StorageClassStrategy(Strategy):
+    def default(self, obj: JsonObject) -> None:
+        obj.setdefault("reclaimPolicy", "Delete")
+        obj.setdefault("volumeBindingMode", "Immediate")
+
+    def validate(self, obj: JsonObject) -> list[FieldError]:
+        errors = validate_provisioner("provisioner", obj.get("provisioner", ""))
+        errors.extend(validate_parameters("parameters", obj.get("parameters", {})))
+        if policy := obj.get("reclaimPolicy"):
+            errors.extend(field.one_of("reclaimPolicy", policy, _RECLAIM_POLICIES))
+        errors.extend(field.one_of("volumeBindingMode", obj.get("volumeBindingMode"), _BINDING_MODES))
+        return [*errors, *_validate_topologies("allowedTopologies", obj.get("allowedTopologies", ()))]
+
+    def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
+        changed = [name for name in _FORBIDDEN if obj.get(name) != old.get(name)]
+        errors = [field.forbidden(name, f"updates to {name} are forbidden.") for name in changed]
+        if obj.get("volumeBindingMode") != old.get("volumeBindingMode"):
+            errors.append(field.invalid("volumeBindingMode", obj.get("volumeBindingMode"), field.IMMUTABLE))
+        return errors
+
+
+def _validate_topologies(path: str, terms: Sequence[JsonObject]) -> list[FieldError]:
+    errors = []
+    seen: list[dict[str, set[str]]] = []
+    for index, term in enumerate(terms):
+        item = f"{path}[{index}].matchLabelExpressions"
+        values_of: dict[str, set[str]] = {}
+        for number, expression in enumerate(term.get("matchLabelExpressions", ())):
+            here, key, values = f"{item}[{number}]", expression.get("key", ""), expression.get("values", [])
+            if not values:
+                errors.append(field.required(f"{here}.values"))
+            errors.extend(
+                field.duplicate(f"{here}.values[{i}]", value) for i, value in enumerate(values) if value in values[:i]
+            )
+            errors.extend(field.invalid_for(f"{here}.key", key, check_qualified_name(key)))
+            if key in values_of:
+                errors.append(field.duplicate(f"{here}.key", key))
+            values_of[key] = set(values)
+        if values_of in seen:
+            errors.append(field.duplicate(item, ""))
+        seen.append(values_of)
+    return errors
+
+
+def is_default(storage_class: JsonObject) -> bool:
+    annotations = at(storage_class, "metadata", "annotations") or {}
+    return "true" in (annotations.get(_DEFAULT_ANNOTATION), annotations.get(_BETA_DEFAULT_ANNOTATION))
+
+
+def _name_cell(storage_class: JsonObject, now: float) -> str:
+    return f"{NAME.cell(storage_class, now)}{' (default)' if is_default(storage_class) else ''}"
+
+
+RESOURCE = Resource(
+    group="storage.k8s.io",
+    version="v1",
+    kind="StorageClass",
+    plural="storageclasses",
+    singular="storageclass",
+    namespaced=False,
+    short_names=("sc",),
+    strategy=StorageClassStrategy(),
+    columns=(
+        Column("Name", _name_cell, format="name", description=NAME.description),
+        text_column("Provisioner", "provisioner"),
+        text_column("ReclaimPolicy", "reclaimPolicy"),
+        text_column("VolumeBindingMode", "volumeBindingMode"),
+        Column("AllowVolumeExpansion", lambda one, now: str(bool(one.get("allowVolumeExpansion"))).lower()),
+        AGE,
+    ),
+    returns_deleted=True,
+    check_name=check_dns1123_subdomain,
+)

@@ -1,0 +1,13 @@
+"""Deployment, ReplicaSet, DaemonSet (apps/v1) and PodTemplate (core/v1): one module for each.
+
+`workload_strategy` has the common rules of the first three.
+
+Other packages import from here.
+"""
+
+from .daemonsets import RESOURCE as DAEMON_SETS
+from .deployments import RESOURCE as DEPLOYMENTS
+from .podtemplates import RESOURCE as POD_TEMPLATES
+from .replicasets import RESOURCE as REPLICA_SETS
+
+__all__ = ["DAEMON_SETS", "DEPLOYMENTS", "POD_TEMPLATES", "REPLICA_SETS"]

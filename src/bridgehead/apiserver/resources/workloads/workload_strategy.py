@@ -1,0 +1,115 @@
+"""Common defaults and validation of Deployment, ReplicaSet and DaemonSet: selector, template, rolling updates.
+
+Pure: no I/O, no clock, no randomness. Source: Kubernetes `pkg/apis/apps/validation`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from bridgehead.apiserver.resource import FieldError, JsonObject, StatusStrategy
+from bridgehead.apiserver.resources.pods import set_spec_defaults, validate_template, warn_of_pod_spec
+from bridgehead.apiserver.resources.shared import field
+from bridgehead.apiserver.resources.shared.metadata_validation import validate_label_selector
+from bridgehead.objects.integers import parse_integer
+from bridgehead.objects.meta import LabelSelector
+from bridgehead.objects.selectors import compile_selector
+
+_TEMPLATE = "spec.template"
+
+
+class WorkloadStrategy(StatusStrategy):
+    """Hooks of a workload. Error texts contain `kind`, and `owner`, the kind that creates its pods."""
+
+    kind = ""
+    owner = "ReplicaSet"
+
+    def default(self, obj: JsonObject) -> None:
+        template: JsonObject = obj.setdefault("spec", {}).setdefault("template", {})
+        template.setdefault("metadata", {})
+        set_spec_defaults(template.setdefault("spec", {}))
+
+    def prepare_create(self, obj: JsonObject) -> None:
+        obj["status"] = {}
+
+    def validate(self, obj: JsonObject) -> list[FieldError]:
+        spec = obj.get("spec", {})
+        errors = []
+        for name in ("replicas", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"):
+            errors.extend(field.non_negative(f"spec.{name}", spec.get(name, 0)))
+        errors.extend(self._validate_selector(spec))
+        errors.extend(validate_template(_TEMPLATE, spec.get("template", {})))
+        return [*errors, *self._validate_pod(spec.get("template", {}).get("spec", {}))]
+
+    def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
+        selector = obj.get("spec", {}).get("selector")
+        if selector == old.get("spec", {}).get("selector"):
+            return []
+        return [field.invalid("spec.selector", selector, field.IMMUTABLE)]
+
+    def warnings(self, obj: JsonObject) -> list[str]:
+        return warn_of_pod_spec(f"{_TEMPLATE}.spec", obj.get("spec", {}).get("template", {}).get("spec", {}))
+
+    def _validate_selector(self, spec: JsonObject) -> list[FieldError]:
+        path = "spec.selector"
+        selector = spec.get("selector")
+        if selector is None:
+            return [field.required(path)]
+        errors = validate_label_selector(path, selector)
+        if errors:
+            return errors
+        if not selector.get("matchLabels") and not selector.get("matchExpressions"):
+            return [field.invalid(path, selector, f"empty selector is invalid for {self.kind}")]
+        labels = spec.get("template", {}).get("metadata", {}).get("labels", {})
+        if not compile_selector(msgspec.convert(selector, LabelSelector)).matches(labels):
+            detail = "`selector` does not match template `labels`"
+            return [field.invalid(f"{_TEMPLATE}.metadata.labels", labels, detail)]
+        return []
+
+    def _validate_pod(self, pod: JsonObject) -> list[FieldError]:
+        # These pods are replaced when they end, so pods that are meant to end are not allowed.
+        errors = field.one_of(f"{_TEMPLATE}.spec.restartPolicy", pod.get("restartPolicy"), ("Always",))
+        if "activeDeadlineSeconds" in pod:
+            detail = f"activeDeadlineSeconds in {self.owner} is not Supported"
+            errors.append(field.forbidden(f"{_TEMPLATE}.spec.activeDeadlineSeconds", detail))
+        return errors
+
+
+def set_rolling_update(strategy: JsonObject, unavailable: int | str, surge: int | str) -> None:
+    """Set the defaults of an update strategy: RollingUpdate with these amounts."""
+    strategy["type"] = strategy.get("type") or "RollingUpdate"
+    if strategy["type"] == "RollingUpdate":
+        rolling = strategy.setdefault("rollingUpdate", {})
+        rolling.setdefault("maxUnavailable", unavailable)
+        rolling.setdefault("maxSurge", surge)
+
+
+def validate_amount(path: str, value: Any) -> list[FieldError]:
+    """Validate a number of pods, or a percentage such as `25%`."""
+    if isinstance(value, int):
+        return field.non_negative(path, value)
+    if not re.fullmatch(r"[0-9]+%", str(value)):
+        detail = (
+            "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex "
+            "used for validation is '[0-9]+%')"
+        )
+        return [field.invalid(path, value, detail)]
+    return []
+
+
+def is_zero(value: Any) -> bool:
+    return value in (0, "0%")
+
+
+def validate_share(path: str, value: Any) -> list[FieldError]:
+    """Validate a number of pods, or a percentage of at most 100%."""
+    errors = validate_amount(path, value)
+    if errors or not isinstance(value, str):
+        return errors
+    percent = parse_integer(value.removesuffix("%"))
+    if percent is None or percent > 100:
+        errors.append(field.invalid(path, value, "must not be greater than 100%"))
+    return errors

@@ -1,0 +1,54 @@
+"""The subresources of a pod that its kubelet serves: log, exec, attach, portforward.
+
+Finds the pod and its Node in the store. `kubelet` forwards the request.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from bridgehead.apiserver.errors import method_not_allowed, not_found_path
+from bridgehead.apiserver.http.paths import RequestInfo
+from bridgehead.apiserver.http.request import Receive, Request, Response, Scope, Send
+from bridgehead.apiserver.registry.registry import Registry
+from bridgehead.apiserver.resource import JsonObject
+from bridgehead.storage import Key
+
+from . import kubelet
+
+_NAMES = frozenset({"log", "exec", "attach", "portforward"})
+
+
+class PodStreams:
+    def __init__(self, registry: Registry, kubelets: kubelet.KubeletAccess) -> None:
+        self._registry = registry
+        self._kubelets = kubelets
+
+    def serves(self, info: RequestInfo) -> bool:
+        return info.resource == "pods" and not info.group and info.version == "v1" and info.subresource in _NAMES
+
+    async def answer(self, request: Request) -> Response:
+        """Answer a request. Raises `ApiStatus`."""
+        info = request.info
+        if info.verb not in ("get", "create") or (info.verb == "create" and info.subresource == "log"):
+            raise method_not_allowed()
+        pod, node = self._find(info)
+        query = kubelet.parse_query_list(request.scope["query_string"])
+        return await kubelet.answer(pod, node, info.subresource, query, self._kubelets)
+
+    async def answer_socket(self, info: RequestInfo, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a WebSocket until it is closed. Raises `ApiStatus` if it is not accepted."""
+        if not self.serves(info):
+            raise not_found_path()
+        pod, node = self._find(info)
+        query = kubelet.parse_query_list(scope["query_string"])
+        await kubelet.answer_socket(scope, receive, send, pod, node, info.subresource, query, self._kubelets)
+
+    def _find(self, info: RequestInfo) -> tuple[JsonObject, JsonObject | None]:
+        """Return the pod, and its Node if it has one."""
+        pods = self._registry.find("", "v1", "pods")
+        if pods is None:
+            raise not_found_path()
+        pod: JsonObject = msgspec.json.decode(self._registry.get(pods, info.namespace, info.name).value)
+        node = self._registry.store.get(Key("nodes", "", pod.get("spec", {}).get("nodeName", "")))
+        return pod, None if node is None else msgspec.json.decode(node.value)

@@ -1,0 +1,20 @@
+"""Headings of the groups that `--help` shows options in."""
+
+from __future__ import annotations
+
+from typing import Final
+
+WHAT: Final = "What to serve"
+ACCESS: Final = "Cluster access"
+ADDRESSES: Final = "Addresses"
+TUNING: Final = "Tuning"
+ONCE: Final = "Instead of running"
+
+SERVING: Final = "Serving"
+AUTHENTICATION: Final = "Authentication of clients"
+STORAGE: Final = "Storage and allocation"
+KUBELETS: Final = "Connections to kubelets"
+
+NODE: Final = "Node"
+PODS: Final = "Pods"
+KUBELET_SERVER: Final = "Server of logs and exec"

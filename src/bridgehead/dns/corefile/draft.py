@@ -1,0 +1,178 @@
+"""The configuration while a Corefile is read, and tables of what may be written in it.
+
+Pure: no I/O, no clock, no randomness. The caller's `Sources` reads files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Generic, NamedTuple, TypeVar
+
+from bridgehead.dns.config import DnsConfig, Server
+from bridgehead.dns.messages.names import as_domains
+from bridgehead.suggestions import most_similar
+
+from .sources import Sources
+from .text import Directive
+
+_SIMILAR = 0.75  # difflib's ratio, from which on a name is suggested
+
+
+class Where(Enum):
+    """The server blocks in which a directive may stand."""
+
+    ANY = "any"
+    CLUSTER = "that of `kubernetes`"
+    CLUSTER_OR_ROOT = "that of `kubernetes`, or one for `.`"
+
+
+class ServerBlock(NamedTuple):
+    """The zones and ports of one server block. `is_cluster`: the block has the `kubernetes` directive."""
+
+    zones: tuple[str, ...]
+    ports: tuple[int, ...]
+    is_cluster: bool
+
+    @property
+    def is_root(self) -> bool:
+        return "" in self.zones
+
+    def allows(self, where: Where) -> bool:
+        """Whether a directive of this kind may stand in the block."""
+        return self.is_cluster or where is Where.ANY or (where is Where.CLUSTER_OR_ROOT and self.is_root)
+
+
+@dataclass
+class Draft:
+    """The settings so far, and what can be decided only at the end of the file."""
+
+    config: DnsConfig
+    sources: Sources
+    stubs: list[tuple[str, tuple[Server, ...]]] = field(default_factory=list)
+    excepted: list[str] = field(default_factory=list)  # domains that `forward .` leaves out
+    denied: list[tuple[str, int]] = field(default_factory=list)  # domains and their response codes
+    concurrency_limits: list[int] = field(default_factory=list)
+    has_cluster: bool = False
+    has_root_cache: bool = False  # a `cache` directive in a block for `.`, which counts for all
+    unsupported: list[str] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+
+    def set(self, **changes: object) -> None:
+        """Change settings of `config`."""
+        self.config = replace(self.config, **changes)  # type: ignore[arg-type]
+
+    def set_zone(self, **changes: object) -> None:
+        """Change settings of `config.zone`."""
+        self.set(zone=replace(self.config.zone, **changes))  # type: ignore[arg-type]
+
+    def remark(self, directive: Directive, text: str) -> None:
+        """Record for the log what has no effect here."""
+        self.remarks.append(f"line {directive.line}: {text}")
+
+    def reject(self, directive: Directive, text: str, advice: str = "") -> None:
+        """Record what is not supported. The error at the end names everything that was rejected."""
+        self.unsupported.append(f"{text} (line {directive.line}{': ' if advice else ''}{advice})")
+
+
+Target = TypeVar("Target")
+
+
+class WrongArguments(Exception):
+    """A parser's way to refuse a line; `read_line` raises ConfigInvalid with the line and its usage."""
+
+
+class Spec(NamedTuple, Generic[Target]):
+    """One directive or option: how it is written, what it does, its parser, and where it may stand.
+
+    `read` raises WrongArguments and ConfigInvalid. Its second argument is what the line belongs to: for a directive the
+    server block, for an option the values of its directive.
+    """
+
+    usage: str
+    doc: str
+    read: Callable[[Draft, Target, Directive], None]
+    where: Where = Where.ANY
+
+
+Table = Mapping[str, Spec[Target]]
+
+# Directives and options of CoreDNS that are not supported, and what to do instead.
+_INSTEAD = {
+    "proxy": "write forward",
+    "endpoint": "use --kubeconfig",
+    "kubeconfig": "use --kubeconfig",
+    "file": "forward the zone to a server that has it",
+    "auto": "forward the zones to a server that has them",
+    "secondary": "forward the zone to a server that has it",
+}
+
+
+def read_line(draft: Draft, target: Target, line: Directive, table: Table[Target]) -> None:
+    """Read one line by the table of what may stand there. Raises ConfigInvalid."""
+    spec = table.get(line.name)
+    if spec is None:
+        draft.reject(line, line.name, _INSTEAD.get(line.name) or did_you_mean(line.name, table))
+        return
+    try:
+        spec.read(draft, target, line)
+    except WrongArguments:
+        raise line.invalid(f"usage: {spec.usage}") from None
+
+
+def did_you_mean(text: str, known: Iterable[str]) -> str:
+    """Return "did you mean X?" for the known word that is most similar; "" if none is."""
+    similar = most_similar(text, known, ratio=_SIMILAR)
+    return f"did you mean {similar}?" if similar is not None else ""
+
+
+def one_argument(directive: Directive) -> str:
+    """Return the only argument. Raises WrongArguments."""
+    if len(directive.arguments) != 1:
+        raise WrongArguments
+    return directive.arguments[0]
+
+
+def one_of(directive: Directive, text: str, known: Iterable[str]) -> str:
+    """Return the text, which has to be one of the known ones. Raises ConfigInvalid."""
+    choices = list(known)
+    if text not in choices:
+        problem = f"{directive.name} {text!r}: one of {', '.join(choices)}"
+        raise directive.invalid(f"{problem}; {advice}" if (advice := did_you_mean(text, choices)) else problem)
+    return text
+
+
+def number(directive: Directive) -> int:
+    """Return the only argument as a number. Raises ConfigInvalid."""
+    arguments = directive.arguments
+    if len(arguments) != 1 or not arguments[0].isdecimal():
+        raise directive.invalid(f"{directive.name} takes a number")
+    return int(arguments[0])
+
+
+_UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600}
+
+
+def seconds(directive: Directive) -> float:
+    """Return the first argument, a duration as Go writes it (30s, 1h, 500ms). Raises ConfigInvalid."""
+    text = directive.arguments[0] if directive.arguments else ""
+    digits = text.rstrip("hms")
+    unit = text[len(digits) :]
+    if not digits.isdecimal() or unit not in _UNITS:
+        raise directive.invalid(f"{text!r} is not a duration like 30s, 5m or 500ms")
+    return int(digits) * _UNITS[unit]
+
+
+def fallthrough_zones(directive: Directive) -> tuple[str, ...]:
+    """Return the zones of `fallthrough [ZONE...]`; without arguments the root: all zones."""
+    return as_domains(directive.arguments) or ("",)
+
+
+def ignore(draft: Draft, target: object, directive: Directive) -> None:
+    """Read a directive that describes what this server does anyway."""
+
+
+def has_no_effect(draft: Draft, target: object, directive: Directive) -> None:
+    """Read a directive that tunes something which this server does not have."""
+    draft.remark(directive, f"{directive.name!r} has no effect here")

@@ -1,0 +1,86 @@
+"""The directive `kubernetes`: which zone, and which names it has.
+
+Pure: no I/O, no clock, no randomness.
+"""
+
+from __future__ import annotations
+
+from bridgehead.dns.config import POD_MODES
+from bridgehead.dns.messages import wire
+from bridgehead.dns.messages.names import as_domains, is_in_any
+
+from .draft import (
+    Draft,
+    ServerBlock,
+    Spec,
+    Table,
+    fallthrough_zones,
+    has_no_effect,
+    number,
+    one_argument,
+    one_of,
+    read_line,
+)
+from .text import Directive
+
+
+def read_kubernetes(draft: Draft, block: ServerBlock, directive: Directive) -> None:
+    """Read the cluster's domain, the options, and which reverse zones do not fall through."""
+    if draft.has_cluster:
+        raise directive.invalid("a second `kubernetes`")
+    draft.has_cluster = True
+    zones = dict.fromkeys(as_domains(directive.arguments) or block.zones)
+    domains = [zone for zone in zones if not zone.endswith((".arpa", "arpa"))]
+    if len(domains) != 1:
+        raise directive.invalid(f"kubernetes with {len(domains)} domains, not one")
+    draft.set_zone(domain=domains[0], pods="disabled")
+    for option in directive.block:
+        read_line(draft, block, option, OPTIONS)
+    # Addresses of the cluster have PTR records; for other addresses in zones that do not fall through no upstream is
+    # asked.
+    falling = [zone for line in directive.block if line.name == "fallthrough" for zone in fallthrough_zones(line)]
+    reverse = [zone for zone in zones if zone not in domains]
+    draft.denied += [(zone, wire.NXDOMAIN) for zone in reverse if not is_in_any(zone, falling)]
+
+
+def _pods(draft: Draft, block: ServerBlock, option: Directive) -> None:
+    draft.set_zone(pods=one_of(option, one_argument(option), POD_MODES))
+
+
+def _namespaces(draft: Draft, block: ServerBlock, option: Directive) -> None:
+    draft.set_zone(namespaces=option.arguments)
+
+
+def _endpoint_pod_names(draft: Draft, block: ServerBlock, option: Directive) -> None:
+    draft.set_zone(endpoint_pod_names=True)
+
+
+def _ttl(draft: Draft, block: ServerBlock, option: Directive) -> None:
+    draft.set_zone(ttl=number(option))
+
+
+def _fallthrough(draft: Draft, block: ServerBlock, option: Directive) -> None:
+    """For reverse zones `read_kubernetes` reads it. Names of the cluster never fall through."""
+    domain = draft.config.zone.domain
+    if not option.arguments or domain in as_domains(option.arguments):
+        draft.remark(option, f"names of {domain} do not fall through")
+
+
+OPTIONS: Table[ServerBlock] = {
+    "pods": Spec("pods disabled|insecure|verified", "names of pods by their addresses", _pods),
+    "ttl": Spec("ttl SECONDS", "TTL of the cluster's records", _ttl),
+    "namespaces": Spec("namespaces NAMESPACE...", "only these have names", _namespaces),
+    "endpoint_pod_names": Spec("endpoint_pod_names", "endpoints are named after their pods", _endpoint_pod_names),
+    "fallthrough": Spec("fallthrough [ZONE...]", "reverse zones whose unknown addresses upstreams know", _fallthrough),
+    **{
+        name: Spec(name, "tunes CoreDNS' API client", has_no_effect)
+        for name in (
+            "startup_timeout",
+            "apiserver_qps",
+            "apiserver_burst",
+            "apiserver_max_inflight",
+            "resyncperiod",
+            "upstream",
+        )
+    },
+}

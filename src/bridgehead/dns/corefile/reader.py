@@ -1,0 +1,100 @@
+"""A Corefile as settings of this server (source: CoreDNS' manual and plugins).
+
+The directives that kubeadm, distributions and NodeLocal DNSCache use are supported; README.md lists them. Whatever is
+not supported is named in one error: half a configuration would give answers that its owner does not expect.
+
+Pure: no I/O, no clock, no randomness. The caller's `Sources` reads files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import NamedTuple
+
+from bridgehead.dns.config import Address, DnsConfig, parse_address
+from bridgehead.dns.errors import ConfigInvalid
+from bridgehead.dns.messages import wire
+from bridgehead.dns.messages.names import as_domain, is_in_any
+
+from .directives import DIRECTIVES
+from .draft import Draft, ServerBlock, read_line
+from .node_cache import with_own_answers
+from .sources import Sources
+from .text import Directive, invalid, parse
+
+
+class Reading(NamedTuple):
+    """The settings, and what in the file has no effect here, for the log."""
+
+    config: DnsConfig
+    remarks: tuple[str, ...]
+
+
+def read_corefile(text: str, base: DnsConfig, sources: Sources) -> Reading:
+    """Return `base` changed by the Corefile; `sources` has what the text refers to. Raises ConfigInvalid.
+
+    With `base.node_local` the file may be that of NodeLocal DNSCache.
+    """
+    draft = Draft(replace(base, upstreams=(), health=None, ready=None, metrics=None), sources)
+    servers = parse(text, sources)
+    if base.node_local and not any(line.name == "kubernetes" for server in servers for line in server.block):
+        servers = tuple(with_own_answers(server, _block(server).zones, base.zone.domain) for server in servers)
+    ports: list[tuple[int, Directive]] = []
+    for server in servers:
+        block = _block(server)
+        ports += [(port, server) for port in block.ports]
+        _read_server(draft, block, server)
+    return _finish(draft, ports)
+
+
+def _read_server(draft: Draft, block: ServerBlock, server: Directive) -> None:
+    if block.is_cluster and not draft.has_cluster:
+        hosts = sorted({host for host, _ in draft.config.listen})
+        draft.set(listen=tuple((host, port) for port in dict.fromkeys(block.ports) for host in hosts))
+    for directive in server.block:
+        spec = DIRECTIVES.get(directive.name)
+        if spec is not None and not block.allows(spec.where):
+            draft.reject(directive, f"{directive.name} outside the cluster's server block")
+        else:
+            read_line(draft, block, directive, DIRECTIVES)
+
+
+def _finish(draft: Draft, ports: Iterable[tuple[int, Directive]]) -> Reading:
+    served = {port for _, port in draft.config.listen}
+    for port, server in ports:
+        if draft.has_cluster and port not in served:
+            draft.reject(server, f"port {port}", "all names are served at the port of the cluster's server block")
+    if draft.unsupported:
+        raise ConfigInvalid(f"Corefile: not supported: {', '.join(draft.unsupported)}; remove what is not needed")
+    if not draft.has_cluster:
+        raise ConfigInvalid("Corefile: no server block has a `kubernetes` directive")
+    stubs = {zone for zone, _ in draft.stubs}
+    denied: dict[str, int] = {}
+    for zone, rcode in draft.denied:
+        if zone not in stubs:
+            denied.setdefault(zone, rcode)
+    draft.set(stub_domains=tuple(draft.stubs), denied=(*denied.items(), *_excepted(draft)))
+    return Reading(draft.config, tuple(draft.remarks))
+
+
+def _excepted(draft: Draft) -> list[Address]:
+    """Return the domains that `except` leaves without an upstream, for SERVFAIL as from CoreDNS."""
+    answered = [zone for zone, _ in (*draft.stubs, *draft.denied) if zone] + [draft.config.zone.domain]
+    return [(zone, wire.SERVFAIL) for zone in dict.fromkeys(draft.excepted) if not is_in_any(zone, answered)]
+
+
+def _block(server: Directive) -> ServerBlock:
+    """Return the zones and ports in a server block's keys. Raises ConfigInvalid."""
+    keys = [_parse_key(key, server.line) for key in " ".join(server.tokens).replace(",", " ").split()]
+    is_cluster = any(directive.name == "kubernetes" for directive in server.block)
+    return ServerBlock(tuple(zone for zone, _ in keys), tuple(port for _, port in keys), is_cluster)
+
+
+def _parse_key(key: str, line: int | str) -> Address:
+    """Return zone and port of ".:53", "dns://corp.example:1053" or "corp.example"."""
+    scheme, separator, rest = key.rpartition("://")
+    if separator and scheme != "dns":
+        raise invalid(line, f"{scheme!r} is not supported, only plain DNS")
+    zone, port = parse_address(f"Corefile, line {line}", rest, 53)
+    return as_domain(zone), port

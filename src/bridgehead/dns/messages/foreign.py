@@ -1,0 +1,197 @@
+"""Replies of upstreams as bytes: checked, parsed, and made into answers to clients.
+
+Pure: no I/O, no clock, no randomness.
+
+Functions whose names end in `_untrusted` take bytes from the network and raise only BadPacket. Compression pointers are
+followed backwards only, so that they cannot loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator
+from typing import NamedTuple
+
+from bridgehead.dns.errors import BadPacket
+
+from .wire import (
+    AD,
+    CD,
+    HEADER_SIZE,
+    OPT,
+    QR,
+    RD,
+    TYPES,
+    Answer,
+    Writer,
+    head,
+    opt_record,
+    skip_name_untrusted,
+    skip_record_untrusted,
+)
+
+
+class RecordAt(NamedTuple):
+    """A record in a message: its section, type and TTL, and the offsets of the owner, the TTL, the data and the end."""
+
+    section: int  # 0 answer, 1 authority, 2 additional
+    type: int
+    ttl: int
+    start: int
+    ttl_at: int
+    data_at: int
+    end: int
+
+
+def each_record_untrusted(message: bytes, at: int, counts: Iterable[int]) -> Iterator[RecordAt]:
+    """Yield the records from offset `at` on; `counts` are the numbers of records in the sections. Raises BadPacket."""
+    for section, count in enumerate(counts):
+        for _ in range(count):
+            _, kind, _, length_at = skip_record_untrusted(message, at)
+            ttl_at, data_at = length_at - 4, length_at + 2
+            end = data_at + int.from_bytes(message[length_at:data_at], "big")
+            yield RecordAt(section, kind, int.from_bytes(message[ttl_at:length_at], "big"), at, ttl_at, data_at, end)
+            at = end
+
+
+def section_counts(front: bytes) -> list[int]:
+    """Return the numbers of records in the three sections, from an answer's head."""
+    return [int.from_bytes(front[offset : offset + 2], "big") for offset in (4, 6, 8)]
+
+
+def parse_reply_untrusted(data: bytes, question: bytes) -> list[RecordAt]:
+    """Return the records of a reply to exactly this question. Raises BadPacket for any other message."""
+    if len(data) < HEADER_SIZE + len(question) or not data[2] & QR or data[4:6] != b"\0\1":
+        raise BadPacket("not a reply to one question")
+    if data[HEADER_SIZE : HEADER_SIZE + len(question)].lower() != question.lower():
+        raise BadPacket("a reply to another question")
+    return list(each_record_untrusted(data, HEADER_SIZE + len(question), section_counts(data[2:12])))
+
+
+def read_name_untrusted(data: bytes, at: int) -> bytes:
+    """Return the lower-case, uncompressed wire form of the name at offset `at`. Raises BadPacket."""
+    labels = []
+    limit = at
+    size = 1
+    try:
+        while length := data[at]:
+            if length >= 0xC0:
+                target = (length & 0x3F) << 8 | data[at + 1]
+                if target >= limit:
+                    raise BadPacket("a pointer that does not point backwards")
+                at = limit = target
+                continue
+            size += 1 + length
+            if length > 63 or size > 255 or at + 1 + length > len(data):
+                raise BadPacket("a name that is too long or ends in the middle")
+            labels.append(data[at : at + 1 + length])
+            at += 1 + length
+    except IndexError:
+        raise BadPacket("a name ends in the middle") from None
+    return b"".join(labels).lower() + b"\0"
+
+
+class UpstreamAnswer(NamedTuple):
+    """An upstream's answer, the offsets of TTLs in its body, and how many seconds it may be cached."""
+
+    answer: Answer
+    ttl_offsets: tuple[int, ...]
+    ttl: int
+
+    @property
+    def rcode(self) -> int:
+        return self.answer.head[1] & 15
+
+    @property
+    def is_negative(self) -> bool:
+        return self.answer.head[4:6] == b"\0\0"
+
+
+def adopt_reply_untrusted(data: bytes, question: bytes) -> UpstreamAnswer:
+    """Return the reply to `question` without its OPT record, for any client with this question. Raises BadPacket.
+
+    Records behind the OPT record are dropped, too. Pointers point backwards only, so the rest stays valid.
+    """
+    base = HEADER_SIZE + len(question)
+    counts = [0, 0, 0]
+    offsets = []
+    ttls = []
+    end = base
+    for record in parse_reply_untrusted(data, question):
+        if record.section == 2 and record.type == OPT:
+            break
+        counts[record.section] += 1
+        end = record.end
+        offsets.append(record.ttl_at - base)
+        ttl = record.ttl
+        if record.section == 1 and record.type == TYPES["SOA"]:  # RFC 2308: the TTL of a negative answer
+            ttl = min(ttl, int.from_bytes(data[record.end - 4 : record.end], "big"))
+        if record.section < 2:
+            ttls.append(0 if ttl >= 1 << 31 else ttl)
+    front = head(data[3] & 15, *counts, aa=False, ad=bool(data[3] & AD))
+    return UpstreamAnswer(Answer(front, data[base:end], 0), tuple(offsets), min(ttls, default=0))
+
+
+def aged(found: UpstreamAnswer, seconds: int) -> Answer:
+    """Return the answer with its TTLs reduced by `seconds`."""
+    body = bytearray(found.answer.body)
+    for at in found.ttl_offsets:
+        ttl = int.from_bytes(body[at : at + 4], "big")
+        body[at : at + 4] = max(0, ttl - seconds).to_bytes(4, "big")
+    return found.answer._replace(body=bytes(body))
+
+
+class PlainRecord(NamedTuple):
+    """A record without compression, so that it fits into any message. `data` of a CNAME is its target in wire form."""
+
+    owner: bytes
+    type: int
+    ttl: int
+    data: bytes
+
+
+_NAME_AT = {TYPES["NS"]: 0, TYPES["CNAME"]: 0, TYPES["PTR"]: 0, TYPES["MX"]: 2, TYPES["SRV"]: 6}
+
+
+def plain_data_untrusted(message: bytes, kind: int, at: int, end: int) -> bytes:
+    """Return a record's data without compression. Raises BadPacket."""
+    before = _NAME_AT.get(kind)
+    if before is not None:
+        return message[at : at + before] + read_name_untrusted(message, at + before)
+    if kind == TYPES["SOA"]:
+        second = skip_name_untrusted(message, at)
+        numbers = message[skip_name_untrusted(message, second) : end]
+        return read_name_untrusted(message, at) + read_name_untrusted(message, second) + numbers
+    return message[at:end]
+
+
+def plain_records_untrusted(
+    answer: Answer, question: bytes, *, sections: int = 1, types: Container[int] | None = None
+) -> list[PlainRecord]:
+    """Return the records in an answer's first `sections`, only of these `types` if given. Raises BadPacket."""
+    message = bytes(HEADER_SIZE) + question + answer.body
+    counts = section_counts(answer.head)[:sections]
+    return [
+        PlainRecord(
+            read_name_untrusted(message, record.start),
+            record.type,
+            record.ttl,
+            plain_data_untrusted(message, record.type, record.data_at, record.end),
+        )
+        for record in each_record_untrusted(message, HEADER_SIZE + len(question), counts)
+        if types is None or record.type in types
+    ]
+
+
+def compile_chain(name: bytes, records: Iterable[PlainRecord], rcode: int, *, ra: bool) -> Answer:
+    """Return an authoritative answer: an alias of the zone, followed by the records of its target."""
+    writer = Writer(name)
+    count = 0
+    for record in records:
+        writer.add_plain(*record)
+        count += 1
+    return Answer(head(rcode, count, ra=ra), bytes(writer.body), 0)
+
+
+def forwarded_query(id_: bytes, question: bytes, size: int, *, do: bool, cd: bool) -> bytes:
+    """Return a query to an upstream: with RD, with AD to learn whether the answer is authentic, and with EDNS."""
+    return id_ + bytes((RD, AD | (CD if cd else 0))) + b"\0\1\0\0\0\0\0\1" + question + opt_record(size, do=do)

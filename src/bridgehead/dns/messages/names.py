@@ -1,0 +1,53 @@
+"""Domain names as text: lower-case, absolute, without the last dot; "" is the root.
+
+Pure: no I/O, no clock, no randomness.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable
+
+LONGEST_NAME = 253  # characters, without the last dot
+
+
+def as_domain(text: str) -> str:
+    """Return a configured or stored name in the form that this package uses."""
+    return text.rstrip(".").lower()
+
+
+def as_domains(texts: Iterable[str]) -> tuple[str, ...]:
+    """Return several names in the form that this package uses."""
+    return tuple(map(as_domain, texts))
+
+
+def is_name(text: str) -> bool:
+    """Whether the text can be encoded (RFC 1035, section 3.1): labels of 1 to 63 bytes, 255 bytes in all."""
+    if not text or not text.isascii() or len(text) > LONGEST_NAME:
+        return False
+    return all(0 < len(label) <= 63 for label in text.split("."))
+
+
+def is_label(text: str | None) -> bool:
+    """Whether the text can be encoded as one label."""
+    return text is not None and is_name(text) and "." not in text
+
+
+def is_within(name: str, domain: str) -> bool:
+    """Whether the name equals the domain or is below it. Every name is within the root."""
+    return not domain or f".{name}".endswith(f".{domain}")
+
+
+def is_in_any(name: str, domains: Iterable[str]) -> bool:
+    """Whether the name is within one of the domains."""
+    return any(is_within(name, domain) for domain in domains)
+
+
+def dashed(address: str) -> str:
+    """Return the label that spells an address: 10.244.1.2 -> 10-244-1-2, fd00::1 -> fd00--1."""
+    return address.replace(".", "-").replace(":", "-")
+
+
+def reverse_name(address: str) -> str:
+    """Return the name of an address's PTR records: 10.96.0.1 -> 1.0.96.10.in-addr.arpa."""
+    return ipaddress.ip_address(address).reverse_pointer

@@ -1,0 +1,24 @@
+"""Queries for external names: the upstream servers and what they answered.
+
+routing      which upstreams are asked for which domain
+forwarder    asks the upstreams of one domain: order, retries, verification of replies
+connections  TCP and TLS connections to them, kept open for reuse
+servers      addresses of upstreams as text: "tls://9.9.9.9%dns.quad9.net", resolv.conf
+cache        what upstreams answered
+"""
+
+from .cache import Cache, cache_policy
+from .forwarder import Forwarder
+from .routing import plan_forwarders, plan_search
+from .servers import parse_resolv_conf, parse_search, parse_server
+
+__all__ = [
+    "Cache",
+    "Forwarder",
+    "cache_policy",
+    "parse_resolv_conf",
+    "parse_search",
+    "parse_server",
+    "plan_forwarders",
+    "plan_search",
+]

@@ -1,0 +1,144 @@
+"""Forwarding of queries for external names to upstream resolvers.
+
+UDP queries have a new random port and a random id each; TCP follows when the reply is truncated. Replies to another
+question, from another address, or that are malformed are ignored (RFC 5452). `answering/resolver.py` calls this.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import random
+import secrets
+import socket
+from collections.abc import Callable, Iterable
+
+from bridgehead.dns.config import Server
+from bridgehead.dns.counters import Durations
+from bridgehead.dns.errors import BadPacket, UpstreamFailed
+from bridgehead.dns.messages import foreign, wire
+from bridgehead.dns.messages.foreign import UpstreamAnswer
+
+from .connections import Connections
+
+log = logging.getLogger(__name__)
+
+EDNS_SIZE = 1232  # bytes, which upstreams may send by UDP
+ATTEMPT_SECONDS = 2.0
+TOTAL_SECONDS = 4.5  # clients wait 5 s by default (resolv.conf(5), timeout)
+_BACKOFF_SECONDS = 5.0  # in which a server that failed is asked last
+
+
+class Forwarder:
+    """Asks the upstreams of one domain. Needs `close` at the end. Raises ConfigInvalid.
+
+    `shuffle` orders the servers before each query; servers that failed lately come last. Servers for which `is_self` is
+    true are never asked. `tcp_only`: no query is sent by UDP, as with TLS. `now` is monotonic, in seconds.
+    """
+
+    def __init__(
+        self,
+        servers: Iterable[Server],
+        now: Callable[[], float],
+        *,
+        shuffle: Callable[[list[Server]], None] = random.shuffle,
+        attempt_seconds: float = ATTEMPT_SECONDS,
+        is_self: Callable[[Server], bool] = lambda server: False,
+        tcp_only: bool = False,
+    ) -> None:
+        self.servers = tuple(servers)
+        self._tcp_only = tcp_only
+        self._connections = Connections(self.servers)
+        self._now = now
+        self._shuffle = shuffle
+        self._attempt_seconds = attempt_seconds
+        self._is_self = is_self
+        self._logged_as_self: set[Server] = set()
+        self._failed_until: dict[Server, float] = {}
+        self.requests: dict[Server, int] = dict.fromkeys(self.servers, 0)
+        self.failures: dict[Server, int] = dict.fromkeys(self.servers, 0)
+        self.durations: dict[tuple[Server, int], Durations] = {}  # by response code
+        self.all_failed = 0  # queries at a time when every server had failed lately
+
+    async def ask(self, question: bytes, *, do: bool = False, cd: bool = False) -> UpstreamAnswer:
+        """Return the first NOERROR or NXDOMAIN; another code if all servers send one. Raises UpstreamFailed."""
+        fallback: UpstreamAnswer | None = None
+        try:
+            async with asyncio.timeout(TOTAL_SECONDS):
+                for server in self._order():
+                    found = await self._try(server, question, do=do, cd=cd)
+                    if found is not None and found.rcode in (wire.NOERROR, wire.NXDOMAIN):
+                        return found
+                    fallback = found or fallback
+        except TimeoutError:
+            pass
+        if fallback is None:
+            raise UpstreamFailed("no upstream answered")
+        return fallback
+
+    def close(self) -> None:
+        """Close idle connections. Queries that wait for a reply still get it."""
+        self._connections.close()
+
+    def _order(self) -> list[Server]:
+        now = self._now()
+        order = [server for server in self.servers if not self._is_self(server)]
+        for server in set(self.servers) - set(order) - self._logged_as_self:
+            self._logged_as_self.add(server)
+            log.error("upstream %s is the address of this DNS server itself and is not asked", server)
+        self._shuffle(order)
+        failed = [server for server in order if self._failed_until.get(server, 0.0) > now]
+        if order and len(failed) == len(order):
+            self.all_failed += 1
+        return [server for server in order if server not in failed] + failed
+
+    async def _try(self, server: Server, question: bytes, *, do: bool, cd: bool) -> UpstreamAnswer | None:
+        self.requests[server] += 1
+        start = self._now()
+        query = foreign.forwarded_query(secrets.token_bytes(2), question, EDNS_SIZE, do=do, cd=cd)
+        try:
+            async with asyncio.timeout(self._attempt_seconds):
+                data = await self._exchange(server, query, question)
+                found = foreign.adopt_reply_untrusted(data, question)
+        except (OSError, TimeoutError, BadPacket, asyncio.IncompleteReadError) as error:
+            if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+                raise UpstreamFailed("no more sockets") from error  # no failure of the server
+            self._failed(server, error)
+            return None
+        self.durations.setdefault((server, found.rcode), Durations()).add(self._now() - start)
+        if self._failed_until.pop(server, None) is not None:
+            log.info("upstream %s answers again", server)
+        return found
+
+    async def _exchange(self, server: Server, query: bytes, question: bytes) -> bytes:
+        if server.tls is None and not self._tcp_only:
+            data = await _exchange_udp(server, query, question)
+            if not data[2] & wire.TC:
+                return data
+        return await self._connections.exchange(server, query)
+
+    def _failed(self, server: Server, error: Exception) -> None:
+        self.failures[server] += 1
+        if server not in self._failed_until:
+            log.warning("upstream %s does not answer: %s", server, error or type(error).__name__)
+        self._failed_until[server] = self._now() + _BACKOFF_SECONDS
+
+
+async def _exchange_udp(server: Server, query: bytes, question: bytes) -> bytes:
+    """Return the first datagram that answers the question. Forged and late ones are ignored."""
+    loop = asyncio.get_running_loop()
+    family = socket.AF_INET6 if ":" in server.host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as udp:
+        udp.connect((server.host, server.port))  # the kernel picks a port, and drops datagrams from other addresses
+        await loop.sock_sendall(udp, query)
+        while True:
+            data = await loop.sock_recv(udp, wire.LARGEST)
+            if data[:2] != query[:2]:
+                continue
+            try:
+                if not data[2:3] or not data[2] & wire.TC:
+                    foreign.parse_reply_untrusted(data, question)
+            except BadPacket:
+                continue
+            return data

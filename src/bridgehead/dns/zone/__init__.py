@@ -1,0 +1,24 @@
+"""The cluster's zone: what names exist, and their finished answers.
+
+specification  Services, EndpointSlices and pods -> names and record sets (the Kubernetes DNS specification)
+table          record sets -> finished answers, by the bytes of their question; `Zone`
+zone_file      the zone as text, for `bridgehead dns --dump`
+transfer       the zone as messages, for AXFR
+"""
+
+from .specification import ServiceRecords, extra_records, pod_records, service_records
+from .table import NODATA, Zone
+from .transfer import is_allowed, transfer
+from .zone_file import zone_file
+
+__all__ = [
+    "NODATA",
+    "ServiceRecords",
+    "Zone",
+    "extra_records",
+    "is_allowed",
+    "pod_records",
+    "service_records",
+    "transfer",
+    "zone_file",
+]

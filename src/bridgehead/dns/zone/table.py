@@ -1,0 +1,376 @@
+"""The cluster's zone as a table of finished answers.
+
+Pure: no I/O, no clock, no randomness.
+
+`agent.py` changes the table Service by Service; a change costs as much as the Service has records. `answering/` looks
+up: one look-up for a name with records, or for the address family that a name does not have. Every name that exists
+has at least the key of its A question in the table, so existence is one look-up, too.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Generator, Mapping
+from typing import NamedTuple, TypeVar
+
+from bridgehead.dns.config import ZoneSettings
+from bridgehead.dns.messages import wire
+from bridgehead.dns.messages.names import reverse_name
+from bridgehead.dns.messages.records import Data, RecordSets, Soa, address_sets
+from bridgehead.objects.meta import ObjectKey
+
+from .specification import ServiceRecords, address_of_pod_label, zone_records
+
+# Markers in the table: the name has no records of this type; the name is an alias (CNAME); the name of an address has
+# PTR records only. A negative stride marks them.
+NODATA = wire.Answer(b"", b"", -1)
+ALIAS = wire.Answer(b"", b"", -2)
+REVERSE = wire.Answer(b"", b"", -3)
+
+_NAMES_PER_STEP = 500  # compiled between two yields: a few milliseconds
+_LARGE = 16  # names; the records of larger Services are kept, so that a change costs only what changed
+_MAX_EXTRA = 64  # Services whose extra records are cached
+
+
+Result = TypeVar("Result")
+
+# A change in steps; the result is whether any answer changed.
+Steps = Generator[None, None, bool]
+
+
+class _Plan(NamedTuple):
+    """New answers by key, None for an unchanged one; and the keys of each name."""
+
+    fresh: dict[bytes, wire.Answer | None]
+    keys: dict[str, tuple[bytes, ...]]
+
+
+class _Large(NamedTuple):
+    """The names of a large owner, and the keys of each name in the table."""
+
+    names: Mapping[str, RecordSets]
+    keys: Mapping[str, tuple[bytes, ...]]
+
+
+class Zone:
+    """All names of one cluster. `serial` of the SOA is the Unix time of the last change, which the caller passes.
+
+    `find_extra` returns a Service's records that are not in the table (`specification.extra_records`), on demand.
+    """
+
+    def __init__(self, settings: ZoneSettings = ZoneSettings(), serial: int = 1) -> None:  # noqa: B008 - frozen
+        self.settings = settings
+        self.table: dict[bytes, wire.Answer] = {}
+        self.wire_domain = wire.encode_name(settings.domain)
+        self._services_domain = wire.encode_name(f"svc.{settings.domain}")
+        self.wire_pods_domain = wire.encode_name(f"pod.{settings.domain}")
+        self._large: dict[ObjectKey | str, _Large] = {}
+        self._owned: dict[ObjectKey | str, tuple[bytes, ...]] = {}
+        self._reverse: dict[str, dict[ObjectKey, tuple[str, ...]]] = {}
+        self._reverse_owned: dict[ObjectKey, tuple[str, ...]] = {}
+        self._in_namespace: Counter[str] = Counter()
+        self._namespaces: set[str] = set()
+        self.server_addresses: tuple[str, ...] = ()
+        self._negatives: dict[tuple[int, int], wire.Answer] = {}
+        self._serial = serial
+        self.find_extra: Callable[[ObjectKey], Mapping[str, RecordSets]] = lambda service: {}
+        self._extra: OrderedDict[ObjectKey, Mapping[str, RecordSets]] = OrderedDict()
+        self._update_apex()
+
+    # --- Changes ---------------------------------------------------------------------------------------------
+
+    def set_serial(self, serial: int) -> None:
+        """Set the serial after a change. Lower ones are ignored; seconds stay comparable for 68 years (RFC 1982)."""
+        if serial > self._serial:
+            self._serial = serial
+            self._negatives.clear()
+            self._update_apex()
+
+    def set_service(self, key: ObjectKey, records: ServiceRecords | None) -> bool:
+        """Replace the records of a Service; None: it is deleted. Returns whether any answer changed."""
+        return _run_steps(self.change_service(key, records))
+
+    def change_service(self, key: ObjectKey, records: ServiceRecords | None) -> Steps:
+        """Replace the records of a Service in short steps, between which queries can be answered.
+
+        Queries see the old records until all names change in one step. Needs one change at a time for a Service.
+        """
+        had = key in self._owned
+        self._extra.pop(key, None)
+        names = records.names if records is not None else {}
+        changed = self._commit(key, names, (yield from self._plan(key, names)))
+        changed |= yield from self._set_reverse(key, records.reverse if records is not None else {})
+        has = key in self._owned
+        if has != had:
+            self._count_in_namespace(key.namespace, 1 if has else -1)
+        return changed
+
+    def forget_extra(self, key: ObjectKey) -> None:
+        """Drop cached extra records: the endpoints of the Service changed."""
+        self._extra.pop(key, None)
+
+    def set_pod(self, key: ObjectKey, names: Mapping[str, RecordSets]) -> bool:
+        """Replace the names of a pod (`pods verified`); an empty mapping: it is deleted."""
+        return self._replace(f"pod:{key}", names)
+
+    def set_namespace(self, name: str, exists: bool) -> None:
+        """Add or delete a namespace."""
+        if exists != (name in self._namespaces):
+            (self._namespaces.add if exists else self._namespaces.discard)(name)
+            self._count_in_namespace(name, 1 if exists else -1)
+
+    def set_name_server(self, addresses: tuple[str, ...]) -> None:
+        """Set the addresses of this server's Service, for the zone's NS record."""
+        if addresses != self.server_addresses:
+            self.server_addresses = addresses
+            self._update_apex()
+
+    def _update_apex(self) -> None:
+        settings = self.settings
+        names = zone_records(settings.domain, self._serial, settings.negative_ttl, self.server_addresses)
+        if settings.pods != "disabled":
+            names[f"pod.{settings.domain}"] = {}
+        self._replace("zone", names)
+
+    def _count_in_namespace(self, namespace: str, by: int) -> None:
+        """Keep the name of a namespace while the namespace or a Service in it exists."""
+        self._in_namespace[namespace] += by
+        if self._in_namespace[namespace] <= 0:
+            del self._in_namespace[namespace]
+        names: dict[str, RecordSets] = {}
+        if namespace in self._in_namespace:
+            names[f"{namespace}.svc.{self.settings.domain}"] = {}
+            if self.settings.pods != "disabled":
+                names[f"{namespace}.pod.{self.settings.domain}"] = {}
+        self._replace(f"namespace:{namespace}", names)
+
+    def _replace(self, owner: ObjectKey | str, names: Mapping[str, RecordSets]) -> bool:
+        """Replace all names of an owner. Returns whether any answer changed."""
+        return self._commit(owner, names, _run_steps(self._plan(owner, names)))
+
+    def _plan(self, owner: ObjectKey | str, names: Mapping[str, RecordSets]) -> Generator[None, None, _Plan]:
+        """Compile the answers that are not in the table yet. The table is not changed."""
+        fresh: dict[bytes, wire.Answer | None] = {}
+        keys: dict[str, tuple[bytes, ...]] = {}
+        before = self._large.get(owner)
+        for count, (name, sets) in enumerate(names.items(), 1):
+            if not count % _NAMES_PER_STEP:
+                yield
+            # An unchanged name keeps its answers. Answers with SRV contain addresses of other names, which may change.
+            if before is not None and before.names.get(name) == sets and name in before.keys and "SRV" not in sets:
+                keys[name] = before.keys[name]
+                fresh.update(dict.fromkeys(keys[name]))
+                continue
+            answers = self._compile(name, sets, names)
+            if answers:
+                keys[name] = tuple(answers)
+                fresh.update(answers)
+        return _Plan(fresh, keys)
+
+    def _commit(self, owner: ObjectKey | str, names: Mapping[str, RecordSets], plan: _Plan) -> bool:
+        fresh, keys = plan
+        changed = False
+        for key in self._owned.get(owner, ()):
+            if key not in fresh:
+                self.table.pop(key, None)
+                changed = True
+        for key, answer in fresh.items():
+            if answer is not None and self.table.get(key) != answer:
+                self.table[key] = answer
+                changed = True
+        if fresh:
+            self._owned[owner] = tuple(fresh)
+        else:
+            self._owned.pop(owner, None)
+        if len(names) >= _LARGE:
+            self._large[owner] = _Large(names, keys)
+        else:
+            self._large.pop(owner, None)
+        return changed
+
+    def _compile(self, name: str, sets: RecordSets, glue: Mapping[str, RecordSets]) -> dict[bytes, wire.Answer]:
+        """Return by key the answers for all record types of a name, and for A and AAAA."""
+        settings = self.settings
+        try:
+            wire_name = wire.encode_name(name)
+        except ValueError:
+            return {}  # too long for a query
+        absent = ALIAS if "CNAME" in sets else NODATA
+        found = {wire.question_key(wire_name, wire.TYPES[kind]): absent for kind in ("A", "AAAA")}
+        for kind in sets:
+            answer = wire.compile_answer(wire_name, kind, sets, settings.ttl, glue, ra=settings.recursive)
+            found[wire.question_key(wire_name, wire.TYPES[kind])] = answer
+        return found
+
+    def _set_reverse(self, key: ObjectKey, reverse: Mapping[str, tuple[str, ...]]) -> Steps:
+        changed = False
+        for count, address in enumerate({*self._reverse_owned.pop(key, ()), *reverse}, 1):
+            if not count % _NAMES_PER_STEP:
+                yield
+            owners = self._reverse.get(address, {})
+            names = reverse.get(address)
+            if owners.get(key) == names:
+                continue
+            changed = True
+            owners = self._reverse.setdefault(address, owners)
+            if names is None:
+                del owners[key]
+            else:
+                owners[key] = names
+            self._compile_reverse(address, owners)
+            if not owners:
+                del self._reverse[address]
+        if reverse:
+            self._reverse_owned[key] = tuple(reverse)
+        return changed
+
+    def _compile_reverse(self, address: str, owners: Mapping[ObjectKey, tuple[str, ...]]) -> None:
+        name = wire.encode_name(reverse_name(address))
+        key = wire.question_key(name, wire.TYPES["PTR"])
+        exists = wire.question_key(name, wire.TYPES["A"])
+        targets: dict[Data, None] = {target: None for owner in sorted(owners) for target in owners[owner]}
+        if targets:
+            settings = self.settings
+            self.table[exists] = REVERSE
+            self.table[key] = wire.compile_answer(
+                name, "PTR", {"PTR": tuple(targets)}, settings.ttl, {}, ra=settings.recursive
+            )
+        else:
+            self.table.pop(exists, None)
+            self.table.pop(key, None)
+
+    # --- Questions -------------------------------------------------------------------------------------------
+
+    def contains(self, query: wire.Query) -> bool:
+        """Whether the name is the zone's or below it."""
+        at = len(query.name) - len(self.wire_domain)
+        return query.name.endswith(self.wire_domain) and (at in query.labels or at == 0)
+
+    def has_name(self, name: bytes) -> bool:
+        """Whether a name, in wire form, exists, with records or without."""
+        return wire.question_key(name, wire.TYPES["A"]) in self.table
+
+    def is_alias(self, name: bytes) -> bool:
+        """Whether a name, in wire form, is that of an ExternalName Service."""
+        return self.table.get(wire.question_key(name, wire.TYPES["A"])) is ALIAS
+
+    def answer(self, query: wire.Query, *, in_zone: bool) -> wire.Answer | None:
+        """Return the answer; None for a name outside the zone, unless an address of the zone has it as PTR name.
+
+        `in_zone` is `contains(query)`, which the caller needs as well.
+        """
+        answer = self.table.get(query.key)
+        if answer is not None and answer.stride >= 0:
+            return answer
+        known = self.table.get(wire.question_key(query.name, wire.TYPES["A"]))
+        if not in_zone:
+            # The zone's SOA is not above the name of an address, so the NODATA has none.
+            return None if known is None else wire.Answer(wire.head(0, 0, ra=self.settings.recursive), b"", 0)
+        if known is ALIAS:
+            return self.table[wire.question_key(query.name, wire.TYPES["CNAME"])]
+        if known is not None:
+            if query.type == wire.ANY:
+                return wire.minimal_any(self.settings.ttl, ra=self.settings.recursive)
+            extra = self._extra_answer(query) if query.type == wire.TYPES["SRV"] else None
+            return extra or self.nodata(len(query.name))
+        if self.settings.pods == "insecure" and query.name.endswith(self.wire_pods_domain):
+            return self._insecure_pod(query)
+        return self._extra_answer(query) or self.nxdomain(len(query.name))
+
+    def _extra_answer(self, query: wire.Query) -> wire.Answer | None:
+        """Return the answer from extra records: at a Service's own name, or right below it. None if there is none."""
+        below = len(query.labels) - self._pods_domain_depth - 2
+        if below not in (0, 1) or not query.name.endswith(self._services_domain):
+            return None
+        name = wire.decode_name(query.name)
+        service, namespace = name.split(".")[below : below + 2]
+        key = ObjectKey(namespace, service)
+        if key not in self._owned:
+            return None
+        names = self._extra.get(key)
+        if names is None:
+            names = self._extra[key] = self.find_extra(key)
+            if len(self._extra) > _MAX_EXTRA:
+                self._extra.popitem(last=False)
+        self._extra.move_to_end(key)
+        sets = names.get(name)
+        if sets is None:
+            return None
+        kind = wire.TYPE_NAMES.get(query.type, "")
+        if not sets.get(kind):
+            return self.nodata(len(query.name))
+        return wire.compile_answer(query.name, kind, sets, self.settings.ttl, names, ra=self.settings.recursive)
+
+    def namespace_of_search(self, query: wire.Query) -> str:
+        """Return the namespace in a name x.<namespace>.svc.<zone>; "" for other names."""
+        depth = self._pods_domain_depth + 1
+        if len(query.labels) <= depth or not query.name.endswith(self._services_domain):
+            return ""
+        start, end = query.labels[-depth], query.labels[-depth + 1]
+        return query.name[start + 1 : end].decode("latin-1")
+
+    def _insecure_pod(self, query: wire.Query) -> wire.Answer:
+        """Answer for 10-244-1-2.default.pod.<zone> with 10.244.1.2, whether or not a pod has the address."""
+        depth = len(query.labels) - self._pods_domain_depth
+        if depth == 2 and self.has_name(query.name[query.labels[1] :]):
+            label = query.name[1 : query.labels[1]].decode("latin-1")
+            address = address_of_pod_label(label)
+            if address is not None:
+                sets = address_sets((address,))
+                kind = wire.TYPE_NAMES.get(query.type, "")
+                if kind in sets:
+                    return wire.compile_answer(
+                        query.name, kind, sets, self.settings.ttl, {}, ra=self.settings.recursive
+                    )
+                return self.nodata(len(query.name))
+        return self.nxdomain(len(query.name))
+
+    @property
+    def _pods_domain_depth(self) -> int:
+        return self.settings.domain.count(".") + 2
+
+    def nodata(self, size: int) -> wire.Answer:
+        """Return the NODATA for any name of the zone whose wire form has this size."""
+        return self._negative(size, wire.NOERROR)
+
+    def nxdomain(self, size: int) -> wire.Answer:
+        """Return the NXDOMAIN for any name below the zone whose wire form has this size."""
+        return self._negative(size, wire.NXDOMAIN)
+
+    def _negative(self, size: int, rcode: int) -> wire.Answer:
+        """Return the answer without records, with the zone's SOA in the authority section."""
+        found = self._negatives.get((size, rcode))
+        if found is None:
+            # Compression pointers may point only to the zone's part of the question, which is equal for all names.
+            writer = wire.Writer(_filler(size - len(self.wire_domain)) + self.wire_domain)
+            writer.add(self.wire_domain, "SOA", self.settings.negative_ttl, self._soa())
+            front = wire.head(rcode, 0, 1, ra=self.settings.recursive)
+            found = self._negatives[size, rcode] = wire.Answer(front, bytes(writer.body), 0)
+        return found
+
+    def _soa(self) -> Soa:
+        domain = self.settings.domain
+        return Soa(f"ns.dns.{domain}", f"hostmaster.{domain}", self._serial, minimum=self.settings.negative_ttl)
+
+    # --- All of it -------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+
+def _run_steps(steps: Generator[None, None, Result]) -> Result:
+    try:
+        while True:
+            next(steps)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+
+
+def _filler(size: int) -> bytes:
+    """Return labels of `size` bytes in all, which equal no name of the zone."""
+    labels = b""
+    while size:
+        take = min(size, 64) - (size == 65)  # so that no label is empty
+        labels += bytes((take - 1,)) + b"*" * (take - 1)
+        size -= take
+    return labels

@@ -1,0 +1,93 @@
+"""The state that the pod workers of a node share, and the state of one pod.
+
+The agent makes one `NodeContext`; each worker makes a `PodContext`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from bridgehead.client import ApiClient, EventRecorder, Informer
+from bridgehead.kubelet.node.pod_addresses import PodAddresses
+from bridgehead.kubelet.node.settings import NodeSettings
+from bridgehead.kubelet.runtimes.runtime import Runtime, SandboxInfo
+from bridgehead.kubelet.volumes.referenced_objects import ReferencedObjects
+from bridgehead.kubelet.volumes.volume_manager import VolumeManager
+from bridgehead.objects.core import Container, Pod, Service
+from bridgehead.objects.meta import ObjectReference
+
+from .handlers import Handlers
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeContext:
+    """`allocatable` is the node's, by resource name; `has_app_armor`: the kernel enforces AppArmor."""
+
+    settings: NodeSettings
+    client: ApiClient
+    runtime: Runtime
+    recorder: EventRecorder
+    services: Informer[Service]
+    objects: ReferencedObjects
+    volumes: VolumeManager
+    addresses: PodAddresses
+    handlers: Handlers
+    allocatable: Mapping[str, str | int | float]
+    has_app_armor: bool
+
+    def record(self, pod: Pod, type: str, reason: str, message: str, container: Container | None = None) -> None:
+        """Record an Event about the pod or one of its containers."""
+        path = ""
+        if container is not None:
+            is_init = any(c.name == container.name for c in pod.spec.init_containers)
+            path = f"spec.{'initContainers' if is_init else 'containers'}{{{container.name}}}"
+        reference = ObjectReference(
+            api_version="v1",
+            kind="Pod",
+            name=pod.metadata.name,
+            namespace=pod.metadata.namespace,
+            uid=pod.metadata.uid,
+            resource_version=pod.metadata.resource_version,
+            field_path=path,
+        )
+        self.recorder.record(reference, type=type, reason=reason, message=message)
+
+
+@dataclass
+class PodContext:
+    """One pod of this node: the API server's object, and what the kubelet has made for it.
+
+    `volumes` is name -> path on the node. Only the pod's worker changes a context.
+    """
+
+    node: NodeContext
+    pod: Pod
+    sandbox: SandboxInfo | None = None
+    volumes: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def pod_ips(self) -> tuple[str, ...]:
+        """The pod's addresses, the primary one first; empty while it has no sandbox."""
+        if self.sandbox is None:
+            return ()
+        return self.node.settings.ips if self.pod.spec.host_network else self.sandbox.ips
+
+    @property
+    def pod_ip(self) -> str:
+        """The pod's primary address, "" while it has none."""
+        return next(iter(self.pod_ips), "")
+
+    def all_containers(self) -> tuple[Container, ...]:
+        return self.pod.spec.init_containers + self.pod.spec.containers
+
+    def container(self, name: str) -> Container:
+        """Return the container with this name. Raises KeyError."""
+        for container in self.all_containers():
+            if container.name == name:
+                return container
+        raise KeyError(name)
+
+    def record(self, type: str, reason: str, message: str, container: Container | None = None) -> None:
+        """Record an Event about the pod or one of its containers."""
+        self.node.record(self.pod, type, reason, message, container)

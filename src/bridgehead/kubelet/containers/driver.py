@@ -1,0 +1,157 @@
+"""Starts, probes, restarts and stops the containers of one pod.
+
+The pod worker owns a driver and decides when to use it (see `pods.actions`). State is kept in `pod_containers`; `start`
+starts a container, `termination` stops one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterable
+
+from bridgehead.kubelet.runtimes.runtime import RuntimeFailure
+from bridgehead.kubelet.uninterrupted import uninterrupted
+from bridgehead.objects.core import Container, ContainerStatus, Probe
+
+from .context import PodContext
+from .handlers import Outcome, Target
+from .pod_containers import PodContainers
+from .prober import ContainerProbes
+from .runs import Run, Waiting
+from .start import StartRefused, start_container
+from .termination import Deadline, Terminator
+
+log = logging.getLogger(__name__)
+
+_POST_START_SECONDS = 3600.0  # Kubernetes sets no time limit for a postStart hook
+
+
+class ContainerDriver:
+    """Probes run in `tasks`, which must outlive the containers."""
+
+    def __init__(self, context: PodContext, containers: PodContainers, tasks: asyncio.TaskGroup) -> None:
+        self._context = context
+        self._containers = containers
+        self._tasks = tasks
+
+    def terminator(self) -> Terminator:
+        return Terminator(self._context, self._containers)
+
+    def probe_running(self) -> None:
+        """Probe the containers that ran before the kubelet started, beginning with the results in their status."""
+        status = self._context.pod.status
+        known = {s.name: s for s in status.container_statuses + status.init_container_statuses}
+        running = self._containers.running()
+        for container in self._context.all_containers():
+            if container.name in running:
+                self._start_probes(container, known.get(container.name))
+
+    async def start(self, name: str) -> None:
+        """Start a container. A container that can't be started becomes waiting, with the reason."""
+        context, containers = self._context, self._containers
+        container = context.container(name)
+        attempt = containers.next_attempt(name)
+        now = time.time()
+        before = containers.runs.get(name)  # read now: the new run may have ended before `start_container` returns
+
+        async def start() -> Run:
+            run = await start_container(context, container, attempt)
+            containers.on_started(name, before, run, now)
+            return run
+
+        try:
+            run = await uninterrupted(start())
+        except StartRefused as refused:
+            containers.on_start_refused(name, refused.reason, str(refused), now)
+            return
+        if run.is_running and containers.runs[name].is_running:
+            self._start_probes(container, None)
+            await self._post_start(container, run)
+
+    async def _post_start(self, container: Container, run: Run) -> None:
+        hook = container.lifecycle.post_start if container.lifecycle is not None else None
+        if hook is None:
+            return
+        outcome = await self._context.node.handlers.perform(
+            hook, Target(container, run.id, self._context.pod_ip), _POST_START_SECONDS
+        )
+        if outcome.success is not True:
+            self._context.record("Warning", "FailedPostStartHook", "PostStartHook failed", container)
+            await self._stop_one(container, "FailedPostStartHook", None)
+
+    def _start_probes(self, container: Container, before: ContainerStatus | None) -> None:
+        name, run = container.name, self._containers.runs[container.name]
+        target = Target(container, run.id, self._context.pod_ip)
+        probes = ContainerProbes(
+            container,
+            perform=lambda probe: self._context.node.handlers.perform(probe, target, probe.timeout_seconds),
+            changed=self._containers.notify,
+            unhealthy=lambda kind, outcome: self._unhealthy(container, kind, outcome),
+            failed=lambda kind, probe: self._probe_failed(container, kind, probe),
+            was_started=before is not None and bool(before.started),
+            was_ready=before is not None and before.ready,
+        )
+        self._containers.probes[name] = probes
+        if probes.has_work:
+            age = time.time() - (run.started_at or time.time())
+            self._tasks.create_task(self._probe_while_running(probes, run, age))
+
+    async def _probe_while_running(self, probes: ContainerProbes, run: Run, age: float) -> None:
+        task = asyncio.create_task(probes.run(age))
+        try:
+            await self._containers.exited(run.id).wait()
+        finally:
+            task.cancel()
+            [result] = await asyncio.gather(task, return_exceptions=True)
+            if isinstance(result, Exception):
+                log.error("pod %s: probing ended with an error", self._context.pod.key, exc_info=result)
+
+    def _unhealthy(self, container: Container, kind: str, outcome: Outcome) -> None:
+        result = "failed" if outcome.success is False else "errored and resulted in unknown state"
+        message = f"{kind} probe {result}: {outcome.output}"
+        self._context.record("Warning", "Unhealthy", message, container)
+
+    def _probe_failed(self, container: Container, kind: str, probe: Probe) -> None:
+        message = f"Container {container.name} failed {kind} probe, will be restarted"
+        grace = probe.termination_grace_period_seconds
+        self._tasks.create_task(self._stop_one(container, message, grace))
+
+    async def _stop_one(self, container: Container, message: str, grace: int | None) -> None:
+        seconds = self._context.pod.spec.termination_grace_period_seconds if grace is None else grace
+        deadline = Deadline(asyncio.get_running_loop().time() + seconds)
+        try:
+            await self.terminator().stop(container, deadline, message)
+        except RuntimeFailure as error:
+            log.warning("pod %s: container %s not stopped: %s", self._context.pod.key, container.name, error)
+
+    async def stop_changed(self) -> None:
+        """Stop containers whose image was changed in the spec; the next sync starts them with the new image."""
+        for container in self._context.all_containers():
+            run = self._containers.runs.get(container.name)
+            if run is not None and run.is_running and run.image and run.image != container.image:
+                message = f"Container {container.name} definition changed, will be restarted"
+                await self._stop_one(container, message, None)
+
+    def record_back_off(self, names: Iterable[str]) -> None:
+        """Record why each of the containers `names`, which are in back-off, waits."""
+        meta = self._context.pod.metadata
+        for name in names:
+            container = self._context.container(name)
+            waiting = self._containers.waiting.get(name)
+            if waiting is not None and waiting.reason == "ErrImagePull":
+                if not self._containers.is_image_back_off_due(name, time.time()):
+                    continue
+                text = f'Back-off pulling image "{container.image}"'
+                self._context.record("Normal", "BackOff", text, container)
+                self._context.record("Warning", "Failed", "Error: ImagePullBackOff", container)
+                message = f"{text}: ErrImagePull: {waiting.message}"
+                self._containers.waiting[name] = Waiting("ImagePullBackOff", message)
+            elif waiting is None and name in self._containers.runs:
+                where = f"{meta.name}_{meta.namespace}({meta.uid})"
+                text = f"Back-off restarting failed container {name} in pod {where}"
+                self._context.record("Warning", "BackOff", text, container)
+                wait = self._containers.crash_wait(name)
+                message = f"back-off {wait} restarting failed container={name} pod={where}"
+                self._containers.waiting[name] = Waiting("CrashLoopBackOff", message)

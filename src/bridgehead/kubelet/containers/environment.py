@@ -1,0 +1,174 @@
+"""A container's environment: its variables in order, `$(VAR)` expansion, Services as variables.
+
+Pure: no I/O, no clock, no randomness. Called when a container is about to start. Sources: Kubernetes "Define
+Environment Variables", kubelet's `makeEnvironmentVariables` (precedence: env over envFrom over Services) and
+`envvars.FromServices`.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Callable, Iterable, Mapping
+
+import msgspec
+
+from bridgehead.kubelet.errors import ConfigNotReady
+from bridgehead.kubelet.volumes.downward_api import Addresses, field_value, resource_value
+from bridgehead.objects.addresses import join_host_port
+from bridgehead.objects.core import ConfigMap, Container, EnvVarSource, Pod, Secret, Service
+
+_REFERENCE = re.compile(r"\$(\$|\(([^()]*)\))")
+_VARIABLE_NAME = re.compile(r"[ -<>-~]+")  # printable ASCII except "="
+
+
+class EnvironmentSources(msgspec.Struct, frozen=True):
+    """The objects and facts that an environment may refer to. The getters return None for a missing object."""
+
+    services: tuple[Service, ...]
+    config_map: Callable[[str], ConfigMap | None]
+    secret: Callable[[str], Secret | None]
+    addresses: Addresses
+    allocatable: Mapping[str, str | int | float]
+
+
+def service_variables(services: Iterable[Service], namespace: str, *, links: bool) -> dict[str, str]:
+    """Return the variables of every Service that a pod of `namespace` sees, and of default/kubernetes.
+
+    `links` is the pod's enableServiceLinks; without it only `kubernetes` has variables.
+    """
+    seen: dict[str, Service] = {}
+    for service in services:
+        if service.spec.cluster_ip in ("", "None") or not service.spec.ports:
+            continue
+        name = service.metadata.name
+        if name == "kubernetes" and service.metadata.namespace == "default":
+            seen.setdefault(name, service)
+        elif service.metadata.namespace == namespace and links:
+            seen[name] = service
+    variables: dict[str, str] = {}
+    for name in sorted(seen):
+        variables |= _variables_of(seen[name])
+    return variables
+
+
+def _variables_of(service: Service) -> dict[str, str]:
+    prefix = _variable_name(service.metadata.name)
+    address = service.spec.cluster_ip
+    ports = service.spec.ports
+    variables = {f"{prefix}_SERVICE_HOST": address, f"{prefix}_SERVICE_PORT": str(ports[0].port)}
+    for port in ports:
+        if port.name:
+            variables[f"{prefix}_SERVICE_PORT_{_variable_name(port.name)}"] = str(port.port)
+    for index, port in enumerate(ports):
+        url = f"{port.protocol.lower()}://{join_host_port(address, port.port)}"
+        if index == 0:
+            variables[f"{prefix}_PORT"] = url
+        link = f"{prefix}_PORT_{port.port}_{port.protocol.upper()}"
+        variables[link] = url
+        variables[f"{link}_PROTO"] = port.protocol.lower()
+        variables[f"{link}_PORT"] = str(port.port)
+        variables[f"{link}_ADDR"] = address
+    return variables
+
+
+def _variable_name(name: str) -> str:
+    return name.upper().replace("-", "_")
+
+
+def expand(text: str, *scopes: Mapping[str, str]) -> str:
+    """Replace `$(NAME)` by its value in the first scope that has it, and `$$` by `$`.
+
+    Unknown names stay as they are.
+    """
+
+    def replace(found: re.Match[str]) -> str:
+        if found.group(1) == "$":
+            return "$"
+        for scope in scopes:
+            if found.group(2) in scope:
+                return scope[found.group(2)]
+        return found.group(0)
+
+    return _REFERENCE.sub(replace, text)
+
+
+def missing_references(text: str, variables: Mapping[str, str]) -> list[str]:
+    """Return the names that `text` refers to and that have no value, sorted."""
+    names = {found.group(2) for found in _REFERENCE.finditer(text) if found.group(1) != "$"}
+    return sorted(name for name in names if not variables.get(name))
+
+
+def container_environment(pod: Pod, container: Container, sources: EnvironmentSources) -> dict[str, str]:
+    """Return all variables of `container`. Raises `ConfigNotReady` while an object that they refer to is missing."""
+    inherited = service_variables(sources.services, pod.metadata.namespace, links=pod.spec.enable_service_links)
+    own = _imported(pod, container, sources)
+    for variable in container.env:
+        if variable.value_from is not None and not variable.value:
+            value = _from_source(variable.value_from, pod, container, sources)
+        else:
+            value = expand(variable.value, own, inherited)
+        if value is not None:
+            inherited.pop(variable.name, None)
+            own[variable.name] = value
+    return inherited | own
+
+
+def _imported(pod: Pod, container: Container, sources: EnvironmentSources) -> dict[str, str]:
+    """Return the variables that `envFrom` imports."""
+    variables: dict[str, str] = {}
+    for source in container.env_from:
+        if source.config_map_ref is not None:
+            config_map = sources.config_map(source.config_map_ref.name)
+            if config_map is None and not source.config_map_ref.optional:
+                raise ConfigNotReady(f'configmap "{source.config_map_ref.name}" not found')
+            data = config_map.data if config_map is not None else {}
+        elif source.secret_ref is not None:
+            secret = sources.secret(source.secret_ref.name)
+            if secret is None and not source.secret_ref.optional:
+                raise ConfigNotReady(f'secret "{source.secret_ref.name}" not found')
+            data = {k: decode_secret(v) for k, v in secret.data.items()} if secret is not None else {}
+        else:
+            continue
+        for key, value in data.items():
+            name = source.prefix + key
+            if _VARIABLE_NAME.fullmatch(name):
+                variables[name] = value
+    return variables
+
+
+def _from_source(source: EnvVarSource, pod: Pod, container: Container, sources: EnvironmentSources) -> str | None:
+    """Return the value of `valueFrom`; None when an optional one is missing."""
+    try:
+        if source.field_ref is not None:
+            return field_value(source.field_ref.field_path, pod, sources.addresses)
+        if source.resource_field_ref is not None:
+            name = source.resource_field_ref.container_name
+            others = pod.spec.containers + pod.spec.init_containers
+            target = next((c for c in others if c.name == name), container) if name else container
+            return resource_value(source.resource_field_ref, target, sources.allocatable)
+    except ValueError as error:
+        raise ConfigNotReady(str(error)) from error
+    if (key := source.config_map_key_ref) is not None:
+        config_map = sources.config_map(key.name)
+        if config_map is not None and key.key in config_map.data:
+            return config_map.data[key.key]
+        if key.optional:
+            return None
+        if config_map is None:
+            raise ConfigNotReady(f'configmap "{key.name}" not found')
+        raise ConfigNotReady(f"couldn't find key {key.key} in ConfigMap {pod.metadata.namespace}/{key.name}")
+    if (key := source.secret_key_ref) is not None:
+        secret = sources.secret(key.name)
+        if secret is not None and key.key in secret.data:
+            return decode_secret(secret.data[key.key])
+        if key.optional:
+            return None
+        if secret is None:
+            raise ConfigNotReady(f'secret "{key.name}" not found')
+        raise ConfigNotReady(f"couldn't find key {key.key} in Secret {pod.metadata.namespace}/{key.name}")
+    return None
+
+
+def decode_secret(value: str) -> str:
+    return base64.b64decode(value).decode("utf-8", "replace")

@@ -1,0 +1,173 @@
+"""The actions of probes and lifecycle hooks: exec, httpGet, tcpSocket, sleep.
+
+Called by the prober, and for postStart and preStop hooks. HTTP and TCP connections come from the node's network
+namespace. Messages are those of Kubernetes' `pkg/probe`, as `kubectl describe` shows them in Unhealthy events.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import ssl
+from types import TracebackType
+from typing import Self
+from urllib.parse import urljoin, urlsplit
+
+import aiohttp
+import msgspec
+
+from bridgehead.kubelet.runtimes.runtime import Runtime, RuntimeFailure
+from bridgehead.objects.addresses import join_host_port
+from bridgehead.objects.core import Container, HTTPGetAction, LifecycleHandler, Probe
+
+USER_AGENT = "kube-probe/1.36"
+_MAX_REDIRECTS = 10
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """`success` is None when the action could not be performed, so nothing is known about the container."""
+
+    success: bool | None
+    output: str = ""
+
+
+class Target(msgspec.Struct, frozen=True):
+    """The container that an action is performed on."""
+
+    container: Container
+    container_id: str
+    pod_ip: str
+
+
+def resolve_port(port: int | str, container: Container) -> int:
+    """Return the number of a port, given by its number or by the name of a container port. Raises ValueError."""
+    if isinstance(port, str):
+        if port.isdigit():
+            port = int(port)
+        else:
+            number = next((p.container_port for p in container.ports if p.name == port), None)
+            if number is None:
+                raise ValueError(f"couldn't find port: {port!r} in container {container.name}")
+            port = number
+    if not 0 < port < 65536:
+        raise ValueError(f"invalid port number: {port}")
+    return port
+
+
+class Handlers:
+    """Performs actions. An async context manager, which holds the HTTP client."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        insecure = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        insecure.check_hostname = False
+        insecure.verify_mode = ssl.CERT_NONE  # Kubernetes' probes skip verification
+        connector = aiohttp.TCPConnector(ssl=insecure, force_close=True, limit=0)
+        self._session = aiohttp.ClientSession(connector=connector, auto_decompress=False, trust_env=False)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    async def perform(self, handler: LifecycleHandler | Probe, target: Target, timeout: float) -> Outcome:
+        """Perform the action once. An action that takes longer than `timeout` seconds has failed, except a sleep."""
+        try:
+            if handler.exec is not None:
+                return await self._exec(handler.exec.command, target, timeout)
+            if handler.http_get is not None:
+                return await self._http_get(handler.http_get, target, timeout)
+            if handler.tcp_socket is not None:
+                port = resolve_port(handler.tcp_socket.port, target.container)
+                return await self._tcp_connect(handler.tcp_socket.host or target.pod_ip, port, timeout)
+            if isinstance(handler, LifecycleHandler) and handler.sleep is not None:
+                await asyncio.sleep(handler.sleep.seconds)
+                return Outcome(True)
+        except ValueError as error:
+            return Outcome(None, str(error))
+        return Outcome(True)
+
+    async def _exec(self, command: tuple[str, ...], target: Target, timeout: float) -> Outcome:
+        try:
+            result = await self._runtime.exec_in_container(target.container_id, command, timeout=timeout)
+        except TimeoutError:
+            return Outcome(False, f"command timed out: {' '.join(command)!r} timed out after {timeout:g}s")
+        except RuntimeFailure as error:
+            return Outcome(None, str(error))
+        return Outcome(result.exit_code == 0, result.output.decode("utf-8", "replace"))
+
+    async def _tcp_connect(self, host: str, port: int, timeout: float) -> Outcome:
+        try:
+            async with asyncio.timeout(timeout):
+                _, writer = await asyncio.open_connection(host, port)
+        except TimeoutError:
+            return Outcome(False, f"dial tcp {join_host_port(host, port)}: i/o timeout")
+        except OSError as error:
+            return Outcome(False, f"dial tcp {join_host_port(host, port)}: {_reason(error)}")
+        writer.transport.abort()
+        return Outcome(True)
+
+    async def _http_get(self, action: HTTPGetAction, target: Target, timeout: float) -> Outcome:
+        if self._session is None:
+            raise RuntimeError("Handlers is used outside its context")
+        host = action.host or target.pod_ip
+        port = resolve_port(action.port, target.container)
+        path = action.path if action.path.startswith("/") else "/" + action.path
+        url = f"{action.scheme.lower()}://{join_host_port(host, port)}{path}"
+        headers = {"User-Agent": USER_AGENT, "Accept": "*/*"}
+        headers |= {header.name: header.value for header in action.http_headers}
+        try:
+            async with asyncio.timeout(timeout):
+                return await _get(self._session, url, headers)
+        except TimeoutError:
+            waiting = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
+            return Outcome(False, f'Get "{url}": {waiting}')
+        except aiohttp.ClientConnectorError as error:
+            return Outcome(False, f'Get "{url}": dial tcp {join_host_port(host, port)}: {_reason(error.os_error)}')
+        except (aiohttp.ClientError, OSError) as error:
+            return Outcome(False, f'Get "{url}": {_describe(error)}')
+
+
+async def _get(session: aiohttp.ClientSession, url: str, headers: dict[str, str]) -> Outcome:
+    """GET `url`.
+
+    Redirects are followed on the same host only; a redirect to another host is a success, as in Kubernetes.
+    """
+    for _ in range(_MAX_REDIRECTS):
+        async with session.get(url, headers=headers, allow_redirects=False) as response:
+            location = response.headers.get("Location")
+            if response.status in (301, 302, 303, 307, 308) and location:
+                target = urljoin(url, location)
+                if urlsplit(target).hostname != urlsplit(url).hostname:
+                    return Outcome(True, "Probe terminated redirects")
+                url = target
+                continue
+            if 200 <= response.status < 400:
+                return Outcome(True)
+            return Outcome(False, f"HTTP probe failed with statuscode: {response.status}")
+    return Outcome(False, f'Get "{url}": stopped after {_MAX_REDIRECTS} redirects')
+
+
+def _reason(error: OSError) -> str:
+    # asyncio hides the number when it tried several addresses; a pod has one.
+    if error.errno == errno.ECONNREFUSED or isinstance(error, ConnectionRefusedError):
+        return "connect: connection refused"
+    if error.errno == errno.EHOSTUNREACH:
+        return "connect: no route to host"
+    if error.errno is not None and error.errno > 0:
+        return f"connect: {os.strerror(error.errno).lower()}"
+    return str(error)
+
+
+def _describe(error: Exception) -> str:
+    if isinstance(error, aiohttp.ServerDisconnectedError):
+        return "EOF"
+    if isinstance(error, ConnectionResetError):
+        return "read: connection reset by peer"
+    return str(error) or type(error).__name__

@@ -1,0 +1,48 @@
+"""The mounts of a container, from its volumeMounts.
+
+Pure: no I/O, no clock, no randomness. Called when a container is about to start. Source: kubelet's `makeMounts`. Only
+the text of a subPath is checked here: the runtime resolves it beneath the volume's descriptor, since the content of a
+volume may change at any time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from bridgehead.kubelet.errors import ConfigNotReady
+from bridgehead.kubelet.runtimes.runtime import Mount
+from bridgehead.objects.core import Container, Pod, VolumeMount
+
+from .environment import expand, missing_references
+
+
+def plan_mounts(pod: Pod, container: Container, env: Mapping[str, str], volumes: Mapping[str, str]) -> list[Mount]:
+    """Return the mounts of `container`. `volumes` is name -> path on the node. Raises `ConfigNotReady`."""
+    sources = {volume.name: volume for volume in pod.spec.volumes}
+    mounts = []
+    for mount in container.volume_mounts:
+        path = volumes.get(mount.name)
+        if path is None:
+            raise ConfigNotReady(f'cannot find volume "{mount.name}" to mount into container "{container.name}"')
+        volume = sources[mount.name]
+        is_written_by_kubelet = volume.empty_dir is None and volume.host_path is None
+        mounts.append(
+            Mount(
+                source=path,
+                target=mount.mount_path,
+                read_only=mount.read_only or is_written_by_kubelet,
+                sub_path=_sub_path(mount, env),
+            )
+        )
+    return mounts
+
+
+def _sub_path(mount: VolumeMount, env: Mapping[str, str]) -> str:
+    if mount.sub_path_expr and (missing := missing_references(mount.sub_path_expr, env)):
+        raise ConfigNotReady(f"missing value for {', '.join(missing)}")
+    path = mount.sub_path or expand(mount.sub_path_expr, env)
+    if path.startswith("/"):
+        raise ConfigNotReady(f"error SubPath `{path}` must not be an absolute path")
+    if ".." in path.split("/"):
+        raise ConfigNotReady(f"unable to provision SubPath `{path}`: must not contain '..'")
+    return path

@@ -1,0 +1,142 @@
+"""Start of a container: its image, environment, mounts and files; then the runtime starts it.
+
+Called by `driver`. Events and their texts are Kubernetes'. Source: kubelet's `startContainer` and
+`generateContainerConfig`.
+"""
+
+from __future__ import annotations
+
+import time
+
+from bridgehead.kubelet.errors import ConfigNotReady, SecurityRefused
+from bridgehead.kubelet.runtimes.runtime import (
+    ContainerSpec,
+    Image,
+    ImageUnavailable,
+    Mount,
+    RuntimeFailure,
+)
+from bridgehead.kubelet.volumes.downward_api import Addresses
+from bridgehead.objects.core import Container
+
+from .container_logs import remove_logs
+from .context import PodContext
+from .environment import EnvironmentSources, container_environment, expand
+from .etc_files import container_host_name, write_etc_files
+from .mounts import plan_mounts
+from .resource_limits import plan_limits
+from .runs import Run, run_of
+from .security_context import plan_security
+
+
+class StartRefused(Exception):
+    """The container can't be started yet; `reason` and the message are for its waiting state."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+async def start_container(context: PodContext, container: Container, attempt: int) -> Run:
+    """Start run number `attempt` (from 0) of `container`. Raises `StartRefused` when it has to wait.
+
+    A program that can't be executed counts as a run that failed at once (reason StartError).
+    """
+    image = await _find_image(context, container)
+    try:
+        spec = _container_spec(context, container, attempt, image)
+    except (ConfigNotReady, SecurityRefused) as error:
+        context.record("Warning", "Failed", f"Error: {error}", container)
+        raise StartRefused("CreateContainerConfigError", str(error)) from error
+    except OSError as error:
+        context.record("Warning", "Failed", f"Error: {error}", container)
+        raise StartRefused("CreateContainerError", str(error)) from error
+    try:
+        info = await context.node.runtime.start_container(spec)
+    except RuntimeFailure as error:
+        context.record("Warning", "Failed", f"Error: {error}", container)
+        now = time.time()
+        return Run(
+            attempt=attempt,
+            image=container.image,
+            image_id=image.id,
+            started_at=now,
+            finished_at=now,
+            exit_code=128,
+            reason="StartError",
+            message=str(error),
+        )
+    context.record("Normal", "Created", f"Created container: {container.name}", container)
+    context.record("Normal", "Started", f"Started container {container.name}", container)
+    return run_of(info)
+
+
+async def _find_image(context: PodContext, container: Container) -> Image:
+    try:
+        image = await context.node.runtime.find_image(container.image)
+    except ImageUnavailable as error:
+        message = f'Failed to pull image "{container.image}": {error}'
+        context.record("Warning", "Failed", message, container)
+        context.record("Warning", "Failed", "Error: ErrImagePull", container)
+        raise StartRefused("ErrImagePull", str(error)) from error
+    except RuntimeFailure as error:
+        raise StartRefused("ImageInspectError", str(error)) from error
+    if image.source == "stand-in":
+        message = f'Container image "{container.image}" is played by a stand-in: {image.id}'
+    else:
+        message = f'Container image "{container.image}" already present on machine'
+    context.record("Normal", "Pulled", message, container)
+    return image
+
+
+def _container_spec(context: PodContext, container: Container, attempt: int, image: Image) -> ContainerSpec:
+    node, pod = context.node, context.pod
+    namespace = pod.metadata.namespace
+    security = plan_security(pod, container, image, node.settings.seccomp_root)
+    env = container_environment(
+        pod,
+        container,
+        EnvironmentSources(
+            services=tuple(node.services.items()),
+            config_map=lambda name: node.objects.config_map(namespace, name),
+            secret=lambda name: node.objects.secret(namespace, name),
+            addresses=Addresses(context.pod_ips, node.settings.ips),
+            allocatable=node.allocatable,
+        ),
+    )
+    log_path = node.settings.log_path(pod, container.name, attempt)
+    log_path.parent.mkdir(parents=True, exist_ok=True)
+    remove_logs(log_path.parent, attempt - 2)  # the logs of this run and of the one before are kept
+    return ContainerSpec(
+        pod_uid=pod.metadata.uid,
+        name=container.name,
+        attempt=attempt,
+        image=image,
+        command=tuple(expand(word, env) for word in container.command),
+        args=tuple(expand(word, env) for word in container.args),
+        env={"HOSTNAME": container_host_name(node, pod)} | env,
+        working_dir=container.working_dir,
+        mounts=_mounts(context, container, env),
+        log_path=str(log_path),
+        security=security,
+        limits=plan_limits(pod, container, node.allocatable, node.settings.pod_max_pids),
+        termination_message_path=container.termination_message_path,
+        stdin=container.stdin,
+        stdin_once=container.stdin_once,
+        tty=container.tty,
+    )
+
+
+def _mounts(context: PodContext, container: Container, env: dict[str, str]) -> tuple[Mount, ...]:
+    mounts = plan_mounts(context.pod, container, env, context.volumes)
+    taken = {mount.target.rstrip("/") for mount in mounts}
+    files = write_etc_files(context.node, context.pod, context.pod_ips)
+    security = container.security_context
+    # Read-only with the root file system, except /etc/hosts: as with kubelet and containerd.
+    is_read_only = security is not None and security.read_only_root_filesystem
+    mounts += [
+        Mount(source=str(source), target=target, read_only=is_read_only and target != "/etc/hosts")
+        for target, source in files.items()
+        if target not in taken
+    ]
+    return tuple(mounts)

@@ -1,0 +1,130 @@
+"""Termination of containers: preStop, the barrier, SIGTERM, the rest of the grace period, SIGKILL.
+
+Called when a pod terminates, and for one container when its liveness probe has failed. Source: Kubernetes "Pod
+Lifecycle: Termination of Pods" and kubelet's `killContainer`: the grace period includes preStop, at least two seconds
+follow SIGTERM, and sidecars stop after the main containers, in reverse order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+
+from bridgehead.objects.core import Container
+
+from .context import PodContext
+from .handlers import Target
+from .pod_containers import PodContainers
+from .runs import is_sidecar
+
+log = logging.getLogger(__name__)
+
+MINIMUM_GRACE_SECONDS = 2.0
+_KILL_SECONDS = 10.0  # SIGKILL is sent again if the runtime reports no exit for this long
+
+
+class Deadline:
+    """A point in time (event loop time) that may be brought forward while tasks wait for it."""
+
+    def __init__(self, at: float) -> None:
+        self.at = at
+        self._timeouts: set[asyncio.Timeout] = set()
+
+    def bring_forward(self, at: float) -> bool:
+        """Move the deadline to `at`, for example after a second delete with a shorter grace period; all waits end
+        earlier.
+
+        Returns False and changes nothing if `at` is not earlier.
+        """
+        if at >= self.at:
+            return False
+        self.at = at
+        now = asyncio.get_running_loop().time()
+        for timeout in self._timeouts:
+            timeout.reschedule(max(at, now))
+        return True
+
+    async def wait(self, event: asyncio.Event, *, at_least: float = 0.0) -> bool:
+        """Return whether `event` was set before the deadline (or within `at_least` seconds, if that is later)."""
+        now = asyncio.get_running_loop().time()
+        try:
+            async with asyncio.timeout_at(max(self.at, now + at_least)) as timeout:
+                self._timeouts.add(timeout)
+                try:
+                    await event.wait()
+                finally:
+                    self._timeouts.discard(timeout)
+        except TimeoutError:
+            return False
+        return True
+
+
+class Terminator:
+    """Stops the containers of one pod."""
+
+    def __init__(self, context: PodContext, containers: PodContainers) -> None:
+        self._context = context
+        self._containers = containers
+
+    async def stop_pod(self, deadline: Deadline, sigterm_allowed: asyncio.Event) -> None:
+        """Stop all containers, and return when none runs. preStop hooks run at once, SIGTERM waits for
+        `sigterm_allowed`."""
+        spec = self._context.pod.spec
+        sidecars = [c for c in spec.init_containers if is_sidecar(c)]
+        others = [c for c in spec.containers + spec.init_containers if c not in sidecars]
+        async with asyncio.TaskGroup() as tasks:
+            for container in others:
+                tasks.create_task(self.stop(container, deadline, sigterm_allowed=sigterm_allowed))
+        for container in reversed(sidecars):
+            await self.stop(container, deadline, sigterm_allowed=sigterm_allowed)
+
+    async def stop(
+        self,
+        container: Container,
+        deadline: Deadline,
+        message: str = "",
+        sigterm_allowed: asyncio.Event | None = None,
+    ) -> None:
+        """Stop one container if it runs; `message` replaces the usual text of the Killing Event."""
+        run = self._containers.runs.get(container.name)
+        if run is None or not run.is_running:
+            return
+        self._context.record("Normal", "Killing", message or f"Stopping container {container.name}", container)
+        exited = self._containers.exited(run.id)
+        await self._pre_stop(container, run.id, deadline, exited)
+        if sigterm_allowed is not None:
+            await deadline.wait(sigterm_allowed)
+        await self._context.node.runtime.signal_container(run.id, signal.SIGTERM)
+        if await deadline.wait(exited, at_least=MINIMUM_GRACE_SECONDS):
+            return
+        while not exited.is_set():
+            await self._context.node.runtime.signal_container(run.id, signal.SIGKILL)
+            try:
+                async with asyncio.timeout(_KILL_SECONDS):
+                    await exited.wait()
+            except TimeoutError:
+                log.warning("pod %s: container %s did not exit after SIGKILL", self._context.pod.key, container.name)
+
+    async def _pre_stop(self, container: Container, run_id: str, deadline: Deadline, exited: asyncio.Event) -> None:
+        hook = container.lifecycle.pre_stop if container.lifecycle is not None else None
+        left = deadline.at - asyncio.get_running_loop().time()
+        if hook is None or left <= 0:
+            return
+        done = asyncio.Event()
+
+        async def perform() -> None:
+            outcome = await self._context.node.handlers.perform(
+                hook, Target(container, run_id, self._context.pod_ip), left
+            )
+            if outcome.success is not True and not exited.is_set():
+                message = f"PreStopHook failed: {outcome.output}" if outcome.output else "PreStopHook failed"
+                self._context.record("Warning", "FailedPreStopHook", message, container)
+            done.set()
+
+        task = asyncio.create_task(perform())
+        try:
+            await deadline.wait(done)
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)

@@ -1,0 +1,91 @@
+"""The Node object of this node and its status.
+
+Pure: no I/O, no clock, no randomness. Source: Kubernetes "Nodes: Node status".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from bridgehead import architecture
+from bridgehead.objects.core import NodeStatus
+from bridgehead.objects.times import format_time
+
+from .settings import NodeSettings
+
+HEALTHY_CONDITIONS = (
+    ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+    ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+    ("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+    ("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
+)
+
+
+def node_labels(settings: NodeSettings) -> dict[str, str]:
+    """Return the well-known labels and the configured ones."""
+    return {
+        "beta.kubernetes.io/arch": architecture(),
+        "beta.kubernetes.io/os": "linux",
+        "kubernetes.io/arch": architecture(),
+        "kubernetes.io/hostname": settings.name,
+        "kubernetes.io/os": "linux",
+        **settings.labels,
+    }
+
+
+def node_object(settings: NodeSettings) -> dict[str, Any]:
+    """Return the Node to create."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": settings.name, "labels": node_labels(settings)},
+        "spec": {"podCIDR": settings.pod_cidrs[0], "podCIDRs": list(settings.pod_cidrs)},
+    }
+
+
+def node_status(
+    settings: NodeSettings, capacity: Mapping[str, str], info: Mapping[str, str], since: Mapping[str, str], now: float
+) -> dict[str, Any]:
+    """Return the Node's status at `now` (seconds since the epoch); `since` is the lastTransitionTime of each condition,
+    by type."""
+    conditions = [
+        {
+            "type": kind,
+            "status": status,
+            "reason": reason,
+            "message": message,
+            "lastHeartbeatTime": format_time(now),
+            "lastTransitionTime": since.get(kind, format_time(now)),
+        }
+        for kind, status, reason, message in HEALTHY_CONDITIONS
+    ]
+    return {
+        "addresses": [
+            *({"type": "InternalIP", "address": ip} for ip in settings.ips),
+            {"type": "Hostname", "address": settings.name},
+        ],
+        "allocatable": dict(capacity),
+        "capacity": dict(capacity),
+        "conditions": conditions,
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": settings.port}},
+        "nodeInfo": dict(info),
+    }
+
+
+def is_reported(status: NodeStatus, written: NodeStatus) -> bool:
+    """Whether `status` equals `written`, except for times and for conditions that other components write."""
+    return _essence(status) == _essence(written)
+
+
+def _essence(status: NodeStatus) -> tuple[object, ...]:
+    own = {kind for kind, _, _, _ in HEALTHY_CONDITIONS}
+    conditions = {c.type: (c.status, c.reason, c.message) for c in status.conditions if c.type in own}
+    return (
+        conditions,
+        status.addresses,
+        status.capacity,
+        status.allocatable,
+        status.daemon_endpoints,
+        status.node_info,
+    )

@@ -1,0 +1,55 @@
+"""The kubelet's configuration, and the paths of its files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bridgehead.objects.core import Pod
+
+from .resolv_conf import Resolver
+
+# Kubernetes sets no limit by default; here a fork bomb in a pod would bring down the whole machine.
+DEFAULT_MAX_PIDS = 4096
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeSettings:
+    """The kubelet's configuration. Times are in seconds.
+
+    `ips` are the node's addresses, `pod_cidrs` the ranges of its pods: one of each family, the primary one first.
+    `pod_max_pids` bounds the processes and threads of each container; None: no bound.
+    """
+
+    name: str
+    ips: tuple[str, ...]
+    pod_cidrs: tuple[str, ...]
+    root: Path
+    cluster_dns: tuple[str, ...] = ("10.96.0.10",)
+    cluster_domain: str = "cluster.local"
+    resolver: Resolver = field(default_factory=Resolver)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    max_pods: int = 110
+    termination_barrier: float = 5.0
+    port: int = 10250
+    pod_max_pids: int | None = DEFAULT_MAX_PIDS
+
+    @property
+    def ip(self) -> str:
+        """The node's primary address."""
+        return self.ips[0]
+
+    @property
+    def seccomp_root(self) -> Path:
+        """The directory of the seccomp profiles that pods may name (type Localhost)."""
+        return self.root / "seccomp"
+
+    def log_directory(self, pod: Pod) -> Path:
+        """The directory of all logs of a pod."""
+        meta = pod.metadata
+        return self.root / "logs" / f"{meta.namespace}_{meta.name}_{meta.uid}"
+
+    def log_path(self, pod: Pod, container: str, attempt: int) -> Path:
+        """The log file of a container's run number `attempt`."""
+        return self.log_directory(pod) / container / f"{attempt}.log"

@@ -1,0 +1,123 @@
+"""Admission of pods to this node: rejections, and warnings about fields that have no effect.
+
+Pure: no I/O, no clock, no randomness. Called by the pod worker before it makes anything for a pod. Source: kubelet's
+admission handlers (`sysctl.patternAllowlist`, `lifecycle.appArmorAdmitHandler`) and `rejectPod`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from bridgehead.kubelet.errors import SandboxRefused
+from bridgehead.objects.core import AppArmorProfile, Pod
+
+# Sysctls that a pod may set: namespaced, and without influence on other pods. As in Kubernetes 1.36.
+SAFE_SYSCTLS = frozenset(
+    (
+        "kernel.shm_rmid_forced",
+        "net.ipv4.ip_local_port_range",
+        "net.ipv4.ip_local_reserved_ports",
+        "net.ipv4.ip_unprivileged_port_start",
+        "net.ipv4.ping_group_range",
+        "net.ipv4.tcp_fin_timeout",
+        "net.ipv4.tcp_keepalive_intvl",
+        "net.ipv4.tcp_keepalive_probes",
+        "net.ipv4.tcp_keepalive_time",
+        "net.ipv4.tcp_rmem",
+        "net.ipv4.tcp_syncookies",
+        "net.ipv4.tcp_wmem",
+    )
+)
+_APP_ARMOR_ANNOTATION = "container.apparmor.security.beta.kubernetes.io/"
+
+
+def admission_refusal(pod: Pod, *, has_app_armor: bool) -> tuple[str, str] | None:
+    """Return (reason, message) for a pod that the node rejects; None for a pod that it admits.
+
+    `has_app_armor`: the node's kernel enforces AppArmor.
+    """
+    for name in pod_sysctls(pod):
+        if refusal := _sysctl_refusal(name, pod):
+            return "SysctlForbidden", f"forbidden sysctl: {refusal}"
+    if any(True for _ in _enforced_app_armor_profiles(pod)):
+        cause = "the container runtime applies no profiles" if has_app_armor else "AppArmor is not enabled on the host"
+        return "AppArmor", f"Cannot enforce AppArmor: {cause}"
+    return None
+
+
+def pod_sysctls(pod: Pod) -> dict[str, str]:
+    """Return the pod's sysctls, with dots in their names."""
+    context = pod.spec.security_context
+    return {} if context is None else {_with_dots(sysctl.name): sysctl.value for sysctl in context.sysctls}
+
+
+def _with_dots(name: str) -> str:
+    """Return a sysctl's name with dots. If its first separator is a slash, dots and slashes are swapped:
+    `net/ipv4/conf/eth0.1/x` is `net.ipv4.conf.eth0/1.x` (sysctl.d(5))."""
+    first = next((character for character in name if character in "./"), ".")
+    return name if first == "." else name.translate(str.maketrans("./", "/."))
+
+
+def _sysctl_refusal(name: str, pod: Pod) -> str:
+    if name not in SAFE_SYSCTLS:
+        return f'"{name}" not allowlisted'
+    if name.startswith("net.") and pod.spec.host_network:
+        return f'"{name}" not allowed with host net enabled'
+    if name.startswith("kernel.") and pod.spec.host_ipc:
+        return f'"{name}" not allowed with host ipc enabled'
+    return ""
+
+
+def _enforced_app_armor_profiles(pod: Pod) -> Iterator[str]:
+    of_pod = pod.spec.security_context.app_armor_profile if pod.spec.security_context is not None else None
+    for container in pod.spec.init_containers + pod.spec.containers:
+        own = container.security_context.app_armor_profile if container.security_context is not None else None
+        profile = own or of_pod or AppArmorProfile(type=_annotated_app_armor(pod, container.name))
+        if profile.type not in ("", "Unconfined"):
+            yield profile.type
+
+
+def _annotated_app_armor(pod: Pod, container: str) -> str:
+    """Return the profile type of the annotation that preceded the field."""
+    value = pod.metadata.annotations.get(_APP_ARMOR_ANNOTATION + container, "")
+    return "Unconfined" if value == "unconfined" else value
+
+
+def unsupported_fields(pod: Pod) -> list[tuple[str, str]]:
+    """Return (reason, message) of an Event for each field of an admitted pod that has no effect on this node."""
+    events = []
+    if (ports := _mapped_host_ports(pod)) and not pod.spec.host_network:
+        message = (
+            f"hostPort {', '.join(map(str, ports))} is not opened on the node: nothing here maps host ports to "
+            "pods. The pod's own ports work; use a Service of type NodePort, or hostNetwork"
+        )
+        events.append(("HostPortNotSupported", message))
+    if _has_selinux_options(pod):
+        message = "seLinuxOptions have no effect, as on a node without SELinux: the container runtime sets no labels"
+        events.append(("SELinuxNotSupported", message))
+    return events
+
+
+def _mapped_host_ports(pod: Pod) -> list[int]:
+    """Return the host ports that the pod asks for, sorted and without duplicates."""
+    ports = (port for container in pod.spec.init_containers + pod.spec.containers for port in container.ports)
+    return sorted({port.host_port for port in ports if port.host_port})
+
+
+def _has_selinux_options(pod: Pod) -> bool:
+    if pod.spec.security_context is not None and pod.spec.security_context.se_linux_options is not None:
+        return True
+    contexts = [container.security_context for container in pod.spec.init_containers + pod.spec.containers]
+    return any(context is not None and context.se_linux_options is not None for context in contexts)
+
+
+def check_namespaces(pod: Pod) -> None:
+    """Raise `SandboxRefused` if the runtime can't make the namespaces that the pod asks for."""
+    if pod.spec.share_process_namespace:
+        raise SandboxRefused(
+            "shareProcessNamespace is not supported: the container runtime makes a PID namespace for each container"
+        )
+    if not pod.spec.host_users:
+        raise SandboxRefused(
+            "hostUsers: false is not supported: the container runtime makes no user namespace for a pod"
+        )

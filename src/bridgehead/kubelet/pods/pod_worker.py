@@ -1,0 +1,415 @@
+"""One pod on this node, from its first sight to its removal.
+
+The agent makes one worker for each pod uid and notifies it of changes: of the pod, of a container, of an object that
+the pod refers to. A worker does one thing at a time; workers run concurrently. `worker_state` decides which state
+follows, `actions` what to do next in SYNCING, `pod_status` what to report.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from bridgehead.backoff import Backoff
+from bridgehead.client.errors import ClientError, NotFound
+from bridgehead.kubelet.containers.container_logs import fallback_message
+from bridgehead.kubelet.containers.context import NodeContext, PodContext
+from bridgehead.kubelet.containers.driver import ContainerDriver
+from bridgehead.kubelet.containers.pod_containers import PodContainers
+from bridgehead.kubelet.containers.termination import Deadline
+from bridgehead.kubelet.errors import AddressesExhausted, SandboxRefused, VolumeNotReady
+from bridgehead.kubelet.runtimes.runtime import ContainerInfo, RuntimeFailure, SandboxInfo
+from bridgehead.objects.core import Pod, PodStatus
+from bridgehead.objects.kinds import PODS
+from bridgehead.objects.meta import find_condition
+from bridgehead.objects.times import parse_time
+
+from .actions import PodActions, compute_pod_actions
+from .admission import admission_refusal
+from .barrier import Barrier
+from .pod_sandbox import PodSandbox
+from .pod_status import PodView, pod_status
+from .pod_volumes import PodVolumes
+from .status_manager import PodStatusManager
+from .status_patch import OWN_CONDITIONS
+from .worker_state import Deletion, PodSyncStatus, WorkerEvent, WorkerState, advance
+
+log = logging.getLogger(__name__)
+
+_FORCED_GRACE_SECONDS = 1.0
+_FIRST_RETRY_SECONDS = 0.5
+_LONGEST_RETRY_SECONDS = 16.0
+
+
+class PodWorker:
+    """`await run()` until the pod is gone from this node and from the API server."""
+
+    def __init__(
+        self, node: NodeContext, barrier: Barrier, pod: Pod, sandbox: SandboxInfo | None, found: list[ContainerInfo]
+    ) -> None:
+        """`sandbox` and `found` are what the runtime already has of this pod."""
+        self._node = node
+        self._barrier = barrier
+        self._context = PodContext(node, pod, sandbox)
+        self._sync_status = PodSyncStatus()
+        self._advanced = asyncio.Event()  # the sync status has changed
+        self._wake = asyncio.Event()  # something has changed that the worker may have to act upon
+        self._sigterm_allowed = asyncio.Event()
+        self._deadline: Deadline | None = None  # of the termination; None before it
+        self._failure: tuple[str, str] | None = None
+        self._backoff = Backoff(_FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS)
+        self._tasks = asyncio.TaskGroup()
+        self._status_manager = PodStatusManager(node.client, pod)
+        self.containers = PodContainers(pod, self._wake.set)
+        self._driver = ContainerDriver(self._context, self.containers, self._tasks)
+        self._pod_sandbox = PodSandbox(self._context, self.containers)
+        self._volumes = PodVolumes(self._context, self._report)
+        for info in found:
+            self.containers.adopt(self._with_fallback_message(info))
+        self.observe(pod)
+
+    @property
+    def pod(self) -> Pod:
+        """The pod as the API server had it last."""
+        return self._context.pod
+
+    @property
+    def sandbox(self) -> SandboxInfo | None:
+        """The pod's namespaces, once they are made."""
+        return self._context.sandbox
+
+    # --- Notifications ----------------------------------------------------------------------------------
+
+    def observe(self, pod: Pod) -> None:
+        """The pod as the API server has it now."""
+        self._context.pod = pod
+        self._status_manager.observe(pod)
+        if pod.metadata.deletion_timestamp is not None:
+            self._advance(WorkerEvent.DELETION_REQUESTED)
+            if self._deadline is not None and self._deadline.bring_forward(self._deletion_deadline()):
+                loop = asyncio.get_running_loop()
+                loop.call_later((self._deadline.at - loop.time()) / 2, self._sigterm_allowed.set)
+        self._wake.set()
+
+    def on_object_gone(self) -> None:
+        """The pod was deleted from the API server, by force or by another client."""
+        self._status_manager.abandon()
+        self._advance(WorkerEvent.OBJECT_GONE)
+        self._sigterm_allowed.set()
+        if self._deadline is not None:
+            self._deadline.bring_forward(asyncio.get_running_loop().time() + _FORCED_GRACE_SECONDS)
+        self._wake.set()
+
+    def on_container_changed(self, info: ContainerInfo) -> None:
+        """The runtime reports an exit, or lists the container."""
+        self.containers.adopt(self._with_fallback_message(info))
+
+    def on_runtime_listed(self, sandbox: SandboxInfo | None, found: list[ContainerInfo]) -> None:
+        """Everything that the runtime has of this pod now; nothing, if the runtime has lost the pod."""
+        for info in found:
+            self.containers.adopt(self._with_fallback_message(info))
+        if self._context.sandbox is not None and sandbox is None and not self._sync_status.is_ended:
+            self._pod_sandbox.lose()
+        self._wake.set()
+
+    def on_references_changed(self) -> None:
+        """A ConfigMap or Secret that the pod refers to has changed."""
+        self._volumes.mark_stale()
+        self.containers.release_holds()
+        self._wake.set()
+
+    def _with_fallback_message(self, info: ContainerInfo) -> ContainerInfo:
+        """With terminationMessagePolicy FallbackToLogsOnError, a failed container without a message shows its log."""
+        if info.message or not info.exit_code or info.state == "running":
+            return info
+        container = next((c for c in self._context.all_containers() if c.name == info.name), None)
+        if container is None or container.termination_message_policy != "FallbackToLogsOnError":
+            return info
+        path = self._node.settings.log_path(self.pod, info.name, info.attempt)
+        return msgspec.structs.replace(info, message=fallback_message(path))
+
+    # --- States -----------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Do the work of each state in turn. Can be called again after an error; it resumes in the state it was in."""
+        steps = {
+            WorkerState.SYNCING: self._sync_until_terminating,
+            WorkerState.TERMINATING: self._terminate,
+            WorkerState.TERMINATED: self._release_resources,
+            WorkerState.RELEASED: self._delete_object,
+        }
+        async with asyncio.TaskGroup() as self._tasks:
+            status_writes = self._tasks.create_task(self._status_manager.run())
+            self._driver = ContainerDriver(self._context, self.containers, self._tasks)
+            self._driver.probe_running()
+            while (step := steps.get(self._sync_status.state)) is not None:
+                await step()
+            status_writes.cancel()
+        self._node.objects.release(self.pod.metadata.uid)
+
+    def _advance(self, event: WorkerEvent) -> None:
+        self._sync_status = advance(self._sync_status, event)
+        self._advanced.set()
+
+    async def _wait_until(self, condition: Callable[[PodSyncStatus], bool]) -> None:
+        while not condition(self._sync_status):
+            self._advanced.clear()
+            await self._advanced.wait()
+
+    # --- SYNCING ----------------------------------------------------------------------------------------
+
+    async def _sync_until_terminating(self) -> None:
+        """Run the sync loop until it returns or a notification ends SYNCING."""
+        loop = asyncio.create_task(self._sync())
+        ended = asyncio.create_task(self._wait_until(lambda status: not status.is_syncing))
+        try:
+            await asyncio.wait((loop, ended), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            ended.cancel()
+            loop.cancel()
+            result, _ = await asyncio.gather(loop, ended, return_exceptions=True)
+        if isinstance(result, Exception):
+            raise result
+
+    async def _sync(self) -> None:
+        if self._sync_status.is_syncing and not self._admit():
+            self._advance(WorkerEvent.REJECTED)
+        while self._sync_status.is_syncing:
+            self._wake.clear()
+            now = time.time()
+            if self.pod.is_finished:
+                self._advance(WorkerEvent.CONTAINERS_FINISHED)
+                return
+            if self._is_past_deadline(now):
+                self._advance(WorkerEvent.DEADLINE_EXCEEDED)
+                return
+            try:
+                await self._volumes.refresh()
+                await self._driver.stop_changed()
+                actions = self._compute_actions(now)
+                if actions.finished:
+                    self._advance(WorkerEvent.CONTAINERS_FINISHED)
+                    return
+                self._driver.record_back_off(actions.back_off)
+                has_acted = await self._act(actions)
+                self._backoff.reset()
+            except (RuntimeFailure, VolumeNotReady, AddressesExhausted, SandboxRefused, ClientError) as error:
+                self._report(error)
+                self._publish()
+                await self._pause()
+                continue
+            self._publish()
+            if not has_acted:
+                await self._wait(actions)
+
+    def _admit(self) -> bool:
+        """Whether the node takes the pod. A pod that runs already is not asked about again."""
+        if self.pod.status.phase not in ("", "Pending") or self._context.sandbox is not None:
+            return True
+        refusal = admission_refusal(self.pod, has_app_armor=self._node.has_app_armor)
+        if refusal is None:
+            return True
+        reason, message = refusal
+        self._context.record("Warning", reason, message)
+        self._failure = (reason, f"Pod was rejected: {message}")
+        return False
+
+    def _compute_actions(self, now: float) -> PodActions:
+        return compute_pod_actions(
+            self.pod.spec,
+            self.containers.runs,
+            has_sandbox=self._context.sandbox is not None,
+            started=self.containers.is_started,
+            not_before=self.containers.not_before,
+            now=now,
+        )
+
+    async def _act(self, actions: PodActions) -> bool:
+        """Do what is to be done now; return whether there was anything."""
+        if actions.create_sandbox:
+            self._publish()
+            await self._pod_sandbox.create()
+            return True
+        for name in actions.start:
+            await self._driver.start(name)
+        return bool(actions.start)
+
+    async def _wait(self, actions: PodActions) -> None:
+        """Wait for a change, or until the next back-off, deadline or refresh is due."""
+        due = (
+            actions.wake_at,
+            self._active_deadline(),
+            self.containers.next_image_back_off(),
+            self._volumes.refresh_at,
+        )
+        moments = [moment for moment in due if moment is not None]
+        await self._wait_for_change(max(0.0, min(moments) - time.time()) if moments else None)
+
+    async def _pause(self) -> None:
+        """After a failure: wait for a change, or for a time that grows with each failure."""
+        self._wake.clear()
+        await self._wait_for_change(self._backoff.next())
+
+    async def _wait_for_change(self, timeout: float | None) -> None:
+        try:
+            async with asyncio.timeout(timeout):
+                await self._wake.wait()
+        except TimeoutError:
+            pass
+
+    def _report(self, error: Exception) -> None:
+        match error:
+            case VolumeNotReady():
+                message = f'MountVolume.SetUp failed for volume "{error.volume}" : {error}'
+                self._context.record("Warning", "FailedMount", message)
+            case AddressesExhausted() | RuntimeFailure() | SandboxRefused() if self._context.sandbox is None:
+                if isinstance(error, SandboxRefused):
+                    self.containers.wait_all([c.name for c in self._context.all_containers()], error)
+                message = f"Failed to create pod sandbox: {error}"
+                self._context.record("Warning", "FailedCreatePodSandBox", message)
+            case _:
+                self._context.record("Warning", "FailedSync", f"Error syncing pod: {error}")
+        log.warning("pod %s: %s", self.pod.key, error)
+
+    def _active_deadline(self) -> float | None:
+        """When activeDeadlineSeconds are over, in seconds since the epoch."""
+        limit, start = self.pod.spec.active_deadline_seconds, self._status_manager.latest.start_time
+        return parse_time(start) + limit if limit is not None and start is not None else None
+
+    def _is_past_deadline(self, now: float) -> bool:
+        deadline = self._active_deadline()
+        if deadline is None or now < deadline:
+            return False
+        self._failure = ("DeadlineExceeded", "Pod was active on the node longer than the specified deadline")
+        self._context.record("Normal", *self._failure)
+        return True
+
+    # --- TERMINATING, TERMINATED, RELEASED --------------------------------------------------------------
+
+    async def _terminate(self) -> None:
+        """Stop the containers, and publish the status as they stop."""
+        if self._sync_status.deletion is Deletion.GONE:
+            self._deadline = Deadline(asyncio.get_running_loop().time() + _FORCED_GRACE_SECONDS)
+        else:
+            self._deadline = Deadline(self._deletion_deadline())
+        for probes in self.containers.probes.values():
+            probes.stop_liveness()
+        if self.containers.running():
+            deadline = self._deadline
+            beside = [
+                self._tasks.create_task(self._publish_changes()),
+                self._tasks.create_task(self._hold_sigterm(deadline)),
+            ]
+            terminator = self._driver.terminator()
+            await self._retry(lambda: terminator.stop_pod(deadline, self._sigterm_allowed))
+            for task in beside:
+                task.cancel()
+        self._advance(WorkerEvent.CONTAINERS_STOPPED)
+
+    def _deletion_deadline(self) -> float:
+        """When the grace period ends, on the event loop's clock."""
+        meta = self.pod.metadata
+        grace = meta.deletion_grace_period_seconds
+        if grace is None:
+            grace = self.pod.spec.termination_grace_period_seconds
+        left = float(grace)
+        if meta.deletion_timestamp is not None:
+            # The timestamp is the end of the period, cut to whole seconds.
+            left = min(left, parse_time(meta.deletion_timestamp) + 1.0 - time.time())
+        return asyncio.get_running_loop().time() + max(left, 0.0)
+
+    async def _hold_sigterm(self, deadline: Deadline) -> None:
+        """Hold SIGTERM back while proxies still send the pod connections, for half of the grace period at most."""
+        try:
+            if self._sync_status.deletion is Deletion.REQUESTED and self._failure is None:
+                left = deadline.at - asyncio.get_running_loop().time()
+                await self._barrier.hold(self.pod, min(self._node.settings.termination_barrier, left / 2))
+        finally:
+            self._sigterm_allowed.set()
+
+    async def _publish_changes(self) -> None:
+        """Publish the status after every change. Once all containers have exited, nothing is left to hold."""
+        while True:
+            self._wake.clear()
+            self._publish()
+            if not self.containers.running():
+                self._sigterm_allowed.set()
+            await self._wake.wait()
+
+    async def _release_resources(self) -> None:
+        """Write the last status, then remove the sandbox and the volumes."""
+        self._publish()
+        await self._status_manager.flush()
+        await self._retry(self._remove_sandbox_and_volumes)
+        self._advance(WorkerEvent.RESOURCES_RELEASED)
+
+    async def _remove_sandbox_and_volumes(self) -> None:
+        await self._pod_sandbox.remove()
+        await self._node.volumes.remove(self.pod.metadata.uid)
+
+    async def _delete_object(self) -> None:
+        """Once the pod's deletion is requested, delete its object: nothing is left of it here."""
+        await self._wait_until(lambda status: status.deletion is not Deletion.NONE)
+        await self._retry(self._try_delete_object)
+        self._advance(WorkerEvent.OBJECT_GONE)
+
+    async def _try_delete_object(self) -> None:
+        if self._sync_status.deletion is Deletion.GONE:
+            return
+        meta = self.pod.metadata
+        try:
+            await self._node.client.delete(PODS, meta.name, meta.namespace, uid=meta.uid, grace_period_seconds=0)
+        except NotFound:
+            return
+
+    async def _retry(self, step: Callable[[], Awaitable[None]]) -> None:
+        """Repeat `step` until it succeeds: a terminating pod cannot go on without it."""
+        backoff = Backoff(_FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS)
+        while True:
+            try:
+                await step()
+                return
+            except* (RuntimeFailure, ClientError) as errors:
+                log.warning("pod %s: termination step failed, retrying: %s", self.pod.key, errors.exceptions[0])
+            await asyncio.sleep(backoff.next())
+
+    # --- Status -----------------------------------------------------------------------------------------
+
+    def _publish(self) -> None:
+        """Compute the status and hand it to the status manager."""
+        containers, sync_status = self.containers, self._sync_status
+        view = PodView(
+            host_ips=self._node.settings.ips,
+            pod_ips=self._context.pod_ips,
+            has_sandbox=self._context.sandbox is not None,
+            runs=containers.runs,
+            previous=containers.previous,
+            waiting=containers.waiting,
+            started=frozenset(name for name in containers.runs if containers.is_started(name)),
+            ready=frozenset(name for name in containers.runs if containers.is_ready(name)),
+            is_over=sync_status.is_ended,
+            failure=self._failure,
+            is_rejected=sync_status.cause is WorkerEvent.REJECTED,
+        )
+        old = self._status_manager.latest
+        pod = msgspec.structs.replace(self.pod, status=_merge_conditions(self.pod.status, old))
+        new = pod_status(pod, view, time.time())
+        is_deleted = sync_status.deletion is not Deletion.NONE
+        is_urgent = new.phase != old.phase or _readiness(new) != _readiness(old) or is_deleted
+        self._status_manager.submit(new, urgent=is_urgent and new.phase != "Pending")
+
+
+def _readiness(status: PodStatus) -> str | None:
+    condition = find_condition(status.conditions, "Ready")
+    return None if condition is None else condition.status
+
+
+def _merge_conditions(observed: PodStatus, submitted: PodStatus) -> PodStatus:
+    """Return the status submitted last, with other writers' conditions as observed."""
+    own = [c for c in submitted.conditions if c.type in OWN_CONDITIONS]
+    foreign = [c for c in observed.conditions if c.type not in OWN_CONDITIONS]
+    return msgspec.structs.replace(submitted, conditions=(*own, *foreign))

@@ -1,0 +1,61 @@
+"""The strategic merge patch from one pod status to another.
+
+Pure: no I/O, no clock, no randomness. The status manager sends this patch to the API server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from bridgehead.objects.core import PodStatus
+from bridgehead.objects.meta import Condition
+
+OWN_CONDITIONS = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady")
+
+
+def status_patch(old: PodStatus, new: PodStatus) -> dict[str, object]:
+    """Return the patch of `status` from `old` to `new`; empty if they are equal."""
+    before, after = msgspec.to_builtins(old), msgspec.to_builtins(new)
+    patch: dict[str, object] = {
+        key: _without_nulls(after.get(key))
+        for key in sorted(before.keys() | after.keys())
+        if key != "conditions" and before.get(key) != after.get(key)
+    }
+    for field in ("podIPs", "hostIPs"):
+        if field in patch:
+            patch[field] = _addresses_patch(before.get(field, ()), after.get(field, ()))
+    conditions = _conditions_patch(old.conditions, new.conditions)
+    if conditions:
+        patch["conditions"] = conditions
+    return patch
+
+
+def _addresses_patch(old: Iterable[dict[str, str]], new: Iterable[dict[str, str]]) -> list[dict[str, str]]:
+    """Return the patch of a list of addresses. Such lists are merged by address, so a removed one must be named."""
+    kept = list(new)
+    return [*kept, *({"$patch": "delete", **address} for address in old if address not in kept)]
+
+
+def _conditions_patch(old: tuple[Condition, ...], new: tuple[Condition, ...]) -> list[dict[str, object]]:
+    """Return the changed conditions. Conditions are merged by type, so a removed field must be set to null."""
+    before = {c.type: msgspec.to_builtins(c) for c in old}
+    changed = []
+    for condition in new:
+        if condition.type not in OWN_CONDITIONS and condition.type in before:
+            continue  # another client's: the scheduler's, a readiness gate's
+        after = msgspec.to_builtins(condition)
+        previous = before.get(condition.type, {})
+        if after != previous:
+            changed.append({**{key: None for key in previous if key not in after}, **after})
+    return changed
+
+
+def _without_nulls(value: object) -> object:
+    """Drop nulls from a value that is replaced as a whole, where they have no meaning."""
+    if isinstance(value, list | tuple):
+        return [_without_nulls(v) for v in value]
+    if isinstance(value, dict):
+        return {k: _without_nulls(v) for k, v in value.items() if v is not None}
+    return value

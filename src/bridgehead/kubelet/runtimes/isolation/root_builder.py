@@ -1,0 +1,388 @@
+"""The build of a container's root file system, by the container's first process for itself.
+
+All that is written goes to a tmpfs that belongs to the container's mount namespace, so that nothing is left to clean
+up. Files that pods can change during the build, above all their volumes, are never accessed by name: sources below a
+volume and mount points inside one are resolved on descriptors, beneath the volume or inside the container's root
+(openat2(2)).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import posixpath
+import stat
+from collections.abc import Collection, Mapping
+from typing import Final, NamedTuple
+
+from bridgehead.kubelet.runtimes.isolation import descriptor_paths
+from bridgehead.kubelet.runtimes.isolation.rootfs import (
+    DEVICE_LINKS,
+    DEVICES,
+    FRESH,
+    FRESH_LINKS,
+    RootFailure,
+    RootPlan,
+    order_mounts,
+    resolve_in_root,
+)
+from bridgehead.kubelet.runtimes.runtime import Mount, Security
+from bridgehead.network import syscalls
+
+# Made in the upper directory, so that the container may write to them even where the host's root is not mapped.
+_WRITABLE: Final = ("usr/share", "usr/local", "usr/local/bin", "usr/local/share")
+# Paths that containerd hides, and paths that it makes read-only (containerd, pkg/oci: defaultUnixNamespaces).
+_MASKED: Final = (
+    "proc/acpi",
+    "proc/asound",
+    "proc/interrupts",
+    "proc/kcore",
+    "proc/keys",
+    "proc/latency_stats",
+    "proc/sched_debug",
+    "proc/scsi",
+    "proc/timer_list",
+    "proc/timer_stats",
+    "sys/devices/virtual/powercap",
+    "sys/firmware",
+)
+_READ_ONLY: Final = ("proc/bus", "proc/fs", "proc/irq", "proc/sys", "proc/sysrq-trigger")
+
+
+class _PreparedMount(NamedTuple):
+    """A mount to be made. `source` is a descriptor. `mount_point` is a path without links, None if it is below another
+    mount, in which it is made later."""
+
+    mount: Mount
+    source: int
+    is_directory: bool
+    mount_point: str | None
+
+
+class RootBuilder:
+    """Builds a root file system for the calling process, in its own mount namespace and PID namespace.
+
+    `base` is an empty directory of the host that the build may cover. After `enter` no other files are visible.
+    """
+
+    def __init__(self, plan: RootPlan, base: str) -> None:
+        self._plan = plan
+        self._base = base
+        self._root = f"{base}/root"
+
+    def build(
+        self,
+        *,
+        files: Mapping[str, str],
+        mounts: Collection[Mount],
+        security: Security,
+        working_dir: str,
+        termination_log: str,
+    ) -> int:
+        """Build the root. `files`: absolute path -> content. Returns a descriptor to read the termination log.
+
+        Raises `RootFailure`.
+        """
+        self._mount("tmpfs", self._base, "tmpfs", syscalls.MS_NODEV, "mode=755")
+        for directory in ("root", "upper", "work", "dev"):
+            os.mkdir(f"{self._base}/{directory}")
+        if not self._plan.whole:
+            self._make_host_skeleton()
+        for path in self._plan.hidden:
+            self._hide(path)
+        for path, content in files.items():
+            self._write(path, content)
+        for directory in ("proc", "sys", "dev"):
+            self._make_directories(f"/{directory}")
+        prepared = self._prepare(mounts)
+        self._mount_layers()
+        self._mount_kernel_file_systems(security)
+        root = os.open(self._root, os.O_PATH | os.O_CLOEXEC)
+        try:
+            self._bind(root, prepared, with_devices=security.privileged)
+            messages = self._mount_termination_log(root, termination_log)
+            with contextlib.suppress(OSError):  # an error is reported when the directory is entered
+                os.close(descriptor_paths.make_directory_in_root(root, working_dir))
+        finally:
+            os.close(root)
+        if security.read_only_root:
+            self._make_read_only()
+        return messages
+
+    def enter(self) -> None:
+        """Make the built root the root of this process's mount namespace and detach the old one."""
+        os.chdir(self._root)
+        syscalls.pivot_root(".", ".")
+        syscalls.umount(".", syscalls.MNT_DETACH)
+        os.chdir("/")
+
+    # Before the overlays are mounted. A path is looked up in the upper and in the lower directory of its overlay.
+
+    def _make_host_skeleton(self) -> None:
+        for name, mode in FRESH.items():
+            os.mkdir(f"{self._root}/{name}")
+            os.chmod(f"{self._root}/{name}", mode)
+        for name, target in {**FRESH_LINKS, **self._plan.links}.items():
+            os.symlink(target, f"{self._root}/{name}")
+        for name in _WRITABLE:
+            self._make_directories(f"/{name}")
+
+    def _hide(self, path: str) -> None:
+        """Hide a file or directory of the lower directory by a whiteout, as overlayfs defines it."""
+        upper = self._upper(path)
+        if upper.startswith(f"{self._base}/upper/"):
+            self._make_directories(posixpath.dirname(path))
+            os.mknod(upper, stat.S_IFCHR, os.makedev(0, 0))
+
+    def _lower(self, path: str) -> str | None:
+        """The path in the lower directory of the overlay that has a path of the container, None without an overlay."""
+        for name, lower in self._plan.overlays.items():
+            if not name:
+                return lower + path
+            if path == f"/{name}" or path.startswith(f"/{name}/"):
+                return lower + path[len(name) + 1 :]
+        return None
+
+    def _upper(self, path: str) -> str:
+        """The path at which to make a path of the container before the overlays are mounted."""
+        for name in self._plan.overlays:
+            if not name:
+                return f"{self._base}/upper/root{path}"
+            if path == f"/{name}" or path.startswith(f"/{name}/"):
+                return f"{self._base}/upper/{name}{path[len(name) + 1 :]}"
+        return self._root + path
+
+    def _readlink(self, path: str) -> str | None:
+        for candidate in (self._upper(path), self._lower(path)):
+            if candidate is not None:
+                try:
+                    return os.readlink(candidate)
+                except OSError:
+                    continue
+        return None
+
+    def _make_directories(self, path: str) -> None:
+        """Make a directory and its parents, with the modes of the lower directories that they will cover."""
+        done = ""
+        for part in path.strip("/").split("/"):
+            done += f"/{part}"
+            upper, lower = self._upper(done), self._lower(done)
+            if os.path.isdir(upper):
+                continue
+            mode = 0o755
+            if lower is not None:
+                try:
+                    found = os.stat(lower)
+                except OSError:
+                    pass
+                else:
+                    if not stat.S_ISDIR(found.st_mode):
+                        raise RootFailure(f'failed to create directory "{path}": "{done}" is not a directory')
+                    mode = stat.S_IMODE(found.st_mode)
+            os.makedirs(upper, exist_ok=True)
+            os.chmod(upper, mode)
+
+    def _write(self, path: str, content: str) -> None:
+        resolved = resolve_in_root(path, self._readlink)
+        self._make_directories(posixpath.dirname(resolved))
+        with open(self._upper(resolved), "w", encoding="utf-8") as file:
+            file.write(content)
+        if content.startswith("#!"):
+            os.chmod(self._upper(resolved), 0o755)
+
+    def _prepare(self, mounts: Collection[Mount]) -> list[_PreparedMount]:
+        """Open the sources of the mounts and make the mount points."""
+        prepared: list[_PreparedMount] = []
+        covered: list[str] = ["/dev", "/proc", "/sys", *self._plan.read_only]
+        for mount in order_mounts(mounts):
+            source = self._open_source(mount)
+            is_directory = stat.S_ISDIR(os.fstat(source).st_mode)
+            target = resolve_in_root(mount.target, self._readlink)
+            if f"{target}/".startswith(("/proc/", "/sys/fs/cgroup/")):
+                raise RootFailure(f'failed to mount at "{mount.target}": it is inside "{posixpath.dirname(target)}"')
+            if any(target.startswith(f"{outer}/") for outer in covered):
+                prepared.append(_PreparedMount(mount, source, is_directory, None))
+            else:
+                self._make_mount_point(mount.target, target, is_directory=is_directory)
+                prepared.append(_PreparedMount(mount, source, is_directory, target))
+            covered.append(target)
+        return prepared
+
+    def _make_mount_point(self, requested: str, target: str, *, is_directory: bool) -> None:
+        try:
+            if is_directory:
+                self._make_directories(target)
+            else:
+                self._make_directories(posixpath.dirname(target))
+                upper = self._upper(target)
+                if not os.path.lexists(upper):
+                    os.close(os.open(upper, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
+        except OSError as error:
+            raise RootFailure(f'failed to create mount point "{requested}": {error.strerror}') from error
+
+    # Mounting.
+
+    def _mount_layers(self) -> None:
+        if not self._plan.whole:
+            self._mount(self._root, self._root, "", syscalls.MS_BIND, "")
+        for name, lower in self._plan.overlays.items():
+            label = name or "root"
+            target = f"{self._root}/{name}" if name else self._root
+            for directory in (f"{self._base}/upper/{label}", f"{self._base}/work/{label}", target):
+                os.makedirs(directory, exist_ok=True)
+            os.chmod(f"{self._base}/upper/{label}", stat.S_IMODE(os.stat(lower).st_mode))
+            self._mount_overlay(lower, label, target)
+        for path in self._plan.read_only:
+            target = self._root + path
+            os.makedirs(target, exist_ok=True)
+            self._mount(path, target, "", syscalls.MS_BIND | syscalls.MS_REC, "")
+            syscalls.set_mount_attributes(target, syscalls.MOUNT_ATTR_RDONLY | syscalls.MOUNT_ATTR_NODEV)
+
+    def _mount_overlay(self, lower: str, label: str, target: str) -> None:
+        escaped = lower.replace("\\", "\\\\").replace(":", "\\:").replace(",", "\\,")
+        data = f"lowerdir={escaped},upperdir={self._base}/upper/{label},workdir={self._base}/work/{label}"
+        try:
+            syscalls.mount("overlay", target, "overlay", syscalls.MS_NODEV, data)
+        except OSError as error:
+            reason = "this kernel has no overlayfs" if error.errno == errno.ENODEV else _reason(error)
+            raise RootFailure(
+                f"failed to mount an overlay on {lower}: {reason} (needed: overlayfs, Linux 5.11 in a user namespace)"
+            ) from error
+
+    def _mount_kernel_file_systems(self, security: Security) -> None:
+        hardened = syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC
+        root = self._root
+        try:
+            syscalls.mount("proc", f"{root}/proc", "proc", hardened)
+        except OSError as error:
+            raise RootFailure(
+                f"failed to mount proc: {_reason(error)} (a part of /proc is hidden where this lab was started)"
+            ) from error
+        read_only = 0 if security.privileged else syscalls.MS_RDONLY
+        try:
+            syscalls.mount("sysfs", f"{root}/sys", "sysfs", hardened | read_only)
+        except OSError:  # not permitted in a user namespace in which part of /sys is hidden
+            self._mount("/sys", f"{root}/sys", "", syscalls.MS_BIND | syscalls.MS_REC, "")
+            attributes = syscalls.MOUNT_ATTR_NOSUID | syscalls.MOUNT_ATTR_NODEV | syscalls.MOUNT_ATTR_NOEXEC
+            syscalls.set_mount_attributes(f"{root}/sys", syscalls.MOUNT_ATTR_RDONLY | attributes)
+        self._make_devices()
+        if not (security.privileged or security.unmasked_proc):
+            self._mask()
+
+    def _mask(self) -> None:
+        for path in _MASKED:
+            target = f"{self._root}/{path}"
+            if os.path.isdir(target):
+                self._mount("tmpfs", target, "tmpfs", syscalls.MS_RDONLY | syscalls.MS_NOSUID | syscalls.MS_NODEV, "")
+            elif os.path.exists(target):
+                self._mount("/dev/null", target, "", syscalls.MS_BIND, "")
+        for path in _READ_ONLY:
+            target = f"{self._root}/{path}"
+            if os.path.exists(target):
+                self._mount(target, target, "", syscalls.MS_BIND | syscalls.MS_REC, "")
+                syscalls.set_mount_attributes(target, syscalls.MOUNT_ATTR_RDONLY)
+
+    def _make_read_only(self) -> None:
+        """Make the root read-only, but neither volumes nor kernel file systems."""
+        for name in dict.fromkeys(["", *self._plan.overlays]):
+            target = f"{self._root}/{name}" if name else self._root
+            syscalls.set_mount_attributes(target, syscalls.MOUNT_ATTR_RDONLY, recursive=False)
+
+    def _make_devices(self) -> None:
+        dev = f"{self._base}/dev"
+        for name in DEVICES:
+            os.close(os.open(f"{dev}/{name}", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666))
+        for name, target in DEVICE_LINKS.items():
+            os.symlink(target, f"{dev}/{name}")
+        for name in ("pts", "shm"):
+            os.mkdir(f"{dev}/{name}")
+        os.chmod(f"{dev}/shm", 0o1777)
+        self._mount(dev, f"{self._root}/dev", "", syscalls.MS_BIND, "")
+        hardened = syscalls.MOUNT_ATTR_NOSUID | syscalls.MOUNT_ATTR_NOEXEC
+        syscalls.set_mount_attributes(f"{self._root}/dev", hardened, recursive=False)
+        for name in DEVICES:
+            self._mount(f"/dev/{name}", f"{self._root}/dev/{name}", "", syscalls.MS_BIND, "")
+        self._mount(
+            "devpts",
+            f"{self._root}/dev/pts",
+            "devpts",
+            syscalls.MS_NOSUID | syscalls.MS_NOEXEC,
+            "newinstance,ptmxmode=0666,mode=0620",
+        )
+
+    def _bind(self, root: int, prepared: Collection[_PreparedMount], *, with_devices: bool) -> None:
+        attributes = syscalls.MOUNT_ATTR_NOSUID | (0 if with_devices else syscalls.MOUNT_ATTR_NODEV)
+        for each in prepared:
+            mount = each.mount
+            target = self._open_target(root, each)
+            try:
+                tree = syscalls.clone_mount(each.source)
+                read_only = syscalls.MOUNT_ATTR_RDONLY if mount.read_only else 0
+                syscalls.set_mount_attributes(tree, attributes | read_only)
+                syscalls.attach_mount(tree, target)
+                os.close(tree)
+            except OSError as error:
+                raise RootFailure(f'failed to mount "{mount.source}" at "{mount.target}": {_reason(error)}') from error
+            finally:
+                os.close(target)
+                os.close(each.source)
+
+    @staticmethod
+    def _open_source(mount: Mount) -> int:
+        try:
+            volume = os.open(mount.source, os.O_PATH | os.O_CLOEXEC)
+        except OSError as error:
+            raise RootFailure(f'failed to mount "{mount.source}": {_reason(error)}') from error
+        if not mount.sub_path:
+            return volume
+        try:
+            return descriptor_paths.open_beneath(volume, mount.sub_path)
+        except OSError as error:
+            reason = str(error.strerror) if isinstance(error, descriptor_paths.EscapesVolume) else _reason(error)
+            raise RootFailure(f'failed to prepare subPath "{mount.sub_path}" of "{mount.target}": {reason}') from error
+        finally:
+            os.close(volume)
+
+    @staticmethod
+    def _open_target(root: int, prepared: _PreparedMount) -> int:
+        target = prepared.mount.target
+        try:
+            if prepared.mount_point is not None:
+                return descriptor_paths.open_in_root(root, prepared.mount_point)
+            if prepared.is_directory:
+                return descriptor_paths.make_directory_in_root(root, target)
+            return descriptor_paths.make_file_in_root(root, target)
+        except OSError as error:
+            raise RootFailure(f'failed to create mount point "{target}": {_reason(error)}') from error
+
+    def _mount_termination_log(self, root: int, path: str) -> int:
+        """Mount an empty file that any user may write; returns a descriptor to read it."""
+        source = f"{self._base}/termination-log"
+        messages = os.open(source, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        os.fchmod(messages, 0o666)
+        try:
+            target = descriptor_paths.make_file_in_root(root, path)
+            try:
+                tree = syscalls.clone_mount(source)
+                hardened = syscalls.MOUNT_ATTR_NOSUID | syscalls.MOUNT_ATTR_NODEV | syscalls.MOUNT_ATTR_NOEXEC
+                syscalls.set_mount_attributes(tree, hardened)
+                syscalls.attach_mount(tree, target)
+                os.close(tree)
+            finally:
+                os.close(target)
+        except OSError as error:
+            raise RootFailure(f'failed to create mount point "{path}": {_reason(error)}') from error
+        return messages
+
+    @staticmethod
+    def _mount(source: str, target: str, filesystem: str, flags: int, data: str) -> None:
+        try:
+            syscalls.mount(source, target, filesystem, flags, data)
+        except OSError as error:
+            raise RootFailure(f'failed to mount "{source}": {_reason(error)}') from error
+
+
+def _reason(error: OSError) -> str:
+    """The text of the errno, without the call and its arguments."""
+    return os.strerror(error.errno or 0)

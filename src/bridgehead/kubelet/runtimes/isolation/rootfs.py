@@ -1,0 +1,134 @@
+"""The layout of root file systems: directories, devices, and the composition of a container's root.
+
+Pure: no I/O, no clock, no randomness. An image from the store is one overlay over its root file system. Without one the
+container sees the host's system directories, each below an overlay of its own: a user namespace may not put an overlay
+over a directory with mounts that it inherited (the kernel returns EINVAL), and the host's `/` always has some. The
+host's other directories (home directories above all) are not shown; they are new and empty.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable, Collection, Mapping
+from typing import Final
+
+import msgspec
+
+from bridgehead.kubelet.runtimes.runtime import Mount
+
+# Directories of the host that containers without an image of their own see.
+SHOWN: Final = ("bin", "sbin", "lib", "lib32", "lib64", "libx32", "usr", "etc", "opt", "nix", "gnu")
+# Directories that are made empty: path -> mode.
+FRESH: Final = {
+    "dev": 0o755,
+    "proc": 0o555,
+    "sys": 0o555,
+    "tmp": 0o1777,
+    "run": 0o755,
+    "run/lock": 0o1777,
+    "root": 0o700,
+    "home": 0o755,
+    "media": 0o755,
+    "mnt": 0o755,
+    "srv": 0o755,
+    "var": 0o755,
+    "var/cache": 0o755,
+    "var/lib": 0o755,
+    "var/log": 0o755,
+    "var/spool": 0o755,
+    "var/tmp": 0o1777,
+}
+FRESH_LINKS: Final = {"var/run": "/run", "var/lock": "/run/lock"}
+DEVICES: Final = ("null", "zero", "full", "random", "urandom", "tty")
+DEVICE_LINKS: Final = {
+    "fd": "/proc/self/fd",
+    "stdin": "/proc/self/fd/0",
+    "stdout": "/proc/self/fd/1",
+    "stderr": "/proc/self/fd/2",
+    "ptmx": "pts/ptmx",
+}
+_MAX_LINKS: Final = 40  # the kernel's MAXSYMLINKS
+
+
+class RootFailure(Exception):
+    """The root file system could not be built; the message names the failed step."""
+
+
+class RootPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """The composition of a root file system.
+
+    `overlays`: directory in the container ("" for its root) -> lower directory of its overlay. `read_only`: paths of
+    the host that are bound read-only. `links`: symbolic links, name -> target. `hidden`: paths in an overlay that the
+    container does not see. `whole`: the image has all directories of the root.
+    """
+
+    overlays: dict[str, str]
+    read_only: tuple[str, ...] = ()
+    links: dict[str, str] = {}
+    hidden: tuple[str, ...] = ()
+    whole: bool = False
+
+
+def plan_image_root(rootfs: str) -> RootPlan:
+    """The plan for an image with a root file system of its own."""
+    return RootPlan(overlays={"": rootfs}, whole=True)
+
+
+def plan_host_root(entries: Mapping[str, str | None], mount_points: Collection[str]) -> RootPlan:
+    """The plan for an image without one: the host's system directories.
+
+    `entries` are those of the host's root: name -> target of a symbolic link, None for a directory.
+    """
+    overlays, read_only, links = {}, [], {}
+    for name in SHOWN:
+        if name not in entries:
+            continue
+        target = entries[name]
+        if target is not None:
+            links[name] = target
+        elif any(point.startswith(f"/{name}/") for point in mount_points):
+            read_only.append(f"/{name}")
+        else:
+            overlays[name] = f"/{name}"
+    return RootPlan(overlays=overlays, read_only=tuple(read_only), links=links)
+
+
+def is_shown(plan: RootPlan, path: str) -> bool:
+    """Whether the host's `path` is visible in a container with that root."""
+    top = path.strip("/").split("/", 1)[0]
+    return top in plan.overlays or f"/{top}" in plan.read_only or top in plan.links
+
+
+def resolve_in_root(path: str, readlink: Callable[[str], str | None]) -> str:
+    """Resolve the symbolic links in `path` as after chroot(2) to the container's root. Raises `RootFailure`.
+
+    `readlink` returns the target of a path (absolute, without links in its directories), None if it is no link.
+    """
+    pending = [part for part in path.split("/") if part]
+    pending.reverse()
+    done: list[str] = []
+    followed = 0
+    while pending:
+        part = pending.pop()
+        if part == ".":
+            continue
+        if part == "..":
+            if done:
+                done.pop()
+            continue
+        target = readlink("/" + "/".join([*done, part]))
+        if target is None:
+            done.append(part)
+            continue
+        followed += 1
+        if followed > _MAX_LINKS:
+            raise RootFailure(f'failed to resolve "{path}": too many levels of symbolic links')
+        if target.startswith("/"):
+            done.clear()
+        pending += [step for step in reversed(target.split("/")) if step]
+    return "/" + "/".join(done)
+
+
+def order_mounts(mounts: Collection[Mount]) -> list[Mount]:
+    """Sort by depth of the target, stable: a mount below another mount's target must come after it."""
+    return sorted(mounts, key=lambda mount: posixpath.normpath(mount.target).count("/") if mount.target != "/" else 0)

@@ -1,0 +1,156 @@
+"""A forked process from the runtime's side: set-up, running, exited. The other side is `spawn.program_start`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from bridgehead.kubelet.runtimes.service.reactor import Reactor
+from bridgehead.kubelet.runtimes.spawn import program_start
+from bridgehead.kubelet.runtimes.spawn.jobs import Job
+from bridgehead.kubelet.runtimes.spawn.zygote import Zygote, send_job
+
+_PACKET: Final = 8192  # bytes; more than any status message
+# Between two attempts to reap: until a killed process has ended, or a tracer has let go of one that has ended.
+_REAP_SECONDS: Final = 0.1
+
+
+class Exit(msgspec.Struct, frozen=True):
+    """The end of a process. For one that a signal ended, `signal` is its number and `code` 128 + `signal`."""
+
+    code: int
+    signal: int | None = None
+
+
+class ChildListener:
+    """Events of a `Child`. `on_started` or `on_failed` is called once; `on_exit` only after `on_started`."""
+
+    def on_descriptor(self, kind: bytes, fd: int) -> None:
+        """The child sent a descriptor; the listener owns it."""
+        os.close(fd)
+
+    def on_started(self) -> None:
+        raise NotImplementedError
+
+    def on_failed(self, reason: str) -> None:
+        """The child could not run its program and has been reaped."""
+        raise NotImplementedError
+
+    def on_exit(self, exit: Exit) -> None:
+        raise NotImplementedError
+
+
+class Child:
+    """A process that the zygote forks when the object is made. Raises OSError."""
+
+    def __init__(
+        self,
+        reactor: Reactor,
+        zygote: Zygote,
+        job: Job,
+        descriptors: Sequence[int],
+        listener: ChildListener,
+        *,
+        where: bytes,
+        pid_namespace: int | None = None,
+    ) -> None:
+        """`descriptors` are copied to the child and stay the caller's; `where` and `pid_namespace` as for
+        `Zygote.fork`."""
+        self._reactor = reactor
+        self._zygote = zygote
+        self._listener = listener
+        self._failure: str | None = None
+        self._started = False
+        self.pidfd = -1
+        runtime_end, child_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            self.pid = zygote.fork(child_end, where, pid_namespace)
+        except BaseException:
+            runtime_end.close()
+            raise
+        finally:
+            child_end.close()
+        try:
+            self.pidfd = os.pidfd_open(self.pid)
+            send_job(runtime_end, job, descriptors)
+        except OSError:  # out of descriptors or memory: the child could not be supervised
+            os.kill(self.pid, signal.SIGKILL)
+            reactor.call_later(_REAP_SECONDS, self._reap_unsupervised)
+            if self.pidfd >= 0:
+                os.close(self.pidfd)
+            runtime_end.close()
+            raise
+        runtime_end.setblocking(False)
+        self._status: socket.socket | None = runtime_end
+        reactor.watch(runtime_end.fileno(), self._read_status)
+        reactor.watch(self.pidfd, self._reap)
+
+    @property
+    def is_alive(self) -> bool:
+        return self.pidfd >= 0
+
+    def signal(self, number: int) -> None:
+        """Send a signal. Does nothing after the exit."""
+        if self.is_alive:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self.pidfd, number)
+
+    def kill_group(self) -> None:
+        """Kill the process, and its process group if it leads one."""
+        if self.is_alive:
+            self.signal(signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, signal.SIGKILL)
+
+    def _read_status(self) -> None:
+        while self._status is not None:
+            try:
+                data, fds, _, _ = socket.recv_fds(self._status, _PACKET, 4)
+            except BlockingIOError:
+                return
+            except OSError:
+                data, fds = b"", []
+            for fd in fds:
+                os.set_inheritable(fd, False)
+                self._listener.on_descriptor(data[:1], fd)
+            if not data:
+                self._close_status()
+            elif data.startswith(program_start.FAILED):
+                self._failure = data[1:].decode("utf-8", "replace")
+
+    def _close_status(self) -> None:
+        if self._status is None:
+            return
+        self._reactor.unwatch(self._status.fileno())
+        self._status.close()
+        self._status = None
+        if self._failure is None:
+            self._started = True
+            self._listener.on_started()
+
+    def _reap_unsupervised(self) -> None:
+        if self._zygote.reap(self.pid) is None:
+            self._reactor.call_later(_REAP_SECONDS, self._reap_unsupervised)
+
+    def _reap(self) -> None:
+        self._read_status()
+        self._close_status()
+        self._reactor.unwatch(self.pidfd)
+        status = self._zygote.reap(self.pid)
+        if status is None:
+            self._reactor.call_later(_REAP_SECONDS, self._reap)
+            return
+        os.close(self.pidfd)
+        self.pidfd = -1
+        if self._failure is not None:
+            self._listener.on_failed(self._failure)
+        elif os.WIFSIGNALED(status):
+            self._listener.on_exit(Exit(128 + os.WTERMSIG(status), os.WTERMSIG(status)))
+        else:
+            self._listener.on_exit(Exit(os.WEXITSTATUS(status)))

@@ -1,0 +1,175 @@
+"""The plan of a container: its command, environment, root file system and privileges, as a job for its first
+process."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator
+from typing import Final
+
+import msgspec
+
+from bridgehead.kubelet.runtimes.images import busybox
+from bridgehead.kubelet.runtimes.images.resolver import ResolvedImage
+from bridgehead.kubelet.runtimes.isolation import privileges, rootfs, seccomp
+from bridgehead.kubelet.runtimes.isolation.privileges import Privileges
+from bridgehead.kubelet.runtimes.isolation.rootfs import RootPlan
+from bridgehead.kubelet.runtimes.runtime import (
+    ContainerSpec,
+    Image,
+    Mount,
+    RuntimeFailure,
+    SandboxSpec,
+    Seccomp,
+    Security,
+)
+from bridgehead.kubelet.runtimes.spawn.jobs import Part, Program, RunContainer, StandInProgram
+from bridgehead.kubelet.runtimes.spawn.program_start import DEFAULT_PATH
+from bridgehead.kubelet.runtimes.standins import program_scripts
+
+_UID_MAP: Final = "/proc/self/uid_map"
+_GID_MAP: Final = "/proc/self/gid_map"
+
+
+class NodeFiles(msgspec.Struct, frozen=True, kw_only=True):
+    """Files of the node that containers see.
+
+    `host_root` is the root file system of containers whose image has none. `base` is an empty directory that a
+    container may cover while it builds its root. `applets` is the directory of BusyBox applets, "" without BusyBox.
+    `own_paths` are those of this interpreter and its modules.
+    """
+
+    host_root: RootPlan
+    base: str
+    applets: str
+    own_paths: Collection[str]
+
+
+class ContainerPlanner:
+    """Plans containers on one node. `available_capabilities` are the runtime's own."""
+
+    def __init__(self, files: NodeFiles, available_capabilities: frozenset[str], *, has_cgroups: bool) -> None:
+        self._files = files
+        self._available_capabilities = available_capabilities
+        self._has_cgroups = has_cgroups
+
+    def plan(
+        self, spec: ContainerSpec, sandbox: SandboxSpec, namespaces: Collection[str], image: ResolvedImage
+    ) -> RunContainer:
+        """`namespaces` are the kinds that the sandbox has ("net", "uts", "ipc"). Raises `RuntimeFailure`."""
+        argv = plan_argv(image.image, spec)
+        environment = plan_environment(image.image, spec, sandbox.hostname)
+        mounts = list(spec.mounts)
+        files = {} if image.rootfs else {"/etc/hostname": f"{sandbox.hostname}\n"}
+        if image.stand_in is not None:
+            files |= {**image.stand_in.files, **program_scripts.scripts(image.stand_in, image.tag)}
+            if image.stand_in.busybox and self._files.applets:
+                mounts.append(Mount(source=self._files.applets, target=busybox.APPLETS, read_only=True))
+                environment["PATH"] = f"{busybox.APPLETS}:{environment['PATH']}"
+        if image.part or (image.stand_in is not None and image.stand_in.programs):
+            mounts += [
+                Mount(source=path, target=path, read_only=True)
+                for path in self._files.own_paths
+                if not rootfs.is_shown(self._files.host_root, path)
+            ]
+        if not image.part:  # a part has to be root of the node's network, whatever user its image names
+            check_ids(spec.security, _read_id_map(_UID_MAP), _read_id_map(_GID_MAP))
+        return RunContainer(
+            spec=msgspec.structs.replace(spec, mounts=tuple(mounts)),
+            program=Program(
+                argv=argv,
+                environment=environment,
+                working_dir=plan_working_dir(image.image, spec),
+                privileges=self._plan_privileges(spec.security),
+                image_user=image.image.user,
+                built_in=_find_built_in(argv, image, sandbox.hostname),
+            ),
+            root=self._files.host_root if image.rootfs is None else rootfs.plan_image_root(image.rootfs),
+            files=files,
+            base=self._files.base,
+            namespaces=tuple(namespaces),
+            has_stdin=spec.stdin and not spec.tty,
+            has_cgroup=self._has_cgroups,
+        )
+
+    def _plan_privileges(self, security: Security) -> Privileges:
+        names = privileges.plan_capabilities(security, self._available_capabilities)
+        return Privileges(
+            capabilities=privileges.numbers_of(names),
+            groups=security.supplemental_groups,
+            no_new_privileges=security.no_new_privileges,
+            filter=_compile_filter(security.seccomp, names),
+        )
+
+
+def plan_argv(image: Image, spec: ContainerSpec) -> tuple[str, ...]:
+    """A Pod's `command` replaces entrypoint and command of the image; its `args` replace only the command."""
+    if spec.command:
+        return (*spec.command, *spec.args)
+    return (*image.entrypoint, *(spec.args or image.command))
+
+
+def plan_environment(image: Image, spec: ContainerSpec, hostname: str) -> dict[str, str]:
+    """The environment without HOME, which the first process reads from the container's /etc/passwd."""
+    return {"PATH": DEFAULT_PATH, "HOSTNAME": hostname, **image.env, **spec.env}
+
+
+def plan_working_dir(image: Image, spec: ContainerSpec) -> str:
+    return spec.working_dir or image.working_dir or "/"
+
+
+def plan_exec(container: RunContainer, argv: tuple[str, ...], *, has_terminal: bool = False) -> Program:
+    """The program for a command in a running container: the container's environment and privileges."""
+    program = container.program
+    environment = {**program.environment, "TERM": "xterm"} if has_terminal else program.environment
+    return msgspec.structs.replace(program, argv=argv, environment=environment, built_in=None)
+
+
+def _compile_filter(profile: Seccomp, capabilities: frozenset[str]) -> bytes:
+    """Raises `RuntimeFailure`."""
+    if profile.kind == "Unconfined":
+        return b""
+    try:
+        if profile.kind == "Localhost":
+            with open(profile.path, "rb") as file:
+                return seccomp.localhost_filter(file.read(), capabilities)
+        return seccomp.default_filter(capabilities)
+    except OSError as error:
+        raise RuntimeFailure(f"cannot load seccomp profile {profile.path!r}: {error.strerror}") from error
+    except (seccomp.BadProfile, seccomp.SeccompUnavailable) as error:
+        raise RuntimeFailure(str(error)) from error
+
+
+def _find_built_in(argv: tuple[str, ...], image: ResolvedImage, hostname: str) -> Part | StandInProgram | None:
+    """The built-in program for `argv`, None if `argv` is to be executed."""
+    name = os.path.basename(argv[0]) if argv else ""
+    if image.part and name in ("bridgehead", f"kube-{image.part}", image.part):
+        return Part(argv[1:] if name == "bridgehead" else (image.part, *argv[1:]))
+    if image.stand_in is not None and name in image.stand_in.programs:
+        return StandInProgram(image.stand_in.name, name, image.tag, hostname)
+    return None
+
+
+def check_ids(security: Security, users: list[range], groups: list[range]) -> None:
+    """Raise `RuntimeFailure` when the user namespace lacks a requested id."""
+    requested = [("user", security.user), ("group", security.group)]
+    requested += [("group", number) for number in security.supplemental_groups]
+    for kind, number in requested:
+        if number and not any(number in each for each in (users if kind == "user" else groups)):
+            raise RuntimeFailure(
+                f"cannot run as {kind} {number}: the cluster runs in a user namespace that has no such id; it has more"
+                " with newuidmap (Debian: apt-get install uidmap) and a range of yours in /etc/subuid and /etc/subgid,"
+                " or when it is started as root"
+            )
+
+
+def _read_id_map(path: str) -> list[range]:
+    """The ids that exist in this user namespace (user_namespaces(7))."""
+    with open(path, encoding="ascii") as file:
+        return list(_parse_id_map(file.read()))
+
+
+def _parse_id_map(text: str) -> Iterator[range]:
+    for line in text.splitlines():
+        first, _, count = (int(field) for field in line.split())
+        yield range(first, first + count)

@@ -1,0 +1,205 @@
+"""Commands in a running container: run to the end (`ExecSync`), or with streams for the kubelet (`ExecStreams`)."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from typing import Final
+
+from bridgehead.kubelet.runtimes.runtime import ExecResult, RuntimeFailure
+from bridgehead.kubelet.runtimes.service.child_processes import Child, ChildListener, Exit
+from bridgehead.kubelet.runtimes.service.reactor import Reactor
+from bridgehead.kubelet.runtimes.service.tasks import Task
+from bridgehead.kubelet.runtimes.spawn import program_start
+from bridgehead.kubelet.runtimes.spawn.jobs import Program, RunCommand
+from bridgehead.kubelet.runtimes.spawn.zygote import FORK_IN_GIVEN, Zygote
+
+OUTPUT_LIMIT: Final = 10 << 10  # bytes
+
+
+def _fork(
+    reactor: Reactor,
+    zygote: Zygote,
+    task: Task,
+    program: Program,
+    streams: tuple[int, int, int] | None,
+    listener: ChildListener,
+) -> Child:
+    """Without `streams` the command gets a terminal of its own. Raises `RuntimeFailure`."""
+    namespaces = {**task.sandbox.descriptors, **task.namespaces}
+    pid_namespace = namespaces.pop("pid", None)
+    if pid_namespace is None:
+        raise RuntimeFailure("container is not running")
+    descriptors = [*namespaces.values(), *(streams or ())]
+    procs = None
+    try:
+        procs = task.open_cgroup()
+        job = RunCommand(
+            spec=task.spec,
+            program=program,
+            namespaces=tuple(namespaces),
+            has_terminal=streams is None,
+            has_cgroup=procs is not None,
+        )
+        if procs is not None:
+            descriptors.append(procs)
+        return Child(reactor, zygote, job, descriptors, listener, where=FORK_IN_GIVEN, pid_namespace=pid_namespace)
+    except OSError as error:
+        raise RuntimeFailure(f"failed to exec in container: {error}") from error
+    finally:
+        if procs is not None:
+            os.close(procs)
+
+
+class ExecSync(ChildListener):
+    """A command whose output is kept, up to `OUTPUT_LIMIT`. `on_done` gets the result or the failure."""
+
+    def __init__(
+        self,
+        reactor: Reactor,
+        zygote: Zygote,
+        task: Task,
+        program: Program,
+        timeout: float,
+        on_done: Callable[[ExecResult | Exception], None],
+    ) -> None:
+        self._reactor = reactor
+        self._on_done = on_done
+        self._timeout = timeout
+        self._output = bytearray()
+        self._timed_out = False
+        reader, writer = os.pipe2(os.O_CLOEXEC)
+        null = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
+        self._reader = reader
+        try:
+            self._child = _fork(reactor, zygote, task, program, (null, writer, writer), self)
+        except RuntimeFailure:
+            os.close(reader)
+            raise
+        finally:
+            os.close(writer)
+            os.close(null)
+        os.set_blocking(reader, False)
+        reactor.watch(reader, self._read)
+        self._timer = reactor.call_later(timeout, self._on_timeout) if timeout > 0 else None
+
+    def _on_timeout(self) -> None:
+        self._timed_out = True
+        self._child.kill_group()
+
+    def _read(self) -> None:
+        while self._reader >= 0:
+            try:
+                data = os.read(self._reader, 65536)
+            except BlockingIOError:
+                return
+            if not data:
+                self._close()
+                return
+            self._output += data[: max(0, OUTPUT_LIMIT - len(self._output))]
+
+    def _close(self) -> None:
+        if self._reader >= 0:
+            self._reactor.unwatch(self._reader)
+            os.close(self._reader)
+            self._reader = -1
+
+    def on_started(self) -> None:
+        pass
+
+    def on_failed(self, reason: str) -> None:
+        self._finish(RuntimeFailure(reason))
+
+    def on_exit(self, exit: Exit) -> None:
+        self._read()
+        if self._timed_out:
+            self._finish(TimeoutError(f"command timed out after {self._timeout:g}s"))
+        else:
+            self._finish(ExecResult(exit_code=exit.code, output=bytes(self._output)))
+
+    def _finish(self, result: ExecResult | Exception) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._close()
+        self._on_done(result)
+
+
+class ExecStreams(ChildListener):
+    """A command whose standard streams the kubelet holds.
+
+    `on_open` gets the failure, or descriptors that it owns: the terminal's master, or else stdin (if asked for),
+    stdout, stderr (if separate). `on_end` gets the exit code.
+    """
+
+    def __init__(
+        self,
+        reactor: Reactor,
+        zygote: Zygote,
+        task: Task,
+        program: Program,
+        *,
+        stdin: bool,
+        tty: bool,
+        stderr: bool,
+        on_open: Callable[[list[int] | RuntimeFailure], None],
+        on_end: Callable[[int], None],
+    ) -> None:
+        self._on_open = on_open
+        self._on_end = on_end
+        self._kubelet_ends: list[int] = []
+        child_ends: list[int] = []
+        try:
+            streams = None if tty else self._make_streams(child_ends, stdin=stdin, stderr=stderr)
+            self._child = _fork(reactor, zygote, task, program, streams, self)
+        except RuntimeFailure:
+            self._close()
+            raise
+        except OSError as error:
+            self._close()
+            raise RuntimeFailure(f"failed to exec in container: {error}") from error
+        finally:
+            for fd in child_ends:
+                os.close(fd)
+
+    def _make_streams(self, child_ends: list[int], *, stdin: bool, stderr: bool) -> tuple[int, int, int]:
+        def pipe(*, to_child: bool) -> int:
+            reader, writer = os.pipe2(os.O_CLOEXEC)
+            child_ends.append(reader if to_child else writer)
+            self._kubelet_ends.append(writer if to_child else reader)
+            return child_ends[-1]
+
+        if stdin:
+            first = pipe(to_child=True)
+        else:
+            first = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
+            child_ends.append(first)
+        second = pipe(to_child=False)
+        return first, second, pipe(to_child=False) if stderr else second
+
+    def end(self) -> None:
+        """End the command as when a terminal is closed (SIGHUP), then kill it."""
+        self._child.signal(signal.SIGHUP)
+        self._child.kill_group()
+
+    def _close(self) -> None:
+        for fd in self._kubelet_ends:
+            os.close(fd)
+        self._kubelet_ends.clear()
+
+    def on_descriptor(self, kind: bytes, fd: int) -> None:
+        if kind == program_start.TERMINAL:
+            self._kubelet_ends.append(fd)
+        else:
+            os.close(fd)
+
+    def on_started(self) -> None:
+        kubelet_ends, self._kubelet_ends = self._kubelet_ends, []
+        self._on_open(kubelet_ends)
+
+    def on_failed(self, reason: str) -> None:
+        self._close()
+        self._on_open(RuntimeFailure(reason))
+
+    def on_exit(self, exit: Exit) -> None:
+        self._on_end(exit.code)

@@ -1,0 +1,285 @@
+"""The runtime service: the sandboxes, containers and images of one node, and the operations on them (after the CRI).
+
+`connections` calls it, with a callback where an answer has to wait for a process. Nothing here blocks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import signal
+import socket
+from collections.abc import Callable
+
+from bridgehead.kubelet.runtimes.images import busybox, resolver
+from bridgehead.kubelet.runtimes.isolation import cgroups, host_files, privileges
+from bridgehead.kubelet.runtimes.runtime import (
+    ContainerInfo,
+    ContainerSpec,
+    ExecResult,
+    Image,
+    Limits,
+    RuntimeFailure,
+    RuntimeFeatures,
+    SandboxInfo,
+    SandboxSpec,
+    port_refused,
+)
+from bridgehead.kubelet.runtimes.service.attachments import Attachment
+from bridgehead.kubelet.runtimes.service.container_plan import ContainerPlanner, NodeFiles, plan_exec
+from bridgehead.kubelet.runtimes.service.exec_tasks import ExecStreams, ExecSync
+from bridgehead.kubelet.runtimes.service.process_ledger import ProcessLedger
+from bridgehead.kubelet.runtimes.service.reactor import Reactor
+from bridgehead.kubelet.runtimes.service.sandboxes import Sandbox, SandboxMaker
+from bridgehead.kubelet.runtimes.service.tasks import Task
+from bridgehead.kubelet.runtimes.spawn.zygote import Zygote
+
+
+class SandboxRecord:
+    """A sandbox and its tasks: the newest attempt of each container, and older attempts that still run."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self.sandbox = sandbox
+        self.tasks: list[Task] = []
+        self.on_empty: list[Callable[[], None]] = []  # not empty: the sandbox is removed after the last task's exit
+
+    def attempts_of(self, name: str) -> list[Task]:
+        """The tasks of the container `name`."""
+        return [task for task in self.tasks if task.spec.name == name]
+
+
+class RuntimeService:
+    """The state of one node. `on_exit` is called for each container that exits, in the order of their exits."""
+
+    def __init__(
+        self,
+        *,
+        reactor: Reactor,
+        root_dir: str,
+        image_dir: str,
+        zygote: Zygote,
+        lack_of_cgroup: str,
+        on_exit: Callable[[ContainerInfo], None],
+    ) -> None:
+        self._reactor = reactor
+        self._image_dir = image_dir
+        self._on_exit = on_exit
+        self._zygote = zygote
+        self._sandbox_maker = SandboxMaker()
+        self._ledger = ProcessLedger(os.path.join(root_dir, "processes"))
+        self._delegation: cgroups.Delegation | None = None
+        delegated = cgroups.find_delegated()
+        if isinstance(delegated, str):
+            self.features = RuntimeFeatures(limits=lack_of_cgroup or delegated)
+        else:
+            self._delegation = delegated.for_runtime(root_dir)
+            self.features = RuntimeFeatures(limits=_describe_missing_controllers(delegated))
+        self._planner = _make_planner(root_dir, has_cgroups=self._delegation is not None)
+        self._sandboxes: dict[str, SandboxRecord] = {}  # by the pod's uid
+        self._tasks: dict[str, Task] = {}  # by container id
+        self._ledger.end_all()
+        self._remove_cgroups()
+
+    def close(self) -> None:
+        """Release what is left after `end_all`."""
+        self._remove_cgroups()
+        self._sandbox_maker.close()
+        self._zygote.close()
+
+    def _remove_cgroups(self) -> None:
+        if self._delegation is not None:
+            with contextlib.suppress(OSError):  # they are empty directories; the next runtime tries again
+                self._delegation.remove_leftovers()
+
+    # Images and sandboxes.
+
+    def find_image(self, name: str) -> Image:
+        """Raises `ImageUnavailable`."""
+        return resolver.resolve_image(name, self._image_dir).image
+
+    def run_sandbox(self, spec: SandboxSpec) -> SandboxInfo:
+        """Raises `RuntimeFailure`."""
+        record = self._sandboxes.get(spec.pod_uid)
+        if record is None:
+            record = self._sandboxes[spec.pod_uid] = SandboxRecord(self._sandbox_maker.make(spec))
+        return record.sandbox.info
+
+    def list_sandboxes(self) -> list[SandboxInfo]:
+        return [record.sandbox.info for record in self._sandboxes.values()]
+
+    def remove_sandbox(self, pod_uid: str, on_done: Callable[[], None]) -> None:
+        record = self._sandboxes.get(pod_uid)
+        if record is None:
+            on_done()
+            return
+        record.on_empty.append(on_done)
+        for task in record.tasks:
+            task.signal(signal.SIGKILL)
+        self._remove_if_empty(record)
+
+    def end_all(self, on_done: Callable[[], None]) -> None:
+        """Remove all sandboxes; `on_done` is called when no container is left."""
+        left = set(self._sandboxes)
+        if not left:
+            on_done()
+        for uid in list(left):
+
+            def on_removed(uid: str = uid) -> None:
+                left.discard(uid)
+                if not left:
+                    on_done()
+
+            self.remove_sandbox(uid, on_removed)
+
+    def _remove_if_empty(self, record: SandboxRecord) -> None:
+        if not record.on_empty or any(task.is_running for task in record.tasks):
+            return
+        for task in record.tasks:
+            self._tasks.pop(task.id, None)
+        self._sandboxes.pop(record.sandbox.spec.pod_uid, None)
+        self._sandbox_maker.remove(record.sandbox)
+        for on_done in record.on_empty:
+            on_done()
+
+    def connect(self, pod_uid: str, port: int, address: str) -> socket.socket:
+        """A stream to a port on the pod's own loopback address; still connecting, perhaps. Raises `RuntimeFailure`."""
+        record = self._sandboxes.get(pod_uid)
+        if record is None:
+            raise RuntimeFailure("the pod has no sandbox")
+        with self._sandbox_maker.in_network_of(record.sandbox):
+            try:
+                stream = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
+            except OSError as error:
+                raise RuntimeFailure(port_refused(address, port, error.errno or 0)) from error
+        stream.setblocking(False)
+        code = stream.connect_ex((address, port))
+        if code not in (0, errno.EINPROGRESS):
+            stream.close()
+            raise RuntimeFailure(port_refused(address, port, code))
+        return stream
+
+    # Containers.
+
+    def start_container(self, spec: ContainerSpec, on_done: Callable[[ContainerInfo | RuntimeFailure], None]) -> None:
+        """Raises `RuntimeFailure` or `ImageUnavailable` for what is known at once."""
+        record = self._sandboxes.get(spec.pod_uid)
+        if record is None or record.on_empty:
+            raise RuntimeFailure("the pod has no sandbox")
+        earlier = record.attempts_of(spec.name)
+        for task in earlier:
+            if task.spec.attempt == spec.attempt and task.is_started:
+                on_done(task.info)  # asked again by a kubelet that lost the answer
+                return
+        image = resolver.resolve_image(spec.image.name, self._image_dir)
+        sandbox = record.sandbox
+        job = self._planner.plan(spec, sandbox.spec, sandbox.descriptors, image)
+
+        def on_start(task: Task, failure: RuntimeFailure | None) -> None:
+            if failure is not None:
+                self._forget(record, task)
+                on_done(failure)
+                self._remove_if_empty(record)
+                return
+            self._ledger.add(task.pid)
+            for other in earlier:
+                if not other.is_running:
+                    self._forget(record, other)
+            on_done(task.info)
+
+        def on_end(task: Task) -> None:
+            self._ledger.remove(task.pid)
+            self._on_exit(task.info)
+            if any(other.spec.attempt > spec.attempt for other in record.attempts_of(spec.name)):
+                self._forget(record, task)
+            self._remove_if_empty(record)
+
+        task = Task(self._reactor, job, sandbox, image.image, self._delegation, on_start=on_start, on_end=on_end)
+        task.fork(self._zygote)
+        record.tasks.append(task)
+        self._tasks[task.id] = task
+
+    def _forget(self, record: SandboxRecord, task: Task) -> None:
+        with contextlib.suppress(ValueError):
+            record.tasks.remove(task)
+        self._tasks.pop(task.id, None)
+
+    def signal_container(self, container_id: str, number: int) -> None:
+        task = self._tasks.get(container_id)
+        if task is not None:
+            task.signal(number)
+
+    def list_containers(self) -> list[ContainerInfo]:
+        return [task.info for task in self._tasks.values() if task.is_started]
+
+    def exec_in_container(
+        self,
+        container_id: str,
+        argv: tuple[str, ...],
+        timeout: float,
+        on_done: Callable[[ExecResult | Exception], None],
+    ) -> None:
+        """Raises `RuntimeFailure`."""
+        task = self._running(container_id)
+        ExecSync(self._reactor, self._zygote, task, plan_exec(task.job, argv), timeout, on_done)
+
+    def open_exec(
+        self,
+        container_id: str,
+        argv: tuple[str, ...],
+        *,
+        stdin: bool,
+        tty: bool,
+        stderr: bool,
+        on_open: Callable[[list[int] | RuntimeFailure], None],
+        on_end: Callable[[int], None],
+    ) -> ExecStreams:
+        """Raises `RuntimeFailure`."""
+        task = self._running(container_id)
+        return ExecStreams(
+            self._reactor,
+            self._zygote,
+            task,
+            plan_exec(task.job, argv, has_terminal=tty),
+            stdin=stdin,
+            tty=tty,
+            stderr=stderr,
+            on_open=on_open,
+            on_end=on_end,
+        )
+
+    def attach(
+        self, container_id: str, *, stdin: bool, stderr: bool, on_end: Callable[[int], None]
+    ) -> tuple[Attachment, list[int], bool]:
+        """The attachment, the descriptors for the kubelet, and whether the first of them is a terminal. Raises
+        `RuntimeFailure`."""
+        task = self._running(container_id)
+        attachment, descriptors = task.attach(stdin=stdin, stderr=stderr, on_end=on_end)
+        return attachment, descriptors, task.spec.tty
+
+    def _running(self, container_id: str) -> Task:
+        task = self._tasks.get(container_id)
+        if task is None:
+            raise RuntimeFailure(f'container "{container_id}" not found')
+        if not task.is_running:
+            raise RuntimeFailure("container is not running")
+        return task
+
+
+def _make_planner(root_dir: str, *, has_cgroups: bool) -> ContainerPlanner:
+    base = os.path.join(root_dir, "container")
+    os.makedirs(base, exist_ok=True)
+    files = NodeFiles(
+        host_root=host_files.observe_host_root(os.path.join(root_dir, "copies")),
+        base=base,
+        applets=busybox.prepare_applets(os.path.join(root_dir, "busybox")),
+        own_paths=host_files.own_paths(),
+    )
+    with open("/proc/self/status", encoding="utf-8", errors="replace") as status:
+        available = privileges.parse_available(status.read())
+    return ContainerPlanner(files, available, has_cgroups=has_cgroups)
+
+
+def _describe_missing_controllers(delegation: cgroups.Delegation) -> str:
+    missing = delegation.lacking(Limits(memory=1, cpu_millis=1, pids=1))
+    return f"the cgroup that is delegated to the lab has no controller for {', '.join(missing)}" if missing else ""

@@ -1,0 +1,283 @@
+"""Tasks: the process, streams and exit status of one run of a container, from its start until it is removed.
+
+A task is what containerd calls a task and does what a containerd shim does: it holds the container's pipes or terminal,
+writes the log and reports the exit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import secrets
+import time
+from collections.abc import Callable
+from typing import Final
+
+from bridgehead.kubelet.runtimes.isolation.cgroups import ContainerCgroup, Delegation
+from bridgehead.kubelet.runtimes.runtime import ContainerInfo, ContainerSpec, Image, RuntimeFailure
+from bridgehead.kubelet.runtimes.service import log_writer, process_ledger
+from bridgehead.kubelet.runtimes.service.attachments import Attachment
+from bridgehead.kubelet.runtimes.service.child_processes import Child, ChildListener, Exit
+from bridgehead.kubelet.runtimes.service.reactor import Reactor
+from bridgehead.kubelet.runtimes.service.sandboxes import Sandbox
+from bridgehead.kubelet.runtimes.spawn import program_start
+from bridgehead.kubelet.runtimes.spawn.jobs import RunContainer
+from bridgehead.kubelet.runtimes.spawn.zygote import FORK_IN_NEW, FORK_IN_NODE, Zygote
+
+TERMINATION_MESSAGE_LIMIT: Final = 4096  # bytes, as the kubelet's
+_LOG_CHUNK: Final = 64 << 10  # bytes
+_NAMESPACES: Final = {program_start.MOUNT_NAMESPACE: "mnt", program_start.PID_NAMESPACE: "pid"}
+_CGROUP_RETRY_SECONDS: Final = 0.1
+_CHUNKS_PER_ROUND: Final = 16  # copied from one container before the other containers get their turn
+
+
+class Task(ChildListener):
+    """A run of a container. `on_start` is called once, with the failure or None; `on_end` after the exit."""
+
+    def __init__(
+        self,
+        reactor: Reactor,
+        job: RunContainer,
+        sandbox: Sandbox,
+        image: Image,
+        delegation: Delegation | None,
+        *,
+        on_start: Callable[[Task, RuntimeFailure | None], None],
+        on_end: Callable[[Task], None],
+    ) -> None:
+        self.job = job
+        self.sandbox = sandbox
+        self.namespaces: dict[str, int] = {}  # descriptors of its mount and PID namespaces, while it runs
+        self.id = secrets.token_hex(32)
+        self._reactor = reactor
+        self._image = image
+        self._delegation = delegation
+        self._group: ContainerCgroup | None = None
+        self._is_oom_killed = False
+        self._on_start = on_start
+        self._on_end = on_end
+        self._log: log_writer.LogFile | None = None
+        self._streams: dict[int, log_writer.LineCutter] = {}
+        self._messages = -1
+        self._stdin = -1
+        self._terminal = -1
+        self._attachments: list[Attachment] = []
+        self._child: Child | None = None
+        self._started_at = time.time()
+        self._finished_at: float | None = None
+        self._exit: Exit | None = None
+        self._message = ""
+        self.is_started = False
+
+    @property
+    def spec(self) -> ContainerSpec:
+        return self.job.spec
+
+    def fork(self, zygote: Zygote) -> None:
+        """Raises `RuntimeFailure`."""
+        spec = self.spec
+        child_ends: list[int] = []
+        try:
+            if spec.log_path:
+                self._log = log_writer.LogFile(spec.log_path)
+            if self.job.has_stdin:
+                stdin, self._stdin = os.pipe2(os.O_CLOEXEC)
+                child_ends.append(stdin)
+            if not spec.tty:
+                for stream in ("stdout", "stderr"):
+                    self._make_output(stream, child_ends)
+            if self._delegation is not None:
+                self._group = self._delegation.make(self.id, spec.limits)
+                child_ends.append(self._group.open_procs())
+            self._child = Child(
+                self._reactor,
+                zygote,
+                self.job,
+                [*(self.sandbox.descriptors[kind] for kind in self.job.namespaces), *child_ends],
+                self,
+                where=FORK_IN_NODE if self.sandbox.spec.host_pid else FORK_IN_NEW,
+            )
+        except OSError as error:
+            self._close_streams()
+            self._remove_group()
+            raise RuntimeFailure(f"failed to start container: {error}") from error
+        finally:
+            for fd in child_ends:
+                os.close(fd)
+        for reader in self._streams:
+            self._reactor.watch(reader, functools.partial(self._copy, reader))
+
+    def _make_output(self, stream: str, child_ends: list[int]) -> None:
+        reader, writer = os.pipe2(os.O_CLOEXEC)
+        child_ends.append(writer)
+        os.set_blocking(reader, False)
+        self._streams[reader] = log_writer.LineCutter(stream)
+
+    def attach(self, *, stdin: bool, stderr: bool, on_end: Callable[[int], None]) -> tuple[Attachment, list[int]]:
+        """Attach to the streams. Returns the attachment and the descriptors for the kubelet: the terminal's master,
+        or (if asked for) stdin, then stdout, then stderr (if separate). Raises `RuntimeFailure`."""
+        if not self.is_running:
+            raise RuntimeFailure("container is not running")
+        descriptors = []
+        if self._terminal >= 0:
+            descriptors.append(os.dup(self._terminal))
+        elif stdin:
+            if self._stdin < 0:
+                raise RuntimeFailure("the container has no standard input to attach to")
+            descriptors.append(os.dup(self._stdin))
+            if self.spec.stdin_once:
+                os.close(self._stdin)
+                self._stdin = -1
+        attachment = Attachment(self._detach, on_end, separate_stderr=stderr and self._terminal < 0)
+        self._attachments.append(attachment)
+        return attachment, [*descriptors, *attachment.take_readers()]
+
+    def _detach(self, attachment: Attachment) -> bool:
+        """False if the attachment is not there any more."""
+        if attachment not in self._attachments:
+            return False
+        self._attachments.remove(attachment)
+        attachment.close()
+        return True
+
+    @property
+    def pid(self) -> int:
+        """The PID in the runtime's PID namespace, also after the exit."""
+        return self._child.pid if self._child is not None else 0
+
+    @property
+    def is_running(self) -> bool:
+        return self._child is not None and self._child.is_alive
+
+    def signal(self, number: int) -> None:
+        if self._child is not None:
+            self._child.signal(number)
+
+    @property
+    def info(self) -> ContainerInfo:
+        spec = self.spec
+        return ContainerInfo(
+            id=self.id,
+            pod_uid=spec.pod_uid,
+            name=spec.name,
+            attempt=spec.attempt,
+            image=self._image,
+            state="running" if self._exit is None else "exited",
+            pid=self.pid if self._exit is None else 0,
+            started_at=self._started_at,
+            finished_at=self._finished_at,
+            exit_code=None if self._exit is None else self._exit.code,
+            signal=None if self._exit is None else self._exit.signal,
+            is_oom_killed=self._is_oom_killed,
+            message=self._message,
+        )
+
+    # Events of the process.
+
+    def on_descriptor(self, kind: bytes, fd: int) -> None:
+        if kind == program_start.TERMINATION_LOG and self._messages < 0:
+            self._messages = fd
+        elif kind in _NAMESPACES and _NAMESPACES[kind] not in self.namespaces:
+            self.namespaces[_NAMESPACES[kind]] = fd
+        elif kind == program_start.TERMINAL and self._terminal < 0:
+            self._terminal = fd
+            os.set_blocking(fd, False)
+            self._streams[fd] = log_writer.LineCutter("stdout")
+            self._reactor.watch(fd, functools.partial(self._copy, fd))
+        else:
+            os.close(fd)
+
+    def on_started(self) -> None:
+        self._started_at = time.time()
+        self.is_started = True
+        self._on_start(self, None)
+
+    def on_failed(self, reason: str) -> None:
+        self._close_streams()
+        self._remove_group()
+        self._on_start(self, RuntimeFailure(reason))
+
+    def on_exit(self, exit: Exit) -> None:
+        self._finished_at = time.time()
+        self._exit = exit
+        if self._group is not None:
+            with contextlib.suppress(OSError):
+                self._is_oom_killed = self._group.oom_kills() > 0
+        self._remove_group()
+        if self.sandbox.spec.host_pid and "mnt" in self.namespaces:
+            process_ledger.kill_members(self.namespaces["mnt"])  # otherwise they end with the PID namespace
+        for fd in list(self._streams):
+            while fd in self._streams and self._copy(fd):
+                pass
+        if self._messages >= 0:
+            self._message = os.pread(self._messages, TERMINATION_MESSAGE_LIMIT, 0).decode("utf-8", "replace")
+        self._close_streams()
+        attachments, self._attachments = self._attachments, []
+        for attachment in attachments:
+            attachment.close()
+            attachment.on_end(exit.code)
+        self._on_end(self)
+
+    def open_cgroup(self) -> int | None:
+        """A descriptor by which a process joins the cgroup (see `ContainerCgroup.open_procs`). Raises OSError."""
+        return None if self._group is None else self._group.open_procs()
+
+    def _remove_group(self) -> None:
+        """Kill what is left in the cgroup and remove it; tried again while a process has not ended."""
+        if self._group is None:
+            return
+        with contextlib.suppress(OSError):
+            self._group.kill()
+            if self._group.remove():
+                self._group = None
+                return
+        self._reactor.call_later(_CGROUP_RETRY_SECONDS, self._remove_group)
+
+    # Output.
+
+    def _copy(self, fd: int) -> bool:
+        """Copy available output to the log and to attachments; False when nothing is left for now."""
+        cutter = self._streams[fd]
+        timestamp = log_writer.timestamp(time.time_ns())
+        for _ in range(_CHUNKS_PER_ROUND):
+            try:
+                data = os.read(fd, _LOG_CHUNK)
+            except BlockingIOError:
+                return False
+            except OSError:  # EIO: no process has the terminal open any more
+                data = b""
+            if not data:
+                self._close_stream(fd)
+                return False
+            if self._log is not None:
+                self._log.write(cutter.feed(data, timestamp))
+            for attachment in list(self._attachments):
+                if not attachment.write(data, cutter.stream):
+                    attachment.end()
+        return True
+
+    def _close_stream(self, fd: int) -> None:
+        cutter = self._streams.pop(fd)
+        if self._log is not None:
+            self._log.write(cutter.finish(log_writer.timestamp(time.time_ns())))
+        self._reactor.unwatch(fd)
+        os.close(fd)
+        if fd == self._terminal:
+            self._terminal = -1
+
+    def _close_streams(self) -> None:
+        for fd in list(self._streams):
+            self._close_stream(fd)
+        if self._log is not None:
+            self._log.close()
+            self._log = None
+        if self._messages >= 0:
+            os.close(self._messages)
+            self._messages = -1
+        if self._stdin >= 0:
+            os.close(self._stdin)
+            self._stdin = -1
+        for namespace in self.namespaces.values():
+            os.close(namespace)
+        self.namespaces.clear()

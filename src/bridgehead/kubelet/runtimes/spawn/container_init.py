@@ -1,0 +1,185 @@
+"""Set-up of a forked process that becomes a container's first process, or a command in a running container.
+
+The zygote calls `run_job` in the new process. From the moment it has its job until its program runs, no process in the
+pod can read its memory: it is not dumpable (prctl(2), PR_SET_DUMPABLE), and a built-in program stays so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from typing import Final, NoReturn
+
+import msgspec
+
+from bridgehead.kubelet.runtimes.isolation import privileges, users
+from bridgehead.kubelet.runtimes.isolation.root_builder import RootBuilder
+from bridgehead.kubelet.runtimes.isolation.rootfs import RootFailure
+from bridgehead.kubelet.runtimes.runtime import Security
+from bridgehead.kubelet.runtimes.spawn import program_start
+from bridgehead.kubelet.runtimes.spawn.jobs import Job, Part, Program, RunContainer
+from bridgehead.kubelet.runtimes.spawn.program_start import BuiltIn, SetupFailure
+from bridgehead.kubelet.runtimes.standins.standin import Launch
+from bridgehead.kubelet.runtimes.standins.table import STAND_INS
+from bridgehead.network import syscalls
+
+_NAMESPACE_FLAGS: Final = {
+    "mnt": syscalls.CLONE_NEWNS,
+    "net": syscalls.CLONE_NEWNET,
+    "uts": syscalls.CLONE_NEWUTS,
+    "ipc": syscalls.CLONE_NEWIPC,
+}
+_LARGEST_ACCOUNTS_FILE: Final = 1 << 20  # bytes
+
+# Runs one of Bridgehead's parts in this process: argv without the program's name; ends with SystemExit or returns.
+PartRunner = Callable[[list[str]], None]
+
+
+def run_job(run_part: PartRunner, job: Job, descriptors: list[int], status: socket.socket) -> NoReturn:
+    """Do a job in the forked process; failures are reported to the runtime. The steps are in the order of runc's
+    init."""
+    remaining = iter(descriptors)
+    try:
+        os.setsid()
+        os.umask(0o022)
+        with contextlib.suppress(OSError):  # a score lower than the node's parts have needs CAP_SYS_RESOURCE
+            _write_oom_score(job.spec.limits.oom_score_adj)
+        syscalls.set_dumpable(False)
+        if job.has_cgroup:
+            _join_cgroup(descriptors.pop())
+        for kind in job.namespaces:
+            syscalls.setns(next(remaining), _NAMESPACE_FLAGS[kind])
+        if isinstance(job, RunContainer):
+            _build_container(job, remaining, status)
+        else:
+            _open_streams(remaining, status, has_terminal=job.has_terminal)
+        program_start.reset_signals()
+        environment = _set_credentials(job.program, job.spec.security)
+        program_start.close_other_descriptors(status.fileno())
+        _enter_directory(job.program.working_dir)
+        _start(run_part, job.program, environment, status)
+    except (SetupFailure, RootFailure, users.UnknownUser) as error:
+        program_start.report(status, program_start.FAILED, str(error))
+    except OSError as error:
+        what = "set up the container" if isinstance(job, RunContainer) else "enter the container"
+        program_start.report(status, program_start.FAILED, f"failed to {what}: {error}")
+    os._exit(127)
+
+
+def _write_oom_score(score: int) -> None:
+    with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
+        file.write(str(score))
+
+
+def _join_cgroup(procs: int) -> None:
+    os.write(procs, b"0")
+    os.close(procs)
+
+
+def _build_container(job: RunContainer, remaining: Iterator[int], status: socket.socket) -> None:
+    spec = job.spec
+    syscalls.unshare(syscalls.CLONE_NEWNS)
+    syscalls.mount("", "/", "", syscalls.MS_REC | syscalls.MS_PRIVATE)
+    # For commands in this container to enter. They can't be opened in /proc later: this process is not dumpable.
+    for kind, name in ((program_start.MOUNT_NAMESPACE, "mnt"), (program_start.PID_NAMESPACE, "pid")):
+        namespace = os.open(f"/proc/self/ns/{name}", os.O_RDONLY | os.O_CLOEXEC)
+        program_start.report(status, kind, descriptor=namespace)
+        os.close(namespace)
+    builder = RootBuilder(job.root, job.base)
+    messages = builder.build(
+        files=job.files,
+        mounts=spec.mounts,
+        security=spec.security,
+        working_dir=job.program.working_dir,
+        termination_log=spec.termination_message_path,
+    )
+    program_start.report(status, program_start.TERMINATION_LOG, descriptor=messages)
+    os.close(messages)
+    builder.enter()
+    stdin = next(remaining) if job.has_stdin else -1
+    if spec.tty:
+        _open_streams(remaining, status, has_terminal=True)
+        return
+    if stdin < 0:
+        stdin = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
+    program_start.redirect_streams(stdin, next(remaining), next(remaining))
+
+
+def _open_streams(remaining: Iterator[int], status: socket.socket, *, has_terminal: bool) -> None:
+    if has_terminal:
+        slave = program_start.open_terminal(status)
+        program_start.redirect_streams(slave, slave, slave)
+    else:
+        program_start.redirect_streams(next(remaining), next(remaining), next(remaining))
+
+
+def _set_credentials(program: Program, security: Security) -> dict[str, str]:
+    """Change to the container's user and privileges; returns the environment, with HOME of that user."""
+    account = users.find_account(
+        security, program.image_user, _read_accounts("/etc/passwd"), _read_accounts("/etc/group")
+    )
+    allowed = program.privileges
+    if account.groups:
+        groups = tuple(dict.fromkeys((*allowed.groups, *account.groups)))
+        allowed = msgspec.structs.replace(allowed, groups=groups)
+    try:
+        privileges.apply(allowed, account.user, account.group)
+    except OSError as error:
+        raise SetupFailure(f"cannot run as user {account.user}, group {account.group}: {error}") from error
+    with contextlib.suppress(OSError):
+        syscalls.set_parent_death_signal(signal.SIGKILL)  # a change of user resets it
+    return {"HOME": account.home or "/", **program.environment}
+
+
+def _read_accounts(path: str) -> str:
+    """The text of a file in the container, "" where there is no such file or it can't be read."""
+    try:
+        with open(
+            os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), encoding="utf-8", errors="replace"
+        ) as file:
+            return file.read(_LARGEST_ACCOUNTS_FILE)
+    except OSError:
+        return ""
+
+
+def _enter_directory(path: str) -> None:
+    os.chdir(path)
+    # A path through a descriptor that was left open would lead out of the container: CVE-2024-21626.
+    if not os.getcwd().startswith("/"):
+        raise SetupFailure(f'the working directory "{path}" is outside of the container')
+
+
+def _start(run_part: PartRunner, program: Program, environment: dict[str, str], status: socket.socket) -> NoReturn:
+    function = _find_built_in(run_part, program, environment)
+    if function is not None:
+        syscalls.set_process_name(os.path.basename(program.argv[0]), " ".join(program.argv))
+        program_start.run_function(function, status)
+    program_start.execute(program.argv, environment, program.working_dir)
+
+
+def _find_built_in(run_part: PartRunner, program: Program, environment: dict[str, str]) -> BuiltIn | None:
+    built_in = program.built_in
+    if built_in is None:
+        return None
+    if isinstance(built_in, Part):
+        return functools.partial(_run_part, run_part, list(built_in.arguments), environment)
+    stand_in = next(each for each in STAND_INS if each.name == built_in.stand_in)
+    launch = Launch(argv=program.argv, tag=built_in.tag, hostname=built_in.hostname)
+    started = stand_in.programs[built_in.program]
+    return lambda ready: started(msgspec.structs.replace(launch, started=ready))
+
+
+def _run_part(
+    run_part: PartRunner, arguments: list[str], environment: dict[str, str], started: Callable[[], None]
+) -> int:
+    # Until the part has installed its own handlers; its probes report when it is ready.
+    signal.signal(signal.SIGTERM, lambda number, _: os._exit(128 + number))
+    started()
+    os.environ.clear()
+    os.environ.update(environment)
+    run_part(arguments)
+    return 0

@@ -1,0 +1,197 @@
+"""The zygote: the process from which every container process is forked, itself forked before there is any pod.
+
+A fork has a copy of its parent's memory, and the runtime's has the environment of every container of the node, Secrets
+included. So the runtime never forks a container itself: it asks the zygote, which has no data of pods, and sends the
+job to the new process over a separate socket.
+
+    runtime ──"fork", socket, PID namespace──> zygote ── fork ──> new process
+       │ <──────────────── PID ──────────────────┘                  │
+       └──────────── job (a memfd), descriptors ────────────────────┘
+
+The processes are the zygote's children: it reaps those that have ended when the runtime asks. They end with the zygote,
+and each of runtime and zygote ends when the other one does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import signal
+import socket
+import struct
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Final, NoReturn
+
+import msgspec
+
+from bridgehead.kubelet.runtimes.spawn.jobs import Job
+from bridgehead.kubelet.runtimes.spawn.program_start import close_other_descriptors
+from bridgehead.network import syscalls
+
+# Requests: fork into a new PID namespace, into a given one, or into the node's; reap a process.
+FORK_IN_NEW: Final = b"N"
+FORK_IN_GIVEN: Final = b"G"
+FORK_IN_NODE: Final = b"H"
+_REAP: Final = b"R"
+_FAILED: Final = -1
+_REPLY: Final = struct.Struct("=iI")  # PID or _FAILED; wait status or errno
+_PID: Final = struct.Struct("=I")
+_MAX_DESCRIPTORS: Final = 16  # in one message
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder: Final = msgspec.msgpack.Decoder(Job)
+
+# Does a job in the forked process, with the job's descriptors and the status socket. Never returns.
+JobRunner = Callable[[Job, list[int], socket.socket], NoReturn]
+
+
+def fork_zygote(run_job: JobRunner) -> socket.socket:
+    """Fork the zygote; returns the socket for its handle, a `Zygote`.
+
+    The calling process must have one thread and no data of pods.
+    """
+    runtime_end, zygote_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    if os.fork() == 0:
+        try:
+            runtime_end.close()
+            _serve(zygote_end, run_job)
+        finally:
+            os._exit(1)
+    zygote_end.close()
+    return runtime_end
+
+
+class Zygote:
+    """The runtime's handle of the zygote. `zygote_socket` is what `fork_zygote` returned."""
+
+    def __init__(self, zygote_socket: socket.socket) -> None:
+        self._socket = zygote_socket
+
+    def close(self) -> None:
+        self._socket.close()
+        with contextlib.suppress(ChildProcessError):
+            os.wait()
+
+    def fork(self, status: socket.socket, where: bytes, pid_namespace: int | None = None) -> int:
+        """Fork a process that waits on the socket `status` for its job (see `send_job`); returns its PID.
+
+        `where` is FORK_IN_NEW, FORK_IN_NODE, or FORK_IN_GIVEN with the descriptor of a PID namespace. Raises OSError.
+        """
+        descriptors = [status.fileno()] if pid_namespace is None else [status.fileno(), pid_namespace]
+        socket.send_fds(self._socket, [where], descriptors)
+        return self._receive_reply()[0]
+
+    def fileno(self) -> int:
+        """The socket's descriptor. Between two requests it is readable only when the zygote has ended."""
+        return self._socket.fileno()
+
+    @property
+    def is_alive(self) -> bool:
+        try:
+            return bool(self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+
+    def reap(self, pid: int) -> int | None:
+        """Reap a process that has ended; returns its wait status. Raises OSError.
+
+        None while it can't be reaped: a process that has ended while traced is its tracer's until the tracer detaches
+        or ends (ptrace(2)). The zygote never blocks for it.
+        """
+        self._socket.send(_REAP + _PID.pack(pid))
+        reaped, status = self._receive_reply()
+        return status if reaped else None
+
+    def _receive_reply(self) -> tuple[int, int]:
+        data = self._socket.recv(_REPLY.size)
+        if len(data) != _REPLY.size:
+            raise ConnectionError("the runtime's zygote has ended")
+        pid, value = _REPLY.unpack(data)
+        if pid == _FAILED:
+            raise OSError(value, os.strerror(value))
+        return pid, value
+
+
+def send_job(status: socket.socket, job: Job, descriptors: Sequence[int]) -> None:
+    """Send a forked process its job, over the runtime's end of its status socket. Raises OSError."""
+    memory = os.memfd_create("job", os.MFD_CLOEXEC)
+    try:
+        with open(memory, "wb", closefd=False) as file:
+            file.write(_encoder.encode(job))
+        socket.send_fds(status, [b"J"], [memory, *descriptors])
+    finally:
+        os.close(memory)
+
+
+def _serve(runtime: socket.socket, run_job: JobRunner) -> None:
+    syscalls.set_parent_death_signal(signal.SIGKILL)
+    syscalls.set_process_name("zygote", "bridgehead zygote")
+    syscalls.set_dumpable(False)
+    for number in (signal.SIGTERM, signal.SIGINT):  # sent to the process group, but handled by the runtime
+        signal.signal(number, signal.SIG_IGN)
+    signal.set_wakeup_fd(-1)
+    close_other_descriptors(runtime.fileno())
+    gc.disable()  # a collection would copy memory that is shared
+    own_pid_namespace = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+    while True:
+        data, fds, _, _ = socket.recv_fds(runtime, 16, _MAX_DESCRIPTORS)
+        if not data:
+            return
+        try:
+            if data[:1] == _REAP:
+                reply = os.waitpid(_PID.unpack(data[1:])[0], os.WNOHANG)
+            else:
+                reply = _fork(data, fds, own_pid_namespace, run_job), 0
+        except OSError as error:
+            reply = _FAILED, error.errno or 0
+        finally:
+            for fd in fds:
+                os.close(fd)
+        runtime.send(_REPLY.pack(*reply))
+
+
+def _fork(where: bytes, fds: list[int], own_pid_namespace: int, run_job: JobRunner) -> int:
+    """Fork with the children's PID namespace switched for this moment; a process's own cannot change."""
+    if where == FORK_IN_NEW:
+        syscalls.unshare(syscalls.CLONE_NEWPID)
+    elif where == FORK_IN_GIVEN:
+        syscalls.setns(fds[1], syscalls.CLONE_NEWPID)
+    try:
+        pid = os.fork()
+        if pid == 0:
+            _run_child(fds[0], run_job)
+        return pid
+    finally:
+        if where != FORK_IN_NODE:
+            syscalls.setns(own_pid_namespace, syscalls.CLONE_NEWPID)
+
+
+def _run_child(status_fd: int, run_job: JobRunner) -> NoReturn:
+    try:
+        syscalls.set_parent_death_signal(signal.SIGKILL)
+        close_other_descriptors(status_fd)
+        os.set_inheritable(status_fd, False)  # closed by exec, by which the runtime knows that the program runs
+        with socket.socket(fileno=status_fd) as status:
+            job, descriptors = _receive_job(status)
+            run_job(job, descriptors, status)
+    except BaseException:  # noqa: BLE001 - a child must never return into the zygote's loop
+        with contextlib.suppress(OSError):
+            traceback.print_exc()
+    finally:
+        os._exit(127)
+
+
+def _receive_job(status: socket.socket) -> tuple[Job, list[int]]:
+    data, fds, _, _ = socket.recv_fds(status, 1, _MAX_DESCRIPTORS)
+    if not data:
+        os._exit(0)  # the runtime has closed the socket
+    for fd in fds:
+        os.set_inheritable(fd, False)
+    with open(fds[0], "rb") as file:
+        file.seek(0)
+        job = _decoder.decode(file.read())
+    return job, fds[1:]

@@ -1,0 +1,286 @@
+"""The sockets of the built-in servers: one thread, epoll, keep-alive, a graceful end. A `Session` has the protocol.
+
+The server runs as a container's first process, forked from the zygote, so it uses no asyncio and starts no thread. On
+SIGTERM it first accepts every connection in the kernel's queue, then stops listening, answers requests in flight and
+exits 0. No request is lost in a rolling update, because the pod's endpoints are removed first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from typing import Final, NamedTuple, Protocol
+
+BACKLOG: Final = 1024
+DRAIN_SECONDS: Final = 1.0  # for requests on idle connections that are on their way already
+IDLE_SECONDS: Final = 75.0
+_CHUNK: Final = 64 << 10  # bytes
+
+
+class Session(Protocol):
+    """The protocol state of a connection."""
+
+    closing: bool  # close when all output is sent
+    busy: bool  # part of a request has arrived
+
+    def receive(self, data: bytes, *, draining: bool) -> bytes:
+        """Handle received data and return the bytes to send. With `draining`, an answer should be the last one."""
+        ...
+
+
+class Peer(NamedTuple):
+    """The sender of a connection or datagram. `own` is the local address of the connection, "" for a datagram."""
+
+    address: str
+    port: int
+    own: str = ""
+
+    def __str__(self) -> str:
+        return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
+
+
+SessionFactory = Callable[[Peer], Session]
+# A datagram and its sender -> the answer, None for no answer.
+DatagramHandler = Callable[[bytes, Peer], bytes | None]
+
+
+class _Connection:
+    __slots__ = ("last", "out", "session", "socket", "waits_to_write")
+
+    def __init__(self, connection: socket.socket, session: Session, now: float) -> None:
+        self.socket = connection
+        self.session = session
+        self.out = b""
+        self.waits_to_write = False
+        self.last = now
+
+
+class StreamServer:
+    """Serves until SIGTERM, SIGINT or SIGQUIT. `after_round` is called after each batch of events (for logs)."""
+
+    def __init__(self, *, after_round: Callable[[], None] | None = None) -> None:
+        self._epoll = select.epoll()
+        self._listeners: dict[int, tuple[socket.socket, SessionFactory]] = {}
+        self._datagrams: dict[int, tuple[socket.socket, DatagramHandler]] = {}
+        self._connections: dict[int, _Connection] = {}
+        self._after_round = after_round
+        self._drain_until: float | None = None
+
+    def listen(self, port: int, factory: SessionFactory) -> int:
+        """Returns the port (useful with 0). Raises OSError."""
+        listener = _bind(socket.SOCK_STREAM, port)
+        listener.listen(BACKLOG)
+        self._listeners[listener.fileno()] = (listener, factory)
+        self._epoll.register(listener.fileno(), select.EPOLLIN)
+        return int(listener.getsockname()[1])
+
+    def listen_datagrams(self, port: int, handler: DatagramHandler) -> int:
+        bound = _bind(socket.SOCK_DGRAM, port)
+        self._datagrams[bound.fileno()] = (bound, handler)
+        self._epoll.register(bound.fileno(), select.EPOLLIN)
+        return int(bound.getsockname()[1])
+
+    def serve(self, started: Callable[[], None]) -> int:
+        """Serve until a signal to end; returns the exit code. `started` is called once signals are handled."""
+        reader, writer = socket.socketpair()
+        for end in (reader, writer):
+            end.setblocking(False)
+        signal.set_wakeup_fd(writer.fileno())
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
+            signal.signal(number, lambda *_: None)
+        # Orphans of the container become children of its first process; with SIG_IGN the kernel reaps them.
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        self._epoll.register(reader.fileno(), select.EPOLLIN)
+        next_sweep = time.monotonic() + IDLE_SECONDS
+        started()
+        while not self._is_drained():
+            events = self._epoll.poll(self._longest_wait())
+            now = time.monotonic()
+            for fd, event in events:
+                if fd == reader.fileno():
+                    self._begin_drain(now)
+                else:
+                    self._handle(fd, event, now)
+            if now >= next_sweep:
+                next_sweep = now + IDLE_SECONDS
+                self._close_idle(now)
+            if self._after_round is not None:
+                self._after_round()
+        signal.set_wakeup_fd(-1)
+        return 0
+
+    def _is_drained(self) -> bool:
+        """Whether the server may exit: after a signal, with no request in flight, however long a request takes."""
+        if self._drain_until is None:
+            return False
+        if time.monotonic() < self._drain_until:
+            return not self._connections
+        return not any(connection.session.busy or connection.out for connection in self._connections.values())
+
+    def _longest_wait(self) -> float:
+        if self._drain_until is not None:
+            return 0.05
+        return IDLE_SECONDS if self._connections else -1
+
+    def _handle(self, fd: int, event: int, now: float) -> None:
+        connection = self._connections.get(fd)
+        if connection is not None:
+            if event & select.EPOLLOUT:
+                self._flush(fd, connection)
+            if event & (select.EPOLLIN | select.EPOLLHUP | select.EPOLLERR) and fd in self._connections:
+                self._receive(fd, connection, now)
+        elif fd in self._listeners:
+            self._accept(*self._listeners[fd], now)
+        elif fd in self._datagrams:
+            self._answer_datagrams(*self._datagrams[fd])
+
+    def _accept(self, listener: socket.socket, factory: SessionFactory, now: float) -> None:
+        while True:
+            try:
+                accepted, address = listener.accept()
+            except BlockingIOError:
+                return
+            except OSError:  # the peer has gone, or there are no more descriptors: the next connection may work
+                return
+            accepted.setblocking(False)
+            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            try:
+                own = accepted.getsockname()[0]
+            except OSError:
+                accepted.close()
+                continue
+            fd = accepted.fileno()
+            connection = _Connection(
+                accepted, factory(Peer(plain_address(address[0]), address[1], plain_address(own))), now
+            )
+            self._connections[fd] = connection
+            self._epoll.register(fd, select.EPOLLIN)
+            self._receive(fd, connection, now)  # the request is often there with the connection
+
+    def _receive(self, fd: int, connection: _Connection, now: float) -> None:
+        try:
+            data = connection.socket.recv(_CHUNK)
+        except BlockingIOError:
+            return
+        except OSError:
+            self._close(fd, connection)
+            return
+        if not data:
+            self._close(fd, connection)
+            return
+        connection.last = now
+        answer = connection.session.receive(data, draining=self._drain_until is not None)
+        if answer:
+            connection.out = connection.out + answer if connection.out else answer
+        if connection.out or connection.session.closing:
+            self._flush(fd, connection)
+
+    def _flush(self, fd: int, connection: _Connection) -> None:
+        try:
+            sent = connection.socket.send(connection.out) if connection.out else 0
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            self._close(fd, connection)
+            return
+        connection.out = connection.out[sent:]
+        if connection.out:
+            if not connection.waits_to_write:  # meanwhile nothing is read: the client does not read either
+                connection.waits_to_write = True
+                self._epoll.modify(fd, select.EPOLLOUT)
+        elif connection.session.closing:
+            self._close(fd, connection)
+        elif connection.waits_to_write:
+            connection.waits_to_write = False
+            self._epoll.modify(fd, select.EPOLLIN)
+
+    def _close(self, fd: int, connection: _Connection) -> None:
+        del self._connections[fd]
+        with contextlib.suppress(OSError):
+            self._epoll.unregister(fd)
+        connection.socket.close()
+
+    def _answer_datagrams(self, bound: socket.socket, handler: DatagramHandler) -> None:
+        while True:
+            try:
+                data, address = bound.recvfrom(_CHUNK)
+            except OSError:
+                return
+            answer = handler(data, Peer(plain_address(address[0]), address[1]))
+            if answer is not None:
+                with contextlib.suppress(OSError):
+                    bound.sendto(answer, address)
+
+    def _begin_drain(self, now: float) -> None:
+        if self._drain_until is not None:
+            return
+        for listener, factory in list(self._listeners.values()):
+            self._accept(listener, factory, now)
+            self._epoll.unregister(listener.fileno())
+            listener.close()
+        self._listeners.clear()
+        self._drain_until = now + DRAIN_SECONDS
+
+    def _close_idle(self, now: float) -> None:
+        for fd, connection in list(self._connections.items()):
+            if now - connection.last >= IDLE_SECONDS:
+                self._close(fd, connection)
+
+
+def _bind(kind: socket.SocketKind, port: int) -> socket.socket:
+    """Bind to all addresses of both families, or of IPv4 only if the kernel has no IPv6."""
+    bound: socket.socket | None = None
+    try:
+        bound = socket.socket(socket.AF_INET6, kind)
+        bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(("::", port))
+    except OSError as error:
+        if bound is not None:
+            bound.close()
+            if port and isinstance(error, PermissionError):
+                raise
+        bound = socket.socket(socket.AF_INET, kind)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            bound.bind(("0.0.0.0", port))
+        except OSError:
+            bound.close()
+            raise
+    bound.setblocking(False)
+    return bound
+
+
+def plain_address(address: str) -> str:
+    """An address without the prefix of IPv4-mapped IPv6 addresses."""
+    return address.removeprefix("::ffff:") if "." in address else address
+
+
+class OutputBuffer:
+    """Lines for standard output, written once for each batch of events."""
+
+    def __init__(self, fd: int = 1) -> None:
+        self._fd = fd
+        self._lines: list[str] = []
+
+    def add(self, line: str) -> None:
+        self._lines.append(line)
+
+    def flush(self) -> None:
+        if self._lines:
+            lines, self._lines = self._lines, []
+            with contextlib.suppress(OSError):  # the log's reader has gone: continue serving
+                os.write(self._fd, ("\n".join(lines) + "\n").encode("utf-8", "replace"))
+
+
+def fail(message: str) -> int:
+    """Write an error message; returns the exit code 1."""
+    sys.stderr.write(message + "\n")
+    sys.stderr.flush()
+    return 1

@@ -1,0 +1,5 @@
+"""The kubelet's HTTPS server on port 10250, whose client is the API server.
+
+`kubelet_server` has the routes, `authorization` checks client certificates. `remote_command` is the protocol of exec
+and attach, `port_forward` the protocol of port-forward.
+"""

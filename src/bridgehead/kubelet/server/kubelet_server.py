@@ -1,0 +1,227 @@
+"""The kubelet's HTTPS server (port 10250): logs, exec, attach, port-forward, pods, health.
+
+The client is the API server, which forwards users' requests (`apiserver.streams`). Clients need a certificate of the
+cluster's CA that names the API server or an administrator, except for /healthz. Source: kubelet's `pkg/kubelet/server`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import ssl
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import msgspec
+from aiohttp import web
+
+from bridgehead.kubelet.agent import Kubelet
+from bridgehead.kubelet.containers.container_logs import check_log, parse_options, read_log
+from bridgehead.kubelet.errors import NotServed
+from bridgehead.kubelet.pods.pod_worker import PodWorker
+from bridgehead.kubelet.runtimes.runtime import ExecSession, RuntimeFailure
+from bridgehead.objects.core import Container
+
+from . import remote_command
+from .authorization import authorize
+from .port_forward import PROTOCOL, PortForward
+
+_PING_SECONDS = 30.0
+
+
+class KubeletServer:
+    """Serves the pods of `kubelet`."""
+
+    def __init__(self, kubelet: Kubelet) -> None:
+        self._kubelet = kubelet
+
+    async def run(self, host: str, port: int, context: ssl.SSLContext | None) -> None:
+        """Serve until cancelled. Raises OSError when the port is taken."""
+        async with self.serve(host, port, context):
+            await asyncio.Event().wait()
+
+    @contextlib.asynccontextmanager
+    async def serve(self, host: str, port: int, context: ssl.SSLContext | None) -> AsyncIterator[int]:
+        """Serve within the context; yields the port. Without `context`, serve plain HTTP without authorization."""
+        application = web.Application(middlewares=[authorize] if context is not None else [])
+        application.router.add_get("/healthz", _healthz)
+        application.router.add_get("/pods", self._pods)
+        application.router.add_get("/containerLogs/{namespace}/{pod}/{container}", self._logs)
+        application.router.add_get("/exec/{namespace}/{pod}/{container}", self._exec)
+        application.router.add_get("/attach/{namespace}/{pod}/{container}", self._attach)
+        application.router.add_get("/portForward/{namespace}/{pod}", self._port_forward)
+        runner = web.AppRunner(
+            application, access_log=None, handle_signals=False, shutdown_timeout=1.0, handler_cancellation=True
+        )
+        await runner.setup()
+        try:
+            site = web.TCPSite(runner, host, port, ssl_context=context)
+            await site.start()
+            yield runner.addresses[0][1]
+        finally:
+            await runner.cleanup()
+
+    async def _pods(self, _: web.Request) -> web.Response:
+        body = {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": self._kubelet.pods()}
+        return web.Response(body=msgspec.json.encode(body), content_type="application/json")
+
+    def _find(self, request: web.Request) -> tuple[PodWorker, Container]:
+        """Return the pod and the container of the request's path. Raises `NotServed`."""
+        match = request.match_info
+        worker = self._kubelet.worker(match["namespace"], match["pod"])
+        if worker is None:
+            raise NotServed(404, f'pod "{match["pod"]}" not found')
+        spec = worker.pod.spec
+        for container in spec.containers + spec.init_containers:
+            if container.name == match["container"]:
+                return worker, container
+        raise NotServed(404, f"container {match['container']} not found in pod {match['pod']}_{match['namespace']}")
+
+    async def _logs(self, request: web.Request) -> web.StreamResponse:
+        try:
+            worker, container = self._find(request)
+            options = parse_options(request.query, time.time())
+            attempt = _logged_attempt(worker, container.name, previous=options.previous)
+            path = self._kubelet.settings.log_path(worker.pod, container.name, attempt)
+            check_log(path)
+        except NotServed as error:
+            return web.Response(status=error.status, text=str(error))
+        response = web.StreamResponse(headers={"Content-Type": "text/plain"})
+        await response.prepare(request)
+        pieces = read_log(path, options, lambda: _is_running(worker, container.name, attempt))
+        with contextlib.suppress(ConnectionError):  # the client has disconnected
+            async with contextlib.aclosing(pieces):
+                async for piece in pieces:
+                    await response.write(piece)
+            await response.write_eof()
+        return response
+
+    async def _exec(self, request: web.Request) -> web.StreamResponse:
+        query = request.query
+        try:
+            _, run_id = self._find_running(request)
+            command = tuple(query.getall("command", []))
+            if not command:
+                raise NotServed(400, "you must specify at least one command for the container")
+            _require_websocket(request, "exec")
+        except NotServed as error:
+            return web.Response(status=error.status, text=str(error))
+        tty = query.get("tty") in ("1", "true")
+        stdin = _wants_input(request)
+
+        def open_session() -> Awaitable[ExecSession]:
+            return self._kubelet.runtime.open_exec(run_id, command, stdin=stdin, tty=tty, stderr=not tty)
+
+        return await _serve_session(request, open_session, remote_command.run_session)
+
+    async def _attach(self, request: web.Request) -> web.StreamResponse:
+        """Attach to the container's streams.
+
+        Input for a container without stdin is dropped, as container runtimes do.
+        """
+        try:
+            container, run_id = self._find_running(request)
+            _require_websocket(request, "attach")
+        except NotServed as error:
+            return web.Response(status=error.status, text=str(error))
+        stdin = container.stdin and _wants_input(request)
+
+        def open_session() -> Awaitable[ExecSession]:
+            return self._kubelet.runtime.open_attach(run_id, stdin=stdin, stderr=not container.tty)
+
+        passes_end_on = container.stdin_once and not container.tty
+        run = functools.partial(
+            remote_command.run_session, status=remote_command.detached_status, ends_with_input=not passes_end_on
+        )
+        return await _serve_session(request, open_session, run)
+
+    def _find_running(self, request: web.Request) -> tuple[Container, str]:
+        """Return the container and the id of its present run. Raises `NotServed`."""
+        worker, container = self._find(request)
+        run = worker.containers.runs.get(container.name)
+        if run is None or not run.is_running:
+            raise NotServed(400, f'container "{container.name}" in pod "{worker.pod.metadata.name}" is not running')
+        return container, run.id
+
+    async def _port_forward(self, request: web.Request) -> web.StreamResponse:
+        match = request.match_info
+        worker = self._kubelet.worker(match["namespace"], match["pod"])
+        if worker is None:
+            return web.Response(status=404, text=f'pod "{match["pod"]}" not found')
+        if not _is_websocket(request):
+            text = "unable to upgrade: port-forward is offered over WebSocket only, not over SPDY alone"
+            return web.Response(status=400, text=text)
+        pod_uid = worker.pod.metadata.uid
+        socket = web.WebSocketResponse(protocols=(PROTOCOL,), heartbeat=_PING_SECONDS, max_msg_size=4 << 20)
+        await socket.prepare(request)
+        session = PortForward(socket, match["pod"], lambda port: self._kubelet.runtime.open_port(pod_uid, port))
+        await session.run()
+        await socket.close()
+        return socket
+
+
+async def _serve_session(
+    request: web.Request,
+    open_session: Callable[[], Awaitable[ExecSession]],
+    run: Callable[[web.WebSocketResponse, ExecSession], Awaitable[None]],
+) -> web.WebSocketResponse:
+    """Accept the WebSocket, open a session and `run` it."""
+    socket = web.WebSocketResponse(protocols=remote_command.PROTOCOLS, heartbeat=_PING_SECONDS, max_msg_size=4 << 20)
+    await socket.prepare(request)
+    opening = asyncio.ensure_future(open_session())
+    try:
+        session = await asyncio.shield(opening)
+    except asyncio.CancelledError:  # the client has disconnected; the command has started, or is about to
+        with contextlib.suppress(RuntimeFailure):
+            await (await opening).close()
+        raise
+    except RuntimeFailure as error:
+        await socket.send_bytes(remote_command.STATUS_CHANNEL + remote_command.failure_status(str(error)))
+    else:
+        await run(socket, session)
+    await socket.close()
+    return socket
+
+
+def _wants_input(request: web.Request) -> bool:
+    return request.query.get("input", request.query.get("stdin")) in ("1", "true")
+
+
+def _require_websocket(request: web.Request, what: str) -> None:
+    """Raise `NotServed` for a request that is not a WebSocket upgrade."""
+    if not _is_websocket(request):
+        raise NotServed(400, f"unable to upgrade: {what} is offered over WebSocket only, not over SPDY")
+
+
+def _is_websocket(request: web.Request) -> bool:
+    return request.headers.get("Upgrade", "").lower() == "websocket"
+
+
+def _is_running(worker: PodWorker, name: str, attempt: int) -> bool:
+    run = worker.containers.runs.get(name)
+    return run is not None and run.attempt == attempt and run.is_running
+
+
+def _logged_attempt(worker: PodWorker, name: str, *, previous: bool) -> int:
+    """Return the number of the run whose log is requested. Raises `NotServed` if there is none."""
+    pod_name = worker.pod.metadata.name
+    run, before = worker.containers.runs.get(name), worker.containers.previous.get(name)
+    if previous:
+        if run is not None and not run.is_running and name in worker.containers.waiting:
+            return run.attempt  # the container waits for its restart: its newest run is the previous one
+        if before is None:
+            raise NotServed(400, f'previous terminated container "{name}" in pod "{pod_name}" not found')
+        return before.attempt
+    if run is None:
+        waiting = worker.containers.waiting.get(name)
+        default = "PodInitializing" if worker.pod.spec.init_containers else "ContainerCreating"
+        reason = waiting.reason if waiting is not None else default
+        if reason in ("ErrImagePull", "ImagePullBackOff"):
+            reason = "trying and failing to pull image"
+        raise NotServed(400, f'container "{name}" in pod "{pod_name}" is waiting to start: {reason}')
+    return run.attempt
+
+
+async def _healthz(_: web.Request) -> web.Response:
+    return web.Response(text="ok")

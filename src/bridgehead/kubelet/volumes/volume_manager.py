@@ -1,0 +1,183 @@
+"""The volumes of this node's pods: directories below the kubelet's root, and hostPaths.
+
+Called by the pod worker before the first container starts, when a referenced object has changed, and when the pod is
+gone. `payloads` computes the files of a volume; this module puts them on disk. Source: Kubernetes "Volumes".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+
+from bridgehead.client import ApiClient
+from bridgehead.client.errors import ClientError
+from bridgehead.kubelet.errors import VolumeNotReady
+from bridgehead.kubelet.nofollow import remove_tree
+from bridgehead.kubelet.uninterrupted import uninterrupted
+from bridgehead.network import syscalls
+from bridgehead.objects.core import (
+    EmptyDirVolume,
+    HostPathVolume,
+    Pod,
+    ServiceAccountTokenProjection,
+    Volume,
+)
+from bridgehead.objects.quantities import whole_value
+
+from .atomic_writer import write_files
+from .chown import set_owner
+from .downward_api import Addresses
+from .ownership import volume_group
+from .payloads import PayloadSources, has_payload, token_projections, volume_files
+from .referenced_objects import ReferencedObjects
+from .tokens import Tokens
+
+_PLUGINS = {
+    "config_map": "kubernetes.io~configmap",
+    "secret": "kubernetes.io~secret",
+    "downward_api": "kubernetes.io~downward-api",
+    "projected": "kubernetes.io~projected",
+    "empty_dir": "kubernetes.io~empty-dir",
+}
+
+
+class VolumeManager:
+    """Sets volumes up below `root` and removes them. `allocatable` is the node's, by resource name."""
+
+    def __init__(
+        self, root: Path, client: ApiClient, objects: ReferencedObjects, allocatable: Mapping[str, str | int | float]
+    ) -> None:
+        self._root = root
+        self._objects = objects
+        self._tokens = Tokens(client)
+        self._allocatable = allocatable
+
+    def pod_directory(self, pod_uid: str) -> Path:
+        return self._root / "pods" / pod_uid
+
+    async def prepare(self, pod: Pod) -> tuple[dict[str, str], float | None]:
+        """Set every volume up, or update it.
+
+        Returns name -> path on the node, and when to call again to renew tokens (seconds since the epoch; None: no
+        renewal is due). Raises `VolumeNotReady`.
+        """
+        renewals = [
+            await self._fetch_token(volume, pod, projection)
+            for volume in pod.spec.volumes
+            for projection in token_projections(volume)
+        ]
+        paths = await uninterrupted(asyncio.to_thread(self._prepare_all, pod)) if pod.spec.volumes else {}
+        return paths, min(renewals, default=None)
+
+    async def _fetch_token(self, volume: Volume, pod: Pod, projection: ServiceAccountTokenProjection) -> float:
+        try:
+            return (await self._tokens.fetch(pod, projection)).renew_at
+        except ClientError as error:
+            raise VolumeNotReady(volume.name, f"failed to fetch token: {error}") from error
+
+    def _prepare_all(self, pod: Pod) -> dict[str, str]:
+        return {volume.name: str(self._prepare(volume, pod)) for volume in pod.spec.volumes}
+
+    def _prepare(self, volume: Volume, pod: Pod) -> Path:
+        try:
+            if volume.host_path is not None:
+                return check_host_path(volume.host_path)
+            directory = self._directory(volume, pod)
+            if has_payload(volume):
+                write_files(directory, volume_files(volume, pod, self._sources(pod)), volume_group(pod))
+            elif volume.empty_dir is not None:
+                make_empty_dir(directory, volume.empty_dir, volume_group(pod))
+            return directory
+        except (OSError, ValueError) as error:
+            raise VolumeNotReady(volume.name, str(error)) from error
+
+    def _directory(self, volume: Volume, pod: Pod) -> Path:
+        plugin = next((name for field, name in _PLUGINS.items() if getattr(volume, field) is not None), None)
+        if plugin is None:
+            raise VolumeNotReady(
+                volume.name,
+                "no volume plugin matched; supported: emptyDir, hostPath, configMap, secret, downwardAPI, projected",
+            )
+        return self.pod_directory(pod.metadata.uid) / "volumes" / plugin / volume.name
+
+    def _sources(self, pod: Pod) -> PayloadSources:
+        namespace = pod.metadata.namespace
+        return PayloadSources(
+            config_map=lambda name: self._objects.config_map(namespace, name),
+            secret=lambda name: self._objects.secret(namespace, name),
+            token=lambda projection: self._tokens.get(pod, projection),
+            addresses=Addresses(),
+            allocatable=self._allocatable,
+        )
+
+    async def remove(self, pod_uid: str) -> None:
+        """Remove the directory of a pod that is gone. The targets of hostPaths stay."""
+        self._tokens.forget(pod_uid)
+        await asyncio.to_thread(remove_pod_directory, self.pod_directory(pod_uid))
+
+
+def make_empty_dir(directory: Path, volume: EmptyDirVolume, group: int | None = None) -> None:
+    """Make a world-writable directory, owned by `group` (fsGroup); with medium Memory a tmpfs of `sizeLimit` at most.
+
+    An existing directory keeps the content and modes that the pod has made. Raises OSError, and ValueError for a group
+    that the user namespace does not map.
+    """
+    mode = 0o777 if group is None else 0o2777
+    # Renamed when complete: a kubelet that is killed in between leaves no directory with a wrong owner or mode.
+    if not directory.is_dir():
+        new = directory.with_name(f".{directory.name}.new")
+        new.mkdir(parents=True, exist_ok=True)
+        set_owner(new, None, group)
+        new.chmod(mode)
+        new.rename(directory)
+    if volume.medium == "Memory" and not directory.is_mount():
+        options = [f"mode={mode:o}"]
+        if group is not None:
+            options.append(f"gid={group}")
+        if volume.size_limit is not None:
+            options.append(f"size={whole_value(volume.size_limit)}")
+        flags = syscalls.MS_NOSUID | syscalls.MS_NODEV
+        syscalls.mount("tmpfs", str(directory), "tmpfs", flags, ",".join(options))
+
+
+def remove_pod_directory(directory: Path) -> None:
+    """Remove a pod's directory, and unmount its tmpfs volumes. A missing directory is no error."""
+    for entry in directory.glob(f"volumes/{_PLUGINS['empty_dir']}/*"):
+        if entry.is_mount():
+            with contextlib.suppress(OSError):
+                syscalls.umount(str(entry), syscalls.MNT_DETACH)
+    remove_tree(directory)
+
+
+def check_host_path(volume: HostPathVolume) -> Path:
+    """Check the path against its type; create it for an ...OrCreate type. Raises ValueError, OSError."""
+    path = Path(volume.path)
+    match volume.type:
+        case "":
+            # A bind mount needs a source. Like container runtimes, create a missing directory.
+            if not path.exists():
+                path.mkdir(parents=True, mode=0o755)
+            return path
+        case "DirectoryOrCreate":
+            path.mkdir(parents=True, exist_ok=True, mode=0o755)
+        case "FileOrCreate":
+            if not path.exists():
+                path.touch(mode=0o644)
+    checks = {
+        "DirectoryOrCreate": (stat.S_ISDIR, "a directory"),
+        "Directory": (stat.S_ISDIR, "a directory"),
+        "FileOrCreate": (stat.S_ISREG, "a file"),
+        "File": (stat.S_ISREG, "a file"),
+        "Socket": (stat.S_ISSOCK, "a socket file"),
+        "CharDevice": (stat.S_ISCHR, "a character device"),
+        "BlockDevice": (stat.S_ISBLK, "a block device"),
+    }
+    if volume.type not in checks:
+        raise ValueError(f"hostPath type check failed: {volume.type} is an invalid volume type")
+    check, what = checks[volume.type]
+    if not path.exists() or not check(path.stat().st_mode):
+        raise ValueError(f"hostPath type check failed: {path} is not {what}")
+    return path

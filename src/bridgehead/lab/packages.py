@@ -1,0 +1,51 @@
+"""Debian packages of the commands that users run in a lab, for messages about a missing one.
+
+Pure: no I/O, no clock, no randomness. scripts/system-packages has the same names for the commands that it installs.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+_PACKAGES: Final = {
+    "arping": "iputils-arping",
+    "bridge": "iproute2",
+    "conntrack": "conntrack",
+    "curl": "curl",
+    "dig": "bind9-dnsutils",
+    "dnsperf": "dnsperf",
+    "getcap": "libcap2-bin",
+    "host": "bind9-host",
+    "ip": "iproute2",
+    "ip6tables": "iptables",
+    "ip6tables-save": "iptables",
+    "ipset": "ipset",
+    "iptables": "iptables",
+    "iptables-restore": "iptables",
+    "iptables-save": "iptables",
+    "ipvsadm": "ipvsadm",
+    "iperf3": "iperf3",
+    "jq": "jq",
+    "kubectl": "kubernetes-client",
+    "nc": "netcat-openbsd",
+    "nft": "nftables",
+    "nping": "nmap",
+    "nmap": "nmap",
+    "nslookup": "bind9-dnsutils",
+    "nsenter": "util-linux",
+    "ping": "iputils-ping",
+    "ps": "procps",
+    "ss": "iproute2",
+    "strace": "strace",
+    "tc": "iproute2",
+    "tcpdump": "tcpdump",
+    "telnet": "telnet",
+    "traceroute": "traceroute",
+    "wget": "wget",
+}
+
+
+def how_to_install(command: str) -> str:
+    """Return the advice for a missing command, or "" for a command that is unknown here."""
+    package = _PACKAGES.get(command)
+    return f"install it (Debian: apt-get install {package})" if package else ""

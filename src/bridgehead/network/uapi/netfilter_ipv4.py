@@ -1,0 +1,6 @@
+"""linux/netfilter_ipv4.h: priorities of hook functions."""
+
+from typing import Final
+
+NF_IP_PRI_RAW_BEFORE_DEFRAG: Final = -450
+NF_IP_PRI_RAW: Final = -300

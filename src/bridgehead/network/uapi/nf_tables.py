@@ -1,0 +1,115 @@
+"""linux/netfilter/nf_tables.h: tables, chains, rules, expressions and sets of nf_tables."""
+
+from typing import Final
+
+NFT_MSG_NEWTABLE: Final = 0
+NFT_MSG_DELTABLE: Final = 2
+NFT_MSG_NEWCHAIN: Final = 3
+NFT_MSG_DELCHAIN: Final = 5
+NFT_MSG_NEWRULE: Final = 6
+NFT_MSG_DELRULE: Final = 8
+NFT_MSG_NEWSET: Final = 9
+NFT_MSG_DELSET: Final = 11
+NFT_MSG_NEWSETELEM: Final = 12
+NFT_MSG_DELSETELEM: Final = 14
+NFT_MSG_NEWGEN: Final = 15
+NFT_MSG_GETGEN: Final = 16
+
+# tables
+NFTA_TABLE_NAME: Final = 1
+NFTA_TABLE_FLAGS: Final = 2
+NFT_TABLE_F_OWNER: Final = 2
+
+# chains
+NFTA_CHAIN_TABLE: Final = 1
+NFTA_CHAIN_NAME: Final = 3
+NFTA_CHAIN_HOOK: Final = 4
+NFTA_CHAIN_TYPE: Final = 7
+NFTA_HOOK_HOOKNUM: Final = 1
+NFTA_HOOK_PRIORITY: Final = 2
+
+# rules
+NFTA_RULE_TABLE: Final = 1
+NFTA_RULE_CHAIN: Final = 2
+NFTA_RULE_EXPRESSIONS: Final = 4
+NFTA_LIST_ELEM: Final = 1
+NFTA_EXPR_NAME: Final = 1
+NFTA_EXPR_DATA: Final = 2
+
+# sets
+NFTA_SET_TABLE: Final = 1
+NFTA_SET_NAME: Final = 2
+NFTA_SET_FLAGS: Final = 3
+NFTA_SET_KEY_TYPE: Final = 4
+NFTA_SET_KEY_LEN: Final = 5
+NFTA_SET_DESC: Final = 9
+NFTA_SET_ID: Final = 10
+NFTA_SET_TIMEOUT: Final = 11
+NFTA_SET_DESC_SIZE: Final = 1
+NFT_SET_TIMEOUT: Final = 0x10
+NFT_SET_EVAL: Final = 0x20
+NFTA_SET_ELEM_LIST_TABLE: Final = 1
+NFTA_SET_ELEM_LIST_SET: Final = 2
+NFTA_SET_ELEM_LIST_ELEMENTS: Final = 3
+NFTA_SET_ELEM_KEY: Final = 1
+NFTA_SET_ELEM_DATA: Final = 2
+NFTA_SET_ELEM_FLAGS: Final = 3
+NFTA_SET_ELEM_USERDATA: Final = 6
+NFT_SET_ELEM_CATCHALL: Final = 2
+
+# data and registers
+NFTA_DATA_VALUE: Final = 1
+NFTA_DATA_VERDICT: Final = 2
+NFTA_VERDICT_CODE: Final = 1
+NFTA_VERDICT_CHAIN: Final = 2
+NFT_REG_VERDICT: Final = 0
+NFT_REG_1: Final = 1
+NFT_REG32_00: Final = 8
+NFT_CONTINUE: Final = -1
+NFT_JUMP: Final = -3
+NFT_GOTO: Final = -4
+NFT_RETURN: Final = -5
+
+# expressions
+NFTA_META_DREG: Final = 1
+NFTA_META_KEY: Final = 2
+NFT_META_NFPROTO: Final = 15
+NFT_META_L4PROTO: Final = 16
+NFT_META_IIFGROUP: Final = 21
+NFTA_PAYLOAD_DREG: Final = 1
+NFTA_PAYLOAD_BASE: Final = 2
+NFTA_PAYLOAD_OFFSET: Final = 3
+NFTA_PAYLOAD_LEN: Final = 4
+NFT_PAYLOAD_NETWORK_HEADER: Final = 1
+NFT_PAYLOAD_TRANSPORT_HEADER: Final = 2
+NFTA_BITWISE_SREG: Final = 1
+NFTA_BITWISE_DREG: Final = 2
+NFTA_BITWISE_LEN: Final = 3
+NFTA_BITWISE_MASK: Final = 4
+NFTA_BITWISE_XOR: Final = 5
+NFTA_CMP_SREG: Final = 1
+NFTA_CMP_OP: Final = 2
+NFTA_CMP_DATA: Final = 3
+NFT_CMP_EQ: Final = 0
+NFT_CMP_LTE: Final = 3
+NFT_CMP_GTE: Final = 5
+NFTA_LOOKUP_SET: Final = 1
+NFTA_LOOKUP_SREG: Final = 2
+NFTA_DYNSET_SET_NAME: Final = 1
+NFTA_DYNSET_OP: Final = 3
+NFTA_DYNSET_SREG_KEY: Final = 4
+NFT_DYNSET_OP_UPDATE: Final = 1
+NFTA_FIB_DREG: Final = 1
+NFTA_FIB_RESULT: Final = 2
+NFTA_FIB_FLAGS: Final = 3
+NFT_FIB_RESULT_OIF: Final = 1
+NFTA_FIB_F_SADDR: Final = 0x1
+NFTA_FIB_F_IIF: Final = 0x8
+NFTA_FIB_F_PRESENT: Final = 0x20
+NFTA_IMMEDIATE_DREG: Final = 1
+NFTA_IMMEDIATE_DATA: Final = 2
+
+# generations of the ruleset
+NFTA_GEN_ID: Final = 1
+NFTA_GEN_PROC_PID: Final = 2
+NFTA_GEN_PROC_NAME: Final = 3

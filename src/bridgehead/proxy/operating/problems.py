@@ -1,0 +1,58 @@
+"""Report each problem of a Service once, in the log and as an Event of the Service.
+
+`agent.py` reports problems of compiling, properties that the mode does not support, conflicts and the kernel's
+refusals.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+
+from bridgehead.client import EventRecorder
+from bridgehead.objects.core import Service
+from bridgehead.objects.meta import ObjectKey
+from bridgehead.proxy.frontends import Problem, Reason, quote
+
+log = logging.getLogger(__name__)
+
+_MAX_REPORTED = 10  # of one Service at a time: 1,000 bad endpoints need no 1,000 Events
+_MAX_REMEMBERED = 1000  # of one Service; further problems are not reported
+
+
+class ProblemReporter:
+    """The reported problems of each Service until it is deleted. `find` returns the Service; None: it is deleted."""
+
+    def __init__(self, recorder: EventRecorder, find: Callable[[ObjectKey], Service | None]) -> None:
+        self._recorder = recorder
+        self._find = find
+        self._reported: dict[ObjectKey, frozenset[Problem]] = {}
+
+    def report(self, key: ObjectKey, problems: Iterable[Problem]) -> None:
+        """Report problems that were not reported before."""
+        reported = self._reported.get(key, frozenset())
+        fresh = sorted(set(problems) - reported, key=str)
+        if not fresh or len(reported) >= _MAX_REMEMBERED:
+            return
+        self._reported[key] = reported.union(fresh)
+        service = self._find(key)
+        for problem in fresh[:_MAX_REPORTED]:
+            log.warning("Service %s: %s", quote_name(key), problem)
+            if service is not None:
+                self._recorder.record(service, type="Warning", reason=problem.reason.value, message=problem.text)
+        if len(fresh) > _MAX_REPORTED:
+            log.warning("Service %s: and %d more problems", quote_name(key), len(fresh) - _MAX_REPORTED)
+
+    def report_refused(self, key: ObjectKey, text: str) -> None:
+        """Report that the kernel refuses the Service. `text` is the kernel's."""
+        self.report(key, [Problem(Reason.REFUSED, f"the kernel refuses its rules, which stay as they were: {text}")])
+
+    def forget(self, key: ObjectKey) -> None:
+        """Forget a deleted Service."""
+        self._reported.pop(key, None)
+
+
+def quote_name(key: ObjectKey) -> str:
+    """Return an object's name for one log line: quoted and shortened if necessary."""
+    text = str(key)
+    return text if len(text) <= 160 and text.isprintable() else quote(text)

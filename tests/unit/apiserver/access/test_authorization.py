@@ -1,0 +1,247 @@
+"""Authorization: the policy, and the rights of nodes."""
+
+from __future__ import annotations
+
+import pytest
+
+from bridgehead.apiserver.access.authentication import read_token_file
+from bridgehead.apiserver.access.authorization import POLICY, Authorizer
+from bridgehead.apiserver.access.node_authorizer import NodeAuthorizer
+from bridgehead.apiserver.errors import ApiStatus
+from bridgehead.apiserver.http.paths import parse_query, parse_request
+from bridgehead.apiserver.http.user import ANONYMOUS, AUTHENTICATED, User, user_from_certificate
+from bridgehead.apiserver.resources.pods import references
+from bridgehead.objects import progress
+from bridgehead.storage import Facts, Key, MemoryStore
+
+PROXY = User("system:kube-proxy", (AUTHENTICATED,))
+PROXY_ACCOUNT = User("system:serviceaccount:kube-system:kube-proxy", ("system:serviceaccounts", AUTHENTICATED))
+ACCOUNT = User("system:serviceaccount:default:default", ("system:serviceaccounts", AUTHENTICATED))
+CONTROLLERS = User("system:kube-controller-manager", (AUTHENTICATED,))
+SCHEDULER = User("system:kube-scheduler", (AUTHENTICATED,))
+ADMIN = User("admin", ("system:masters", AUTHENTICATED))
+NODE1 = User("system:node:node1", ("system:nodes", AUTHENTICATED))
+NAMED_LIKE_A_NODE = User("system:node:node1", (AUTHENTICATED,))
+NAMELESS = User("system:node:", ("system:nodes", AUTHENTICATED))
+LEASES = "/apis/coordination.k8s.io/v1/namespaces"
+OWN_PODS = "fieldSelector=spec.nodeName%3Dnode1"
+
+
+@pytest.fixture
+async def store():
+    store = MemoryStore()
+    for name, node in (("mine", "node1"), ("theirs", "node2"), ("unbound", ""), ("mirror", "node1")):
+        spec = {
+            "nodeName": node,
+            "serviceAccountName": f"sa-{name}",
+            "containers": [{"name": "c", "envFrom": [{"configMapRef": {"name": f"cm-{name}"}}]}],
+            "volumes": [{"name": "v", "secret": {"secretName": f"secret-{name}"}}],
+        }
+        pod = {"metadata": {"name": name, "namespace": "n", "uid": name}, "spec": spec}
+        if name == "mirror":
+            pod["metadata"]["annotations"] = {"kubernetes.io/config.mirror": "hash"}
+        await store.create(Key("pods", "n", name), pod, Facts(fields={"spec.nodeName": node}))
+    yield store
+    await store.close()
+
+
+@pytest.mark.parametrize(
+    ("user", "method", "url", "allowed"),
+    [
+        (ANONYMOUS, "GET", "/healthz", True),
+        (ANONYMOUS, "GET", "/readyz/ping", True),
+        (ANONYMOUS, "GET", "/version", True),
+        (ANONYMOUS, "GET", "/api", False),
+        (ANONYMOUS, "GET", "/metrics", False),
+        (ANONYMOUS, "POST", "/healthz", False),
+        (ANONYMOUS, "GET", "/healthzz", False),
+        (ANONYMOUS, "GET", "/api/v1/pods", False),
+        (ADMIN, "DELETE", "/api/v1/namespaces/n/pods/p", True),
+        (ADMIN, "GET", "/metrics", True),
+        (ACCOUNT, "GET", "/apis/apps/v1", True),
+        (ACCOUNT, "GET", "/openapi/v3/api/v1", True),
+        (ACCOUNT, "GET", "/api/v1/pods", False),
+        (ACCOUNT, "POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", True),
+        (ACCOUNT, "POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", False),
+        *(
+            (user, method, url, allowed)
+            for user in (PROXY, PROXY_ACCOUNT)
+            for method, url, allowed in (
+                ("GET", "/api/v1/services?watch=true", True),
+                ("GET", "/apis/discovery.k8s.io/v1/endpointslices", True),
+                ("GET", "/apis/networking.k8s.io/v1/servicecidrs?watch=true", True),
+                ("DELETE", "/apis/networking.k8s.io/v1/servicecidrs/kubernetes", False),
+                ("GET", "/apis/networking.k8s.io/v1/ipaddresses", False),
+                ("GET", "/api/v1/nodes/node1", True),
+                ("POST", "/api/v1/namespaces/default/events", True),
+                ("POST", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases", True),
+                ("PATCH", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/x", True),
+                ("PATCH", "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/node1", False),
+                ("DELETE", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/x", False),
+                ("GET", "/api/v1/secrets", False),
+                ("PATCH", "/api/v1/namespaces/n/services/s", False),
+                ("GET", "/api/v1/pods", False),
+            )
+        ),
+        (CONTROLLERS, "PATCH", "/apis/apps/v1/namespaces/n/deployments/d/status", True),
+        (SCHEDULER, "POST", "/api/v1/namespaces/n/pods/p/binding", True),
+        (SCHEDULER, "POST", "/api/v1/namespaces/n/pods", False),
+        (NODE1, "GET", "/api/v1/services", True),
+        (NODE1, "GET", "/api/v1/pods?watch=true", False),
+        (NODE1, "GET", f"/api/v1/pods?watch=true&{OWN_PODS}", True),
+        (NODE1, "GET", f"/api/v1/namespaces/n/pods?{OWN_PODS},status.phase%3DRunning", True),
+        (NODE1, "GET", "/api/v1/pods?fieldSelector=spec.nodeName%3Dnode2", False),
+        (NODE1, "GET", "/api/v1/pods?fieldSelector=spec.nodeName!%3Dnode1", False),
+        (NODE1, "GET", "/api/v1/pods?fieldSelector=spec.nodeName", False),
+        (NODE1, "GET", "/api/v1/pods?labelSelector=spec.nodeName%3Dnode1", False),
+        (NODE1, "GET", "/api/v1/namespaces/n/pods?watch=true&fieldSelector=metadata.name%3Dmine", True),
+        (NODE1, "GET", "/api/v1/namespaces/n/pods?watch=true&fieldSelector=metadata.name%3Dtheirs", False),
+        (NODE1, "GET", "/api/v1/namespaces/n/pods/mine", True),
+        (NODE1, "GET", "/api/v1/namespaces/n/pods/theirs", False),
+        (NODE1, "GET", "/api/v1/namespaces/n/pods/mine/log", False),
+        (NODE1, "POST", "/api/v1/namespaces/n/pods/mine/exec", False),
+        (NODE1, "POST", "/api/v1/namespaces/n/pods/mine/binding", False),
+        (NODE1, "PATCH", "/api/v1/namespaces/n/pods/mine/ephemeralcontainers", False),
+        (NODE1, "DELETE", f"/api/v1/namespaces/n/pods?{OWN_PODS}", False),
+        (NODE1, "GET", "/api/v1/nodes", False),
+        (NODE1, "GET", "/api/v1/nodes?watch=true&fieldSelector=metadata.name%3Dnode1", True),
+        (NODE1, "GET", "/api/v1/nodes?watch=true&fieldSelector=metadata.name%3Dnode2", False),
+        (NODE1, "GET", "/api/v1/nodes/node1", True),
+        (NODE1, "GET", "/api/v1/nodes/node2", False),
+        (NODE1, "GET", "/api/v1/nodes/node1/proxy/", False),
+        (NODE1, "PATCH", "/api/v1/nodes/node1/status", True),
+        (NODE1, "DELETE", "/api/v1/nodes/node1", False),
+        (NODE1, "DELETE", "/api/v1/nodes", False),
+        (NODE1, "PUT", "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/node1", True),
+        (NODE1, "PUT", "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/node2", False),
+        (NODE1, "PUT", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/node1", False),
+        (NODE1, "GET", f"{LEASES}/kube-system/leases?watch=true&labelSelector={progress.SELECTOR}", True),
+        (NODE1, "GET", f"{LEASES}/kube-system/leases?watch=true", False),
+        (NODE1, "GET", f"{LEASES}/kube-system/leases/kube-controller-manager", False),
+        (NODE1, "PATCH", f"{LEASES}/kube-system/leases/kube-proxy-node2", False),
+        (NODE1, "POST", f"{LEASES}/kube-system/leases", False),
+        (NODE1, "GET", f"{LEASES}/kube-node-lease/leases", False),
+        (NODE1, "GET", f"{LEASES}/kube-node-lease/leases/node2", False),
+        (NODE1, "GET", "/apis/coordination.k8s.io/v1/leases", False),
+        (NODE1, "GET", "/apis/discovery.k8s.io/v1/endpointslices", True),
+        (NODE1, "PATCH", "/apis/discovery.k8s.io/v1/namespaces/n/endpointslices/e", False),
+        (NODE1, "PATCH", "/api/v1/namespaces/n/pods/mine/status", True),
+        (NODE1, "DELETE", "/api/v1/namespaces/n/pods/mine", True),
+        (NODE1, "PATCH", "/api/v1/namespaces/n/pods/mine", False),
+        (NODE1, "GET", "/api/v1/namespaces/n/configmaps/cm-mine", True),
+        (NODE1, "GET", "/api/v1/namespaces/n/configmaps/cm-theirs", False),
+        (NODE1, "GET", "/api/v1/namespaces/n/secrets?watch=true&fieldSelector=metadata.name%3Dsecret-mine", True),
+        (NODE1, "GET", "/api/v1/namespaces/n/secrets/secret-theirs", False),
+        (NODE1, "GET", "/api/v1/namespaces/n/secrets/secret-mirror", False),
+        (NODE1, "GET", "/api/v1/namespaces/n/secrets/secret-unbound", False),
+        (NODE1, "GET", "/api/v1/namespaces/other/secrets/secret-mine", False),
+        (NODE1, "PATCH", "/api/v1/namespaces/n/secrets/secret-mine", False),
+        (NODE1, "DELETE", "/api/v1/namespaces/n/secrets/secret-mine", False),
+        (NODE1, "GET", "/api/v1/namespaces/n/secrets", False),
+        (NODE1, "GET", "/api/v1/secrets", False),
+        (NODE1, "POST", "/api/v1/namespaces/n/serviceaccounts/sa-mine/token", True),
+        (NODE1, "POST", "/api/v1/namespaces/n/serviceaccounts/sa-theirs/token", False),
+        (NODE1, "GET", "/api/v1/namespaces/n/serviceaccounts/sa-mine", False),
+        (NODE1, "PATCH", "/api/v1/namespaces/n/services/s/status", False),
+        (NAMELESS, "GET", "/api/v1/namespaces/n/secrets/secret-unbound", False),
+        (NAMELESS, "POST", "/api/v1/nodes", False),
+        (CONTROLLERS, "PATCH", "/api/v1/nodes/node1", True),
+        (NAMED_LIKE_A_NODE, "PATCH", "/api/v1/nodes/node1/status", False),
+    ],
+)
+def test_the_policy_allows_and_denies_requests(store, user, method, url, allowed):
+    path, _, query = url.partition("?")
+    request = parse_request(method, path, parse_query(query.encode()))
+    assert Authorizer(POLICY, NodeAuthorizer(store)).decide(user, request).allowed == allowed
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "message"),
+    [
+        (
+            "GET",
+            "/api/v1/namespaces/default/services",
+            'services is forbidden: User "u" cannot list resource "services" in API group "" '
+            'in the namespace "default"',
+        ),
+        (
+            "PATCH",
+            "/apis/apps/v1/namespaces/n/deployments/d/status",
+            'deployments.apps "d" is forbidden: User "u" cannot patch resource "deployments/status" '
+            'in API group "apps" in the namespace "n"',
+        ),
+        (
+            "GET",
+            "/api/v1/nodes/a",
+            'nodes "a" is forbidden: User "u" cannot get resource "nodes" in API group "" at the cluster scope',
+        ),
+        ("GET", "/metrics", 'forbidden: User "u" cannot get path "/metrics"'),
+    ],
+)
+def test_forbidden_messages_match_kubernetes(store, method, path, message):
+    with pytest.raises(ApiStatus) as caught:
+        Authorizer(POLICY, NodeAuthorizer(store)).check(User("u"), parse_request(method, path, {}))
+    assert (caught.value.code, caught.value.message) == (403, message)
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("/api/v1/pods", "can only list/watch pods with spec.nodeName field selector"),
+        ("/api/v1/nodes", "node 'node1' cannot read all nodes, only its own Node object"),
+        ("/api/v1/nodes/node2", "node 'node1' cannot read 'node2', only its own Node object"),
+        ("/api/v1/namespaces/n/secrets/x", "no relationship found between node 'node1' and this object"),
+        ("/api/v1/secrets", "can only read namespaced object of this type"),
+        ("/api/v1/namespaces/n/secrets", "No Object name found"),
+        ("/apis/apps/v1/deployments", ""),
+    ],
+)
+def test_forbidden_messages_for_nodes_state_the_reason(store, path, reason):
+    with pytest.raises(ApiStatus) as caught:
+        Authorizer(POLICY, NodeAuthorizer(store)).check(NODE1, parse_request("GET", path, {}))
+    message = caught.value.message
+    assert message.endswith(f": {reason}") if reason else message.endswith("at the cluster scope")
+
+
+def test_references_of_a_pod_are_complete():
+    spec = {
+        "imagePullSecrets": [{"name": "pull"}],
+        "initContainers": [{"env": [{"valueFrom": {"secretKeyRef": {"name": "key", "key": "k"}}}]}],
+        "volumes": [
+            {"configMap": {"name": "plain"}},
+            {
+                "projected": {
+                    "sources": [{"secret": {"name": "projected"}}, {"configMap": {"name": "kube-root-ca.crt"}}]
+                }
+            },
+        ],
+    }
+    assert set(references(spec)) == {
+        ("secret", "pull"),
+        ("secret", "key"),
+        ("configmap", "plain"),
+        ("secret", "projected"),
+        ("configmap", "kube-root-ca.crt"),
+    }
+
+
+def test_a_certificate_names_user_and_groups():
+    subject = (
+        (("organizationName", "system:masters"), ("organizationName", "other")),
+        (("commonName", "kubernetes-admin"),),
+    )
+    user = user_from_certificate({"subject": subject})
+    assert user == User("kubernetes-admin", ("system:masters", "other", AUTHENTICATED))
+    assert user_from_certificate({}) is None
+
+
+def test_token_files_are_parsed_and_validated(tmp_path):
+    path = tmp_path / "tokens.csv"
+    path.write_text('# who\nsecret,bob,7,"a,b"\nplain,eve,8\n\n')
+    assert read_token_file(path) == {
+        "secret": User("bob", ("a", "b", AUTHENTICATED), "7"),
+        "plain": User("eve", (AUTHENTICATED,), "8"),
+    }
+    path.write_text("only-a-token\n")
+    with pytest.raises(ValueError, match="line 1: expected at least 3 columns"):
+        read_token_file(path)

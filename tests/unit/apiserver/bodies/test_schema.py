@@ -1,0 +1,170 @@
+"""Bodies against the API's schema, and the error texts."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bridgehead.apiserver.bodies.decoding import duplicate_fields
+from bridgehead.apiserver.bodies.protobuf import plain_scalars
+from bridgehead.apiserver.bodies.schema import Schema, conform, load_definitions
+from bridgehead.apiserver.errors import SchemaMismatch
+from bridgehead.apiserver.resources import build_table
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["spec", "metadata", "ports", "name", "x"]), inner, max_size=3)
+    ),
+    max_leaves=10,
+)
+
+
+@pytest.fixture(scope="module")
+def schema() -> Schema:
+    return Schema(load_definitions(), plain_scalars)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "kept", "unknown"),
+    [
+        ("Service", {"spec": {"type": None, "ports": [{"port": 80}]}}, {"spec": {"ports": [{"port": 80}]}}, []),
+        ("Service", {"spec": {"foo": 1}, "bar": {}}, {"spec": {}}, ["spec.foo", "bar"]),
+        (
+            "Service",
+            {"spec": {"ports": [{"port": 80}, {"port": 81, "foo": 1}]}},
+            {"spec": {"ports": [{"port": 80}, {"port": 81}]}},
+            ["spec.ports[1].foo"],
+        ),
+        ("ConfigMap", {"metadata": {"labels": {"a": None}}}, {"metadata": {"labels": {"a": ""}}}, []),
+        ("ConfigMap", {"metadata": {"labels": {}, "finalizers": []}}, {"metadata": {}}, []),
+        ("ConfigMap", {"immutable": False}, {"immutable": False}, []),
+        ("Service", {"spec": {"clusterIP": "", "publishNotReadyAddresses": False}}, {"spec": {}}, []),
+        (
+            "Service",
+            {"spec": {"allocateLoadBalancerNodePorts": False}},
+            {"spec": {"allocateLoadBalancerNodePorts": False}},
+            [],
+        ),
+        ("Pod", {"spec": {"containers": [None]}}, {"spec": {"containers": [{}]}}, []),
+        ("Pod", {"spec": {"containers": [{"name": ""}]}}, {"spec": {"containers": [{"name": ""}]}}, []),
+        (
+            "Pod",
+            {"spec": {"containers": [{"name": "c", "resources": {"limits": {"cpu": 1, "memory": 0.5}}}]}},
+            {"spec": {"containers": [{"name": "c", "resources": {"limits": {"cpu": "1", "memory": "500m"}}}]}},
+            [],
+        ),
+        (
+            "Pod",
+            {"spec": {"volumes": [{"name": "v", "emptyDir": {}}]}},
+            {"spec": {"volumes": [{"name": "v", "emptyDir": {}}]}},
+            [],
+        ),
+        ("Secret", {"data": {"a": "Yg=="}}, {"data": {"a": "Yg=="}}, []),
+    ],
+)
+def test_known_fields_are_kept_and_unknown_ones_reported(schema, kind, value, kept, unknown):
+    assert conform(value, schema.of_kind("", "v1", kind)) == (kept, unknown)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "message"),
+    [
+        (
+            "Service",
+            {"spec": {"ports": [{"port": "80"}]}},
+            "json: cannot unmarshal string into Go struct field ServicePort.spec.ports.port of type int32",
+        ),
+        (
+            "Service",
+            {"spec": {"ports": [{"port": 1.5}]}},
+            "json: cannot unmarshal number 1.5 into Go struct field ServicePort.spec.ports.port of type int32",
+        ),
+        (
+            "Service",
+            {"spec": {"ports": [{"port": 2**31}]}},
+            "json: cannot unmarshal number 2147483648 into Go struct field ServicePort.spec.ports.port of type int32",
+        ),
+        (
+            "Service",
+            {"spec": {"ports": {}}},
+            "json: cannot unmarshal object into Go struct field ServiceSpec.spec.ports of type []v1.ServicePort",
+        ),
+        (
+            "Service",
+            {"spec": "x"},
+            "json: cannot unmarshal string into Go struct field Service.spec of type v1.ServiceSpec",
+        ),
+        (
+            "ConfigMap",
+            {"metadata": {"labels": {"a": 1}}},
+            "json: cannot unmarshal number into Go struct field ObjectMeta.metadata.labels of type string",
+        ),
+        (
+            "ConfigMap",
+            {"metadata": {"labels": "a"}},
+            "json: cannot unmarshal string into Go struct field ObjectMeta.metadata.labels of type map[string]string",
+        ),
+        (
+            "ConfigMap",
+            {"immutable": 1},
+            "json: cannot unmarshal number into Go struct field ConfigMap.immutable of type bool",
+        ),
+        (
+            "Pod",
+            {"spec": {"containers": [{"env": [{"name": "A", "value": 8080}]}]}},
+            "json: cannot unmarshal number into Go struct field EnvVar.spec.containers.env.value of type string",
+        ),
+        ("Secret", {"data": {"a": "b!"}}, "illegal base64 data at input byte 1"),
+        (
+            "Pod",
+            {"spec": {"containers": [{"resources": {"limits": {"cpu": "a lot"}}}]}},
+            "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
+        ),
+        (
+            "ConfigMap",
+            {"metadata": {"creationTimestamp": "2026-13-01T00:00:00Z"}},
+            'parsing time "2026-13-01T00:00:00Z": out of range',
+        ),
+        (
+            "ConfigMap",
+            {"metadata": {"creationTimestamp": "today"}},
+            'parsing time "today" as "2006-01-02T15:04:05Z07:00": cannot parse "today" as "2006"',
+        ),
+    ],
+)
+def test_type_mismatches_have_kubernetes_messages(schema, kind, value, message):
+    with pytest.raises(SchemaMismatch) as caught:
+        conform(value, schema.of_kind("", "v1", kind))
+    assert str(caught.value) == message
+
+
+@settings(deadline=None)
+@given(st.dictionaries(st.sampled_from(["spec", "metadata", "status", "x"]), JSON))
+def test_conforming_is_idempotent(schema, value):
+    shape = schema.of_kind("", "v1", "Service")
+    try:
+        kept, _ = conform(value, shape)
+    except SchemaMismatch:
+        return
+    assert conform(kept, shape) == (kept, [])
+
+
+def test_every_served_kind_has_a_schema(schema):
+    for resource in build_table(service_cidrs=("10.96.0.0/12",), node_port_range=(30000, 32767)):
+        shape = schema.of_kind(resource.group, resource.version, resource.kind)
+        assert "metadata" in shape.fields
+
+
+@pytest.mark.parametrize(
+    ("body", "paths"),
+    [
+        (b'{"a": 1, "b": {"a": 1}}', []),
+        (b'{"a": 1, "a": 2}', ["a"]),
+        (b'{"a": [{"b": 1}, {"b": 1, "b": 2, "b": 3}], "c": {"d": 1, "d": 1}}', ["a[1].b", "c.d"]),
+    ],
+)
+def test_duplicate_fields_are_reported(body, paths):
+    assert duplicate_fields(body) == paths

@@ -1,0 +1,120 @@
+"""Discovery in both forms, and OpenAPI."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.unit.apiserver.world import World, open_world
+
+AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    async with open_world() as world:
+        yield world
+
+
+async def test_legacy_discovery_lists_groups_and_resources(world):
+    assert (await world.get("/api"))["versions"] == ["v1"]
+    groups = (await world.get("/apis"))["groups"]
+    assert [group["name"] for group in groups] == [
+        "apps",
+        "authentication.k8s.io",
+        "authorization.k8s.io",
+        "coordination.k8s.io",
+        "discovery.k8s.io",
+        "events.k8s.io",
+        "flowcontrol.apiserver.k8s.io",
+        "networking.k8s.io",
+        "node.k8s.io",
+        "resource.k8s.io",
+        "scheduling.k8s.io",
+        "storage.k8s.io",
+    ]
+    resources = {entry["name"]: entry for entry in (await world.get("/api/v1"))["resources"]}
+    assert resources["services"]["shortNames"] == ["svc"]
+    assert resources["pods/binding"]["verbs"] == ["create"]
+    assert resources["nodes"]["namespaced"] is False
+    scale = {entry["name"]: entry for entry in (await world.get("/apis/apps/v1"))["resources"]}["deployments/scale"]
+    assert (scale["group"], scale["version"], scale["kind"]) == ("autoscaling", "v1", "Scale")
+    assert (await world.get("/apis/apps"))["preferredVersion"]["groupVersion"] == "apps/v1"
+
+
+@pytest.mark.parametrize("version", ["v2", "v2beta1"])
+async def test_aggregated_discovery_lists_all_resources(world, version):
+    accept = AGGREGATED.replace("v=v2", f"v={version}") + ",application/json"
+    answer = await world.call("GET", "/apis", headers={"accept": accept})
+    assert answer.header("content-type")[0] == AGGREGATED.replace("v=v2", f"v={version}")
+    assert answer.json["kind"] == "APIGroupDiscoveryList"
+    apps = next(item for item in answer.json["items"] if item["metadata"]["name"] == "apps")
+    deployments = next(r for r in apps["versions"][0]["resources"] if r["resource"] == "deployments")
+    assert deployments["scope"] == "Namespaced"
+    assert {s["subresource"] for s in deployments["subresources"]} == {"status", "scale"}
+    (etag,) = answer.header("etag")
+    again = await world.call("GET", "/apis", headers={"accept": accept, "if-none-match": etag})
+    assert (again.status, again.body) == (304, b"")
+
+
+async def test_both_forms_name_the_same_resources(world):
+    aggregated = await world.get("/api", headers={"accept": AGGREGATED})
+    (core,) = aggregated["items"]
+    names = set()
+    for resource in core["versions"][0]["resources"]:
+        names.add(resource["resource"])
+        names |= {f"{resource['resource']}/{sub['subresource']}" for sub in resource.get("subresources", ())}
+    assert names == {entry["name"] for entry in (await world.get("/api/v1"))["resources"]}
+
+
+async def test_clients_without_aggregated_discovery_get_the_legacy_form(world):
+    for accept in ("application/json", "*/*", f"application/json,{AGGREGATED}"):
+        assert (await world.get("/apis", headers={"accept": accept}))["kind"] == "APIGroupList"
+
+
+async def test_openapi_v3_documents_describe_the_served_kinds(world):
+    paths = (await world.get("/openapi/v3"))["paths"]
+    groups = ("apps", "coordination.k8s.io", "discovery.k8s.io", "events.k8s.io", "flowcontrol.apiserver.k8s.io")
+    groups += ("networking.k8s.io", "node.k8s.io", "resource.k8s.io", "scheduling.k8s.io", "storage.k8s.io")
+    assert set(paths) == {"api/v1", *(f"apis/{group}/v1" for group in groups)}
+    url = paths["apis/apps/v1"]["serverRelativeURL"]
+    answer = await world.call("GET", url, headers={"accept-encoding": "gzip", "user-agent": "curl/8"})
+    assert gzip.decompress(answer.body) == (await world.call("GET", url)).body
+    assert "public, immutable" in answer.header("cache-control")
+    document = (await world.call("GET", url)).json
+    item = document["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"]
+    assert "fieldValidation" in [parameter["name"] for parameter in item["patch"]["parameters"]]
+    assert item["patch"]["x-kubernetes-group-version-kind"] == {"group": "apps", "kind": "Deployment", "version": "v1"}
+    schemas = document["components"]["schemas"]
+    replicas = schemas["io.k8s.api.apps.v1.DeploymentSpec"]["properties"]["replicas"]
+    assert (replicas["type"], replicas["format"]) == ("integer", "int32")
+    template = schemas["io.k8s.api.apps.v1.DeploymentSpec"]["properties"]["template"]
+    assert template["allOf"] == [{"$ref": "#/components/schemas/io.k8s.api.core.v1.PodTemplateSpec"}]
+
+
+@pytest.mark.parametrize(
+    ("url", "prefix"), [("/openapi/v3/api/v1", "#/components/schemas/"), ("/openapi/v2", "#/definitions/")]
+)
+async def test_every_openapi_reference_resolves(world, url, prefix):
+    document = await world.get(url)
+    schemas = document["components"]["schemas"] if "components" in document else document["definitions"]
+
+    def check(value: object) -> None:
+        if isinstance(value, dict):
+            if isinstance(value.get("$ref"), str):
+                assert value["$ref"].startswith(prefix)
+                assert value["$ref"].removeprefix(prefix) in schemas
+            for child in value.values():
+                check(child)
+        elif isinstance(value, list):
+            for child in value:
+                check(child)
+
+    check(document)
+
+
+async def test_an_unknown_openapi_document_is_not_found(world):
+    assert (await world.call("GET", "/openapi/v3/apis/nope/v1")).status == 404
+    assert (await world.call("GET", "/openapi/v3", headers={"accept": "application/xml"})).status == 406

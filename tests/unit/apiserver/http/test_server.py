@@ -1,0 +1,103 @@
+"""Limits and upgrades of HTTP connections, on loopback sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import socket
+import struct
+from collections.abc import AsyncIterator, MutableMapping
+from typing import Any
+
+import pytest
+
+from bridgehead.apiserver.http.server import ApiServer, PeerProtocol
+
+
+async def answer_ok(scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
+    await send({"type": "http.response.body", "body": b""})
+
+
+@pytest.fixture
+async def port(monkeypatch: pytest.MonkeyPatch, seconds: float) -> AsyncIterator[int]:
+    monkeypatch.setattr(PeerProtocol, "header_seconds", seconds)
+    server = ApiServer(answer_ok, None, lambda: None)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        serving = asyncio.create_task(server.serve([listener]))
+        yield listener.getsockname()[1]
+        server.stop()
+        await serving
+
+
+@pytest.mark.parametrize(
+    ("seconds", "sent", "answer"),
+    [
+        (0.05, b"", b""),
+        (0.05, b"GET / HTTP/1.1\r\nHost: x\r\n", b"HTTP/1.1 408 Request Timeout"),
+        # A second request on the same connection has the same limit as the first.
+        (1.0, b"GET / HTTP/1.1\r\nHost: x\r\n\r\nGET / HTTP/1.1\r\nHost: x\r\n", b"HTTP/1.1 200 OK"),
+    ],
+)
+async def test_a_client_with_unfinished_headers_is_disconnected(port: int, sent: bytes, answer: bytes) -> None:
+    # All bytes are sent before the server reads, so a busy machine causes no pause between them.
+    client = socket.create_connection(("127.0.0.1", port))
+    client.sendall(sent)
+    reader, writer = await asyncio.open_connection(sock=client)
+    async with asyncio.timeout(20):
+        received = await reader.read()
+    assert received.partition(b"\r\n")[0] == answer
+    assert received.count(b" 408 ") == (b"GET" in sent)
+    writer.close()
+    await writer.wait_closed()
+
+
+@pytest.mark.parametrize("seconds", [60.0])
+async def test_a_reset_connection_is_freed(port: int) -> None:
+    for _ in range(5):
+        client = socket.create_connection(("127.0.0.1", port))
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        answer = await asyncio.to_thread(client.recv, 1024)
+        assert answer.startswith(b"HTTP/1.1 200 OK")
+        client.close()  # which resets it
+    async with asyncio.timeout(20):
+        while any(isinstance(found, PeerProtocol) for found in gc.get_objects()):
+            await asyncio.sleep(0.05)
+            gc.collect()
+
+
+async def _answer_upgrade(scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
+    """Accepts a WebSocket and closes it; answers a request with 200."""
+    if scope["type"] == "http":
+        await answer_ok(scope, receive, send)
+        return
+    assert (scope["path"], scope["query_string"]) == ("/a b", b"c=d")
+    await send({"type": "websocket.accept", "subprotocol": scope["subprotocols"][0]})
+    await send({"type": "websocket.close", "code": 1000})
+
+
+@pytest.mark.parametrize(
+    ("upgrade", "status"),
+    [
+        ("SPDY/3.1", b"HTTP/1.1 101 Switching Protocols"),
+        # A server may ignore an upgrade (RFC 9110, 7.8).
+        ("h2c", b"HTTP/1.1 200 OK"),
+    ],
+)
+async def test_an_upgrade_is_answered_and_leaves_no_warning(
+    upgrade: str, status: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = ApiServer(_answer_upgrade, None, lambda: None)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        serving = asyncio.create_task(server.serve([listener]))
+        reader, writer = await asyncio.open_connection(*listener.getsockname())
+        head = f"POST /a%20b?c=d HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: {upgrade}\r\n"
+        writer.write(head.encode() + b"X-Stream-Protocol-Version: portforward.k8s.io\r\nContent-Length: 2\r\n\r\n{}")
+        async with asyncio.timeout(20):
+            assert (await reader.readline()).rstrip() == status
+        writer.close()
+        await writer.wait_closed()
+        server.stop()
+        await serving
+    assert not [record for record in caplog.records if record.levelname in ("WARNING", "ERROR")]

@@ -1,0 +1,137 @@
+# ruff: noqa: E501
+"""Rows of `kubectl get -o wide` for the kinds that other people's controllers use: resource, object (YAML), cells."""
+
+ROWS = {
+    "component": (
+        "componentstatuses",
+        "{metadata: {name: etcd-0}, conditions: [{type: Healthy, status: 'True', message: ok}]}",
+        ["etcd-0", "Healthy", "ok", ""],
+    ),
+    "ingress": ("ingresses.networking.k8s.io", """
+        metadata: {name: web, creationTimestamp: "2027-01-15T07:55:00Z"}
+        spec: {ingressClassName: nginx, tls: [{}], rules: [{host: a}, {host: b}, {host: c}, {host: d}]}
+        status: {loadBalancer: {ingress: [{ip: 192.0.2.2}, {hostname: x.example.com}]}}
+        """, ["web", "nginx", "a,b,c + 1 more...", "192.0.2.2,x.example.com", "80, 443", "5m"]),
+    "ingress for every host": ("ingresses.networking.k8s.io", "{metadata: {name: a}}", [
+        "a", "<none>", "*", "", "80", "<unknown>"]),
+    "ingress class": ("ingressclasses.networking.k8s.io", """
+        metadata: {name: nginx}
+        spec: {controller: a.io/b, parameters: {apiGroup: a.io, kind: Settings, name: c}}
+        """, ["nginx", "a.io/b", "Settings.a.io/c", "<unknown>"]),
+    "network policy": ("networkpolicies.networking.k8s.io", "{metadata: {name: a}, spec: {podSelector: {matchLabels: {b: c}}}}",
+        ["a", "b=c", "<unknown>"]),
+    "service range": ("servicecidrs.networking.k8s.io", "{metadata: {name: kubernetes}, spec: {cidrs: [10.96.0.0/12, 'fd00::/112']}}",
+        ["kubernetes", "10.96.0.0/12,fd00::/112", "<unknown>"]),
+    "address of a Service": ("ipaddresses.networking.k8s.io", """
+        metadata: {name: 10.96.0.1}
+        spec: {parentRef: {group: "", resource: services, namespace: default, name: kubernetes}}
+        """, ["10.96.0.1", "services/default/kubernetes", "<unknown>"]),
+    "address of a gateway": ("ipaddresses.networking.k8s.io", """
+        metadata: {name: 10.96.0.2}
+        spec: {parentRef: {group: Gateway.io, resource: gateways, name: a}}
+        """, ["10.96.0.2", "gateways.gateway.io/a", "<unknown>"]),
+    "event of the newer group": ("events.events.k8s.io", """
+        metadata: {name: a.1}
+        involvedObject: {kind: Pod, name: web}
+        type: Normal
+        reason: Started
+        reportingComponent: kubelet
+        message: Started it
+        """, ["<unknown>", "Normal", "Started", "pod/web", "", "kubelet", "Started it", "<unknown>", 1, "a.1"]),
+    "pod template": ("podtemplates", """
+        metadata: {name: a}
+        template: {metadata: {labels: {b: c}}, spec: {containers: [{name: d, image: e}, {name: f, image: g}]}}
+        """, ["a", "d,f", "e,g", "b=c"]),
+    "runtime class": ("runtimeclasses.node.k8s.io", "{metadata: {name: a}, handler: runsc}", ["a", "runsc", "<unknown>"]),
+    "priority class": ("priorityclasses.scheduling.k8s.io", "{metadata: {name: a}, value: 7, preemptionPolicy: Never}",
+        ["a", 7, "false", "<unknown>", "Never"]),
+    "persistent volume": ("persistentvolumes", """
+        metadata: {name: a}
+        spec:
+          capacity: {storage: 5Gi}
+          accessModes: [ReadWriteMany, ReadWriteOnce]
+          persistentVolumeReclaimPolicy: Retain
+          claimRef: {namespace: default, name: data}
+          storageClassName: gold
+          volumeMode: Filesystem
+        status: {phase: Bound}
+        """, ["a", "5Gi", "RWO,RWX", "Retain", "Bound", "default/data", "gold", "<unset>", "", "<unknown>", "Filesystem"]),
+    "persistent volume claim": ("persistentvolumeclaims", """
+        metadata: {name: data}
+        spec: {volumeName: a, storageClassName: gold, volumeMode: Filesystem}
+        status: {phase: Bound, capacity: {storage: 5Gi}, accessModes: [ReadWriteOnce]}
+        """, ["data", "Bound", "a", "5Gi", "RWO", "gold", "<unset>", "<unknown>", "Filesystem"]),
+    "default storage class": ("storageclasses.storage.k8s.io", """
+        metadata: {name: gold, annotations: {storageclass.kubernetes.io/is-default-class: "true"}}
+        provisioner: a.io/b
+        reclaimPolicy: Delete
+        volumeBindingMode: Immediate
+        """, ["gold (default)", "a.io/b", "Delete", "Immediate", "false", "<unknown>"]),
+    "volume attachment": ("volumeattachments.storage.k8s.io", """
+        metadata: {name: a}
+        spec: {attacher: b, nodeName: c, source: {persistentVolumeName: d}}
+        status: {attached: true}
+        """, ["a", "b", "d", "c", "true", "<unknown>"]),
+    "volume attributes class": ("volumeattributesclasses.storage.k8s.io", "{metadata: {name: a}, driverName: b}",
+        ["a", "b", "<unknown>"]),
+    "CSI driver": ("csidrivers.storage.k8s.io", """
+        metadata: {name: a}
+        spec: {attachRequired: true, tokenRequests: [{audience: b}], volumeLifecycleModes: [Persistent, Ephemeral]}
+        """, ["a", "true", "false", "false", "b", "false", "Persistent,Ephemeral", "<unknown>"]),
+    "CSI node": ("csinodes.storage.k8s.io", "{metadata: {name: a}, spec: {drivers: [{name: b}]}}", ["a", 1, "<unknown>"]),
+    "CSI storage capacity": ("csistoragecapacities.storage.k8s.io", "{metadata: {name: a}, storageClassName: b, capacity: 1Gi}",
+        ["a", "b", "1Gi"]),
+    "device class": ("deviceclasses.resource.k8s.io", "{metadata: {name: a}}", ["a", "<unknown>"]),
+    "pending claim": ("resourceclaims.resource.k8s.io", "{metadata: {name: a}}", ["a", "pending", "<unknown>"]),
+    "reserved claim": ("resourceclaims.resource.k8s.io", "{metadata: {name: a}, status: {allocation: {}, reservedFor: [{name: b}]}}",
+        ["a", "allocated,reserved", "<unknown>"]),
+    "resource claim template": ("resourceclaimtemplates.resource.k8s.io", "{metadata: {name: a}}", ["a", "<unknown>"]),
+    "resource slice": ("resourceslices.resource.k8s.io", "{metadata: {name: a}, spec: {nodeName: n, driver: d, pool: {name: p}}}",
+        ["a", "n", "d", "p", "<unknown>"]),
+    "flow schema": ("flowschemas.flowcontrol.apiserver.k8s.io", """
+        metadata: {name: a}
+        spec: {matchingPrecedence: 500, priorityLevelConfiguration: {name: b}, distinguisherMethod: {type: ByUser}}
+        status: {conditions: [{type: Dangling, status: "False"}]}
+        """, ["a", "b", 500, "ByUser", "<unknown>", "False"]),
+    "priority level": ("prioritylevelconfigurations.flowcontrol.apiserver.k8s.io", """
+        metadata: {name: a}
+        spec:
+          type: Limited
+          limited:
+            nominalConcurrencyShares: 30
+            limitResponse: {type: Queue, queuing: {queues: 64, handSize: 6, queueLengthLimit: 50}}
+        """, ["a", "Limited", 30, 64, 6, 50, "<unknown>"]),
+    "exempt priority level": ("prioritylevelconfigurations.flowcontrol.apiserver.k8s.io", """
+        metadata: {name: exempt}
+        spec: {type: Exempt, exempt: {nominalConcurrencyShares: 0}}
+        """, ["exempt", "Exempt", 0, "<none>", "<none>", "<none>", "<unknown>"]),
+}  # fmt: skip
+
+# kind, singular, short names, categories, namespaced
+NAMES = {
+    "componentstatuses": ("ComponentStatus", "componentstatus", ("cs",), (), False),
+    "podtemplates": ("PodTemplate", "podtemplate", (), (), True),
+    "events.events.k8s.io": ("Event", "event", ("ev",), (), True),
+    "ingresses.networking.k8s.io": ("Ingress", "ingress", ("ing",), (), True),
+    "ingressclasses.networking.k8s.io": ("IngressClass", "ingressclass", (), (), False),
+    "networkpolicies.networking.k8s.io": ("NetworkPolicy", "networkpolicy", ("netpol",), (), True),
+    "servicecidrs.networking.k8s.io": ("ServiceCIDR", "servicecidr", (), (), False),
+    "ipaddresses.networking.k8s.io": ("IPAddress", "ipaddress", ("ip",), (), False),
+    "runtimeclasses.node.k8s.io": ("RuntimeClass", "runtimeclass", (), (), False),
+    "priorityclasses.scheduling.k8s.io": ("PriorityClass", "priorityclass", ("pc",), (), False),
+    "persistentvolumes": ("PersistentVolume", "persistentvolume", ("pv",), (), False),
+    "persistentvolumeclaims": ("PersistentVolumeClaim", "persistentvolumeclaim", ("pvc",), (), True),
+    "storageclasses.storage.k8s.io": ("StorageClass", "storageclass", ("sc",), (), False),
+    "volumeattachments.storage.k8s.io": ("VolumeAttachment", "volumeattachment", (), (), False),
+    "volumeattributesclasses.storage.k8s.io": ("VolumeAttributesClass", "volumeattributesclass", ("vac",), (), False),
+    "csidrivers.storage.k8s.io": ("CSIDriver", "csidriver", (), (), False),
+    "csinodes.storage.k8s.io": ("CSINode", "csinode", (), (), False),
+    "csistoragecapacities.storage.k8s.io": ("CSIStorageCapacity", "csistoragecapacity", (), (), True),
+    "deviceclasses.resource.k8s.io": ("DeviceClass", "deviceclass", (), (), False),
+    "resourceclaims.resource.k8s.io": ("ResourceClaim", "resourceclaim", (), (), True),
+    "resourceclaimtemplates.resource.k8s.io": ("ResourceClaimTemplate", "resourceclaimtemplate", (), (), True),
+    "resourceslices.resource.k8s.io": ("ResourceSlice", "resourceslice", (), (), False),
+    "flowschemas.flowcontrol.apiserver.k8s.io": ("FlowSchema", "flowschema", (), (), False),
+    "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io": (
+        "PriorityLevelConfiguration", "prioritylevelconfiguration", (), (), False),
+}  # fmt: skip

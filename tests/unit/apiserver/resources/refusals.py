@@ -1,0 +1,349 @@
+# ruff: noqa: E501
+"""Objects of the kinds that other people's controllers use, and the reasons why they are refused.
+
+Each case is an object in YAML, merged with a name, and the texts of its errors; no text: the object is accepted.
+"""
+
+SUBDOMAIN = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and "
+    "end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
+    r"'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+)
+LABEL = (
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with "
+    "an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
+    "'[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
+)
+BACKEND = "backend: {service: {name: a, port: {number: 80}}}"
+CIDR = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
+REQUEST = "exactly: {deviceClassName: gpu}"
+QUEUE = "limitResponse: {type: Queue, queuing: {queues: %d, handSize: %d}}"
+
+NETWORKING = {
+    "ingresses.networking.k8s.io": [
+        ("{spec: {defaultBackend: {service: {name: 1a, port: {number: 80}}}}}", []),
+        (f"{{spec: {{rules: [{{host: '*.a.com', http: {{paths: [{{path: /, pathType: Prefix, {BACKEND}}}]}}}}]}}}}", []),
+        ("{}", ["spec: Invalid value: null: either `defaultBackend` or `rules` must be specified"]),
+        ("{spec: {rules: [{http: {}}]}}", ["spec.rules[0].http.paths: Required value"]),
+        (f"{{spec: {{rules: [{{host: 10.0.0.1, http: {{paths: [{{{BACKEND}}}]}}}}]}}}}", [
+            'spec.rules[0].host: Invalid value: "10.0.0.1": must be a DNS name, not an IP address',
+            "spec.rules[0].http.paths[0].pathType: Required value: pathType must be specified"]),
+        (f"{{spec: {{rules: [{{http: {{paths: [{{path: a//b/.., pathType: Exact, {BACKEND}}}]}}}}]}}}}", [
+            'spec.rules[0].http.paths[0].path: Invalid value: "a//b/..": must be an absolute path',
+            "spec.rules[0].http.paths[0].path: Invalid value: \"a//b/..\": must not contain '//'",
+            "spec.rules[0].http.paths[0].path: Invalid value: \"a//b/..\": cannot end with '/..'"]),
+        (f"{{spec: {{rules: [{{http: {{paths: [{{path: /, pathType: Regex, {BACKEND}}}]}}}}]}}}}", [
+            'spec.rules[0].http.paths[0].pathType: Unsupported value: "Regex": supported values: "Exact", '
+            '"ImplementationSpecific", "Prefix"']),
+        ("{spec: {defaultBackend: {}}}", [
+            'spec.defaultBackend: Invalid value: "": resource or service backend is required']),
+        ("{spec: {defaultBackend: {resource: {kind: a, name: b}, service: {name: c}}}}", [
+            'spec.defaultBackend: Invalid value: "": cannot set both resource and service backends']),
+        ("{spec: {defaultBackend: {service: {}}}}", [
+            "spec.defaultBackend.service.name: Required value",
+            "spec.defaultBackend: Required value: port name or number is required"]),
+        ("{spec: {defaultBackend: {service: {name: a, port: {name: x, number: 1}}}}}", [
+            'spec.defaultBackend: Invalid value: "": cannot set both port name & port number']),
+        ("{spec: {defaultBackend: {resource: {name: a/b}}}}", [
+            "spec.defaultBackend.resource.kind: Required value",
+            "spec.defaultBackend.resource.name: Invalid value: \"a/b\": may not contain '/'"]),
+        ("{spec: {defaultBackend: {service: {name: a, port: {number: 80}}}, tls: [{hosts: ['a.*'], secretName: A}]}}", [
+            "spec.tls[0].hosts[0]: Invalid value: \"a.*\": a wildcard DNS-1123 subdomain must start with '*.', "
+            "followed by a valid DNS subdomain, which must consist of lower case alphanumeric characters, '-' or '.' "
+            "and end with an alphanumeric character (e.g. '*.example.com', regex used for validation is "
+            r"'\*\.[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')",
+            f'spec.tls[0].secretName: Invalid value: "A": {SUBDOMAIN}']),
+        ("{metadata: {annotations: {kubernetes.io/ingress.class: a}}, "
+         "spec: {ingressClassName: b, defaultBackend: {service: {name: a, port: {number: 80}}}}}", [
+            'annotations.kubernetes.io/ingress.class: Invalid value: "a": must match `ingressClassName` when both are '
+            "specified"]),
+    ],
+    "ingressclasses.networking.k8s.io": [
+        ("{spec: {controller: example.com/a, parameters: {kind: a, name: b}}}", []),
+        ("{}", ["spec.controller: Required value"]),
+        ("{spec: {controller: a}}", [
+            'spec.controller: Invalid value: "a": must be a domain-prefixed path (such as "acme.io/foo")']),
+        ("{spec: {controller: 'a/b c'}}", [
+            'spec.controller: Invalid value: "b c": Invalid path (regex used for validation is '
+            r"'[A-Za-z0-9/\-._~%!$&'()*+,;=:]+')"]),
+        ("{spec: {controller: a/b, parameters: {kind: a, name: b, scope: Namespace}}}", [
+            "spec.parameters.namespace: Required value: `parameters.scope` is set to 'Namespace'"]),
+        ("{spec: {controller: a/b, parameters: {kind: a, name: b, namespace: c}}}", [
+            "spec.parameters.namespace: Forbidden: `parameters.scope` is set to 'Cluster'"]),
+        ("{spec: {controller: a/b, parameters: {kind: a, name: b, scope: Pod}}}", [
+            'spec.parameters.scope: Unsupported value: "Pod": supported values: "Cluster", "Namespace"']),
+    ],
+    "networkpolicies.networking.k8s.io": [
+        ("{}", []),
+        ("{spec: {ingress: [{from: [{podSelector: {}}], ports: [{port: 80, endPort: 90}, {port: web}]}]}}", []),
+        ("{spec: {ingress: [{from: [{}]}]}}", ["spec.ingress[0].from[0]: Required value: must specify a peer"]),
+        ("{spec: {egress: [{to: [{podSelector: {}, ipBlock: {cidr: 10.0.0.0/8}}]}]}}", [
+            "spec.egress[0].to[0]: Forbidden: may not specify both ipBlock and another peer"]),
+        ("{spec: {egress: [{to: [{ipBlock: {cidr: 10.0.0.0/8, except: [10.0.0.0/8, x]}}]}]}}", [
+            'spec.egress[0].to[0].ipBlock.except[0]: Invalid value: "10.0.0.0/8": must be a strict subset of `cidr`',
+            f'spec.egress[0].to[0].ipBlock.except[1]: Invalid value: "x": {CIDR}']),
+        ("{spec: {egress: [{to: [{ipBlock: {}}, {ipBlock: {cidr: x}}]}]}}", [
+            "spec.egress[0].to[0].ipBlock.cidr: Required value",
+            f'spec.egress[0].to[1].ipBlock.cidr: Invalid value: "x": {CIDR}']),
+        ("{spec: {ingress: [{ports: [{protocol: ICMP}, {port: 90, endPort: 80}, {port: a, endPort: 1}, {endPort: 1}]}]}}", [
+            'spec.ingress[0].ports[0].protocol: Unsupported value: "ICMP": supported values: "TCP", "UDP", "SCTP"',
+            "spec.ingress[0].ports[1].endPort: Invalid value: 80: must be greater than or equal to `port`",
+            "spec.ingress[0].ports[2].endPort: Invalid value: 1: may not be specified when `port` is non-numeric",
+            "spec.ingress[0].ports[3].endPort: Invalid value: 1: may not be specified when `port` is not specified"]),
+        ("{spec: {policyTypes: [A]}}", [
+            'spec.policyTypes[0]: Unsupported value: "A": supported values: "Ingress", "Egress"']),
+        ("{spec: {policyTypes: [Ingress, Egress, Ingress]}}", [
+            'spec.policyTypes: Invalid value: ["Ingress","Egress","Ingress"]: may not specify more than two policyTypes']),
+    ],
+    "servicecidrs.networking.k8s.io": [
+        ("{spec: {cidrs: [10.97.0.0/16, 'fd00::/112']}}", []),
+        ("{}", ["spec.cidrs: Required value: at least one CIDR required"]),
+        ("{spec: {cidrs: [a]}}", [f'spec.cidrs[0]: Invalid value: "a": {CIDR}']),
+        ("{spec: {cidrs: [10.0.0.0/16, 10.1.0.0/16]}}", [
+            'spec.cidrs: Invalid value: ["10.0.0.0/16","10.1.0.0/16"]: may specify no more than one IP for each IP '
+            "family, i.e 192.168.0.0/24 and 2001:db8::/64"]),
+        ("{spec: {cidrs: [a, b, c]}}", [
+            'spec.cidrs: Invalid value: {"cidrs":["a","b","c"]}: may only hold up to 2 values']),
+    ],
+    "ipaddresses.networking.k8s.io": [
+        ("{metadata: {name: 10.96.0.7}, spec: {parentRef: {group: a.io, resource: gateways, name: b}}}", []),
+        ("{}", ["spec.parentRef: Required value"]),
+        ("{spec: {parentRef: {group: A, namespace: a/b}}}", [
+            f'spec.parentRef.group: Invalid value: "A": {SUBDOMAIN}',
+            "spec.parentRef.resource: Required value",
+            "spec.parentRef.name: Required value",
+            "spec.parentRef.namespace: Invalid value: \"a/b\": may not contain '/'"]),
+    ],
+}  # fmt: skip
+
+CLASSES = {
+    "componentstatuses": [("{}", [])],
+    "events.events.k8s.io": [("{}", [
+        "eventTime: Required value", 'type: Invalid value: "": has invalid value: '])],
+    "podtemplates": [
+        ("{template: {spec: {containers: [{name: a, image: b}]}}}", []),
+        ("{}", ["template.spec.containers: Required value"]),
+    ],
+    "runtimeclasses.node.k8s.io": [
+        ("{handler: gvisor, overhead: {podFixed: {cpu: 100m}}}", []),
+        ("{handler: A}", [f'handler: Invalid value: "A": {LABEL}']),
+        ("{handler: a, overhead: {podFixed: {cpu: '-1'}}}", [
+            'overhead.podFixed[cpu]: Invalid value: "-1": must be greater than or equal to 0']),
+        ("{handler: a, scheduling: {tolerations: [{operator: Exists}, {operator: Exists}]}}", [
+            'scheduling.tolerations[1]: Duplicate value: {"operator":"Exists"}']),
+    ],
+    "priorityclasses.scheduling.k8s.io": [
+        ("{value: 1000000000}", []),
+        ("{metadata: {name: system-node-critical}, value: 2000001000}", []),
+        ("{value: 1000000001}", ["value: Forbidden: maximum allowed value of a user defined priority is 1000000000"]),
+        ("{metadata: {name: system-mine}, value: 1}", [
+            "metadata.name: Forbidden: priority class names with 'system-' prefix are reserved for system use only. "
+            "error: system-mine is not a known system priority class"]),
+        ("{metadata: {name: system-node-critical}, value: 1}", [
+            "metadata.name: Forbidden: priority class names with 'system-' prefix are reserved for system use only. "
+            "error: value of system-node-critical PriorityClass must be 2000001000"]),
+        ("{preemptionPolicy: Always}", [
+            'preemptionPolicy: Unsupported value: "Always": supported values: "Never", "PreemptLowerPriority"']),
+    ],
+    "flowschemas.flowcontrol.apiserver.k8s.io": [
+        ("{spec: {priorityLevelConfiguration: {name: a}}}", []),
+        ("{spec: {matchingPrecedence: 1}}", [
+            "spec.matchingPrecedence: Invalid value: 1: only the schema named 'exempt' may have matchingPrecedence 1",
+            "spec.priorityLevelConfiguration.name: Required value: must reference a priority level"]),
+        ("{spec: {priorityLevelConfiguration: {name: a}, rules: [{}]}}", [
+            "spec.rules[0].subjects: Required value: subjects must contain at least one value",
+            "spec.rules[0]: Required value: at least one of resourceRules and nonResourceRules has to be non-empty"]),
+        ("{spec: {priorityLevelConfiguration: {name: a}, rules: [{subjects: [{kind: User, group: {name: b}}], "
+         "nonResourceRules: [{verbs: [get], nonResourceURLs: ['/a*', 'b', '/c//d']}]}]}}", [
+            "spec.rules[0].subjects[0].user: Required value: user is required when subject kind is 'User'",
+            "spec.rules[0].subjects[0].group: Forbidden: group is forbidden when subject kind is not 'Group'",
+            'spec.rules[0].nonResourceRules[0].nonResourceURLs[0]: Invalid value: "/a*": wildcard can only do suffix '
+            "matching",
+            'spec.rules[0].nonResourceRules[0].nonResourceURLs[1]: Invalid value: "b": must start with slash',
+            'spec.rules[0].nonResourceRules[0].nonResourceURLs[2]: Invalid value: "/c//d": must not contain double '
+            "slash"]),
+        ("{spec: {priorityLevelConfiguration: {name: a}, rules: [{subjects: [{kind: ServiceAccount, serviceAccount: "
+         "{name: '*'}}], resourceRules: [{verbs: ['*', get], resources: [pods]}]}]}}", [
+            "spec.rules[0].subjects[0].serviceAccount.namespace: Required value: must specify namespace for service "
+            "account",
+            "spec.rules[0].resourceRules[0].verbs: Invalid value: [\"*\",\"get\"]: if '*' is present, must not specify "
+            "other verbs",
+            "spec.rules[0].resourceRules[0].apiGroups: Required value: resource rules must supply at least one api "
+            "group",
+            "spec.rules[0].resourceRules[0].namespaces: Required value: resource rules that are not cluster scoped must "
+            "supply at least one namespace"]),
+    ],
+    "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io": [
+        ("{spec: {type: Limited, limited: {limitResponse: {type: Reject}}}}", []),
+        ("{spec: {type: Exempt}}", [
+            "spec.type: Invalid value: \"Exempt\": type must be 'Exempt' if and only if name is 'exempt'"]),
+        ("{spec: {type: Limited}}", ["spec.limited: Required value: must not be empty when type is Limited"]),
+        ("{spec: {type: Limited, limited: {nominalConcurrencyShares: -1, limitResponse: {type: Queue}}}}", [
+            "spec.limited.nominalConcurrencyShares: Invalid value: -1: must be a non-negative integer",
+            "spec.limited.limitResponse.queuing: Required value: must not be empty if limited.limitResponse.type is "
+            "Limited"]),
+        (f"{{spec: {{type: Limited, limited: {{{QUEUE % (8, 9)}}}}}}}", [
+            "spec.limited.limitResponse.queuing.handSize: Invalid value: 9: should not be greater than queues (8)"]),
+        (f"{{spec: {{type: Limited, limited: {{{QUEUE % (512, 8)}}}}}}}", [
+            "spec.limited.limitResponse.queuing.handSize: Invalid value: 8: required entropy bits of deckSize 512 and "
+            "handSize 8 should not be greater than 60"]),
+    ],
+}  # fmt: skip
+
+VOLUME = "accessModes: [ReadWriteOnce], capacity: {storage: 1Gi}"
+STORAGE = {
+    "persistentvolumes": [
+        (f"{{spec: {{{VOLUME}, hostPath: {{path: /a}}}}}}", []),
+        (f"{{spec: {{{VOLUME}, csi: {{driver: a.io, volumeHandle: b}}, volumeAttributesClassName: gold}}}}", []),
+        ("{}", [
+            "spec.accessModes: Required value: at least 1 access mode is required",
+            "spec.capacity: Required value",
+            'spec.capacity: Unsupported value: null: supported values: "storage"',
+            "spec: Required value: must specify a volume type"]),
+        (f"{{spec: {{{VOLUME}, hostPath: {{path: /a}}, nfs: {{server: a, path: /b}}}}}}", [
+            "spec.nfs: Forbidden: may not specify more than 1 volume type"]),
+        (f"{{spec: {{{VOLUME}, local: {{path: a/../b}}}}}}", [
+            "spec.local.path: Invalid value: \"a/../b\": must not contain '..'",
+            "spec.nodeAffinity: Required value: Local volume requires node affinity"]),
+        (f"{{spec: {{{VOLUME}, hostPath: {{path: /}}, persistentVolumeReclaimPolicy: Recycle, volumeMode: Tape}}}}", [
+            "spec.persistentVolumeReclaimPolicy: Forbidden: may not be 'recycle' for a hostPath mount of '/'",
+            'spec.volumeMode: Unsupported value: "Tape": supported values: "Block", "Filesystem"']),
+    ],
+    "persistentvolumeclaims": [
+        ("{spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}", []),
+        ("{}", [
+            "spec.accessModes: Required value: at least 1 access mode is required",
+            "spec.resources[storage]: Required value"]),
+        ("{spec: {accessModes: [ReadWriteOncePod, ReadOnlyMany], resources: {requests: {storage: '0'}}}}", [
+            "spec.accessModes: Forbidden: may not use ReadWriteOncePod with other access modes",
+            'spec.resources[storage]: Invalid value: "0": must be greater than zero']),
+        ("{spec: {accessModes: [RW], resources: {requests: {storage: 1Gi}}, dataSource: {kind: Pod, name: a}}}", [
+            'spec.accessModes: Unsupported value: "RW": supported values: "ReadOnlyMany", "ReadWriteMany", '
+            '"ReadWriteOnce", "ReadWriteOncePod"',
+            "spec.dataSource: Invalid value: \"Pod\": must be 'PersistentVolumeClaim' when referencing the default "
+            "apiGroup",
+            "spec.dataSourceRef: Invalid value: \"Pod\": must be 'PersistentVolumeClaim' when referencing the default "
+            "apiGroup"]),
+    ],
+    "storageclasses.storage.k8s.io": [
+        ("{provisioner: example.com/disk}", []),
+        ("{}", ["provisioner: Required value"]),
+        ("{provisioner: a, reclaimPolicy: Recycle, volumeBindingMode: Later}", [
+            'reclaimPolicy: Unsupported value: "Recycle": supported values: "Delete", "Retain"',
+            'volumeBindingMode: Unsupported value: "Later": supported values: "Immediate", "WaitForFirstConsumer"']),
+        ("{provisioner: a, allowedTopologies: [{matchLabelExpressions: [{key: zone, values: [a, a]}]}]}", [
+            'allowedTopologies[0].matchLabelExpressions[0].values[1]: Duplicate value: "a"']),
+    ],
+    "volumeattachments.storage.k8s.io": [
+        ("{spec: {attacher: a.io, nodeName: n, source: {persistentVolumeName: v}}}", []),
+        ("{spec: {attacher: a.io, nodeName: n}}", [
+            "spec.source: Required value: must specify exactly one of inlineVolumeSpec and persistentVolumeName"]),
+    ],
+    "volumeattributesclasses.storage.k8s.io": [
+        ("{driverName: a.io, parameters: {iops: '1'}}", []),
+        ("{driverName: a.io}", ["parameters: Required value: must contain at least one key/value pair"]),
+    ],
+    "csidrivers.storage.k8s.io": [
+        ("{}", []),
+        ("{spec: {fsGroupPolicy: A, volumeLifecycleModes: [B], tokenRequests: [{audience: a}, {audience: a}]}}", [
+            'spec.fsGroupPolicy: Unsupported value: "A": supported values: "File", "None", "ReadWriteOnceWithFSType"',
+            'spec.tokenRequests[1].audience: Duplicate value: "a"',
+            'spec.volumeLifecycleModes: Unsupported value: "B": supported values: "Ephemeral", "Persistent"']),
+    ],
+    "csinodes.storage.k8s.io": [
+        ("{spec: {drivers: [{name: a.io, nodeID: n, allocatable: {count: 3}}]}}", []),
+        ("{spec: {drivers: [{name: a.io, nodeID: ''}, {name: a.io, nodeID: b}]}}", [
+            "spec.drivers[0].nodeID: Required value", 'spec.drivers[1].name: Duplicate value: "a.io"']),
+    ],
+    "csistoragecapacities.storage.k8s.io": [
+        ("{storageClassName: gold, capacity: 1Gi}", []),
+        ("{storageClassName: gold, capacity: '-1'}", [
+            'capacity: Invalid value: "-1": must be greater than or equal to 0']),
+    ],
+}  # fmt: skip
+
+POOL = "driver: a.io, pool: {name: p, resourceSliceCount: 1}"
+DEVICES = {
+    "deviceclasses.resource.k8s.io": [
+        ("{spec: {selectors: [{cel: {expression: 'true'}}], extendedResourceName: example.com/gpu}}", []),
+        ("{spec: {selectors: [{}], config: [{}], extendedResourceName: cpu}}", [
+            "spec.selectors[0].cel: Required value", "spec.config[0].opaque: Required value",
+            'spec.extendedResourceName: Invalid value: "cpu": must be a valid extended resource name']),
+    ],
+    "resourceclaims.resource.k8s.io": [
+        (f"{{spec: {{devices: {{requests: [{{name: a, {REQUEST}}}]}}}}}}", []),
+        ("{}", []),
+        (f"{{spec: {{devices: {{requests: [{{name: a}}, {{name: a, {REQUEST}}}]}}}}}}", [
+            "spec.devices.requests[0]: Required value: exactly one of `exactly` or `firstAvailable` is required",
+            'spec.devices.requests[1]: Duplicate value: "a"']),
+        ("{spec: {devices: {requests: [{name: a, exactly: {allocationMode: All, count: 2}}]}}}", [
+            "spec.devices.requests[0].exactly.deviceClassName: Required value",
+            "spec.devices.requests[0].exactly.count: Invalid value: 2: must not be specified when allocationMode is "
+            "'All'"]),
+        (f"{{spec: {{devices: {{requests: [{{name: a, {REQUEST}}}], constraints: [{{requests: [b], "
+         "matchAttribute: a.io/x}, {}]}}}", [
+            'spec.devices.constraints[0].requests[0]: Invalid value: "b": must be the name of a request in the claim or '
+            "the name of a request and a subrequest separated by '/'",
+            'spec.devices.constraints[1]: Required value: exactly one of "matchAttribute" or "distinctAttribute" is '
+            "required, but multiple fields are set"]),
+    ],
+    "resourceclaimtemplates.resource.k8s.io": [
+        (f"{{spec: {{spec: {{devices: {{requests: [{{name: a, {REQUEST}}}]}}}}}}}}", []),
+        ("{spec: {spec: {devices: {requests: [{name: a}]}}}}", [
+            "spec.spec.devices.requests[0]: Required value: exactly one of `exactly` or `firstAvailable` is required"]),
+    ],
+    "resourceslices.resource.k8s.io": [
+        (f"{{spec: {{{POOL}, nodeName: n, devices: [{{name: d, attributes: {{model: {{string: x}}}}}}]}}}}", []),
+        (f"{{spec: {{{POOL}}}}}", [
+            "spec: Required value: exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is "
+            "required"]),
+        (f"{{spec: {{{POOL}, nodeName: n, allNodes: true, sharedCounters: [{{name: a}}], devices: [{{name: d}}]}}}}", [
+            'spec: Invalid value: "{`nodeName`, `allNodes`}": exactly one of `nodeName`, `nodeSelector`, `allNodes`, '
+            "`perDeviceNodeSelection` is required, but multiple fields are set",
+            'spec: Invalid value: "": only one of `sharedCounters` or `devices` is allowed',
+            "spec.sharedCounters[0].counters: Required value"]),
+        (f"{{spec: {{{POOL}, nodeName: n, devices: [{{name: d, attributes: {{a-b: {{version: x}}}}}}]}}}}", [
+            'spec.devices[0].attributes: Invalid value: "a-b": a valid C identifier must start with alphabetic character '
+            "or '_', followed by a string of alphanumeric characters or '_' (e.g. 'my_name',  or 'MY_NAME',  or "
+            "'MyName', regex used for validation is '[A-Za-z_][A-Za-z0-9_]*')",
+            'spec.devices[0].attributes[a-b].version: Invalid value: "x": must be a string compatible with semver.org '
+            "spec 2.0.0"]),
+    ],
+}  # fmt: skip
+
+ALL = NETWORKING | CLASSES | STORAGE | DEVICES
+
+_INGRESS_CLASS = ["{spec: {controller: a/b}}", "{spec: {controller: a/c}}"]
+UPDATES = [
+    ("ingressclasses.networking.k8s.io", *_INGRESS_CLASS, [
+        'spec.controller: Invalid value: "a/c": field is immutable']),
+    ("servicecidrs.networking.k8s.io", "{spec: {cidrs: [10.0.0.0/16]}}", "{spec: {cidrs: [10.0.0.0/16, 'fd00::/112']}}",
+     []),
+    ("servicecidrs.networking.k8s.io", "{spec: {cidrs: [10.0.0.0/16]}}", "{spec: {cidrs: [10.1.0.0/16]}}", [
+        'spec.cidrs[0]: Invalid value: "10.1.0.0/16": field is immutable']),
+    ("ipaddresses.networking.k8s.io", "{spec: {parentRef: {resource: a, name: b}}}",
+     "{spec: {parentRef: {resource: a, name: c}}}", [
+        'spec.parentRef: Invalid value: {"resource":"a","name":"c"}: field is immutable']),
+    ("priorityclasses.scheduling.k8s.io", "{value: 1}", "{value: 2, preemptionPolicy: Never}", [
+        "value: Forbidden: may not be changed in an update.",
+        'preemptionPolicy: Invalid value: "Never": field is immutable']),
+    ("runtimeclasses.node.k8s.io", "{handler: a}", "{handler: b}", ['handler: Invalid value: "b": field is immutable']),
+    ("storageclasses.storage.k8s.io", "{provisioner: a}", "{provisioner: b, volumeBindingMode: WaitForFirstConsumer}", [
+        "provisioner: Forbidden: updates to provisioner are forbidden.",
+        'volumeBindingMode: Invalid value: "WaitForFirstConsumer": field is immutable']),
+    ("csidrivers.storage.k8s.io", "{}", "{spec: {attachRequired: false, podInfoOnMount: true}}", [
+        "spec.attachedRequired: Invalid value: false: field is immutable"]),
+    ("csinodes.storage.k8s.io", "{spec: {drivers: [{name: a.io, nodeID: n, allocatable: {count: 3}}]}}",
+     "{spec: {drivers: [{name: a.io, nodeID: n, allocatable: {count: 4}}]}}", []),
+    ("persistentvolumes", f"{{spec: {{{VOLUME}, hostPath: {{path: /a}}}}}}",
+     f"{{spec: {{{VOLUME}, hostPath: {{path: /b}}}}}}", [
+        "spec.persistentvolumesource: Forbidden: spec.persistentvolumesource is immutable after creation"]),
+    ("persistentvolumeclaims", "{spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}",
+     "{spec: {accessModes: [ReadOnlyMany], resources: {requests: {storage: 1Gi}}}}", [
+        "spec: Forbidden: spec is immutable after creation except resources.requests and volumeAttributesClassName for "
+        "bound claims"]),
+    ("resourceclaims.resource.k8s.io", "{}", "{spec: {devices: {requests: [{name: a}]}}}", [
+        'spec: Invalid value: {"devices":{"requests":[{"name":"a"}]}}: field is immutable']),
+    ("volumeattributesclasses.storage.k8s.io", "{driverName: a, parameters: {b: c}}",
+     "{driverName: a, parameters: {b: d}}", ["parameters: Forbidden: updates to parameters are forbidden."]),
+]  # fmt: skip

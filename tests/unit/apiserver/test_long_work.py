@@ -1,0 +1,117 @@
+"""Long work does not block other requests, and its result does not depend on them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.unit.apiserver.world import TABLE, Answer, World, open_world
+
+CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
+PODS = "/api/v1/namespaces/default/pods"
+SERVICES = "/api/v1/namespaces/default/services"
+MANY = {f"key-{i}": "x" * 20 for i in range(8_000)}
+PORTS = [{"name": f"p{i}", "port": i + 1, "protocol": "TCP"} for i in range(5_000)]
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    async with open_world() as world:
+        yield world
+
+
+async def beside(world: World, call: Awaitable[Answer]) -> tuple[Answer, int]:
+    """Return the answer, and the number of other requests that were answered before it."""
+    task = asyncio.ensure_future(call)
+    others = 0
+    while not task.done():
+        await asyncio.sleep(0)
+        assert (await world.call("GET", "/version")).status == 200
+        others += 1
+    return await task, others
+
+
+async def create_many(world: World, count: int) -> None:
+    for i in range(count):
+        data = {"value": "x" * 300, "number": str(i)}
+        await world.create(CONFIG_MAPS, {"metadata": {"name": f"many-{i:05}"}, "data": data})
+
+
+@pytest.mark.parametrize(
+    ("method", "url", "body", "headers"),
+    [
+        ("POST", CONFIG_MAPS, json.dumps({"metadata": {"name": "b"}, "data": MANY}).encode(), {}),
+        ("POST", SERVICES, json.dumps({"metadata": {"name": "b"}, "spec": {"ports": PORTS}}).encode(), {}),
+        ("PUT", f"{CONFIG_MAPS}/a", json.dumps({"metadata": {"name": "a"}, "data": MANY | {"k": "v"}}).encode(), {}),
+        ("PATCH", f"{CONFIG_MAPS}/a", b'{"data":{"k":"v"}}', {"content-type": "application/merge-patch+json"}),
+        (
+            "PATCH",
+            f"{CONFIG_MAPS}/a",
+            b'[{"op":"add","path":"/data/k","value":"v"}]',
+            {"content-type": "application/json-patch+json"},
+        ),
+        ("GET", f"{CONFIG_MAPS}/a", None, {"accept": "application/yaml"}),
+        ("GET", "/openapi/v2", None, {}),
+    ],
+    ids=["create", "service", "update", "merge patch", "json patch", "yaml", "openapi"],
+)
+async def test_other_requests_are_answered_during_long_work(world, method, url, body, headers):
+    await world.create(CONFIG_MAPS, {"metadata": {"name": "a"}, "data": MANY})
+    answer, others = await beside(world, world.call(method, url, body, headers=headers))
+    assert answer.status in (200, 201), answer.body[:300]
+    assert others >= 3
+    if url.startswith(CONFIG_MAPS):
+        shown = yaml.safe_load(answer.body) if "accept" in headers else answer.json
+        assert shown["data"].items() >= MANY.items()
+        assert method not in ("PUT", "PATCH") or shown["data"]["k"] == "v"
+
+
+@pytest.mark.parametrize("query", ["", "?pretty=true"])
+@pytest.mark.parametrize("accept", ["application/json", TABLE, "application/yaml"])
+async def test_long_lists_are_built_in_slices(world, accept, query):
+    await create_many(world, 300)
+    answer, others = await beside(world, world.call("GET", CONFIG_MAPS + query, headers={"accept": accept}))
+    assert others >= 3
+    shown = yaml.safe_load(answer.body) if accept == "application/yaml" else answer.json
+    items: list[Any] = [row["object"] for row in shown["rows"]] if accept == TABLE else shown["items"]
+    assert [item["metadata"]["name"] for item in items] == [f"many-{i:05}" for i in range(300)]
+
+
+async def test_concurrent_writes_of_a_large_object_conflict_and_lose_nothing(world):
+    large = await world.create(CONFIG_MAPS, {"metadata": {"name": "a"}, "data": MANY})
+    url = f"{CONFIG_MAPS}/a"
+    patches = [world.patch(url, {"data": {f"new-{i}": "v"}}) for i in range(5)]
+    stale = world.call("PUT", url, large | {"data": {**MANY, "stale": "v"}})
+    *patched, put = await asyncio.gather(*patches, stale)
+    data = (await world.get(url))["data"]
+    assert [answer.status for answer in patched] == [200] * 5
+    # The full update was the first, or it was refused.
+    assert put.status in (200, 409)
+    assert ("stale" in data) == (put.status == 200)
+    assert {f"new-{i}" for i in range(5)} <= data.keys()
+
+
+async def test_copies_by_a_json_patch_have_kubernetes_size_limit(world):
+    await world.create(CONFIG_MAPS, {"metadata": {"name": "a"}, "data": {"x": "y" * 100}})
+    doubling = [{"op": "copy", "from": "/data", "path": f"/data/k{i}"} for i in range(20)]
+    answer = await world.patch(f"{CONFIG_MAPS}/a", doubling, "json-patch")
+    assert (answer.status, answer.json["reason"]) == (422, "Invalid")
+    text = answer.json["details"]["causes"][0]["message"]
+    assert text.startswith("Unable to complete the copy, the accumulated size increase of copy is ")
+    assert text.endswith(", exceeding the limit 3145728")
+
+
+async def test_warnings_fit_into_response_headers(world):
+    unknown = {f"unknown-{'x' * 400}-{i}": 0 for i in range(1000)}
+    answer = await world.call("POST", CONFIG_MAPS, {"metadata": {"name": "a"}, **unknown})
+    warnings = answer.header("warning")
+    assert 1 < len(warnings) < 30
+    assert all(len(warning) < 280 for warning in warnings)
+    strict = await world.call("POST", f"{CONFIG_MAPS}?fieldValidation=Strict", {"metadata": {"name": "b"}, **unknown})
+    assert strict.status == 400
+    assert strict.json["message"].count("unknown field") == 100

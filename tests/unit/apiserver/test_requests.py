@@ -1,0 +1,793 @@
+"""Requests to an API server in this process, and its answers with Kubernetes' texts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from bridgehead.apiserver.http.user import User
+from bridgehead.apiserver.registry.expiry import expire_once
+from tests.unit.apiserver.world import ADMIN, TABLE, World, open_world
+
+CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
+SERVICES = "/api/v1/namespaces/default/services"
+PODS = "/api/v1/namespaces/default/pods"
+DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    async with open_world() as world:
+        yield world
+
+
+def config_map(name: str = "one", **more: object) -> dict[str, object]:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, **more}, "data": {"k": "v"}}
+
+
+def service(name: str = "web") -> dict[str, object]:
+    return {"metadata": {"name": name}, "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]}}
+
+
+def deployment() -> dict[str, object]:
+    labels = {"app": "web"}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "nginx"}]}}
+    return {
+        "metadata": {"name": "web"},
+        "spec": {"replicas": 2, "selector": {"matchLabels": labels}, "template": template},
+    }
+
+
+async def create_pod(world: World, name: str = "p", **spec: object) -> dict[str, object]:
+    await world.call("POST", "/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "default"}})
+    pod = {"metadata": {"name": name}, "spec": {"containers": [{"name": "c", "image": "nginx"}], **spec}}
+    created: dict[str, object] = await world.create(PODS, pod)
+    return created
+
+
+# --- create, get, update
+
+
+async def test_create_sets_server_owned_fields(world):
+    created = await world.create(CONFIG_MAPS, config_map(uid="mine", creationTimestamp="2000-01-01T00:00:00Z"))
+    metadata = created["metadata"]
+    assert metadata["uid"] != "mine"
+    assert metadata["creationTimestamp"] == "2026-11-21T03:48:41Z"
+    assert metadata["namespace"] == "default"
+    assert metadata["resourceVersion"] == str(world.store.revision)
+    assert await world.get(f"{CONFIG_MAPS}/one") == created
+
+
+async def test_generated_names_are_unique_and_keep_their_prefix(world):
+    made = [await world.create(CONFIG_MAPS, {"metadata": {"generateName": "web-"}}) for _ in range(3)]
+    names = {obj["metadata"]["name"] for obj in made}
+    assert len(names) == 3
+    assert all(name.startswith("web-") and len(name) == 9 for name in names)
+
+
+async def test_an_update_without_changes_is_not_written(world):
+    created = await world.create(CONFIG_MAPS, config_map())
+    before = world.store.revision
+    answer = await world.call("PUT", f"{CONFIG_MAPS}/one", created)
+    assert (answer.status, answer.json, world.store.revision) == (200, created, before)
+    assert (await world.patch(f"{CONFIG_MAPS}/one", {"data": {"k": "v"}})).status == 200
+    assert world.store.revision == before
+
+
+async def test_generation_counts_changes_of_the_spec_only(world):
+    await world.create(DEPLOYMENTS, deployment())
+    url = f"{DEPLOYMENTS}/web"
+    assert (await world.patch(url, {"metadata": {"labels": {"a": "b"}}})).json["metadata"]["generation"] == 1
+    assert (await world.patch(f"{url}/status", {"status": {"replicas": 1}})).json["metadata"]["generation"] == 1
+    assert (await world.patch(url, {"spec": {"replicas": 3}})).json["metadata"]["generation"] == 2
+
+
+async def test_status_and_spec_have_their_own_endpoints(world):
+    await world.create(DEPLOYMENTS, deployment())
+    url = f"{DEPLOYMENTS}/web"
+    changed = (await world.patch(f"{url}/status", {"spec": {"replicas": 9}, "status": {"replicas": 1}})).json
+    assert (changed["spec"]["replicas"], changed["status"]["replicas"]) == (2, 1)
+    changed = (await world.patch(url, {"spec": {"replicas": 9}, "status": {"replicas": 5}})).json
+    assert (changed["spec"]["replicas"], changed["status"]["replicas"]) == (9, 1)
+
+
+async def test_dry_run_stores_nothing(world):
+    before = world.store.revision
+    answer = await world.call("POST", f"{SERVICES}?dryRun=All", service())
+    assert answer.status == 201
+    assert answer.json["spec"]["clusterIP"].startswith("10.")
+    assert world.store.revision == before
+    assert (await world.call("GET", f"{SERVICES}/web")).status == 404
+    await world.create(CONFIG_MAPS, config_map())
+    assert (await world.call("DELETE", f"{CONFIG_MAPS}/one?dryRun=All")).status == 200
+    assert (await world.call("GET", f"{CONFIG_MAPS}/one")).status == 200
+
+
+async def test_update_creates_a_lease_that_does_not_exist(world):
+    lease = {"metadata": {"name": "l"}, "spec": {"holderIdentity": "me"}}
+    url = "/apis/coordination.k8s.io/v1/namespaces/default/leases/l"
+    assert (await world.call("PUT", url, lease)).status == 201
+    assert (await world.call("PUT", url, lease)).status == 200
+
+
+async def test_yaml_is_accepted_and_returned(world):
+    text = b"metadata: {name: y}\ndata:\n  when: 2026-11-21\n"
+    answer = await world.call("POST", CONFIG_MAPS, text, headers={"content-type": "application/yaml"})
+    assert answer.json["data"] == {"when": "2026-11-21"}
+    answer = await world.call("GET", f"{CONFIG_MAPS}/y", headers={"accept": "application/yaml"})
+    assert b"when: '2026-11-21'" in answer.body
+
+
+async def test_json_is_indented_for_browsers_and_curl(world):
+    await world.create(CONFIG_MAPS, config_map())
+    url = f"{CONFIG_MAPS}/one"
+    curl = await world.call("GET", url, headers={"user-agent": "curl/8"})
+    assert curl.body.startswith(b'{\n  "kind": "ConfigMap",\n  "apiVersion": "v1",\n  "metadata": {\n')
+    assert int(curl.header("content-length")[0]) == len(curl.body)
+    assert b"\n" not in (await world.call("GET", f"{url}?pretty=false", headers={"user-agent": "curl/8"})).body
+    assert b"\n" in (await world.call("GET", f"{url}?pretty=true")).body
+    refused = await world.call("GET", f"{CONFIG_MAPS}/x", headers={"user-agent": "curl/8"})
+    assert refused.body.startswith(b'{\n  "kind": "Status",')
+
+
+# --- refusals
+
+
+@pytest.mark.parametrize(
+    ("method", "url", "body", "status", "reason", "message"),
+    [
+        ("GET", f"{CONFIG_MAPS}/x", None, 404, "NotFound", 'configmaps "x" not found'),
+        (
+            "GET",
+            "/apis/apps/v1/namespaces/default/deployments/x",
+            None,
+            404,
+            "NotFound",
+            'deployments.apps "x" not found',
+        ),
+        ("GET", "/api/v1/things", None, 404, "NotFound", "the server could not find the requested resource"),
+        ("GET", "/apis/nope/v1", None, 404, "NotFound", "the server could not find the requested resource"),
+        (
+            "DELETE",
+            "/version",
+            None,
+            405,
+            "MethodNotAllowed",
+            "the server does not allow this method on the requested resource",
+        ),
+        (
+            "POST",
+            f"{CONFIG_MAPS}/x",
+            {},
+            405,
+            "MethodNotAllowed",
+            "the server does not allow this method on the requested resource",
+        ),
+        (
+            "PUT",
+            CONFIG_MAPS,
+            config_map(),
+            405,
+            "MethodNotAllowed",
+            "the server does not allow this method on the requested resource",
+        ),
+        (
+            "POST",
+            "/api/v1/namespaces/nope/configmaps",
+            config_map(),
+            404,
+            "NotFound",
+            'namespaces "nope" not found',
+        ),
+        (
+            "POST",
+            CONFIG_MAPS,
+            config_map(namespace="other"),
+            400,
+            "BadRequest",
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ),
+        (
+            "POST",
+            CONFIG_MAPS,
+            {"kind": "Secret", "apiVersion": "v1"},
+            400,
+            "BadRequest",
+            None,
+        ),
+        (
+            "POST",
+            CONFIG_MAPS,
+            {"kind": "ConfigMap", "apiVersion": "v2"},
+            400,
+            "BadRequest",
+            "the API version in the data (v2) does not match the expected API version (v1)",
+        ),
+        (
+            "POST",
+            CONFIG_MAPS,
+            config_map(resourceVersion="7"),
+            400,
+            "BadRequest",
+            "resourceVersion should not be set on objects to be created",
+        ),
+        (
+            "POST",
+            CONFIG_MAPS,
+            {"metadata": {}},
+            422,
+            "Invalid",
+            'ConfigMap "" is invalid: metadata.name: Required value: name or generateName is required',
+        ),
+        (
+            "POST",
+            SERVICES,
+            {"metadata": {"name": "s"}, "spec": {"ports": [{"port": "x"}]}},
+            400,
+            "BadRequest",
+            'Service in version "v1" cannot be handled as a Service: json: cannot unmarshal string into '
+            "Go struct field ServicePort.spec.ports.port of type int32",
+        ),
+        ("GET", f"{CONFIG_MAPS}?labelSelector=a%20in%20b", None, 400, "BadRequest", None),
+        ("GET", f"{CONFIG_MAPS}?fieldSelector=data.k=v", None, 400, "BadRequest", "field label not supported: data.k"),
+        ("GET", f"{CONFIG_MAPS}?continue=x", None, 400, "BadRequest", None),
+        ("GET", f"{CONFIG_MAPS}?limit=x", None, 400, "BadRequest", None),
+        ("GET", f"{CONFIG_MAPS}?resourceVersion=x", None, 400, "BadRequest", None),
+        ("GET", f"{CONFIG_MAPS}?resourceVersion=99999", None, 504, "Timeout", None),
+        ("GET", f"{CONFIG_MAPS}?watch=true&resourceVersion=99999", None, 410, "Expired", None),
+        ("GET", f"{CONFIG_MAPS}?watch=true&sendInitialEvents=true", None, 422, "Invalid", None),
+        ("POST", f"{CONFIG_MAPS}?fieldValidation=Sometimes", config_map(), 422, "Invalid", None),
+        ("POST", f"{CONFIG_MAPS}?dryRun=Some", config_map(), 422, "Invalid", None),
+        (
+            "DELETE",
+            "/api/v1/namespaces/kube-system",
+            None,
+            403,
+            "Forbidden",
+            'namespaces "kube-system" is forbidden: this namespace may not be deleted',
+        ),
+    ],
+)
+async def test_invalid_requests_are_refused(world, method, url, body, status, reason, message):
+    answer = await world.call(method, url, body)
+    assert (answer.status, answer.json["reason"]) == (status, reason), answer.body
+    assert answer.json["kind"] == "Status"
+    assert answer.json["status"] == "Failure"
+    assert answer.json["code"] == status
+    if message is not None:
+        assert answer.json["message"] == message
+
+
+@pytest.mark.parametrize(
+    "body", [b"{", b"[]", b"7", b"\xff\xfe", b'{"metadata":' + b"[" * 200_000, b'{"metadata": {"name": 5}}', b'{"a"}']
+)
+async def test_malformed_bodies_are_refused(world, body):
+    answer = await world.call("POST", CONFIG_MAPS, body)
+    assert (answer.status, answer.json["reason"]) == (400, "BadRequest")
+
+
+@pytest.mark.parametrize("depth", [300, 450, 600, 900, 1500, 5000])
+@pytest.mark.parametrize("field", [b'{"x":%b}', b'{"metadata":{"name":"n","managedFields":[{"fieldsV1":%b}]}}'])
+@pytest.mark.parametrize("method", ["POST", "PATCH"])
+async def test_deeply_nested_bodies_are_refused(world, depth, field, method):
+    await world.create(CONFIG_MAPS, config_map("n"))
+    body = field % (b'{"a":' * depth + b"1" + b"}" * depth)
+    if method == "POST":
+        answer = await world.call("POST", CONFIG_MAPS, body)
+    else:
+        headers = {"content-type": "application/merge-patch+json"}
+        answer = await world.call("PATCH", f"{CONFIG_MAPS}/n", body, headers=headers)
+    assert answer.status in (200, 400, 409, 422)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"a: &a [*a]",
+        b"{",
+        b"a: b: c",
+        b"a: " + b"[" * 100_000,
+        b"- " * 100_000,
+        b"- [a, b]\n" * 100_000,
+        # Ten of the ten of the ten ...: a gigabyte when written out.
+        b"y0: &y0 [1,1,1,1,1,1,1,1,1,1]\n"
+        + b"".join(b"y%d: &y%d [%b]\n" % (i, i, b",".join([b"*y%d" % (i - 1)] * 10)) for i in range(1, 9)),
+    ],
+)
+async def test_malformed_yaml_is_refused(world, text):
+    answer = await world.call("POST", CONFIG_MAPS, text, headers={"content-type": "application/yaml"})
+    assert answer.status == 400
+
+
+@pytest.mark.parametrize("depth", [900, 950, 960, 970, 100_000])
+async def test_deeply_nested_json_is_refused(world, depth):
+    """Nesting that is too deep gets a 400, never a 500."""
+    text = b'{"metadata":{"name":"deep"},"more":' + b'{"a":' * depth + b"1" + b"}" * depth + b"}"
+    answer = await world.call("POST", CONFIG_MAPS, text)
+    assert answer.status in (201, 400)
+
+
+async def test_a_name_in_use_is_refused(world):
+    await world.create(CONFIG_MAPS, config_map())
+    answer = await world.call("POST", CONFIG_MAPS, config_map())
+    assert (answer.status, answer.json["reason"]) == (409, "AlreadyExists")
+    assert answer.json["message"] == 'configmaps "one" already exists'
+    assert answer.json["details"] == {"name": "one", "kind": "configmaps"}
+
+
+async def test_an_update_from_an_old_version_is_a_conflict(world):
+    created = await world.create(CONFIG_MAPS, config_map())
+    await world.patch(f"{CONFIG_MAPS}/one", {"data": {"k": "w"}})
+    answer = await world.call("PUT", f"{CONFIG_MAPS}/one", created)
+    assert (answer.status, answer.json["reason"]) == (409, "Conflict")
+    assert answer.json["message"] == (
+        'Operation cannot be fulfilled on configmaps "one": the object has been modified; '
+        "please apply your changes to the latest version and try again"
+    )
+    version = {"metadata": {"resourceVersion": created["metadata"]["resourceVersion"]}}
+    assert (await world.patch(f"{CONFIG_MAPS}/one", version)).status == 409
+    del created["metadata"]["resourceVersion"]
+    assert (await world.call("PUT", f"{CONFIG_MAPS}/one", created)).status == 200
+
+
+async def test_invalid_objects_list_their_causes(world):
+    answer = await world.call("POST", SERVICES, {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 0}]}})
+    assert answer.status == 422
+    details = answer.json["details"]
+    assert (details["name"], details["kind"]) == ("s", "Service")
+    assert "spec.ports[0].port" in [cause["field"] for cause in details["causes"]]
+    assert answer.json["message"].startswith('Service "s" is invalid: ')
+
+
+@pytest.mark.parametrize("size", [3 * 1024 * 1024 + 1, 10 * 1024 * 1024])
+async def test_bodies_over_the_size_limit_are_refused(world, size):
+    whole = await world.call("POST", CONFIG_MAPS, b" " * size)
+    chunked = await world.call("POST", CONFIG_MAPS, pieces=[b" " * 65536] * (size // 65536 + 1))
+    for answer in (whole, chunked):
+        assert (answer.status, answer.json["reason"]) == (413, "RequestEntityTooLarge")
+        assert answer.header("connection") == ["close"]
+
+
+@pytest.mark.parametrize("type", ["text/plain", "application/x-www-form-urlencoded", "application/cbor"])
+async def test_unsupported_media_types_are_refused(world, type):
+    answer = await world.call("POST", CONFIG_MAPS, b"a=b", headers={"content-type": type})
+    assert (answer.status, answer.json["reason"]) == (415, "UnsupportedMediaType")
+    answer = await world.call("PATCH", f"{CONFIG_MAPS}/x", b"{}", headers={"content-type": "application/json"})
+    assert (answer.status, answer.json["reason"]) == (415, "UnsupportedMediaType")
+
+
+async def test_unsupported_response_types_are_not_acceptable(world):
+    answer = await world.call("GET", CONFIG_MAPS, headers={"accept": "application/vnd.kubernetes.protobuf"})
+    assert (answer.status, answer.json["reason"]) == (406, "NotAcceptable")
+    both = {"accept": "application/vnd.kubernetes.protobuf,application/json"}
+    assert (await world.call("GET", CONFIG_MAPS, headers=both)).status == 200
+
+
+# --- field validation
+
+
+async def test_unknown_and_duplicate_fields_follow_field_validation(world):
+    body = b'{"metadata":{"name":"s"},"spec":{"foo":1,"ports":[{"port":80,"port":81,"bar":2}]}}'
+    strict = await world.call("POST", f"{SERVICES}?fieldValidation=Strict", body)
+    assert strict.status == 400
+    assert strict.json["message"] == (
+        'Service in version "v1" cannot be handled as a Service: strict decoding error: '
+        'duplicate field "spec.ports[0].port", unknown field "spec.foo", unknown field "spec.ports[0].bar"'
+    )
+    warned = await world.call("POST", SERVICES, body)
+    assert warned.status == 201
+    assert '299 - "unknown field \\"spec.foo\\""' in warned.header("warning")
+    assert "foo" not in warned.json["spec"]
+    ignored = await world.call("PUT", f"{SERVICES}/s?fieldValidation=Ignore", body)
+    assert ignored.status == 200
+    assert ignored.header("warning") == []
+
+
+async def test_a_gated_pod_has_a_condition_with_its_time(world):
+    made = await create_pod(world, "gated", schedulingGates=[{"name": "example.com/x"}])
+    (condition,) = made["status"]["conditions"]
+    assert (condition["type"], condition["reason"]) == ("PodScheduled", "SchedulingGated")
+    assert condition["lastTransitionTime"] == made["metadata"]["creationTimestamp"]
+
+
+async def test_use_of_endpoints_causes_a_deprecation_warning(world):
+    for path in ("/api/v1/namespaces/default/endpoints", "/api/v1/namespaces/default/endpoints/none"):
+        answer = await world.call("GET", path)
+        assert answer.header("warning") == [
+            '299 - "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"'
+        ]
+
+
+async def test_unknown_fields_in_patches_follow_field_validation(world):
+    await world.create(SERVICES, service())
+    strict = await world.patch(f"{SERVICES}/web?fieldValidation=Strict", {"spec": {"foo": 1}})
+    assert strict.status == 422
+    assert 'strict decoding error: unknown field "spec.foo"' in strict.json["message"]
+    warned = await world.patch(f"{SERVICES}/web", {"spec": {"foo": 1}})
+    assert warned.status == 200
+    assert warned.header("warning") == ['299 - "unknown field \\"spec.foo\\""']
+
+
+# --- delete
+
+
+async def test_delete_answers_with_a_status(world):
+    created = await world.create(CONFIG_MAPS, config_map())
+    answer = await world.call("DELETE", f"{CONFIG_MAPS}/one")
+    assert answer.json["status"] == "Success"
+    assert answer.json["details"] == {"name": "one", "kind": "configmaps", "uid": created["metadata"]["uid"]}
+    assert (await world.call("DELETE", f"{CONFIG_MAPS}/one")).status == 404
+
+
+async def test_delete_honors_preconditions(world):
+    created = await world.create(CONFIG_MAPS, config_map())
+    uid, version = created["metadata"]["uid"], created["metadata"]["resourceVersion"]
+    for preconditions in ({"uid": "other"}, {"resourceVersion": "1"}):
+        answer = await world.call("DELETE", f"{CONFIG_MAPS}/one", {"preconditions": preconditions})
+        assert (answer.status, answer.json["reason"]) == (409, "Conflict")
+    body = {"kind": "DeleteOptions", "preconditions": {"uid": uid, "resourceVersion": version}}
+    assert (await world.call("DELETE", f"{CONFIG_MAPS}/one", body)).status == 200
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        b"[]",
+        b"{",
+        b'{"kind": "Pod"}',
+        b'{"gracePeriodSeconds": "soon"}',
+        b'{"preconditions": []}',
+        b'{"propagationPolicy": "Sideways"}',
+        b"k8s\x00\x12\x05",
+    ],
+)
+async def test_invalid_delete_options_are_refused(world, options):
+    await world.create(CONFIG_MAPS, config_map())
+    media = "application/vnd.kubernetes.protobuf" if options.startswith(b"k8s") else "application/json"
+    answer = await world.call("DELETE", f"{CONFIG_MAPS}/one", options, headers={"content-type": media})
+    assert answer.status in (400, 422)
+    assert (await world.call("GET", f"{CONFIG_MAPS}/one")).status == 200
+
+
+async def test_delete_options_may_be_protobuf(world):
+    await create_pod(world, nodeName="node1")
+    # DeleteOptions{gracePeriodSeconds: 7} as Go clients send it.
+    body = b"k8s\x00\x0a\x13\x0a\x02v1\x12\x0dDeleteOptions\x12\x02\x08\x07"
+    headers = {"content-type": "application/vnd.kubernetes.protobuf"}
+    answer = await world.call("DELETE", f"{PODS}/p", body, headers=headers)
+    assert answer.json["metadata"]["deletionGracePeriodSeconds"] == 7
+
+
+async def test_finalizers_delay_the_removal_of_an_object(world):
+    await world.create(CONFIG_MAPS, config_map(finalizers=["example.com/wait"]))
+    assert (await world.call("DELETE", f"{CONFIG_MAPS}/one")).json["metadata"]["deletionTimestamp"]
+    added = await world.patch(f"{CONFIG_MAPS}/one", {"metadata": {"finalizers": ["example.com/wait", "example.com/b"]}})
+    assert (added.status, added.json["details"]["causes"][0]["field"]) == (422, "metadata.finalizers")
+    assert (await world.patch(f"{CONFIG_MAPS}/one", {"metadata": {"finalizers": None}})).status == 200
+    assert (await world.call("GET", f"{CONFIG_MAPS}/one")).status == 404
+
+
+@pytest.mark.parametrize(("policy", "finalizers"), [("Orphan", ["orphan"]), ("Foreground", ["foregroundDeletion"])])
+async def test_propagation_policies_set_finalizers(world, policy, finalizers):
+    await world.create(DEPLOYMENTS, deployment())
+    answer = await world.call("DELETE", f"{DEPLOYMENTS}/web", {"propagationPolicy": policy})
+    assert answer.json["metadata"]["finalizers"] == finalizers
+
+
+async def test_background_deletion_is_immediate(world):
+    await world.create(DEPLOYMENTS, deployment())
+    await world.call("DELETE", f"{DEPLOYMENTS}/web", {"propagationPolicy": "Background"})
+    assert (await world.call("GET", f"{DEPLOYMENTS}/web")).status == 404
+
+
+async def test_a_bound_pod_is_deleted_by_its_kubelet(world):
+    await create_pod(world, nodeName="node1")
+    answer = await world.call("DELETE", f"{PODS}/p")
+    metadata = answer.json["metadata"]
+    assert (metadata["deletionGracePeriodSeconds"], metadata["deletionTimestamp"]) == (30, "2026-11-21T03:49:11Z")
+    shorter = (await world.call("DELETE", f"{PODS}/p?gracePeriodSeconds=5")).json["metadata"]
+    assert (shorter["deletionGracePeriodSeconds"], shorter["deletionTimestamp"]) == (5, "2026-11-21T03:48:46Z")
+    longer = (await world.call("DELETE", f"{PODS}/p", {"gracePeriodSeconds": 60})).json["metadata"]
+    assert longer["deletionGracePeriodSeconds"] == 5
+    assert (await world.patch(f"{PODS}/p/status", {"status": {"phase": "Running"}})).status == 200
+    assert (await world.call("GET", f"{PODS}/p")).status == 200
+    assert (await world.call("DELETE", f"{PODS}/p", {"gracePeriodSeconds": 0})).status == 200
+    assert (await world.call("GET", f"{PODS}/p")).status == 404
+
+
+async def test_an_unbound_pod_is_deleted_at_once(world):
+    await create_pod(world)
+    await world.call("DELETE", f"{PODS}/p")
+    assert (await world.call("GET", f"{PODS}/p")).status == 404
+
+
+async def test_delete_collection_deletes_selected_objects(world):
+    for name, labels in (("a", {"x": "1"}), ("b", {"x": "1"}), ("c", {"x": "2"})):
+        await world.create(CONFIG_MAPS, config_map(name, labels=labels))
+    answer = await world.call("DELETE", f"{CONFIG_MAPS}?labelSelector=x%3D1")
+    assert [item["metadata"]["name"] for item in answer.json["items"]] == ["a", "b"]
+    assert [item["metadata"]["name"] for item in (await world.get(CONFIG_MAPS))["items"]] == ["c"]
+
+
+@pytest.mark.parametrize("path", ["/api/v1/configmaps", "/api/v1/namespaces"])
+async def test_delete_collection_does_not_cross_namespaces(world, path):
+    await world.create(CONFIG_MAPS, config_map("kept"))
+    assert (await world.call("DELETE", path)).status == 405
+    assert (await world.call("GET", f"{CONFIG_MAPS}/kept")).status == 200
+
+
+async def test_a_namespace_is_removed_when_it_is_finalized(world):
+    await world.create("/api/v1/namespaces", {"metadata": {"name": "n"}})
+    marked = (await world.call("DELETE", "/api/v1/namespaces/n")).json
+    assert (marked["status"]["phase"], marked["spec"]["finalizers"]) == ("Terminating", ["kubernetes"])
+    answer = await world.call("POST", "/api/v1/namespaces/n/configmaps", config_map())
+    assert (answer.status, answer.json["reason"]) == (403, "Forbidden")
+    assert answer.json["message"] == (
+        'configmaps "one" is forbidden: unable to create new content in namespace n because it is being terminated'
+    )
+    assert answer.json["details"]["causes"][0]["reason"] == "NamespaceTerminating"
+    marked["spec"]["finalizers"] = []
+    assert (await world.call("PUT", "/api/v1/namespaces/n/finalize", marked)).status == 200
+    assert (await world.call("GET", "/api/v1/namespaces/n")).status == 404
+
+
+# --- lists
+
+
+async def test_lists_are_paginated(world):
+    for i in range(5):
+        await world.create(CONFIG_MAPS, config_map(f"c{i}"))
+    first = await world.get(f"{CONFIG_MAPS}?limit=2")
+    assert first["metadata"]["remainingItemCount"] == 3
+    await world.create(CONFIG_MAPS, config_map("later"))
+    second = await world.get(f"{CONFIG_MAPS}?limit=10&continue={first['metadata']['continue']}")
+    names = [item["metadata"]["name"] for item in first["items"] + second["items"]]
+    assert names == ["c0", "c1", "c2", "c3", "c4", "later"]
+    assert second["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]
+    assert "continue" not in second["metadata"]
+
+
+async def test_lists_honor_selectors(world):
+    await world.create(CONFIG_MAPS, config_map("a", labels={"app": "x"}))
+    await world.create(CONFIG_MAPS, config_map("b", labels={"app": "y"}))
+
+    async def names(query: str) -> list[str]:
+        return [item["metadata"]["name"] for item in (await world.get(f"{CONFIG_MAPS}?{query}"))["items"]]
+
+    assert await names("labelSelector=app%3Dx") == ["a"]
+    assert await names("labelSelector=app+in+(x,y)") == ["a", "b"]
+    assert await names("labelSelector=!app") == []
+    assert await names("fieldSelector=metadata.name%3Db") == ["b"]
+    assert await names("fieldSelector=metadata.name!%3Db,metadata.namespace=default&limit=1") == ["a"]
+
+
+async def test_tables_are_returned_on_request(world):
+    await world.create(SERVICES, service())
+    table = await world.get(SERVICES, headers={"accept": TABLE})
+    assert table["kind"] == "Table"
+    assert [column["name"] for column in table["columnDefinitions"]][:3] == ["Name", "Type", "Cluster-IP"]
+    row = table["rows"][1]
+    assert row["cells"][:2] == ["web", "ClusterIP"]
+    assert row["object"]["kind"] == "PartialObjectMetadata"
+    one = await world.get(f"{SERVICES}/web?includeObject=Object", headers={"accept": TABLE})
+    assert one["rows"][0]["object"]["spec"]["ports"][0]["port"] == 80
+    none = await world.get(f"{SERVICES}?includeObject=None", headers={"accept": TABLE})
+    assert "object" not in none["rows"][0]
+    partial = {"accept": "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"}
+    listed = await world.get(SERVICES, headers=partial)
+    assert (listed["kind"], "spec" in listed["items"][0]) == ("PartialObjectMetadataList", False)
+
+
+# --- subresources
+
+
+async def test_the_scale_subresource_reads_and_writes_replicas(world):
+    await world.create(DEPLOYMENTS, deployment())
+    url = f"{DEPLOYMENTS}/web/scale"
+    scale = await world.get(url)
+    assert (scale["kind"], scale["spec"], scale["status"]["selector"]) == ("Scale", {"replicas": 2}, "app=web")
+    scale["spec"]["replicas"] = 4
+    assert (await world.call("PUT", url, scale)).json["spec"] == {"replicas": 4}
+    assert (await world.call("PUT", url, scale)).json["reason"] == "Conflict"
+    assert (await world.patch(url, {"spec": {"replicas": 0}})).json["spec"] == {"replicas": 0}
+    assert (await world.get(f"{DEPLOYMENTS}/web"))["spec"]["replicas"] == 0
+    assert (await world.patch(url, {"spec": {"replicas": -1}})).status == 422
+
+
+async def test_a_binding_sets_the_node_once(world):
+    await create_pod(world)
+    body = {"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "node1"}}
+    assert (await world.call("POST", f"{PODS}/p/binding?dryRun=All", body)).status == 201
+    assert "nodeName" not in (await world.get(f"{PODS}/p"))["spec"]
+    assert (await world.call("POST", f"{PODS}/p/binding", body)).status == 201
+    pod = await world.get(f"{PODS}/p")
+    assert pod["spec"]["nodeName"] == "node1"
+    assert [c["status"] for c in pod["status"]["conditions"] if c["type"] == "PodScheduled"] == ["True"]
+    again = await world.call("POST", f"{PODS}/p/binding", body)
+    assert (again.status, again.json["reason"]) == (409, "Conflict")
+
+
+async def test_an_eviction_deletes_the_pod(world):
+    await create_pod(world)
+    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}}
+    assert (await world.call("POST", f"{PODS}/p/eviction", body)).status == 201
+    assert (await world.call("GET", f"{PODS}/p")).status == 404
+
+
+async def test_pods_get_a_service_account_and_its_token_volume(world):
+    missing = await world.call("POST", PODS, {"metadata": {"name": "q"}, "spec": {"serviceAccountName": "nobody"}})
+    assert missing.status == 403
+    assert missing.json["message"] == (
+        'pods "q" is forbidden: error looking up service account default/nobody: serviceaccount "nobody" not found'
+    )
+    pod = await create_pod(world)
+    volume = pod["spec"]["volumes"][0]["name"]
+    assert volume.startswith("kube-api-access-")
+    mounts = pod["spec"]["containers"][0]["volumeMounts"]
+    assert mounts == [{"name": volume, "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount", "readOnly": True}]
+    bare = await create_pod(world, "bare", automountServiceAccountToken=False)
+    assert "volumes" not in bare["spec"]
+
+
+async def test_a_pod_waits_for_the_service_account_of_a_new_namespace(world):
+    await world.create("/api/v1/namespaces", {"metadata": {"name": "n"}})
+    pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "nginx"}]}}
+    creating = asyncio.create_task(world.call("POST", "/api/v1/namespaces/n/pods", pod))
+    await world.call("POST", "/api/v1/namespaces/n/serviceaccounts", {"metadata": {"name": "default"}})
+    assert (await creating).status == 201
+
+
+async def test_a_namespace_can_be_deleted_while_a_pod_waits_for_its_account(world):
+    await world.create("/api/v1/namespaces", {"metadata": {"name": "n"}})
+    pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "nginx"}]}}
+    accounts = "/api/v1/namespaces/n/serviceaccounts"
+    async with asyncio.TaskGroup() as tasks:
+        creating = tasks.create_task(world.call("POST", "/api/v1/namespaces/n/pods", pod))
+        await asyncio.sleep(0)  # the create has begun, and waits
+        # Created before the namespace ends, and noticed afterwards.
+        await world.call("POST", accounts, {"metadata": {"name": "default"}})
+        await world.call("DELETE", "/api/v1/namespaces/n")
+    assert creating.result().status == 403
+
+
+async def test_events_expire_after_an_hour(world):
+    events = "/api/v1/namespaces/default/events"
+    event = {"metadata": {"name": "e"}, "involvedObject": {"namespace": "default"}, "type": "Normal"}
+    await world.create(events, event)
+    await world.create(events, {**event, "metadata": {"name": "again"}, "lastTimestamp": "2026-11-21T04:48:00Z"})
+    world.clock.now += 3601
+    await expire_once(world.parts.registry)
+    assert [item["metadata"]["name"] for item in (await world.get(events))["items"]] == ["again"]
+
+
+async def test_tokens_are_valid_while_their_pod_exists(world):
+    await create_pod(world)
+    reference = {"kind": "Pod", "apiVersion": "v1", "name": "p"}
+    body = {"spec": {"boundObjectRef": reference, "expirationSeconds": 600}}
+    answer = await world.call("POST", "/api/v1/namespaces/default/serviceaccounts/default/token", body)
+    assert answer.json["status"]["expirationTimestamp"] == "2026-11-21T03:58:41Z"
+    headers = {"authorization": f"Bearer {answer.json['status']['token']}"}
+    review = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+    who = await world.call("POST", review, b"{}", user=None, headers=headers)
+    assert who.json["status"]["userInfo"]["username"] == "system:serviceaccount:default:default"
+    refused = await world.call("GET", CONFIG_MAPS, user=None, headers=headers)
+    assert refused.status == 403
+    world.clock.now += 601
+    assert (await world.call("GET", "/version", user=None, headers=headers)).status == 401
+    world.clock.now -= 601
+    assert (await world.call("GET", "/version", user=None, headers=headers)).status == 200
+    await world.call("DELETE", f"{PODS}/p")
+    assert (await world.call("GET", "/version", user=None, headers=headers)).status == 401
+
+
+# --- access
+
+
+async def test_anonymous_requests_may_read_health_and_version_only(world):
+    for path in ("/healthz", "/livez", "/readyz", "/readyz/ping", "/readyz?verbose", "/version"):
+        assert (await world.call("GET", path, user=None)).status == 200
+    refused = await world.call("GET", SERVICES, user=None)
+    assert refused.json["message"] == (
+        'services is forbidden: User "system:anonymous" cannot list resource "services" in API group "" '
+        'in the namespace "default"'
+    )
+    refused = await world.call("GET", "/metrics", user=None)
+    assert refused.json["message"] == 'forbidden: User "system:anonymous" cannot get path "/metrics"'
+
+
+async def test_bearer_tokens_authenticate(world):
+    bob = {"authorization": "Bearer token-of-bob"}
+    assert (await world.call("GET", "/api", user=None, headers=bob)).status == 200
+    assert (await world.call("GET", SERVICES, user=None, headers=bob)).status == 403
+    wrong = await world.call("GET", "/api", user=None, headers={"authorization": "Bearer nonsense"})
+    assert (wrong.status, wrong.json["reason"]) == (401, "Unauthorized")
+
+
+async def test_a_websocket_with_an_unknown_token_is_refused(world):
+    url = "/api/v1/namespaces/default/pods/web/exec"
+    scope = world.scope("GET", url, {"authorization": "Bearer nonsense"}, None)
+    scope |= {"type": "websocket", "extensions": {"websocket.http.response": {}}}
+    del scope["method"]
+    sent = []
+
+    async def send(message):
+        sent.append(message)
+
+    await world.parts.application(scope, None, send)
+    assert (sent[0]["type"], sent[0]["status"]) == ("websocket.http.response.start", 401)
+
+
+async def test_impersonation_follows_the_policy(world):
+    refused = await world.call("GET", SERVICES, headers={"impersonate-user": "bob"})
+    assert 'User "bob" cannot list' in refused.json["message"]
+    bob = {"authorization": "Bearer token-of-bob", "impersonate-user": "kubernetes-admin"}
+    assert (await world.call("GET", SERVICES, user=None, headers=bob)).status == 403
+
+
+async def test_access_reviews_answer_by_the_policy(world):
+    url = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    review = {"spec": {"resourceAttributes": {"verb": "list", "resource": "pods", "namespace": "default"}}}
+    assert (await world.call("POST", url, review)).json["status"] == {"allowed": True}
+    bob = User("bob", ("system:authenticated",))
+    assert (await world.call("POST", url, review, user=bob)).json["status"] == {"allowed": False}
+
+
+async def test_nodes_may_modify_their_own_objects_only(world):
+    node1 = User("system:node:node1", ("system:nodes", "system:authenticated"))
+    node = {"metadata": {"name": "node1"}}
+    assert (await world.call("POST", "/api/v1/nodes", node, user=node1)).status == 201
+    other = await world.call("POST", "/api/v1/nodes", {"metadata": {"name": "node2"}}, user=node1)
+    assert other.json["message"] == ('nodes "node2" is forbidden: node "node1" is not allowed to modify node "node2"')
+    await create_pod(world, "mine", nodeName="node1")
+    await create_pod(world, "theirs", nodeName="node2")
+    headers = {"content-type": "application/merge-patch+json"}
+    patch = {"status": {"phase": "Running"}}
+    for name, status in (("mine", 200), ("theirs", 403)):
+        answer = await world.call("PATCH", f"{PODS}/{name}/status", patch, user=node1, headers=headers)
+        assert answer.status == status
+    for url in ("/api/v1/secrets", "/api/v1/namespaces/default/secrets/x"):
+        assert (await world.call("GET", url, user=node1)).status == 403
+    assert (await world.call("GET", "/api/v1/pods?fieldSelector=spec.nodeName%3Dnode1", user=node1)).status == 200
+
+
+async def test_a_service_cannot_take_the_address_of_a_node(world):
+    addresses = [{"type": "InternalIP", "address": "10.0.0.201"}, {"type": "ExternalIP", "address": "fd00:10:0::201"}]
+    for name, status in (("node1", {"addresses": addresses}), ("node2", {})):
+        await world.create("/api/v1/nodes", {"metadata": {"name": name}, "status": status})
+    spec = {"type": "LoadBalancer", "ports": [{"port": 80}]}
+    await world.create(SERVICES, {"metadata": {"name": "web"}, "spec": spec})
+
+    async def try_ingress(*ingress):
+        status = {"status": {"loadBalancer": {"ingress": list(ingress)}}}
+        return await world.patch(f"{SERVICES}/web/status", status)
+
+    for address, owner in (
+        ("10.0.0.201", "node node1"),
+        ("fd00:10::201", "node node1"),
+        ("10.0.0.1", "the API server"),
+    ):
+        refused = await try_ingress({"ip": "192.0.2.1"}, {"ip": address})
+        assert (refused.status, refused.json["reason"]) == (422, "Invalid")
+        (cause,) = refused.json["details"]["causes"]
+        assert cause["field"] == "status.loadBalancer.ingress[1].ip"
+        assert cause["message"] == (
+            f'Invalid value: "{address}": may not be the address of {owner}, which the Service would take over'
+        )
+    # With ipMode Proxy no proxy takes its packets: for load balancers that run on the nodes.
+    assert (await try_ingress({"ip": "10.0.0.201", "ipMode": "Proxy"})).status == 200
+    assert (await try_ingress({"ip": "10.0.0.201", "ipMode": "VIP"})).status == 422
+    assert (await try_ingress({"ip": "10.0.0.202"}, {"hostname": "node1"})).status == 200
+
+
+async def test_unknown_paths_share_one_metric_label(world):
+    for i in range(3):
+        await world.call("GET", f"/api/v1/invented{i}")
+        refused = await world.call(
+            "GET", f"/apis/invented/v1/invented{i}", headers={"impersonate-group": "g"}, user=None
+        )
+        assert refused.status == 400
+    text = (await world.call("GET", "/metrics", user=ADMIN)).body.decode()
+    assert "invented" not in text
+    assert 'verb="OTHER"' in text

@@ -1,0 +1,32 @@
+"""The command that runs benchmarks: names it does not know, and benchmarks that fail."""
+
+from __future__ import annotations
+
+import importlib
+from types import SimpleNamespace
+
+import pytest
+from benchmarks import __main__ as command
+
+
+def test_an_unknown_benchmark_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["dns", "strage"]) == 2
+    assert capsys.readouterr().err == (
+        "no benchmark 'strage'; there are lab, proxy_sync, datapath, dns, barrier, storage\n"
+    )
+
+
+def test_a_failing_benchmark_does_not_stop_the_others(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail() -> None:
+        raise RuntimeError("no\nspace")
+
+    runs = {"benchmarks.dns": fail, "benchmarks.storage": lambda: [("writes", "1 ms")]}
+    monkeypatch.setattr(importlib, "import_module", lambda name: SimpleNamespace(run=runs[name]))
+
+    assert command.main(["dns", "storage"]) == 1
+
+    lines = capsys.readouterr().out.splitlines()
+    assert "| dns | not measured: no space |" in lines
+    assert "| writes | 1 ms |" in lines

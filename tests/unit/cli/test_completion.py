@@ -1,0 +1,84 @@
+"""Completion scripts, read by the shells that they are for."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from bridgehead import cli
+
+
+def script(shell: str, capsys: pytest.CaptureFixture[str]) -> str:
+    with pytest.raises(SystemExit) as end:
+        cli.main(["completion", shell])
+    assert not end.value.code
+    return capsys.readouterr().out
+
+
+@pytest.mark.needs("bash")
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["sta"], {"status"}),
+        (["completion", ""], {"bash", "zsh", "fish", "--help", "-h"}),
+        (["up", "--ip-family", ""], {"ipv4", "ipv6", "dual"}),
+        (["up", "--ip-family", "ip"], {"ipv4", "ipv6"}),
+        (["down", "--del"], {"--delete"}),
+        (["help", "k"], {"kubeconfig", "kubelet"}),
+        (["proxy", "--masq"], {"--masquerade-all", "--masquerade-bit"}),
+    ],
+)
+def test_bash_completes_commands_options_and_values(
+    arguments: list[str], expected: set[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "bridgehead"
+    path.write_text(script("bash", capsys))
+    line = " ".join(f'"{word}"' for word in ["bridgehead", *arguments])
+    completed = f'COMP_WORDS=({line}); COMP_CWORD={len(arguments)}; _bridgehead; echo "${{COMPREPLY[@]}}"'
+    program = f'source "{path}"; {completed}'
+    done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, timeout=30)
+    assert done.stderr == ""
+    assert set(done.stdout.split()) == expected
+
+
+@pytest.mark.needs("bash")
+def test_bash_completes_files_after_an_option_with_a_path(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "script").write_text(script("bash", capsys))
+    (tmp_path / "config.yaml").touch()
+    arguments = 'COMP_WORDS=(bridgehead proxy --config "conf"); COMP_CWORD=3'
+    program = f'source ./script; {arguments}; _bridgehead; echo "${{COMPREPLY[@]}}"'
+    done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, timeout=30, cwd=tmp_path)
+    assert done.stdout == "config.yaml\n"
+
+
+@pytest.mark.needs("zsh")
+def test_zsh_loads_its_script(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "_bridgehead").write_text(script("zsh", capsys))
+    program = (
+        "autoload -Uz compinit; compinit -u -D; source ./_bridgehead; whence -w _bridgehead; echo $_comps[bridgehead]"
+    )
+    done = subprocess.run(["zsh", "-f", "-c", program], capture_output=True, text=True, timeout=30, cwd=tmp_path)
+    assert (done.stdout, done.stderr) == ("_bridgehead: function\n_bridgehead\n", "")
+
+
+@pytest.mark.needs("fish")
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("bridgehead sta", {"status"}),
+        ("bridgehead up --ip-family ", {"dual", "ipv4", "ipv6"}),
+        ("bridgehead completion ", {"bash", "zsh", "fish"}),
+        ("bridgehead down --del", {"--delete"}),
+    ],
+)
+def test_fish_completes_commands_and_options(
+    line: str, expected: set[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "script.fish").write_text(script("fish", capsys))
+    program = f"source ./script.fish; complete --do-complete '{line}'"
+    done = subprocess.run(
+        ["fish", "--no-config", "-c", program], capture_output=True, text=True, timeout=30, cwd=tmp_path
+    )
+    assert {each.split("\t")[0] for each in done.stdout.splitlines()} == expected

@@ -1,0 +1,129 @@
+import base64
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from bridgehead.client import in_cluster_config, load_config, load_kubeconfig
+from bridgehead.client.errors import ConfigError
+
+
+def kubeconfig(tmp_path: Path, cluster: dict[str, Any], user: dict[str, Any], **more: Any) -> Path:
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "here",
+        "contexts": [
+            {"name": "here", "context": {"cluster": "c", "user": "u", "namespace": "blue"}},
+            {"name": "plain", "context": {"cluster": "c"}},
+            {"name": "broken", "context": {"cluster": "nowhere", "user": "u"}},
+        ],
+        "clusters": [{"name": "c", "cluster": {"server": "https://10.0.0.1:6443/", **cluster}}],
+        "users": [{"name": "u", "user": user}],
+        **more,
+    }
+    path = tmp_path / "config"
+    path.write_text(yaml.safe_dump(document))
+    return path
+
+
+def b64(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def test_embedded_certificates_are_read(tmp_path):
+    path = kubeconfig(
+        tmp_path,
+        {"certificate-authority-data": b64("ca"), "tls-server-name": "kubernetes"},
+        {"client-certificate-data": b64("cert"), "client-key-data": b64("key")},
+    )
+    config = load_kubeconfig(path)
+    assert config.server == "https://10.0.0.1:6443"
+    assert (config.ca, config.client_certificate, config.client_key) == (b"ca", b"cert", b"key")
+    assert (config.tls_server_name, config.namespace, config.insecure) == ("kubernetes", "blue", False)
+
+
+def test_certificate_files_are_relative_to_the_kubeconfig(tmp_path):
+    for name in ("ca.crt", "me.crt", "me.key"):
+        (tmp_path / name).write_text(name)
+    path = kubeconfig(
+        tmp_path,
+        {"certificate-authority": "ca.crt"},
+        {"client-certificate": "me.crt", "client-key": str(tmp_path / "me.key")},
+    )
+    config = load_kubeconfig(path)
+    assert (config.ca, config.client_certificate, config.client_key) == (b"ca.crt", b"me.crt", b"me.key")
+
+
+def test_another_context_can_be_selected(tmp_path):
+    config = load_kubeconfig(kubeconfig(tmp_path, {}, {"token": "t"}), context="plain")
+    assert (config.token, config.namespace) == (None, "default")
+
+
+def test_tokens_are_read_from_text_and_file(tmp_path):
+    assert load_kubeconfig(kubeconfig(tmp_path, {}, {"token": "t"})).token == "t"
+    config = load_kubeconfig(kubeconfig(tmp_path, {}, {"token": "t", "tokenFile": "tok"}))
+    assert (config.token, config.token_file) == (None, tmp_path / "tok"), "the file goes first, as in kubectl"
+
+
+@pytest.mark.parametrize(
+    ("cluster", "user", "more", "text"),
+    [
+        ({}, {"exec": {"command": "aws"}}, {}, "user 'u': 'exec' is not supported"),
+        ({}, {"auth-provider": {"name": "gcp"}}, {}, "'auth-provider' is not supported"),
+        ({}, {"username": "me", "password": "x"}, {}, "'username' is not supported"),
+        ({}, {"as": "somebody"}, {}, "'as' is not supported"),
+        ({"proxy-url": "http://p"}, {}, {}, "'proxy-url' is not supported"),
+        ({"server": "10.0.0.1"}, {}, {}, "server '10.0.0.1' is not an http or https URL"),
+        ({"certificate-authority-data": "%%"}, {}, {}, "certificate-authority-data is not base64"),
+        ({"certificate-authority": "missing.crt"}, {}, {}, "missing.crt: No such file or directory"),
+        ({}, {"client-key-data": b64("k")}, {}, "client-certificate and client-key belong together"),
+        ({}, {}, {"current-context": ""}, "no current-context"),
+        ({}, {}, {"current-context": "gone"}, "no context named 'gone'"),
+        ({}, {}, {"current-context": "broken"}, "no cluster named 'nowhere'"),
+        ({}, {}, {"users": None}, "no user named 'u'"),
+        ({}, {}, {"kind": "Pod"}, "not a kubeconfig"),
+    ],
+)
+def test_errors_are_one_line(tmp_path, cluster, user, more, text):
+    with pytest.raises(ConfigError) as refused:
+        load_kubeconfig(kubeconfig(tmp_path, cluster, user, **more))
+    assert text in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("text", ["- just\n- a list", "a: b: c", "\tx", ""])
+def test_invalid_files_are_refused(tmp_path, text):
+    path = tmp_path / "config"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as refused:
+        load_kubeconfig(path)
+    assert str(refused.value).startswith(f"{path}: not ")
+    assert "\n" not in str(refused.value)
+
+
+def pod_directory(tmp_path: Path) -> Path:
+    for name, text in (("token", "tok\n"), ("ca.crt", "ca"), ("namespace", "blue\n")):
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("host", "server"), [("10.96.0.1", "https://10.96.0.1:443"), ("fd00::1", "https://[fd00::1]:443")]
+)
+def test_a_pod_uses_its_service_account(tmp_path, host, server):
+    environment = {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": "443"}
+    config = in_cluster_config(pod_directory(tmp_path), environment)
+    assert (config.server, config.ca, config.namespace) == (server, b"ca", "blue")
+    assert config.token_file == tmp_path / "token"
+
+
+def test_outside_of_a_pod_the_in_cluster_configuration_is_refused(tmp_path, monkeypatch):
+    with pytest.raises(ConfigError, match="not in a pod"):
+        in_cluster_config(tmp_path, {})
+    with pytest.raises(ConfigError, match="token: No such file"):
+        in_cluster_config(tmp_path, {"KUBERNETES_SERVICE_HOST": "10.96.0.1", "KUBERNETES_SERVICE_PORT": "443"})
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    with pytest.raises(ConfigError, match="no kubeconfig given"):
+        load_config(None)

@@ -1,0 +1,722 @@
+"""Corefiles, resolv.conf and addresses: what is read, and the errors of what is refused."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from bridgehead.dns.config import (
+    DnsConfig,
+    Hosts,
+    RewriteRule,
+    Server,
+    Tls,
+    ZoneSettings,
+    check,
+    parse_address,
+    parse_node_local,
+)
+from bridgehead.dns.corefile import Sources, directives, forwarding, kubernetes, local_names, operation, read_corefile
+from bridgehead.dns.corefile.directives import DIRECTIVES
+from bridgehead.dns.errors import ConfigInvalid
+from bridgehead.dns.upstreams import parse_resolv_conf, parse_search, parse_server
+
+KUBEADM = """
+.:53 {
+    errors
+    health {
+       lameduck 5s
+    }
+    ready
+    kubernetes cluster.local in-addr.arpa ip6.arpa {
+       pods insecure
+       fallthrough in-addr.arpa ip6.arpa
+       ttl 30
+    }
+    prometheus :9153
+    forward . /etc/resolv.conf {
+       max_concurrent 1000
+    }
+    cache 30 {
+       disable success cluster.local
+       disable denial cluster.local
+    }
+    loop
+    reload
+    loadbalance
+}
+"""
+
+
+def test_the_corefile_of_kubeadm_is_understood():
+    config, remarks = read_corefile(KUBEADM, DnsConfig(), Sources())
+    zone = ZoneSettings("cluster.local", "insecure", 30)
+    uncached = (("success", "cluster.local"), ("denial", "cluster.local"))
+    assert config == DnsConfig(
+        zone=zone, cache_seconds=30, cache_negative_seconds=30, uncached=uncached, lameduck_seconds=5
+    )
+    assert remarks == ("line 22: 'reload' has no effect here",)
+
+
+_USUAL = """
+    errors
+    health {
+        lameduck 5s
+      }
+    ready
+    kubernetes cluster.local in-addr.arpa ip6.arpa {
+      pods insecure
+      fallthrough in-addr.arpa ip6.arpa
+    }
+    prometheus :9153
+    forward . /etc/resolv.conf
+    cache 30
+    loop
+    reload
+    loadbalance
+"""
+DISTRIBUTIONS = {
+    "EKS": f".:53 {{ {_USUAL}}}",
+    "k3s": f"""
+.:53 {{ {_USUAL}
+    hosts /etc/coredns/NodeHosts {{
+      ttl 60
+      reload 15s
+      fallthrough
+    }}
+    import /etc/coredns/custom/*.override
+}}
+import /etc/coredns/custom/*.server
+""",
+    "RKE2": f".:53 {{ {_USUAL}\n}}".replace("kubernetes", "kubernetes cluster.local"),
+    "minikube": f""".:53 {{ {_USUAL}
+    log
+    hosts {{
+       192.168.49.1 host.minikube.internal
+       fallthrough
+    }}
+}}""",
+    "AKS": rf"""
+.:53 {{ {_USUAL}
+    import custom/*.override
+    template ANY ANY internal.cloudapp.net {{
+      match "^(?:[^.]+\.){{4,}}internal\.cloudapp\.net\.$"
+      rcode NXDOMAIN
+      fallthrough
+    }}
+    template ANY ANY reddog.microsoft.com {{
+      rcode NXDOMAIN
+    }}
+}}
+import custom/*.server
+""",
+}
+
+
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+def test_corefiles_of_distributions_are_understood(distribution):
+    around = Sources("/etc/coredns", read=lambda path: "", find=lambda pattern: [], variables={})
+    config = read_corefile(DISTRIBUTIONS[distribution], DnsConfig(), around).config
+    check(config)
+    assert (config.zone, config.upstreams) == (ZoneSettings("cluster.local", "insecure"), None)
+    assert (config.cache_seconds, config.lameduck_seconds, config.metrics) == (30, 5, ("", 9153))
+
+
+def test_further_directives_are_understood():
+    config, remarks = read_corefile(
+        """
+# a comment
+corp.example:1053 example.org:1053 {
+    forward . 10.0.0.1 10.0.0.2:5353
+    cache 5
+}
+.:1053 {
+    bind 127.0.0.1 ::1
+    kubernetes k8s.example. {
+        pods verified
+    }
+    autopath @kubernetes
+    forward . 1.1.1.1 dns://[2606::1]:54 { # here, too
+        policy sequential
+    }
+    forward lan. 192.168.0.1
+    cache {
+        success 500 60
+        serve_stale 2h immediate
+    }
+    log
+}
+""",
+        DnsConfig(),
+        Sources(),
+    )
+    assert config.zone == ZoneSettings("k8s.example", "verified")
+    assert config.listen == (("127.0.0.1", 1053), ("::1", 1053))
+    assert config.upstreams == (Server("1.1.1.1"), Server("2606::1", 54))
+    corp = (Server("10.0.0.1"), Server("10.0.0.2", 5353))
+    assert config.stub_domains == (("corp.example", corp), ("example.org", corp), ("lan", (Server("192.168.0.1"),)))
+    assert (config.autopath, config.cache_entries, config.serve_stale_seconds) == (True, 500, 7200)
+    assert (config.health, config.ready, config.metrics) == (None, None, None)
+    assert (config.cache_seconds, config.cache_negative_seconds, config.sequential) == (60, 1800, ("",))
+    assert config.log_queries
+    assert remarks == ("line 5: there is one cache for all server blocks, and this directive does not set it",)
+
+
+@pytest.mark.parametrize(
+    ("options", "pods", "remarks"),
+    [
+        ("", "disabled", ()),  # as with CoreDNS
+        ("pods insecure", "insecure", ()),
+        ("fallthrough in-addr.arpa ip6.arpa", "disabled", ()),
+        ("fallthrough", "disabled", ("line 3: names of x do not fall through",)),
+        ("fallthrough X. in-addr.arpa", "disabled", ("line 3: names of x do not fall through",)),
+    ],
+)
+def test_options_of_the_kubernetes_directive(options, pods, remarks):
+    reading = read_corefile(f".:53 {{\n kubernetes x {{\n {options}\n }}\n}}", DnsConfig(), Sources())
+    assert (reading.config.zone, reading.remarks) == (ZoneSettings("x", pods), remarks)
+
+
+def test_namespaces_and_endpoint_pod_names():
+    config = read_corefile(
+        "k8s.example in-addr.arpa {\n kubernetes {\n namespaces a b\n endpoint_pod_names\n }\n}", DnsConfig(), Sources()
+    ).config
+    assert config.zone == ZoneSettings("k8s.example", "disabled", namespaces=("a", "b"), endpoint_pod_names=True)
+
+
+def test_a_repeated_zone_counts_once():
+    """Charts of RKE2 repeat the zone."""
+    config = read_corefile(
+        ". {\n kubernetes cluster.local cluster.local in-addr.arpa\n}", DnsConfig(), Sources()
+    ).config
+    assert config.zone.domain == "cluster.local"
+
+
+@pytest.mark.parametrize(
+    ("cache", "expected"),
+    [
+        ("cache", {}),
+        ("cache 20", {"cache_seconds": 20, "cache_negative_seconds": 20}),
+        (
+            "cache 20 example.org. A.b",
+            {"cache_seconds": 20, "cache_negative_seconds": 20, "cached": ("example.org", "a.b")},
+        ),
+        ("cache example.org", {"cached": ("example.org",)}),
+        (
+            "cache 30 {\n success 9984 20 5\n denial 5000 5\n prefetch 10 1m 10%\n servfail 5s\n }",
+            {"cache_seconds": 20, "cache_negative_seconds": 5, "cache_entries": 9984},
+        ),
+        (
+            "cache {\n disable denial\n disable success example.org\n }",
+            {"uncached": (("denial", ""), ("success", "example.org"))},
+        ),
+    ],
+)
+def test_options_of_the_cache_directive(cache, expected):
+    config = read_corefile(
+        f". {{\n kubernetes cluster.local {{\n pods insecure\n }}\n forward . /etc/resolv.conf\n {cache}\n}}",
+        DnsConfig(),
+        Sources(),
+    ).config
+    assert config == DnsConfig(health=None, ready=None, metrics=None, **expected)
+
+
+def test_the_cache_of_the_root_block_applies():
+    config, remarks = read_corefile(
+        "cluster.local {\n kubernetes\n cache 7 {\n serve_stale\n }\n}\n"
+        "a {\n forward . 1.1.1.1\n cache 8\n}\n. {\n cache 9\n}",
+        DnsConfig(),
+        Sources(),
+    )
+    assert (config.cache_seconds, config.serve_stale_seconds) == (9, 0)
+    assert remarks == ("line 9: there is one cache for all server blocks, and this directive does not set it",)
+
+
+def test_forward_has_upstreams_and_exceptions():
+    config = read_corefile(
+        """
+. {
+    kubernetes cluster.local
+    forward corp.example /etc/corp.conf 10.0.0.3 {
+        policy sequential
+    }
+    forward . /etc/resolv.conf {
+        except lan. corp.example db.corp.example svc.cluster.local
+        prefer_udp
+        max_concurrent 1000
+        policy round_robin
+    }
+    bufsize 4096
+}
+""",
+        DnsConfig(),
+        Sources(read={"/etc/corp.conf": "nameserver 10.0.0.1\nnameserver 10.0.0.2\n"}.__getitem__),
+    ).config
+    corp = tuple(Server(f"10.0.0.{number}") for number in (1, 2, 3))
+    assert (config.upstreams, config.stub_domains) == (None, (("corp.example", corp),))
+    assert config.denied == (("lan", 2),), "the others have somebody to ask, or an answer"
+    assert (config.sequential, config.udp_size) == (("corp.example",), 4096)
+    check(config)
+
+
+@pytest.mark.parametrize(
+    ("zones", "fallthrough", "denied"),
+    [
+        ("x in-addr.arpa ip6.arpa", "", ("in-addr.arpa", "ip6.arpa")),
+        ("x in-addr.arpa ip6.arpa", "fallthrough ip6.arpa", ("in-addr.arpa",)),
+        ("x in-addr.arpa ip6.arpa", "fallthrough in-addr.arpa ip6.arpa", ()),
+        ("x in-addr.arpa ip6.arpa", "fallthrough", ()),
+        ("x", "", ()),
+        ("x corp.in-addr.arpa", "", ()),
+    ],
+)
+def test_reverse_zones_without_fallthrough_have_no_upstream(zones, fallthrough, denied):
+    text = (
+        f".:53 {{\n kubernetes {zones} {{\n {fallthrough}\n }}\n forward . 192.0.2.1\n}}\n"
+        "corp.in-addr.arpa:53 {\n forward . 192.0.2.2\n}\n"
+    )
+    config = read_corefile(text, DnsConfig(), Sources()).config
+    assert config.denied == tuple((zone, 3) for zone in denied)
+    check(config)
+
+
+@pytest.mark.parametrize(
+    ("files", "authority", "certificate", "key"),
+    [
+        ("", "", "", ""),
+        ("ca.pem", "/etc/dns/ca.pem", "", ""),
+        ("us.pem us.key", "", "/etc/dns/us.pem", "/etc/dns/us.key"),
+        ("us.pem us.key /ca.pem", "/ca.pem", "/etc/dns/us.pem", "/etc/dns/us.key"),
+    ],
+)
+def test_upstreams_over_tls_are_configured(files, authority, certificate, key):
+    text = (
+        f"x {{\n kubernetes x\n forward . tls://9.9.9.9 10.0.0.1 {{\n tls {files}\n tls_servername a.example\n }}\n}}\n"
+        "corp.example {\n forward . 10.0.0.2 {\n force_tcp\n }\n}"
+    )
+    config = read_corefile(text, DnsConfig(), Sources(directory="/etc/dns")).config
+    tls = Tls("a.example", authority, certificate, key)
+    assert config.upstreams == (Server("9.9.9.9", 853, tls), Server("10.0.0.1"))
+    assert config.tcp_only == ("corp.example",)
+
+
+@pytest.mark.parametrize(("limits", "most"), [((), 1000), ((10,), 10), ((2000, 10), 2000), ((10, 0), 1 << 30)], ids=str)
+def test_max_concurrent_is_read(limits, most):
+    stubs = [f"s{at}.example {{\n forward . 1.1.1.1 {{\n max_concurrent {n}\n }}\n}}\n" for at, n in enumerate(limits)]
+    assert (
+        read_corefile(f". {{\n kubernetes x\n}}\n{''.join(stubs)}", DnsConfig(), Sources()).config.max_concurrent
+        == most
+    )
+
+
+def test_health_and_prometheus_may_omit_the_address():
+    config = read_corefile(". {\n kubernetes x\n health\n ready\n prometheus\n}", DnsConfig(), Sources()).config
+    assert (config.health, config.ready, config.metrics) == (("", 8080), ("", 8181), ("localhost", 9153))
+
+
+@pytest.mark.parametrize(
+    ("log", "classes"),
+    [
+        ("log", ()),
+        ("log . {\n class error\n}", ("error",)),
+        ("log {\n class denial error\n class error\n}", ("denial", "error")),
+        ("log {\n class all\n}", ()),
+    ],
+)
+def test_log_classes_are_selected(log, classes):
+    config = read_corefile(f".:53 {{\n kubernetes x\n {log}\n}}", DnsConfig(), Sources()).config
+    assert (config.log_queries, config.log_classes) == (True, classes)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "no server block has a `kubernetes`"),
+        (".:53 {\n whoami\n}", "not supported: whoami (line 2)"),
+        (
+            ".:53 {\n kubernetes x {\n  labels a\n }\n acl\n}",
+            "not supported: labels (line 3), acl (line 5); remove",
+        ),
+        (".:53 {\n kubernetes x\n", "line 1: a brace is opened and not closed"),
+        ("}", "line 1: a brace is closed"),
+        (".:53 { kubernetes x }", "line 1: a brace in the middle"),
+        ("{\n}", "line 1: a block without a name"),
+        (".:53 {\n kubernetes a b\n}", "line 2: kubernetes with 2 domains"),
+        (".:53 {\n kubernetes x {\n  ttl soon\n }\n}", "line 3: ttl takes a number"),
+        (".:53 {\n kubernetes x\n forward . example.com\n}", "line 3: upstream 'example.com' is not an address"),
+        (
+            ".:53 {\n kubernetes x\n forward . 1.1.1.1\n log a.example {\n  class denial some\n }\n whoami\n}",
+            "not supported: log a.example (line 4), 'class denial some' in log (line 5), whoami (line 7)",
+        ),
+        (
+            ".:53 {\n kubernetes x\n forward . https://1.1.1.1\n}",
+            "line 3: upstream 'https://1.1.1.1': only dns:// and tls:// are supported",
+        ),
+        (
+            ".:53 {\n kubernetes x\n forward . tls://9.9.9.9%a.example {\n  tls_servername b.example\n }\n}",
+            "line 4: tls_servername, and a.example for 9.9.9.9:853",
+        ),
+        (
+            ".:53 {\n kubernetes x\n forward . tls://9.9.9.9 {\n  tls a b c d\n }\n}",
+            "line 4: usage: tls [CERT KEY] [CA]",
+        ),
+        (".:53 {\n kubernetes x\n forward .\n}", "line 3: usage: forward FROM TO"),
+        (
+            "x:53 {\n kubernetes x\n}\n.:5301 {\n forward . 1.1.1.1\n}",
+            "not supported: port 5301 (line 4: all names are",
+        ),
+        (".:53 {\n kubernetes x\n health {\n  lameduck\n }\n}", "line 4: '' is not a duration"),
+        (".:53 {\n kubernetes x\n cache {\n  serve_stale soon\n }\n}", "line 4: 'soon' is not a duration"),
+        (".:53 {\n kubernetes x\n}\n.:54 {\n kubernetes y\n}", "line 5: a second `kubernetes`"),
+        ("tls://.:853 {\n kubernetes x\n}", "'tls' is not supported"),
+        (
+            ".:53 {\n kubernetes x\n hosts {\n  10.0.0.1 a\n }\n}",
+            "line 3: hosts without `fallthrough` would deny every",
+        ),
+        (".:53 {\n kubernetes x\n hosts {\n  nonsense a\n fallthrough\n }\n}", "'nonsense a' in hosts (line 4)"),
+        (".:53 {\n kubernetes x\n rewrite type A AAAA\n}", "rewrite type (line 3)"),
+        (".:53 {\n kubernetes x\n rewrite name a\n}", "line 3: usage: rewrite name [KIND] FROM TO"),
+        (".:53 {\n kubernetes x\n rewrite name regex ( a\n}", "line 3: rewrite name regex '('"),
+        (".:53 {\n kubernetes x\n rewrite name regex a {1}\n}", "line 3: rewrite name regex 'a' has 0 groups"),
+        (".:53 {\n kubernetes x\n transfer {\n  to nobody\n }\n}", "'nobody' is neither an address nor a range"),
+        ("a:53 {\n rewrite name a b\n}\n.:53 {\n kubernetes x\n}", "rewrite outside the cluster's server block"),
+        (".:53 {\n autopath @kubernetes\n}\nx:53 {\n kubernetes x\n}", "autopath outside the cluster's server block"),
+        (".:53 {\n kubernetes x\n autopath /etc/resolv.conf\n}", "line 3: usage: autopath @kubernetes"),
+        (".:53 {\n kubernetes x\n foward . 1.1.1.1\n}", "foward (line 3: did you mean forward?)"),
+        (".:53 {\n kubernetes x {\n fall_through\n }\n}", "fall_through (line 3: did you mean fallthrough?)"),
+        (".:53 {\n kubernetes x\n proxy . 1.1.1.1\n}", "proxy (line 3: write forward)"),
+        (".:53 {\n kubernetes x {\n endpoint https://a\n }\n}", "endpoint (line 3: use --kubeconfig)"),
+        (".:53 {\n kubernetes x\n bufsize 100\n}", "line 3: bufsize 100: 512 to 4096"),
+        (".:53 {\n kubernetes x\n cache {\n success few\n }\n}", "line 4: usage: success CAPACITY [TTL [MINTTL]]"),
+        (".:53 {\n kubernetes x\n cache {\n disable all\n }\n}", "line 4: usage: disable success|denial"),
+        (
+            ".:53 {\n kubernetes x\n forward a.b 1.1.1.1 {\n except c.a.b\n }\n}",
+            "except (line 4: only in",
+        ),
+        (
+            ".:53 {\n kubernetes x\n forward . 1.1.1.1 {\n policy best\n }\n}",
+            "policy 'best': one of random, round_robin, seq",
+        ),
+        (
+            ".:53 {\n kubernetes x {\n pods insecur\n }\n}",
+            "line 3: pods 'insecur': one of disabled, insecure",
+        ),
+        (".:53 {\n kubernetes x\n log {\n class succes\n }\n}", "in log (line 4: did you mean success?)"),
+        (".:53 {\n kubernetes x\n rewrite nam a b\n}", "rewrite nam (line 3: did you mean name?)"),
+        (
+            ".:53 {\n kubernetes x\n rewrite name sufix a b\n}",
+            "[KIND] FROM TO; did you mean suffix?",
+        ),
+        (".:53 {\n kubernetes x\n hosts {\n fall_through\n fallthrough\n }\n}", "(line 4: did you mean fallthrough?)"),
+        (".:53 {\n kubernetes x\n template ANY ANY a {\n rcode NXDOMIAN\n }\n}", "did you mean NXDOMAIN?"),
+        (".:53 {\n kubernetes x\n transfer {\n from a\n }\n}", "not supported: from (line 4)"),
+        (".:53 {\n kubernetes x\n __class__\n}", "not supported: __class__ (line 3)"),
+        (".:53 {\n kubernetes x\n forward a.b /lacking\n}", "line 3: /lacking: No such file"),
+    ],
+)
+def test_invalid_corefiles_are_refused(text, message):
+    with pytest.raises(ConfigInvalid) as caught:
+        read_corefile(text, DnsConfig(), Sources())
+    assert message in str(caught.value)
+
+
+def test_hosts_falls_through_in_selected_zones():
+    text = "x {\n kubernetes x\n hosts /dev/null a.example b.example in-addr.arpa {\n fallthrough b.example arpa\n }\n}"
+    assert read_corefile(text, DnsConfig(), Sources()).config.denied == (("a.example", 3),)
+
+
+def test_hosts_files_are_read_with_the_corefile():
+    text = """
+.:53 {
+    kubernetes cluster.local
+    hosts /made/up.hosts {
+        192.168.65.254 host.minikube.internal
+        ttl 60
+        no_reverse
+        reload 5s
+        fallthrough
+    }
+    hosts /lacking example.org {
+        10.0.0.7 A.example.org. example.com
+    }
+}
+corp.example:53 {
+    hosts /made/up.hosts
+}
+"""
+    files = {"/made/up.hosts": "# a comment\n10.0.0.9 db.corp.example db # another\n\nnonsense\nfe80::1%lo x\n"}
+
+    def read(path: str) -> str:
+        try:
+            return files[path]
+        except KeyError:
+            raise FileNotFoundError(2, "No such file or directory") from None
+
+    config, remarks = read_corefile(text, DnsConfig(), Sources(read=read))
+
+    assert config.hosts == (
+        Hosts(
+            (("192.168.65.254", ("host.minikube.internal",)), ("10.0.0.9", ("db.corp.example", "db"))),
+            ttl=60,
+            has_reverse=False,
+        ),
+        Hosts((("10.0.0.7", ("a.example.org",)),)),
+        Hosts((("10.0.0.9", ("db.corp.example",)),)),
+    )
+    assert config.denied == (("example.org", 3), ("corp.example", 3))
+    assert remarks == (
+        "line 11: example.com: not in a zone of these hosts",
+        "line 11: /lacking: No such file or directory",
+    )
+    files["/made/up.hosts"] = ""
+    assert read_corefile(text, DnsConfig(), Sources(read=read)).config != config, (
+        "a changed file is a changed configuration"
+    )
+
+
+def test_rewrite_and_transfer_are_read():
+    config, _ = read_corefile(
+        """
+.:53 {
+    kubernetes cluster.local
+    rewrite name Old.example.com new.default.svc.cluster.local
+    rewrite continue name suffix .example.org .default.svc.cluster.local answer auto
+    rewrite name exact exact b
+    rewrite stop {
+        name regex (.*)-in-([a-z]+)\\.example {1}.{2}.svc.cluster.local
+        answer name (.*)\\.([a-z]+)\\.svc\\.cluster\\.local {1}-in-{2}.example
+    }
+    transfer {
+        to 10.0.0.1 10.1.0.0/16 fd00::1
+    }
+}
+""",
+        DnsConfig(),
+        Sources(),
+    )
+    assert config.rewrites == (
+        RewriteRule("exact", "old.example.com.", "new.default.svc.cluster.local."),
+        RewriteRule("suffix", ".example.org.", ".default.svc.cluster.local.", is_last=False),
+        RewriteRule("exact", "exact.", "b."),
+        RewriteRule("regex", r"(.*)-in-([a-z]+)\.example", "{1}.{2}.svc.cluster.local."),
+    )
+    assert [str(network) for network in config.transfer_to] == ["10.0.0.1/32", "10.1.0.0/16", "fd00::1/128"]
+
+
+def test_rewrite_in_the_root_block_applies():
+    config, _ = read_corefile(
+        "cluster.local:53 {\n kubernetes cluster.local\n}\n.:53 {\n rewrite name suffix .a .b\n}",
+        DnsConfig(),
+        Sources(),
+    )
+    assert config.rewrites == (RewriteRule("suffix", ".a.", ".b.", for_others=True),)
+
+
+def test_hosts_in_the_cluster_domain_are_refused():
+    hosts = (Hosts((("10.0.0.1", ("db.default.svc.cluster.local",)),)),)
+    with pytest.raises(ConfigInvalid, match="is in the cluster's own domain"):
+        check(DnsConfig(hosts=hosts))
+
+
+def test_resolv_conf_is_parsed():
+    text = """
+# nameserver 9.9.9.9
+search a.example b.example.
+nameserver 10.0.0.1   # the first
+nameserver fd00::1
+nameserver fe80::1%eth0
+nameserver nonsense
+options ndots:5
+search lan .
+"""
+    assert parse_resolv_conf(text) == [Server("10.0.0.1"), Server("fd00::1")]
+    assert parse_search(text) == ["lan"]
+    assert parse_search("") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1.1.1.1", Server("1.1.1.1", 53)),
+        ("1.1.1.1:5353", Server("1.1.1.1", 5353)),
+        ("fd00::1", Server("fd00::1", 53)),
+        ("[fd00::1]:54", Server("fd00::1", 54)),
+        ("dns://1.1.1.1", Server("1.1.1.1", 53)),
+        ("tls://1.1.1.1", Server("1.1.1.1", 853, Tls())),
+        ("tls://[fd00::1]:54", Server("fd00::1", 54, Tls())),
+        ("tls://9.9.9.9%dns.quad9.net", Server("9.9.9.9", 853, Tls("dns.quad9.net"))),
+        ("tls://9.9.9.9%dns.quad9.net:10853", Server("9.9.9.9", 10853, Tls("dns.quad9.net"))),
+        ("tls://[fd00::1]%dns.example:10853", Server("fd00::1", 10853, Tls("dns.example"))),
+        ("https://1.1.1.1", None),
+        ("1.1.1.1%dns.example", None),
+        ("1.1.1.1:0", None),
+        ("1.1.1.1:70000", None),
+        ("", None),
+        ("one.one.one.one", None),
+    ],
+)
+def test_upstream_addresses_are_parsed(text, expected):
+    if expected is None:
+        with pytest.raises(ConfigInvalid):
+            parse_server(text)
+    else:
+        assert parse_server(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (":53", ("", 53)),
+        ("0.0.0.0:5353", ("0.0.0.0", 5353)),
+        ("10.0.0.1", ("10.0.0.1", 8080)),
+        ("[::]:53", ("::", 53)),
+        ("[::]", ("::", 8080)),
+        ("::", ("::", 8080)),
+    ],
+)
+def test_listen_addresses_are_parsed(text, expected):
+    assert parse_address("x", text, 8080) == expected
+
+
+@pytest.mark.parametrize("text", ["10.0.0.1:x", ":65536", "[::1]:-1"])
+def test_what_is_no_address(text):
+    with pytest.raises(ConfigInvalid) as caught:
+        parse_address("--listen", text, 53)
+    assert str(caught.value) == f"--listen: {text!r} is not an address with a port"
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (DnsConfig(zone=ZoneSettings(domain="")), "'' is not a domain name"),
+        (DnsConfig(zone=ZoneSettings(ttl=-1)), "ttl -1"),
+        (DnsConfig(processes=0), "processes"),
+        (DnsConfig(lameduck_seconds=3601), "lameduck 3601: 0 to 3600 seconds"),
+        (DnsConfig(stub_domains=(("a..b", ()),)), "stub domain 'a..b' is not a domain name"),
+        (DnsConfig(stub_domains=(("x.cluster.local", ()),)), "in the cluster's own domain"),
+        (DnsConfig(stub_domains=(("cluster.local", ()),)), "in the cluster's own domain"),
+    ],
+)
+def test_invalid_configurations_are_refused(config, message):
+    with pytest.raises(ConfigInvalid, match=message):
+        check(config)
+
+
+SPLIT = """
+cluster.local:53 in-addr.arpa:53 {{
+    kubernetes cluster.local in-addr.arpa
+}}
+corp.example {{
+    forward . 10.0.0.1
+}}
+.:53 {{
+    {rest}
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("rest", "expected"),
+    [
+        ("template ANY ANY {\n rcode NXDOMAIN\n }", {"upstreams": (), "denied": (("in-addr.arpa", 3), ("", 3))}),
+        ("template IN ANY . {\n rcode REFUSED\n }", {"upstreams": (), "denied": (("in-addr.arpa", 3), ("", 5))}),
+        ("forward . 10.0.0.2 10.0.0.3:5353", {"upstreams": (Server("10.0.0.2"), Server("10.0.0.3", 5353))}),
+        ("forward . /etc/resolv.conf", {"upstreams": None}),
+    ],
+)
+def test_the_root_block_handles_external_names(rest, expected):
+    config, _ = read_corefile(SPLIT.format(rest=rest), DnsConfig(), Sources())
+    assert config.listen == DnsConfig().listen
+    assert config.stub_domains == (("corp.example", (Server("10.0.0.1"),)),)
+    assert {name: getattr(config, name) for name in expected} == expected
+    check(config)
+
+
+def test_template_beside_kubernetes_is_refused():
+    """CoreDNS would apply the template to cluster names, too."""
+    with pytest.raises(ConfigInvalid, match="line 3: template would deny every name of the cluster"):
+        read_corefile(
+            ". {\n kubernetes cluster.local\n template ANY ANY {\n rcode NXDOMAIN\n }\n}", DnsConfig(), Sources()
+        )
+
+
+def test_a_duplicate_stub_domain_is_refused():
+    config, _ = read_corefile(SPLIT.format(rest="forward corp.example 10.0.0.9"), DnsConfig(), Sources())
+    with pytest.raises(ConfigInvalid, match="is there twice"):
+        check(config)
+
+
+_HERE = "bind 169.254.20.10 10.96.0.10"
+_TO_CLUSTER_DNS = "forward . __PILLAR__CLUSTER__DNS__ {\n        force_tcp\n    }"
+NODE_CACHE = f"""
+cluster.local:53 {{
+    errors
+    cache {{
+        success 9984 30
+        denial 9984 5
+    }}
+    reload
+    loop
+    {_HERE}
+    {_TO_CLUSTER_DNS}
+    prometheus :9253
+    health 169.254.20.10:8080
+    }}
+in-addr.arpa:53 ip6.arpa:53 {{
+    errors
+    cache 30
+    {_HERE}
+    {_TO_CLUSTER_DNS}
+    prometheus :9253
+    }}
+.:53 {{
+    errors
+    cache 30
+    {_HERE}
+    forward . __PILLAR__UPSTREAM__SERVERS__
+    prometheus :9253
+    }}
+"""
+
+
+def test_the_corefile_of_nodelocal_dnscache_is_served_on_the_node():
+    config, _ = read_corefile(NODE_CACHE, DnsConfig(node_local=("10.96.0.10",)), Sources())
+    addresses = (("169.254.20.10", 53), ("10.96.0.10", 53))
+    assert config == DnsConfig(
+        zone=ZoneSettings("cluster.local", "insecure"), node_local=("10.96.0.10",), listen=addresses,
+        cache_seconds=30, cache_negative_seconds=30, health=("169.254.20.10", 8080), ready=None, metrics=("", 9253),
+    )  # fmt: skip
+    with pytest.raises(ConfigInvalid, match="__PILLAR__CLUSTER__DNS__"):
+        read_corefile(NODE_CACHE, DnsConfig(), Sources())
+
+
+def test_node_local_addresses_are_canonical_and_unique():
+    assert parse_node_local(["10.96.0.10", "FD00:10:96:0::a", "10.96.0.10"]) == ("10.96.0.10", "fd00:10:96::a")
+
+
+@pytest.mark.parametrize("text", ["kube-dns", "", "10.96.0.10:53", "0.0.0.0", "::", "127.0.0.1", "224.0.0.251"])
+def test_invalid_node_local_addresses_are_refused(text):
+    with pytest.raises(ConfigInvalid, match="--node-local"):
+        parse_node_local([text])
+
+
+TABLES = (
+    DIRECTIVES, kubernetes.OPTIONS, forwarding.FORWARD_OPTIONS, forwarding.CACHE_OPTIONS, local_names.HOSTS_OPTIONS,
+    local_names.TEMPLATE_OPTIONS, operation.HEALTH_OPTIONS, operation.LOG_OPTIONS, operation.TRANSFER_OPTIONS,
+)  # fmt: skip
+
+
+def test_every_directive_has_its_syntax_in_the_table():
+    for table in TABLES:
+        for name, spec in table.items():
+            assert spec.usage.split()[0] == name
+            assert spec.doc
+
+
+def test_the_readme_names_every_directive():
+    page = Path(directives.__file__).parents[1] / "README.md"
+    section = page.read_text("utf-8").partition("## A Corefile")[2].partition("\n## ")[0]
+    named = set(re.findall(r"[a-z]+", " ".join(re.findall(r"`([^`]+)`", section))))
+    assert set(DIRECTIVES) - named == set()

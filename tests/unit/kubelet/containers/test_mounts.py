@@ -1,0 +1,48 @@
+"""Mounts of containers from their volumeMounts."""
+
+from __future__ import annotations
+
+import pytest
+
+from bridgehead.kubelet.containers.mounts import plan_mounts
+from bridgehead.kubelet.errors import ConfigNotReady
+from bridgehead.kubelet.runtimes.runtime import Mount
+from tests.unit.kubelet.pod_factory import make_pod
+
+
+def mounted(env=None, **mount):
+    volumes = [{"name": "dir", "emptyDir": {}}, {"name": "cfg", "configMap": {"name": "c"}}]
+    container = {"name": "app", "volumeMounts": [{"name": "dir", "mountPath": "/m", **mount}]}
+    made = make_pod(containers=[container], volumes=volumes)
+    return plan_mounts(made, made.spec.containers[0], env or {}, {"dir": "/v/dir", "cfg": "/v/cfg"})
+
+
+@pytest.mark.parametrize(
+    ("mount", "expected"),
+    [
+        ({}, Mount(source="/v/dir", target="/m")),
+        ({"readOnly": True}, Mount(source="/v/dir", target="/m", read_only=True)),
+        ({"name": "cfg"}, Mount(source="/v/cfg", target="/m", read_only=True)),
+        ({"subPath": "x/..y"}, Mount(source="/v/dir", target="/m", sub_path="x/..y")),
+        ({"subPathExpr": "$(A)/$$(B)"}, Mount(source="/v/dir", target="/m", sub_path="1/$(B)")),
+    ],
+)
+def test_mounts_are_planned_from_volume_mounts(mount, expected):
+    assert mounted({"A": "1"}, **mount) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("mount", "message"),
+    [
+        ({"name": "none"}, 'cannot find volume "none" to mount into container "app"'),
+        ({"subPath": "/etc"}, "error SubPath `/etc` must not be an absolute path"),
+        ({"subPath": "a/../.."}, "unable to provision SubPath `a/../..`: must not contain '..'"),
+        ({"subPathExpr": "$(UP)"}, "unable to provision SubPath `../x`: must not contain '..'"),
+        ({"subPathExpr": "$(ROOT)/x"}, "error SubPath `//x` must not be an absolute path"),
+        ({"subPathExpr": "$(C)/$(A)/$(EMPTY)"}, "missing value for C, EMPTY"),
+    ],
+)
+def test_invalid_mounts_are_refused(mount, message):
+    with pytest.raises(ConfigNotReady) as error:
+        mounted({"A": "1", "UP": "../x", "ROOT": "/", "EMPTY": ""}, **mount)
+    assert str(error.value) == message

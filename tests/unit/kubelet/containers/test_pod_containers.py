@@ -1,0 +1,47 @@
+"""The state of a pod's containers."""
+
+from __future__ import annotations
+
+import pytest
+
+from bridgehead.kubelet.containers.pod_containers import PodContainers
+from bridgehead.kubelet.containers.runs import Run
+from bridgehead.objects.core import Pod
+
+
+def test_runs_that_failed_to_start_are_counted() -> None:
+    """Runs without an id are distinguished by their attempt."""
+    containers = PodContainers(Pod(), lambda: None)
+    for attempt in range(3):
+        before = containers.runs.get("app")
+        assert containers.next_attempt("app") == attempt
+        run = Run(attempt=attempt, started_at=float(attempt), finished_at=float(attempt), exit_code=128)
+        containers.on_started("app", before, run, float(attempt))
+        assert containers.runs["app"] is run
+
+
+def test_an_exited_run_stays_exited() -> None:
+    containers = PodContainers(Pod(), lambda: None)
+    ended = Run(attempt=0, id="a", started_at=1.0, finished_at=2.0)
+    containers.set_run("app", ended)
+    containers.set_run("app", Run(attempt=0, id="a", started_at=1.0))
+    assert containers.runs["app"] is ended
+
+
+@pytest.mark.parametrize(
+    ("reason", "waits"),
+    [
+        ("CreateContainerError", [1, 2, 4, 5, 5]),
+        ("ImageInspectError", [1, 2, 4, 5, 5]),
+        ("ErrImagePull", [10, 20, 40, 80, 160]),
+        ("CreateContainerConfigError", [10, 20, 40, 80, 160]),
+    ],
+)
+def test_a_container_that_cannot_be_started_is_retried_later_each_time(reason: str, waits: list[float]) -> None:
+    """Errors of the node, as of a full disk, end sooner than those of a registry or of the pod."""
+    containers, now, found = PodContainers(Pod(), lambda: None), 1000.0, []
+    for _ in waits:
+        containers.on_start_refused("web", reason, "no space left on device", now)
+        found.append(containers.not_before("web", None) - now)
+        now = containers.not_before("web", None)
+    assert found == waits

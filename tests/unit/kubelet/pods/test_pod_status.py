@@ -1,0 +1,278 @@
+"""A pod's phase, conditions and container statuses, and the patch of a status."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from bridgehead.kubelet.containers.runs import Run, Waiting, known_runs
+from bridgehead.kubelet.pods.pod_status import PodView, pod_status
+from bridgehead.kubelet.pods.status_patch import status_patch
+from bridgehead.objects.core import Container, Pod, PodIP, PodReadinessGate, PodSpec, PodStatus
+from bridgehead.objects.meta import Condition, ObjectMeta
+from bridgehead.objects.times import parse_time
+
+NOW = parse_time("2026-11-21T03:00:00Z")
+UP = Run(attempt=0, id="u", image_id="img", started_at=NOW - 5)
+DONE = Run(attempt=0, id="d", started_at=NOW - 5, finished_at=NOW)
+FAILED = Run(attempt=2, id="f", started_at=NOW - 5, finished_at=NOW, exit_code=3, message="words")
+
+
+def pod(policy="Always", *, init=(), names=("a", "b"), gates=(), conditions=(), phase=""):
+    spec = PodSpec(
+        containers=tuple(Container(name=n, image=f"{n}:1") for n in names),
+        init_containers=init,
+        restart_policy=policy,
+        readiness_gates=tuple(PodReadinessGate(condition_type=g) for g in gates),
+    )
+    return Pod(metadata=ObjectMeta(name="p"), spec=spec, status=PodStatus(conditions=conditions, phase=phase))
+
+
+def view(runs, *, ready=None, **more):
+    up = frozenset(name for name, run in runs.items() if run.is_running)
+    values = {
+        "host_ips": ("10.0.0.201", "fd00:10::201"),
+        "pod_ips": ("10.244.1.2", "fd00:10:244:1::2"),
+        "has_sandbox": True,
+        "started": up,
+    }
+    return PodView(**{**values, "runs": runs, "ready": up if ready is None else frozenset(ready), **more})
+
+
+def condition(status, type):
+    return next(c for c in status.conditions if c.type == type)
+
+
+I1 = Container(name="i1")
+SIDE = Container(name="side", restart_policy="Always")
+
+
+@pytest.mark.parametrize(
+    ("pod", "runs", "phase"),
+    [
+        (pod(), {}, "Pending"),
+        (pod(), {"a": UP}, "Pending"),
+        (pod(), {"a": UP, "b": UP}, "Running"),
+        (pod(), {"a": DONE, "b": DONE}, "Running"),
+        (pod("Never"), {"a": DONE, "b": UP}, "Running"),
+        (pod("Never"), {"a": DONE, "b": DONE}, "Succeeded"),
+        (pod("Never"), {"a": DONE, "b": FAILED}, "Failed"),
+        (pod("OnFailure"), {"a": DONE, "b": FAILED}, "Running"),
+        (pod("OnFailure"), {"a": DONE, "b": DONE}, "Succeeded"),
+        (pod(init=(I1,)), {"i1": UP}, "Pending"),
+        (pod("Never", init=(I1,)), {"i1": FAILED}, "Failed"),
+        (pod("Never", init=(SIDE,)), {"side": UP, "a": DONE, "b": DONE}, "Running"),
+        (pod(phase="Succeeded"), {"a": UP, "b": UP}, "Succeeded"),
+    ],
+)
+def test_the_phase_follows_the_containers(pod, runs, phase):
+    assert pod_status(pod, view(runs), NOW).phase == phase
+
+
+@pytest.mark.parametrize(("last", "phase"), [(DONE, "Succeeded"), (FAILED, "Failed")])
+def test_a_stopped_pods_phase_follows_its_exit_codes(last, phase):
+    assert pod_status(pod(), view({"a": DONE, "b": last}, is_over=True), NOW).phase == phase
+
+
+def test_a_rejected_pod_has_no_container_statuses():
+    rejected = view({}, is_over=True, is_rejected=True, failure=("AppArmor", "Pod was rejected: no"))
+    status = pod_status(pod(init=(Container(name="i"),)), rejected, NOW)
+    assert (status.phase, status.reason, status.message) == ("Failed", "AppArmor", "Pod was rejected: no")
+    assert status.container_statuses == status.init_container_statuses == ()
+
+
+def test_a_pod_ended_by_the_kubelet_has_reason_and_message():
+    over = view({"a": DONE, "b": DONE}, is_over=True, failure=("DeadlineExceeded", "too long"))
+    status = pod_status(pod(), over, NOW)
+    assert (status.phase, status.reason, status.message) == ("Failed", "DeadlineExceeded", "too long")
+
+
+@pytest.mark.parametrize(
+    ("pod", "view", "expected"),
+    [
+        (
+            pod(),
+            view({}, has_sandbox=False, pod_ips=()),
+            {
+                "PodReadyToStartContainers": ("False", "", ""),
+                "Initialized": ("True", "", ""),
+                "Ready": ("False", "ContainersNotReady", "containers with unready status: [a b]"),
+                "ContainersReady": ("False", "ContainersNotReady", "containers with unready status: [a b]"),
+                "PodScheduled": ("True", "", ""),
+            },
+        ),
+        (
+            pod(),
+            view({"a": UP, "b": UP}, ready=["a"]),
+            {
+                "PodReadyToStartContainers": ("True", "", ""),
+                "Initialized": ("True", "", ""),
+                "Ready": ("False", "ContainersNotReady", "containers with unready status: [b]"),
+                "ContainersReady": ("False", "ContainersNotReady", "containers with unready status: [b]"),
+            },
+        ),
+        (pod(), view({"a": UP, "b": UP}), {"Ready": ("True", "", ""), "ContainersReady": ("True", "", "")}),
+        (
+            pod(init=(I1, Container(name="i2"))),
+            view({"i1": DONE, "i2": UP}),
+            {"Initialized": ("False", "ContainersNotInitialized", "containers with incomplete status: [i2]")},
+        ),
+        (
+            pod("Never"),
+            view({"a": DONE, "b": DONE}),
+            {
+                "Initialized": ("True", "PodCompleted", ""),
+                "Ready": ("False", "PodCompleted", ""),
+                "ContainersReady": ("False", "PodCompleted", ""),
+            },
+        ),
+        (pod("Never"), view({"a": DONE, "b": FAILED}), {"Ready": ("False", "PodFailed", "")}),
+        (
+            pod(gates=("lb",)),
+            view({"a": UP, "b": UP}),
+            {
+                "Ready": (
+                    "False",
+                    "ReadinessGatesNotReady",
+                    'corresponding condition of pod readiness gate "lb" does not exist.',
+                ),
+                "ContainersReady": ("True", "", ""),
+            },
+        ),
+        (
+            pod(gates=("lb",), conditions=(Condition(type="lb", status="False"),)),
+            view({"a": UP, "b": UP}),
+            {
+                "Ready": (
+                    "False",
+                    "ReadinessGatesNotReady",
+                    'the status of pod readiness gate "lb" is not "True", but False',
+                )
+            },
+        ),
+    ],
+    ids=["new", "half ready", "ready", "initializing", "succeeded", "failed", "gate missing", "gate false"],
+)
+def test_conditions_follow_the_containers(pod, view, expected):
+    status = pod_status(pod, view, NOW)
+    found = {name: condition(status, name) for name in expected}
+    assert {name: (c.status, c.reason, c.message) for name, c in found.items()} == expected
+
+
+def test_a_condition_keeps_its_transition_time():
+    old = Condition(type="Ready", status="True", last_transition_time="2026-01-01T00:00:00Z")
+    ready = pod_status(pod(conditions=(old,)), view({"a": UP, "b": UP}), NOW)
+    assert condition(ready, "Ready").last_transition_time == "2026-01-01T00:00:00Z"
+    unready = pod_status(pod(conditions=(old,)), view({"a": UP, "b": UP}, ready=[]), NOW)
+    assert condition(unready, "Ready").last_transition_time == "2026-11-21T03:00:00Z"
+
+
+def container_status(run, *, waiting=None, previous=None, **more):
+    state = view(
+        {"a": run} if run else {},
+        waiting={"a": waiting} if waiting else {},
+        previous={"a": previous} if previous else {},
+        **more,
+    )
+    return pod_status(pod(names=("a",)), state, NOW).container_statuses[0]
+
+
+def shape(state):
+    return {name: value for name, value in msgspec.to_builtins(state).items() if value is not None}
+
+
+def test_a_container_that_is_being_created_waits():
+    status = container_status(None)
+    assert shape(status.state) == {"waiting": {"reason": "ContainerCreating"}}
+    assert (status.image, status.ready, status.started, status.restart_count) == ("a:1", False, False, 0)
+
+
+def test_a_running_container_has_its_start_time():
+    status = container_status(UP)
+    assert shape(status.state) == {"running": {"startedAt": "2026-11-21T02:59:55Z"}}
+    assert (status.container_id, status.image_id, status.ready, status.started) == ("bridgehead://u", "img", True, True)
+
+
+def test_a_crashing_container_waits_in_back_off():
+    waiting = Waiting("CrashLoopBackOff", "back-off 10s")
+    status = container_status(FAILED, waiting=waiting)
+    assert shape(status.state) == {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}}
+    terminated = status.last_state.terminated
+    assert (terminated.exit_code, terminated.reason, terminated.message) == (3, "Error", "words")
+    assert status.restart_count == 2
+
+
+def test_a_restarted_container_keeps_its_last_state():
+    status = container_status(msgspec.structs.replace(UP, attempt=3), previous=FAILED)
+    assert status.state.running
+    assert status.last_state.terminated.exit_code == 3
+    assert status.restart_count == 3
+
+
+def test_a_container_waits_for_the_init_containers():
+    status = pod_status(pod(init=(I1,)), view({"i1": UP}), NOW)
+    assert status.container_statuses[0].state.waiting.reason == "PodInitializing"
+    assert status.init_container_statuses[0].ready is False
+    done = pod_status(pod(init=(I1,)), view({"i1": DONE}), NOW)
+    assert done.init_container_statuses[0].ready is True
+    assert done.init_container_statuses[0].state.terminated.reason == "Completed"
+
+
+def test_runs_are_restored_from_the_status_after_a_restart():
+    status = pod_status(
+        pod(names=("up", "crashing", "done", "new")),
+        view(
+            {"up": UP, "crashing": FAILED, "done": DONE},
+            waiting={"crashing": Waiting("CrashLoopBackOff")},
+            previous={"up": FAILED},
+        ),
+        NOW,
+    )
+    runs, previous = known_runs(status.container_statuses, NOW + 60)
+    assert {name: (run.exit_code, run.reason) for name, run in runs.items()} == {
+        "up": (137, "ContainerStatusUnknown"),
+        "crashing": (3, "Error"),
+        "done": (0, "Completed"),
+    }
+    assert previous["up"].exit_code == 3
+    assert set(previous) == {"up"}
+
+
+# --- The patch ---------------------------------------------------------------------------------------------
+
+
+def test_an_unchanged_status_gives_no_patch():
+    status = pod_status(pod(), view({"a": UP, "b": UP}), NOW)
+    assert status_patch(status, status) == {}
+
+
+def test_only_changed_fields_are_patched():
+    before = pod_status(pod(), view({"a": UP, "b": UP}, ready=["a"]), NOW)
+    ready = msgspec.structs.replace(pod(), status=before)
+    after = pod_status(ready, view({"a": UP, "b": UP}), NOW + 1)
+    patch = status_patch(before, after)
+    assert set(patch) == {"conditions", "containerStatuses"}
+    assert patch["conditions"] == [
+        {
+            "type": name,
+            "status": "True",
+            "reason": None,
+            "message": None,
+            "lastTransitionTime": "2026-11-21T03:00:01Z",
+        }
+        for name in ("Ready", "ContainersReady")
+    ]
+
+
+def test_a_changed_address_deletes_the_old_one():
+    patch = status_patch(
+        PodStatus(pod_ip="10.0.0.1", pod_ips=(PodIP(ip="10.0.0.1"),)),
+        PodStatus(pod_ip="10.0.0.2", pod_ips=(PodIP(ip="10.0.0.2"),)),
+    )
+    assert patch == {"podIP": "10.0.0.2", "podIPs": [{"ip": "10.0.0.2"}, {"$patch": "delete", "ip": "10.0.0.1"}]}
+
+
+def test_foreign_conditions_are_kept():
+    foreign = (Condition(type="lb", status="False"), Condition(type="PodScheduled", status="True"))
+    before = PodStatus(conditions=(Condition(type="lb", status="True"), foreign[1]))
+    assert status_patch(before, PodStatus(conditions=foreign)) == {}

@@ -1,0 +1,149 @@
+"""Image references, and what each image of the tutorials is on a node."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bridgehead.kubelet.runtimes.images.image_reference import parse_reference
+from bridgehead.kubelet.runtimes.images.resolver import resolve_image
+from bridgehead.kubelet.runtimes.runtime import ImageUnavailable
+from bridgehead.kubelet.runtimes.standins.table import STAND_INS
+
+DIGEST = "sha256:" + "ab" * 32
+
+
+@pytest.mark.parametrize(
+    ("name", "normal"),
+    [
+        ("nginx", "docker.io/library/nginx:latest"),
+        ("nginx:1.12", "docker.io/library/nginx:1.12"),
+        ("docker.io/nginx", "docker.io/library/nginx:latest"),
+        ("index.docker.io/library/nginx", "docker.io/library/nginx:latest"),
+        ("ikubernetes/myapp:v1", "docker.io/ikubernetes/myapp:v1"),
+        ("localhost/app", "localhost/app:latest"),
+        ("localhost:5000/app:x", "localhost:5000/app:x"),
+        ("registry.k8s.io/pause:3.9", "registry.k8s.io/pause:3.9"),
+        (f"nginx@{DIGEST}", f"docker.io/library/nginx@{DIGEST}"),
+        (f"nginx:1.12@{DIGEST}", f"docker.io/library/nginx:1.12@{DIGEST}"),
+        ("[::1]:5000/a/b__c-d", "[::1]:5000/a/b__c-d:latest"),
+    ],
+)
+def test_references_are_normalized(name: str, normal: str) -> None:
+    assert str(parse_reference(name)) == normal
+
+
+@pytest.mark.parametrize(
+    "name", ["", "Nginx", "nginx:", "nginx:a b", "/nginx", "a//b", "../etc", "a/../b", "nginx@sha256:12", "-a", "a:b:c"]
+)
+def test_invalid_references_are_refused(name: str, tmp_path: Path) -> None:
+    assert parse_reference(name) is None
+    with pytest.raises(ImageUnavailable, match="invalid reference format"):
+        resolve_image(name, str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("name", "id"),
+    [
+        ("registry.cn-beijing.aliyuncs.com/wangxiaochun/pod-test:v0.1", "bridgehead-stand-in://pod-test:v0.1"),
+        ("wangxiaochun/pod-test:v0.2", "bridgehead-stand-in://pod-test:v0.2"),
+        ("registry.cn-beijing.aliyuncs.com/wangxiaochun/admin-box:v0.1", "bridgehead-stand-in://admin-box:v0.1"),
+        ("ikubernetes/admin-box", "bridgehead-stand-in://admin-box:latest"),
+        ("ikubernetes/myapp:v1", "bridgehead-stand-in://myapp:v1"),
+        ("ikubernetes/myapp:v2", "bridgehead-stand-in://myapp:v2"),
+        ("nginx", "bridgehead-stand-in://nginx:latest"),
+        ("nginx:1.12", "bridgehead-stand-in://nginx:1.12"),
+        ("nginx:1.25.3-alpine", "bridgehead-stand-in://nginx:1.25.3-alpine"),
+        ("mirror.example/dockerhub/library/nginx:alpine", "bridgehead-stand-in://nginx:alpine"),
+        (f"nginx@{DIGEST}", "bridgehead-stand-in://nginx:latest"),
+        ("httpd", "bridgehead-stand-in://httpd:latest"),
+        ("redis", "bridgehead-stand-in://redis:latest"),
+        ("redis:7.2-bookworm", "bridgehead-stand-in://redis:7.2-bookworm"),
+        ("busybox", "bridgehead-stand-in://busybox:latest"),
+        ("busybox:1.28", "bridgehead-stand-in://busybox:1.28"),
+        ("cirros", "bridgehead-stand-in://cirros:latest"),
+        ("gcr.io/google-samples/node-hello:1.0", "bridgehead-stand-in://node-hello:1.0"),
+        ("registry.k8s.io/pause:3.10", "bridgehead-stand-in://pause:3.10"),
+        ("registry.k8s.io/e2e-test-images/agnhost:2.53", "bridgehead-stand-in://agnhost:2.53"),
+        ("bridgehead/proxy:0.1.0", "bridgehead-part://proxy"),
+        ("registry.k8s.io/kube-proxy:v1.36.0", "bridgehead-part://proxy"),
+    ],
+)
+def test_images_are_resolved(name: str, id: str, tmp_path: Path) -> None:
+    found = resolve_image(name, str(tmp_path))
+    assert (found.image.name, found.image.id) == (name, id)
+    assert (
+        found.image.source == {"stand-in": "stand-in", "part": "part"}[id.split("://")[0].removeprefix("bridgehead-")]
+    )
+    assert bool(found.image.description) == (found.image.source == "stand-in")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "nginx:1.161",  # the mistyped tag of the Kubernetes documentation's failing rollout
+        "ikubernetes/myapp:v99",
+        "quay.io/somebody/nginx",
+        "mysql:8.0",
+        "registry.cn-beijing.aliyuncs.com/wangxiaochun/wordpress:php8.2-apache",
+        "example.com/team/app:1",
+    ],
+)
+def test_unknown_images_are_unavailable(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ImageUnavailable) as caught:
+        resolve_image(name, str(tmp_path))
+    assert str(tmp_path) in str(caught.value)
+    assert "pod-test" in str(caught.value)
+
+
+def test_every_stand_in_is_found_under_its_own_path(tmp_path: Path) -> None:
+    for stand_in in STAND_INS:
+        for path in stand_in.paths:
+            tag = "v1" if stand_in.name == "myapp" else "v0.1" if stand_in.name == "pod-test" else "latest"
+            assert resolve_image(f"example.com/{path}:{tag}", str(tmp_path)).stand_in is stand_in
+
+
+@pytest.mark.parametrize(
+    ("directory", "name"),
+    [
+        ("nginx", "nginx"),
+        ("nginx", "docker.io/library/nginx:latest"),
+        ("nginx:1.12", "nginx:1.12"),
+        ("docker.io/library/nginx:1.12", "nginx:1.12"),
+        ("example.com/team/app:1", "example.com/team/app:1"),
+    ],
+)
+def test_the_store_overrides_stand_ins(directory: str, name: str, tmp_path: Path) -> None:
+    (tmp_path / directory / "rootfs").mkdir(parents=True)
+    config = {"Entrypoint": ["/entry"], "Cmd": ["a", "b"], "Env": ["A=1", "B=x=y"], "WorkingDir": "/srv"}
+    (tmp_path / directory / "image.json").write_text(json.dumps(config))
+    found = resolve_image(name, str(tmp_path))
+    assert found.rootfs == str(tmp_path / directory / "rootfs")
+    assert found.image.source == "store"
+    assert (found.image.entrypoint, found.image.command) == (("/entry",), ("a", "b"))
+    assert found.image.env == {"A": "1", "B": "x=y"}
+    assert found.image.working_dir == "/srv"
+
+
+def test_a_store_image_may_lack_its_config_object(tmp_path: Path) -> None:
+    (tmp_path / "app" / "rootfs").mkdir(parents=True)
+    assert resolve_image("app", str(tmp_path)).image.command == ()
+    (tmp_path / "app" / "image.json").write_text('{"architecture": "amd64", "config": {"Cmd": ["run"], "Env": null}}')
+    assert resolve_image("app", str(tmp_path)).image.command == ("run",)
+    (tmp_path / "app" / "image.json").write_text("{")
+    with pytest.raises(ImageUnavailable, match="configuration"):
+        resolve_image("app", str(tmp_path))
+
+
+def test_another_tag_is_not_resolved_from_the_store(tmp_path: Path) -> None:
+    (tmp_path / "app" / "rootfs").mkdir(parents=True)
+    with pytest.raises(ImageUnavailable):
+        resolve_image("app:v2", str(tmp_path))
+
+
+def test_the_documentation_names_every_stand_in() -> None:
+    text = (Path(__file__).parents[5] / "docs" / "images.md").read_text()
+    for stand_in in STAND_INS:
+        assert any(path.removeprefix("library/") in text for path in stand_in.paths), stand_in.name

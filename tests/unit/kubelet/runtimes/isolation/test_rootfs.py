@@ -1,0 +1,76 @@
+"""The plan of a container's root, and paths in it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridgehead.kubelet.runtimes.isolation.rootfs import (
+    RootFailure,
+    RootPlan,
+    is_shown,
+    order_mounts,
+    plan_host_root,
+    plan_image_root,
+    resolve_in_root,
+)
+from bridgehead.kubelet.runtimes.runtime import Mount
+
+
+def test_system_directories_are_shown_and_others_are_hidden() -> None:
+    entries = {"bin": "usr/bin", "usr": None, "etc": None, "home": None, "root": None, "data": None}
+    plan = plan_host_root(entries, ["/", "/proc", "/sys", "/home"])
+    assert plan == RootPlan(overlays={"usr": "/usr", "etc": "/etc"}, links={"bin": "usr/bin"})
+    assert [is_shown(plan, path) for path in ("/usr/lib/x", "/bin/sh", "/home/me", "/etc")] == [True, True, False, True]
+
+
+def test_a_directory_with_mounts_below_is_shown_read_only() -> None:
+    plan = plan_host_root({"usr": None, "etc": None}, ["/", "/etc/hosts", "/usrlocal/x"])
+    assert plan == RootPlan(overlays={"usr": "/usr"}, read_only=("/etc",))
+
+
+def test_a_directory_that_is_a_mount_gets_an_overlay() -> None:
+    assert plan_host_root({"usr": None}, ["/", "/usr"]).overlays == {"usr": "/usr"}
+
+
+def test_an_image_is_the_whole_root() -> None:
+    assert plan_image_root("/images/app/rootfs") == RootPlan(overlays={"": "/images/app/rootfs"}, whole=True)
+
+
+LINKS = {"/var/run": "/run", "/a": "b/c", "/b": "../d", "/up": "../../../..", "/loop": "/loop", "/abs": "/a/x"}
+
+
+@pytest.mark.parametrize(
+    ("path", "resolved"),
+    [
+        ("/", "/"),
+        ("/var/run/secrets/token", "/run/secrets/token"),
+        ("var//run/./x", "/run/x"),
+        ("/a/y", "/d/c/y"),
+        ("/abs", "/d/c/x"),
+        ("/../../etc", "/etc"),
+        ("/up/etc", "/etc"),
+        ("/x/../y", "/y"),
+    ],
+)
+def test_paths_never_leave_the_root(path: str, resolved: str) -> None:
+    assert resolve_in_root(path, LINKS.get) == resolved
+
+
+def test_a_loop_of_links_is_detected() -> None:
+    with pytest.raises(RootFailure, match="too many levels"):
+        resolve_in_root("/loop/x", LINKS.get)
+
+
+@given(st.lists(st.sampled_from(["..", ".", "", "a", "b", "up", "var", "run"]), max_size=12))
+def test_path_resolution_is_idempotent(parts: list[str]) -> None:
+    resolved = resolve_in_root("/" + "/".join(parts), LINKS.get)
+    assert resolved.startswith("/")
+    assert ".." not in resolved.split("/")
+    assert resolve_in_root(resolved, LINKS.get) == resolved
+
+
+def test_outer_mounts_are_ordered_first_and_equal_ones_keep_their_order() -> None:
+    mounts = [Mount(source=str(n), target=t) for n, t in enumerate(["/a/b/c", "/z", "/a", "/a/b/", "/"])]
+    assert [mount.target for mount in order_mounts(mounts)] == ["/", "/z", "/a", "/a/b/", "/a/b/c"]

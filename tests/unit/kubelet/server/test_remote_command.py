@@ -1,0 +1,96 @@
+"""An exec session leaves nothing behind, whenever its client disconnects."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from bridgehead.kubelet.runtimes.wire import client, messages
+from bridgehead.kubelet.server import kubelet_server, remote_command
+
+
+class Session:
+    """A command that runs until it is closed."""
+
+    def __init__(self) -> None:
+        self.stdin_fd = self.stderr_fd = None
+        self.stdout_fd, self._writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self.closed = False
+
+    async def wait(self) -> int:
+        await asyncio.Event().wait()
+        return 0
+
+    async def close(self) -> None:
+        self.closed = True
+        for fd in (self.stdout_fd, self._writer):
+            os.close(fd)
+
+
+class Socket:
+    """A client that leaves at once."""
+
+    closed = True
+
+    def __init__(self, **_: Any) -> None:
+        pass
+
+    async def prepare(self, request: Any) -> None:
+        await asyncio.sleep(0)
+
+    async def close(self) -> None:
+        await asyncio.sleep(0)
+
+    async def __aiter__(self) -> Any:
+        await asyncio.sleep(0)
+        for nothing in ():
+            yield nothing
+
+
+async def cancelled_after(steps: int, task: asyncio.Task[Any]) -> None:
+    """As aiohttp does it when the connection is lost, so many steps of the loop after the beginning."""
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait([task])
+
+
+@pytest.mark.parametrize("steps", range(12))
+async def test_a_session_is_closed_when_its_server_is_cancelled(steps: int, monkeypatch: pytest.MonkeyPatch):
+    opened: list[Session] = []
+
+    async def open_session() -> Session:
+        await asyncio.sleep(0)
+        opened.append(Session())
+        await asyncio.sleep(0)
+        return opened[-1]
+
+    monkeypatch.setattr(web, "WebSocketResponse", Socket)
+    serving = kubelet_server._serve_session(None, open_session, remote_command.run_session)  # type: ignore[arg-type]
+    await cancelled_after(steps, asyncio.create_task(serving))
+    assert all(session.closed for session in opened)
+    assert opened or steps < 4
+
+
+async def test_descriptors_of_a_cancelled_request_are_closed():
+    """The request is cancelled when the runtime's reply with descriptors has arrived."""
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    connection = client._Connection(ours, lambda _: None)
+    asking = asyncio.create_task(connection.call(messages.ListSandboxes()))
+    await asyncio.sleep(0)
+    reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    socket.send_fds(theirs, [messages.encode_frame(messages.Reply(1, descriptors=1))], [writer])
+    os.close(writer)
+    connection._read()
+    asking.cancel()
+    await asyncio.wait([asking])
+    assert os.read(reader, 1) == b"", "nobody has the other end"
+    os.close(reader)
+    connection.abort("the end")
+    theirs.close()

@@ -1,0 +1,88 @@
+"""Health and metrics of the proxy, as kube-proxy has them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+
+from bridgehead.pages import serve
+from bridgehead.proxy.operating.health import ProxyHealth
+from bridgehead.proxy.operating.metrics import ProxyMetrics
+from bridgehead.proxy.operating.serving import health_routes, metrics_routes
+
+
+def test_health_is_lost_only_when_a_change_waits_too_long() -> None:
+    now = [1000.0]
+    health = ProxyHealth(60, lambda: now[0])
+
+    now[0] += 1000
+    assert health.is_alive, "nothing is known yet: perhaps the API server is away"
+    health.queued()
+    now[0] += 59
+    assert health.is_alive
+    now[0] += 1
+    assert not health.is_alive, "the first rules, too, have to come to the kernel"
+    health.updated()
+    now[0] += 1000
+    assert health.is_alive, "no change, no need to sync"
+    health.queued()
+    now[0] += 30
+    health.queued()
+    now[0] += 30
+    assert not health.is_alive, "the first change counts, not the last"
+
+
+async def ask(port: int, request: bytes) -> tuple[int, bytes]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(request)
+    answer = await reader.read()
+    writer.close()
+    await writer.wait_closed()
+    head, _, body = answer.partition(b"\r\n\r\n")
+    return int(head.split()[1]), body
+
+
+async def until_open(port: int) -> None:
+    async with asyncio.timeout(20):
+        while True:
+            with contextlib.suppress(ConnectionRefusedError):
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.close()
+                return await writer.wait_closed()
+            await asyncio.sleep(0)
+
+
+async def test_health_and_metrics_servers_answer() -> None:
+    health, metrics = ProxyHealth(60, lambda: 1000.0), ProxyMetrics()
+    metrics.service_changes.inc(3)
+    routes = {**metrics_routes(metrics, "nftables", {"mode": "nftables"}), **health_routes(health, metrics)}
+    with socket.socket() as held:  # nobody else is given the port meanwhile
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(("127.0.0.1", 0))
+        port = held.getsockname()[1]
+        server = asyncio.create_task(serve(("127.0.0.1", port), routes))
+        try:
+            await until_open(port)
+            assert (await ask(port, b"GET /healthz HTTP/1.1\r\n\r\n"))[0] == 503, "there are no rules yet"
+            assert (await ask(port, b"GET /livez HTTP/1.1\r\n\r\n"))[0] == 200
+            health.updated()
+            assert (await ask(port, b"GET /healthz HTTP/1.1\r\n\r\n"))[0] == 200
+            health.is_node_eligible = False
+            assert (await ask(port, b"GET /healthz HTTP/1.1\r\n\r\n"))[0] == 503
+            assert (await ask(port, b"GET /livez?x HTTP/1.1\r\n\r\n"))[0] == 200
+            assert await ask(port, b"GET /proxyMode HTTP/1.1\r\n\r\n") == (200, b"nftables")
+            assert await ask(port, b"GET /configz HTTP/1.1\r\n\r\n") == (
+                200,
+                b'{"kubeproxy.config.k8s.io": {"mode": "nftables"}}',
+            )
+            _, body = await ask(port, b"GET /metrics HTTP/1.1\r\n\r\n")
+            assert b"kubeproxy_sync_proxy_rules_service_changes_total 3.0\n" in body
+            assert b"kubeproxy_network_programming_duration_seconds_bucket" in body
+            assert (await ask(port, b"GET /x HTTP/1.1\r\n\r\n"))[0] == 404
+            assert (await ask(port, b"POST /healthz HTTP/1.1\r\n\r\n"))[0] == 405
+            assert await ask(port, b"HEAD /healthz HTTP/1.1\r\n\r\n") == (503, b"")
+        finally:
+            server.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await server

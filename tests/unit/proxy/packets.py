@@ -1,0 +1,32 @@
+"""The first packet of a connection and its outcomes, for the walkers in `iptables/` and `nftables/packets.py`.
+`nftables/packets.py`).
+
+A walker follows what is left to chance, and what a client did before, in every direction. So its answer is a set:
+outcomes below, and the backends that the packet can be sent to.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from ipaddress import ip_address, ip_network
+
+REJECTED, DROPPED, UNTOUCHED = "rejected", "dropped", "untouched"
+
+
+@dataclass(frozen=True)
+class Packet:
+    """The first packet of a connection to a protocol and port of an address."""
+
+    address: str
+    protocol: str
+    port: int
+    source: str
+    is_from_node: bool = False
+    is_to_node: bool = False
+
+
+@lru_cache(maxsize=4096)
+def is_in(address: str, ranges: str) -> bool:
+    """Return whether the address is in one of the ranges, which ", " separates."""
+    return any(ip_address(address) in ip_network(text) for text in ranges.split(", "))

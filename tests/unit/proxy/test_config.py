@@ -1,0 +1,270 @@
+"""KubeProxyConfiguration: what is read, what is refused, what is warned about."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bridgehead.proxy.config import (
+    DEFAULTS,
+    ConntrackOptions,
+    IpvsOptions,
+    ProxyConfig,
+    in_use,
+    parse_config,
+    parse_mode,
+    with_field,
+)
+from bridgehead.proxy.config_reader import parse_bind_address
+from bridgehead.proxy.errors import ConfigInvalid
+
+HEAD = {"apiVersion": "kubeproxy.config.k8s.io/v1alpha1", "kind": "KubeProxyConfiguration"}
+
+# What kubeadm writes.
+KUBEADM: dict[str, Any] = HEAD | {
+    "bindAddress": "0.0.0.0",
+    "bindAddressHardFail": False,
+    "clientConnection": {"acceptContentTypes": "", "burst": 0, "contentType": "", "kubeconfig": "/x.conf", "qps": 0},
+    "clusterCIDR": "10.244.0.0/16",
+    "configSyncPeriod": "0s",
+    "conntrack": {"maxPerCore": None, "min": None, "tcpCloseWaitTimeout": None, "tcpEstablishedTimeout": None},
+    "detectLocal": {"bridgeInterface": "", "interfaceNamePrefix": ""},
+    "detectLocalMode": "",
+    "enableProfiling": False,
+    "healthzBindAddress": "",
+    "hostnameOverride": "",
+    "iptables": {"masqueradeAll": False, "masqueradeBit": None, "minSyncPeriod": "0s", "syncPeriod": "0s"},
+    "ipvs": {"excludeCIDRs": None, "scheduler": "", "syncPeriod": "0s"},
+    "metricsBindAddress": "",
+    "mode": "",
+    "nodePortAddresses": None,
+    "oomScoreAdj": None,
+    "portRange": "",
+    "showHiddenMetricsForVersion": "",
+    "winkernel": {"enableDSR": False},
+}
+
+
+def test_the_configuration_of_kubeadm_is_accepted_without_a_warning() -> None:
+    config = parse_config(KUBEADM)
+
+    assert config == ProxyConfig(kubeconfig="/x.conf", cluster_cidrs=("10.244.0.0/16",))
+
+
+@pytest.mark.parametrize(("text", "seconds"), [(None, 30.0), ("0s", 30.0), ("250ms", 0.25), ("1m", 60.0)])
+def test_the_udp_timeout_of_userspace_mode_is_read(text: Any, seconds: float) -> None:
+    config = parse_config(HEAD | {"mode": "userspace", "udpIdleTimeout": text, "userspace": {"syncPeriod": "1m"}})
+
+    assert (config.udp_idle_seconds, config.sync_period, config.warnings) == (seconds, 60.0, ())
+
+
+def test_every_used_field_is_read() -> None:
+    config = parse_config(
+        HEAD
+        | {
+            "mode": "nftables",
+            "hostnameOverride": "n",
+            "clusterCIDR": "10.244.0.0/16,fd00::/48",
+            "detectLocalMode": "NodeCIDR",
+            "nodePortAddresses": ["10.0.0.0/24"],
+            "nftables": {"masqueradeAll": True, "syncPeriod": "1m", "minSyncPeriod": "500ms"},
+            "healthzBindAddress": "127.0.0.1:1",
+            "metricsBindAddress": "[::1]:2",
+        }
+    )
+
+    assert config == ProxyConfig(
+        hostname_override="n",
+        cluster_cidrs=("10.244.0.0/16", "fd00::/48"),
+        detect_local_mode="NodeCIDR",
+        node_port_addresses=("10.0.0.0/24",),
+        masquerade_all=True,
+        sync_period=60.0,
+        min_sync_period=0.5,
+        healthz=("127.0.0.1", 1),
+        metrics=("::1", 2),
+    )
+    assert parse_config(HEAD | {"nodePortAddresses": ["primary"]}).node_port_addresses == ("primary",)
+
+
+def test_node_ports_are_on_primary_addresses_only_in_nftables_mode() -> None:
+    modes = ("nftables", "iptables", "ipvs", "userspace")
+
+    found = {mode: parse_config(HEAD | {"mode": mode}).node_port_addresses for mode in modes}
+
+    assert found == {"nftables": ("primary",), "iptables": (), "ipvs": (), "userspace": ()}
+
+
+def test_the_documented_defaults_are_the_defaults() -> None:
+    assert parse_config(dict(DEFAULTS)) == ProxyConfig()
+    assert parse_config(HEAD) == ProxyConfig()
+
+
+def test_fields_without_effect_are_warnings() -> None:
+    asked = HEAD | {"conntrack": {"maxPerCore": 1, "more": 1}, "nftables": {"scheduler": "rr"}, "foo": "bar", "baz": {}}
+
+    assert parse_config(asked).warnings == (
+        "conntrack.more is not used",
+        "nftables.scheduler is not used",
+        "foo is not used",
+    )
+
+
+def test_process_options_are_read() -> None:
+    config = parse_config(
+        HEAD | {"oomScoreAdj": -998, "logging": {"verbosity": 4, "format": "text", "flushFrequency": 0}}
+    )
+
+    assert (config.oom_score_adj, config.verbosity, config.warnings) == (-998, 4, ())
+    assert parse_config(HEAD | {"oomScoreAdj": None}).oom_score_adj == -999, "as kube-proxy has it"
+    assert parse_config(HEAD | {"oomScoreAdj": 0}).oom_score_adj == 0
+    asked = HEAD | {"enableProfiling": True, "featureGates": {"A": True}, "logging": {"vmodule": [{"x": 1}]}}
+    assert parse_config(asked).warnings == (
+        "enableProfiling is not used",
+        "featureGates is not used",
+        "logging.vmodule is not used",
+    )
+
+
+def test_the_effective_configuration_is_complete() -> None:
+    found = in_use(HEAD | {"mode": "", "iptables": {"syncPeriod": "1m"}, "ipvs": None}, "iptables", "node1")
+
+    assert found == {**DEFAULTS, "mode": "iptables", "hostnameOverride": "node1"} | {
+        "iptables": {**DEFAULTS["iptables"], "syncPeriod": "1m"}
+    }
+    assert parse_config(found) == parse_config(
+        HEAD | {"mode": "iptables", "iptables": {"syncPeriod": "1m"}, "hostnameOverride": "node1"}
+    )
+
+
+def test_an_ipv6_bind_address_applies_to_ports_without_an_address() -> None:
+    config = parse_config(HEAD | {"bindAddress": "fd00:10::201"})
+
+    assert (config.healthz, config.metrics) == (("::", 10256), ("::1", 10249))
+    shown = in_use(HEAD | {"bindAddress": "::"}, "nftables", "node1")
+    assert (shown["healthzBindAddress"], shown["metricsBindAddress"]) == ("[::]:10256", "[::1]:10249")
+    assert parse_config(HEAD | {"bindAddress": "::", "metricsBindAddress": "0.0.0.0"}).metrics == ("0.0.0.0", 10249)
+
+
+def test_conntrack_settings_are_read() -> None:
+    asked = {
+        "maxPerCore": 0,
+        "min": 7,
+        "tcpEstablishedTimeout": "1h",
+        "tcpCloseWaitTimeout": "0s",
+        "tcpBeLiberal": True,
+        "udpTimeout": "30s",
+        "udpStreamTimeout": "2m",
+    }
+
+    assert parse_config(HEAD | {"conntrack": asked}).conntrack == ConntrackOptions(0, 7, 3600, 0, True, 30, 120)
+
+
+def test_pods_are_detected_by_the_configured_method() -> None:
+    bridge = HEAD | {"detectLocalMode": "BridgeInterface", "detectLocal": {"bridgeInterface": "cbr0"}}
+    prefix = HEAD | {"detectLocalMode": "InterfaceNamePrefix", "detectLocal": {"interfaceNamePrefix": "veth"}}
+
+    assert parse_config(bridge).pod_interface == "cbr0"
+    assert parse_config(prefix).pod_interface == "veth*"
+    assert parse_config(HEAD | {"detectLocal": {"bridgeInterface": "cbr0"}}).pod_interface == ""
+
+
+def test_an_option_sets_its_field() -> None:
+    document = with_field(with_field(DEFAULTS, "iptables.syncPeriod", "5s"), "mode", "iptables")
+
+    assert (parse_config(document).mode, parse_config(document).sync_period) == ("iptables", 5.0)
+    assert DEFAULTS["iptables"]["syncPeriod"] == "30s"
+    with pytest.raises(ConfigInvalid, match="not an object"):
+        parse_config(with_field({"iptables": 3, **HEAD}, "mode", "iptables"))
+
+
+@pytest.mark.parametrize(
+    ("document", "text"),
+    [
+        ([], "not a KubeProxyConfiguration"),
+        ({"kind": "ConfigMap"}, "kind: 'ConfigMap'"),
+        ({"kind": "KubeProxyConfiguration", "apiVersion": "v1"}, "apiVersion: 'v1'"),
+        (
+            HEAD | {"mode": "kernelspace"},
+            "mode: 'kernelspace' is not there; iptables, ipvs, nftables and userspace are",
+        ),
+        (HEAD | {"mode": "nonsense"}, "mode: 'nonsense' is no proxy mode"),
+        (HEAD | {"mode": 3}, "mode: 3 is not a string"),
+        (HEAD | {"clusterCIDR": "10.244.0.0"}, "clusterCIDR: '10.244.0.0' is not a range"),
+        (HEAD | {"detectLocalMode": "Magic"}, "detectLocalMode: 'Magic' is none of ClusterCIDR, "),
+        (HEAD | {"detectLocalMode": "BridgeInterface"}, "detectLocal.bridgeInterface: '' is not the name"),
+        (
+            HEAD | {"detectLocalMode": "InterfaceNamePrefix", "detectLocal": {"interfaceNamePrefix": '"; drop'}},
+            "detectLocal.interfaceNamePrefix: '\"; drop' is not the name",
+        ),
+        (HEAD | {"bindAddress": "here"}, "bindAddress: 'here' is not an address"),
+        (HEAD | {"nftables": {"masqueradeBit": 32}}, "nftables.masqueradeBit: 32 is not a number from 0 to 31"),
+        (HEAD | {"nftables": {"masqueradeBit": True}}, "nftables.masqueradeBit: True is not a number"),
+        (HEAD | {"conntrack": {"min": -1}}, "conntrack.min: -1 is not a number"),
+        (HEAD | {"conntrack": {"udpTimeout": "x"}}, "conntrack.udpTimeout: 'x' is not a duration"),
+        (HEAD | {"mode": "ipvs", "ipvs": {"scheduler": "best"}}, "ipvs.scheduler: 'best' is no scheduler"),
+        (HEAD | {"nodePortAddresses": 10}, "nodePortAddresses: not a list"),
+        (HEAD | {"nftables": []}, "nftables: not an object"),
+        (HEAD | {"nftables": {"syncPeriod": "soon"}}, "nftables.syncPeriod: 'soon'"),
+        (
+            HEAD | {"mode": "iptables", "iptables": {"minSyncPeriod": "1m"}},
+            "iptables.minSyncPeriod: 60 s is longer than syncPeriod, 30 s",
+        ),
+        (HEAD | {"nftables": {"masqueradeAll": "yes"}}, "masqueradeAll: 'yes'"),
+        (HEAD | {"healthzBindAddress": "x:y"}, "healthzBindAddress: 'x:y'"),
+    ],
+)
+def test_invalid_values_are_refused_with_their_field(document: object, text: str) -> None:
+    with pytest.raises(ConfigInvalid) as caught:
+        parse_config(document)
+    assert text in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_each_mode_reads_its_own_section() -> None:
+    both = HEAD | {
+        "iptables": {"masqueradeAll": True, "syncPeriod": "1m", "localhostNodePorts": False, "scheduler": "rr"},
+        "nftables": {"syncPeriod": "2m", "masqueradeBit": 3},
+        "ipvs": {"scheduler": "sh", "excludeCIDRs": ["10.0.0.1/8"], "tcpTimeout": "5s"},
+    }
+
+    config = parse_config(both | {"mode": "iptables"})
+    assert (config.mode, config.masquerade_all, config.sync_period) == ("iptables", True, 60.0)
+    assert config.localhost_node_ports is False
+    assert config.warnings == ("iptables.scheduler is not used",)
+    assert parse_config(both, "iptables") == config, "a mode on the command line goes before"
+    config = parse_config(both)
+    assert (config.mode, config.masquerade_all, config.sync_period) == ("nftables", False, 120.0)
+    assert (config.masquerade_bit, config.warnings) == (3, ())
+    assert parse_config(both, "ipvs").ipvs == IpvsOptions("sh", ("10.0.0.0/8",), tcp_timeout=5)
+    assert parse_config(HEAD, "iptables").localhost_node_ports, "as kube-proxy has it"
+
+
+@pytest.mark.parametrize(
+    ("addresses", "has_loopback"),
+    [
+        ([], True),
+        (["primary"], False),
+        (["10.0.0.0/24"], False),
+        (["10.0.0.0/24", "127.0.0.0/8"], True),
+        (["0.0.0.0/0"], True),
+        (["fd00:10::/64"], True),  # of IPv4 nothing is said, which is everything
+    ],
+)
+def test_node_ports_answer_on_loopback_only_if_it_is_selected(addresses: list[str], has_loopback: bool) -> None:
+    config = parse_config(HEAD | {"nodePortAddresses": addresses}, "iptables")
+
+    assert config.localhost_node_ports is has_loopback
+
+
+def test_the_default_mode_is_nftables() -> None:
+    assert parse_mode("") == "nftables"
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [("", ("0.0.0.0", 10256)), ("127.0.0.1", ("127.0.0.1", 10256)), ("::1", ("::1", 10256)), ("0.0.0.0:0", None)],
+)
+def test_bind_addresses_are_parsed(text: str, address: tuple[str, int] | None) -> None:
+    assert parse_bind_address("x", text, ("0.0.0.0", 10256)) == address

@@ -1,0 +1,133 @@
+"""Checks of wording: docstrings, `--help` and names in plain technical English.
+
+`python -m tests.wording PATH...` prints every violation below these paths, one per line. The rules: docs/glossary.md
+names the few terms of this project's own; everything else uses the words of Kubernetes, the kernel and the RFCs.
+"""
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+# Verbs and nouns that once had a private meaning here, and the standard term that replaced each.
+PRIVATE_WORDS = {
+    "tell": "notify, log, publish",
+    "tells": "notifies, logs, publishes",
+    "told": "notified, logged, published",
+    "mend": "repair",
+    "mends": "repairs",
+    "mended": "repaired",
+    "mending": "repairing",
+    "stranger": "foreign, unknown",
+    "strangers": "foreign, unknown",
+    "deed": "operation, change",
+    "deeds": "operations, changes",
+    "complaint": "warning, rejection",
+    "complaints": "warnings, rejections",
+    "words": "text, message, description",
+    "says": "reports, states, contains",
+    "said": "reported, stated",
+    "say": "report, state",
+    "hears": "receives, observes",
+    "heard": "received, observed",
+    "hear": "receive, observe",
+}
+NAME_ONLY = {
+    "place": "address_port, table_spec, path",
+    "places": "addresses, paths",
+    "way": "dispatch, route",
+    "ways": "dispatches, routes",
+    "touched": "changed",
+}  # Names that are private in one package, by a directory of their path.
+PRIVATE_IN = {"proxy": {"inside": "cluster_backends"}}
+
+OPENERS = re.compile(
+    r"(And|But|Or|Nor|So|Yet|It|Its|It's|They|Their|Them|He|She|We|Who|Whoever|Whose|Whom|What|Whatever|How|Nobody|Somebody|Everybody|Nothing|"
+    r"The same|The others|One after|The former|The latter)\b(?! (?:hundred|or more|per)\b)"
+)
+# "This", "That", "These" and "Those" are fine before a noun, not as a subject alone.
+BARE_DEMONSTRATIVE = re.compile(
+    r"(This|That|These|Those|One|Both|None|Others|Another)\s+"
+    r"(is|are|was|were|has|have|had|can|may|must|might|could|should|would|will|does|do|did|who|which|whose|that|keeps?|takes?|gives?|makes?|goes|go|needs?|"
+    r"holds?|runs?|comes?|leaves?|of|in|for|with|without|to|from|by|after|before|where|when|at|on)\b"
+)
+
+
+def sentences(text: str) -> list[str]:
+    """Split prose into sentences; code spans and list bullets are not prose."""
+    text = re.sub(r"``?[^`]*``?", "X", text)
+    return [part.strip() for part in re.split(r"(?<=[.!?])\s+(?=[A-Z])", text) if part.strip()]
+
+
+def violations_of_sentence(sentence: str) -> Iterator[str]:
+    if match := OPENERS.match(sentence) or BARE_DEMONSTRATIVE.match(sentence):
+        yield f"begins with {match.group(0)!r}: {sentence}"
+    yield from private_words(sentence)
+
+
+def private_words(sentence: str) -> Iterator[str]:
+    for word in re.findall(r"[A-Za-z']+", sentence):
+        if (better := PRIVATE_WORDS.get(word.lower())) is not None:
+            yield f"{word!r} (rather: {better}): {sentence}"
+
+
+def violations_of_name(name: str, path: Path = Path()) -> Iterator[str]:
+    here = {word: better for part in path.parts for word, better in PRIVATE_IN.get(part, {}).items()}
+    for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name):
+        better = PRIVATE_WORDS.get(word.lower()) or NAME_ONLY.get(word.lower()) or here.get(word.lower())
+        if better is not None:
+            yield f"name {name!r} (rather: {better})"
+
+
+def docstring_nodes(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            text = ast.get_docstring(node)
+            if text and isinstance(node.body[0], ast.Expr):
+                yield node.body[0].lineno, text
+
+
+def defined_names(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(tree):
+        match node:
+            case ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
+                yield node.lineno, node.name
+            case ast.arg():
+                yield node.lineno, node.arg
+            case ast.Name(ctx=ast.Store()):
+                yield node.lineno, node.id
+            case ast.Attribute(ctx=ast.Store()):
+                yield node.lineno, node.attr
+
+
+def violations_of_module(path: Path) -> Iterator[tuple[int, str]]:
+    tree = ast.parse(path.read_text())
+    for line, text in docstring_nodes(tree):
+        first, *others = (paragraph.replace("\n", " ") for paragraph in text.split("\n\n"))
+        for sentence in sentences(first):
+            for violation in violations_of_sentence(sentence):
+                yield line, violation
+        for sentence in (sentence for paragraph in others for sentence in sentences(paragraph)):
+            for violation in private_words(sentence):
+                yield line, violation
+    for line, name in sorted(set(defined_names(tree))):
+        for violation in violations_of_name(name, path):
+            yield line, violation
+    for violation in violations_of_name(path.stem, path):
+        yield 1, f"file {violation}"
+
+
+def main() -> None:
+    count = 0
+    for argument in sys.argv[1:]:
+        root = Path(argument)
+        for path in sorted(root.rglob("*.py")) if root.is_dir() else [root]:
+            for line, violation in violations_of_module(path):
+                count += 1
+                sys.stdout.write(f"{path}:{line}: {violation}\n")
+    sys.exit(1 if count else 0)
+
+
+if __name__ == "__main__":
+    main()
