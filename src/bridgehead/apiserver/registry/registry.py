@@ -7,7 +7,7 @@ Source: apiserver/pkg/registry/generic/registry/store.go.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import partial
@@ -29,6 +29,7 @@ from bridgehead.apiserver.fieldmanagement.managers import SERVER, Entries, Write
 from bridgehead.apiserver.http.worker import run_long
 from bridgehead.apiserver.resource import Change, Companion, JsonObject, Resource, Strategy, copied
 from bridgehead.apiserver.resources.shared.metadata_validation import validate_metadata, validate_metadata_update
+from bridgehead.apiserver.table import ResourceTable
 from bridgehead.objects.times import format_time
 from bridgehead.storage import (
     AlreadyExists,
@@ -70,23 +71,25 @@ class Deleted:
 class Registry:
     """Operations on the objects of all resources, in their stored forms. `clock` returns seconds since the epoch."""
 
-    def __init__(self, table: Sequence[Resource], store: Store, schema: Schema, clock: Callable[[], float]) -> None:
-        self.table = tuple(table)
+    def __init__(self, table: ResourceTable, store: Store, schema: Schema, clock: Callable[[], float]) -> None:
+        self.table = table
         self.store = store
         self.clock = clock
         self.admission = Admission(store)
         self.ownership = Ownership(schema)
         self.delete_options = schema.of_kind("", "v1", "DeleteOptions")
-        self._by_path = {(r.group, r.version, r.plural): r for r in table}
-        self._by_id = {r.id: r for r in table}
         self._schema = schema
         for r in table:
-            schema.check_kind(r.group, r.version, r.kind)
+            if r.definition is None:
+                schema.check_kind(r.group, r.version, r.kind)
 
     def find(self, group: str, version: str, plural: str) -> Resource | None:
-        return self._by_path.get((group, version, plural))
+        return self.table.find(group, version, plural)
 
     def shape(self, resource: Resource) -> Shape:
+        if resource.definition is not None:
+            shape: Shape = resource.definition.shape
+            return shape
         return self._schema.of_kind(resource.group, resource.version, resource.kind)
 
     def key(self, resource: Resource, namespace: str, name: str) -> Key:
@@ -271,7 +274,7 @@ class Registry:
     def _companion(self, key: Key, companion: Companion) -> Create:
         obj, now = companion.make(), self._now()
         metadata.identify(obj, now)
-        obj["metadata"][FIELD] = self.ownership.of_companion(self._by_id[key.resource], obj, now)
+        obj["metadata"][FIELD] = self.ownership.of_companion(self.table.by_id(key.resource), obj, now)
         return Create(key, obj, Facts(companion.labels, {"metadata.name": key.name}), claim=companion.claim)
 
     def _is_taken(self, refused: AbstractSet[str]) -> Callable[[str], bool]:
