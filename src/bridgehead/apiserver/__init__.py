@@ -11,8 +11,8 @@ A request passes these layers from top to bottom. Imports have the same directio
     access/                 authentication and authorization
     bodies/                 request bodies to objects: JSON, YAML, protobuf, patches, schema checks
     http/                   the HTTPS server; path, user and media type of a request
-    resources/              the table of resources: names, columns, defaults, validation, allocation
-    errors, resource        types that all layers use: `Status` errors, an entry of the table
+    resources/              Kubernetes' own resources: names, columns, defaults, validation, allocation
+    errors, table, resource types that all layers use: `Status` errors, the table of resources, an entry of it
 
 Each package describes its modules in its `__init__`.
 """

@@ -175,7 +175,7 @@ class Application:
             if request.header(b"if-none-match") == etag:
                 return Response(304, b"", content_type, headers)
             return Response(200, body, content_type, headers)
-        document = self._discovery.documents.get(path)
+        document = self._discovery.document(path)
         if document is None:
             raise not_found_path()
         return Response(200, document)

@@ -32,6 +32,7 @@ from .registry.watching import OpenWatches
 from .resource import Resource
 from .streams.kubelet import KubeletAccess, KubeletTls
 from .streams.pod_streams import PodStreams
+from .table import ResourceTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,7 @@ class ApiParts:
     """A complete API server. `application` is served; `serve` and tests use the other parts."""
 
     application: Application
+    table: ResourceTable
     registry: Registry
     tokens: TokenAuthority
     watches: OpenWatches
@@ -68,7 +70,8 @@ def _succeed() -> str | None:
 def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) -> ApiParts:
     """Assemble a server. Raises KeyError when the schema has no definition for a kind of the table."""
     schema = Schema(LazyDefinitions(), plain_scalars)
-    registry = Registry(table, store, schema, settings.clock, build_chain(store))
+    resources = ResourceTable(table)
+    registry = Registry(resources, store, schema, settings.clock, build_chain(store))
     tokens = TokenAuthority(settings.signing_key, store, settings.clock)
     authorizer = Authorizer(POLICY, NodeAuthorizer(store))
     applier = Applier(registry, authorizer)
@@ -85,11 +88,11 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
         handlers=Handlers(registry, Subresources(registry, tokens, applier, schema), applier, authorizer, watches),
         reviews=Reviews(authorizer, tokens, schema),
         pod_streams=PodStreams(registry, kubelets),
-        discovery=Discovery(table),
-        openapi=OpenApi(table),
+        discovery=Discovery(resources),
+        openapi=OpenApi(resources),
         # The store is completely loaded before the server is built.
         health=Health({"ping": _succeed}, {"ping": _succeed, "store": _succeed, "shutdown": not_shutting_down}),
         metrics=Metrics(),
         unsent=UnsentBudget(on_freed=trimmer.on_freed),
     )
-    return ApiParts(application, registry, tokens, watches, kubelets, trimmer)
+    return ApiParts(application, resources, registry, tokens, watches, kubelets, trimmer)

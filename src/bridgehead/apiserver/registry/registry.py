@@ -20,6 +20,7 @@ from bridgehead.apiserver.errors import already_exists, bad_request, conflict, n
 from bridgehead.apiserver.fieldmanagement.managers import SERVER, Entries, Writer
 from bridgehead.apiserver.http.worker import run_long
 from bridgehead.apiserver.resource import Change, JsonObject, Resource
+from bridgehead.apiserver.table import ResourceTable
 from bridgehead.storage import AlreadyExists, ClaimTaken, Conflict, Facts, Key, NotFound, Record, Store
 
 from . import metadata
@@ -59,29 +60,31 @@ class Registry:
 
     def __init__(
         self,
-        table: Sequence[Resource],
+        table: ResourceTable,
         store: Store,
         schema: Schema,
         clock: Callable[[], float],
         admission: Chain | None = None,
     ) -> None:
-        self.table = tuple(table)
+        self.table = table
         self.store = store
         self.clock = clock
         self.admission = admission or Chain()
         self.ownership = Ownership(schema)
         self.delete_options = schema.of_kind("", "v1", "DeleteOptions")
-        self._by_path = {(r.group, r.version, r.plural): r for r in table}
-        self._by_id = {r.id: r for r in table}
-        self._attempts = Attempts(store, self.ownership, self._by_id.__getitem__, clock)
+        self._attempts = Attempts(store, self.ownership, table.by_id, clock)
         self._schema = schema
         for r in table:
-            schema.check_kind(r.group, r.version, r.kind)
+            if r.definition is None:
+                schema.check_kind(r.group, r.version, r.kind)
 
     def find(self, group: str, version: str, plural: str) -> Resource | None:
-        return self._by_path.get((group, version, plural))
+        return self.table.find(group, version, plural)
 
     def shape(self, resource: Resource) -> Shape:
+        if resource.definition is not None:
+            shape: Shape = resource.definition.shape
+            return shape
         return self._schema.of_kind(resource.group, resource.version, resource.kind)
 
     def key(self, resource: Resource, namespace: str, name: str) -> Key:
