@@ -23,6 +23,7 @@ from .handlers.health import Health
 from .handlers.metrics import Metrics
 from .handlers.objects import Handlers
 from .handlers.openapi import OpenApi
+from .handlers.rendering import Rendering
 from .handlers.reviews import Reviews
 from .handlers.subresources import Subresources
 from .http.unsent import UnsentBudget
@@ -74,6 +75,7 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
     nodes = NodeRestriction(store)
     applier = Applier(registry, nodes, authorizer)
     watches = OpenWatches()
+    rendering = Rendering(registry, schema)
     kubelets = KubeletAccess(settings.kubelet_tls)
     trimmer = Trimmer()
 
@@ -84,7 +86,13 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
         authenticator=Authenticator(settings.users, tokens.verify),
         authorizer=authorizer,
         handlers=Handlers(
-            registry, nodes, Subresources(registry, nodes, tokens, applier, schema), applier, authorizer, watches
+            registry,
+            nodes,
+            Subresources(registry, nodes, tokens, applier, schema),
+            applier,
+            authorizer,
+            watches,
+            rendering,
         ),
         reviews=Reviews(authorizer, tokens, schema),
         pod_streams=PodStreams(registry, kubelets),
@@ -94,5 +102,6 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
         health=Health({"ping": _succeed}, {"ping": _succeed, "store": _succeed, "shutdown": not_shutting_down}),
         metrics=Metrics(),
         unsent=UnsentBudget(on_freed=trimmer.on_freed),
+        rendering=rendering,
     )
     return ApiParts(application, registry, tokens, watches, kubelets, trimmer)

@@ -359,9 +359,13 @@ async def test_unsupported_media_types_are_refused(world, type):
 
 
 async def test_unsupported_response_types_are_not_acceptable(world):
-    answer = await world.call("GET", CONFIG_MAPS, headers={"accept": "application/vnd.kubernetes.protobuf"})
+    answer = await world.call("GET", CONFIG_MAPS, headers={"accept": "application/cbor"})
     assert (answer.status, answer.json["reason"]) == (406, "NotAcceptable")
-    both = {"accept": "application/vnd.kubernetes.protobuf,application/json"}
+    assert answer.json["message"] == (
+        "only the following media types are accepted: application/json, application/yaml, "
+        "application/vnd.kubernetes.protobuf"
+    )
+    both = {"accept": "application/cbor,application/json"}
     assert (await world.call("GET", CONFIG_MAPS, headers=both)).status == 200
 
 
