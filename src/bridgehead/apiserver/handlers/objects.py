@@ -22,6 +22,7 @@ from bridgehead.apiserver.bodies.patch_requests import patch_change, patch_type
 from bridgehead.apiserver.bodies.serialization import stored_metadata
 from bridgehead.apiserver.errors import ApiStatus, conflict, method_not_allowed, not_found_path, success
 from bridgehead.apiserver.fieldmanagement.managers import APPLY, Writer
+from bridgehead.apiserver.http.paths import Query
 from bridgehead.apiserver.http.request import Request, Response, respond
 from bridgehead.apiserver.http.worker import run_long
 from bridgehead.apiserver.registry import lists
@@ -101,7 +102,7 @@ class Handlers:
         return await self._rendering.record(request, resource, record)
 
     async def _list(self, request: Request, resource: Resource) -> Response:
-        page = lists.list_page(self._registry.store, resource, request.info, request.query)
+        page = self._page(request, resource, request.query)
         return await self._rendering.page(request, resource, page)
 
     async def _watch(self, request: Request, resource: Resource) -> Response:
@@ -199,7 +200,7 @@ class Handlers:
         parse = partial(parse_delete_options, body, request, self._registry.delete_options)
         options = await run_long(len(body), parse)
         query = {key: value for key, value in request.query.items() if key not in ("limit", "continue")}
-        page = lists.list_page(self._registry.store, resource, request.info, query)
+        page = self._page(request, resource, query)
         for record in page.records:
             try:
                 await self._registry.delete(resource, record.key.namespace, record.key.name, options)
@@ -210,6 +211,10 @@ class Handlers:
         return await self._rendering.page(request, resource, page)
 
     # --- helpers
+
+    def _page(self, request: Request, resource: Resource, query: Query) -> lists.Page:
+        registry = self._registry
+        return lists.list_page(registry.store, resource, request.info, query, registry.clock())
 
     async def _decode(self, request: Request, resource: Resource) -> JsonObject:
         return await decode_object(request, resource, self._registry.shape(resource))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import chain
 
@@ -161,7 +161,7 @@ class Rendering:
         return Response(200, stream=stream, drops_slow=True)
 
     async def _protobuf_list(
-        self, resource: Resource, media: MediaType, meta: JsonObject, records: list[Record], *, is_large: bool
+        self, resource: Resource, media: MediaType, meta: JsonObject, records: Sequence[Record], *, is_large: bool
     ) -> Response:
         """Return a list in protobuf. Its length comes first, so all items are encoded before the first is sent."""
         shape = self._registry.shape(resource)

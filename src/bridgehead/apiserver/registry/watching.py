@@ -16,13 +16,14 @@ from dataclasses import dataclass
 
 import msgspec
 
-from bridgehead.apiserver.errors import ApiStatus, bad_request, expired, invalid
+from bridgehead.apiserver.errors import ApiStatus, bad_request, expired
 from bridgehead.apiserver.http.paths import Query, RequestInfo, is_true, parse_int
 from bridgehead.apiserver.http.piecewise import PIECE_BYTES, in_pieces
-from bridgehead.apiserver.resource import FieldError, JsonObject, Resource
+from bridgehead.apiserver.resource import JsonObject, Resource
 from bridgehead.storage import Change, Overflow, Record, Store, TooOld, Watch
 
-from .lists import Selection, parse_resource_version, parse_selection, wants_watch_bookmarks
+from .list_options import check_watch_options, parse_resource_version
+from .lists import Selection, parse_selection, wants_watch_bookmarks
 
 BOOKMARK_SECONDS = 60.0
 # Watches without a timeout end at different times, as in Kubernetes, so that clients do not reconnect all at once.
@@ -74,7 +75,7 @@ class WatchOptions:
 
 def parse_watch_options(resource: Resource, query: Query) -> WatchOptions:
     """Parse the options of a watch. Raises a 400 or a 422."""
-    _check_options(query)
+    check_watch_options(query)
     version = parse_resource_version(query)
     bookmarks = wants_watch_bookmarks(query)
     seconds = random.uniform(*_DEFAULT_SECONDS)
@@ -88,24 +89,11 @@ def parse_watch_options(resource: Resource, query: Query) -> WatchOptions:
     return WatchOptions(
         since=version or None,
         initial=initial,
-        marks_end=asked is not None and initial and bookmarks,
+        marks_end=initial and bookmarks,
         bookmarks=bookmarks,
         seconds=seconds,
         selection=parse_selection(resource, query),
     )
-
-
-def _check_options(query: Query) -> None:
-    match = query.get("resourceVersionMatch", "")
-    error = None
-    if "sendInitialEvents" in query and match != "NotOlderThan":
-        why = "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
-        error = FieldError("FieldValueForbidden", "resourceVersionMatch", why)
-    elif match and "sendInitialEvents" not in query:
-        why = "Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
-        error = FieldError("FieldValueForbidden", "resourceVersionMatch", why)
-    if error is not None:
-        raise invalid("meta.k8s.io", "ListOptions", "", [error])
 
 
 # The type of an event, its object, and the object's revision (see `EventForm.stored`).
