@@ -23,6 +23,7 @@ from .handlers.health import Health
 from .handlers.metrics import Metrics
 from .handlers.objects import Handlers
 from .handlers.openapi import OpenApi
+from .handlers.rendering import Rendering
 from .handlers.reviews import Reviews
 from .handlers.subresources import Subresources
 from .http.unsent import UnsentBudget
@@ -76,6 +77,7 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
     authorizer = Authorizer(POLICY, NodeAuthorizer(store))
     applier = Applier(registry, authorizer)
     watches = OpenWatches()
+    rendering = Rendering(registry, schema)
     kubelets = KubeletAccess(settings.kubelet_tls)
     trimmer = Trimmer()
 
@@ -85,7 +87,14 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
     application = Application(
         authenticator=Authenticator(settings.users, tokens.verify),
         authorizer=authorizer,
-        handlers=Handlers(registry, Subresources(registry, tokens, applier, schema), applier, authorizer, watches),
+        handlers=Handlers(
+            registry,
+            Subresources(registry, tokens, applier, schema),
+            applier,
+            authorizer,
+            watches,
+            rendering,
+        ),
         reviews=Reviews(authorizer, tokens, schema),
         pod_streams=PodStreams(registry, kubelets),
         discovery=Discovery(resources),
@@ -94,5 +103,6 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
         health=Health({"ping": _succeed}, {"ping": _succeed, "store": _succeed, "shutdown": not_shutting_down}),
         metrics=Metrics(),
         unsent=UnsentBudget(on_freed=trimmer.on_freed),
+        rendering=rendering,
     )
     return ApiParts(application, resources, registry, tokens, watches, kubelets, trimmer)
