@@ -27,6 +27,8 @@ from .handlers.reviews import Reviews
 from .handlers.subresources import Subresources
 from .http.unsent import UnsentBudget
 from .http.user import User
+from .proxying.connections import Connections
+from .proxying.subresource import ProxySubresource
 from .registry.registry import Registry
 from .registry.watching import OpenWatches
 from .resource import Resource
@@ -43,12 +45,14 @@ class ApiParts:
     tokens: TokenAuthority
     watches: OpenWatches
     kubelets: KubeletAccess
+    connections: Connections
     trimmer: Trimmer
 
     async def close(self) -> None:
         """Release what is open, after the last request."""
         self.trimmer.close()
         await self.kubelets.close()
+        await self.connections.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +79,7 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
     applier = Applier(registry, nodes, authorizer)
     watches = OpenWatches()
     kubelets = KubeletAccess(settings.kubelet_tls)
+    connections = Connections()
     trimmer = Trimmer()
 
     def not_shutting_down() -> str | None:
@@ -88,6 +93,7 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
         ),
         reviews=Reviews(authorizer, tokens, schema),
         pod_streams=PodStreams(registry, kubelets),
+        proxy=ProxySubresource(registry, kubelets, connections),
         discovery=Discovery(table),
         openapi=OpenApi(table),
         # The store is completely loaded before the server is built.
@@ -95,4 +101,4 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
         metrics=Metrics(),
         unsent=UnsentBudget(on_freed=trimmer.on_freed),
     )
-    return ApiParts(application, registry, tokens, watches, kubelets, trimmer)
+    return ApiParts(application, registry, tokens, watches, kubelets, connections, trimmer)

@@ -19,7 +19,7 @@ AGGREGATED = "application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDisc
 _VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
 _SUBRESOURCE_VERBS = ["get", "patch", "update"]
 
-# Subresources whose kind is not that of their resource: (kind, group, version, verbs).
+# Subresources whose kind is not that of their resource: (kind, group, version, verbs). "{}" is the resource's kind.
 _SUBRESOURCE_KINDS: dict[str, tuple[str, str, str, list[str]]] = {
     "scale": ("Scale", "autoscaling", "v1", ["get", "patch", "update"]),
     "binding": ("Binding", "", "v1", ["create"]),
@@ -29,6 +29,7 @@ _SUBRESOURCE_KINDS: dict[str, tuple[str, str, str, list[str]]] = {
     "exec": ("PodExecOptions", "", "v1", ["create", "get"]),
     "attach": ("PodAttachOptions", "", "v1", ["create", "get"]),
     "portforward": ("PodPortForwardOptions", "", "v1", ["create", "get"]),
+    "proxy": ("{}ProxyOptions", "", "v1", ["create", "delete", "get", "patch", "update"]),
     "finalize": ("Namespace", "", "v1", ["update"]),
 }
 
@@ -158,7 +159,7 @@ def _subresource(resource: Resource, name: str) -> JsonObject:
         "name": f"{resource.plural}/{name}",
         "singularName": "",
         "namespaced": resource.namespaced,
-        "kind": kind,
+        "kind": kind.format(resource.kind),
         "verbs": verbs,
     }
     if (group, version) != (resource.group, resource.version):

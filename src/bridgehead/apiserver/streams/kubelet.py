@@ -62,15 +62,15 @@ class KubeletAccess:
     def __init__(self, tls: KubeletTls | None) -> None:
         """Load certificates. Raises OSError, ssl.SSLError."""
         self.scheme = "https" if tls is not None else "http"
-        self._context: ssl.SSLContext | None = None
+        self.context: ssl.SSLContext | None = None
         self._session: aiohttp.ClientSession | None = None
         if tls is not None:
-            self._context = ssl.create_default_context(cafile=str(tls.authority))
-            self._context.load_cert_chain(tls.certificate, tls.key)
+            self.context = ssl.create_default_context(cafile=str(tls.authority))
+            self.context.load_cert_chain(tls.certificate, tls.key)
 
     def session(self) -> aiohttp.ClientSession:
         if self._session is None:
-            connector = aiohttp.TCPConnector(ssl=self._context if self._context is not None else True, limit=0)
+            connector = aiohttp.TCPConnector(ssl=self.context if self.context is not None else True, limit=0)
             timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS)
             self._session = aiohttp.ClientSession(connector=connector, timeout=timeout, auto_decompress=False)
         return self._session
