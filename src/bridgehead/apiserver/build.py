@@ -12,8 +12,8 @@ from bridgehead.storage import Store
 from .access.authentication import Authenticator
 from .access.authorization import POLICY, Authorizer
 from .access.node_authorizer import NodeAuthorizer
-from .access.node_restriction import NodeRestriction
 from .access.tokens import SigningKey, TokenAuthority
+from .admission.plugins import build_chain
 from .app import Application
 from .bodies.protobuf import plain_scalars
 from .bodies.schema import LazyDefinitions, Schema
@@ -34,6 +34,7 @@ from .registry.watching import OpenWatches
 from .resource import Resource
 from .streams.kubelet import KubeletAccess, KubeletTls
 from .streams.pod_streams import PodStreams
+from .table import ResourceTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,7 @@ class ApiParts:
     """A complete API server. `application` is served; `serve` and tests use the other parts."""
 
     application: Application
+    table: ResourceTable
     registry: Registry
     tokens: TokenAuthority
     watches: OpenWatches
@@ -72,11 +74,11 @@ def _succeed() -> str | None:
 def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) -> ApiParts:
     """Assemble a server. Raises KeyError when the schema has no definition for a kind of the table."""
     schema = Schema(LazyDefinitions(), plain_scalars)
-    registry = Registry(table, store, schema, settings.clock)
+    resources = ResourceTable(table)
+    registry = Registry(resources, store, schema, settings.clock, build_chain(store))
     tokens = TokenAuthority(settings.signing_key, store, settings.clock)
     authorizer = Authorizer(POLICY, NodeAuthorizer(store))
-    nodes = NodeRestriction(store)
-    applier = Applier(registry, nodes, authorizer)
+    applier = Applier(registry, authorizer)
     watches = OpenWatches()
     kubelets = KubeletAccess(settings.kubelet_tls)
     connections = Connections()
@@ -88,17 +90,15 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
     application = Application(
         authenticator=Authenticator(settings.users, tokens.verify),
         authorizer=authorizer,
-        handlers=Handlers(
-            registry, nodes, Subresources(registry, nodes, tokens, applier, schema), applier, authorizer, watches
-        ),
+        handlers=Handlers(registry, Subresources(registry, tokens, applier, schema), applier, authorizer, watches),
         reviews=Reviews(authorizer, tokens, schema),
         pod_streams=PodStreams(registry, kubelets),
         proxy=ProxySubresource(registry, kubelets, connections),
-        discovery=Discovery(table),
-        openapi=OpenApi(table),
+        discovery=Discovery(resources),
+        openapi=OpenApi(resources),
         # The store is completely loaded before the server is built.
         health=Health({"ping": _succeed}, {"ping": _succeed, "store": _succeed, "shutdown": not_shutting_down}),
         metrics=Metrics(),
         unsent=UnsentBudget(on_freed=trimmer.on_freed),
     )
-    return ApiParts(application, registry, tokens, watches, kubelets, connections, trimmer)
+    return ApiParts(application, resources, registry, tokens, watches, kubelets, connections, trimmer)

@@ -12,7 +12,9 @@ from collections.abc import Mapping
 
 import msgspec
 
-from bridgehead.apiserver.errors import bad_request, method_not_allowed, not_found_named
+from bridgehead.apiserver.admission.attributes import CONNECT, Attributes
+from bridgehead.apiserver.admission.connecting import connect_kind, connect_options
+from bridgehead.apiserver.errors import bad_request, method_not_allowed, not_found_named, not_found_path
 from bridgehead.apiserver.http.paths import RequestInfo
 from bridgehead.apiserver.http.request import Request, Response
 from bridgehead.apiserver.http.tunnel import asks_for_upgrade
@@ -60,9 +62,10 @@ class ProxySubresource:
         wanted = parse_name(info.name)
         if wanted is None:
             raise bad_request(f'invalid {info.resource.removesuffix("s")} request "{info.name}"')
-        target, is_kubelet = self._find(info, wanted)
         path = split_path(request.scope["path"], info.rest)
         query = request.scope["query_string"].decode("latin-1")
+        await self._admit(request, path.path)
+        target, is_kubelet = self._find(info, wanted)
         is_upgraded = asks_for_upgrade(request.scope["headers"])
         if not path.path and not is_upgraded and request.method in ("GET", "HEAD"):
             location = f"{request.scope['path']}/?{query}" if query else f"{request.scope['path']}/"
@@ -77,6 +80,17 @@ class ProxySubresource:
         if is_upgraded:
             return await tunnels.connect(request, route)
         return await forward(request, route, self._connections.session())
+
+    async def _admit(self, request: Request, path: str) -> None:
+        """Ask admission. Raises `ApiStatus` for a connection that is refused."""
+        info = request.info
+        resource = self._registry.find("", "v1", info.resource)
+        if resource is None:
+            raise not_found_path()
+        kind = connect_kind(info.resource, "proxy")
+        attributes = Attributes(CONNECT, resource, "proxy", info.namespace, info.name, request.user, kind=kind)
+        options = connect_options(info.resource, "proxy", request.query.items(), path)
+        await self._registry.admission.admit(attributes, options, {})
 
     def _tls(self, is_kubelet: bool) -> ssl.SSLContext | None:
         return self._kubelets.context if is_kubelet else self._connections.unverified
