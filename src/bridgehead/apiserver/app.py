@@ -31,10 +31,11 @@ from .handlers.rendering import Rendering
 from .handlers.reviews import Reviews
 from .http.negotiation import JSON, wants_indented
 from .http.paths import RequestInfo, parse_query, parse_request
-from .http.request import Disconnected, Receive, Request, Response, Scope, Send, Stream
+from .http.request import Disconnected, Receive, Request, Response, Scope, Send, Stream, StreamBroken
 from .http.unsent import ClientTooSlow, Connection, UnsentBudget
 from .http.user import InvalidCredentials, User
 from .http.worker import run_long
+from .proxying.subresource import ProxySubresource
 from .streams.kubelet import deny
 from .streams.pod_streams import PodStreams
 
@@ -68,6 +69,7 @@ class Application:
         handlers: Handlers,
         reviews: Reviews,
         pod_streams: PodStreams,
+        proxy: ProxySubresource,
         discovery: Discovery,
         openapi: OpenApi,
         health: Health,
@@ -80,6 +82,7 @@ class Application:
         self._handlers = handlers
         self._reviews = reviews
         self._pod_streams = pod_streams
+        self._proxy = proxy
         self._discovery = discovery
         self._openapi = openapi
         self._health = health
@@ -126,9 +129,13 @@ class Application:
         if response.content_type == JSON and response.body[:1] == b"{" and wants_indented(query, headers):
             body = response.body
             response = replace(response, body=await run_long(len(body), lambda: msgspec.json.format(body, indent=2)))
-        await self._send(response, warnings, receive, send, scope)
+        await self._send(response, warnings, response.receive or receive, send, scope)
         seconds = None if response.is_long_running else time.perf_counter() - started
         self._metrics.count(info, response.status, seconds, known=known)
+
+    def takes_upgrade(self, path: str) -> bool:
+        """Whether upgrades of a path are passed on as raw bytes. Called by the server for each upgrade."""
+        return self._proxy.serves(parse_request("GET", path, {}))
 
     async def _answer_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a WebSocket: exec, attach or port-forward."""
@@ -158,6 +165,8 @@ class Application:
                 return await self._rendering.other(request.header(b"accept"), await self._reviews.handle(request))
             if self._pod_streams.serves(info):
                 return await self._pod_streams.answer(request)
+            if self._proxy.serves(info):
+                return await self._proxy.answer(request)
             return await self._handlers.handle(request)
         return await self._serve_path(request, info)
 
@@ -189,7 +198,9 @@ class Application:
     async def _send(
         self, response: Response, warnings: Sequence[str], receive: Receive, send: Send, scope: Scope
     ) -> None:
-        headers = [(b"content-type", response.content_type.encode()), *_HEADERS, *response.headers]
+        headers = [*_HEADERS, *response.headers]
+        if response.content_type:
+            headers.insert(0, (b"content-type", response.content_type.encode("latin-1", "replace")))
         headers += [(b"warning", _warning(text)) for text in limit_warnings(warnings)]
         if response.stream is None:
             headers.append((b"content-length", b"%d" % len(response.body)))
@@ -237,8 +248,8 @@ class Application:
         except asyncio.CancelledError:
             if not left or pump is None or pump.uncancel():
                 raise
-        except ClientTooSlow:
-            pass  # already logged, and the connection is closed
+        except (ClientTooSlow, StreamBroken):
+            pass  # the connection is closed
         finally:
             watcher.cancel()
             await pieces.aclose()

@@ -28,6 +28,8 @@ from .handlers.reviews import Reviews
 from .handlers.subresources import Subresources
 from .http.unsent import UnsentBudget
 from .http.user import User
+from .proxying.connections import Connections
+from .proxying.subresource import ProxySubresource
 from .registry.registry import Registry
 from .registry.watching import OpenWatches
 from .resource import Resource
@@ -46,12 +48,14 @@ class ApiParts:
     tokens: TokenAuthority
     watches: OpenWatches
     kubelets: KubeletAccess
+    connections: Connections
     trimmer: Trimmer
 
     async def close(self) -> None:
         """Release what is open, after the last request."""
         self.trimmer.close()
         await self.kubelets.close()
+        await self.connections.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +83,7 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
     watches = OpenWatches()
     rendering = Rendering(registry, schema)
     kubelets = KubeletAccess(settings.kubelet_tls)
+    connections = Connections()
     trimmer = Trimmer()
 
     def not_shutting_down() -> str | None:
@@ -97,6 +102,7 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
         ),
         reviews=Reviews(authorizer, tokens, schema),
         pod_streams=PodStreams(registry, kubelets),
+        proxy=ProxySubresource(registry, kubelets, connections),
         discovery=Discovery(resources),
         openapi=OpenApi(resources),
         # The store is completely loaded before the server is built.
@@ -105,4 +111,4 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
         unsent=UnsentBudget(on_freed=trimmer.on_freed),
         rendering=rendering,
     )
-    return ApiParts(application, resources, registry, tokens, watches, kubelets, trimmer)
+    return ApiParts(application, resources, registry, tokens, watches, kubelets, connections, trimmer)
