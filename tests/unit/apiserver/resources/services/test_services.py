@@ -590,6 +590,28 @@ def test_selector_labels_are_validated(services):
             "{type: ExternalName, externalName: a.example, externalIPs: [192.0.2.1]}",
             ['spec.externalIPs is ignored when spec.type is "ExternalName"'],
         ),
+        (
+            "{clusterIP: None, externalIPs: [192.0.2.1]}",
+            ["spec.externalIPs is ignored for headless services"],
+        ),
+        (
+            "{ports: [{port: 80}], externalIPs: ['2001:DB8::1']}",
+            [
+                'spec.externalIPs[0]: IPv6 address "2001:DB8::1" should be in RFC 5952 canonical format ("2001:db8::1")',
+                "spec.externalIPs is deprecated",
+            ],
+        ),
+        (
+            "{ports: [{port: 80}], type: LoadBalancer, loadBalancerSourceRanges: [10.0.0.1/8]}",
+            [
+                'spec.loadBalancerSourceRanges[0]: CIDR value "10.0.0.1/8" is ambiguous in this context '
+                '(should be "10.0.0.0/8" or "10.0.0.1/32"?)',
+            ],
+        ),
+        (
+            "{ports: [{port: 80}], trafficDistribution: PreferClose}",
+            ['spec.trafficDistribution: "PreferClose" is deprecated; use "PreferSameZone"'],
+        ),
     ],
 )
 def test_warnings_of_a_service(services, spec, expected):
