@@ -323,6 +323,24 @@ def _answer_all(servers: list[Server]) -> None:
                     sock.sendto(f"{pod} from {peer[0]}{number}".encode(), peer)
 
 
+def _forget_connections() -> None:
+    """Delete all tracked connections, as `conntrack -F` does. The kernel walks its whole hash table for each query."""
+    from bridgehead.network.attributes import MESSAGE_HEADER, each_message
+    from bridgehead.network.netlink_socket import NETFILTER_HEADER, netfilter_header, open_socket
+    from bridgehead.network.uapi.netlink import NETLINK_NETFILTER, NLM_F_ACK, NLM_F_REQUEST
+    from bridgehead.network.uapi.nfnetlink import NFNL_SUBSYS_CTNETLINK
+    from bridgehead.network.uapi.nfnetlink_conntrack import IPCTNL_MSG_CT_DELETE
+
+    kind, flags = NFNL_SUBSYS_CTNETLINK << 8 | IPCTNL_MSG_CT_DELETE, NLM_F_REQUEST | NLM_F_ACK
+    length = MESSAGE_HEADER.size + NETFILTER_HEADER.size
+    with open_socket(NETLINK_NETFILTER) as netlink:
+        netlink.send(MESSAGE_HEADER.pack(length, kind, flags, 1, 0) + netfilter_header(socket.AF_UNSPEC))
+        ((_, _, _, payload),) = each_message(netlink.recv(4096))
+    error = -int.from_bytes(payload[:4], sys.byteorder, signed=True)
+    if error:
+        raise OSError(error, os.strerror(error))
+
+
 class _Proxy:
     """The requests: every public method is one."""
 
@@ -517,25 +535,17 @@ class _Proxy:
         return self._do(self._mode.remove())
 
     def reset(self) -> None:
-        from bridgehead.network.conntrack import Conntrack
-
         self._conversations.close()
         self._streams.close()
-        with Conntrack() as conntrack:
-            for family in (4, 6):
-                for protocol in ("tcp", "udp", "sctp"):
-                    conntrack.remove(family, protocol, is_stale=lambda _: True)
         while self._clients:
             self._clients.popitem()[1].close()
         if self._mode_name == "ipvs":  # whose removal takes a second: the kernel waits a moment for each set
             self._forget()
-            self.sync()
-            return
-        self.cleanup()
-        self.restart()
+        else:
+            self.cleanup()
+            self.restart()
         self.sync()
-        with contextlib.suppress(FileNotFoundError):
-            subprocess.run(["conntrack", "-F"], check=False, capture_output=True)
+        _forget_connections()
 
     def difference(self) -> list[str]:
         """Return how a read-back of the kernel differs from the Frontends: missing and surplus elements and chains."""
