@@ -25,10 +25,13 @@ from .handlers.health import Health
 from .handlers.metrics import Metrics
 from .handlers.objects import Handlers
 from .handlers.openapi import OpenApi
+from .handlers.rendering import Rendering
 from .handlers.reviews import Reviews
 from .handlers.subresources import Subresources
 from .http.unsent import UnsentBudget
 from .http.user import User
+from .proxying.connections import Connections
+from .proxying.subresource import ProxySubresource
 from .registry.registry import Registry
 from .registry.watching import OpenWatches
 from .resource import Resource
@@ -49,6 +52,7 @@ class ApiParts:
     watches: OpenWatches
     kubelets: KubeletAccess
     webhooks: WebhookClient
+    connections: Connections
     trimmer: Trimmer
 
     async def close(self) -> None:
@@ -56,6 +60,7 @@ class ApiParts:
         self.trimmer.close()
         await self.kubelets.close()
         await self.webhooks.close()
+        await self.connections.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +96,9 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
     authorizer = Authorizer(POLICY, NodeAuthorizer(store))
     applier = Applier(registry, authorizer)
     watches = OpenWatches()
+    rendering = Rendering(registry, schema)
     kubelets = KubeletAccess(settings.kubelet_tls)
+    connections = Connections()
     trimmer = Trimmer()
 
     def not_shutting_down() -> str | None:
@@ -100,14 +107,23 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
     application = Application(
         authenticator=Authenticator(settings.users, tokens.verify),
         authorizer=authorizer,
-        handlers=Handlers(registry, Subresources(registry, tokens, applier, schema), applier, authorizer, watches),
+        handlers=Handlers(
+            registry,
+            Subresources(registry, tokens, applier, schema),
+            applier,
+            authorizer,
+            watches,
+            rendering,
+        ),
         reviews=Reviews(authorizer, tokens, schema),
         pod_streams=PodStreams(registry, kubelets),
+        proxy=ProxySubresource(registry, kubelets, connections),
         discovery=Discovery(resources),
         openapi=OpenApi(resources),
         # The store is completely loaded before the server is built.
         health=Health({"ping": _succeed}, {"ping": _succeed, "store": _succeed, "shutdown": not_shutting_down}),
         metrics=metrics,
         unsent=UnsentBudget(on_freed=trimmer.on_freed),
+        rendering=rendering,
     )
-    return ApiParts(application, resources, registry, tokens, watches, kubelets, webhooks, trimmer)
+    return ApiParts(application, resources, registry, tokens, watches, kubelets, webhooks, connections, trimmer)

@@ -1,6 +1,6 @@
 """Which requests a webhook or a policy is for: rules, namespace selectors, object selectors.
 
-Pure but for reads of the store. Source: apiserver/pkg/admission/plugin/webhook/predicates.
+The store is read for the labels of namespaces only. Source: apiserver/pkg/admission/plugin/webhook/predicates.
 """
 
 from __future__ import annotations
