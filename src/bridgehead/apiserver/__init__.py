@@ -10,9 +10,11 @@ A request passes these layers from top to bottom. Imports have the same directio
     registry/               operations on stored objects: create, update, list, watch
     admission/              plug-ins that check and change what is written
     access/                 authentication and authorization
+    webhookclient/          calls of webhooks
     bodies/                 request bodies to objects: JSON, YAML, protobuf, patches, schema checks
     http/                   the HTTPS server; path, user and media type of a request
     resources/              Kubernetes' own resources: names, columns, defaults, validation, allocation
+    fieldmanagement/  cel/  managers of fields and server-side apply; expressions of rules and policies
     errors, table, resource types that all layers use: `Status` errors, the table of resources, an entry of it
 
 Each package describes its modules in its `__init__`.

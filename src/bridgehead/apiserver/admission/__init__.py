@@ -8,6 +8,8 @@ service_accounts   ServiceAccount
 node_restriction   NodeRestriction
 classes            Priority, DefaultStorageClass, RuntimeClass, DefaultIngressClass
 node_addresses     refusal of load balancer addresses that belong to nodes or to the API server
+matching           rules and selectors of webhooks and policies
+webhooks/          MutatingAdmissionWebhook, ValidatingAdmissionWebhook
 connecting         the objects of exec, attach, portforward and proxy
 
 A write passes the chain in this order: defaults and managers of fields, `mutate` of all plug-ins, the resource's own
