@@ -10,9 +10,10 @@ from bridgehead.heap import Trimmer
 from bridgehead.storage import Store
 
 from .access.authentication import Authenticator
-from .access.authorization import POLICY, Authorizer
+from .access.authorization import Authorizer
 from .access.node_authorizer import NodeAuthorizer
 from .access.node_restriction import NodeRestriction
+from .access.rbac.stored_policy import StoredPolicy
 from .access.tokens import SigningKey, TokenAuthority
 from .app import Application
 from .bodies.protobuf import plain_scalars
@@ -70,7 +71,7 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
     schema = Schema(LazyDefinitions(), plain_scalars)
     registry = Registry(table, store, schema, settings.clock)
     tokens = TokenAuthority(settings.signing_key, store, settings.clock)
-    authorizer = Authorizer(POLICY, NodeAuthorizer(store))
+    authorizer = Authorizer(StoredPolicy(store), NodeAuthorizer(store))
     nodes = NodeRestriction(store)
     applier = Applier(registry, nodes, authorizer)
     watches = OpenWatches()

@@ -10,4 +10,6 @@ lists, watching     lists with their pages, watches
 service_cidrs       ranges of ClusterIPs: allocation, conditions, draining
 ip_addresses        restoration of the IPAddress objects of Services' addresses
 expiry              deletion of old Events
+default_roles       creation of the default roles and bindings
+aggregated_roles    rules of aggregated ClusterRoles
 """

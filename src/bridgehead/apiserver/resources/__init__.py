@@ -14,6 +14,7 @@
     storage/        PersistentVolume, PersistentVolumeClaim and the kinds of storage.k8s.io
     devices/        the kinds of resource.k8s.io
     flowcontrol/    FlowSchema, PriorityLevelConfiguration
+    rbac/           Role, ClusterRole, RoleBinding, ClusterRoleBinding; also the default ones
     shared/         rules and columns that several resources use
 
 Nothing here does I/O or reads a clock. The only randomness is that of the allocation for Services.
@@ -39,6 +40,7 @@ from . import (
     nodes,
     pods,
     priorityclasses,
+    rbac,
     runtimeclasses,
     secrets,
     serviceaccounts,
@@ -95,4 +97,8 @@ def build_table(*, service_cidrs: Sequence[str], node_port_range: tuple[int, int
         devices.RESOURCE_SLICES,
         flowcontrol.FLOW_SCHEMAS,
         flowcontrol.PRIORITY_LEVELS,
+        rbac.ROLES,
+        rbac.CLUSTER_ROLES,
+        rbac.ROLE_BINDINGS,
+        rbac.CLUSTER_ROLE_BINDINGS,
     )
