@@ -33,8 +33,8 @@ def reconciled(existing: JsonObject, expected: JsonObject) -> JsonObject:
     new = {**existing, "metadata": metadata}
     if expected.get("rules") and existing.get("rules") != expected["rules"]:
         held, wanted = (msgspec.convert(one.get("rules", ()), tuple[Rule, ...]) for one in (existing, expected))
-        missing = msgspec.to_builtins(find_missing(held, wanted))
-        new["rules"] = [*existing.get("rules", ()), *({k: v for k, v in rule.items() if v} for rule in missing)]
+        missing = msgspec.json.decode(msgspec.json.encode(find_missing(held, wanted)))
+        new["rules"] = [*existing.get("rules", ()), *missing]
     subjects = existing.get("subjects", [])
     lacking = [subject for subject in expected.get("subjects", ()) if subject not in subjects]
     if lacking:

@@ -14,7 +14,7 @@ GROUP = "rbac.authorization.k8s.io"
 ALL = "*"
 
 
-class Rule(msgspec.Struct, frozen=True, gc=False):
+class Rule(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """A PolicyRule; decodes from its JSON. "*" stands for all verbs, groups, resources or URLs.
 
     A resource may be `pods/status` or `*/scale`; a URL may end in `*`. No `names`: objects of any name.
