@@ -131,7 +131,7 @@ class Application:
             user = self._authenticate(scope, dict(scope["headers"]))
             user = impersonate(user, scope["headers"], self._authorizer)
             self._authorizer.check(user, info)
-            await self._pod_streams.answer_socket(info, scope, receive, send)
+            await self._pod_streams.answer_socket(info, user, scope, receive, send)
         except ApiStatus as status:
             await deny(scope, send, status)
 
@@ -175,7 +175,7 @@ class Application:
             if request.header(b"if-none-match") == etag:
                 return Response(304, b"", content_type, headers)
             return Response(200, body, content_type, headers)
-        document = self._discovery.documents.get(path)
+        document = self._discovery.document(path)
         if document is None:
             raise not_found_path()
         return Response(200, document)

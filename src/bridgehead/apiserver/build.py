@@ -12,9 +12,9 @@ from bridgehead.storage import Store
 from .access.authentication import Authenticator
 from .access.authorization import Authorizer
 from .access.node_authorizer import NodeAuthorizer
-from .access.node_restriction import NodeRestriction
 from .access.rbac.stored_policy import StoredPolicy
 from .access.tokens import SigningKey, TokenAuthority
+from .admission.plugins import build_chain
 from .app import Application
 from .bodies.protobuf import plain_scalars
 from .bodies.schema import LazyDefinitions, Schema
@@ -33,6 +33,7 @@ from .registry.watching import OpenWatches
 from .resource import Resource
 from .streams.kubelet import KubeletAccess, KubeletTls
 from .streams.pod_streams import PodStreams
+from .table import ResourceTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,7 @@ class ApiParts:
     """A complete API server. `application` is served; `serve` and tests use the other parts."""
 
     application: Application
+    table: ResourceTable
     registry: Registry
     tokens: TokenAuthority
     watches: OpenWatches
@@ -69,11 +71,11 @@ def _succeed() -> str | None:
 def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) -> ApiParts:
     """Assemble a server. Raises KeyError when the schema has no definition for a kind of the table."""
     schema = Schema(LazyDefinitions(), plain_scalars)
-    registry = Registry(table, store, schema, settings.clock)
-    tokens = TokenAuthority(settings.signing_key, store, settings.clock)
+    resources = ResourceTable(table)
     authorizer = Authorizer(StoredPolicy(store), NodeAuthorizer(store))
-    nodes = NodeRestriction(store)
-    applier = Applier(registry, nodes, authorizer)
+    registry = Registry(resources, store, schema, settings.clock, build_chain(store, authorizer))
+    tokens = TokenAuthority(settings.signing_key, store, settings.clock)
+    applier = Applier(registry, authorizer)
     watches = OpenWatches()
     kubelets = KubeletAccess(settings.kubelet_tls)
     trimmer = Trimmer()
@@ -84,16 +86,14 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
     application = Application(
         authenticator=Authenticator(settings.users, tokens.verify),
         authorizer=authorizer,
-        handlers=Handlers(
-            registry, nodes, Subresources(registry, nodes, tokens, applier, schema), applier, authorizer, watches
-        ),
+        handlers=Handlers(registry, Subresources(registry, tokens, applier, schema), applier, authorizer, watches),
         reviews=Reviews(authorizer, tokens, schema),
         pod_streams=PodStreams(registry, kubelets),
-        discovery=Discovery(table),
-        openapi=OpenApi(table),
+        discovery=Discovery(resources),
+        openapi=OpenApi(resources),
         # The store is completely loaded before the server is built.
         health=Health({"ping": _succeed}, {"ping": _succeed, "store": _succeed, "shutdown": not_shutting_down}),
         metrics=Metrics(),
         unsent=UnsentBudget(on_freed=trimmer.on_freed),
     )
-    return ApiParts(application, registry, tokens, watches, kubelets, trimmer)
+    return ApiParts(application, resources, registry, tokens, watches, kubelets, trimmer)

@@ -4,7 +4,6 @@ authentication     the user of a request: client certificate, token file, servic
 tokens             signs and verifies service account tokens
 impersonation      `kubectl --as`
 authorization      system:masters, nodes, RBAC
-rbac/              roles and bindings: decisions, refusal of escalation
+rbac/              decisions by the stored roles and bindings
 node_authorizer    authorization of nodes, by the pods that are bound to them
-node_restriction   admission of what nodes write
 """

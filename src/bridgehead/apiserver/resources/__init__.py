@@ -17,7 +17,8 @@
     rbac/           Role, ClusterRole, RoleBinding, ClusterRoleBinding; also the default ones
     shared/         rules and columns that several resources use
 
-Nothing here does I/O or reads a clock. The only randomness is that of the allocation for Services.
+Nothing here does I/O or reads a clock. The only randomness is that of the allocation for Services
+and of generated names.
 """
 
 from __future__ import annotations

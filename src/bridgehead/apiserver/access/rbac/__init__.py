@@ -2,5 +2,4 @@
 
 policy         roles and bindings by subject; the decision about a request
 stored_policy  the policy of a store, which follows the store's changes
-escalation     who may write which roles and bindings
 """

@@ -65,6 +65,14 @@ class _Holder:
         return self._comparisons <= MAX_COMPARISONS and _includes(held, wanted)
 
 
+def count_permissions(rules: Iterable[Rule]) -> int:
+    """Return the number of permissions of rules, which may be billions."""
+    return sum(
+        len(rule.verbs) * (len(rule.groups) * len(rule.resources) * max(1, len(rule.names)) + len(rule.urls))
+        for rule in rules
+    )
+
+
 def compact(rules: Iterable[Rule]) -> list[Rule]:
     """Join rules for one resource of one group that differ only in their verbs."""
     joined: list[Rule] = []
