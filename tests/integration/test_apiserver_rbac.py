@@ -195,7 +195,13 @@ def test_rights_survive_a_restart_and_default_roles_return(k, server):
     k("create", "clusterrole", "nodes", "--verb=get", "--resource=nodes")
     k("create", "clusterrolebinding", "nodes", "--clusterrole=nodes", "--user=heidi")
     k("delete", "clusterrole", "system:heapster")
-    k("annotate", "clusterrolebinding", "system:monitoring", "--overwrite", "rbac.authorization.kubernetes.io/autoupdate=false")
+    k(
+        "annotate",
+        "clusterrolebinding",
+        "system:monitoring",
+        "--overwrite",
+        "rbac.authorization.kubernetes.io/autoupdate=false",
+    )
     before = k("get", "clusterroles", "-o", "jsonpath={.items[*].metadata.resourceVersion}").split()
     server.stop()
     server.start()

@@ -11,6 +11,7 @@ from .escalation import RoleEscalation
 from .lifecycle import NamespaceLifecycle
 from .node_addresses import NodeAddresses
 from .node_restriction import NodeRestriction
+from .podsecurity.plugin import PodSecurity
 from .service_accounts import ServiceAccounts
 
 
@@ -20,6 +21,7 @@ def build_chain(store: Store, authorizer: Authorizer) -> Chain:
             NamespaceLifecycle(store),
             ServiceAccounts(store),
             NodeRestriction(store),
+            PodSecurity(store),
             PodPriority(store),
             PriorityClasses(store),
             DefaultStorageClass(store),
