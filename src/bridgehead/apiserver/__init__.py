@@ -5,6 +5,7 @@ A request passes these layers from top to bottom. Imports have the same directio
     serve                   opens files, sockets and the store; runs the server
     build, bootstrap        connects the parts; creates the objects that every cluster has
     app                     the ASGI application: one request, from its bytes to its answer
+    proxying/               requests that go on to other servers: pods, services, nodes, aggregated APIs
     handlers/   streams/    answers: objects, reviews, discovery, OpenAPI; requests that go on to a pod's kubelet
     registry/               operations on stored objects: create, update, list, watch
     admission/              plug-ins that check and change what is written

@@ -24,10 +24,13 @@ from .handlers.health import Health
 from .handlers.metrics import Metrics
 from .handlers.objects import Handlers
 from .handlers.openapi import OpenApi
+from .handlers.rendering import Rendering
 from .handlers.reviews import Reviews
 from .handlers.subresources import Subresources
 from .http.unsent import UnsentBudget
 from .http.user import User
+from .proxying.connections import Connections
+from .proxying.subresource import ProxySubresource
 from .registry.registry import Registry
 from .registry.watching import OpenWatches
 from .resource import Resource
@@ -46,12 +49,14 @@ class ApiParts:
     tokens: TokenAuthority
     watches: OpenWatches
     kubelets: KubeletAccess
+    connections: Connections
     trimmer: Trimmer
 
     async def close(self) -> None:
         """Release what is open, after the last request."""
         self.trimmer.close()
         await self.kubelets.close()
+        await self.connections.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +82,9 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
     tokens = TokenAuthority(settings.signing_key, store, settings.clock)
     applier = Applier(registry, authorizer)
     watches = OpenWatches()
+    rendering = Rendering(registry, schema)
     kubelets = KubeletAccess(settings.kubelet_tls)
+    connections = Connections()
     trimmer = Trimmer()
 
     def not_shutting_down() -> str | None:
@@ -86,14 +93,23 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
     application = Application(
         authenticator=Authenticator(settings.users, tokens.verify),
         authorizer=authorizer,
-        handlers=Handlers(registry, Subresources(registry, tokens, applier, schema), applier, authorizer, watches),
+        handlers=Handlers(
+            registry,
+            Subresources(registry, tokens, applier, schema),
+            applier,
+            authorizer,
+            watches,
+            rendering,
+        ),
         reviews=Reviews(authorizer, tokens, schema),
         pod_streams=PodStreams(registry, kubelets),
+        proxy=ProxySubresource(registry, kubelets, connections),
         discovery=Discovery(resources),
         openapi=OpenApi(resources),
         # The store is completely loaded before the server is built.
         health=Health({"ping": _succeed}, {"ping": _succeed, "store": _succeed, "shutdown": not_shutting_down}),
         metrics=Metrics(),
         unsent=UnsentBudget(on_freed=trimmer.on_freed),
+        rendering=rendering,
     )
-    return ApiParts(application, resources, registry, tokens, watches, kubelets, trimmer)
+    return ApiParts(application, resources, registry, tokens, watches, kubelets, connections, trimmer)
