@@ -44,7 +44,7 @@ class Structural:
             obj.update(changed)
 
     def defaulted(self, obj: JsonObject) -> JsonObject:
-        """Return `obj` with defaults; the argument itself when it has them all. Results share parts with the argument."""
+        """Return `obj` with defaults; the argument itself if it has them all. Results share parts with it."""
         return defaulted(obj, self.root) if self.root.has_defaults else obj
 
     def prune(self, obj: JsonObject) -> list[str]:

@@ -26,6 +26,9 @@ from .paths import Path, dotted
 from .patterns import compile_pattern
 from .ratcheting import ABSENT, correlation, is_unchanged
 
+# What is checked of values of one type: parts that pass at once, and steps that may fail.
+Plan = tuple[int, tuple[Check, ...]]
+
 _NONE: type = type(None)
 # JSON's name of a type, and what Go calls the format of its values.
 _NAMES: dict[type, tuple[str, str]] = {
@@ -44,20 +47,29 @@ def compile_check(schema: JsonObject, node: Node | None) -> Check:
 
     A schema inside of allOf, anyOf, oneOf or not has the node of the schema around it.
     """
-    types, known_format = _types(schema), _known_format(schema)
-    choices = _choices(schema, node)
-    enum = _enum(schema.get("enum"))
-    plans = {kind: _plan(kind, schema, node, types, known_format, choices, enum) for kind in _NAMES}
-    plans[_NONE] = _null_plan(schema, types, enum)
-    other = plans[str]  # what YAML has and JSON does not; decoding leaves none of it
+    plans: dict[type, Plan] = {}
 
     def check(value: Any, old: Any, path: Path, errors: Errors) -> int:
-        count, steps = plans.get(type(value), other)
+        kind = type(value)
+        plan = plans.get(kind)
+        if plan is None:
+            # Most fields only ever have values of one type, and many schemas have fields that nobody uses.
+            plan = plans[kind] = _compile(kind, schema, node)
+        count, steps = plan
         for step in steps:
             count += step(value, old, path, errors)
         return count
 
     return check
+
+
+def _compile(kind: type, schema: JsonObject, node: Node | None) -> Plan:
+    types, enum = _types(schema), _enum(schema.get("enum"))
+    if kind is _NONE:
+        return _null_plan(schema, types, enum)
+    # YAML has types that JSON does not have; decoding leaves none of their values.
+    known = kind if kind in _NAMES else str
+    return _plan(known, schema, node, types, _known_format(schema), _choices(schema, node), enum)
 
 
 def validate_value(check: Check, value: Any, old: Any, node: Node, path: str = "") -> Errors:
@@ -86,9 +98,6 @@ def _known_format(schema: JsonObject) -> str:
     return "" if not name or unrecognized_format(single, name) else name
 
 
-Plan = tuple[int, tuple[Check, ...]]
-
-
 def _plan(
     kind: type,
     schema: JsonObject,
@@ -98,7 +107,6 @@ def _plan(
     choices: tuple[Check, ...],
     enum: Check | None,
 ) -> Plan:
-    """Return what is checked of values of one type: parts that pass at once, and steps that may fail."""
     count = 3 + 1  # the schema itself, its alternatives (which count for themselves), and its enum
     steps: list[Check] = []
     if types or format:
