@@ -19,7 +19,7 @@ from .node import META_FIELDS, Node
 from .paths import child, key
 from .pruning import pruned_value
 from .ratcheting import ABSENT
-from .values import compile_check, validate_value
+from .values import SchemaCheck, validate_value
 
 # Returns a whole object that has a value at the place of a default.
 Surround = Callable[[Any], Any]
@@ -93,7 +93,7 @@ def _validate_value(path: str, node: Node, metadata: Shape, *, is_object: bool) 
     except SchemaMismatch as mismatch:
         return [*errors, field.invalid(path, default, str(mismatch))]
     found = validate_embedded(default, node, path, is_object=is_object)
-    return errors + (found or validate_value(compile_check(node.schema, node), default, ABSENT, node, path))
+    return errors + (found or validate_value(SchemaCheck(node.schema, node), default, ABSENT, node, path))
 
 
 def _validate_metadata(path: str, node: Node, around: Node, surround: Surround, metadata: Shape) -> list[FieldError]:
@@ -107,7 +107,7 @@ def _validate_metadata(path: str, node: Node, around: Node, surround: Surround, 
         texts = ", ".join(f"{error.field}: {error.message}" for error in found)
         texts = f"[{texts}]" if len(found) > 1 else texts
         return [field.invalid(path, node.default, f"must result in valid metadata: {texts}")]
-    return validate_value(compile_check(node.schema, node), node.default, ABSENT, node, path)
+    return validate_value(SchemaCheck(node.schema, node), node.default, ABSENT, node, path)
 
 
 def _holder(around: Node) -> Node:
