@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from bridgehead.heap import Trimmer
 from bridgehead.storage import Store
@@ -12,26 +13,32 @@ from bridgehead.storage import Store
 from .access.authentication import Authenticator
 from .access.authorization import POLICY, Authorizer
 from .access.node_authorizer import NodeAuthorizer
-from .access.node_restriction import NodeRestriction
 from .access.tokens import SigningKey, TokenAuthority
+from .admission.plugins import build_chain
+from .admission.webhooks.calls import Caller
 from .app import Application
 from .bodies.protobuf import plain_scalars
-from .bodies.schema import LazyDefinitions, Schema
+from .bodies.schema import LazyDefinitions, Schema, Shape
 from .handlers.apply import Applier
 from .handlers.discovery import Discovery
 from .handlers.health import Health
 from .handlers.metrics import Metrics
 from .handlers.objects import Handlers
 from .handlers.openapi import OpenApi
+from .handlers.rendering import Rendering
 from .handlers.reviews import Reviews
 from .handlers.subresources import Subresources
 from .http.unsent import UnsentBudget
 from .http.user import User
+from .proxying.connections import Connections
+from .proxying.subresource import ProxySubresource
 from .registry.registry import Registry
 from .registry.watching import OpenWatches
 from .resource import Resource
 from .streams.kubelet import KubeletAccess, KubeletTls
 from .streams.pod_streams import PodStreams
+from .table import ResourceTable
+from .webhookclient.client import WebhookClient
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +46,21 @@ class ApiParts:
     """A complete API server. `application` is served; `serve` and tests use the other parts."""
 
     application: Application
+    table: ResourceTable
     registry: Registry
     tokens: TokenAuthority
     watches: OpenWatches
     kubelets: KubeletAccess
+    webhooks: WebhookClient
+    connections: Connections
     trimmer: Trimmer
 
     async def close(self) -> None:
         """Release what is open, after the last request."""
         self.trimmer.close()
         await self.kubelets.close()
+        await self.webhooks.close()
+        await self.connections.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +73,14 @@ class ApiSettings:
     clock: Callable[[], float] = time.time
 
 
+def _shape_of(schema: Schema, resource: Resource, kind: tuple[str, str, str]) -> Shape:
+    """Return the shape of a kind, which is the resource's own or that of a subresource."""
+    if resource.definition is not None and kind[2] == resource.kind:
+        shape: Shape = resource.definition.shape
+        return shape
+    return schema.of_kind(*kind)
+
+
 def _succeed() -> str | None:
     return None
 
@@ -68,13 +88,17 @@ def _succeed() -> str | None:
 def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) -> ApiParts:
     """Assemble a server. Raises KeyError when the schema has no definition for a kind of the table."""
     schema = Schema(LazyDefinitions(), plain_scalars)
-    registry = Registry(table, store, schema, settings.clock)
+    resources = ResourceTable(table)
+    metrics, webhooks = Metrics(), WebhookClient(store)
+    chain = build_chain(Caller(store, webhooks, metrics.registry), resources, partial(_shape_of, schema))
+    registry = Registry(resources, store, schema, settings.clock, chain)
     tokens = TokenAuthority(settings.signing_key, store, settings.clock)
     authorizer = Authorizer(POLICY, NodeAuthorizer(store))
-    nodes = NodeRestriction(store)
-    applier = Applier(registry, nodes, authorizer)
+    applier = Applier(registry, authorizer)
     watches = OpenWatches()
+    rendering = Rendering(registry, schema)
     kubelets = KubeletAccess(settings.kubelet_tls)
+    connections = Connections()
     trimmer = Trimmer()
 
     def not_shutting_down() -> str | None:
@@ -84,15 +108,22 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
         authenticator=Authenticator(settings.users, tokens.verify),
         authorizer=authorizer,
         handlers=Handlers(
-            registry, nodes, Subresources(registry, nodes, tokens, applier, schema), applier, authorizer, watches
+            registry,
+            Subresources(registry, tokens, applier, schema),
+            applier,
+            authorizer,
+            watches,
+            rendering,
         ),
         reviews=Reviews(authorizer, tokens, schema),
         pod_streams=PodStreams(registry, kubelets),
-        discovery=Discovery(table),
-        openapi=OpenApi(table),
+        proxy=ProxySubresource(registry, kubelets, connections),
+        discovery=Discovery(resources),
+        openapi=OpenApi(resources),
         # The store is completely loaded before the server is built.
         health=Health({"ping": _succeed}, {"ping": _succeed, "store": _succeed, "shutdown": not_shutting_down}),
-        metrics=Metrics(),
+        metrics=metrics,
         unsent=UnsentBudget(on_freed=trimmer.on_freed),
+        rendering=rendering,
     )
-    return ApiParts(application, registry, tokens, watches, kubelets, trimmer)
+    return ApiParts(application, resources, registry, tokens, watches, kubelets, webhooks, connections, trimmer)

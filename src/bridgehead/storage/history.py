@@ -11,7 +11,7 @@ import asyncio
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from itertools import islice, takewhile
 
 from .errors import Overflow, TooOld
 from .store import Change
@@ -59,18 +59,26 @@ class History:
 
     def watch(self, resource: str, namespace: str | None, since: int, revision: int) -> LogWatch:
         """Open a watch. Raises `TooOld` when `since` is before the kept changes, or above the store's `revision`."""
-        log = self._log(resource)
-        if since > revision:
-            raise TooOld(f"revision {since} does not exist yet: the newest is {revision}")
-        if since < log.reaches_back_to:
-            raise TooOld(f"revision {since} is too old: the history goes back to {log.reaches_back_to}")
+        log = self._reaching_back(resource, since, revision)
         return LogWatch(log, namespace, log.position_after(since))
+
+    def changes_since(self, resource: str, since: int, revision: int) -> list[Change]:
+        """Return the changes of a resource after `since`. Raises `TooOld`, as `watch`."""
+        return self._reaching_back(resource, since, revision).after(since)
 
     def close(self) -> None:
         """End all watches."""
         for log in self._logs.values():
             for watch in tuple(log.watches):
                 watch.close()
+
+    def _reaching_back(self, resource: str, since: int, revision: int) -> _Log:
+        log = self._log(resource)
+        if since > revision:
+            raise TooOld(f"revision {since} does not exist yet: the newest is {revision}")
+        if since < log.reaches_back_to:
+            raise TooOld(f"revision {since} is too old: the history goes back to {log.reaches_back_to}")
+        return log
 
     def _log(self, resource: str) -> _Log:
         log = self._logs.get(resource)
@@ -102,6 +110,11 @@ class _Log:
 
     def position_after(self, revision: int) -> int:
         return self.oldest + bisect_right(self._changes, revision, key=_revision_of)
+
+    def after(self, revision: int) -> list[Change]:
+        """Return all changes after a revision."""
+        newest_first = takewhile(lambda change: change.record.revision > revision, reversed(self._changes))
+        return list(newest_first)[::-1]
 
     def read(self, position: int) -> list[Change]:
         start = position - self.oldest

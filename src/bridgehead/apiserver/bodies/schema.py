@@ -148,7 +148,7 @@ ANYTHING = Shape("interface {}")
 
 
 class JsonShape(Shape):
-    """Any JSON, which protobuf has as text: the sets of fields in managedFields."""
+    """Any JSON, which protobuf has as text: sets of fields in managedFields, parameters of drivers."""
 
     __slots__ = ()
 
@@ -350,7 +350,7 @@ _SPECIAL: dict[str, Shape] = {
     "io.k8s.apimachinery.pkg.apis.meta.v1.Time": TimeShape("v1.Time"),
     "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime": TimeShape("v1.MicroTime"),
     "io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1": JsonShape("v1.FieldsV1"),
-    "io.k8s.apimachinery.pkg.runtime.RawExtension": ANYTHING,
+    "io.k8s.apimachinery.pkg.runtime.RawExtension": JsonShape("runtime.RawExtension"),
 }
 _STRING, _BOOL, _FLOAT, _BYTES = StringShape("string"), BoolShape("bool"), NumberShape("float64"), BytesShape("[]uint8")
 _INT32, _INT64 = IntShape("int32"), IntShape("int64")

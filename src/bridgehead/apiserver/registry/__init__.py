@@ -1,12 +1,13 @@
 """Operations on stored objects, independent of HTTP.
 
-registry            create, update, delete: admission, hooks of the resource, validation, commit
-admission           rules that depend on other objects: namespaces, service accounts, addresses
-class_admission     default classes, priorities of pods, overhead of runtimes
-node_addresses      refusal of load balancer addresses that belong to nodes or to the API server
+registry            create, update, delete: admission, commit, retries
+attempts            one attempt of a write: hooks of the resource, validation
+request_checks      names and preconditions of requests
 metadata            the fields of `metadata` that the server sets
 deletion            finalizers, grace periods
 lists, watching     lists with their pages, watches
+list_options        options of lists and watches that exclude each other
+continue_tokens     tokens for the next page of a list
 service_cidrs       ranges of ClusterIPs: allocation, conditions, draining
 ip_addresses        restoration of the IPAddress objects of Services' addresses
 expiry              deletion of old Events

@@ -14,9 +14,11 @@
     storage/        PersistentVolume, PersistentVolumeClaim and the kinds of storage.k8s.io
     devices/        the kinds of resource.k8s.io
     flowcontrol/    FlowSchema, PriorityLevelConfiguration
+    admissionregistration/  configurations of webhooks
     shared/         rules and columns that several resources use
 
-Nothing here does I/O or reads a clock. The only randomness is that of the allocation for Services.
+Nothing here does I/O or reads a clock. The only randomness is that of the allocation for Services
+and of generated names.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from collections.abc import Sequence
 from bridgehead.apiserver.resource import Resource
 
 from . import (
+    admissionregistration,
     componentstatuses,
     configmaps,
     devices,
@@ -95,4 +98,6 @@ def build_table(*, service_cidrs: Sequence[str], node_port_range: tuple[int, int
         devices.RESOURCE_SLICES,
         flowcontrol.FLOW_SCHEMAS,
         flowcontrol.PRIORITY_LEVELS,
+        admissionregistration.MUTATING_WEBHOOK_CONFIGURATIONS,
+        admissionregistration.VALIDATING_WEBHOOK_CONFIGURATIONS,
     )

@@ -4,6 +4,8 @@
 Each case is an object in YAML, merged with a name, and the texts of its errors; no text: the object is accepted.
 """
 
+from . import webhook_refusals
+
 SUBDOMAIN = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and "
     "end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
@@ -311,10 +313,11 @@ DEVICES = {
     ],
 }  # fmt: skip
 
-ALL = NETWORKING | CLASSES | STORAGE | DEVICES
+ALL = NETWORKING | CLASSES | STORAGE | DEVICES | webhook_refusals.REFUSALS
 
 _INGRESS_CLASS = ["{spec: {controller: a/b}}", "{spec: {controller: a/c}}"]
 UPDATES = [
+    *webhook_refusals.UPDATES,
     ("ingressclasses.networking.k8s.io", *_INGRESS_CLASS, [
         'spec.controller: Invalid value: "a/c": field is immutable']),
     ("servicecidrs.networking.k8s.io", "{spec: {cidrs: [10.0.0.0/16]}}", "{spec: {cidrs: [10.0.0.0/16, 'fd00::/112']}}",

@@ -1,0 +1,35 @@
+"""The chain of this server, in Kubernetes' order (pkg/kubeapiserver/options/plugins.go)."""
+
+from __future__ import annotations
+
+from bridgehead.apiserver.table import ResourceTable
+
+from .chain import Chain
+from .classes import DefaultIngressClass, DefaultStorageClass, PodPriority, PriorityClasses, RuntimeClass
+from .lifecycle import NamespaceLifecycle
+from .node_addresses import NodeAddresses
+from .node_restriction import NodeRestriction
+from .service_accounts import ServiceAccounts
+from .webhooks.calls import Caller
+from .webhooks.mutating import MutatingWebhooks, ShapeOf
+from .webhooks.validating import ValidatingWebhooks
+
+
+def build_chain(caller: Caller, table: ResourceTable, shape_of: ShapeOf) -> Chain:
+    """Return the chain. `caller` calls webhooks, `shape_of` returns the shapes of the objects that they change."""
+    store = caller.store
+    return Chain(
+        (
+            NamespaceLifecycle(store),
+            ServiceAccounts(store),
+            NodeRestriction(store),
+            PodPriority(store),
+            PriorityClasses(store),
+            DefaultStorageClass(store),
+            RuntimeClass(store),
+            DefaultIngressClass(store),
+            MutatingWebhooks(caller, table, shape_of),
+            NodeAddresses(store),
+            ValidatingWebhooks(caller, table),
+        )
+    )
