@@ -122,7 +122,9 @@ def _validate_webhook(path: str, webhook: JsonObject, rules: _Rules) -> list[Fie
 
 
 def _compile(expression: str) -> str:
-    return ""
+    from .expressions import condition_error  # imports CEL
+
+    return condition_error(expression)
 
 
 def validate_qualified_domain(path: str, name: str) -> list[FieldError]:
