@@ -14,8 +14,8 @@ from .access.authentication import Authenticator
 from .access.authorization import POLICY, Authorizer
 from .access.node_authorizer import NodeAuthorizer
 from .access.tokens import SigningKey, TokenAuthority
+from .admission.parts import AdmissionParts
 from .admission.plugins import build_chain
-from .admission.webhooks.calls import Caller
 from .app import Application
 from .bodies.protobuf import plain_scalars
 from .bodies.schema import LazyDefinitions, Schema, Shape
@@ -91,8 +91,8 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
     resources = ResourceTable(table)
     metrics, webhooks = Metrics(), WebhookClient(store)
     authorizer = Authorizer(POLICY, NodeAuthorizer(store))
-    caller = Caller(store, authorizer, webhooks, metrics.registry)
-    chain = build_chain(caller, resources, partial(_shape_of, schema))
+    shape_of = partial(_shape_of, schema)
+    chain = build_chain(AdmissionParts(store, resources, authorizer, webhooks, metrics.registry, shape_of))
     registry = Registry(resources, store, schema, settings.clock, chain)
     tokens = TokenAuthority(settings.signing_key, store, settings.clock)
     applier = Applier(registry, authorizer)
