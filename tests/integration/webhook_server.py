@@ -1,4 +1,4 @@
-"""An HTTPS server for tests of webhooks: it answers as a test says, also against every rule."""
+"""An HTTPS server for tests of webhooks: its answers are those of the test, also invalid ones."""
 
 from __future__ import annotations
 
