@@ -65,7 +65,7 @@ class Chain:
 
 
 class _Selection:
-    """Selects the plug-ins that handle a request. What static plug-ins handle is kept."""
+    """Selects the plug-ins that handle a request, and keeps the answers of static ones."""
 
     def __init__(self, plugins: Sequence[Plugin]) -> None:
         self._plugins = plugins

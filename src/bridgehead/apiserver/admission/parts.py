@@ -1,4 +1,4 @@
-"""What the plug-ins need of the server."""
+"""Parts of the server that plug-ins need."""
 
 from __future__ import annotations
 

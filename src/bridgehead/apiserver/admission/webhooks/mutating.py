@@ -35,7 +35,7 @@ _PATCH_ANNOTATION = "patch.webhook.admission.k8s.io/"
 
 @dataclass(slots=True)
 class _Passes:
-    """What is remembered between the two passes. Webhooks are known by their index."""
+    """State that is kept between the two passes. Webhooks are known by their index."""
 
     reinvocable: set[int] = field(default_factory=set)
     due: set[int] = field(default_factory=set)
@@ -85,7 +85,7 @@ class MutatingDispatcher:
     ) -> JsonObject | None:
         """Call one webhook; return the object as the webhook changed it, None if it did not. Raises `ApiStatus`."""
         hook, changed = candidate.hook, None
-        place = f"round_{int(attributes.reinvocation.is_second)}_index_{candidate.index}"
+        position = f"round_{int(attributes.reinvocation.is_second)}_index_{candidate.index}"
         with Call(self._caller, hook, attributes, is_mutating=True) as call:
             answer = await self._caller.ask(candidate, attributes, obj, old, is_mutating=True)
             if not answer.allowed:
@@ -93,12 +93,12 @@ class MutatingDispatcher:
             elif (operations := _operations(hook, answer)) is not None:
                 new = self._patched(candidate, attributes, obj, operations)
                 changed = new if new != obj else None
-                attributes.annotations[_PATCH_ANNOTATION + place] = _described(
+                attributes.annotations[_PATCH_ANNOTATION + position] = _described(
                     hook, patch=operations, patchType=JSON_PATCH
                 )
-        attributes.annotations[_ANNOTATION + place] = _described(hook, mutated=changed is not None)
+        attributes.annotations[_ANNOTATION + position] = _described(hook, mutated=changed is not None)
         if call.failed_open:
-            attributes.annotations[f"failed-open.{_ANNOTATION}{place}"] = hook.name
+            attributes.annotations[f"failed-open.{_ANNOTATION}{position}"] = hook.name
         if call.refusal is not None:
             raise call.refusal
         return changed
