@@ -11,8 +11,9 @@ from bridgehead.heap import Trimmer
 from bridgehead.storage import Store
 
 from .access.authentication import Authenticator
-from .access.authorization import POLICY, Authorizer
+from .access.authorization import Authorizer
 from .access.node_authorizer import NodeAuthorizer
+from .access.rbac.stored_policy import StoredPolicy
 from .access.tokens import SigningKey, TokenAuthority
 from .admission.parts import AdmissionParts
 from .admission.plugins import build_chain
@@ -90,7 +91,7 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
     schema = Schema(LazyDefinitions(), plain_scalars)
     resources = ResourceTable(table)
     metrics, webhooks = Metrics(), WebhookClient(store)
-    authorizer = Authorizer(POLICY, NodeAuthorizer(store))
+    authorizer = Authorizer(StoredPolicy(store), NodeAuthorizer(store))
     shape_of = partial(_shape_of, schema)
     chain = build_chain(AdmissionParts(store, resources, authorizer, webhooks, metrics.registry, shape_of))
     registry = Registry(resources, store, schema, settings.clock, chain)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from .chain import Chain
 from .classes import DefaultIngressClass, DefaultStorageClass, PodPriority, PriorityClasses, RuntimeClass
+from .escalation import RoleEscalation
 from .lifecycle import NamespaceLifecycle
 from .node_addresses import NodeAddresses
 from .node_restriction import NodeRestriction
 from .parts import AdmissionParts
+from .podsecurity.plugin import PodSecurity
 from .service_accounts import ServiceAccounts
 from .webhooks.plugins import MutatingWebhooks, ValidatingWebhooks, Webhooks
 
@@ -19,6 +21,7 @@ def build_chain(parts: AdmissionParts) -> Chain:
             NamespaceLifecycle(store),
             ServiceAccounts(store),
             NodeRestriction(store),
+            PodSecurity(store),
             PodPriority(store),
             PriorityClasses(store),
             DefaultStorageClass(store),
@@ -26,6 +29,7 @@ def build_chain(parts: AdmissionParts) -> Chain:
             DefaultIngressClass(store),
             MutatingWebhooks(webhooks),
             NodeAddresses(store),
+            RoleEscalation(parts.authorizer),
             ValidatingWebhooks(webhooks),
         )
     )
