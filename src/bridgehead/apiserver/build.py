@@ -15,8 +15,8 @@ from .access.authorization import Authorizer
 from .access.node_authorizer import NodeAuthorizer
 from .access.rbac.stored_policy import StoredPolicy
 from .access.tokens import SigningKey, TokenAuthority
+from .admission.parts import AdmissionParts
 from .admission.plugins import build_chain
-from .admission.webhooks.calls import Caller
 from .app import Application
 from .bodies.protobuf import plain_scalars
 from .bodies.schema import LazyDefinitions, Schema, Shape
@@ -92,7 +92,8 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
     resources = ResourceTable(table)
     metrics, webhooks = Metrics(), WebhookClient(store)
     authorizer = Authorizer(StoredPolicy(store), NodeAuthorizer(store))
-    chain = build_chain(Caller(store, webhooks, metrics.registry), authorizer, resources, partial(_shape_of, schema))
+    shape_of = partial(_shape_of, schema)
+    chain = build_chain(AdmissionParts(store, resources, authorizer, webhooks, metrics.registry, shape_of))
     registry = Registry(resources, store, schema, settings.clock, chain)
     tokens = TokenAuthority(settings.signing_key, store, settings.clock)
     applier = Applier(registry, authorizer)
