@@ -11,8 +11,9 @@ from bridgehead.heap import Trimmer
 from bridgehead.storage import Store
 
 from .access.authentication import Authenticator
-from .access.authorization import POLICY, Authorizer
+from .access.authorization import Authorizer
 from .access.node_authorizer import NodeAuthorizer
+from .access.rbac.stored_policy import StoredPolicy
 from .access.tokens import SigningKey, TokenAuthority
 from .admission.plugins import build_chain
 from .admission.webhooks.calls import Caller
@@ -90,10 +91,10 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
     schema = Schema(LazyDefinitions(), plain_scalars)
     resources = ResourceTable(table)
     metrics, webhooks = Metrics(), WebhookClient(store)
-    chain = build_chain(Caller(store, webhooks, metrics.registry), resources, partial(_shape_of, schema))
+    authorizer = Authorizer(StoredPolicy(store), NodeAuthorizer(store))
+    chain = build_chain(Caller(store, webhooks, metrics.registry), authorizer, resources, partial(_shape_of, schema))
     registry = Registry(resources, store, schema, settings.clock, chain)
     tokens = TokenAuthority(settings.signing_key, store, settings.clock)
-    authorizer = Authorizer(POLICY, NodeAuthorizer(store))
     applier = Applier(registry, authorizer)
     watches = OpenWatches()
     rendering = Rendering(registry, schema)

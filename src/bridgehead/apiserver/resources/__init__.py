@@ -15,6 +15,7 @@
     devices/        the kinds of resource.k8s.io
     flowcontrol/    FlowSchema, PriorityLevelConfiguration
     admissionregistration/  configurations of webhooks
+    rbac/           Role, ClusterRole, RoleBinding, ClusterRoleBinding; also the default ones
     shared/         rules and columns that several resources use
 
 Nothing here does I/O or reads a clock. The only randomness is that of the allocation for Services
@@ -42,6 +43,7 @@ from . import (
     nodes,
     pods,
     priorityclasses,
+    rbac,
     runtimeclasses,
     secrets,
     serviceaccounts,
@@ -100,4 +102,8 @@ def build_table(*, service_cidrs: Sequence[str], node_port_range: tuple[int, int
         flowcontrol.PRIORITY_LEVELS,
         admissionregistration.MUTATING_WEBHOOK_CONFIGURATIONS,
         admissionregistration.VALIDATING_WEBHOOK_CONFIGURATIONS,
+        rbac.ROLES,
+        rbac.CLUSTER_ROLES,
+        rbac.ROLE_BINDINGS,
+        rbac.CLUSTER_ROLE_BINDINGS,
     )
