@@ -1,4 +1,4 @@
-"""Errors of values in the words of kube-openapi, which the API server wraps into causes of a 422.
+"""Errors of values with the texts of kube-openapi, which the API server wraps into causes of a 422.
 
 A path is empty for errors that have no field; `at_fields` gives them one.
 
@@ -88,7 +88,7 @@ def unsupported(name: str, value: Any, supported: Sequence[Any]) -> FieldError:
 
 
 def failed_choice(name: str, text: str) -> FieldError:
-    """An error of anyOf, oneOf, allOf or not. It has no field, only a text that names one."""
+    """An error of anyOf, oneOf, allOf or not, without a field; its text names one."""
     return field.invalid("", "", f"{quote(name)} must {text}")
 
 
