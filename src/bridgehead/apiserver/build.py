@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from bridgehead.heap import Trimmer
 from bridgehead.storage import Store
@@ -15,9 +16,10 @@ from .access.node_authorizer import NodeAuthorizer
 from .access.rbac.stored_policy import StoredPolicy
 from .access.tokens import SigningKey, TokenAuthority
 from .admission.plugins import build_chain
+from .admission.webhooks.calls import Caller
 from .app import Application
 from .bodies.protobuf import plain_scalars
-from .bodies.schema import LazyDefinitions, Schema
+from .bodies.schema import LazyDefinitions, Schema, Shape
 from .handlers.apply import Applier
 from .handlers.discovery import Discovery
 from .handlers.health import Health
@@ -37,6 +39,7 @@ from .resource import Resource
 from .streams.kubelet import KubeletAccess, KubeletTls
 from .streams.pod_streams import PodStreams
 from .table import ResourceTable
+from .webhookclient.client import WebhookClient
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,7 @@ class ApiParts:
     tokens: TokenAuthority
     watches: OpenWatches
     kubelets: KubeletAccess
+    webhooks: WebhookClient
     connections: Connections
     trimmer: Trimmer
 
@@ -56,6 +60,7 @@ class ApiParts:
         """Release what is open, after the last request."""
         self.trimmer.close()
         await self.kubelets.close()
+        await self.webhooks.close()
         await self.connections.close()
 
 
@@ -69,6 +74,14 @@ class ApiSettings:
     clock: Callable[[], float] = time.time
 
 
+def _shape_of(schema: Schema, resource: Resource, kind: tuple[str, str, str]) -> Shape:
+    """Return the shape of a kind, which is the resource's own or that of a subresource."""
+    if resource.definition is not None and kind[2] == resource.kind:
+        shape: Shape = resource.definition.shape
+        return shape
+    return schema.of_kind(*kind)
+
+
 def _succeed() -> str | None:
     return None
 
@@ -77,8 +90,10 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
     """Assemble a server. Raises KeyError when the schema has no definition for a kind of the table."""
     schema = Schema(LazyDefinitions(), plain_scalars)
     resources = ResourceTable(table)
+    metrics, webhooks = Metrics(), WebhookClient(store)
     authorizer = Authorizer(StoredPolicy(store), NodeAuthorizer(store))
-    registry = Registry(resources, store, schema, settings.clock, build_chain(store, authorizer))
+    chain = build_chain(Caller(store, webhooks, metrics.registry), authorizer, resources, partial(_shape_of, schema))
+    registry = Registry(resources, store, schema, settings.clock, chain)
     tokens = TokenAuthority(settings.signing_key, store, settings.clock)
     applier = Applier(registry, authorizer)
     watches = OpenWatches()
@@ -108,8 +123,8 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
         openapi=OpenApi(resources),
         # The store is completely loaded before the server is built.
         health=Health({"ping": _succeed}, {"ping": _succeed, "store": _succeed, "shutdown": not_shutting_down}),
-        metrics=Metrics(),
+        metrics=metrics,
         unsent=UnsentBudget(on_freed=trimmer.on_freed),
         rendering=rendering,
     )
-    return ApiParts(application, resources, registry, tokens, watches, kubelets, connections, trimmer)
+    return ApiParts(application, resources, registry, tokens, watches, kubelets, webhooks, connections, trimmer)

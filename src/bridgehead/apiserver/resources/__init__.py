@@ -14,6 +14,7 @@
     storage/        PersistentVolume, PersistentVolumeClaim and the kinds of storage.k8s.io
     devices/        the kinds of resource.k8s.io
     flowcontrol/    FlowSchema, PriorityLevelConfiguration
+    admissionregistration/  configurations of webhooks
     rbac/           Role, ClusterRole, RoleBinding, ClusterRoleBinding; also the default ones
     shared/         rules and columns that several resources use
 
@@ -28,6 +29,7 @@ from collections.abc import Sequence
 from bridgehead.apiserver.resource import Resource
 
 from . import (
+    admissionregistration,
     componentstatuses,
     configmaps,
     devices,
@@ -98,6 +100,8 @@ def build_table(*, service_cidrs: Sequence[str], node_port_range: tuple[int, int
         devices.RESOURCE_SLICES,
         flowcontrol.FLOW_SCHEMAS,
         flowcontrol.PRIORITY_LEVELS,
+        admissionregistration.MUTATING_WEBHOOK_CONFIGURATIONS,
+        admissionregistration.VALIDATING_WEBHOOK_CONFIGURATIONS,
         rbac.ROLES,
         rbac.CLUSTER_ROLES,
         rbac.ROLE_BINDINGS,

@@ -88,6 +88,10 @@ ROWS = {
     "resource claim template": ("resourceclaimtemplates.resource.k8s.io", "{metadata: {name: a}}", ["a", "<unknown>"]),
     "resource slice": ("resourceslices.resource.k8s.io", "{metadata: {name: a}, spec: {nodeName: n, driver: d, pool: {name: p}}}",
         ["a", "n", "d", "p", "<unknown>"]),
+    "mutating webhooks": ("mutatingwebhookconfigurations.admissionregistration.k8s.io",
+        "{metadata: {name: a}, webhooks: [{name: b.c.d}, {name: e.f.g}]}", ["a", 2, "<unknown>"]),
+    "validating webhooks": ("validatingwebhookconfigurations.admissionregistration.k8s.io",
+        "{metadata: {name: a}}", ["a", 0, "<unknown>"]),
     "flow schema": ("flowschemas.flowcontrol.apiserver.k8s.io", """
         metadata: {name: a}
         spec: {matchingPrecedence: 500, priorityLevelConfiguration: {name: b}, distinguisherMethod: {type: ByUser}}
@@ -155,4 +159,8 @@ NAMES = {
     "clusterrolebindings.rbac.authorization.k8s.io": ("ClusterRoleBinding", "clusterrolebinding", (), (), False),
     "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io": (
         "PriorityLevelConfiguration", "prioritylevelconfiguration", (), (), False),
+    "mutatingwebhookconfigurations.admissionregistration.k8s.io": (
+        "MutatingWebhookConfiguration", "mutatingwebhookconfiguration", (), ("api-extensions",), False),
+    "validatingwebhookconfigurations.admissionregistration.k8s.io": (
+        "ValidatingWebhookConfiguration", "validatingwebhookconfiguration", (), ("api-extensions",), False),
 }  # fmt: skip
