@@ -106,7 +106,12 @@ async def test_rules_reviews_list_the_rules_of_a_namespace(world):
     status = (await review(world, "selfsubjectrulesreviews", {"namespace": "other"}, who=BOB))["status"]
     assert services not in status["resourceRules"]
     assert (await review(world, "selfsubjectrulesreviews", {}))["message"] == "no namespace on request"
-    await bind(world, "absent", user("system:node:node1"), namespace="default", kind="Role", name="c")
+    await bind(world, "absent", user("system:node:node1"), user("bob"), namespace="default", kind="Role", name="c")
+    status = (await review(world, "selfsubjectrulesreviews", {"namespace": "default"}, who=BOB))["status"]
+    assert (status["incomplete"], status["evaluationError"]) == (
+        False,
+        'role.rbac.authorization.k8s.io "absent" not found',
+    )
     status = (await review(world, "selfsubjectrulesreviews", {"namespace": "default"}, who=NODE1))["status"]
     assert (status["incomplete"], status["evaluationError"]) == (
         True,
