@@ -104,7 +104,7 @@ class Application:
         known, refused = False, True
         warnings: Sequence[str] = ()
         try:
-            user = impersonate(self._authenticate(scope, headers), scope["headers"], self._authorizer)
+            user = impersonate(self._authenticate(scope, headers), scope["headers"], info, self._authorizer)
             self._authorizer.check(user, info)
             known = True
             request = Request(info, scope["method"], query, headers, user, scope, receive)
@@ -142,7 +142,7 @@ class Application:
         info = parse_request("GET", scope["path"], parse_query(scope["query_string"]))
         try:
             user = self._authenticate(scope, dict(scope["headers"]))
-            user = impersonate(user, scope["headers"], self._authorizer)
+            user = impersonate(user, scope["headers"], info, self._authorizer)
             self._authorizer.check(user, info)
             await self._pod_streams.answer_socket(info, user, scope, receive, send)
         except ApiStatus as status:
