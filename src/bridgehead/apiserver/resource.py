@@ -43,6 +43,10 @@ class FieldError:
     message: str
 
 
+# The value of one cell of a table.
+Cell = str | int | float | None
+
+
 @dataclass(frozen=True)
 class Column:
     """One column of `kubectl get`. Priority 0 is always shown, 1 only with `-o wide`.
@@ -51,7 +55,7 @@ class Column:
     """
 
     name: str
-    cell: Callable[[JsonObject, float], str | int]
+    cell: Callable[[JsonObject, float], Cell]
     type: str = "string"
     format: str = ""
     description: str = ""
