@@ -131,7 +131,7 @@ class Application:
             user = self._authenticate(scope, dict(scope["headers"]))
             user = impersonate(user, scope["headers"], self._authorizer)
             self._authorizer.check(user, info)
-            await self._pod_streams.answer_socket(info, scope, receive, send)
+            await self._pod_streams.answer_socket(info, user, scope, receive, send)
         except ApiStatus as status:
             await deny(scope, send, status)
 

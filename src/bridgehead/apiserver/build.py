@@ -12,8 +12,8 @@ from bridgehead.storage import Store
 from .access.authentication import Authenticator
 from .access.authorization import POLICY, Authorizer
 from .access.node_authorizer import NodeAuthorizer
-from .access.node_restriction import NodeRestriction
 from .access.tokens import SigningKey, TokenAuthority
+from .admission.plugins import build_chain
 from .app import Application
 from .bodies.protobuf import plain_scalars
 from .bodies.schema import LazyDefinitions, Schema
@@ -71,11 +71,10 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
     """Assemble a server. Raises KeyError when the schema has no definition for a kind of the table."""
     schema = Schema(LazyDefinitions(), plain_scalars)
     resources = ResourceTable(table)
-    registry = Registry(resources, store, schema, settings.clock)
+    registry = Registry(resources, store, schema, settings.clock, build_chain(store))
     tokens = TokenAuthority(settings.signing_key, store, settings.clock)
     authorizer = Authorizer(POLICY, NodeAuthorizer(store))
-    nodes = NodeRestriction(store)
-    applier = Applier(registry, nodes, authorizer)
+    applier = Applier(registry, authorizer)
     watches = OpenWatches()
     kubelets = KubeletAccess(settings.kubelet_tls)
     trimmer = Trimmer()
@@ -86,9 +85,7 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
     application = Application(
         authenticator=Authenticator(settings.users, tokens.verify),
         authorizer=authorizer,
-        handlers=Handlers(
-            registry, nodes, Subresources(registry, nodes, tokens, applier, schema), applier, authorizer, watches
-        ),
+        handlers=Handlers(registry, Subresources(registry, tokens, applier, schema), applier, authorizer, watches),
         reviews=Reviews(authorizer, tokens, schema),
         pod_streams=PodStreams(registry, kubelets),
         discovery=Discovery(resources),

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridgehead.apiserver.registry import admission
+from bridgehead.apiserver.admission import service_accounts
 from tests.unit.apiserver.test_fuzz import OBJECTS, ODD, nearly_sound
 from tests.unit.apiserver.world import World, open_world
 
@@ -43,7 +43,7 @@ def runner() -> Iterator[asyncio.Runner]:
 @pytest.fixture(scope="module")
 def world(runner: asyncio.Runner) -> Iterator[World]:
     patched = pytest.MonkeyPatch()
-    patched.setattr(admission, "_DEFAULT_ACCOUNT_SECONDS", 0.0)
+    patched.setattr(service_accounts, "_DEFAULT_ACCOUNT_SECONDS", 0.0)
     context = open_world()
     world = runner.run(context.__aenter__())
     for url, obj in OBJECTS.items():

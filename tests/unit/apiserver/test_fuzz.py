@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridgehead.apiserver.access.tokens import ISSUER
-from bridgehead.apiserver.registry import admission
+from bridgehead.apiserver.admission import service_accounts
 from tests.unit.apiserver.world import ADMIN, TABLE, Answer, World, open_world, signing_key
 
 DIGITS = "9" * 5000
@@ -31,7 +31,7 @@ def runner() -> Iterator[asyncio.Runner]:
 @pytest.fixture(scope="module")
 def world(runner: asyncio.Runner) -> Iterator[World]:
     patched = pytest.MonkeyPatch()
-    patched.setattr(admission, "_DEFAULT_ACCOUNT_SECONDS", 0.0)  # accounts are deleted here, too
+    patched.setattr(service_accounts, "_DEFAULT_ACCOUNT_SECONDS", 0.0)  # accounts are deleted here, too
     context = open_world()
     world = runner.run(context.__aenter__())
     for url, obj in OBJECTS.items():

@@ -37,6 +37,7 @@ class Request:
     scope: Scope
     receive: Receive
     warnings: list[str] = field(default_factory=list)
+    annotations: dict[str, str] = field(default_factory=dict)  # of the request's audit event
     body_size: int = 0  # 0 until `body` has been called
 
     def header(self, name: bytes) -> str:
