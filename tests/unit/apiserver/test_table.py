@@ -23,6 +23,7 @@ URL = "/apis/example.com/v1/widgets"
 class WidgetDefinition:
     field: str
     name: str = "com.example.v1.Widget"
+    list_name: str = "com.example.v1.WidgetList"
     shape: Shape = ANYTHING
 
     @property
@@ -32,7 +33,7 @@ class WidgetDefinition:
     def openapi(self, version: int) -> Mapping[str, dict[str, Any]]:
         meta = {"$ref": "#/$defs/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"}
         widget = {"type": "object", "properties": {"metadata": meta, self.field: {"type": "string"}}}
-        return {self.name: widget, f"{self.name}List": {"type": "object"}}
+        return {self.name: widget, self.list_name: {"type": "object"}}
 
 
 def widgets(version: str = "v1", field: str = "size") -> Resource:

@@ -17,7 +17,12 @@ from .definitions import API_APPROVED, make_condition
 ANNOTATION = "api-approved.kubernetes.io"
 _SEE = "see https://github.com/kubernetes/enhancements/pull/1111"
 
-APPROVED, BYPASSED, MISSING, INVALID = "ApprovedAnnotation", "UnapprovedAnnotation", "MissingAnnotation", "InvalidAnnotation"
+APPROVED, BYPASSED, MISSING, INVALID = (
+    "ApprovedAnnotation",
+    "UnapprovedAnnotation",
+    "MissingAnnotation",
+    "InvalidAnnotation",
+)
 
 
 def is_protected(group: str) -> bool:

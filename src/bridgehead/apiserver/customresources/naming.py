@@ -17,9 +17,7 @@ from .definitions import ESTABLISHED, NAMES_ACCEPTED, make_condition
 _INSTALLING = make_condition(
     ESTABLISHED, is_true=False, reason="Installing", message="the initial names have been accepted"
 )
-_NOT_ACCEPTED = make_condition(
-    ESTABLISHED, is_true=False, reason="NotAccepted", message="not all names are accepted"
-)
+_NOT_ACCEPTED = make_condition(ESTABLISHED, is_true=False, reason="NotAccepted", message="not all names are accepted")
 IS_ESTABLISHED = make_condition(
     ESTABLISHED, is_true=True, reason="InitialNamesAccepted", message="the initial names have been accepted"
 )

@@ -18,10 +18,17 @@ from bridgehead.apiserver.admission.attributes import CREATE, UPDATE
 from bridgehead.apiserver.bodies.apply_requests import parse_configuration
 from bridgehead.apiserver.bodies.collection import dump_yaml, json_document, yaml_document
 from bridgehead.apiserver.bodies.decoding import decode_object
-from bridgehead.apiserver.bodies.patch import APPLY_PATCH
+from bridgehead.apiserver.bodies.patch import APPLY_PATCH, CUSTOM_PATCH_TYPES, PATCH_TYPES
 from bridgehead.apiserver.bodies.patch_requests import patch_change, patch_type
 from bridgehead.apiserver.bodies.serialization import stored_metadata
-from bridgehead.apiserver.errors import ApiStatus, conflict, method_not_allowed, not_found_path, success
+from bridgehead.apiserver.errors import (
+    ApiStatus,
+    conflict,
+    method_not_allowed,
+    not_found_path,
+    success,
+    terminating_resource,
+)
 from bridgehead.apiserver.fieldmanagement.managers import APPLY, Writer
 from bridgehead.apiserver.http.negotiation import JSON, YAML, MediaType, choose, wants_indented
 from bridgehead.apiserver.http.paths import Query
@@ -30,10 +37,10 @@ from bridgehead.apiserver.http.request import Request, Response, respond
 from bridgehead.apiserver.http.worker import run_long
 from bridgehead.apiserver.registry import lists
 from bridgehead.apiserver.registry.registry import Registry
-from bridgehead.apiserver.registry.request_checks import check_name
+from bridgehead.apiserver.registry.request_checks import check_name, check_resource_version
 from bridgehead.apiserver.registry.watching import OpenWatches, Render, WatchStream, parse_watch_options
 from bridgehead.apiserver.resource import Change, JsonObject, Resource, Strategy
-from bridgehead.storage import Record
+from bridgehead.storage import Record, Store
 
 from . import tables
 from .apply import Applier
@@ -112,7 +119,8 @@ class Handlers:
 
     async def _list(self, request: Request, resource: Resource) -> Response:
         media = choose(request.header(b"accept"))
-        page = lists.list_page(self._registry.store, resource, request.info, request.query)
+        store = await self._store_of(request, resource)
+        page = lists.list_page(store, resource, request.info, request.query)
         items: Iterable[bytes]
         meta, values = lists.list_meta(page), (record.value for record in page.records)
         if media.form == "Table":
@@ -151,7 +159,8 @@ class Handlers:
         media = choose(request.header(b"accept"))
         options = parse_watch_options(resource, request.query)
         render = self._watch_render(request.query, resource, media)
-        stream = WatchStream(self._registry.store, resource, request.info, options, self._watches, render)
+        store = await self._store_of(request, resource, with_records=options.initial)
+        stream = WatchStream(store, resource, request.info, options, self._watches, render)
         return Response(200, stream=stream, drops_slow=True, is_long_running=True)
 
     def _watch_render(self, query: Query, resource: Resource, media: MediaType) -> Render | None:
@@ -180,6 +189,8 @@ class Handlers:
     # --- writing
 
     async def _create(self, request: Request, resource: Resource) -> Response:
+        if resource.refuses_create:
+            raise terminating_resource(resource.refuses_create)
         writer = parse_writer(request)
         obj = stored_object(resource, await self._decode(request, resource))
         record = await self._store_new(request, resource, obj, writer)
@@ -207,6 +218,8 @@ class Handlers:
         status = 200
         key = self._registry.key(resource, info.namespace, info.name)
         missing = self._registry.store.get(key) is None
+        if not missing and not resource.allows_unconditional_update:
+            check_resource_version(resource, obj, info.name)
         if missing and resource.is_created_by_update and not info.subresource:
             if obj.get("metadata", {}).get("resourceVersion"):
                 raise conflict(resource, info.name)
@@ -222,7 +235,8 @@ class Handlers:
         return await self._object_response(request, resource, record, status)
 
     async def _patch(self, request: Request, resource: Resource) -> Response:
-        if patch_type(request) == APPLY_PATCH:
+        types = PATCH_TYPES if resource.definition is None else CUSTOM_PATCH_TYPES
+        if patch_type(request, types) == APPLY_PATCH:
             return await self._apply(request, resource)
         writer = parse_writer(request, subresource=request.info.subresource)
         body = await request.body()
@@ -272,7 +286,7 @@ class Handlers:
         parse = partial(parse_delete_options, body, request, self._registry.delete_options)
         options = await run_long(len(body), parse)
         query = {key: value for key, value in request.query.items() if key not in ("limit", "continue")}
-        page = lists.list_page(self._registry.store, resource, request.info, query)
+        page = lists.list_page(await self._store_of(request, resource), resource, request.info, query)
         attributes = delete_attributes(request, resource, options)
         for record in page.records:
             key = record.key
@@ -289,6 +303,14 @@ class Handlers:
 
     # --- helpers
 
+    async def _store_of(self, request: Request, resource: Resource, *, with_records: bool = True) -> Store:
+        """Return the store with the resource's objects as they are served, for the list or watch of a request."""
+        store = self._registry.store
+        if resource.converter is None:
+            return store
+        namespace = request.info.namespace if resource.namespaced and request.info.namespace else None
+        return await resource.converter.view(store, namespace, with_records=with_records)
+
     async def _decode(self, request: Request, resource: Resource) -> JsonObject:
         return await decode_object(request, resource, self._registry.shape(resource))
 
@@ -300,6 +322,7 @@ class Handlers:
     async def _object_response(
         self, request: Request, resource: Resource, record: Record, status: int = 200
     ) -> Response:
+        record = await self._registry.served(resource, record)
         return await self._in_requested_form(request, resource, Response(status, record.value))
 
     async def _in_requested_form(self, request: Request, resource: Resource, response: Response) -> Response:
@@ -331,7 +354,7 @@ class Handlers:
 
 
 def _list_head(resource: Resource, meta: JsonObject) -> JsonObject:
-    return {"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": meta}
+    return {"kind": resource.list_kind or f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": meta}
 
 
 _NO_WARNINGS = Strategy.warnings

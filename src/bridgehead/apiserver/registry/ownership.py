@@ -51,7 +51,8 @@ class Ownership:
         if known is not None and known[0] is resource:
             return known[1]
         stored = resource.stored
-        kind = Kind(self._root(stored), stored.api_version, stored.kind, _reset_fields(stored))
+        versions = frozenset(stored.api_versions or (stored.api_version,))
+        kind = Kind(self._root(stored), stored.api_version, stored.kind, _reset_fields(stored), versions)
         self._kinds[resource.id, resource.version] = resource, kind
         return kind
 
@@ -95,6 +96,8 @@ def _reset_fields(resource: Resource) -> dict[str, FieldSet]:
     """Return the paths that a write cannot change, by subresource (GetResetFields in pkg/registry/*/strategy.go)."""
     if "status" not in resource.subresources:
         return {}
+    if resource.definition is not None:
+        return {"": reset("status"), "status": reset("spec", "metadata")}
     by_status = ["spec", "metadata.ownerReferences"]
     if resource.kind not in LABELLED_BY_STATUS:
         by_status.append("metadata.labels")
