@@ -100,6 +100,9 @@ class Strategy:
     def prepare_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> None:
         """Copy from `old` what this request may not change: `status` for subresource "", `spec` for "status"."""
 
+    def prepare_delete(self, obj: JsonObject, now: str) -> None:
+        """Change an object whose deletion begins; it stays stored if it has a finalizer. `now` is RFC 3339."""
+
     def allocate(self, obj: JsonObject, old: JsonObject | None, is_claimed: Callable[[str], bool]) -> list[FieldError]:
         """Choose addresses and ports that the request left open; return errors for requested ones that are taken.
 
@@ -175,6 +178,10 @@ class Definition(Protocol):
     @property
     def shape(self) -> Any:
         """The `bodies.schema.Shape` of its objects."""
+        ...
+
+    def object_type(self, types: Any) -> Any:
+        """Return the `fieldmanagement.types.MapType` of its objects. `types` are those of Kubernetes' definitions."""
         ...
 
     def openapi(self, version: int) -> Mapping[str, JsonObject]:

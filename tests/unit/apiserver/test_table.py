@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from bridgehead.apiserver.bodies.schema import ANYTHING, Shape
+from bridgehead.apiserver.fieldmanagement.types import MapType, Types, as_root
 from bridgehead.apiserver.handlers.discovery import version_order
 from bridgehead.apiserver.resource import Resource
 from bridgehead.apiserver.resources.shared.columns import NAME
@@ -29,6 +30,9 @@ class WidgetDefinition:
     @property
     def digest(self) -> str:
         return self.field
+
+    def object_type(self, types: Types) -> MapType:
+        return as_root(types.inline(self.openapi(3)[self.name]))
 
     def openapi(self, version: int) -> Mapping[str, dict[str, Any]]:
         meta = {"$ref": "#/$defs/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"}

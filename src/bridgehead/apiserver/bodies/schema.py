@@ -381,6 +381,10 @@ class Schema:
         """Return the shape of a kind. Raises KeyError for a kind without a definition."""
         return self._named(self._kinds[group, version, kind])
 
+    def of_definition(self, name: str) -> Shape:
+        """Return the shape of a definition such as `io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta`."""
+        return self._named(name)
+
     def check_kind(self, group: str, version: str, kind: str) -> None:
         """Raise KeyError for a kind without a definition, without compiling its shape."""
         self._kinds[group, version, kind]

@@ -20,6 +20,7 @@ Find = Callable[[Any], list[Any]]
 _Step = Callable[[Any], Iterable[Any]]
 
 _FIELD = re.compile(r"(?:\\.|[^.\[\]\\\s|{}])+")
+_FIELD_STEP = re.compile(r"\.([^.\[\]'\\\s]+)|\['((?:[^'\\]|\\.)*)'\]")
 _INT = re.compile(r"[+-]?\d+")
 _SLICE = re.compile(r"(-?\d*)(:(-?\d*))?(:(-?\d*))?")
 _FILTER = re.compile(r"\?\((.*)\)", re.DOTALL)
@@ -54,8 +55,21 @@ def compile_path(text: str) -> Find:
 
 
 def field_names(text: str) -> tuple[str, ...]:
-    """Return the names of a path of fields only, such as `.spec.replicas`."""
-    return tuple(text.removeprefix(".").split("."))
+    """Return the names of a path of fields only, such as `.spec.replicas` or `.spec['a.b']`. Raises ValueError."""
+    names: list[str] = []
+    at = 0
+    while at < len(text):
+        step = _FIELD_STEP.match(text, at)
+        if step is None:
+            why = f"expected identifier after . at index {at + 1}" if text[at] == "." else _unexpected(text[at])
+            raise ValueError(f"invalid field path {text}: {why}")
+        names.append(step.group(1) or re.sub(r"\\(.)", r"\1", step.group(2)))
+        at = step.end()
+    return tuple(names)
+
+
+def _unexpected(character: str) -> str:
+    return f"expected [ or . but got: {character}"
 
 
 def value_at(value: Any, names: tuple[str, ...]) -> Any:

@@ -16,7 +16,7 @@ from bridgehead.apiserver.fieldmanagement.managers import (
     make_entry,
 )
 from bridgehead.apiserver.fieldmanagement.managers import reset_paths as reset
-from bridgehead.apiserver.fieldmanagement.types import MapType, Types, as_root
+from bridgehead.apiserver.fieldmanagement.types import MapType, Types
 from bridgehead.apiserver.resource import JsonObject, Resource
 
 FIELD = "managedFields"
@@ -42,7 +42,8 @@ class Ownership:
         definition = resource.definition
         if definition is None:
             return self.type_of(resource.group, resource.version, resource.kind)
-        return as_root(self._types.inline(definition.openapi(3)[definition.name]))
+        root: MapType = definition.object_type(self._types)
+        return root
 
     def kind(self, resource: Resource) -> Kind:
         """Return what the managers of a resource's fields need to know of it, in the form that is stored."""
