@@ -9,6 +9,7 @@ A request passes these layers from top to bottom. Imports have the same directio
     registry/               operations on stored objects: create, update, list, watch
     admission/              plug-ins that check and change what is written
     access/                 authentication and authorization
+    webhookclient/          calls of webhooks
     bodies/                 request bodies to objects: JSON, YAML, protobuf, patches, schema checks
     http/                   the HTTPS server; path, user and media type of a request
     resources/              Kubernetes' own resources: names, columns, defaults, validation, allocation

@@ -27,9 +27,9 @@ class Reinvocation:
     kept: dict[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)  # frozen ones take three times as long to make, and each write makes one
 class Attributes:
-    """A request, without its object.
+    """A request, without its object. Plug-ins do not change its fields.
 
     `operation` is CREATE, UPDATE, DELETE or CONNECT. `resource` is the requested one, which may differ from the stored
     one. `name` is "" for a create with generateName and for the deletion of a collection. `options` are the
