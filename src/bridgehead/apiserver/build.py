@@ -17,6 +17,8 @@ from .admission.plugins import build_chain
 from .app import Application
 from .bodies.protobuf import plain_scalars
 from .bodies.schema import LazyDefinitions, Schema
+from .customresources.controller import Definitions
+from .customresources.kind import RESOURCE as CUSTOM_RESOURCE_DEFINITIONS
 from .handlers.apply import Applier
 from .handlers.discovery import Discovery
 from .handlers.health import Health
@@ -33,6 +35,7 @@ from .resource import Resource
 from .streams.kubelet import KubeletAccess, KubeletTls
 from .streams.pod_streams import PodStreams
 from .table import ResourceTable
+from .webhookclient.client import WebhookClient
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +45,18 @@ class ApiParts:
     application: Application
     table: ResourceTable
     registry: Registry
+    definitions: Definitions
     tokens: TokenAuthority
     watches: OpenWatches
     kubelets: KubeletAccess
+    webhooks: WebhookClient
     trimmer: Trimmer
 
     async def close(self) -> None:
         """Release what is open, after the last request."""
         self.trimmer.close()
         await self.kubelets.close()
+        await self.webhooks.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +76,11 @@ def _succeed() -> str | None:
 def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) -> ApiParts:
     """Assemble a server. Raises KeyError when the schema has no definition for a kind of the table."""
     schema = Schema(LazyDefinitions(), plain_scalars)
-    resources = ResourceTable(table)
+    resources = ResourceTable((*table, CUSTOM_RESOURCE_DEFINITIONS))
     registry = Registry(resources, store, schema, settings.clock, build_chain(store))
+    webhooks = WebhookClient(store)
+    definitions = Definitions(registry, schema, webhooks)
+    definitions.load()
     tokens = TokenAuthority(settings.signing_key, store, settings.clock)
     authorizer = Authorizer(POLICY, NodeAuthorizer(store))
     applier = Applier(registry, authorizer)
@@ -95,4 +104,4 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
         metrics=Metrics(),
         unsent=UnsentBudget(on_freed=trimmer.on_freed),
     )
-    return ApiParts(application, resources, registry, tokens, watches, kubelets, trimmer)
+    return ApiParts(application, resources, registry, definitions, tokens, watches, kubelets, webhooks, trimmer)

@@ -270,6 +270,8 @@ class Resource:
     refuses_create: str = ""
     # Whether an update may leave out the resourceVersion.
     allows_unconditional_update: bool = True
+    # Whether a finalizer may have a name without a domain and a slash.
+    has_plain_finalizers: bool = False
     # All versions in which it is served, for the managers of its fields; (): its own.
     api_versions: tuple[str, ...] = ()
     # Returns the reasons why a name is invalid (`objects.names`).

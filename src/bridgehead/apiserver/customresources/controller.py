@@ -45,6 +45,7 @@ from .naming import IS_ESTABLISHED, decide_names
 
 if TYPE_CHECKING:
     from .conversion import Conversion, VersionConverter
+    from .schema import Structural
     from .serving import CustomVersion
 
 log = logging.getLogger(__name__)
@@ -211,7 +212,7 @@ class Definitions:
         await self._update(name, change, "status")
 
     async def _update(self, name: str, change: Callable[[JsonObject], JsonObject], subresource: str = "") -> None:
-        with suppress_missing():
+        with _MissingIgnored():
             await self._registry.update(RESOURCE, "", name, change, subresource=subresource)
 
     # --- the table
@@ -320,7 +321,7 @@ class Definitions:
         changes = aiter(watch)
         try:
             for record in self._store.list(resource.id):
-                with suppress_missing():
+                with _MissingIgnored():
                     await self._registry.delete(resource, record.key.namespace, record.key.name, DeleteOptions())
             while self._store.list(resource.id, limit=1):
                 try:
@@ -334,7 +335,7 @@ class Definitions:
             watch.close()
 
 
-def _structural(version: CustomVersion) -> Callable[[], object]:
+def _structural(version: CustomVersion) -> Callable[[], Structural]:
     return lambda: version.schema.structural
 
 
@@ -343,7 +344,7 @@ def _retire(known: _Known) -> None:
         converter.retire()
 
 
-class suppress_missing:
+class _MissingIgnored:
     """A context that suppresses a 404: another client was quicker."""
 
     def __enter__(self) -> None: ...

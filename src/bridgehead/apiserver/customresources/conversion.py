@@ -66,9 +66,7 @@ class WebhookConversion:
         subject = f"conversion webhook for {objects[0]['apiVersion']}, Kind={kind}"
         try:
             config = parse_client_config(self._webhook["clientConfig"])
-            review = make_review(
-                self._webhook["conversionReviewVersions"], str(uuid.uuid4()), objects, api_version
-            )
+            review = make_review(self._webhook["conversionReviewVersions"], str(uuid.uuid4()), objects, api_version)
             answer = await self._client.post(config, _encode(review), seconds=_WEBHOOK_SECONDS)
             return converted_objects(review, answer, objects)
         except CallFailed as error:
@@ -146,10 +144,9 @@ class VersionConverter:
         return self._completed(stored)
 
     async def view(self, store: Store, namespace: str | None, *, with_records: bool) -> Store:
-        id = self._resource.id
         if not with_records or self._is_clean:
             return View(store, None, self._open)
-        records = store.list(id, namespace)
+        records = store.list(self._resource.id, namespace)
         if all(map(self.is_current, records)):
             if namespace is None and self.storage.api_version == self._resource.api_version:
                 self._is_clean = True

@@ -122,4 +122,5 @@ RESOURCE = Resource(
     ),
     has_generation=True,
     allows_unconditional_update=False,
+    has_plain_finalizers=True,
 )

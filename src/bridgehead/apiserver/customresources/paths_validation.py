@@ -54,22 +54,21 @@ def validate_columns(path: str, columns: Sequence[JsonObject]) -> list[FieldErro
     errors = []
     for index, column in enumerate(columns):
         where = f"{path}[{index}]"
-        type, format, json_path = column.get("type", ""), column.get("format", ""), column.get("jsonPath", "")
+        kind, form, json_path = column.get("type", ""), column.get("format", ""), column.get("jsonPath", "")
         if not column.get("name"):
             errors.append(field.required(f"{where}.name"))
-        if not type:
+        if not kind:
             errors.append(field.required(f"{where}.type", f"must be one of {','.join(_COLUMN_TYPES)}"))
-        elif type not in _COLUMN_TYPES:
-            errors.append(field.invalid(f"{where}.type", type, f"must be one of {','.join(_COLUMN_TYPES)}"))
-        if format and format not in _COLUMN_FORMATS:
-            errors.append(field.invalid(f"{where}.format", format, f"must be one of {','.join(_COLUMN_FORMATS)}"))
-        errors += _validate_simple(f"{where}.JSONPath", json_path) if json_path else [field.required(f"{where}.JSONPath")]
+        elif kind not in _COLUMN_TYPES:
+            errors.append(field.invalid(f"{where}.type", kind, f"must be one of {','.join(_COLUMN_TYPES)}"))
+        if form and form not in _COLUMN_FORMATS:
+            errors.append(field.invalid(f"{where}.format", form, f"must be one of {','.join(_COLUMN_FORMATS)}"))
+        where = f"{where}.JSONPath"
+        errors += _validate_simple(where, json_path) if json_path else [field.required(where)]
     return errors
 
 
-def validate_selectable_fields(
-    path: str, fields: Sequence[JsonObject], schema: JsonObject | None
-) -> list[FieldError]:
+def validate_selectable_fields(path: str, fields: Sequence[JsonObject], schema: JsonObject | None) -> list[FieldError]:
     """Validate selectable fields, each of which must be a field of the schema."""
     if not fields:
         return []

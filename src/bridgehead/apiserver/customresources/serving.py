@@ -87,9 +87,7 @@ def custom_versions(crd: JsonObject, metadata: Callable[[], Shape]) -> list[Cust
     return [_version(crd, version, names, metadata) for version in versions_of(crd)]
 
 
-def _version(
-    crd: JsonObject, version: JsonObject, names: JsonObject, metadata: Callable[[], Shape]
-) -> CustomVersion:
+def _version(crd: JsonObject, version: JsonObject, names: JsonObject, metadata: Callable[[], Shape]) -> CustomVersion:
     spec, name = crd["spec"], version["name"]
     group, kind = spec["group"], names["kind"]
     subresources = version.get("subresources") or {}
@@ -120,6 +118,7 @@ def _version(
         list_kind=names.get("listKind", ""),
         refuses_create=TERMINATING_REFUSAL if is_true(crd, TERMINATING) else "",
         allows_unconditional_update=False,
+        has_plain_finalizers=True,
         api_versions=tuple(f"{group}/{one['name']}" for one in versions_of(crd)),
     )
     return CustomVersion(resource, schema, bool(version.get("served")), bool(version.get("storage")))

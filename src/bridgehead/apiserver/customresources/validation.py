@@ -32,9 +32,7 @@ from .paths_validation import validate_columns, validate_selectable_fields, vali
 from .schema.validation import validate_schema
 
 _MAX_WARNING = 256
-_PRESERVE = (
-    "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
-)
+_PRESERVE = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
 
 
 def validate_definition(crd: JsonObject) -> list[FieldError]:

@@ -90,6 +90,5 @@ class ConvertedWatch:
             return changes
         served = iter(await self._converter.served(records))
         return [
-            Change(change.type, next(served), None if change.previous is None else next(served))
-            for change in changes
+            Change(change.type, next(served), None if change.previous is None else next(served)) for change in changes
         ]
