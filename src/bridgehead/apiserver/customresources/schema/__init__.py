@@ -1,6 +1,7 @@
 """Structural schemas of custom resources: one `Structural` for each version of a definition, compiled once.
 
-structural      the tree of a schema; its methods are what other packages use
+structural      what a schema does with objects
+node            the tree of a schema
 pruning         an object without unknown fields, and their paths
 defaulting      default values
 embedded        apiVersion, kind and metadata of embedded objects
@@ -8,12 +9,17 @@ values          checks of values: types, lengths, alternatives, required fields;
                 `formats` are parts of it
 lists           uniqueness in sets and in lists with keys
 ratcheting      which old value belongs to a new one, and whether it changed
-validation      all of these checks, in Kubernetes' order
 shape           the object as decoding and field management see it
-publishing      its definition in OpenAPI 2 and 3
+declaration     validation of a schema itself; `structure`, `list_types` and `default_values` are parts of it
+field_paths     paths to fields of a schema
+publishing      definitions in OpenAPI 2 and 3
 errors, paths   texts of errors, and paths in them
+
+The package is imported when the first CustomResourceDefinition is served.
 """
 
+from .declaration import validate_schema
+from .field_paths import BadFieldPath, resolve
 from .structural import Structural
 
-__all__ = ["Structural"]
+__all__ = ["BadFieldPath", "Structural", "resolve", "validate_schema"]

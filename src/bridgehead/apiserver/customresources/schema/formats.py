@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import ipaddress
 import re
+import unicodedata
 from collections.abc import Callable
 from datetime import date
 
 from bridgehead.objects.quantities import parse_quantity
-
-from .patterns import compile_pattern
 
 _HEX = "[0-9a-f]"
 _UUID = f"^{_HEX}{{8}}-?{_HEX}{{4}}-?%s-?%s-?{_HEX}{{12}}$"
@@ -40,9 +39,9 @@ _ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~\x80-\U0010ffff-]+"
 _QUOTED = r'"(?:[^"\\\r\n]|\\[ -~])*"'
 _ADDRESS = rf"(?:{_ATOM}(?:\.{_ATOM})*|{_QUOTED})@(?:{_ATOM}(?:\.{_ATOM})*|\[[^\[\]\s]*\])"
 _EMAIL = re.compile(rf"\s*(?:{_ADDRESS}|(?:(?:{_ATOM}|{_QUOTED}|\.)\s*)*<\s*{_ADDRESS}\s*>)\s*")
-_HOSTNAME = (
-    r"^([a-zA-Z0-9\p{S}\p{L}]((-?[a-zA-Z0-9\p{S}\p{L}]{0,62})?)|([a-zA-Z0-9\p{S}\p{L}](([a-zA-Z0-9-\p{S}\p{L}]{0,61}"
-    r"[a-zA-Z0-9\p{S}\p{L}])?)(\.)){1,}([a-zA-Z0-9\p{S}\p{L}])(-?[a-zA-Z0-9\p{S}\p{L}]){1,62})$"
+# Letters and symbols of any script count as letters.
+_HOSTNAME = re.compile(
+    r"[a-z0-9](?:-?[a-z0-9]{0,62})?|(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z0-9](?:-?[a-z0-9]){1,62}"
 )
 
 
@@ -76,11 +75,10 @@ def _is_mac(text: str) -> bool:
 
 
 def _is_hostname(text: str) -> bool:
-    return (
-        compile_pattern(_HOSTNAME)(text)
-        and len(text.encode()) <= 255
-        and all(len(part.encode()) <= 63 for part in text.split("."))
-    )
+    if len(text.encode()) > 255 or any(len(part.encode()) > 63 for part in text.split(".")):
+        return False
+    plain = "".join("a" if unicodedata.category(character)[0] in "LS" else character for character in text)
+    return _HOSTNAME.fullmatch(plain) is not None
 
 
 def _is_uri(text: str) -> bool:

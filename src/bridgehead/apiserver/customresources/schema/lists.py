@@ -6,7 +6,7 @@ Pure: no I/O, no clock, no randomness. Source: apiextensions-apiserver/pkg/apise
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from bridgehead.apiserver.resource import FieldError
@@ -36,7 +36,9 @@ def _validate(value: Any, node: Node, path: str, errors: Errors) -> None:
                 _validate(item, node.values, key(path, name), errors)
     elif type(value) is list and len(errors) <= MAX_ERRORS:
         if node.list_type == "set":
-            errors.extend(field.duplicate(f"{path}[{index}]", value[index]) for index in _repeated(value))
+            errors.extend(
+                field.duplicate(f"{path}[{index}]", value[index]) for index in _second_ones(map(_identity, value))
+            )
         elif node.list_type == "map":
             errors.extend(_validate_map(value, node, path))
         if node.items is not None and node.items.has_unique_lists:
@@ -48,17 +50,26 @@ def _validate_map(items: list[Any], node: Node, path: str) -> list[FieldError]:
     for index, item in enumerate(items):
         if item is not None and type(item) is not dict:
             return [field.invalid(f"{path}[{index}]", item, "must be an object for an array of list-type map")]
-    keys = [{name: item[name] for name in node.list_keys if name in item} if item else {} for item in items]
-    return [field.duplicate(f"{path}[{index}]", keys[index]) for index in _repeated(keys)]
+    names = node.list_keys
+    keys = [
+        tuple(_identity(item[name]) if name in item else None for name in names) if item else None for item in items
+    ]
+    return [field.duplicate(f"{path}[{index}]", _shown(items[index], names)) for index in _second_ones(keys)]
 
 
-def _repeated(items: list[Any]) -> Iterable[int]:
+def _shown(item: Any, names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: item[name] for name in names if name in item} if item else {}
+
+
+def _identity(item: Any) -> Any:
+    """Return a hashable value that equals only that of an equal item; a boolean equals a number in Python."""
+    return (type(item), json.dumps(item, sort_keys=True) if isinstance(item, dict | list) else item)
+
+
+def _second_ones(items: Iterable[Any]) -> Iterator[int]:
     """Yield the index of the second one of each group of equal items."""
-    if len(items) < 2:
-        return
-    seen: dict[tuple[type, Any], int] = {}
+    seen: dict[Any, int] = {}
     for index, item in enumerate(items):
-        identity = json.dumps(item, sort_keys=True) if isinstance(item, dict | list) else item
-        times = seen[type(item), identity] = seen.get((type(item), identity), 0) + 1
+        times = seen[item] = seen.get(item, 0) + 1
         if times == 2:
             yield index

@@ -19,7 +19,7 @@ from .node import Node
 from .pruning import pruned
 from .ratcheting import ABSENT
 from .shape import CustomShape, object_type
-from .values import compile_check, validate_value
+from .values import SchemaCheck, validate_value
 
 
 class Structural:
@@ -44,7 +44,7 @@ class Structural:
             obj.update(changed)
 
     def defaulted(self, obj: JsonObject) -> JsonObject:
-        """Return `obj` with defaults; the argument itself when it has them all. Results share parts with the argument."""
+        """Return `obj` with defaults; the argument itself if it has them all. Results share parts with it."""
         return defaulted(obj, self.root) if self.root.has_defaults else obj
 
     def prune(self, obj: JsonObject) -> list[str]:
@@ -96,10 +96,10 @@ class Structural:
     @cached_property
     def check(self) -> Check:
         """The compiled checks of values."""
-        return compile_check(self.schema, self.root)
+        return SchemaCheck(self.schema, self.root)
 
     @cached_property
     def status_check(self) -> Check:
         """The compiled checks of `status`, whose schema is that of any value if it has none."""
         node = self.root.properties.get("status")
-        return compile_check({} if node is None else node.schema, node)
+        return SchemaCheck({} if node is None else node.schema, node)

@@ -26,6 +26,9 @@ from .paths import Path, dotted
 from .patterns import compile_pattern
 from .ratcheting import ABSENT, correlation, is_unchanged
 
+# What is checked of values of one type: parts that pass at once, and steps that may fail.
+Plan = tuple[int, tuple[Check, ...]]
+
 _NONE: type = type(None)
 # JSON's name of a type, and what Go calls the format of its values.
 _NAMES: dict[type, tuple[str, str]] = {
@@ -39,25 +42,41 @@ _NAMES: dict[type, tuple[str, str]] = {
 _EMPTY: Mapping[str, Any] = {}
 
 
-def compile_check(schema: JsonObject, node: Node | None) -> Check:
-    """Return the check of a schema. `node` is the structural schema of the same values, by which lists are correlated.
+class SchemaCheck:
+    """The checks of a schema. `node` is the structural schema of the same values, by which lists are correlated.
 
     A schema inside of allOf, anyOf, oneOf or not has the node of the schema around it.
     """
-    types, known_format = _types(schema), _known_format(schema)
-    choices = _choices(schema, node)
-    enum = _enum(schema.get("enum"))
-    plans = {kind: _plan(kind, schema, node, types, known_format, choices, enum) for kind in _NAMES}
-    plans[_NONE] = _null_plan(schema, types, enum)
-    other = plans[str]  # what YAML has and JSON does not; decoding leaves none of it
 
-    def check(value: Any, old: Any, path: Path, errors: Errors) -> int:
-        count, steps = plans.get(type(value), other)
+    __slots__ = ("_plans", "node", "schema")
+
+    def __init__(self, schema: JsonObject, node: Node | None) -> None:
+        self.schema = schema
+        self.node = node
+        self._plans: dict[type, Plan] = {}
+
+    def plan(self, kind: type) -> Plan:
+        """Return the checks of values of a Python type."""
+        plan = self._plans.get(kind)
+        if plan is None:
+            # Most fields only ever have values of one type, and many schemas have fields that nobody uses.
+            plan = self._plans[kind] = _compile(kind, self.schema, self.node)
+        return plan
+
+    def __call__(self, value: Any, old: Any, path: Path, errors: Errors) -> int:
+        count, steps = self.plan(type(value))
         for step in steps:
             count += step(value, old, path, errors)
         return count
 
-    return check
+
+def _compile(kind: type, schema: JsonObject, node: Node | None) -> Plan:
+    types, enum = _types(schema), _enum(schema.get("enum"))
+    if kind is _NONE:
+        return _null_plan(schema, types, enum)
+    # YAML has types that JSON does not have; decoding leaves none of their values.
+    known = kind if kind in _NAMES else str
+    return _plan(known, schema, node, types, _known_format(schema), _choices(schema, node), enum)
 
 
 def validate_value(check: Check, value: Any, old: Any, node: Node, path: str = "") -> Errors:
@@ -86,9 +105,6 @@ def _known_format(schema: JsonObject) -> str:
     return "" if not name or unrecognized_format(single, name) else name
 
 
-Plan = tuple[int, tuple[Check, ...]]
-
-
 def _plan(
     kind: type,
     schema: JsonObject,
@@ -98,7 +114,6 @@ def _plan(
     choices: tuple[Check, ...],
     enum: Check | None,
 ) -> Plan:
-    """Return what is checked of values of one type: parts that pass at once, and steps that may fail."""
     count = 3 + 1  # the schema itself, its alternatives (which count for themselves), and its enum
     steps: list[Check] = []
     if types or format:
@@ -205,20 +220,18 @@ def _list_steps(schema: JsonObject, node: Node | None) -> list[Check]:
     items, least, most = subschema(schema.get("items")), schema.get("minItems"), schema.get("maxItems")
     if items is None and least is None and most is None:
         return []
-    item_node = None if node is None else node.items
-    check = None if items is None else compile_check(items, item_node)
+    check = None if items is None else SchemaCheck(items, None if node is None else node.items)
 
     def step(value: Any, old: Any, path: Path, errors: Errors) -> int:
         count = 0
         if check is not None:
             old_item = correlation(node, old)
             for index, item in enumerate(value):
-                was, before = old_item(item), len(errors)
-                count += check(item, was, (path, index), errors)
-                if len(errors) > before:
-                    if is_unchanged(item_node, was, item):
-                        del errors[before:]
-                    elif len(errors) > words.MAX_ERRORS:
+                plan = check.plan(type(item))
+                count += plan[0]
+                if plan[1]:
+                    count += _part(check, plan, item, old_item(item), (path, index), errors)
+                    if len(errors) > words.MAX_ERRORS:
                         break
         if least is not None and len(value) < least:
             errors.append(words.failed(dotted(path), len(value), f"should have at least {least} items"))
@@ -229,17 +242,27 @@ def _list_steps(schema: JsonObject, node: Node | None) -> list[Check]:
     return [step]
 
 
+def _part(check: SchemaCheck, plan: Plan, value: Any, old: Any, path: Path, errors: Errors) -> int:
+    """Check a part of a list or an object; errors of a part that did not change are dropped."""
+    before = len(errors)
+    count = 0
+    for step in plan[1]:
+        count += step(value, old, path, errors)
+    if len(errors) > before and old is not ABSENT and is_unchanged(check.node, old, value):
+        del errors[before:]
+    return count
+
+
 def _object_steps(schema: JsonObject, node: Node | None) -> list[Check]:
     least, most = schema.get("minProperties"), schema.get("maxProperties")
     required: tuple[str, ...] = tuple(schema.get("required", ()))
     additional = schema.get("additionalProperties")
     is_closed = additional is False
     fields = {
-        name: (compile_check(field_schema, below := None if node is None else node.field(name)), below)
+        name: SchemaCheck(field_schema, None if node is None else node.field(name))
         for name, field_schema in schema.get("properties", {}).items()
     }
-    value_node = None if node is None else node.values
-    others = (compile_check(additional, value_node), value_node) if isinstance(additional, dict) else None
+    values = SchemaCheck(additional, None if node is None else node.values) if isinstance(additional, dict) else None
 
     def step(value: Any, old: Any, path: Path, errors: Errors) -> int:
         if least is not None and len(value) < least:
@@ -251,23 +274,23 @@ def _object_steps(schema: JsonObject, node: Node | None) -> list[Check]:
         count = 0
         olds = old if type(old) is dict else _EMPTY
         for name, item in value.items():
-            known = fields.get(name, others)
-            if known is None:
+            check = fields.get(name, values)
+            if check is None:
                 if is_closed:
                     prefix = dotted(path)
-                    text = f"{prefix}.{name} in body is a forbidden property"
-                    errors.append(field.invalid(prefix, name, text))
+                    errors.append(field.invalid(prefix, name, f"{prefix}.{name} in body is a forbidden property"))
                 continue
-            # apiVersion and kind of a whole object are always checked: both objects were converted to one version.
-            was = ABSENT if path is None and name in ("apiVersion", "kind") else olds.get(name, ABSENT)
-            before = len(errors)
-            count += known[0](item, was, (path, name), errors)
-            if len(errors) > before:
-                if is_unchanged(known[1], was, item):
-                    del errors[before:]
-                elif len(errors) > words.MAX_ERRORS:
+            plan = check.plan(type(item))
+            count += plan[0]
+            if plan[1]:
+                # Both objects were converted to one version, so that apiVersion and kind have no old value.
+                was = ABSENT if path is None and name in ("apiVersion", "kind") else olds.get(name, ABSENT)
+                count += _part(check, plan, item, was, (path, name), errors)
+                if len(errors) > words.MAX_ERRORS:
                     break
-        errors.extend(field.required(dotted((path, name))) for name in required if name not in value)
+        for name in required:
+            if name not in value:
+                errors.append(field.required(dotted((path, name))))
         return count
 
     return [step]
@@ -278,10 +301,10 @@ def _choices(schema: JsonObject, node: Node | None) -> tuple[Check, ...]:
     steps: list[Check] = []
     for key, make in (("anyOf", _any_of), ("oneOf", _one_of), ("allOf", _all_of)):
         if schema.get(key):
-            steps.append(make([compile_check(choice, node) for choice in schema[key]]))
+            steps.append(make([SchemaCheck(choice, node) for choice in schema[key]]))
     negated = subschema(schema.get("not"))
     if negated is not None:
-        steps.append(_not(compile_check(negated, node)))
+        steps.append(_not(SchemaCheck(negated, node)))
     return tuple(steps)
 
 
