@@ -16,9 +16,9 @@ from .access.tokens import SigningKey, TokenAuthority
 from .admission.plugins import build_chain
 from .app import Application
 from .bodies.protobuf import plain_scalars
-from .bodies.schema import LazyDefinitions, Schema
+from .bodies.schema import OBJECT_META, LazyDefinitions, Schema, Shape
 from .customresources.controller import Definitions
-from .customresources.kind import RESOURCE as CUSTOM_RESOURCE_DEFINITIONS
+from .customresources.kind import definition_resource
 from .handlers.apply import Applier
 from .handlers.discovery import Discovery
 from .handlers.health import Health
@@ -76,10 +76,14 @@ def _succeed() -> str | None:
 def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) -> ApiParts:
     """Assemble a server. Raises KeyError when the schema has no definition for a kind of the table."""
     schema = Schema(LazyDefinitions(), plain_scalars)
-    resources = ResourceTable((*table, CUSTOM_RESOURCE_DEFINITIONS))
+
+    def metadata() -> Shape:
+        return schema.of_definition(OBJECT_META)
+
+    resources = ResourceTable((*table, definition_resource(metadata)))
     registry = Registry(resources, store, schema, settings.clock, build_chain(store))
     webhooks = WebhookClient(store)
-    definitions = Definitions(registry, schema, webhooks)
+    definitions = Definitions(registry, metadata, webhooks)
     definitions.load()
     tokens = TokenAuthority(settings.signing_key, store, settings.clock)
     authorizer = Authorizer(POLICY, NodeAuthorizer(store))

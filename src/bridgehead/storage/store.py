@@ -73,6 +73,10 @@ class Watch(Protocol):
         """
         ...
 
+    def finish(self) -> None:
+        """End the stream when all changes so far have been read."""
+        ...
+
     def close(self) -> None: ...
 
 

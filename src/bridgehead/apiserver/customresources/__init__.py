@@ -7,11 +7,11 @@
     naming          names that are accepted, and conditions
     jsonpath        the JSONPath of printer columns, scales and selectable fields
     columns         printer columns
-    scale           the Scale of a custom resource
     strategy        the hooks of a custom resource
     serving         a definition -> entries of the table, one for each served version
     conversion      stored objects of one version -> objects of another one, without or with a webhook
     reviews         ConversionReview: requests, and the checks of answers
+    views           a store that shows converted objects
     controller      follows the definitions: names, conditions, table, deletion of instances
     schema/         structural schemas: validation, pruning, defaulting
 

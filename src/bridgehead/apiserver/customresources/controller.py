@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from bridgehead.apiserver.bodies.schema import Schema, Shape
+from bridgehead.apiserver.bodies.schema import Shape
 from bridgehead.apiserver.errors import ApiStatus
 from bridgehead.apiserver.registry.deletion import DeleteOptions
 from bridgehead.apiserver.registry.registry import Registry
@@ -40,7 +40,6 @@ from .definitions import (
     same_condition,
     with_conditions,
 )
-from .kind import RESOURCE
 from .naming import IS_ESTABLISHED, decide_names
 
 if TYPE_CHECKING:
@@ -53,7 +52,6 @@ log = logging.getLogger(__name__)
 _RETRY_SECONDS = 1.0
 # After this time a definition says that it waits for its instances.
 _CHECK_SECONDS = 60.0
-_OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 
 _IN_PROGRESS = make_condition(
     TERMINATING,
@@ -91,11 +89,12 @@ class _Known:
 class Definitions:
     """The definitions of a server. `run` follows them."""
 
-    def __init__(self, registry: Registry, schema: Schema, client: WebhookClient) -> None:
+    def __init__(self, registry: Registry, metadata: Callable[[], Shape], client: WebhookClient) -> None:
+        """Follow the definitions of a registry. `metadata` returns the shape of ObjectMeta."""
         self._registry = registry
         self._store = registry.store
         self._table = registry.table
-        self._metadata: Callable[[], Shape] = lambda: schema.of_definition(_OBJECT_META)
+        self._metadata = metadata
         self._client = client
         self._known: dict[str, _Known] = {}
         self._removals: dict[str, asyncio.Task[None]] = {}
@@ -213,7 +212,7 @@ class Definitions:
 
     async def _update(self, name: str, change: Callable[[JsonObject], JsonObject], subresource: str = "") -> None:
         with _MissingIgnored():
-            await self._registry.update(RESOURCE, "", name, change, subresource=subresource)
+            await self._registry.update(self._table.by_id(ID), "", name, change, subresource=subresource)
 
     # --- the table
 

@@ -157,7 +157,7 @@ class VersionConverter:
     def retire(self) -> None:
         """End the watches: this version is not served any more, or with another schema."""
         for watch in list(self._watches):
-            watch.close()
+            watch.finish()
 
     def _open(self, store: Store, resource: str, namespace: str | None, since: int) -> ConvertedWatch:
         watch = ConvertedWatch(store.watch(resource, namespace, since=since), self)

@@ -6,6 +6,9 @@ Source: apiextensions-apiserver/pkg/apis/apiextensions/v1/defaults.go, pkg/regis
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from bridgehead.apiserver.bodies.schema import Shape
 from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource, Strategy
 from bridgehead.apiserver.resources.shared.columns import NAME, text_column
 
@@ -31,6 +34,11 @@ _DELETION_PENDING = make_condition(
 
 
 class DefinitionStrategy(Strategy):
+    """The hooks of definitions. `metadata` returns the shape of ObjectMeta."""
+
+    def __init__(self, metadata: Callable[[], Shape]) -> None:
+        self._metadata = metadata
+
     def default(self, obj: JsonObject) -> None:
         spec = obj.setdefault("spec", {})
         names = spec.setdefault("names", {})
@@ -67,7 +75,7 @@ class DefinitionStrategy(Strategy):
     def validate_create(self, obj: JsonObject) -> list[FieldError]:
         from .validation import validate_definition
 
-        return validate_definition(obj)
+        return validate_definition(obj, self._metadata())
 
     def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
         from .validation import validate_definition_status, validate_definition_update
@@ -76,7 +84,7 @@ class DefinitionStrategy(Strategy):
             return validate_definition_status(obj)
         if obj.get("spec") == old.get("spec") and "deletionTimestamp" in obj["metadata"]:
             return []  # finalizers of a definition can be removed, whatever its schema is
-        return validate_definition_update(obj, old)
+        return validate_definition_update(obj, old, self._metadata())
 
 
 def _add_stored_version(obj: JsonObject) -> None:
@@ -99,28 +107,30 @@ def _short_names_cell(obj: JsonObject, now: float) -> str:
     return ",".join(obj.get("spec", {}).get("names", {}).get("shortNames") or ())
 
 
-RESOURCE = Resource(
-    group=GROUP,
-    version="v1",
-    kind="CustomResourceDefinition",
-    plural="customresourcedefinitions",
-    singular="customresourcedefinition",
-    namespaced=False,
-    short_names=("crd", "crds"),
-    categories=("api-extensions",),
-    subresources=("status",),
-    strategy=DefinitionStrategy(),
-    columns=(
-        NAME,
-        text_column("Scope", "spec", "scope"),
-        Column("Versions", _versions_cell),
-        Column("Created At", lambda crd, now: crd["metadata"].get("creationTimestamp"), type="date"),
-        text_column("Group", "spec", "group", priority=1),
-        text_column("Kind", "spec", "names", "kind", priority=1),
-        Column("ShortNames", _short_names_cell, priority=1),
-        Column("Established", lambda crd, now: is_true(crd, ESTABLISHED), type="boolean", priority=1),
-    ),
-    has_generation=True,
-    allows_unconditional_update=False,
-    has_plain_finalizers=True,
-)
+def definition_resource(metadata: Callable[[], Shape]) -> Resource:
+    """Return the entry of the table. `metadata` returns the shape of ObjectMeta."""
+    return Resource(
+        group=GROUP,
+        version="v1",
+        kind="CustomResourceDefinition",
+        plural="customresourcedefinitions",
+        singular="customresourcedefinition",
+        namespaced=False,
+        short_names=("crd", "crds"),
+        categories=("api-extensions",),
+        subresources=("status",),
+        strategy=DefinitionStrategy(metadata),
+        columns=(
+            NAME,
+            text_column("Scope", "spec", "scope"),
+            Column("Versions", _versions_cell),
+            Column("Created At", lambda crd, now: crd["metadata"].get("creationTimestamp"), type="date"),
+            text_column("Group", "spec", "group", priority=1),
+            text_column("Kind", "spec", "names", "kind", priority=1),
+            Column("ShortNames", _short_names_cell, priority=1),
+            Column("Established", lambda crd, now: is_true(crd, ESTABLISHED), type="boolean", priority=1),
+        ),
+        has_generation=True,
+        allows_unconditional_update=False,
+        has_plain_finalizers=True,
+    )

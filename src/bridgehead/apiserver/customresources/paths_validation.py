@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from bridgehead.apiserver.resource import FieldError, JsonObject
 from bridgehead.apiserver.resources.shared import field
 
-from .jsonpath import field_names
+from .schema import BadFieldPath, resolve
+from .schema.node import Node
 
 _MAX_SELECTABLE = 8
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
@@ -76,39 +77,29 @@ def validate_selectable_fields(path: str, fields: Sequence[JsonObject], schema: 
         why = "selectableFields may only be set when version.schema.openAPIV3Schema is not included"
         return [field.invalid(path, "", why)]
     errors = []
-    seen: set[tuple[str, ...]] = set()
+    seen: set[str] = set()
+    root = Node(schema)
     for index, selectable in enumerate(fields):
         where, value = f"{path}[{index}].jsonPath", selectable.get("jsonPath", "")
         if not value:
             errors.append(field.required(where))
             continue
         try:
-            names, found = resolve_field(value, schema)
-        except ValueError as error:
+            found, node = resolve(value, root, allows_brackets=False)
+        except BadFieldPath as error:
             errors.append(field.invalid(where, value, f"is an invalid path: {error}"))
             continue
-        if names[0] == "metadata":
+        if found.partition(".")[0] == "metadata":
             errors.append(field.invalid(where, value, "must not point to fields in metadata"))
-        if found.get("type") not in _SELECTABLE_TYPES:
+        if node.schema.get("type") not in _SELECTABLE_TYPES:
             why = (
                 "must point to a field of type string, boolean or integer. Enum string fields and strings with formats "
                 "are allowed."
             )
             errors.append(field.invalid(where, value, why))
-        if names in seen:
+        if found in seen:
             errors.append(field.duplicate(where, value))
-        seen.add(names)
+        seen.add(found)
     if len(seen) > _MAX_SELECTABLE:
         errors.append(field.too_many(path, len(seen), _MAX_SELECTABLE))
     return errors
-
-
-def resolve_field(path: str, schema: JsonObject) -> tuple[tuple[str, ...], JsonObject]:
-    """Return the names of a path such as `.spec.host`, and the schema of its field. Raises ValueError."""
-    names = field_names(path)
-    for name in names:
-        inner = (schema.get("properties") or {}).get(name)
-        if inner is None:
-            raise ValueError(f"does not refer to a valid field: {name}")
-        schema = inner
-    return names, schema

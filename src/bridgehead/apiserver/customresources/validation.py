@@ -9,9 +9,9 @@ Source: apiextensions-apiserver/pkg/apis/apiextensions/validation/validation.go,
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
+from bridgehead.apiserver.bodies.schema import Shape
 from bridgehead.apiserver.resource import FieldError, JsonObject
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.objects.names import check_dns1035_label, check_dns1123_subdomain
@@ -29,17 +29,19 @@ from .definitions import (
 )
 from .names_validation import joined, validate_names, validate_required_names
 from .paths_validation import validate_columns, validate_selectable_fields, validate_subresources
-from .schema.validation import validate_schema
+from .schema import validate_schema
 
 _MAX_WARNING = 256
+# What an older version of the API had once for all versions.
+_PARTS = ("schema", "subresources", "additionalPrinterColumns", "selectableFields")
 _PRESERVE = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
 
 
-def validate_definition(crd: JsonObject) -> list[FieldError]:
-    """Validate a new definition."""
+def validate_definition(crd: JsonObject, metadata: Shape) -> list[FieldError]:
+    """Validate a new definition. `metadata` is the shape of ObjectMeta."""
     return [
         *_validate_name(crd),
-        *_validate_spec(crd, None),
+        *_validate_spec(crd, None, metadata),
         *validate_definition_status(crd),
         *_validate_stored_versions(crd),
         *validate_approval(crd, None),
@@ -47,10 +49,10 @@ def validate_definition(crd: JsonObject) -> list[FieldError]:
     ]
 
 
-def validate_definition_update(crd: JsonObject, old: JsonObject) -> list[FieldError]:
+def validate_definition_update(crd: JsonObject, old: JsonObject, metadata: Shape) -> list[FieldError]:
     """Validate a changed definition."""
     spec, before = crd["spec"], old["spec"]
-    errors = _validate_spec(crd, old)
+    errors = _validate_spec(crd, old, metadata)
     if is_true(old, ESTABLISHED):
         errors += _immutable("spec.scope", spec.get("scope"), before.get("scope"))
         errors += _immutable("spec.names.kind", spec["names"].get("kind"), before["names"].get("kind"))
@@ -83,7 +85,7 @@ def _validate_name(crd: JsonObject) -> list[FieldError]:
     return field.invalid_for("metadata.name", name, reasons)
 
 
-def _validate_spec(crd: JsonObject, old: JsonObject | None) -> list[FieldError]:
+def _validate_spec(crd: JsonObject, old: JsonObject | None, metadata: Shape) -> list[FieldError]:
     spec, versions = crd["spec"], versions_of(crd)
     group = spec.get("group", "")
     errors: list[FieldError] = []
@@ -99,9 +101,9 @@ def _validate_spec(crd: JsonObject, old: JsonObject | None) -> list[FieldError]:
         for index, version in enumerate(versions)
         if schema_of(version) is None
     ]
-    errors += _validate_versions(crd, versions)
+    errors += _validate_versions(versions, metadata)
     errors += validate_required_names(spec["names"]) + validate_names("spec.names", spec["names"])
-    errors += _validate_common(crd, versions)
+    errors += _validate_common(versions, metadata)
     conversion = spec.get("conversion")
     if conversion and conversion.get("strategy") != "None" and preserves_unknown_fields(crd):
         why = "must be None if spec.preserveUnknownFields is true"
@@ -113,16 +115,16 @@ def _one_of(path: str, value: str, accepted: tuple[str, ...]) -> list[FieldError
     return field.one_of(path, value, accepted) if value else [field.required(path)]
 
 
-def _validate_versions(crd: JsonObject, versions: list[JsonObject]) -> list[FieldError]:
+def _validate_versions(versions: list[JsonObject], metadata: Shape) -> list[FieldError]:
     errors: list[FieldError] = []
     for index, version in enumerate(versions):
         path, name = f"spec.versions[{index}]", version.get("name", "")
         if reasons := check_dns1035_label(name):
             errors.append(field.invalid(f"{path}.name", name, joined(reasons)))
         errors += _validate_deprecation(path, version)
-        for part, validate in _PARTS.items():
+        for part in _PARTS:
             if not _is_common(versions, part):
-                errors += validate(f"{path}.{part}", version, _has_status(version))
+                errors += _validate_part(f"{path}.{part}", part, version, metadata, has_status=_has_status(version))
     names = [version.get("name", "") for version in versions]
     if len(set(names)) < len(names):
         errors.append(field.invalid("spec.versions", versions, "must contain unique version names"))
@@ -132,13 +134,14 @@ def _validate_versions(crd: JsonObject, versions: list[JsonObject]) -> list[Fiel
     return errors
 
 
-def _validate_common(crd: JsonObject, versions: list[JsonObject]) -> list[FieldError]:
+def _validate_common(versions: list[JsonObject], metadata: Shape) -> list[FieldError]:
     """Validate what all versions have in common."""
     errors: list[FieldError] = []
     has_status = any(map(_has_status, versions))
-    for part, validate in _PARTS.items():
+    for part in _PARTS:
         if _is_common(versions, part):
-            errors += validate("spec.validation" if part == "schema" else f"spec.{part}", versions[0], has_status)
+            path = "spec.validation" if part == "schema" else f"spec.{part}"
+            errors += _validate_part(path, part, versions[0], metadata, has_status=has_status)
     return errors
 
 
@@ -150,29 +153,19 @@ def _has_status(version: JsonObject) -> bool:
     return (version.get("subresources") or {}).get("status") is not None
 
 
-def _validate_schema(path: str, version: JsonObject, has_status: bool) -> list[FieldError]:
-    schema = schema_of(version)
-    return [] if schema is None else validate_schema(path, schema, has_status=has_status)
-
-
-def _validate_subresources(path: str, version: JsonObject, has_status: bool) -> list[FieldError]:
-    return validate_subresources(path, version.get("subresources") or {})
-
-
-def _validate_columns(path: str, version: JsonObject, has_status: bool) -> list[FieldError]:
-    return validate_columns(path, version.get("additionalPrinterColumns") or ())
-
-
-def _validate_selectable(path: str, version: JsonObject, has_status: bool) -> list[FieldError]:
-    return validate_selectable_fields(path, version.get("selectableFields") or (), schema_of(version))
-
-
-_PARTS: dict[str, Callable[[str, JsonObject, bool], list[FieldError]]] = {
-    "schema": _validate_schema,
-    "subresources": _validate_subresources,
-    "additionalPrinterColumns": _validate_columns,
-    "selectableFields": _validate_selectable,
-}
+def _validate_part(path: str, part: str, version: JsonObject, metadata: Shape, *, has_status: bool) -> list[FieldError]:
+    """Validate a part of a version, which is at `path`."""
+    schema, value = schema_of(version), version.get(part)
+    match part:
+        case "schema" if schema is not None:
+            return validate_schema(f"{path}.openAPIV3Schema", schema, metadata, has_status=has_status)
+        case "subresources":
+            return validate_subresources(path, value or {})
+        case "additionalPrinterColumns":
+            return validate_columns(path, value or ())
+        case "selectableFields":
+            return validate_selectable_fields(path, value or (), schema)
+    return []
 
 
 def _validate_deprecation(path: str, version: JsonObject) -> list[FieldError]:

@@ -81,6 +81,9 @@ class ConvertedWatch:
         self._waiting = None
         return changes
 
+    def finish(self) -> None:
+        self._watch.finish()
+
     def close(self) -> None:
         self._watch.close()
 
