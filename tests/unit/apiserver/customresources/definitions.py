@@ -77,9 +77,11 @@ async def conditions(world: World, name: str = NAME) -> dict[str, tuple[str, str
 async def until(check: Any) -> Any:
     """Wait until `await check()` is true; return it."""
     async with asyncio.timeout(30):
-        while not (value := await check()):
+        while True:
+            value = await check()
+            if value:
+                return value
             await asyncio.sleep(0)
-    return value
 
 
 async def define(world: World, crd: dict[str, Any]) -> None:

@@ -33,10 +33,12 @@ class Webhook:
         self.calls: list[list[str]] = []
         self.answer: Any = None
         self.gate: asyncio.Event | None = None
+        self.called = asyncio.Event()
 
     async def post(self, config: Any, body: bytes, *, seconds: float) -> Any:
         review = msgspec.json.decode(body)
         request = review["request"]
+        self.called.set()
         self.calls.append([one["metadata"]["name"] for one in request["objects"]])
         if self.gate is not None:
             await self.gate.wait()
@@ -285,8 +287,7 @@ async def test_a_watch_reports_a_failed_conversion_and_ends(world, webhook):
 async def test_a_write_to_a_definition_that_has_just_changed_is_to_be_repeated(world, webhook):
     webhook.gate = asyncio.Event()
     writing = asyncio.create_task(world.call("POST", url("v2"), crontab(version="v2", host="h")))
-    while not webhook.calls:
-        await asyncio.sleep(0)
+    await webhook.called.wait()
     await redefine(world, definition(version("v2", schema=SCHEMA), version("v1", storage=False), names=NAMES))
     webhook.gate.set()
     answer = await writing

@@ -71,9 +71,9 @@ async def test_objects_are_pruned_defaulted_and_validated(world):
     refused = await world.call("POST", url(), crontab("b", spec={"cronSpec": 5, "replicas": -1}))
     assert refused.status == 422
     assert refused.json["message"] == (
-        'CronTab.stable.example.com "b" is invalid: [spec.cronSpec: Invalid value: "integer": spec.cronSpec in body must '
-        'be of type string: "integer", spec.replicas: Invalid value: -1: spec.replicas in body should be greater than or '
-        "equal to 0]"
+        'CronTab.stable.example.com "b" is invalid: [spec.cronSpec: Invalid value: "integer": spec.cronSpec in body '
+        'must be of type string: "integer", spec.replicas: Invalid value: -1: spec.replicas in body should be greater '
+        "than or equal to 0]"
     )
     assert (await world.call("POST", url(), crontab("Bad_Name"))).status == 422
 
