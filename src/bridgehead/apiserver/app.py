@@ -27,13 +27,15 @@ from .handlers.health import Health
 from .handlers.metrics import Metrics
 from .handlers.objects import Handlers
 from .handlers.openapi import OpenApi
+from .handlers.rendering import Rendering
 from .handlers.reviews import Reviews
 from .http.negotiation import JSON, wants_indented
 from .http.paths import RequestInfo, parse_query, parse_request
-from .http.request import Disconnected, Receive, Request, Response, Scope, Send, Stream
+from .http.request import Disconnected, Receive, Request, Response, Scope, Send, Stream, StreamBroken
 from .http.unsent import ClientTooSlow, Connection, UnsentBudget
 from .http.user import InvalidCredentials, User
 from .http.worker import run_long
+from .proxying.subresource import ProxySubresource
 from .streams.kubelet import deny
 from .streams.pod_streams import PodStreams
 
@@ -67,22 +69,26 @@ class Application:
         handlers: Handlers,
         reviews: Reviews,
         pod_streams: PodStreams,
+        proxy: ProxySubresource,
         discovery: Discovery,
         openapi: OpenApi,
         health: Health,
         metrics: Metrics,
         unsent: UnsentBudget,
+        rendering: Rendering,
     ) -> None:
         self._authenticator = authenticator
         self._authorizer = authorizer
         self._handlers = handlers
         self._reviews = reviews
         self._pod_streams = pod_streams
+        self._proxy = proxy
         self._discovery = discovery
         self._openapi = openapi
         self._health = health
         self._metrics = metrics
         self._unsent = unsent
+        self._rendering = rendering
         self._version = Response(200, msgspec.json.encode(_VERSION))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -95,7 +101,7 @@ class Application:
         headers = dict(scope["headers"])
         query = parse_query(scope["query_string"])
         info = parse_request(scope["method"], scope["path"], query)
-        known = False
+        known, refused = False, True
         warnings: Sequence[str] = ()
         try:
             user = impersonate(self._authenticate(scope, headers), scope["headers"], self._authorizer)
@@ -104,6 +110,7 @@ class Application:
             request = Request(info, scope["method"], query, headers, user, scope, receive)
             warnings = request.warnings
             response = await self._dispatch(request)
+            refused = False
         except ApiStatus as status:
             known = known and status.code not in (403, 404, 405)
             response = _refusal(status)
@@ -117,12 +124,18 @@ class Application:
         except Exception:
             log.exception("%s %s failed", scope["method"], scope["path"])
             response = _refusal(internal_error())
+        if refused:
+            response = await self._rendering.other(headers.get(b"accept", b"").decode("latin-1"), response)
         if response.content_type == JSON and response.body[:1] == b"{" and wants_indented(query, headers):
             body = response.body
             response = replace(response, body=await run_long(len(body), lambda: msgspec.json.format(body, indent=2)))
-        await self._send(response, warnings, receive, send, scope)
+        await self._send(response, warnings, response.receive or receive, send, scope)
         seconds = None if response.is_long_running else time.perf_counter() - started
         self._metrics.count(info, response.status, seconds, known=known)
+
+    def takes_upgrade(self, path: str) -> bool:
+        """Whether upgrades of a path are passed on as raw bytes. Called by the server for each upgrade."""
+        return self._proxy.serves(parse_request("GET", path, {}))
 
     async def _answer_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a WebSocket: exec, attach or port-forward."""
@@ -149,9 +162,11 @@ class Application:
         info = request.info
         if info.is_resource:
             if self._reviews.serves(info):
-                return await self._reviews.handle(request)
+                return await self._rendering.other(request.header(b"accept"), await self._reviews.handle(request))
             if self._pod_streams.serves(info):
                 return await self._pod_streams.answer(request)
+            if self._proxy.serves(info):
+                return await self._proxy.answer(request)
             return await self._handlers.handle(request)
         return await self._serve_path(request, info)
 
@@ -183,7 +198,9 @@ class Application:
     async def _send(
         self, response: Response, warnings: Sequence[str], receive: Receive, send: Send, scope: Scope
     ) -> None:
-        headers = [(b"content-type", response.content_type.encode()), *_HEADERS, *response.headers]
+        headers = [*_HEADERS, *response.headers]
+        if response.content_type:
+            headers.insert(0, (b"content-type", response.content_type.encode("latin-1", "replace")))
         headers += [(b"warning", _warning(text)) for text in limit_warnings(warnings)]
         if response.stream is None:
             headers.append((b"content-length", b"%d" % len(response.body)))
@@ -231,8 +248,8 @@ class Application:
         except asyncio.CancelledError:
             if not left or pump is None or pump.uncancel():
                 raise
-        except ClientTooSlow:
-            pass  # already logged, and the connection is closed
+        except (ClientTooSlow, StreamBroken):
+            pass  # the connection is closed
         finally:
             watcher.cancel()
             await pieces.aclose()

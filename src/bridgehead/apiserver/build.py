@@ -5,15 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from bridgehead.heap import Trimmer
 from bridgehead.storage import Store
 
 from .access.authentication import Authenticator
-from .access.authorization import POLICY, Authorizer
+from .access.authorization import Authorizer
 from .access.node_authorizer import NodeAuthorizer
+from .access.rbac.stored_policy import StoredPolicy
 from .access.tokens import SigningKey, TokenAuthority
 from .admission.plugins import build_chain
+from .admission.webhooks.calls import Caller
 from .app import Application
 from .bodies.protobuf import plain_scalars
 from .bodies.schema import OBJECT_META, LazyDefinitions, Schema, Shape
@@ -25,10 +28,13 @@ from .handlers.health import Health
 from .handlers.metrics import Metrics
 from .handlers.objects import Handlers
 from .handlers.openapi import OpenApi
+from .handlers.rendering import Rendering
 from .handlers.reviews import Reviews
 from .handlers.subresources import Subresources
 from .http.unsent import UnsentBudget
 from .http.user import User
+from .proxying.connections import Connections
+from .proxying.subresource import ProxySubresource
 from .registry.registry import Registry
 from .registry.watching import OpenWatches
 from .resource import Resource
@@ -50,6 +56,7 @@ class ApiParts:
     watches: OpenWatches
     kubelets: KubeletAccess
     webhooks: WebhookClient
+    connections: Connections
     trimmer: Trimmer
 
     async def close(self) -> None:
@@ -57,6 +64,7 @@ class ApiParts:
         self.trimmer.close()
         await self.kubelets.close()
         await self.webhooks.close()
+        await self.connections.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +75,14 @@ class ApiSettings:
     kubelet_tls: KubeletTls | None = None
     users: Mapping[str, User] = field(default_factory=dict)
     clock: Callable[[], float] = time.time
+
+
+def _shape_of(schema: Schema, resource: Resource, kind: tuple[str, str, str]) -> Shape:
+    """Return the shape of a kind, which is the resource's own or that of a subresource."""
+    if resource.definition is not None and kind[2] == resource.kind:
+        shape: Shape = resource.definition.shape
+        return shape
+    return schema.of_kind(*kind)
 
 
 def _succeed() -> str | None:
@@ -81,15 +97,18 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
         return schema.of_definition(OBJECT_META)
 
     resources = ResourceTable((*table, definition_resource(metadata)))
-    registry = Registry(resources, store, schema, settings.clock, build_chain(store))
-    webhooks = WebhookClient(store)
+    metrics, webhooks = Metrics(), WebhookClient(store)
+    authorizer = Authorizer(StoredPolicy(store), NodeAuthorizer(store))
+    chain = build_chain(Caller(store, webhooks, metrics.registry), authorizer, resources, partial(_shape_of, schema))
+    registry = Registry(resources, store, schema, settings.clock, chain)
     definitions = Definitions(registry, metadata, webhooks)
     definitions.load()
     tokens = TokenAuthority(settings.signing_key, store, settings.clock)
-    authorizer = Authorizer(POLICY, NodeAuthorizer(store))
     applier = Applier(registry, authorizer)
     watches = OpenWatches()
+    rendering = Rendering(registry, schema)
     kubelets = KubeletAccess(settings.kubelet_tls)
+    connections = Connections()
     trimmer = Trimmer()
 
     def not_shutting_down() -> str | None:
@@ -98,14 +117,23 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
     application = Application(
         authenticator=Authenticator(settings.users, tokens.verify),
         authorizer=authorizer,
-        handlers=Handlers(registry, Subresources(registry, tokens, applier, schema), applier, authorizer, watches),
+        handlers=Handlers(
+            registry,
+            Subresources(registry, tokens, applier, schema),
+            applier,
+            authorizer,
+            watches,
+            rendering,
+        ),
         reviews=Reviews(authorizer, tokens, schema),
         pod_streams=PodStreams(registry, kubelets),
+        proxy=ProxySubresource(registry, kubelets, connections),
         discovery=Discovery(resources),
         openapi=OpenApi(resources),
         # The store is completely loaded before the server is built.
         health=Health({"ping": _succeed}, {"ping": _succeed, "store": _succeed, "shutdown": not_shutting_down}),
-        metrics=Metrics(),
+        metrics=metrics,
         unsent=UnsentBudget(on_freed=trimmer.on_freed),
+        rendering=rendering,
     )
-    return ApiParts(application, resources, registry, definitions, tokens, watches, kubelets, webhooks, trimmer)
+    return ApiParts(application, resources, registry, definitions, tokens, watches, kubelets, webhooks, connections, trimmer)

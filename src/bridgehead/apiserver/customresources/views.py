@@ -81,6 +81,10 @@ class ConvertedWatch:
         self._waiting = None
         return changes
 
+    def pending(self) -> list[Change]:
+        """Return the changes that have not been read yet, as they are stored."""
+        return self._watch.pending()
+
     def finish(self) -> None:
         self._watch.finish()
 

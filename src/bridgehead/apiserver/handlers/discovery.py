@@ -23,7 +23,7 @@ _VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "updat
 _SUBRESOURCE_VERBS = ["get", "patch", "update"]
 _AGGREGATED_VERSIONS = ("v2", "v2beta1")
 
-# Subresources whose kind is not that of their resource: (kind, group, version, verbs).
+# Subresources whose kind is not that of their resource: (kind, group, version, verbs). "{}" is the resource's kind.
 _SUBRESOURCE_KINDS: dict[str, tuple[str, str, str, list[str]]] = {
     "scale": ("Scale", "autoscaling", "v1", ["get", "patch", "update"]),
     "binding": ("Binding", "", "v1", ["create"]),
@@ -33,6 +33,7 @@ _SUBRESOURCE_KINDS: dict[str, tuple[str, str, str, list[str]]] = {
     "exec": ("PodExecOptions", "", "v1", ["create", "get"]),
     "attach": ("PodAttachOptions", "", "v1", ["create", "get"]),
     "portforward": ("PodPortForwardOptions", "", "v1", ["create", "get"]),
+    "proxy": ("{}ProxyOptions", "", "v1", ["create", "delete", "get", "patch", "update"]),
     "finalize": ("Namespace", "", "v1", ["update"]),
 }
 
@@ -220,7 +221,7 @@ def _subresource(resource: Resource, name: str) -> JsonObject:
         "name": f"{resource.plural}/{name}",
         "singularName": "",
         "namespaced": resource.namespaced,
-        "kind": kind,
+        "kind": kind.format(resource.kind),
         "verbs": verbs,
     }
     if (group, version) != (resource.group, resource.version):

@@ -12,6 +12,7 @@ ratcheting      which old value belongs to a new one, and whether it changed
 shape           the object as decoding and field management see it
 declaration     validation of a schema itself; `structure`, `list_types` and `default_values` are parts of it
 field_paths     paths to fields of a schema
+rules           CEL rules of objects; `programs` compiles them, `rule_declaration` validates declared ones
 publishing      definitions in OpenAPI 2 and 3
 errors, paths   texts of errors, and paths in them
 

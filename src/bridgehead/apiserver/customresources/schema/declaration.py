@@ -18,6 +18,7 @@ from .errors import Errors
 from .list_types import validate_list_and_map_types
 from .node import EMBEDDED, LIST_TYPE, META_FIELDS, PRESERVE_UNKNOWN, VALIDATIONS, Node, subschema
 from .paths import child, key
+from .rule_declaration import CostTotal, validate_rule_fields, validate_rule_programs
 from .structure import MAX_DEPTH, is_too_deep, unsupported, validate_structural
 
 _TYPES = ("array", "boolean", "integer", "number", "object", "string")
@@ -48,10 +49,13 @@ _ALLOWED_AT_ROOT = {
 }
 
 
-def validate_schema(path: str, schema: JsonObject, metadata: Shape, *, has_status: bool = False) -> list[FieldError]:
+def validate_schema(
+    path: str, schema: JsonObject, metadata: Shape, *, has_status: bool = False, limits_cost: bool = True
+) -> list[FieldError]:
     """Validate the `openAPIV3Schema` at `path`. An empty list means that `Structural.parse` takes it.
 
-    `metadata` is the shape of ObjectMeta; `has_status`: the version has the status subresource.
+    `metadata` is the shape of ObjectMeta; `has_status`: the version has the status subresource. `limits_cost`
+    is False for a stored schema that an update leaves as it is, whose rules may cost more than new ones.
     """
     if is_too_deep(schema):
         return [field.invalid(path, "", f"must not have more than {MAX_DEPTH} levels")]
@@ -59,15 +63,16 @@ def validate_schema(path: str, schema: JsonObject, metadata: Shape, *, has_statu
     if schema.get("nullable"):
         errors.append(field.forbidden(child(path, "nullable"), "nullable cannot be true at the root"))
     impossible = unsupported(schema)
+    structural_errors: Errors = []
     if not impossible:
-        structural_errors = validate_structural(path, schema)
-        errors += structural_errors or validate_defaults(path, Node(schema), metadata)
-    walk = _Walk()
-    walk.validate(schema, path, _Context(), is_root=True)
-    errors += walk.errors
+        structural_errors = validate_structural(path, schema) or validate_defaults(path, Node(schema), metadata)
+    walk = _Walk(limits_cost=limits_cost)
+    # Rules are compiled only where types are known.
+    walk.validate(schema, path, _Context(has_types=not impossible and not structural_errors), is_root=True)
+    errors += structural_errors + walk.errors + walk.rule_errors
     if impossible and not errors:
         errors.append(field.invalid(path, "", impossible))
-    return errors
+    return errors + walk.total.validate(path)
 
 
 def _validate_root(path: str, schema: JsonObject) -> list[FieldError]:
@@ -83,33 +88,57 @@ def _validate_root(path: str, schema: JsonObject) -> list[FieldError]:
 
 @dataclass(frozen=True, slots=True)
 class _Context:
-    """Where in a schema a walk is. `uncorrelated`: the path of the list or map above whose items have no old value."""
+    """Where in a schema a walk is.
+
+    `uncorrelated`: the path of the list above whose items have no old values. `cardinality`: the most values of this
+    schema that an object can have, None if it has no limit. `has_types`: rules can be compiled.
+    """
 
     no_defaults: str | None = None
     in_metadata: bool = False
     uncorrelated: str = ""
+    cardinality: int | None = 1
+    has_types: bool = False
 
 
 class _Walk:
     """Validates a schema and all schemas inside."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, limits_cost: bool) -> None:
         self.errors: Errors = []
+        self.rule_errors: Errors = []
+        self.total = CostTotal()
+        self._limits_cost = limits_cost
 
     def validate(self, schema: JsonObject, path: str, context: _Context, *, is_root: bool = False) -> None:
+        before = len(self.errors)
         self.errors += _validate_fields(schema, path, context)
-        self._properties(schema, path, context, is_root=is_root)
+        below = replace(context, cardinality=_times(context.cardinality, _most_elements(schema)))
+        self._properties(schema, path, below, is_root=is_root)
+        choice_context = replace(context, has_types=False)
         negated = subschema(schema.get("not"))
         if negated is not None:
-            self.validate(negated, child(path, "not"), context)
+            self.validate(negated, child(path, "not"), choice_context)
         for name in ("allOf", "oneOf", "anyOf"):
             for index, choice in enumerate(schema.get(name, ())):
-                self.validate(choice, f"{child(path, name)}[{index}]", context)
-        self._items(schema, path, context)
+                self.validate(choice, f"{child(path, name)}[{index}]", choice_context)
+        self._items(schema, path, below)
         if schema.get(PRESERVE_UNKNOWN) is False:
             where = child(path, PRESERVE_UNKNOWN)
             self.errors.append(field.invalid(where, False, "must be true or undefined"))
         self.errors += validate_list_and_map_types(schema, path)
+        if schema.get(VALIDATIONS):
+            self.errors += validate_rule_fields(schema, path)
+            if context.has_types and len(self.errors) == before:
+                self.rule_errors += validate_rule_programs(
+                    schema,
+                    path,
+                    self.total,
+                    is_root=is_root or bool(schema.get(EMBEDDED)),
+                    cardinality=context.cardinality,
+                    uncorrelated=context.uncorrelated,
+                    limits_cost=self._limits_cost,
+                )
 
     def _properties(self, schema: JsonObject, path: str, context: _Context, *, is_root: bool) -> None:
         additional = schema.get("additionalProperties")
@@ -142,6 +171,20 @@ class _Walk:
         else:
             for index, one in enumerate(items):
                 self.validate(one, f"{where}[{index}]", context)
+
+
+def _most_elements(schema: JsonObject) -> int | None:
+    """Return how many values a value of this schema can contain for each of its schemas; None without a limit."""
+    limit: int | None = 1
+    if schema.get("type") == "array":
+        limit = schema.get("maxItems")
+    elif schema.get("type") == "object" and "additionalProperties" in schema:
+        limit = schema.get("maxProperties")
+    return None if limit is None else max(limit, 0)
+
+
+def _times(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else one * other
 
 
 def _validate_fields(schema: JsonObject, path: str, context: _Context) -> list[FieldError]:

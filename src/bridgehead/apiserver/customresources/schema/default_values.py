@@ -93,7 +93,12 @@ def _validate_value(path: str, node: Node, metadata: Shape, *, is_object: bool) 
     except SchemaMismatch as mismatch:
         return [*errors, field.invalid(path, default, str(mismatch))]
     found = validate_embedded(default, node, path, is_object=is_object)
-    return errors + (found or validate_value(SchemaCheck(node.schema, node), default, ABSENT, node, path))
+    found = found or validate_value(SchemaCheck(node.schema, node), default, ABSENT, node, path)
+    if not found and node.has_rules:
+        from .rules import Validator  # the CEL engine is loaded with the first rule
+
+        found = Validator(node, is_root=is_object).validate_default(default, path)
+    return errors + found
 
 
 def _validate_metadata(path: str, node: Node, around: Node, surround: Surround, metadata: Shape) -> list[FieldError]:

@@ -6,6 +6,7 @@ Pure: no I/O, no clock, no randomness. Source: apiextensions-apiserver/pkg/apise
 from __future__ import annotations
 
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from bridgehead.apiserver.bodies.schema import Shape
 from bridgehead.apiserver.fieldmanagement.types import MapType, Types
@@ -13,13 +14,16 @@ from bridgehead.apiserver.resource import FieldError, JsonObject
 
 from .defaulting import defaulted
 from .embedded import validate_embedded
-from .errors import Check, Errors
+from .errors import BLOCKING, NOT_CHECKED, Check, Errors
 from .lists import validate_lists
 from .node import Node
 from .pruning import pruned
 from .ratcheting import ABSENT
 from .shape import CustomShape, object_type
 from .values import SchemaCheck, validate_value
+
+if TYPE_CHECKING:
+    from .rules import Validator
 
 
 class Structural:
@@ -70,28 +74,51 @@ class Structural:
         """Return the type for field management. `types` are those of Kubernetes' definitions."""
         return object_type(self.schema, types)
 
-    def validate(self, obj: JsonObject, old: JsonObject | None = None) -> list[FieldError]:
+    def validate(
+        self, obj: JsonObject, old: JsonObject | None = None, warnings: list[str] | None = None
+    ) -> list[FieldError]:
         """Validate a whole object: values, embedded metadata, lists, rules. `metadata` is validated elsewhere.
 
-        `old`: the object before an update, of which unchanged parts may stay invalid (validation ratcheting).
+        `old`: the object before an update, of which unchanged parts may stay invalid (validation ratcheting). Failed
+        rules of such parts are appended to `warnings`.
         """
         root = self.root
         errors = validate_value(self.check, obj, ABSENT if old is None else old, root)
         if root.has_embedded:
             errors += validate_embedded(obj, root)
-        return errors + self._validate_lists(obj, old)
+        errors += self._validate_lists(obj, old)
+        return errors + self._validate_rules(obj, old, errors, warnings)
 
-    def validate_status(self, obj: JsonObject, old: JsonObject) -> list[FieldError]:
+    def validate_status(self, obj: JsonObject, old: JsonObject, warnings: list[str] | None = None) -> list[FieldError]:
         """Validate an object of which a request changed only the status."""
         errors: Errors = []
         node = self.root.properties.get("status")
         if node is not None and "status" in obj:
             errors += validate_value(self.status_check, obj["status"], old.get("status", ABSENT), node, "status")
-        return errors + self._validate_lists(obj, old)
+        errors += self._validate_lists(obj, old)
+        return errors + self._validate_rules(obj, old, errors, warnings)
 
     def _validate_lists(self, obj: JsonObject, old: JsonObject | None) -> list[FieldError]:
         errors = validate_lists(obj, self.root)
         return [] if errors and old is not None and validate_lists(old, self.root) else errors
+
+    def _validate_rules(
+        self, obj: JsonObject, old: JsonObject | None, errors: Errors, warnings: list[str] | None
+    ) -> list[FieldError]:
+        if self.rules is None:
+            return []
+        if any(error.reason in BLOCKING for error in errors):
+            return [NOT_CHECKED]
+        return self.rules.validate(obj, old, [] if warnings is None else warnings)
+
+    @cached_property
+    def rules(self) -> Validator | None:
+        """The CEL rules; None without rules."""
+        if not self.root.has_rules:
+            return None
+        from .rules import Validator  # the CEL engine is loaded with the first rule
+
+        return Validator(self.root, is_root=True)
 
     @cached_property
     def check(self) -> Check:
