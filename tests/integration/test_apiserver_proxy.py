@@ -256,7 +256,7 @@ async def test_refusals() -> None:
 
 
 @in_namespace
-async def test_kubectl_proxies() -> None:
+async def test_w47_kubectl_proxy_and_cluster_info() -> None:
     """W47: `kubectl proxy` and `kubectl get --raw` of a Service; the URLs of `kubectl cluster-info`."""
     add_addresses(POD_IP)
     async with proxy_world() as (world, client), backend(POD_IP, 8080, application()):

@@ -14,6 +14,7 @@
     storage/        PersistentVolume, PersistentVolumeClaim and the kinds of storage.k8s.io
     devices/        the kinds of resource.k8s.io
     flowcontrol/    FlowSchema, PriorityLevelConfiguration
+    apiservices     APIService
     shared/         rules and columns that several resources use
 
 Nothing here does I/O or reads a clock. The only randomness is that of the allocation for Services
@@ -27,6 +28,7 @@ from collections.abc import Sequence
 from bridgehead.apiserver.resource import Resource
 
 from . import (
+    apiservices,
     componentstatuses,
     configmaps,
     devices,
@@ -96,4 +98,5 @@ def build_table(*, service_cidrs: Sequence[str], node_port_range: tuple[int, int
         devices.RESOURCE_SLICES,
         flowcontrol.FLOW_SCHEMAS,
         flowcontrol.PRIORITY_LEVELS,
+        apiservices.RESOURCE,
     )
