@@ -68,7 +68,7 @@ class _Swagger(msgspec.Struct):
 
 
 async def fetch_documents(api: RemoteApi, target: Target, fetcher: Fetcher, known: ExternalApi | None) -> ExternalApi:
-    """Fetch the documents; without an answer, return the known ones. A document of version 2 with a known hash stays."""
+    """Fetch the documents; without an answer, return the known ones. OpenAPI stays while its hash is the same."""
     priorities = (api.group_priority, api.version_priority)
     resources: list[JsonObject] | None = None
     openapi_hash, paths, definitions = "", {}, {}
