@@ -700,6 +700,18 @@ async def test_an_attached_client_gets_the_end_of_output_but_no_exit_code(world)
     assert msgspec.json.decode(channels[3])["status"] == "Success"
 
 
+async def test_attach_to_a_container_that_has_ended_gives_a_status(world):
+    """kubectl falls back to the log at once, and shows it once."""
+    await world.serve_kubelet()
+    await world.create("web", restartPolicy="Never", containers=[container("job:1")])
+    await world.until("web", lambda pod: pod.status.phase == "Succeeded")
+    async with exec_socket(world, "stdin=true&stdout=true", subresource="attach") as socket:
+        channels = await receive_all(socket)
+    status = msgspec.json.decode(channels[3])
+    text = "Internal error occurred: error attaching to container: container is in CONTAINER_EXITED state"
+    assert (list(channels), status["status"], status["message"]) == ([3], "Failure", text)
+
+
 @pytest.mark.parametrize("subresource", ["exec", "attach"])
 async def test_exec_in_a_container_that_does_not_run_is_refused(world, subresource):
     await world.serve_kubelet()

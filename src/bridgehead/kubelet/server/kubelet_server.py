@@ -34,6 +34,8 @@ from .system_logs import serve_log
 
 _PING_SECONDS = 30.0
 _MAX_MESSAGE_BYTES = 4 * 1024 * 1024
+# The text is containerd's.
+_ATTACHED_TOO_LATE = "Internal error occurred: error attaching to container: container is in CONTAINER_EXITED state"
 
 
 class KubeletServer:
@@ -148,17 +150,26 @@ class KubeletServer:
     async def _attach(self, request: web.Request) -> web.StreamResponse:
         """Attach to the container's streams.
 
-        Input for a container without stdin is dropped, as container runtimes do.
+        Input for a container without stdin is dropped, as container runtimes do. The session for a container that has
+        ended has only a status: kubectl shows the log then, without trying SPDY first.
         """
         try:
-            container, run_id = self._find_running(request)
+            worker, container = self._find(request)
+            latest = worker.containers.runs.get(container.name)
+            if latest is None:
+                raise _not_running(worker, container)
             _require_websocket(request, "attach")
         except NotServed as error:
             return web.Response(status=error.status, text=str(error))
         stdin = container.stdin and _wants_input(request)
 
-        def open_session() -> Awaitable[ExecSession]:
-            return self._kubelet.runtime.open_attach(run_id, stdin=stdin, stderr=not container.tty)
+        async def open_session() -> ExecSession:
+            if not latest.is_running:
+                raise RuntimeFailure(_ATTACHED_TOO_LATE)
+            try:
+                return await self._kubelet.runtime.open_attach(latest.id, stdin=stdin, stderr=not container.tty)
+            except RuntimeFailure as error:
+                raise RuntimeFailure(_ATTACHED_TOO_LATE) from error
 
         passes_end_on = container.stdin_once and not container.tty
         run = functools.partial(
@@ -171,7 +182,7 @@ class KubeletServer:
         worker, container = self._find(request)
         run = worker.containers.runs.get(container.name)
         if run is None or not run.is_running:
-            raise NotServed(400, f'container "{container.name}" in pod "{worker.pod.metadata.name}" is not running')
+            raise _not_running(worker, container)
         return container, run.id
 
     async def _port_forward(self, request: web.Request) -> web.StreamResponse:
@@ -265,6 +276,10 @@ def _logged_attempt(worker: PodWorker, name: str, *, previous: bool) -> int:
             reason = "trying and failing to pull image"
         raise NotServed(400, f'container "{name}" in pod "{pod_name}" is waiting to start: {reason}')
     return run.attempt
+
+
+def _not_running(worker: PodWorker, container: Container) -> NotServed:
+    return NotServed(400, f'container "{container.name}" in pod "{worker.pod.metadata.name}" is not running')
 
 
 def _json(body: Any) -> web.Response:
