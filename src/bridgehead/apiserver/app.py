@@ -29,6 +29,7 @@ from .handlers.objects import Handlers
 from .handlers.openapi import OpenApi
 from .handlers.rendering import Rendering
 from .handlers.reviews import Reviews
+from .http.compression import compressed
 from .http.negotiation import JSON, wants_indented
 from .http.paths import RequestInfo, parse_query, parse_request
 from .http.request import Disconnected, Receive, Request, Response, Scope, Send, Stream
@@ -126,6 +127,7 @@ class Application:
         if response.content_type == JSON and response.body[:1] == b"{" and wants_indented(query, headers):
             body = response.body
             response = replace(response, body=await run_long(len(body), lambda: msgspec.json.format(body, indent=2)))
+        response = await compressed(response, headers.get(b"accept-encoding", b""))
         await self._send(response, warnings, receive, send, scope)
         seconds = None if response.is_long_running else time.perf_counter() - started
         self._metrics.count(info, response.status, seconds, known=known)

@@ -19,6 +19,7 @@ from bridgehead.apiserver.bodies.protobuf.objects import ProtobufObjects, is_enc
 from bridgehead.apiserver.bodies.schema import Schema
 from bridgehead.apiserver.bodies.serialization import stored_metadata
 from bridgehead.apiserver.errors import ApiStatus
+from bridgehead.apiserver.http.compression import THRESHOLD_BYTES
 from bridgehead.apiserver.http.negotiation import JSON, PROTOBUF, YAML, MediaType, choose, wants_indented
 from bridgehead.apiserver.http.piecewise import PiecewiseBody
 from bridgehead.apiserver.http.request import Request, Response
@@ -130,9 +131,12 @@ class Rendering:
         """Return a list."""
         media = self._choose(request, resource)
         meta, records = lists.list_meta(page), page.records
-        is_large = len(records) > _LARGE_LIST or sum(len(r.value) for r in records) > _LARGE_LIST_BYTES
+        size = sum(len(record.value) for record in records)
+        is_large = len(records) > _LARGE_LIST or size > _LARGE_LIST_BYTES
         if media.type == PROTOBUF:
-            return await self._protobuf_list(resource, media, meta, records, is_large=is_large)
+            response = await self._protobuf_list(resource, media, meta, records, is_large=is_large)
+            response.is_large = size > THRESHOLD_BYTES
+            return response
         values = (record.value for record in records)
         items: Iterable[bytes]
         if media.form == "Table":
@@ -153,12 +157,12 @@ class Rendering:
             items = values if resource.stored_form is None else (served_value(resource, value) for value in values)
         if media.type == YAML:
             stream = PiecewiseBody(yaml_document(head, key, items), is_slow=True)
-            return Response(200, content_type=YAML, stream=stream, drops_slow=True)
+            return Response(200, content_type=YAML, stream=stream, drops_slow=True, is_large=size > THRESHOLD_BYTES)
         if not is_large:
             return Response(200, b"".join(json_document(head, key, items)))
         indented = wants_indented(request.query, request.headers)
         stream = PiecewiseBody(json_document(head, key, items, indented=indented))
-        return Response(200, stream=stream, drops_slow=True)
+        return Response(200, stream=stream, drops_slow=True, is_large=size > THRESHOLD_BYTES)
 
     async def _protobuf_list(
         self, resource: Resource, media: MediaType, meta: JsonObject, records: Sequence[Record], *, is_large: bool

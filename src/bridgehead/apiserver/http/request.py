@@ -99,6 +99,7 @@ class Response:
 
     `drops_slow`: close the connection when the client reads nothing for long. True for watches, which clients restart;
     False for logs, which a person may read in a pager.
+    `is_large`: the stream is as long as a body that is worth compressing.
     `is_long_running`: the stream ends only with the client, so its duration does not count in the latency metrics.
     """
 
@@ -108,6 +109,7 @@ class Response:
     headers: tuple[tuple[bytes, bytes], ...] = ()
     stream: Stream | None = None
     drops_slow: bool = False
+    is_large: bool = False
     is_long_running: bool = False
 
 
