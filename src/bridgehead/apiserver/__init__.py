@@ -6,6 +6,7 @@ A request passes these layers from top to bottom. Imports have the same directio
     build, bootstrap        connects the parts; creates the objects that every cluster has
     app                     the ASGI application: one request, from its bytes to its answer
     handlers/   streams/    answers: objects, reviews, discovery, OpenAPI; requests that go on to a pod's kubelet
+    flowcontrol/            priority levels: how many requests are carried out at a time
     access/     registry/   authentication and authorization; operations on stored objects: create, update, list, watch
     bodies/                 request bodies to objects: JSON, YAML, protobuf, patches, schema checks
     http/                   the HTTPS server; path, user and media type of a request

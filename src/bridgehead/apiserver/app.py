@@ -22,6 +22,8 @@ from .access.authentication import Authenticator
 from .access.authorization import Authorizer
 from .access.impersonation import impersonate
 from .errors import ApiStatus, bad_request, internal_error, method_not_allowed, not_found_path, unauthorized
+from .flowcontrol.control import FlowControl, Seat
+from .flowcontrol.levels import Overloaded
 from .handlers.discovery import Discovery
 from .handlers.health import Health
 from .handlers.metrics import Metrics
@@ -55,6 +57,14 @@ _VERSION = {
 # Limits in characters: of one warning once all together are too long, and of all together.
 _MAX_WARNING, _MAX_WARNINGS = 256, 4096
 
+# In Kubernetes' own words, which are no Status (apiserver/pkg/server/filters/maxinflight.go).
+_TOO_MANY = Response(
+    429,
+    b"Too many requests, please try again later.\n",
+    "text/plain; charset=utf-8",
+    ((b"retry-after", b"1"), (b"x-content-type-options", b"nosniff")),
+)
+
 _HEADERS = ((b"cache-control", b"no-cache, private"),)
 
 
@@ -75,6 +85,7 @@ class Application:
         metrics: Metrics,
         unsent: UnsentBudget,
         rendering: Rendering,
+        flow_control: FlowControl,
     ) -> None:
         self._authenticator = authenticator
         self._authorizer = authorizer
@@ -87,6 +98,7 @@ class Application:
         self._metrics = metrics
         self._unsent = unsent
         self._rendering = rendering
+        self._flow_control = flow_control
         self._version = Response(200, msgspec.json.encode(_VERSION))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -95,6 +107,13 @@ class Application:
             return
         if scope["type"] != "http":
             return
+        seat = Seat()
+        try:
+            await self._answer_request(scope, receive, send, seat)
+        finally:
+            seat.leave()
+
+    async def _answer_request(self, scope: Scope, receive: Receive, send: Send, seat: Seat) -> None:
         started = time.perf_counter()
         headers = dict(scope["headers"])
         query = parse_query(scope["query_string"])
@@ -103,6 +122,7 @@ class Application:
         warnings: Sequence[str] = ()
         try:
             user = impersonate(self._authenticate(scope, headers), scope["headers"], self._authorizer)
+            await seat.take(self._flow_control.classify(user, info), user, info)
             self._authorizer.check(user, info)
             known = True
             request = Request(info, scope["method"], query, headers, user, scope, receive)
@@ -112,6 +132,8 @@ class Application:
         except ApiStatus as status:
             known = known and status.code not in (403, 404, 405)
             response = _refusal(status)
+        except Overloaded:
+            response, refused = _TOO_MANY, False
         except Disconnected:
             return
         except RecursionError:
@@ -128,7 +150,9 @@ class Application:
             body = response.body
             response = replace(response, body=await run_long(len(body), lambda: msgspec.json.format(body, indent=2)))
         response = await compressed(response, headers.get(b"accept-encoding", b""))
-        await self._send(response, warnings, receive, send, scope)
+        if response.is_long_running:
+            seat.leave()
+        await self._send(response, (*response.headers, *seat.headers), warnings, receive, send, scope)
         seconds = None if response.is_long_running else time.perf_counter() - started
         self._metrics.count(info, response.status, seconds, known=known)
 
@@ -189,9 +213,15 @@ class Application:
         return Response(200, document)
 
     async def _send(
-        self, response: Response, warnings: Sequence[str], receive: Receive, send: Send, scope: Scope
+        self,
+        response: Response,
+        more_headers: Sequence[tuple[bytes, bytes]],
+        warnings: Sequence[str],
+        receive: Receive,
+        send: Send,
+        scope: Scope,
     ) -> None:
-        headers = [(b"content-type", response.content_type.encode()), *_HEADERS, *response.headers]
+        headers = [(b"content-type", response.content_type.encode()), *_HEADERS, *more_headers]
         headers += [(b"warning", _warning(text)) for text in limit_warnings(warnings)]
         if response.stream is None:
             headers.append((b"content-length", b"%d" % len(response.body)))

@@ -17,6 +17,7 @@ from .access.tokens import SigningKey, TokenAuthority
 from .app import Application
 from .bodies.protobuf import plain_scalars
 from .bodies.schema import LazyDefinitions, Schema
+from .flowcontrol.control import FlowControl
 from .handlers.apply import Applier
 from .handlers.discovery import Discovery
 from .handlers.health import Health
@@ -45,6 +46,7 @@ class ApiParts:
     watches: OpenWatches
     kubelets: KubeletAccess
     trimmer: Trimmer
+    flow_control: FlowControl
 
     async def close(self) -> None:
         """Release what is open, after the last request."""
@@ -78,6 +80,7 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
     rendering = Rendering(registry, schema)
     kubelets = KubeletAccess(settings.kubelet_tls)
     trimmer = Trimmer()
+    flow_control = FlowControl(registry)
 
     def not_shutting_down() -> str | None:
         return "process is shutting down" if watches.closed else None
@@ -100,8 +103,9 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
         openapi=OpenApi(table),
         # The store is completely loaded before the server is built.
         health=Health({"ping": _succeed}, {"ping": _succeed, "store": _succeed, "shutdown": not_shutting_down}),
-        metrics=Metrics(),
+        metrics=Metrics(flow_control),
         unsent=UnsentBudget(on_freed=trimmer.on_freed),
         rendering=rendering,
+        flow_control=flow_control,
     )
-    return ApiParts(application, registry, tokens, watches, kubelets, trimmer)
+    return ApiParts(application, registry, tokens, watches, kubelets, trimmer, flow_control)

@@ -81,7 +81,7 @@ class OpenApi:
         if path == "/openapi/v2" and _PROTOBUF_2 in accept and "application/json" not in accept:
             content_type = _PROTOBUF_2.replace("@", ".")  # a media type may not contain "@"
             return await self._compressed(path, request, lambda: encode_document(self._version_2()), content_type)
-        choose(accept, tables=False)
+        choose(accept, tables=False, protobuf=False)
         if path == "/openapi/v3":
             return Response(200, self._index())
         if path == "/openapi/v2":

@@ -167,7 +167,7 @@ class Rendering:
     async def _protobuf_list(
         self, resource: Resource, media: MediaType, meta: JsonObject, records: Sequence[Record], *, is_large: bool
     ) -> Response:
-        """Return a list in protobuf. Its length comes first, so all items are encoded before the first is sent."""
+        """Return a list in protobuf: all items are encoded before the first is sent, because the length comes first."""
         shape = self._registry.shape(resource)
         if media.form:
             api_version, kind = f"meta.k8s.io/{media.version}", "PartialObjectMetadataList"

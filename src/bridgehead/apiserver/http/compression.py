@@ -28,7 +28,7 @@ def accepts_gzip(accept_encoding: bytes) -> bool:
 async def compressed(response: Response, accept_encoding: bytes) -> Response:
     """Return the response, compressed if it is large and the client accepts that. Watches and logs are not."""
     is_large = len(response.body) > THRESHOLD_BYTES or (response.stream is not None and response.is_large)
-    if not is_large or not accepts_gzip(accept_encoding):
+    if not is_large or not accepts_gzip(accept_encoding) or any(n == b"content-encoding" for n, _ in response.headers):
         return response
     headers = (*response.headers, *_HEADERS)
     if response.stream is not None:
