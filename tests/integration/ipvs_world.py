@@ -129,10 +129,10 @@ class _IpvsProxy(_Proxy):
             with connection:
                 connection.sendall(f"{pod} from {peer[0]}".encode())
 
-    def connect_sctp(self, where: str, address: str, port: int, times: int) -> list[str]:
-        """As `connect`."""
+    def connect_sctp(self, where: str, address: str, port: int, times: int, source_port: int = 0) -> list[str]:
+        """As `connect`. Each association has its own source port, from `source_port` on; 0: the kernel chooses."""
         found = []
-        for _ in range(times):
+        for number in range(times):
             with _inside(self._namespaces, where):
                 kind = socket.AF_INET6 if ":" in address else socket.AF_INET
                 client = socket.socket(kind, socket.SOCK_STREAM, socket.IPPROTO_SCTP)
@@ -140,6 +140,8 @@ class _IpvsProxy(_Proxy):
                 # Of an association from a port that was in use a moment ago, IPVS drops the first packet, which SCTP
                 # sends again after three seconds.
                 client.settimeout(60)
+                if source_port:
+                    client.bind(("", source_port + number))
                 try:
                     client.connect((address, port))
                     found.append(client.recv(200).decode())

@@ -30,7 +30,10 @@ _RECEIVED, _SENT = 1, 2
 
 
 class Conversations:
-    """TCP connections to servers in pods at TALK_PORT. Servers answer with their pod's name; clients send their own."""
+    """Connections to servers in pods at TALK_PORT. Servers answer with their pod's name; clients send their own.
+
+    `protocol` is that of the socket; 0: TCP.
+    """
 
     def __init__(self, inside: Enter, address_of: Callable[[str, int], str]) -> None:
         self._inside = inside
@@ -38,7 +41,7 @@ class Conversations:
         self._clients: dict[str, socket.socket] = {}
         self._servers: dict[str, socket.socket] = {}  # the other ends, by the same names
         self._raw: dict[tuple[str, int], socket.socket] = {}
-        self._listeners: dict[tuple[str, int], socket.socket] = {}
+        self._listeners: dict[tuple[str, int, int], socket.socket] = {}
         self._where: dict[str, str] = {}
         self._pods: dict[str, str] = {}
 
@@ -48,12 +51,12 @@ class Conversations:
             self._clients.popitem()[1].close()
         self._servers.clear()
 
-    def listen(self, pod: str, family: int) -> None:
-        if (pod, family) in self._listeners:
+    def listen(self, pod: str, family: int, protocol: int = 0) -> None:
+        if (pod, family, protocol) in self._listeners:
             return
         af = socket.AF_INET6 if family == 6 else socket.AF_INET
         with self._inside(pod):
-            listener = self._listeners[pod, family] = socket.socket(af, socket.SOCK_STREAM)
+            listener = self._listeners[pod, family, protocol] = socket.socket(af, socket.SOCK_STREAM, protocol)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((self._address_of(pod, family), TALK_PORT))
         listener.listen()
@@ -74,13 +77,19 @@ class Conversations:
             while server.recv(100):
                 server.sendall(pod.encode())
 
-    def dial(self, name: str, where: str, address: str, port: int) -> None:
-        """Begin to connect; `exchange` returns the answering pod."""
+    def dial(self, name: str, where: str, address: str, port: int, protocol: int = 0, source_port: int = 0) -> None:
+        """Begin to connect; `exchange` returns the answering pod. `source_port` 0: the kernel chooses one."""
         with self._inside(where):
-            client = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
+            client = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM, protocol)
+        if source_port:
+            client.bind(("", source_port))
         self._clients[name], self._where[name] = client, where
         client.setblocking(False)
         client.connect_ex((address, port))
+
+    def hang_up(self, name: str) -> None:
+        """End one connection."""
+        self._clients.pop(name).close()
 
     def exchange(self, name: str, seconds: float = 30.0) -> str:
         """Send the client's name; return the pod that answers, or "reset", "refused" or "timeout"."""

@@ -510,7 +510,7 @@ class _Proxy:
         self._streams.close()
         with Conntrack() as conntrack:
             for family in (4, 6):
-                for protocol in ("tcp", "udp"):
+                for protocol in ("tcp", "udp", "sctp"):
                     conntrack.remove(family, protocol, is_stale=lambda _: True)
         while self._clients:
             self._clients.popitem()[1].close()

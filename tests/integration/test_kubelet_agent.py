@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
+import re
 import signal
 
 import aiohttp
@@ -563,10 +565,11 @@ async def test_exec_without_a_websocket_is_refused_with_a_reason(world):
 
 
 @contextlib.asynccontextmanager
-async def exec_socket(world, query, protocol="v5.channel.k8s.io", subresource="exec"):
+async def exec_socket(world, query, protocol: str | None = "v5.channel.k8s.io", subresource="exec"):
     session = world.admin._transport._session
     url = f"{world.admin.config.server}/api/v1/namespaces/default/pods/web/{subresource}?{query}"
-    async with session.ws_connect(url, protocols=[protocol], headers={"Authorization": "Bearer admin"}) as socket:
+    protocols = [protocol] if protocol else []
+    async with session.ws_connect(url, protocols=protocols, headers={"Authorization": "Bearer admin"}) as socket:
         assert socket.protocol == protocol
         yield socket
 
@@ -598,6 +601,36 @@ async def test_exec_carries_input_output_and_exit_code(world):
     status = msgspec.json.decode(channels[3])
     assert status["reason"] == "NonZeroExitCode"
     assert status["details"]["causes"] == [{"reason": "ExitCode", "message": "7"}]
+
+
+async def test_exec_speaks_the_older_protocols(world):
+    await world.serve_kubelet()
+    await world.create("web")
+    await world.until("web", is_running)
+    failing = "command=fail&command=7&stdout=true&stderr=true"
+    text = b"command terminated with non-zero exit code: exit status 7"
+    for protocol in (None, "channel.k8s.io"):
+        async with exec_socket(world, failing, protocol) as socket:
+            assert (await socket.receive()).data == b"\x01", "the session has begun"
+            assert await receive_all(socket) == {2: b"failing\n", 3: text}
+    for protocol in ("base64.channel.k8s.io", "v4.base64.channel.k8s.io"):
+        async with exec_socket(world, "command=cat&stdin=true&stdout=true&stderr=true", protocol) as socket:
+            assert (await socket.receive()).data == "1"
+            await socket.send_str("0!")  # not base64: left out
+            await socket.send_str("0aGVsbG8=")
+            assert (await socket.receive()).data == "1aGVsbG8="
+        async with exec_socket(world, failing, protocol) as socket:
+            messages = [message.data async for message in socket]
+        *_, last = messages
+        assert messages[:2] == ["1", "2ZmFpbGluZwo="]
+        status = base64.b64decode(last[1:])
+        assert last[0] == "3"
+        assert (status == text) == (protocol == "base64.channel.k8s.io")
+        assert text in status
+    with pytest.raises(aiohttp.WSServerHandshakeError) as caught:
+        async with exec_socket(world, failing, "v9.channel.k8s.io"):
+            pass
+    assert caught.value.status == 400
 
 
 async def test_exec_ends_its_command_when_the_client_disconnects(world):
@@ -722,3 +755,34 @@ async def test_port_forward_reaches_a_port_of_the_pod(world):
         data, error = await forwarded(socket, port)
     assert data == b""
     assert error.decode().startswith(f"error forwarding port {port} to pod web: dial tcp4 127.0.0.1:{port}: connect:")
+
+
+async def test_port_forward_needs_no_spdy(world):
+    async def greet(reader, writer):
+        writer.write(b"hello " + await reader.readexactly(5))
+        writer.close()
+        await writer.wait_closed()
+
+    await world.serve_kubelet()
+    await world.create("web")
+    await world.until("web", is_running)
+    server = await asyncio.start_server(greet, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server, exec_socket(world, f"ports={port}&ports=1", "v4.channel.k8s.io", "portforward") as socket:
+        await socket.send_bytes(b"\x00world")
+        channels = await receive_all(socket)
+    number = port.to_bytes(2, "little")
+    assert {channels[0], channels[1], channels[2]} == {number + b"hello world", number, b"\x01\x00"}
+    assert channels[3].startswith(b"\x01\x00error forwarding port 1 to pod web, uid ")
+    for query, text in (
+        ("", 'query parameter "port" is required'),
+        ("ports=x", 'unable to parse "x" as a port: strconv.ParseUint: parsing "x": invalid syntax'),
+        ("ports=70000", 'unable to parse "70000" as a port: strconv.ParseUint: parsing "70000": value out of range'),
+        ("ports=80,0", 'port "80,0" must be > 0'),
+        ("ports=", 'query parameter "port" cannot be empty'),
+    ):
+        with pytest.raises(aiohttp.WSServerHandshakeError):
+            async with exec_socket(world, query, None, "portforward"):
+                pass
+        with pytest.raises(ApiError, match=re.escape(text)):
+            await world.admin.request("GET", f"/api/v1/namespaces/default/pods/web/portforward?{query}")

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import re
 import sys
+import time
 from collections.abc import Iterator
+from socket import IPPROTO_SCTP
 from typing import Any
 
 import pytest
 
+from bridgehead.proxy.conntrack.stale import UNANSWERED_SECONDS
 from tests.kubeconfigs import write_kubeconfig
 
 from .ipvs_world import IpvsWorld
@@ -398,8 +401,9 @@ def test_sctp_associations_reach_every_pod(world_in_either_mode: World) -> None:
     spec = {"type": "NodePort", "nodePort": 30080, "addresses": (WEB4, WEB6)}
     world.put(sctp(service(**spec)), sctp(slice_of(*PODS)), sctp(slice_of(*PODS, family=6)))
 
-    def ask(where: str, address: str, port: int, times: int) -> list[str]:
-        found: list[str] = world.ask("connect_sctp", where=where, address=address, port=port, times=times)
+    def ask(where: str, address: str, port: int, times: int, source_port: int = 0) -> list[str]:
+        target = {"where": where, "address": address, "port": port}
+        found: list[str] = world.ask("connect_sctp", **target, times=times, source_port=source_port)
         return found
 
     times = 60  # by chance, in mode iptables: one of ten thousand million times a pod is missing
@@ -410,8 +414,36 @@ def test_sctp_associations_reach_every_pod(world_in_either_mode: World) -> None:
     assert {answer.partition(" from ")[2] for answer in ask("pod2", WEB4, 80, times)} == {pod_ip("pod2"), NODE4}
 
     world.put(sctp(service(**spec)), sctp(slice_of("pod2")))
-    assert set(answered_by(ask("client", WEB4, 80, 6))) == {"pod2"}
+    # From ports that the kernel chooses for nobody: flows of ended associations to pod1 are still there.
+    assert set(answered_by(ask("client", WEB4, 80, 6, source_port=20000))) == {"pod2"}
     assert world.ask("verify", thoroughly=True) is None
+
+
+@guest
+@pytest.mark.parametrize("world_in_either_mode", ["iptables"], indirect=True)
+def test_an_sctp_client_with_a_fixed_port_gets_a_new_backend_when_its_association_has_ended(
+    world_in_either_mode: World,
+) -> None:
+    """The kernel keeps the flow of an ended association for ten seconds, and takes a new one with the same ports to it.
+
+    With TCP it makes a new flow in this case. Clients with a fixed port are usual: Diameter, S1AP.
+    """
+    world, port = world_in_either_mode, 3868
+    for pod in ("pod1", "pod2"):
+        world.talk("listen", pod, 4, IPPROTO_SCTP)
+    world.put(sctp(service()), sctp(talkers("pod1")))
+    world.talk("dial", "alive", "client", WEB4, 80, IPPROTO_SCTP)
+    world.talk("dial", "ended", "client", WEB4, 80, IPPROTO_SCTP, port)
+    assert exchange_all(world, ["alive", "ended"]) == ["pod1", "pod1"]
+    world.talk("hang_up", "ended")
+    while "CLOSED" not in world.run("conntrack", "-L", "-p", "sctp", "--sport", str(port)):  # the test has a deadline
+        time.sleep(0.05)
+
+    world.put(sctp(service()), sctp(talkers("pod2")))
+    assert world.later(UNANSWERED_SECONDS) == 1
+
+    world.talk("dial", "new", "client", WEB4, 80, IPPROTO_SCTP, port)
+    assert exchange_all(world, ["alive", "new"]) == ["pod1", "pod2"]
 
 
 @guest

@@ -5,13 +5,16 @@ A request passes these layers from top to bottom. Imports have the same directio
     serve                   opens files, sockets and the store; runs the server
     build, bootstrap        connects the parts; creates the objects that every cluster has
     app                     the ASGI application: one request, from its bytes to its answer
+    proxying/               requests that go on to other servers: pods, services, nodes, aggregated APIs
     handlers/   streams/    answers: objects, reviews, discovery, OpenAPI; requests that go on to a pod's kubelet
     flowcontrol/            priority levels: how many requests are carried out at a time
-    access/     registry/   authentication and authorization; operations on stored objects: create, update, list, watch
+    registry/               operations on stored objects: create, update, list, watch
+    admission/              plug-ins that check and change what is written
+    access/                 authentication and authorization
     bodies/                 request bodies to objects: JSON, YAML, protobuf, patches, schema checks
     http/                   the HTTPS server; path, user and media type of a request
-    resources/              the table of resources: names, columns, defaults, validation, allocation
-    errors, resource        types that all layers use: `Status` errors, an entry of the table
+    resources/              Kubernetes' own resources: names, columns, defaults, validation, allocation
+    errors, table, resource types that all layers use: `Status` errors, the table of resources, an entry of it
 
 Each package describes its modules in its `__init__`.
 """

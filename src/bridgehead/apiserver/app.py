@@ -34,10 +34,11 @@ from .handlers.reviews import Reviews
 from .http.compression import compressed
 from .http.negotiation import JSON, wants_indented
 from .http.paths import RequestInfo, parse_query, parse_request
-from .http.request import Disconnected, Receive, Request, Response, Scope, Send, Stream
+from .http.request import Disconnected, Receive, Request, Response, Scope, Send, Stream, StreamBroken
 from .http.unsent import ClientTooSlow, Connection, UnsentBudget
 from .http.user import InvalidCredentials, User
 from .http.worker import run_long
+from .proxying.subresource import ProxySubresource
 from .streams.kubelet import deny
 from .streams.pod_streams import PodStreams
 
@@ -79,6 +80,7 @@ class Application:
         handlers: Handlers,
         reviews: Reviews,
         pod_streams: PodStreams,
+        proxy: ProxySubresource,
         discovery: Discovery,
         openapi: OpenApi,
         health: Health,
@@ -92,6 +94,7 @@ class Application:
         self._handlers = handlers
         self._reviews = reviews
         self._pod_streams = pod_streams
+        self._proxy = proxy
         self._discovery = discovery
         self._openapi = openapi
         self._health = health
@@ -152,9 +155,15 @@ class Application:
         response = await compressed(response, headers.get(b"accept-encoding", b""))
         if response.is_long_running:
             seat.leave()
-        await self._send(response, (*response.headers, *seat.headers), warnings, receive, send, scope)
+        await self._send(
+            response, (*response.headers, *seat.headers), warnings, response.receive or receive, send, scope
+        )
         seconds = None if response.is_long_running else time.perf_counter() - started
         self._metrics.count(info, response.status, seconds, known=known)
+
+    def takes_upgrade(self, path: str) -> bool:
+        """Whether upgrades of a path are passed on as raw bytes. Called by the server for each upgrade."""
+        return self._proxy.serves(parse_request("GET", path, {}))
 
     async def _answer_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a WebSocket: exec, attach or port-forward."""
@@ -163,7 +172,7 @@ class Application:
             user = self._authenticate(scope, dict(scope["headers"]))
             user = impersonate(user, scope["headers"], self._authorizer)
             self._authorizer.check(user, info)
-            await self._pod_streams.answer_socket(info, scope, receive, send)
+            await self._pod_streams.answer_socket(info, user, scope, receive, send)
         except ApiStatus as status:
             await deny(scope, send, status)
 
@@ -184,6 +193,8 @@ class Application:
                 return await self._rendering.other(request.header(b"accept"), await self._reviews.handle(request))
             if self._pod_streams.serves(info):
                 return await self._pod_streams.answer(request)
+            if self._proxy.serves(info):
+                return await self._proxy.answer(request)
             return await self._handlers.handle(request)
         return await self._serve_path(request, info)
 
@@ -207,7 +218,7 @@ class Application:
             if request.header(b"if-none-match") == etag:
                 return Response(304, b"", content_type, headers)
             return Response(200, body, content_type, headers)
-        document = self._discovery.documents.get(path)
+        document = self._discovery.document(path)
         if document is None:
             raise not_found_path()
         return Response(200, document)
@@ -221,7 +232,9 @@ class Application:
         send: Send,
         scope: Scope,
     ) -> None:
-        headers = [(b"content-type", response.content_type.encode()), *_HEADERS, *more_headers]
+        headers = [*_HEADERS, *more_headers]
+        if response.content_type:
+            headers.insert(0, (b"content-type", response.content_type.encode("latin-1", "replace")))
         headers += [(b"warning", _warning(text)) for text in limit_warnings(warnings)]
         if response.stream is None:
             headers.append((b"content-length", b"%d" % len(response.body)))
@@ -269,8 +282,8 @@ class Application:
         except asyncio.CancelledError:
             if not left or pump is None or pump.uncancel():
                 raise
-        except ClientTooSlow:
-            pass  # already logged, and the connection is closed
+        except (ClientTooSlow, StreamBroken):
+            pass  # the connection is closed
         finally:
             watcher.cancel()
             await pieces.aclose()

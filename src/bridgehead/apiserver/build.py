@@ -12,8 +12,8 @@ from bridgehead.storage import Store
 from .access.authentication import Authenticator
 from .access.authorization import POLICY, Authorizer
 from .access.node_authorizer import NodeAuthorizer
-from .access.node_restriction import NodeRestriction
 from .access.tokens import SigningKey, TokenAuthority
+from .admission.plugins import build_chain
 from .app import Application
 from .bodies.protobuf import plain_scalars
 from .bodies.schema import LazyDefinitions, Schema
@@ -29,11 +29,14 @@ from .handlers.reviews import Reviews
 from .handlers.subresources import Subresources
 from .http.unsent import UnsentBudget
 from .http.user import User
+from .proxying.connections import Connections
+from .proxying.subresource import ProxySubresource
 from .registry.registry import Registry
 from .registry.watching import OpenWatches
 from .resource import Resource
 from .streams.kubelet import KubeletAccess, KubeletTls
 from .streams.pod_streams import PodStreams
+from .table import ResourceTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +44,12 @@ class ApiParts:
     """A complete API server. `application` is served; `serve` and tests use the other parts."""
 
     application: Application
+    table: ResourceTable
     registry: Registry
     tokens: TokenAuthority
     watches: OpenWatches
     kubelets: KubeletAccess
+    connections: Connections
     trimmer: Trimmer
     flow_control: FlowControl
 
@@ -52,6 +57,7 @@ class ApiParts:
         """Release what is open, after the last request."""
         self.trimmer.close()
         await self.kubelets.close()
+        await self.connections.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,14 +77,15 @@ def _succeed() -> str | None:
 def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) -> ApiParts:
     """Assemble a server. Raises KeyError when the schema has no definition for a kind of the table."""
     schema = Schema(LazyDefinitions(), plain_scalars)
-    registry = Registry(table, store, schema, settings.clock)
+    resources = ResourceTable(table)
+    registry = Registry(resources, store, schema, settings.clock, build_chain(store))
     tokens = TokenAuthority(settings.signing_key, store, settings.clock)
     authorizer = Authorizer(POLICY, NodeAuthorizer(store))
-    nodes = NodeRestriction(store)
-    applier = Applier(registry, nodes, authorizer)
+    applier = Applier(registry, authorizer)
     watches = OpenWatches()
     rendering = Rendering(registry, schema)
     kubelets = KubeletAccess(settings.kubelet_tls)
+    connections = Connections()
     trimmer = Trimmer()
     flow_control = FlowControl(registry)
 
@@ -90,8 +97,7 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
         authorizer=authorizer,
         handlers=Handlers(
             registry,
-            nodes,
-            Subresources(registry, nodes, tokens, applier, schema),
+            Subresources(registry, tokens, applier, schema),
             applier,
             authorizer,
             watches,
@@ -99,8 +105,9 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
         ),
         reviews=Reviews(authorizer, tokens, schema),
         pod_streams=PodStreams(registry, kubelets),
-        discovery=Discovery(table),
-        openapi=OpenApi(table),
+        proxy=ProxySubresource(registry, kubelets, connections),
+        discovery=Discovery(resources),
+        openapi=OpenApi(resources),
         # The store is completely loaded before the server is built.
         health=Health({"ping": _succeed}, {"ping": _succeed, "store": _succeed, "shutdown": not_shutting_down}),
         metrics=Metrics(flow_control),
@@ -108,4 +115,4 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
         rendering=rendering,
         flow_control=flow_control,
     )
-    return ApiParts(application, registry, tokens, watches, kubelets, trimmer, flow_control)
+    return ApiParts(application, resources, registry, tokens, watches, kubelets, connections, trimmer, flow_control)

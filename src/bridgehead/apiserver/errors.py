@@ -17,7 +17,7 @@ from .resource import FieldError, JsonObject, Resource
 
 
 class ApiStatus(Exception):
-    """A failure that the client gets as a `Status`. `app` sends it."""
+    """A failure that the client gets as a `Status`. `app` sends it. `reason` "": unknown."""
 
     def __init__(
         self,
@@ -43,8 +43,9 @@ class ApiStatus(Exception):
             "metadata": self.metadata,
             "status": "Failure",
             "message": self.message,
-            "reason": self.reason,
         }
+        if self.reason:
+            status["reason"] = self.reason
         if self.details is not None:
             status["details"] = self.details
         status["code"] = self.code

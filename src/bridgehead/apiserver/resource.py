@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 JsonObject = dict[str, Any]
 
@@ -147,6 +147,32 @@ class StoredForm:
     fields: Mapping[str, str] = field(default_factory=dict)
 
 
+class Definition(Protocol):
+    """The schema of a kind that is not among Kubernetes' own definitions, such as that of a custom resource."""
+
+    @property
+    def name(self) -> str:
+        """The name of its OpenAPI definition, such as `com.example.stable.v1.CronTab`."""
+        ...
+
+    @property
+    def digest(self) -> str:
+        """A text that changes with the schema."""
+        ...
+
+    @property
+    def shape(self) -> Any:
+        """The `bodies.schema.Shape` of its objects."""
+        ...
+
+    def openapi(self, version: int) -> Mapping[str, JsonObject]:
+        """Return its OpenAPI definitions (of version 2 or 3) by name, with references as `#/$defs/NAME`.
+
+        They contain the definition `name` and that of its list.
+        """
+        ...
+
+
 @dataclass(frozen=True)
 class Resource:
     """One resource of the API. `group` is "" for core; `plural` is the name in URLs."""
@@ -178,6 +204,8 @@ class Resource:
     is_created_by_update: bool = False
     # The objects that it stores; None: its own.
     stored_form: StoredForm | None = None
+    # Its schema; None: Kubernetes' own definition of the kind.
+    definition: Definition | None = None
     # Returns the reasons why a name is invalid (`objects.names`).
     check_name: Callable[[str], list[str]] | None = None
 

@@ -80,10 +80,6 @@ class Informer(Generic[T]):
         """The version of the API's data up to which the copy is complete; "" before the first list."""
         return self._resource_version
 
-    @property
-    def is_synced(self) -> bool:
-        return self._synced.is_set()
-
     async def wait_synced(self) -> None:
         """Wait until the first list has arrived and handlers have been called for it."""
         await self._synced.wait()

@@ -66,11 +66,6 @@ class WorkQueue(Generic[K]):
         """Number of keys that wait for a worker; delayed keys are not counted."""
         return len(self._waiting) + len(self._again)
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether no key is ready, being reconciled or delayed."""
-        return not (self._waiting or self._running or self._timers)
-
     def add(self, key: K) -> None:
         if key in self._running:
             self._again.add(key)

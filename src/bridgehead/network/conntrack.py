@@ -12,7 +12,7 @@ import errno
 import os
 import socket
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from .attributes import (
@@ -41,6 +41,7 @@ from .uapi.netlink import (
     NLMSG_ERROR,
 )
 from .uapi.nf_conntrack_common import IPS_SEEN_REPLY
+from .uapi.nf_conntrack_sctp import SCTP_CONNTRACK_CLOSED
 from .uapi.nf_internals import (
     CTA_FILTER_F_CTA_IP_DST,
     CTA_FILTER_F_CTA_IP_SRC,
@@ -61,6 +62,9 @@ from .uapi.nfnetlink_conntrack import (
     CTA_PROTO_DST_PORT,
     CTA_PROTO_NUM,
     CTA_PROTO_SRC_PORT,
+    CTA_PROTOINFO,
+    CTA_PROTOINFO_SCTP,
+    CTA_PROTOINFO_SCTP_STATE,
     CTA_STATUS,
     CTA_STATUS_MASK,
     CTA_TUPLE_IP,
@@ -90,13 +94,13 @@ ANYWHERE: Final[Endpoint] = ("", 0)
 class Flow(NamedTuple):
     """The destination of a flow's first packet, and the source of its replies (`reply_source`).
 
-    The two differ when the destination was translated (DNAT). `is_answered`: a reply was seen. `zone`: the conntrack
-    zone, 0 by default.
+    The two differ when the destination was translated (DNAT). `is_established`: a reply was seen and, with SCTP, the
+    association has not been closed. `zone`: the conntrack zone, 0 by default.
     """
 
     destination: Endpoint
     reply_source: Endpoint
-    is_answered: bool
+    is_established: bool
     zone: int = 0
 
 
@@ -306,7 +310,7 @@ _LAYOUTS: Final[dict[int, _Layout]] = {
 def _read(af: int, message: memoryview, protocol: str) -> _Raw | None:
     """Return the fields of a flow; None for another protocol, and for a message without one of the fields."""
     layout = _LAYOUTS[af]
-    if len(message) >= layout.struct.size:
+    if len(message) >= layout.struct.size and protocol != "sctp":
         (
             a, b, c, _, d, address, e, f, number, g, _, h, port,
             i, j, k, reply_source, m, _, n, o, _, p, reply_port, q, _, r, status,
@@ -319,7 +323,7 @@ def _read(af: int, message: memoryview, protocol: str) -> _Raw | None:
 
 
 def _read_slowly(af: int, message: memoryview, protocol: str) -> _Raw | None:
-    """Do the work of `_read` for a message with another layout, such as that of a flow in a zone."""
+    """Do the work of `_read` for a message with another layout, such as that of a flow in a zone, and for SCTP."""
     found = dict(each_attribute(message))
     try:
         original, reply = (dict(each_attribute(found[kind])) for kind in (CTA_TUPLE_ORIG, CTA_TUPLE_REPLY))
@@ -333,11 +337,19 @@ def _read_slowly(af: int, message: memoryview, protocol: str) -> _Raw | None:
             bytes(numbers[CTA_PROTO_DST_PORT]),
             bytes(dict(each_attribute(reply[CTA_TUPLE_IP]))[_CTA_IP_SRC[af]]),
             bytes(reply_numbers[CTA_PROTO_SRC_PORT]),
-            int.from_bytes(found[CTA_STATUS]) & IPS_SEEN_REPLY,
+            0 if _is_closed(found) else int.from_bytes(found[CTA_STATUS]) & IPS_SEEN_REPLY,
             int.from_bytes(zone),
         )
     except KeyError:
         return None
+
+
+def _is_closed(attributes: Mapping[int, memoryview]) -> bool:
+    """Return whether a flow is of SCTP, and its association has ended; a new one may begin between the same ports."""
+    absent = memoryview(b"")
+    protocol = dict(each_attribute(attributes.get(CTA_PROTOINFO, absent)))
+    association = dict(each_attribute(protocol.get(CTA_PROTOINFO_SCTP, absent)))
+    return int.from_bytes(association.get(CTA_PROTOINFO_SCTP_STATE, absent)) == SCTP_CONNTRACK_CLOSED
 
 
 def _parse_flow(af: int, raw: _Raw) -> Flow:

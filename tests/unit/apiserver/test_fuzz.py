@@ -11,12 +11,13 @@ from typing import Any
 
 import jwt
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bridgehead.apiserver.access.tokens import ISSUER
-from bridgehead.apiserver.registry import admission
+from bridgehead.apiserver.admission import service_accounts
 from tests.unit.apiserver.world import ADMIN, TABLE, Answer, World, open_world, signing_key
+from tests.unit.examples import examples
 
 DIGITS = "9" * 5000
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
@@ -31,7 +32,7 @@ def runner() -> Iterator[asyncio.Runner]:
 @pytest.fixture(scope="module")
 def world(runner: asyncio.Runner) -> Iterator[World]:
     patched = pytest.MonkeyPatch()
-    patched.setattr(admission, "_DEFAULT_ACCOUNT_SECONDS", 0.0)  # accounts are deleted here, too
+    patched.setattr(service_accounts, "_DEFAULT_ACCOUNT_SECONDS", 0.0)  # accounts are deleted here, too
     context = open_world()
     world = runner.run(context.__aenter__())
     for url, obj in OBJECTS.items():
@@ -291,7 +292,7 @@ DELETE_OPTIONS = {
 
 
 def test_no_request_causes_an_internal_error(runner, world, caplog):
-    @settings(max_examples=150)
+    @examples(150)
     @given(requests())
     def ask(request: dict[str, Any]) -> None:
         caplog.clear()

@@ -113,7 +113,6 @@ def play(
 
 def test_the_informer_has_the_list_and_later_changes():
     def check(informer: Informer[Pod]) -> None:
-        assert informer.is_synced
         assert sorted(obj.metadata.name for obj in informer.items()) == ["b", "c"]
         assert informer.resource_version == "9"
         assert [p.metadata.name for p in informer.by_index("node", "n2")] == ["b"]

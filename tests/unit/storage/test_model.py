@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from bridgehead.storage import Change, Facts, Key, MemoryStore, StorageError
 from bridgehead.storage.errors import AlreadyExists, ClaimTaken, Conflict, NotFound
 from bridgehead.storage.sqlite import SqliteStore
+from tests.unit.examples import examples
 
 KEYS = [Key(resource, namespace, name) for resource in ("pods", "services") for namespace in "xy" for name in "ab"]
 CLAIMS = ("ip/1", "ip/2", "ip/3")
@@ -169,6 +169,6 @@ class SqliteMachine(Machine):
 
 
 TestMemory = pytest.mark.slow(Machine.TestCase)
-TestMemory.settings = settings(max_examples=60, stateful_step_count=20)
+TestMemory.settings = examples(60, stateful_step_count=20)
 TestSqlite = pytest.mark.slow(SqliteMachine.TestCase)
-TestSqlite.settings = settings(max_examples=25, stateful_step_count=15)
+TestSqlite.settings = examples(25, stateful_step_count=15)

@@ -5,5 +5,4 @@ tokens             signs and verifies service account tokens
 impersonation      `kubectl --as`
 authorization      the built-in policy, in RBAC's vocabulary
 node_authorizer    authorization of nodes, by the pods that are bound to them
-node_restriction   admission of what nodes write
 """

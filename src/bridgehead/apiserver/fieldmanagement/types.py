@@ -222,7 +222,8 @@ class Types:
 
     def _fill(self, compiled: MapType, name: str, definition: JsonObject) -> None:
         required = frozenset(definition.get("required", ())) - frozenset(_POINTERS.get(name, ()))
-        by_value = _ALWAYS_BY_VALUE | required | frozenset(_BY_VALUE.get(name, ()))
+        # Schemas without a name are those of custom resources, which have no Go type.
+        by_value = _ALWAYS_BY_VALUE | required | frozenset(_BY_VALUE.get(name, ())) if name else frozenset()
         for field, schema in definition["properties"].items():
             compiled.fields[field] = (field_step(field), self.inline(schema))
         compiled.zeroed = frozenset(

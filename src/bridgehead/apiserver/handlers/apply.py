@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from bridgehead.apiserver.access.authorization import Authorizer
-from bridgehead.apiserver.access.node_restriction import NodeRestriction
+from bridgehead.apiserver.admission.attributes import CREATE, UPDATE
 from bridgehead.apiserver.bodies.apply_requests import Configuration
 from bridgehead.apiserver.bodies.schema import Shape, conform
 from bridgehead.apiserver.errors import ApiStatus, SchemaMismatch, apply_conflict, bad_request, conflict
@@ -22,12 +22,13 @@ from bridgehead.apiserver.fieldmanagement.steps import path_text
 from bridgehead.apiserver.http.request import Request
 from bridgehead.apiserver.http.worker import run_long
 from bridgehead.apiserver.registry.ownership import FIELD
-from bridgehead.apiserver.registry.registry import Registry, check_name
+from bridgehead.apiserver.registry.registry import Registry
+from bridgehead.apiserver.registry.request_checks import check_name
 from bridgehead.apiserver.resource import Change, JsonObject, Resource
 from bridgehead.objects.times import format_time
 from bridgehead.storage import Record
 
-from .options import is_dry_run
+from .options import attributes_of, is_dry_run
 from .stored_forms import checked_change
 
 T = TypeVar("T")
@@ -39,9 +40,8 @@ _ATTEMPTS = 20
 class Applier:
     """Carries out apply requests. `authorizer` decides whether a user may also create the object."""
 
-    def __init__(self, registry: Registry, nodes: NodeRestriction, authorizer: Authorizer) -> None:
+    def __init__(self, registry: Registry, authorizer: Authorizer) -> None:
         self._registry = registry
-        self._nodes = nodes
         self._authorizer = authorizer
 
     async def apply(
@@ -50,7 +50,7 @@ class Applier:
         """Apply a configuration; return the object and whether it is new. Raises a 400, 403, 404, 409 or 422."""
         info = request.info
         change = self.change(resource, configuration, writer)
-        guarded = self._nodes.guard(request.user, resource, info.namespace, info.name, change)
+        attributes = attributes_of(request, resource, UPDATE)
         for attempt in range(_ATTEMPTS):
             is_last = attempt == _ATTEMPTS - 1
             try:
@@ -58,7 +58,8 @@ class Applier:
                     resource,
                     info.namespace,
                     info.name,
-                    guarded,
+                    change,
+                    attributes=attributes,
                     writer=writer,
                     subresource=info.subresource,
                     dry_run=is_dry_run(request.query),
@@ -123,11 +124,11 @@ class Applier:
         if meta.get("uid"):
             why = f"uid mismatch: the provided object specified uid {meta['uid']}, and no existing object was found"
             raise conflict(resource, info.name, why)
-        self._nodes.admit_create(request.user, resource, info.namespace, obj)
         return await self._registry.create(
             resource,
             info.namespace,
             obj,
+            attributes=attributes_of(request, resource, CREATE),
             writer=writer,
             dry_run=is_dry_run(request.query),
             size=request.body_size,

@@ -1,25 +1,29 @@
-"""Discovery documents, rendered once at the start.
+"""Discovery documents, rendered when they are first asked for after a change of the table.
 
 Legacy discovery has /api, /apis and a document for each group version. Aggregated discovery has everything in /api and
 /apis, for clients whose Accept header asks for it. Pure: no I/O, no clock, no randomness.
-Source: Kubernetes API concepts "API Discovery", KEP-3352.
+Source: Kubernetes API concepts "API Discovery", KEP-3352; the order of versions is that of
+apimachinery/pkg/version/helpers.go.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
 from bridgehead.apiserver.http.negotiation import parse_accept
 from bridgehead.apiserver.resource import JsonObject, Resource
+from bridgehead.apiserver.table import ResourceTable
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList"
 _VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
 _SUBRESOURCE_VERBS = ["get", "patch", "update"]
+_AGGREGATED_VERSIONS = ("v2", "v2beta1")
 
-# Subresources whose kind is not that of their resource: (kind, group, version, verbs).
+# Subresources whose kind is not that of their resource: (kind, group, version, verbs). "{}" is the resource's kind.
 _SUBRESOURCE_KINDS: dict[str, tuple[str, str, str, list[str]]] = {
     "scale": ("Scale", "autoscaling", "v1", ["get", "patch", "update"]),
     "binding": ("Binding", "", "v1", ["create"]),
@@ -29,6 +33,7 @@ _SUBRESOURCE_KINDS: dict[str, tuple[str, str, str, list[str]]] = {
     "exec": ("PodExecOptions", "", "v1", ["create", "get"]),
     "attach": ("PodAttachOptions", "", "v1", ["create", "get"]),
     "portforward": ("PodPortForwardOptions", "", "v1", ["create", "get"]),
+    "proxy": ("{}ProxyOptions", "", "v1", ["create", "delete", "get", "patch", "update"]),
     "finalize": ("Namespace", "", "v1", ["update"]),
 }
 
@@ -44,37 +49,25 @@ REVIEWS: tuple[tuple[str, str, str, str, bool], ...] = (
 
 
 class Discovery:
-    """Rendered documents by path, and `aggregated` ones by path and version, with their ETags."""
+    """The documents of a table, by path; /api and /apis also in the aggregated form, with their ETags."""
 
-    def __init__(self, table: Sequence[Resource]) -> None:
-        versions = _group_versions(table)
-        self.documents: dict[str, bytes] = {
-            "/api": _encode(
-                {
-                    "kind": "APIVersions",
-                    "versions": ["v1"],
-                    "serverAddressByClientCIDRs": [],
-                }
-            ),
-            "/apis": _encode(
-                {"kind": "APIGroupList", "apiVersion": "v1", "groups": [_group(g, v) for g, v in versions if g]}
-            ),
-        }
-        for group, version in versions:
-            path = f"/apis/{group}/{version}" if group else f"/api/{version}"
-            self.documents[path] = _encode(_resource_list(group, version, table))
-            if group:
-                self.documents[f"/apis/{group}"] = _encode(
-                    {"kind": "APIGroup", "apiVersion": "v1"} | _group(group, version)
-                )
-        health = [f"/{kind}" for kind in ("healthz", "livez", "readyz")]
-        index = sorted({*self.documents, *health, "/metrics", "/openapi/v2", "/openapi/v3", "/version"})
-        self.documents["/"] = _encode({"paths": index})
-        self.aggregated: dict[tuple[str, str], tuple[bytes, str]] = {}
-        for path, groups in (("/api", [v for v in versions if not v[0]]), ("/apis", [v for v in versions if v[0]])):
-            for form in ("v2", "v2beta1"):
-                body = _encode(_aggregated(groups, table, form))
-                self.aggregated[path, form] = (body, f'"{hashlib.sha512(body).hexdigest().upper()}"')
+    def __init__(self, table: ResourceTable) -> None:
+        self._table = table
+        self._revision = -1
+        self._groups: dict[str, dict[str, list[JsonObject]]] = {}
+        self._documents: dict[str, bytes] = {}
+        self._aggregated: dict[tuple[str, str], tuple[bytes, str]] = {}
+
+    def document(self, path: str) -> bytes | None:
+        """Return the legacy document of a path; None without one."""
+        self._refresh()
+        document = self._documents.get(path)
+        if document is None:
+            value = self._build(path)
+            if value is None:
+                return None
+            document = self._documents[path] = _encode(value)
+        return document
 
     def aggregated_for(self, path: str, accept: str) -> tuple[bytes, str, str] | None:
         """Return body, content type and ETag if the client prefers the aggregated form, else None."""
@@ -85,63 +78,133 @@ class Discovery:
                 continue
             if not accepted.form:
                 return None
-            if accepted.form == "APIGroupDiscoveryList" and (path, accepted.version) in self.aggregated:
-                body, etag = self.aggregated[path, accepted.version]
+            if accepted.form == "APIGroupDiscoveryList" and accepted.version in _AGGREGATED_VERSIONS:
+                self._refresh()
+                body, etag = self._aggregated_document(path, accepted.version)
                 return body, AGGREGATED.format(version=accepted.version), etag
         return None
+
+    def _refresh(self) -> None:
+        """Drop what was rendered before the last change of the table."""
+        if self._revision == self._table.revision:
+            return
+        self._revision = self._table.revision
+        self._groups = _groups(self._table)
+        self._documents.clear()
+        self._aggregated.clear()
+
+    def _build(self, path: str) -> JsonObject | None:
+        match path.split("/")[1:]:
+            case [""]:
+                return {"paths": self._paths()}
+            case ["api"]:
+                return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
+            case ["apis"]:
+                groups = [_group(group, versions) for group, versions in self._groups.items() if group]
+                return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
+            case ["apis", group] if group in self._groups:
+                return {"kind": "APIGroup", "apiVersion": "v1"} | _group(group, self._groups[group])
+            case ["api", version] if version in self._groups.get("", {}):
+                return _resource_list("", version, self._groups[""][version])
+            case ["apis", group, version] if group and version in self._groups.get(group, {}):
+                return _resource_list(group, version, self._groups[group][version])
+        return None
+
+    def _paths(self) -> list[str]:
+        health = [f"/{kind}" for kind in ("healthz", "livez", "readyz")]
+        paths = {"/api", "/apis", *health, "/metrics", "/openapi/v2", "/openapi/v3", "/version"}
+        for group, versions in self._groups.items():
+            root = f"/apis/{group}" if group else "/api"
+            paths |= {root, *(f"{root}/{version}" for version in versions)}
+        return sorted(paths)
+
+    def _aggregated_document(self, path: str, form: str) -> tuple[bytes, str]:
+        known = self._aggregated.get((path, form))
+        if known is None:
+            groups = {group: versions for group, versions in self._groups.items() if bool(group) == (path == "/apis")}
+            body = _encode(_aggregated(groups, form))
+            known = self._aggregated[path, form] = (body, f'"{hashlib.sha512(body).hexdigest().upper()}"')
+        return known
 
 
 def _encode(value: JsonObject) -> bytes:
     return msgspec.json.encode(value)
 
 
-def _group_versions(table: Sequence[Resource]) -> list[tuple[str, str]]:
-    """Return groups and versions in a fixed order, which `kubectl api-resources` shows."""
-    found = {(r.group, r.version) for r in table} | {(group, version) for group, version, *_ in REVIEWS}
-    return sorted(found)
+def _groups(table: Iterable[Resource]) -> dict[str, dict[str, list[JsonObject]]]:
+    """Return the entries of all resources by group and version, in the order in which clients see them.
 
-
-def _group(group: str, version: str) -> JsonObject:
-    entry = {"groupVersion": f"{group}/{version}", "version": version}
-    return {"name": group, "versions": [entry], "preferredVersion": entry}
-
-
-def _resource_list(group: str, version: str, table: Sequence[Resource]) -> JsonObject:
-    entries: list[JsonObject] = []
+    Kubernetes' own groups come first, then those of custom resources.
+    """
+    found: dict[str, dict[str, list[JsonObject]]] = {}
+    own: set[str] = set()
     for resource in table:
-        if (resource.group, resource.version) != (group, version):
-            continue
-        entry: JsonObject = {
-            "name": resource.plural,
-            "singularName": resource.singular,
-            "namespaced": resource.namespaced,
-            "kind": resource.kind,
-            "verbs": _verbs(resource),
-        }
-        if resource.short_names:
-            entry["shortNames"] = list(resource.short_names)
-        if resource.categories:
-            entry["categories"] = list(resource.categories)
-        entry["storageVersionHash"] = hashlib.sha256(resource.id.encode()).hexdigest()[:11] + "="
-        entries.append(entry)
+        entries = found.setdefault(resource.group, {}).setdefault(resource.version, [])
+        entries.append(_resource(resource))
         entries += [_subresource(resource, name) for name in resource.subresources]
-    for its_group, its_version, plural, kind, namespaced in REVIEWS:
-        if (its_group, its_version) == (group, version):
-            entries.append(
-                {
-                    "name": plural,
-                    "singularName": kind.lower(),
-                    "namespaced": namespaced,
-                    "kind": kind,
-                    "verbs": ["create"],
-                }
-            )
+        if resource.definition is None:
+            own.add(resource.group)
+    for group, version, plural, kind, namespaced in REVIEWS:
+        own.add(group)
+        found.setdefault(group, {}).setdefault(version, []).append(
+            {
+                "name": plural,
+                "singularName": kind.lower(),
+                "namespaced": namespaced,
+                "kind": kind,
+                "verbs": ["create"],
+            }
+        )
+    return {
+        group: {
+            version: sorted(found[group][version], key=lambda entry: str(entry["name"]))
+            for version in sorted(found[group], key=version_order)
+        }
+        for group in sorted(found, key=lambda group: (group not in own, group))
+    }
+
+
+_VERSION = re.compile(r"v([1-9][0-9]*)(?:(alpha|beta)([1-9][0-9]*))?")
+_STAGES = {None: 0, "beta": 1, "alpha": 2}
+
+
+def version_order(version: str) -> tuple[int, int, int, str]:
+    """Return a key that sorts versions by preference: v2, v1, v2beta1, v1beta2, v1alpha1, then others by name."""
+    parsed = _VERSION.fullmatch(version)
+    if parsed is None:
+        return len(_STAGES), 0, 0, version
+    major, stage, minor = parsed.groups()
+    return _STAGES[stage], -int(major), -int(minor or 0), version
+
+
+def _group(group: str, versions: Iterable[str]) -> JsonObject:
+    entries = [{"groupVersion": f"{group}/{version}", "version": version} for version in versions]
+    return {"name": group, "versions": entries, "preferredVersion": entries[0]}
+
+
+def _resource_list(group: str, version: str, entries: Sequence[JsonObject]) -> JsonObject:
     return {
         "kind": "APIResourceList",
         "apiVersion": "v1",
         "groupVersion": f"{group}/{version}" if group else version,
-        "resources": sorted(entries, key=lambda entry: str(entry["name"])),
+        "resources": entries,
     }
+
+
+def _resource(resource: Resource) -> JsonObject:
+    entry: JsonObject = {
+        "name": resource.plural,
+        "singularName": resource.singular,
+        "namespaced": resource.namespaced,
+        "kind": resource.kind,
+        "verbs": _verbs(resource),
+    }
+    if resource.short_names:
+        entry["shortNames"] = list(resource.short_names)
+    if resource.categories:
+        entry["categories"] = list(resource.categories)
+    entry["storageVersionHash"] = hashlib.sha256(resource.id.encode()).hexdigest()[:11] + "="
+    return entry
 
 
 def _verbs(resource: Resource) -> list[str]:
@@ -158,7 +221,7 @@ def _subresource(resource: Resource, name: str) -> JsonObject:
         "name": f"{resource.plural}/{name}",
         "singularName": "",
         "namespaced": resource.namespaced,
-        "kind": kind,
+        "kind": kind.format(resource.kind),
         "verbs": verbs,
     }
     if (group, version) != (resource.group, resource.version):
@@ -166,7 +229,7 @@ def _subresource(resource: Resource, name: str) -> JsonObject:
     return entry
 
 
-def _aggregated(groups: Sequence[tuple[str, str]], table: Sequence[Resource], form: str) -> JsonObject:
+def _aggregated(groups: Mapping[str, Mapping[str, Sequence[JsonObject]]], form: str) -> JsonObject:
     return {
         "kind": "APIGroupDiscoveryList",
         "apiVersion": f"apidiscovery.k8s.io/{form}",
@@ -177,19 +240,20 @@ def _aggregated(groups: Sequence[tuple[str, str]], table: Sequence[Resource], fo
                 "versions": [
                     {
                         "version": version,
-                        "resources": _aggregated_resources(group, version, table),
+                        "resources": _aggregated_resources(group, version, entries),
                         "freshness": "Current",
                     }
+                    for version, entries in versions.items()
                 ],
             }
-            for group, version in groups
+            for group, versions in groups.items()
         ],
     }
 
 
-def _aggregated_resources(group: str, version: str, table: Sequence[Resource]) -> list[JsonObject]:
+def _aggregated_resources(group: str, version: str, entries: Sequence[JsonObject]) -> list[JsonObject]:
     found: dict[str, JsonObject] = {}
-    for entry in _resource_list(group, version, table)["resources"]:
+    for entry in entries:
         plural, _, subresource = entry["name"].partition("/")
         kind = {
             "group": entry.get("group", group),

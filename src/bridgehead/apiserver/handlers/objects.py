@@ -14,7 +14,7 @@ from functools import partial
 import msgspec
 
 from bridgehead.apiserver.access.authorization import Authorizer
-from bridgehead.apiserver.access.node_restriction import NodeRestriction
+from bridgehead.apiserver.admission.attributes import CREATE, UPDATE
 from bridgehead.apiserver.bodies.apply_requests import parse_configuration
 from bridgehead.apiserver.bodies.decoding import decode_object
 from bridgehead.apiserver.bodies.patch import APPLY_PATCH
@@ -26,13 +26,14 @@ from bridgehead.apiserver.http.paths import Query
 from bridgehead.apiserver.http.request import Request, Response, respond
 from bridgehead.apiserver.http.worker import run_long
 from bridgehead.apiserver.registry import lists
-from bridgehead.apiserver.registry.registry import Registry, check_name
+from bridgehead.apiserver.registry.registry import Registry
+from bridgehead.apiserver.registry.request_checks import check_name
 from bridgehead.apiserver.registry.watching import OpenWatches, WatchStream, parse_watch_options
 from bridgehead.apiserver.resource import Change, JsonObject, Resource, Strategy
 from bridgehead.storage import Record
 
 from .apply import Applier
-from .options import is_dry_run, parse_delete_options, parse_writer
+from .options import attributes_of, delete_attributes, is_dry_run, parse_delete_options, parse_writer
 from .rendering import Rendering
 from .stored_forms import stored_change, stored_object
 from .subresources import Subresources
@@ -44,7 +45,6 @@ class Handlers:
     def __init__(
         self,
         registry: Registry,
-        nodes: NodeRestriction,
         subresources: Subresources,
         applier: Applier,
         authorizer: Authorizer,
@@ -55,7 +55,6 @@ class Handlers:
         self._rendering = rendering
         self._applier = applier
         self._authorizer = authorizer
-        self._nodes = nodes
         self._watches = watches
         self._subresources = subresources
         self._verbs: dict[str, Handler] = {
@@ -117,19 +116,28 @@ class Handlers:
     async def _create(self, request: Request, resource: Resource) -> Response:
         writer = parse_writer(request)
         obj = stored_object(resource, await self._decode(request, resource))
-        self._nodes.admit_create(request.user, resource, request.info.namespace, obj)
-        dry_run = is_dry_run(request.query)
-        record = await self._registry.create(
-            resource, request.info.namespace, obj, writer=writer, dry_run=dry_run, size=request.body_size
-        )
+        record = await self._store_new(request, resource, obj, writer)
         await self._warn(request, resource, record)
         return await self._rendering.record(request, resource, record, 201)
+
+    async def _store_new(self, request: Request, resource: Resource, obj: JsonObject, writer: Writer) -> Record:
+        dry_run = is_dry_run(request.query)
+        name = obj.get("metadata", {}).get("name", "")
+        attributes = attributes_of(request, resource, CREATE, name=name)
+        return await self._registry.create(
+            resource,
+            request.info.namespace,
+            obj,
+            attributes=attributes,
+            writer=writer,
+            dry_run=dry_run,
+            size=request.body_size,
+        )
 
     async def _update(self, request: Request, resource: Resource) -> Response:
         info = request.info
         writer = parse_writer(request, subresource=info.subresource)
         obj = await self._decode(request, resource)
-        dry_run = is_dry_run(request.query)
         status = 200
         key = self._registry.key(resource, info.namespace, info.name)
         missing = self._registry.store.get(key) is None
@@ -140,10 +148,7 @@ class Handlers:
             obj.setdefault("metadata", {}).setdefault("name", info.name)
             check_name(obj["metadata"]["name"], info.name)
             obj = stored_object(resource, obj)
-            self._nodes.admit_create(request.user, resource, info.namespace, obj)
-            record = await self._registry.create(
-                resource, info.namespace, obj, writer=writer, dry_run=dry_run, size=request.body_size
-            )
+            record = await self._store_new(request, resource, obj, writer)
             status = 201
         else:
             record = await self._change(request, resource, lambda _: obj, writer)
@@ -174,7 +179,8 @@ class Handlers:
             resource,
             info.namespace,
             info.name,
-            self._nodes.guard(request.user, resource, info.namespace, info.name, change),
+            change,
+            attributes=attributes_of(request, resource, UPDATE),
             writer=writer,
             subresource=info.subresource,
             dry_run=is_dry_run(request.query),
@@ -186,8 +192,8 @@ class Handlers:
         body = await request.body()
         parse = partial(parse_delete_options, body, request, self._registry.delete_options)
         options = await run_long(len(body), parse)
-        self._nodes.admit_delete(request.user, resource, info.namespace, info.name)
-        deleted = await self._registry.delete(resource, info.namespace, info.name, options)
+        attributes = delete_attributes(request, resource, options)
+        deleted = await self._registry.delete(resource, info.namespace, info.name, options, attributes=attributes)
         if not deleted.gone or resource.returns_deleted:
             return await self._rendering.record(request, resource, deleted.record)
         details = {"name": info.name, "kind": resource.plural, "uid": stored_metadata(deleted.record.value).uid}
@@ -201,9 +207,11 @@ class Handlers:
         options = await run_long(len(body), parse)
         query = {key: value for key, value in request.query.items() if key not in ("limit", "continue")}
         page = self._page(request, resource, query)
+        attributes = delete_attributes(request, resource, options)
         for record in page.records:
+            key = record.key
             try:
-                await self._registry.delete(resource, record.key.namespace, record.key.name, options)
+                await self._registry.delete(resource, key.namespace, key.name, options, attributes=attributes)
             except ApiStatus as error:
                 if error.code != 404:
                     raise

@@ -1,6 +1,8 @@
 """OpenAPI documents (/openapi/v3, /openapi/v2), for `kubectl explain`, `apply` and `diff`.
 
-A document is built from the definitions on its first request and kept compressed. The server itself does not use it.
+A document is built from the definitions on its first request after a change of its resources, and kept compressed.
+The server itself does not use it. A document's hash changes with its resources, and with the schemas of those that
+bring their own.
 Source: Kubernetes "The Kubernetes API: OpenAPI V3", KEP-2896.
 """
 
@@ -22,6 +24,7 @@ from bridgehead.apiserver.http.negotiation import JSON, choose
 from bridgehead.apiserver.http.request import Request, Response
 from bridgehead.apiserver.http.worker import LONG_BYTES, run_long
 from bridgehead.apiserver.resource import JsonObject, Resource
+from bridgehead.apiserver.table import ResourceTable
 
 from .openapi_protobuf import encode_document
 
@@ -65,19 +68,18 @@ _DELETE_PARAMETERS = (
 class OpenApi:
     """OpenAPI documents of a table. `load` returns the definitions; it is called once for each document."""
 
-    def __init__(self, table: Sequence[Resource], load: Callable[[], dict[str, JsonObject]] = load_definitions) -> None:
+    def __init__(self, table: ResourceTable, load: Callable[[], dict[str, JsonObject]] = load_definitions) -> None:
         self._table = table
         self._load = load
-        self._group_versions = {
-            (f"apis/{r.group}/{r.version}" if r.group else f"api/{r.version}"): (r.group, r.version) for r in table
-        }
-        names = ",".join(sorted(resource.id for resource in table))
-        self._hash = hashlib.sha256(f"{SCHEMA_VERSION} {names}".encode()).hexdigest().upper()
-        self._built: dict[tuple[str, str], bytes] = {}
+        self._revision = -1
+        self._group_versions: dict[str, tuple[Resource, ...]] = {}
+        self._hashes: dict[str, str] = {}  # by path
+        self._built: dict[tuple[str, str], tuple[str, bytes]] = {}  # by path and media type: hash, document
 
     async def handle(self, path: str, request: Request) -> Response:
         """Answer a request. Raises a 404 or a 406."""
         accept = request.header(b"accept")
+        self._refresh()
         if path == "/openapi/v2" and _PROTOBUF_2 in accept and "application/json" not in accept:
             content_type = _PROTOBUF_2.replace("@", ".")  # a media type may not contain "@"
             return await self._compressed(path, request, lambda: encode_document(self._version_2()), content_type)
@@ -86,38 +88,55 @@ class OpenApi:
             return Response(200, self._index())
         if path == "/openapi/v2":
             return await self._compressed(path, request, lambda: msgspec.json.encode(self._version_2()))
-        gv = path.removeprefix("/openapi/v3/")
-        if gv not in self._group_versions:
+        resources = self._group_versions.get(path.removeprefix("/openapi/v3/"))
+        if resources is None:
             raise not_found_path()
-        build = self._version_3
-        response = await self._compressed(path, request, lambda: msgspec.json.encode(build(*self._group_versions[gv])))
-        if request.query.get("hash") == self._hash:
+        response = await self._compressed(path, request, lambda: msgspec.json.encode(self._version_3(resources)))
+        if request.query.get("hash") == self._hashes[path]:
             response.headers += _IMMUTABLE
         return response
 
+    def _refresh(self) -> None:
+        """Compute the documents' hashes after a change of the table. Documents with the same hash stay."""
+        if self._revision == self._table.revision:
+            return
+        self._revision = self._table.revision
+        grouped: dict[str, list[Resource]] = {}
+        for resource in self._table:
+            root = f"apis/{resource.group}" if resource.group else "api"
+            grouped.setdefault(f"{root}/{resource.version}", []).append(resource)
+        self._group_versions = {gv: tuple(resources) for gv, resources in grouped.items()}
+        self._hashes = {f"/openapi/v3/{gv}": _hash(resources) for gv, resources in grouped.items()}
+        self._hashes["/openapi/v2"] = _hash(self._table)
+        for path, content_type in list(self._built):
+            if self._built[path, content_type][0] != self._hashes.get(path):
+                del self._built[path, content_type]
+
     def _index(self) -> bytes:
         paths = {
-            gv: {"serverRelativeURL": f"/openapi/v3/{gv}?hash={self._hash}"} for gv in sorted(self._group_versions)
+            gv: {"serverRelativeURL": f"/openapi/v3/{gv}?hash={self._hashes[f'/openapi/v3/{gv}']}"}
+            for gv in sorted(self._group_versions)
         }
         return msgspec.json.encode({"paths": paths})
 
     async def _compressed(
         self, path: str, request: Request, build: Callable[[], bytes], content_type: str = JSON
     ) -> Response:
-        body = self._built.get((path, content_type))
-        if body is None:
-            compressed = await run_long(LONG_BYTES, lambda: gzip.compress(build(), compresslevel=5, mtime=0))
-            body = self._built[path, content_type] = compressed
-        headers: tuple[tuple[bytes, bytes], ...] = ((b"etag", f'"{self._hash}"'.encode()), (b"vary", b"Accept"))
-        if request.header(b"if-none-match") == f'"{self._hash}"':
+        current = self._hashes[path]
+        etag = f'"{current}"'
+        headers: tuple[tuple[bytes, bytes], ...] = ((b"etag", etag.encode()), (b"vary", b"Accept"))
+        if request.header(b"if-none-match") == etag:
             return Response(304, b"", content_type, headers)
+        known, body = self._built.get((path, content_type), ("", b""))
+        if known != current:
+            body = await run_long(LONG_BYTES, lambda: gzip.compress(build(), compresslevel=5, mtime=0))
+            self._built[path, content_type] = current, body
         if "gzip" in request.header(b"accept-encoding"):
             return Response(200, body, content_type, (*headers, (b"content-encoding", b"gzip")))
         return Response(200, await run_long(LONG_BYTES, lambda: gzip.decompress(body)), content_type, headers)
 
-    def _version_3(self, group: str, version: str) -> JsonObject:
-        resources = [r for r in self._table if (r.group, r.version) == (group, version)]
-        paths, definitions = self._paths(resources, _body_3)
+    def _version_3(self, resources: Iterable[Resource]) -> JsonObject:
+        paths, definitions = self._paths(resources, _body_3, 3)
         return {
             "openapi": "3.0.0",
             "info": _INFO,
@@ -126,7 +145,7 @@ class OpenApi:
         }
 
     def _version_2(self) -> JsonObject:
-        paths, definitions = self._paths(self._table, _body_2)
+        paths, definitions = self._paths(self._table, _body_2, 2)
         return {
             "swagger": "2.0",
             "info": _INFO,
@@ -134,17 +153,28 @@ class OpenApi:
             "definitions": {name: schema_2(schema) for name, schema in definitions.items()},
         }
 
-    def _paths(self, resources: Iterable[Resource], body: Body) -> tuple[JsonObject, dict[str, JsonObject]]:
+    def _paths(
+        self, resources: Iterable[Resource], body: Body, version: int
+    ) -> tuple[JsonObject, dict[str, JsonObject]]:
         """Return the paths of `resources`, and every definition that they need, by name."""
         definitions = self._load()
         kinds = definitions_by_kind(definitions)
         paths: JsonObject = {}
         roots = {f"{_META}Status", f"{_META}DeleteOptions", f"{_META}Patch"}
         for resource in resources:
-            name = kinds[resource.group, resource.version, resource.kind]
+            if resource.definition is None:
+                name = kinds[resource.group, resource.version, resource.kind]
+            else:
+                name = resource.definition.name
+                definitions.update(resource.definition.openapi(version))
             roots |= {name, f"{name}List"}
             paths |= resource_paths(resource, name, body)
         return paths, {name: definitions[name] for name in sorted(closure(definitions, roots))}
+
+
+def _hash(resources: Iterable[Resource]) -> str:
+    names = sorted(f"{r.id} {r.version} {r.definition.digest if r.definition else ''}" for r in resources)
+    return hashlib.sha256(f"{SCHEMA_VERSION} {','.join(names)}".encode()).hexdigest().upper()
 
 
 def closure(definitions: dict[str, JsonObject], roots: Iterable[str]) -> set[str]:

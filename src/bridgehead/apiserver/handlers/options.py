@@ -1,9 +1,13 @@
-"""Options of writes, from the query or from a DeleteOptions body (source: meta/v1 CreateOptions, DeleteOptions)."""
+"""Options of writes, from the query or from a DeleteOptions body, and the attributes of a write for admission.
+
+Source: meta/v1 CreateOptions, UpdateOptions, DeleteOptions.
+"""
 
 from __future__ import annotations
 
 from functools import lru_cache
 
+from bridgehead.apiserver.admission.attributes import DELETE, Attributes
 from bridgehead.apiserver.bodies.decoding import decode_value
 from bridgehead.apiserver.bodies.schema import Shape, conform
 from bridgehead.apiserver.errors import SchemaMismatch, bad_request, invalid
@@ -11,7 +15,7 @@ from bridgehead.apiserver.fieldmanagement.managers import APPLY, MAX_NAME_BYTES,
 from bridgehead.apiserver.http.paths import Query, parse_int
 from bridgehead.apiserver.http.request import Request
 from bridgehead.apiserver.registry.deletion import BACKGROUND, FOREGROUND, ORPHAN, DeleteOptions
-from bridgehead.apiserver.resource import FieldError, JsonObject
+from bridgehead.apiserver.resource import FieldError, JsonObject, Resource
 from bridgehead.apiserver.resources.shared import field
 
 
@@ -22,6 +26,71 @@ def is_dry_run(query: Query) -> bool:
         why = f'Unsupported value: "{value}": supported values: "All"'
         raise invalid("meta.k8s.io", "CreateOptions", "", [FieldError("FieldValueNotSupported", "dryRun", why)])
     return value == "All"
+
+
+def attributes_of(
+    request: Request,
+    resource: Resource,
+    operation: str,
+    *,
+    name: str = "",
+    kind: tuple[str, str, str] | None = None,
+) -> Attributes:
+    """Return the attributes of a write that is not a delete. `name` is for a create, whose path has none."""
+    info, query = request.info, request.query
+    name = info.name or name
+    options: JsonObject = {}
+    if query:
+        options = {field: query[field] for field in ("fieldManager", "fieldValidation") if query.get(field)}
+        if query.get("dryRun"):
+            options["dryRun"] = [query["dryRun"]]
+    return Attributes(
+        operation,
+        resource,
+        info.subresource,
+        # A new Namespace has no namespace in its path.
+        info.namespace or (name if resource.id == "namespaces" else ""),
+        name,
+        request.user,
+        "dryRun" in options,
+        options,
+        kind,
+        request.warnings,
+        request.annotations,
+    )
+
+
+def delete_attributes(request: Request, resource: Resource, options: DeleteOptions) -> Attributes:
+    """Return the attributes of a delete."""
+    info = request.info
+    return Attributes(
+        DELETE,
+        resource,
+        info.subresource,
+        info.namespace,
+        info.name,
+        request.user,
+        options.dry_run,
+        _delete_options(options),
+        None,
+        request.warnings,
+        request.annotations,
+    )
+
+
+def _delete_options(options: DeleteOptions) -> JsonObject:
+    obj: JsonObject = {}
+    if options.grace_seconds is not None:
+        obj["gracePeriodSeconds"] = options.grace_seconds
+    given = {"uid": options.uid, "resourceVersion": options.resource_version}
+    preconditions = {name: value for name, value in given.items() if value is not None}
+    if preconditions:
+        obj["preconditions"] = preconditions
+    if options.policy:
+        obj["propagationPolicy"] = options.policy
+    if options.dry_run:
+        obj["dryRun"] = ["All"]
+    return obj
 
 
 def parse_writer(request: Request, *, operation: str = UPDATE, subresource: str = "") -> Writer:

@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from bridgehead.apiserver.access.node_restriction import NodeRestriction
 from bridgehead.apiserver.access.tokens import TokenAuthority
+from bridgehead.apiserver.admission.attributes import CREATE, UPDATE
 from bridgehead.apiserver.bodies.apply_requests import parse_configuration
 from bridgehead.apiserver.bodies.decoding import decode_kind, decode_object
 from bridgehead.apiserver.bodies.patch import APPLY_PATCH
@@ -26,17 +26,18 @@ from bridgehead.apiserver.errors import (
     method_not_allowed,
     unavailable,
 )
-from bridgehead.apiserver.fieldmanagement.managers import APPLY
+from bridgehead.apiserver.fieldmanagement.managers import APPLY, Writer
 from bridgehead.apiserver.http.request import Request, Response, respond
+from bridgehead.apiserver.registry.attempts import BINDING
 from bridgehead.apiserver.registry.deletion import DeleteOptions
-from bridgehead.apiserver.registry.registry import BINDING, Registry
-from bridgehead.apiserver.resource import FieldError, JsonObject, Resource
+from bridgehead.apiserver.registry.registry import Registry, View
+from bridgehead.apiserver.resource import Change, FieldError, JsonObject, Resource
 from bridgehead.apiserver.resources.shared.metadata_validation import selector_text
 from bridgehead.objects.times import format_time
 from bridgehead.storage import Record
 
 from .apply import Applier, reported
-from .options import is_dry_run, parse_writer
+from .options import attributes_of, is_dry_run, parse_writer
 
 _MIN_TOKEN_SECONDS, _DEFAULT_TOKEN_SECONDS, _MAX_TOKEN_SECONDS = 600, 3600, 2**32
 
@@ -44,12 +45,9 @@ _MIN_TOKEN_SECONDS, _DEFAULT_TOKEN_SECONDS, _MAX_TOKEN_SECONDS = 600, 3600, 2**3
 class Subresources:
     """Handler of subresources. `schema` has the shapes of bodies of other kinds, such as Scale."""
 
-    def __init__(
-        self, registry: Registry, nodes: NodeRestriction, tokens: TokenAuthority, applier: Applier, schema: Schema
-    ) -> None:
+    def __init__(self, registry: Registry, tokens: TokenAuthority, applier: Applier, schema: Schema) -> None:
         self._registry = registry
         self._applier = applier
-        self._nodes = nodes
         self._tokens = tokens
         self._scale = schema.of_kind("autoscaling", "v1", "Scale")
         self._binding = schema.of_kind("", "v1", "Binding")
@@ -93,9 +91,7 @@ class Subresources:
             spec = {**old.get("spec", {}), "replicas": replicas}
             return {**old, "metadata": _expecting(scale, old), "spec": spec}
 
-        record = await self._registry.update(
-            resource, info.namespace, info.name, change, writer=writer, dry_run=is_dry_run(request.query)
-        )
+        record = await self._update_scale(request, resource, change, writer)
         return respond(scale_of(msgspec.json.decode(record.value)))
 
     async def _apply_scale(self, request: Request, resource: Resource) -> Response:
@@ -109,14 +105,35 @@ class Subresources:
             _check_replicas(info.name, new.get("spec", {}).get("replicas", 0))
             return new
 
-        record = await self._registry.update(
-            resource, info.namespace, info.name, change, writer=writer, dry_run=is_dry_run(request.query)
-        )
+        record = await self._update_scale(request, resource, change, writer)
         return respond(scale_of(msgspec.json.decode(record.value)))
+
+    async def _update_scale(self, request: Request, resource: Resource, change: Change, writer: Writer) -> Record:
+        info = request.info
+        return await self._registry.update(
+            resource,
+            info.namespace,
+            info.name,
+            change,
+            attributes=attributes_of(request, resource, UPDATE, kind=_SCALE),
+            view=_SCALE_VIEW,
+            writer=writer,
+            dry_run=is_dry_run(request.query),
+        )
+
+    async def _admit(
+        self, request: Request, resource: Resource, obj: JsonObject, kind: tuple[str, str, str]
+    ) -> JsonObject:
+        """Let admission check and change the object of a create that is not stored, such as a Binding."""
+        info, (group, version, name) = request.info, kind
+        metadata = {"name": info.name, "namespace": info.namespace} | obj.get("metadata", {})
+        obj = {**obj, "kind": name, "apiVersion": f"{group}/{version}" if group else version, "metadata": metadata}
+        return await self._registry.admission.admit(attributes_of(request, resource, CREATE, kind=kind), obj, {})
 
     async def _bind(self, request: Request, resource: Resource) -> Response:
         info = request.info
         binding = await decode_kind(request, "", "v1", "Binding", self._binding)
+        binding = await self._admit(request, resource, binding, ("", "v1", "Binding"))
         target = binding.get("target", {})
         node = target.get("name", "")
         if target.get("kind") not in (None, "", "Node"):
@@ -147,7 +164,7 @@ class Subresources:
     async def _evict(self, request: Request, resource: Resource) -> Response:
         info = request.info
         eviction = await decode_kind(request, "policy", "v1", "Eviction", self._eviction)
-        self._nodes.admit_eviction(request.user, resource, info.namespace, info.name)
+        eviction = await self._admit(request, resource, eviction, ("policy", "v1", "Eviction"))
         given = eviction.get("deleteOptions", {})
         preconditions = given.get("preconditions", {})
         options = DeleteOptions(
@@ -162,8 +179,8 @@ class Subresources:
     async def _issue_token(self, request: Request, resource: Resource) -> Response:
         info = request.info
         asked = await decode_kind(request, "authentication.k8s.io", "v1", "TokenRequest", self._token)
+        asked = await self._admit(request, resource, asked, ("authentication.k8s.io", "v1", "TokenRequest"))
         spec = asked.setdefault("spec", {})
-        self._nodes.admit_token(request.user, resource, info.namespace, info.name, spec)
         account = self._registry.get(resource, info.namespace, info.name)
         seconds = spec.setdefault("expirationSeconds", _DEFAULT_TOKEN_SECONDS)
         if not _MIN_TOKEN_SECONDS <= seconds <= _MAX_TOKEN_SECONDS:
@@ -243,6 +260,7 @@ class Subresources:
             info.namespace,
             info.name,
             change,
+            attributes=attributes_of(request, resource, UPDATE),
             writer=writer,
             subresource="finalize",
             dry_run=is_dry_run(request.query),
@@ -289,3 +307,12 @@ def scale_of(obj: JsonObject) -> JsonObject:
         "spec": {"replicas": spec.get("replicas", 0)},
         "status": {"replicas": status.get("replicas", 0), "selector": selector_text(spec.get("selector", {}))},
     }
+
+
+def _scaled(obj: JsonObject, scale: JsonObject) -> JsonObject:
+    """Return the object with the replicas of its Scale."""
+    return {**obj, "spec": {**obj.get("spec", {}), "replicas": scale.get("spec", {}).get("replicas", 0)}}
+
+
+_SCALE = ("autoscaling", "v1", "Scale")
+_SCALE_VIEW = View(scale_of, _scaled)

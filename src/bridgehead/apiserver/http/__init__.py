@@ -3,6 +3,7 @@
 server            the HTTPS server
 socket_protocol   WebSockets
 spdy_upgrade      SPDY connections, presented as WebSockets
+tunnel            upgraded connections that the application takes over
 paths             what a request asks for: verb, group, resource, namespace, name
 user              the user of a request
 negotiation       media types

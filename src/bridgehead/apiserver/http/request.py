@@ -37,6 +37,7 @@ class Request:
     scope: Scope
     receive: Receive
     warnings: list[str] = field(default_factory=list)
+    annotations: dict[str, str] = field(default_factory=dict)  # of the request's audit event
     body_size: int = 0  # 0 until `body` has been called
 
     def header(self, name: bytes) -> str:
@@ -79,6 +80,10 @@ class Disconnected(Exception):
     """The client closed the connection while its request was being read."""
 
 
+class StreamBroken(Exception):
+    """A stream that ended too early. Its connection is closed, so that the client notices."""
+
+
 class Stream(Protocol):
     """A body that comes in pieces. `aclose` is called in any case, also when nothing has been read.
 
@@ -101,6 +106,9 @@ class Response:
     False for logs, which a person may read in a pager.
     `is_large`: the stream is as long as a body that is worth compressing.
     `is_long_running`: the stream ends only with the client, so its duration does not count in the latency metrics.
+    `content_type` "": the response has no such header.
+    `receive`: reports the client's disconnect while the stream is sent, for a response that is sent while the request's
+    body is still being read; None: the request's own.
     """
 
     status: int = 200
@@ -111,6 +119,7 @@ class Response:
     drops_slow: bool = False
     is_large: bool = False
     is_long_running: bool = False
+    receive: Receive | None = None
 
 
 def respond(value: Any, status: int = 200) -> Response:

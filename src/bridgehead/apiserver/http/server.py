@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import signal
 import socket
@@ -24,6 +25,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from . import spdy_upgrade
 from .socket_protocol import AnySubprotocol
+from .tunnel import TunnelProtocol, asks_for_upgrade
 from .unsent import Connection
 from .user import InvalidCredentials, user_from_certificate
 
@@ -38,23 +40,33 @@ _HEADER_SECONDS = 32.0
 _MAX_HEADER_BYTES = 1024 * 1024
 _MAX_WEBSOCKET_MESSAGE_BYTES = 4 * 1024 * 1024
 _LISTEN_BACKLOG = 4096
+# Of a request that asks for an upgrade; such requests have no body, normally.
+_MAX_TUNNEL_BODY_BYTES = 64 * 1024
+
+
+def _takes_none(path: str) -> bool:
+    return False
 
 
 class PeerProtocol(HttpToolsProtocol):
     """One client's connection.
 
     Puts the client certificate's user and the `Connection` into the scope's `state`, for HTTP and WebSockets. Refuses a
-    request whose headers take too long or are too large. Hands an upgrade to SPDY over to `spdy_upgrade`.
+    request whose headers take too long or are too large. Hands an upgrade to SPDY over to `spdy_upgrade`; upgrades of
+    paths for which `takes_upgrade` is true go to `tunnel`.
     """
 
     header_seconds = _HEADER_SECONDS
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, takes_upgrade: Callable[[str], bool] = _takes_none, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self._takes_upgrade = takes_upgrade
         self._awaits_headers = True
         self._header_bytes = 0
         self._header_timer: asyncio.TimerHandle | None = None
         self._asks_for_spdy = False
+        # The body of a request whose connection goes to a tunnel; None for any other request.
+        self._tunnel_body: bytearray | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -93,19 +105,36 @@ class PeerProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._awaits_headers = False
         self._stop_timer()
-        self._asks_for_spdy = self.parser.should_upgrade() and spdy_upgrade.is_requested(self.headers)
+        self._tunnel_body, self._asks_for_spdy = None, False
+        if self.parser.should_upgrade():
+            if asks_for_upgrade(self.headers) and self._takes_upgrade(self._upgraded_scope()["path"]):
+                self._tunnel_body = bytearray()
+                self.scope["method"] = self.parser.get_method().decode("ascii")
+                return
+            self._asks_for_spdy = spdy_upgrade.is_requested(self.headers)
         if not self._asks_for_spdy:
             super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
-        if not self._asks_for_spdy:
+        if self._tunnel_body is not None:
+            self._tunnel_body += body
+            if len(self._tunnel_body) > _MAX_TUNNEL_BODY_BYTES:
+                self._refuse(b"413 Request Entity Too Large")
+        elif not self._asks_for_spdy:
             super().on_body(body)
 
     def on_message_complete(self) -> None:
-        if self._asks_for_spdy:
+        if self._tunnel_body is not None:
+            self.connections.discard(self)
+            TunnelProtocol(self.app, self._upgraded_scope(), bytes(self._tunnel_body), self.transport, self.tasks)
+        elif self._asks_for_spdy:
             self._upgrade_to_spdy()
         else:
             super().on_message_complete()
+
+    def handle_websocket_upgrade(self) -> None:
+        if self._tunnel_body is None:
+            super().handle_websocket_upgrade()
 
     def _stop_timer(self) -> None:
         if self._header_timer is not None:
@@ -121,9 +150,11 @@ class PeerProtocol(HttpToolsProtocol):
 
     def _upgrade_to_spdy(self) -> None:
         self.connections.discard(self)
+        spdy_upgrade.SpdyProtocol(self.app, self._upgraded_scope(), self.transport, self.tasks)
+
+    def _upgraded_scope(self) -> dict[str, Any]:
         path, _, query = self.url.partition(b"?")
-        scope = {**self.scope, "raw_path": path, "path": unquote(path.decode("latin-1")), "query_string": query}
-        spdy_upgrade.SpdyProtocol(self.app, scope, self.transport, self.tasks)
+        return {**self.scope, "raw_path": path, "path": unquote(path.decode("latin-1")), "query_string": query}
 
 
 def server_context(certificate: Path, key: Path, client_ca: Path | None) -> ssl.SSLContext:
@@ -141,13 +172,17 @@ def server_context(certificate: Path, key: Path, client_ca: Path | None) -> ssl.
 
 
 class ApiServer(uvicorn.Server):
-    """uvicorn's server. `on_stop` ends the watches, which would otherwise keep responses open."""
+    """uvicorn's server. `on_stop` ends the watches, which would otherwise keep responses open.
+
+    An application that has a method `takes_upgrade(path)` gets the upgraded connections of these paths (`tunnel`).
+    """
 
     def __init__(self, application: Any, context: ssl.SSLContext | None, on_stop: Callable[[], None]) -> None:
+        protocol = functools.partial(PeerProtocol, takes_upgrade=getattr(application, "takes_upgrade", _takes_none))
         super().__init__(
             uvicorn.Config(
                 application,
-                http=PeerProtocol,
+                http=protocol,  # type: ignore[arg-type]  # uvicorn calls it as it calls a class
                 ws=AnySubprotocol,
                 ws_max_size=_MAX_WEBSOCKET_MESSAGE_BYTES,
                 lifespan="off",

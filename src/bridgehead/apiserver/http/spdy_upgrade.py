@@ -34,6 +34,8 @@ _VERSIONS = {
     b"v4.channel.k8s.io": "v5.channel.k8s.io",
     b"portforward.k8s.io": "SPDY/3.1+portforward.k8s.io",
 }
+# For clients without a supported version. No subprotocol at all would mean that of channel.k8s.io.
+_UNSUPPORTED = "unsupported"
 _MAX_QUEUED_MESSAGES = 64
 _ABNORMAL_CLOSURE = 1006  # RFC 6455, 7.4.1
 _OPEN_SECONDS = 10.0  # for the client to open the streams that it asked for
@@ -71,7 +73,7 @@ class SpdyProtocol(asyncio.Protocol):
             **scope,
             "type": "websocket",
             "scheme": "wss",
-            "subprotocols": [_VERSIONS[self._version]] if self._version else [],
+            "subprotocols": [_VERSIONS[self._version] if self._version else _UNSUPPORTED],
             "extensions": {"websocket.http.response": {}},
         }
         transport.set_protocol(self)

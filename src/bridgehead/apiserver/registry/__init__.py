@@ -1,9 +1,8 @@
 """Operations on stored objects, independent of HTTP.
 
-registry            create, update, delete: admission, hooks of the resource, validation, commit
-admission           rules that depend on other objects: namespaces, service accounts, addresses
-class_admission     default classes, priorities of pods, overhead of runtimes
-node_addresses      refusal of load balancer addresses that belong to nodes or to the API server
+registry            create, update, delete: admission, commit, retries
+attempts            one attempt of a write: hooks of the resource, validation
+request_checks      names and preconditions of requests
 metadata            the fields of `metadata` that the server sets
 deletion            finalizers, grace periods
 lists, watching     lists with their pages, watches

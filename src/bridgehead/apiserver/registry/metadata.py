@@ -1,4 +1,4 @@
-"""The fields of `metadata` that the server sets: uid, timestamps, generation, generated names.
+"""The fields of `metadata` that the server sets: uid, timestamps, generation.
 
 Source: apiserver/pkg/registry/rest/create.go, update.go and meta.go; API conventions "Metadata".
 """
@@ -9,25 +9,12 @@ import random
 
 from bridgehead.apiserver.resource import JsonObject, Resource
 
-# Lower-case letters and digits without vowels and look-alikes (apimachinery/pkg/util/rand).
-_NAME_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
-_GENERATED_LENGTH = 5
-_MAX_GENERATED_BASE = 63 - _GENERATED_LENGTH
-
 # The bits of a UUID that are not random, and their values: version 4, variant 2.
 _UUID_FIXED_BITS = 0xF << 76 | 0x3 << 62
 _UUID_VERSION_4 = 0x4 << 76 | 0x2 << 62
 
 _SERVER_OWNED = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
 _NEVER_KEPT = ("selfLink", "managedFields")
-
-
-def random_suffix() -> str:
-    return "".join(random.choices(_NAME_ALPHABET, k=_GENERATED_LENGTH))
-
-
-def generate_name(base: str) -> str:
-    return base[:_MAX_GENERATED_BASE] + random_suffix()
 
 
 def initialize(obj: JsonObject, resource: Resource, namespace: str, now: str) -> None:

@@ -16,7 +16,7 @@ from bridgehead.apiserver.fieldmanagement.managers import (
     make_entry,
 )
 from bridgehead.apiserver.fieldmanagement.managers import reset_paths as reset
-from bridgehead.apiserver.fieldmanagement.types import MapType, Types
+from bridgehead.apiserver.fieldmanagement.types import MapType, Types, as_root
 from bridgehead.apiserver.resource import JsonObject, Resource
 
 FIELD = "managedFields"
@@ -31,20 +31,28 @@ class Ownership:
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
         self._types = Types(schema.definitions)
-        self._kinds: dict[str, Kind] = {}
+        self._kinds: dict[tuple[str, str], tuple[Resource, Kind]] = {}
         self._companions: dict[str, FieldSet] = {}
 
     def type_of(self, group: str, version: str, kind: str) -> MapType:
         """Return the type of a kind's objects. Raises KeyError for a kind without a definition."""
         return self._types.root(self._schema.name_of_kind(group, version, kind))
 
+    def _root(self, resource: Resource) -> MapType:
+        definition = resource.definition
+        if definition is None:
+            return self.type_of(resource.group, resource.version, resource.kind)
+        return as_root(self._types.inline(definition.openapi(3)[definition.name]))
+
     def kind(self, resource: Resource) -> Kind:
         """Return what the managers of a resource's fields need to know of it, in the form that is stored."""
-        kind = self._kinds.get(resource.id)
-        if kind is None:
-            stored = resource.stored
-            root = self.type_of(stored.group, stored.version, stored.kind)
-            kind = self._kinds[resource.id] = Kind(root, stored.api_version, stored.kind, _reset_fields(stored))
+        known = self._kinds.get((resource.id, resource.version))
+        # A custom resource whose schema has changed is another entry of the table.
+        if known is not None and known[0] is resource:
+            return known[1]
+        stored = resource.stored
+        kind = Kind(self._root(stored), stored.api_version, stored.kind, _reset_fields(stored))
+        self._kinds[resource.id, resource.version] = resource, kind
         return kind
 
     def created(

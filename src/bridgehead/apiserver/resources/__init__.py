@@ -16,7 +16,8 @@
     flowcontrol/    FlowSchema, PriorityLevelConfiguration
     shared/         rules and columns that several resources use
 
-Nothing here does I/O or reads a clock. The only randomness is that of the allocation for Services.
+Nothing here does I/O or reads a clock. The only randomness is that of the allocation for Services
+and of generated names.
 """
 
 from __future__ import annotations

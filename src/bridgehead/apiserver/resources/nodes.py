@@ -116,7 +116,7 @@ RESOURCE = Resource(
     singular="node",
     namespaced=False,
     short_names=("no",),
-    subresources=("status",),
+    subresources=("status", "proxy"),
     strategy=NodeStrategy(),
     columns=(
         NAME,

@@ -27,12 +27,13 @@ from bridgehead.objects.addresses import join_host_port
 
 from .log_options import check_log_options
 
-# WebSocket subprotocols by subresource. Port-forward is a SPDY connection inside the WebSocket, forwarded unparsed.
-_COMMAND_PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
+# WebSocket subprotocols by subresource; a client may also offer none. The kubelet speaks them, messages pass unparsed.
+_CHANNEL_PROTOCOLS = ("v4.channel.k8s.io", "v4.base64.channel.k8s.io")
+_COMMAND_PROTOCOLS = ("v5.channel.k8s.io", *_CHANNEL_PROTOCOLS, "channel.k8s.io", "base64.channel.k8s.io")
 _PROTOCOLS = {
     "exec": _COMMAND_PROTOCOLS,
     "attach": _COMMAND_PROTOCOLS,
-    "portforward": ("SPDY/3.1+portforward.k8s.io",),
+    "portforward": ("SPDY/3.1+portforward.k8s.io", *_CHANNEL_PROTOCOLS),
 }
 _KUBELET_PORT = 10250
 _CONNECT_SECONDS = 10.0
@@ -62,15 +63,15 @@ class KubeletAccess:
     def __init__(self, tls: KubeletTls | None) -> None:
         """Load certificates. Raises OSError, ssl.SSLError."""
         self.scheme = "https" if tls is not None else "http"
-        self._context: ssl.SSLContext | None = None
+        self.context: ssl.SSLContext | None = None
         self._session: aiohttp.ClientSession | None = None
         if tls is not None:
-            self._context = ssl.create_default_context(cafile=str(tls.authority))
-            self._context.load_cert_chain(tls.certificate, tls.key)
+            self.context = ssl.create_default_context(cafile=str(tls.authority))
+            self.context.load_cert_chain(tls.certificate, tls.key)
 
     def session(self) -> aiohttp.ClientSession:
         if self._session is None:
-            connector = aiohttp.TCPConnector(ssl=self._context if self._context is not None else True, limit=0)
+            connector = aiohttp.TCPConnector(ssl=self.context if self.context is not None else True, limit=0)
             timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS)
             self._session = aiohttp.ClientSession(connector=connector, timeout=timeout, auto_decompress=False)
         return self._session
@@ -177,8 +178,9 @@ async def _proxy(
 ) -> None:
     """Connect the client's WebSocket with one to the kubelet. Raises `ApiStatus` if the kubelet does not accept it."""
     await receive()  # websocket.connect
-    offered = [name for name in scope.get("subprotocols", ()) if name in protocols]
-    if not offered:
+    asked = scope.get("subprotocols", ())
+    offered = [name for name in asked if name in protocols]
+    if asked and not offered:
         raise bad_request(f"unable to upgrade: the subprotocols offered here are {', '.join(protocols)}")
     try:
         kubelet = await access.session().ws_connect(
@@ -208,14 +210,17 @@ async def _to_kubelet(receive: Receive, kubelet: aiohttp.ClientWebSocketResponse
             return
         data = message.get("bytes")
         if data is None:
-            data = (message.get("text") or "").encode()
-        await kubelet.send_bytes(data)
+            await kubelet.send_str(message.get("text") or "")
+        else:
+            await kubelet.send_bytes(data)
 
 
 async def _to_client(kubelet: aiohttp.ClientWebSocketResponse, send: Send) -> None:
     async for message in kubelet:
         if isinstance(message.data, bytes):
             await send({"type": "websocket.send", "bytes": message.data})
+        elif isinstance(message.data, str):
+            await send({"type": "websocket.send", "text": message.data})
     await send({"type": "websocket.close", "code": aiohttp.WSCloseCode.OK})
 
 
@@ -266,7 +271,8 @@ def _upgrade_url(
     pod: JsonObject, node: JsonObject | None, subresource: str, query: QueryList, access: KubeletAccess
 ) -> str:
     if subresource == "portforward":
-        return _url(access, node, "portForward", pod, "", [])
+        ports = [(name.removesuffix("s"), value) for name, value in query if name == "ports"]
+        return _url(access, node, "portForward", pod, "", ports)
     values = dict(query)
     container = choose_container(pod, values.get("container", ""))
     parameters = []

@@ -1,15 +1,18 @@
 """The subresources of a pod that its kubelet serves: log, exec, attach, portforward.
 
-Finds the pod and its Node in the store. `kubelet` forwards the request.
+Finds the pod and its Node in the store, and asks admission for all but logs. `kubelet` forwards the request.
 """
 
 from __future__ import annotations
 
 import msgspec
 
+from bridgehead.apiserver.admission.attributes import CONNECT, Attributes
+from bridgehead.apiserver.admission.connecting import connect_kind, connect_options
 from bridgehead.apiserver.errors import method_not_allowed, not_found_path
 from bridgehead.apiserver.http.paths import RequestInfo
 from bridgehead.apiserver.http.request import Receive, Request, Response, Scope, Send
+from bridgehead.apiserver.http.user import User
 from bridgehead.apiserver.registry.registry import Registry
 from bridgehead.apiserver.resource import JsonObject
 from bridgehead.storage import Key
@@ -34,15 +37,28 @@ class PodStreams:
             raise method_not_allowed()
         pod, node = self._find(info)
         query = kubelet.parse_query_list(request.scope["query_string"])
+        if info.subresource != "log":
+            await self._admit(info, request.user, query)
         return await kubelet.answer(pod, node, info.subresource, query, self._kubelets)
 
-    async def answer_socket(self, info: RequestInfo, scope: Scope, receive: Receive, send: Send) -> None:
+    async def answer_socket(self, info: RequestInfo, user: User, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a WebSocket until it is closed. Raises `ApiStatus` if it is not accepted."""
         if not self.serves(info):
             raise not_found_path()
         pod, node = self._find(info)
         query = kubelet.parse_query_list(scope["query_string"])
+        if info.subresource != "log":
+            await self._admit(info, user, query)
         await kubelet.answer_socket(scope, receive, send, pod, node, info.subresource, query, self._kubelets)
+
+    async def _admit(self, info: RequestInfo, user: User, query: kubelet.QueryList) -> None:
+        """Ask admission. Raises `ApiStatus` for a connection that is refused."""
+        pods = self._registry.find("", "v1", "pods")
+        if pods is None:
+            raise not_found_path()
+        kind = connect_kind("pods", info.subresource)
+        attributes = Attributes(CONNECT, pods, info.subresource, info.namespace, info.name, user, kind=kind)
+        await self._registry.admission.admit(attributes, connect_options("pods", info.subresource, query), {})
 
     def _find(self, info: RequestInfo) -> tuple[JsonObject, JsonObject | None]:
         """Return the pod, and its Node if it has one."""

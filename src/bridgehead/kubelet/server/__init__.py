@@ -1,5 +1,6 @@
 """The kubelet's HTTPS server on port 10250, whose client is the API server.
 
 `kubelet_server` has the routes, `authorization` checks client certificates. `remote_command` is the protocol of exec
-and attach, `port_forward` the protocol of port-forward.
+and attach, `port_forward` and `port_channels` are those of port-forward, with SPDY and without. `channels` has the
+streams in a WebSocket.
 """

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import socket
 import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -25,9 +26,12 @@ from bridgehead.objects.core import Container
 
 from . import remote_command
 from .authorization import authorize
+from .channels import COMMAND_PROTOCOLS, PORT_PROTOCOLS, Channels
+from .port_channels import PortChannels, parse_ports
 from .port_forward import PROTOCOL, PortForward
 
 _PING_SECONDS = 30.0
+_MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 
 
 class KubeletServer:
@@ -149,26 +153,40 @@ class KubeletServer:
         worker = self._kubelet.worker(match["namespace"], match["pod"])
         if worker is None:
             return web.Response(status=404, text=f'pod "{match["pod"]}" not found')
-        if not _is_websocket(request):
-            text = "unable to upgrade: port-forward is offered over WebSocket only, not over SPDY alone"
-            return web.Response(status=400, text=text)
         pod_uid = worker.pod.metadata.uid
-        socket = web.WebSocketResponse(protocols=(PROTOCOL,), heartbeat=_PING_SECONDS, max_msg_size=4 << 20)
-        await socket.prepare(request)
-        session = PortForward(socket, match["pod"], lambda port: self._kubelet.runtime.open_port(pod_uid, port))
-        await session.run()
-        await socket.close()
-        return socket
+
+        def open_port(port: int) -> Awaitable[socket.socket]:
+            return self._kubelet.runtime.open_port(pod_uid, port)
+
+        accepted = web.WebSocketResponse(
+            protocols=(PROTOCOL, *PORT_PROTOCOLS), heartbeat=_PING_SECONDS, max_msg_size=_MAX_MESSAGE_BYTES
+        )
+        is_spdy = PROTOCOL in request.headers.get("Sec-WebSocket-Protocol", "")
+        try:
+            ports = () if is_spdy else parse_ports(request.query.getall("port", []))
+            _require_websocket(request, "port-forward")
+        except (ValueError, NotServed) as error:
+            return web.Response(status=400, text=str(error))
+        await accepted.prepare(request)
+        if is_spdy:
+            await PortForward(accepted, match["pod"], open_port).run()
+        else:
+            await PortChannels(Channels(accepted), match["pod"], pod_uid, open_port).run(ports)
+        await accepted.close()
+        return accepted
 
 
 async def _serve_session(
     request: web.Request,
     open_session: Callable[[], Awaitable[ExecSession]],
-    run: Callable[[web.WebSocketResponse, ExecSession], Awaitable[None]],
+    run: Callable[[Channels, ExecSession], Awaitable[None]],
 ) -> web.WebSocketResponse:
     """Accept the WebSocket, open a session and `run` it."""
-    socket = web.WebSocketResponse(protocols=remote_command.PROTOCOLS, heartbeat=_PING_SECONDS, max_msg_size=4 << 20)
-    await socket.prepare(request)
+    accepted = web.WebSocketResponse(
+        protocols=COMMAND_PROTOCOLS, heartbeat=_PING_SECONDS, max_msg_size=_MAX_MESSAGE_BYTES
+    )
+    await accepted.prepare(request)
+    channels = Channels(accepted)
     opening = asyncio.ensure_future(open_session())
     try:
         session = await asyncio.shield(opening)
@@ -177,11 +195,11 @@ async def _serve_session(
             await (await opening).close()
         raise
     except RuntimeFailure as error:
-        await socket.send_bytes(remote_command.STATUS_CHANNEL + remote_command.failure_status(str(error)))
+        await channels.send_status(remote_command.failure_status(str(error)))
     else:
-        await run(socket, session)
-    await socket.close()
-    return socket
+        await run(channels, session)
+    await accepted.close()
+    return accepted
 
 
 def _wants_input(request: web.Request) -> bool:

@@ -1,8 +1,8 @@
 """A port-forward session: many connections to ports of a pod over one WebSocket.
 
 Called by the kubelet's server. The messages of the WebSocket are the bytes of a SPDY connection (`spdy`). For each
-forwarded connection the client opens two streams with the same `requestid`, one for errors and one for data. Source:
-Kubernetes `pkg/kubelet/cri/streaming/portforward` and KEP-4006.
+forwarded connection the client opens two streams with the same `requestid`, one for errors and one for data.
+`port_channels` is for clients without SPDY. Source: Kubernetes `pkg/kubelet/cri/streaming/portforward`, KEP-4006.
 """
 
 from __future__ import annotations
@@ -112,30 +112,33 @@ class PortForward:
             message = f"error forwarding port {connection.port} to pod {self._pod_name}: {error}".encode()
         else:
             with port:
-                await self._copy(port, connection, data_stream)
+                await copy_port(port, connection.input, lambda data: self._send(spdy.data_frame(data_stream, data)))
         await self._send(spdy.data_frame(data_stream, b"", ends=True))
         await self._send(spdy.data_frame(error_stream, message, ends=True))
         del self._by_stream[error_stream], self._by_stream[data_stream]
 
-    async def _copy(self, port: sockets.socket, connection: _Connection, data_stream: int) -> None:
-        """Copy bytes in both directions until the pod ends the connection."""
-        loop = asyncio.get_running_loop()
-
-        async def send_input() -> None:
-            with contextlib.suppress(OSError):
-                while data := await connection.input.get():
-                    await loop.sock_sendall(port, data)
-                port.shutdown(sockets.SHUT_WR)
-
-        sender = asyncio.create_task(send_input())
-        try:
-            with contextlib.suppress(OSError):
-                while data := await loop.sock_recv(port, _CHUNK):
-                    await self._send(spdy.data_frame(data_stream, data))
-        finally:
-            sender.cancel()
-            await asyncio.gather(sender, return_exceptions=True)
-
     async def _send(self, frame: bytes) -> None:
         with contextlib.suppress(ConnectionError):  # the client has disconnected; `run` notices
             await self._socket.send_bytes(frame)
+
+
+async def copy_port(
+    port: sockets.socket, given: asyncio.Queue[bytes], send: Callable[[bytes], Awaitable[None]]
+) -> None:
+    """Copy bytes in both directions until the pod ends the connection. b"" in `given` is the end of the input."""
+    loop = asyncio.get_running_loop()
+
+    async def send_input() -> None:
+        with contextlib.suppress(OSError):
+            while data := await given.get():
+                await loop.sock_sendall(port, data)
+            port.shutdown(sockets.SHUT_WR)
+
+    sender = asyncio.create_task(send_input())
+    try:
+        with contextlib.suppress(OSError):
+            while data := await loop.sock_recv(port, _CHUNK):
+                await send(data)
+    finally:
+        sender.cancel()
+        await asyncio.gather(sender, return_exceptions=True)

@@ -1,8 +1,8 @@
-"""An exec or attach session over a WebSocket: Kubernetes' remote command protocol, versions 4 and 5.
+"""An exec or attach session over a WebSocket: Kubernetes' remote command protocol, all versions.
 
-Called by the kubelet's server. The first byte of a message is its channel: 0 stdin, 1 stdout, 2 stderr, 3 the `Status`
-at the end, 4 the terminal's size, 255 (version 5 only) closes the channel that the second byte names. Source:
-Kubernetes `apimachinery/pkg/util/remotecommand` and KEP-4006.
+Called by the kubelet's server. The channels (`channels`) are 0 stdin, 1 stdout, 2 stderr, 3 the `Status` at the end,
+4 the terminal's size; a message of 255 (version 5 only) closes the channel that its data names. Source: Kubernetes
+`apimachinery/pkg/util/remotecommand` and KEP-4006.
 """
 
 from __future__ import annotations
@@ -11,17 +11,14 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
-from aiohttp import WSMsgType, web
 
 from bridgehead.kubelet.runtimes.runtime import ExecSession
 
-PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
+from .channels import CLOSE, RESIZE, STDERR, STDIN, STDOUT, Channels
 
-STATUS_CHANNEL = b"\x03"
-
-_STDOUT, _STDERR = b"\x01", b"\x02"
 _CHUNK = 32 * 1024
 # For output that is still in the pipes when the command has ended; a background child may hold them open for ever.
 _DRAIN_SECONDS = 1.0
@@ -34,37 +31,34 @@ class TerminalSize(msgspec.Struct, frozen=True):
     height: int = msgspec.field(name="Height", default=0)
 
 
-def exit_status(exit_code: int) -> bytes:
+def exit_status(exit_code: int) -> dict[str, Any]:
     """Return the `Status` that ends an exec session."""
     if exit_code == 0:
-        return msgspec.json.encode({"metadata": {}, "status": "Success"})
-    return msgspec.json.encode(
-        {
-            "metadata": {},
-            "status": "Failure",
-            "message": f"command terminated with non-zero exit code: exit status {exit_code}",
-            "reason": "NonZeroExitCode",
-            "details": {"causes": [{"reason": "ExitCode", "message": str(exit_code)}]},
-        }
-    )
+        return {"metadata": {}, "status": "Success"}
+    return {
+        "metadata": {},
+        "status": "Failure",
+        "message": f"command terminated with non-zero exit code: exit status {exit_code}",
+        "reason": "NonZeroExitCode",
+        "details": {"causes": [{"reason": "ExitCode", "message": str(exit_code)}]},
+    }
 
 
-def detached_status(_: int) -> bytes:
+def detached_status(_: int) -> dict[str, Any]:
     """Return the `Status` that ends an attach session. The pod's status has the container's exit code."""
     return exit_status(0)
 
 
-def failure_status(message: str) -> bytes:
+def failure_status(message: str) -> dict[str, Any]:
     """Return the `Status` for a command that could not be started."""
-    status = {"metadata": {}, "status": "Failure", "message": message, "reason": "InternalError", "code": 500}
-    return msgspec.json.encode(status)
+    return {"metadata": {}, "status": "Failure", "message": message, "reason": "InternalError", "code": 500}
 
 
 async def run_session(
-    socket: web.WebSocketResponse,
+    channels: Channels,
     session: ExecSession,
     *,
-    status: Callable[[int], bytes] = exit_status,
+    status: Callable[[int], dict[str, Any]] = exit_status,
     ends_with_input: bool = False,
 ) -> None:
     """Copy bytes in both directions until the command has ended or the client has disconnected; then close the session.
@@ -72,18 +66,19 @@ async def run_session(
     `status` renders the last message from the exit code. With `ends_with_input`, the end of the client's input ends the
     session instead of being passed on.
     """
-    outputs = ((session.stdout_fd, _STDOUT), (session.stderr_fd, _STDERR))
-    readers = [asyncio.create_task(_send_output(socket, fd, channel)) for fd, channel in outputs if fd is not None]
-    feeder = asyncio.create_task(_receive_input(socket, session, stops_at_end=ends_with_input))
+    outputs = ((session.stdout_fd, STDOUT), (session.stderr_fd, STDERR))
+    readers = [asyncio.create_task(_send_output(channels, fd, number)) for fd, number in outputs if fd is not None]
+    feeder = asyncio.create_task(_receive_input(channels, session, stops_at_end=ends_with_input))
     ended = asyncio.create_task(session.wait())
     try:
+        if channels.shows_start:
+            await channels.send(STDOUT, b"")
         await asyncio.wait((feeder, ended), return_when=asyncio.FIRST_COMPLETED)
-        if not ended.done() and socket.closed:
+        if not ended.done() and channels.is_closed:
             return  # the client has disconnected
         if ended.done() and readers:
             await asyncio.wait(readers, timeout=_DRAIN_SECONDS)
-        with contextlib.suppress(ConnectionError):
-            await socket.send_bytes(STATUS_CHANNEL + status(ended.result() if ended.done() else 0))
+        await channels.send_status(status(ended.result() if ended.done() else 0))
     finally:
         tasks = (*readers, feeder, ended)
         for task in tasks:
@@ -94,39 +89,29 @@ async def run_session(
             await session.close()
 
 
-async def _send_output(socket: web.WebSocketResponse, fd: int, channel: bytes) -> None:
+async def _send_output(channels: Channels, fd: int, number: int) -> None:
     while data := await _read(fd):
-        with contextlib.suppress(ConnectionError):
-            await socket.send_bytes(channel + data)
+        await channels.send(number, data)
 
 
-async def _receive_input(socket: web.WebSocketResponse, session: ExecSession, *, stops_at_end: bool) -> None:
+async def _receive_input(channels: Channels, session: ExecSession, *, stops_at_end: bool) -> None:
     """Process messages until the client disconnects or, with `stops_at_end`, ends its input."""
     stdin = session.stdin_fd
-    async for message in socket:
-        if message.type is WSMsgType.TEXT:
-            data = message.data.encode()
-        elif message.type is WSMsgType.BINARY:
-            data = message.data
-        else:
-            continue
-        if not data:
-            continue
-        match data[0]:
-            case 0 if stdin is not None and len(data) > 1:
-                try:
-                    await _write(stdin, data[1:])
-                except OSError:
-                    stdin = None  # the command has closed its stdin
-            case 4:
-                with contextlib.suppress(msgspec.MsgspecError):
-                    size = msgspec.json.decode(data[1:], type=TerminalSize)
-                    session.resize(size.width, size.height)
-            case 255 if data[1:] == b"\x00" and stdin is not None:
-                if stops_at_end:
-                    return
-                _end_input(session)
-                stdin = None
+    async for channel, data in channels.messages():
+        if channel == STDIN and stdin is not None and data:
+            try:
+                await _write(stdin, data)
+            except OSError:
+                stdin = None  # the command has closed its stdin
+        elif channel == RESIZE:
+            with contextlib.suppress(msgspec.MsgspecError):
+                size = msgspec.json.decode(data, type=TerminalSize)
+                session.resize(size.width, size.height)
+        elif channel == CLOSE and data == bytes((STDIN,)) and stdin is not None:
+            if stops_at_end:
+                return
+            _end_input(session)
+            stdin = None
 
 
 def _end_input(session: ExecSession) -> None:

@@ -6,9 +6,10 @@ the reasons. Stale are:
 
 - UDP, whose clients never notice: flows to an endpoint that no longer serves, flows through a deleted Frontend, and
   flows that were never translated because their Frontend was created later. Draining endpoints are good.
-- TCP and SCTP, whose clients mostly notice: unanswered connection attempts to an endpoint that has left all slices;
-  and flows to a pod that was observed terminating and then left all slices: that pod has ended, and the client's next
-  packet is rejected instead of lost. No other flows, even if the Service is deleted.
+- TCP and SCTP, whose clients mostly notice: flows without a living connection, to an endpoint that has left all slices
+  (unanswered attempts, and ended SCTP associations, whose flow a new one from the same port would use); and flows to a
+  pod that was observed terminating and then left all slices: that pod has ended, and the client's next packet is
+  rejected instead of lost. No other flows, even if the Service is deleted.
 
 Pure: no I/O, no clock, no randomness.
 """
@@ -50,7 +51,7 @@ class Flow(Protocol):
     @property
     def reply_source(self) -> AddressPort: ...
     @property
-    def is_answered(self) -> bool: ...
+    def is_established(self) -> bool: ...
     @property
     def zone(self) -> int: ...
 
@@ -87,8 +88,9 @@ class _Port(NamedTuple):
 class _StaleReason:
     """The possible reasons why flows of one Frontend are stale.
 
-    `gone`: they lead to one of these endpoints (None: to any that does not serve); of TCP and SCTP, only connection
-    attempts are stale. `departed`: they lead to one of these ended pods. `untranslated`: they were not translated.
+    `gone`: they lead to one of these endpoints (None: to any that does not serve); of TCP and SCTP, only flows that
+    are not established are stale. `departed`: they lead to one of these ended pods. `untranslated`: they were not
+    translated.
     """
 
     key: FrontendKey
@@ -111,8 +113,8 @@ class _StaleReason:
 
     @property
     def is_of_attempts(self) -> bool:
-        """Whether only connection attempts can be stale."""
-        return self.key.protocol != "udp" and not self.departed
+        """Whether only flows without a reply can be stale. An ended SCTP association had replies."""
+        return self.key.protocol == "tcp" and not self.departed
 
     @property
     def destination(self) -> AddressPort:
@@ -290,12 +292,13 @@ class Scan:
     def queries(self) -> Sequence[Query]:
         """Return what to list: as few flows as possible in few queries."""
         if self.is_everything:
-            attempts = [("tcp", True), ("sctp", True)]
-            departed = {reason.key.protocol for reason in self.reasons.values() if reason.departed}
+            is_of_attempts = all(
+                reason.is_of_attempts for reason in self.reasons.values() if reason.key.protocol == "tcp"
+            )
             return [
-                Query(family, protocol, is_unanswered=is_unanswered and protocol not in departed)
+                Query(family, protocol, is_unanswered=protocol == "tcp" and is_of_attempts)
                 for family in self._settings.families
-                for protocol, is_unanswered in (("udp", False), *attempts)
+                for protocol in ("udp", "tcp", "sctp")
             ]
         reasons = sorted(self.reasons.values(), key=lambda reason: reason.key)
         queries = _unique(query for reason in reasons for query in _by_reply_source(reason))
@@ -327,9 +330,9 @@ class Scan:
             if flow.reply_source in reason.departed:
                 return frontend is not None
             if reason.gone is not None and flow.reply_source in reason.gone:
-                return protocol == "udp" or (frontend is not None and not flow.is_answered)
+                return protocol == "udp" or (frontend is not None and not flow.is_established)
         if frontend is not None and (self.is_everything or (reason is not None and reason.gone is None)):
-            return protocol == "udp" or not flow.is_answered
+            return protocol == "udp" or not flow.is_established
         return protocol == "udp" and self.is_everything and _is_in(key.address, self._service_ranges)
 
     def _frontend_of(self, key: FrontendKey) -> tuple[FrontendKey, Frontend | None]:
@@ -380,7 +383,7 @@ def _by_reply_source(reason: _StaleReason) -> Iterator[Query]:
     if reason.untranslated:
         yield Query(key.family, key.protocol, destination, destination)
     for backend in sorted(reason.gone):
-        yield Query(key.family, key.protocol, ANYWHERE, backend, key.protocol != "udp")
+        yield Query(key.family, key.protocol, ANYWHERE, backend, key.protocol == "tcp")
     for backend in sorted(reason.departed):
         yield Query(key.family, key.protocol, ANYWHERE, backend)
 

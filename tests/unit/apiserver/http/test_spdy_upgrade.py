@@ -153,7 +153,7 @@ async def test_unknown_protocol_versions_are_refused():
     wire, _, _ = connect(application, b"channel.k8s.io")
     async with asyncio.timeout(20):
         await wire.closed.wait()
-    assert offered == [[]]
+    assert offered == [["unsupported"]]
     assert wire.written.startswith(b"HTTP/1.1 403 Forbidden")
 
 

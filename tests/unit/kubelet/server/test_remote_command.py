@@ -36,11 +36,15 @@ class Socket:
     """A client that leaves at once."""
 
     closed = True
+    ws_protocol = "v4.channel.k8s.io"
 
     def __init__(self, **_: Any) -> None:
         pass
 
     async def prepare(self, request: Any) -> None:
+        await asyncio.sleep(0)
+
+    async def send_bytes(self, data: bytes) -> None:
         await asyncio.sleep(0)
 
     async def close(self) -> None:

@@ -137,7 +137,7 @@ def service_resource(
         namespaced=True,
         short_names=("svc",),
         categories=("all",),
-        subresources=("status",),
+        subresources=("status", "proxy"),
         columns=_COLUMNS,
         strategy=strategy,
         selectable={

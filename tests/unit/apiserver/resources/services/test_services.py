@@ -4,12 +4,13 @@ from itertools import product
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bridgehead.apiserver.resources.services import service_resource
 from bridgehead.apiserver.resources.services.service_allocation import AddressRange, PortRange, claims_of
 from tests.unit.apiserver.resources.steps import Refused, Steps, from_yaml, table, texts
+from tests.unit.examples import examples
 
 
 def service(spec, name="web"):
@@ -298,7 +299,7 @@ def test_an_address_has_one_claim_in_every_notation(dual):
     assert "already allocated" in refused[0]
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(
     st.lists(
         st.tuples(

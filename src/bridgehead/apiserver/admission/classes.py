@@ -16,6 +16,9 @@ from bridgehead.apiserver.resources.priorityclasses import SYSTEM_CLASSES
 from bridgehead.apiserver.resources.storage import is_default_storage_class
 from bridgehead.storage import Key, Store
 
+from .attributes import CREATE, DELETE, UPDATE, Attributes, shown_name
+from .chain import Plugin
+
 _PRIORITY_CLASSES = "priorityclasses.scheduling.k8s.io"
 _DEFAULT_POLICY = "PreemptLowerPriority"
 
@@ -23,8 +26,84 @@ _decode = msgspec.json.decode
 
 
 def _refuse(resource: Resource, obj: JsonObject, why: str) -> ApiStatus:
-    metadata = obj["metadata"]
-    return forbidden(resource, metadata.get("name") or metadata.get("generateName", ""), why)
+    return forbidden(resource, shown_name(obj), why)
+
+
+def _creates(attributes: Attributes, resource: str) -> bool:
+    return attributes.operation == CREATE and attributes.resource.id == resource and not attributes.subresource
+
+
+class DefaultIngressClass(Plugin):
+    """The plug-in DefaultIngressClass."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def handles(self, attributes: Attributes) -> bool:
+        return _creates(attributes, "ingresses.networking.k8s.io")
+
+    async def mutate(self, attributes: Attributes, obj: JsonObject, old: JsonObject) -> JsonObject:
+        set_ingress_class(self._store, obj)
+        return obj
+
+
+class DefaultStorageClass(Plugin):
+    """The plug-in DefaultStorageClass."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def handles(self, attributes: Attributes) -> bool:
+        return _creates(attributes, "persistentvolumeclaims")
+
+    async def mutate(self, attributes: Attributes, obj: JsonObject, old: JsonObject) -> JsonObject:
+        set_storage_class(self._store, obj)
+        return obj
+
+
+class RuntimeClass(Plugin):
+    """The plug-in RuntimeClass."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def handles(self, attributes: Attributes) -> bool:
+        return _creates(attributes, "pods")
+
+    async def mutate(self, attributes: Attributes, obj: JsonObject, old: JsonObject) -> JsonObject:
+        apply_runtime_class(self._store, attributes.resource, obj)
+        return obj
+
+
+class PodPriority(Plugin):
+    """The part of the plug-in Priority that is for pods."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def handles(self, attributes: Attributes) -> bool:
+        return _creates(attributes, "pods")
+
+    async def mutate(self, attributes: Attributes, obj: JsonObject, old: JsonObject) -> JsonObject:
+        set_priority(self._store, attributes.resource, obj)
+        return obj
+
+
+class PriorityClasses(Plugin):
+    """The part of the plug-in Priority that is for classes: one default, and the system's classes stay."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def handles(self, attributes: Attributes) -> bool:
+        return attributes.resource.id == _PRIORITY_CLASSES and attributes.operation in (CREATE, UPDATE, DELETE)
+
+    async def validate(self, attributes: Attributes, obj: JsonObject, old: JsonObject) -> None:
+        if attributes.operation != DELETE:
+            check_priority_class(self._store, attributes.resource, obj)
+        elif old["metadata"]["name"] in SYSTEM_CLASSES:
+            why = "this is a system priority class and cannot be deleted"
+            raise forbidden(attributes.resource, old["metadata"]["name"], why)
 
 
 def set_ingress_class(store: Store, ingress: JsonObject) -> None:

@@ -1,7 +1,6 @@
-"""Admission: rules that depend on other objects, such as the namespace or a pod's service account.
+"""Admission of pods by their service account: its existence, its token's volume, its image pull secrets.
 
-Runs before a resource's own hooks.
-Source: Kubernetes admission plug-ins NamespaceLifecycle and ServiceAccount.
+Source: Kubernetes admission plug-in ServiceAccount.
 """
 
 from __future__ import annotations
@@ -11,23 +10,15 @@ from typing import Any
 
 import msgspec
 
-from bridgehead.apiserver.errors import forbidden, not_found_named
-from bridgehead.apiserver.resource import FieldError, JsonObject, Resource
+from bridgehead.apiserver.errors import forbidden
+from bridgehead.apiserver.resource import JsonObject
 from bridgehead.apiserver.resources.pods import MIRROR_POD, references
-from bridgehead.apiserver.resources.priorityclasses import SYSTEM_CLASSES
+from bridgehead.apiserver.resources.shared.generated_names import random_suffix
 from bridgehead.storage import Key, Record, Store, TooOld
 
-from .class_admission import (
-    apply_runtime_class,
-    check_priority_class,
-    set_ingress_class,
-    set_priority,
-    set_storage_class,
-)
-from .metadata import random_suffix
-from .node_addresses import check_node_addresses
-
-UNDELETABLE_NAMESPACES = frozenset({"default", "kube-system", "kube-public"})
+from .attributes import CREATE, Attributes, shown_name
+from .chain import Plugin
+from .lifecycle import check_namespace
 
 _TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 _TOKEN_SECONDS = 3607  # as in Kubernetes (WarnOnlyBoundTokenExpirationPeriod)
@@ -38,77 +29,36 @@ _DEFAULT_ACCOUNT_SECONDS = 2.0
 _decode = msgspec.json.decode
 
 
-class Admission:
+class ServiceAccounts(Plugin):
+    """The plug-in ServiceAccount."""
+
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def admit_create(self, resource: Resource, namespace: str, obj: JsonObject) -> bool:
-        """Check and complete a new object; return whether anything may have been added. Raises a 403 or a 404."""
-        if resource.namespaced:
-            self._check_namespace(resource, namespace, obj)
-        match resource.id:
-            case "pods":
-                await self._add_service_account(resource, namespace, obj)
-                apply_runtime_class(self._store, resource, obj)
-                set_priority(self._store, resource, obj)
-            case "ingresses.networking.k8s.io":
-                set_ingress_class(self._store, obj)
-            case "persistentvolumeclaims":
-                set_storage_class(self._store, obj)
-            case "priorityclasses.scheduling.k8s.io":
-                check_priority_class(self._store, resource, obj)
-                return False
-            case _:
-                return False
-        return True
+    def handles(self, attributes: Attributes) -> bool:
+        return attributes.operation == CREATE and attributes.resource.id == "pods" and not attributes.subresource
 
-    def check_update(self, resource: Resource, new: JsonObject, old: JsonObject) -> list[FieldError]:
-        """Return the errors of an otherwise valid change that are due to other objects. Raises a 403."""
-        if resource.id == "priorityclasses.scheduling.k8s.io":
-            check_priority_class(self._store, resource, new)
-        return check_node_addresses(self._store, new, old) if resource.id == "services" else []
-
-    def admit_delete(self, resource: Resource, name: str) -> None:
-        if resource.id == "namespaces" and name in UNDELETABLE_NAMESPACES:
-            raise forbidden(resource, name, "this namespace may not be deleted")
-        if resource.id == "priorityclasses.scheduling.k8s.io" and name in SYSTEM_CLASSES:
-            raise forbidden(resource, name, "this is a system priority class and cannot be deleted")
-
-    def _check_namespace(self, resource: Resource, namespace: str, obj: JsonObject) -> None:
-        record = self._store.get(Key("namespaces", "", namespace))
-        if record is None:
-            raise not_found_named("namespaces", "", namespace)
-        # `status.phase` is among the facts, but only the deletion timestamp is authoritative.
-        if b'"deletionTimestamp"' in record.value and "deletionTimestamp" in _decode(record.value)["metadata"]:
-            why = f"unable to create new content in namespace {namespace} because it is being terminated"
-            cause = {
-                "reason": "NamespaceTerminating",
-                "message": f"namespace {namespace} is being terminated",
-                "field": "metadata.namespace",
-            }
-            metadata = obj["metadata"]
-            raise forbidden(resource, metadata.get("name") or metadata.get("generateName", ""), why, [cause])
-
-    async def _add_service_account(self, resource: Resource, namespace: str, pod: JsonObject) -> None:
-        spec, metadata = pod.setdefault("spec", {}), pod["metadata"]
-        if MIRROR_POD in metadata.get("annotations", {}):
+    async def mutate(self, attributes: Attributes, obj: JsonObject, old: JsonObject) -> JsonObject:
+        spec, resource, namespace = obj.setdefault("spec", {}), attributes.resource, attributes.namespace
+        if MIRROR_POD in obj["metadata"].get("annotations", {}):
             # A mirror pod describes what runs already, so nothing is added to it.
             if why := _refuse_mirror(spec):
-                raise forbidden(resource, metadata.get("name") or metadata.get("generateName", ""), why)
-            return
+                raise forbidden(resource, shown_name(obj), why)
+            return obj
         name = spec.get("serviceAccountName") or spec.get("serviceAccount") or "default"
         spec["serviceAccountName"] = spec["serviceAccount"] = name
         record = await self._account(namespace, name)
-        self._check_namespace(resource, namespace, pod)  # again, because waiting for the account takes time
+        check_namespace(self._store, attributes, obj)  # again, because waiting for the account takes time
         if record is None:
             why = f'error looking up service account {namespace}/{name}: serviceaccount "{name}" not found'
-            raise forbidden(resource, metadata.get("name") or metadata.get("generateName", ""), why)
+            raise forbidden(resource, shown_name(obj), why)
         account = _decode(record.value)
         wanted = spec.get("automountServiceAccountToken", account.get("automountServiceAccountToken", True))
         if wanted:
             mount_token(spec)
         if account.get("imagePullSecrets") and not spec.get("imagePullSecrets"):
             spec["imagePullSecrets"] = account["imagePullSecrets"]
+        return obj
 
     async def _account(self, namespace: str, name: str) -> Record | None:
         key = Key("serviceaccounts", namespace, name)

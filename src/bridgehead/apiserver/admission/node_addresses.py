@@ -10,11 +10,15 @@ from collections.abc import Iterator
 
 import msgspec
 
+from bridgehead.apiserver.errors import invalid
 from bridgehead.apiserver.resource import FieldError, JsonObject
 from bridgehead.apiserver.resources.services import added_addresses
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.addresses import parse_ip
 from bridgehead.storage import Key, Store
+
+from .attributes import UPDATE, Attributes
+from .chain import Plugin
 
 _API_SERVER = Key("endpoints", "default", "kubernetes")
 
@@ -44,6 +48,20 @@ class _Endpoints(msgspec.Struct, frozen=True):
 
 _decode_node = msgspec.json.Decoder(_Node).decode
 _decode_endpoints = msgspec.json.Decoder(_Endpoints).decode
+
+
+class NodeAddresses(Plugin):
+    """Admission of changes of a Service's status."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def handles(self, attributes: Attributes) -> bool:
+        return attributes.resource.id == "services" and attributes.operation == UPDATE
+
+    async def validate(self, attributes: Attributes, obj: JsonObject, old: JsonObject) -> None:
+        if errors := check_node_addresses(self._store, obj, old):
+            raise invalid("", "Service", attributes.name, errors)
 
 
 def check_node_addresses(store: Store, service: JsonObject, old: JsonObject) -> list[FieldError]:

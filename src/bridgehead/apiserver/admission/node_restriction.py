@@ -11,78 +11,74 @@ from collections.abc import Iterator
 
 import msgspec
 
+from bridgehead.apiserver.access.node_authorizer import LEASE_NAMESPACE, node_name_of
 from bridgehead.apiserver.errors import forbidden, not_found_named
 from bridgehead.apiserver.http.user import User
-from bridgehead.apiserver.resource import Change, JsonObject, Resource
+from bridgehead.apiserver.resource import JsonObject, Resource
 from bridgehead.apiserver.resources.pods import MIRROR_POD, references
 from bridgehead.objects.node_labels import find_restricted
 from bridgehead.storage import Key, Store
 
-from .node_authorizer import LEASE_NAMESPACE, node_name_of
+from .attributes import Attributes
+from .chain import Plugin
+
+_RESTRICTED = frozenset({"nodes", "pods", "leases.coordination.k8s.io", "serviceaccounts"})
 
 
-class NodeRestriction:
-    """Admission of nodes' writes. Methods raise a 403 for a forbidden write, and do nothing for other users."""
+class NodeRestriction(Plugin):
+    """The plug-in NodeRestriction. It does nothing for users that are not nodes."""
+
+    changes = False
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def admit_create(self, user: User, resource: Resource, namespace: str, obj: JsonObject) -> None:
-        """Check a create. `obj` is the request's object, before admission and defaults."""
-        node = _node_of(user, resource)
-        if node is None:
-            return
-        name = obj.get("metadata", {}).get("name", "")
-        match resource.id:
-            case "nodes":
+    def handles(self, attributes: Attributes) -> bool:
+        return node_name_of(attributes.user) is not None and attributes.resource.id in _RESTRICTED
+
+    async def mutate(self, attributes: Attributes, obj: JsonObject, old: JsonObject) -> JsonObject:
+        """Check what the node wants to write, before other plug-ins and the resource's hooks change it."""
+        resource = attributes.resource
+        node = _node_of(attributes.user, resource)
+        match resource.id, attributes.subresource:
+            case "serviceaccounts", "token":
+                self._check_token(node, attributes, obj.get("spec", {}))
+            case "leases.coordination.k8s.io", _:
+                _check_lease(node, resource, attributes.namespace, _name(attributes, obj, old))
+            case "nodes", _:
+                self._check_node(node, attributes, obj, old)
+            case "pods", "eviction":
+                if self._node_of_pod(attributes.namespace, attributes.name) != node:
+                    why = f"node {node} can only evict pods with spec.nodeName set to itself"
+                    raise forbidden(resource, attributes.name, why)
+            case "pods", _:
+                self._check_pod(node, attributes, obj, old)
+        return obj
+
+    def _check_node(self, node: str, attributes: Attributes, obj: JsonObject, old: JsonObject) -> None:
+        resource, name = attributes.resource, _name(attributes, obj, old)
+        match attributes.operation:
+            case "CREATE":
                 _check_new_node(node, resource, name, obj)
-            case "pods":
-                self._check_new_pod(node, resource, name, obj)
-            case "leases.coordination.k8s.io":
-                _check_lease(node, resource, namespace, name)
-
-    def guard(self, user: User, resource: Resource, namespace: str, name: str, change: Change) -> Change:
-        """Return `change` with a check: it raises a 403 when it is applied and this user may not make the change."""
-        node = _node_of(user, resource)
-        if node is None:
-            return change
-
-        def guarded(old: JsonObject) -> JsonObject:
-            new = change(old)
-            match resource.id:
-                case "nodes":
-                    _check_changed_node(node, resource, name, new, old)
-                case "pods":
-                    _check_pod_status(node, resource, name, new, old)
-                case "leases.coordination.k8s.io":
-                    _check_lease(node, resource, namespace, name)
-            return new
-
-        return guarded
-
-    def admit_delete(self, user: User, resource: Resource, namespace: str, name: str) -> None:
-        node = _node_of(user, resource)
-        if node is None:
-            return
-        match resource.id:
-            case "nodes":
+            case "UPDATE":
+                _check_changed_node(node, resource, name, obj, old)
+            case "DELETE":
                 _check_own_node(node, resource, name)
-            case "pods" if self._node_of_pod(namespace, name) != node:
+
+    def _check_pod(self, node: str, attributes: Attributes, obj: JsonObject, old: JsonObject) -> None:
+        resource, name = attributes.resource, _name(attributes, obj, old)
+        match attributes.operation:
+            case "CREATE":
+                self._check_new_pod(node, resource, name, obj)
+            case "UPDATE":
+                _check_pod_status(node, resource, name, obj, old)
+            case "DELETE" if old.get("spec", {}).get("nodeName", "") != node:
                 why = f'node "{node}" can only delete pods with spec.nodeName set to itself'
                 raise forbidden(resource, name, why)
-            case "leases.coordination.k8s.io":
-                _check_lease(node, resource, namespace, name)
 
-    def admit_eviction(self, user: User, pods: Resource, namespace: str, name: str) -> None:
-        node = _node_of(user, pods)
-        if node is not None and self._node_of_pod(namespace, name) != node:
-            raise forbidden(pods, name, f"node {node} can only evict pods with spec.nodeName set to itself")
-
-    def admit_token(self, user: User, accounts: Resource, namespace: str, name: str, spec: JsonObject) -> None:
+    def _check_token(self, node: str, attributes: Attributes, spec: JsonObject) -> None:
         """Check a TokenRequest: a node gets tokens only for its pods and for the audiences that they use."""
-        node = _node_of(user, accounts)
-        if node is None:
-            return
+        accounts, namespace, name = attributes.resource, attributes.namespace, attributes.name
         bound = spec.get("boundObjectRef", {})
         if bound.get("apiVersion") != "v1" or bound.get("kind") != "Pod" or not bound.get("name"):
             raise forbidden(accounts, name, "node requested token not bound to a pod")
@@ -104,7 +100,7 @@ class NodeRestriction:
         if audience not in _audiences(pod):
             why = (
                 f'audience "{audience}" not found in pod spec volume, '
-                f"{user.name} is not authorized to request tokens for this audience"
+                f"{attributes.user.name} is not authorized to request tokens for this audience"
             )
             raise forbidden(accounts, name, why)
 
@@ -167,12 +163,17 @@ class NodeRestriction:
         return uid
 
 
-def _node_of(user: User, resource: Resource) -> str | None:
-    """Return the node's name; None for a user that is not a node. Raises a 403 for a node without a name."""
+def _node_of(user: User, resource: Resource) -> str:
+    """Return the node's name. Raises a 403 for a node without a name."""
     node = node_name_of(user)
-    if node == "":
+    if not node:
         raise forbidden(resource, "", f'could not determine node from user "{user.name}"')
     return node
+
+
+def _name(attributes: Attributes, obj: JsonObject, old: JsonObject) -> str:
+    name: str = attributes.name or (obj or old).get("metadata", {}).get("name", "")
+    return name
 
 
 def _check_own_node(node: str, nodes: Resource, name: str) -> None:

@@ -1,0 +1,17 @@
+"""Admission: plug-ins that check and change the object of a write before it is stored.
+
+attributes         what a plug-in knows about a request
+chain              the order of the plug-ins, and the calls
+plugins            the chain of this server
+lifecycle          NamespaceLifecycle
+service_accounts   ServiceAccount
+node_restriction   NodeRestriction
+classes            Priority, DefaultStorageClass, RuntimeClass, DefaultIngressClass
+node_addresses     refusal of load balancer addresses that belong to nodes or to the API server
+connecting         the objects of exec, attach, portforward and proxy
+
+A write passes the chain in this order: defaults and managers of fields, `mutate` of all plug-ins, the resource's own
+hooks and its validation, `validate` of all plug-ins, the store. After a lost race, it begins again with the new state.
+Writes of the server itself do not pass the chain.
+Source: apiserver/pkg/admission, apiserver/pkg/endpoints/handlers, pkg/kubeapiserver/options/plugins.go.
+"""

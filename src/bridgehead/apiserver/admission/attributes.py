@@ -1,0 +1,65 @@
+"""What an admission plug-in knows about a request.
+
+Pure: no I/O, no clock, no randomness. Source: apiserver/pkg/admission/attributes.go.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from bridgehead.apiserver.http.user import User
+from bridgehead.apiserver.resource import JsonObject, Resource
+
+CREATE, UPDATE, DELETE, CONNECT = "CREATE", "UPDATE", "DELETE", "CONNECT"
+
+
+@dataclass(slots=True)
+class Reinvocation:
+    """State of the two passes that mutating plug-ins may make over one object.
+
+    A plug-in that called out to a program sets `is_wanted` when a second pass is due; in this pass, `is_second` is
+    True. `kept` is for what a plug-in remembers between the passes, under a key of its own.
+    """
+
+    is_second: bool = False
+    is_wanted: bool = False
+    kept: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True, eq=False)  # frozen ones take three times as long to make, and each write makes one
+class Attributes:
+    """A request, without its object. Plug-ins do not change its fields.
+
+    `operation` is CREATE, UPDATE, DELETE or CONNECT. `resource` is the requested one, which may differ from the stored
+    one. `name` is "" for a create with generateName and for the deletion of a collection. `options` are the
+    CreateOptions, UpdateOptions or DeleteOptions without kind and apiVersion, with the fields that the client gave.
+    `kind` is (group, version, kind) of an object that is not the resource's own, such as a Scale.
+
+    Plug-ins append texts for the client to `warnings`, and set `annotations` of the request's audit event.
+    """
+
+    operation: str
+    resource: Resource
+    subresource: str
+    namespace: str
+    name: str
+    user: User
+    dry_run: bool = False
+    options: JsonObject = field(default_factory=dict)
+    kind: tuple[str, str, str] | None = None
+    warnings: list[str] = field(default_factory=list)
+    annotations: dict[str, str] = field(default_factory=dict)
+    reinvocation: Reinvocation = field(default_factory=Reinvocation)
+
+    @property
+    def object_kind(self) -> tuple[str, str, str]:
+        """(group, version, kind) of the request's object."""
+        return self.kind or (self.resource.group, self.resource.version, self.resource.kind)
+
+
+def shown_name(obj: JsonObject) -> str:
+    """Return the name of an object in refusals: a new one may have only the beginning of a name."""
+    metadata = obj.get("metadata", {})
+    name: str = metadata.get("name") or metadata.get("generateName", "")
+    return name

@@ -1,0 +1,80 @@
+"""The chain of admission plug-ins.
+
+A plug-in is a `Plugin`. The chain asks each whether it handles a request, and calls those that do, one after the other.
+Source: apiserver/pkg/admission/chain.go, reinvocation.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bridgehead.apiserver.resource import JsonObject
+
+from .attributes import Attributes
+
+
+class Plugin:
+    """The hooks of one plug-in. A plug-in overrides `handles`, and `mutate` or `validate` or both.
+
+    Objects are decoded JSON in the form that is stored, or of the kind `attributes.kind`. `obj` is {} for a DELETE;
+    `old`, the stored object, is {} for a CREATE and a CONNECT. For an UPDATE, `mutate` gets the object as the client
+    wants it, with changes that the resource's hooks are going to drop; `validate` gets what will be stored.
+    """
+
+    # Whether `mutate` may change the object. False for plug-ins that only check, before others mutate.
+    changes = True
+
+    def handles(self, attributes: Attributes) -> bool:
+        """Whether to call the plug-in for this request. Called for every write, so it must be cheap."""
+        raise NotImplementedError
+
+    async def mutate(self, attributes: Attributes, obj: JsonObject, old: JsonObject) -> JsonObject:
+        """Return the object to go on with: `obj`, which may be changed in place, or another one. Raises `ApiStatus`."""
+        return obj
+
+    async def validate(self, attributes: Attributes, obj: JsonObject, old: JsonObject) -> None:
+        """Raise `ApiStatus` for an object that must not be stored. Does not change the objects."""
+
+
+class Chain:
+    """The plug-ins in the order of their calls."""
+
+    def __init__(self, plugins: Sequence[Plugin] = ()) -> None:
+        self._mutators = [plugin for plugin in plugins if type(plugin).mutate is not Plugin.mutate]
+        self._validators = [plugin for plugin in plugins if type(plugin).validate is not Plugin.validate]
+
+    def mutators(self, attributes: Attributes) -> list[Plugin]:
+        """Return the plug-ins to call before the resource's hooks."""
+        return [plugin for plugin in self._mutators if plugin.handles(attributes)]
+
+    def validators(self, attributes: Attributes) -> list[Plugin]:
+        """Return the plug-ins to call before the object is stored."""
+        return [plugin for plugin in self._validators if plugin.handles(attributes)]
+
+    async def admit(self, attributes: Attributes, obj: JsonObject, old: JsonObject) -> JsonObject:
+        """Call all plug-ins for an object that is not stored, or for a DELETE. Returns the object to go on with."""
+        if mutators := self.mutators(attributes):
+            obj = await mutate(mutators, attributes, obj, old)
+        if validators := self.validators(attributes):
+            await validate(validators, attributes, obj, old)
+        return obj
+
+
+async def mutate(plugins: Sequence[Plugin], attributes: Attributes, obj: JsonObject, old: JsonObject) -> JsonObject:
+    """Call `mutate` of all plug-ins; a second time if one asks for it. Raises `ApiStatus`."""
+    passes = attributes.reinvocation
+    passes.is_second = passes.is_wanted = False
+    passes.kept.clear()
+    for plugin in plugins:
+        obj = await plugin.mutate(attributes, obj, old)
+    if passes.is_wanted:
+        passes.is_second = True
+        for plugin in plugins:
+            obj = await plugin.mutate(attributes, obj, old)
+    return obj
+
+
+async def validate(plugins: Sequence[Plugin], attributes: Attributes, obj: JsonObject, old: JsonObject) -> None:
+    """Call `validate` of all plug-ins. Raises `ApiStatus`."""
+    for plugin in plugins:
+        await plugin.validate(attributes, obj, old)

@@ -1,0 +1,52 @@
+"""The objects that plug-ins get for exec, attach, portforward and proxy: PodExecOptions and its like.
+
+Pure: no I/O, no clock, no randomness. Source: Kubernetes `pkg/apis/core/types.go`, conversion of url.Values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from bridgehead.apiserver.resource import JsonObject
+
+_STREAMS = ("stdin", "stdout", "stderr", "tty")
+_KINDS = {
+    ("pods", "exec"): "PodExecOptions",
+    ("pods", "attach"): "PodAttachOptions",
+    ("pods", "portforward"): "PodPortForwardOptions",
+    ("pods", "proxy"): "PodProxyOptions",
+    ("services", "proxy"): "ServiceProxyOptions",
+    ("nodes", "proxy"): "NodeProxyOptions",
+}
+
+
+def connect_kind(plural: str, subresource: str) -> tuple[str, str, str]:
+    """Return (group, version, kind) of the options of a connection. Raises KeyError for another subresource."""
+    return "", "v1", _KINDS[plural, subresource]
+
+
+def connect_options(plural: str, subresource: str, query: Iterable[tuple[str, str]], path: str = "") -> JsonObject:
+    """Return the options of a connection, from the query and, for a proxy, the path behind the subresource."""
+    kind = _KINDS[plural, subresource]
+    options: JsonObject = {"kind": kind, "apiVersion": "v1"}
+    values: dict[str, list[str]] = {}
+    for name, value in query:
+        values.setdefault(name, []).append(value)
+    match subresource:
+        case "exec" | "attach":
+            options |= {name: True for name in _STREAMS if _is_true(values.get(name, ("",))[0])}
+            if values.get("container"):
+                options["container"] = values["container"][0]
+            if subresource == "exec":
+                options["command"] = values.get("command", [])
+        case "portforward":
+            ports = [int(one) for value in values.get("ports", ()) for one in value.split(",") if one.isdecimal()]
+            if ports:
+                options["ports"] = ports
+        case "proxy" if path:
+            options["path"] = path
+    return options
+
+
+def _is_true(value: str) -> bool:
+    return value.lower() in ("1", "t", "true")

@@ -1,0 +1,151 @@
+"""Connections that a request upgrades and the application takes over as raw bytes.
+
+`server` hands a connection over when its request asks for an upgrade and the application wants it (`takes_upgrade`).
+The application gets an ordinary HTTP request. It answers it as usual, or it takes the connection: `tunnel_of`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import http
+import logging
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, Protocol
+
+from .request import Scope
+
+log = logging.getLogger(__name__)
+
+_EXTENSION = "bridgehead.tunnel"
+# Reading pauses while more bytes wait for the application.
+_HIGH_WATER_BYTES = 64 * 1024
+
+
+class Tunnel(Protocol):
+    """The client's side of an upgraded connection."""
+
+    async def start(self, head: bytes) -> None:
+        """Take the connection and send `head`, the response 101 with its empty line."""
+        ...
+
+    async def read(self) -> bytes:
+        """Return the next bytes of the client, b"" after its last one."""
+        ...
+
+    async def write(self, data: bytes) -> None: ...
+
+
+def tunnel_of(scope: Scope) -> Tunnel | None:
+    """Return the tunnel of a request that asks for an upgrade, None for any other request."""
+    tunnel: Tunnel | None = (scope.get("extensions") or {}).get(_EXTENSION)
+    return tunnel
+
+
+def asks_for_upgrade(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    """Whether a request asks for another protocol. h2c does not count: a server may ignore it, and this one does."""
+    asks, protocol = False, b""
+    for name, value in headers:
+        if name == b"connection":
+            asks = asks or b"upgrade" in (word.strip().lower() for word in value.split(b","))
+        elif name == b"upgrade":
+            protocol = value.strip().lower()
+    return asks and protocol not in (b"", b"h2c")
+
+
+Application = Callable[[Scope, Any, Any], Coroutine[Any, Any, None]]
+
+
+class TunnelProtocol(asyncio.Protocol):
+    """One connection that was handed over. `body` is the request's; `tasks` keeps the application's run alive."""
+
+    def __init__(
+        self,
+        application: Application,
+        scope: Scope,
+        body: bytes,
+        transport: asyncio.Transport,
+        tasks: set[asyncio.Task[None]],
+    ) -> None:
+        self._application = application
+        self._transport = transport
+        self._body: bytes | None = body
+        self._received = bytearray()
+        self._has_ended = False
+        self._changed = asyncio.Event()
+        self._lost = asyncio.Event()
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._is_taken = False
+        self._scope: Scope = {**scope, "extensions": {_EXTENSION: self}}
+        transport.set_protocol(self)
+        task = asyncio.get_running_loop().create_task(self._run())
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+    async def _run(self) -> None:
+        try:
+            await self._application(self._scope, self._receive, self._send)
+        except Exception:
+            log.exception("%s over a tunnel failed", self._scope.get("path"))
+        finally:
+            self._transport.close()
+
+    # --- The connection -----------------------------------------------------------------------------------------
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        self._changed.set()
+        if len(self._received) > _HIGH_WATER_BYTES:
+            self._transport.pause_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._has_ended = True
+        self._changed.set()
+        self._lost.set()
+        self._writable.set()
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    # --- The tunnel ---------------------------------------------------------------------------------------------
+
+    async def start(self, head: bytes) -> None:
+        self._is_taken = True
+        await self.write(head)
+
+    async def read(self) -> bytes:
+        while not self._received and not self._has_ended:
+            self._changed.clear()
+            await self._changed.wait()
+        data = bytes(self._received)
+        self._received.clear()
+        if not self._transport.is_closing():
+            self._transport.resume_reading()
+        return data
+
+    async def write(self, data: bytes) -> None:
+        self._transport.write(data)
+        await self._writable.wait()
+
+    # --- The request, for an application that answers it ----------------------------------------------------------
+
+    async def _receive(self) -> dict[str, Any]:
+        if self._body is not None:
+            body, self._body = self._body, None
+            return {"type": "http.request", "body": body, "more_body": False}
+        await self._lost.wait()
+        return {"type": "http.disconnect"}
+
+    async def _send(self, message: dict[str, Any]) -> None:
+        if self._is_taken:
+            return  # the answer was the upgrade
+        if message["type"] == "http.response.start":
+            phrase = http.HTTPStatus(message["status"]).phrase
+            lines = [b"HTTP/1.1 %d %b" % (message["status"], phrase.encode())]
+            lines += [name + b": " + value for name, value in message["headers"] if name != b"connection"]
+            await self.write(b"\r\n".join((*lines, b"connection: close", b"", b"")))
+        else:
+            await self.write(message.get("body", b""))

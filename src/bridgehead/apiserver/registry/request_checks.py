@@ -1,0 +1,42 @@
+"""Checks of a request's names and preconditions.
+
+Pure: no I/O, no clock, no randomness.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bridgehead.apiserver.errors import bad_request, failed_precondition
+from bridgehead.apiserver.resource import JsonObject, Resource
+
+from .deletion import DeleteOptions
+
+
+def check_name(given: str, on_url: str) -> None:
+    """Raise a 400 if the object's name is not that of the URL."""
+    if given != on_url:
+        raise bad_request(f"the name of the object ({given}) does not match the name on the URL ({on_url})")
+
+
+def check_url(resource: Resource, namespace: str, name: str, meta: JsonObject) -> None:
+    """Raise a 400 if the object's namespace or name are not those of the URL; set a name that is left out."""
+    given = meta.get("namespace")
+    if given and given != (namespace if resource.namespaced else ""):
+        if resource.namespaced:
+            raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
+        meta.pop("namespace")
+    if name:
+        if not meta.get("name"):
+            meta["name"] = name
+        check_name(meta["name"], name)
+
+
+def check_preconditions(resource: Resource, name: str, obj: JsonObject, options: DeleteOptions) -> None:
+    """Raise a 409 if the stored object is not the one that shall be deleted."""
+    meta: dict[str, Any] = obj["metadata"]
+    if options.uid is not None and options.uid != meta["uid"]:
+        raise failed_precondition(resource, name, "UID", options.uid, meta["uid"])
+    if options.resource_version is not None and options.resource_version != meta["resourceVersion"]:
+        wanted, actual = options.resource_version, meta["resourceVersion"]
+        raise failed_precondition(resource, name, "ResourceVersion", wanted, actual)

@@ -1,0 +1,90 @@
+"""The table of the resources that a server serves. Resources can be added, exchanged and removed while it runs.
+
+A resource that is served in several versions has one entry for each, all with the same id. The readers (registry,
+discovery, OpenAPI) look into the table for each request or compare `revision`; work that must follow a change at once
+is a listener. Pure: no I/O, no clock, no randomness.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from .resource import Resource
+
+Path = tuple[str, str, str]
+
+
+class ResourceTable:
+    """Resources by path and by id, in the order in which they were added."""
+
+    def __init__(self, resources: Iterable[Resource] = ()) -> None:
+        self._by_path: dict[Path, Resource] = {}
+        self._by_id: dict[str, tuple[Resource, ...]] = {}
+        self._listeners: list[Callable[[], None]] = []
+        self.revision = 0
+        self._add(tuple(resources))
+
+    def __iter__(self) -> Iterator[Resource]:
+        return iter(tuple(self._by_path.values()))
+
+    def __len__(self) -> int:
+        return len(self._by_path)
+
+    def find(self, group: str, version: str, plural: str) -> Resource | None:
+        return self._by_path.get((group, version, plural))
+
+    def by_id(self, id: str) -> Resource:
+        """Return the resource of an id such as `deployments.apps`; of several versions the first. Raises KeyError."""
+        return self._by_id[id][0]
+
+    def versions(self, id: str) -> tuple[Resource, ...]:
+        """Return the resources of an id, one for each version; none for an unknown id."""
+        return self._by_id.get(id, ())
+
+    def add(self, *resources: Resource) -> None:
+        """Add resources. Raises ValueError for a group, version and plural that the table has."""
+        self._add(resources)
+        self._notify()
+
+    def replace(self, id: str, *resources: Resource) -> None:
+        """Exchange all versions of an id in one step. Raises ValueError for a path that another resource has."""
+        old = self._by_id.get(id, ())
+        self._remove(id)
+        try:
+            self._add(resources)
+        except ValueError:
+            self._add(old)
+            raise
+        self._notify()
+
+    def remove(self, id: str) -> None:
+        """Remove all versions of an id. Does nothing for an unknown one."""
+        if id in self._by_id:
+            self._remove(id)
+            self._notify()
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """Call `listener` after each change."""
+        self._listeners.append(listener)
+
+    def _add(self, resources: tuple[Resource, ...]) -> None:
+        paths = [_path(resource) for resource in resources]
+        for index, path in enumerate(paths):
+            if path in self._by_path or path in paths[:index]:
+                raise ValueError(f"the table has two resources {path[2]} in {path[0] or 'core'}/{path[1]}")
+        for path, resource in zip(paths, resources, strict=True):
+            self._by_path[path] = resource
+            self._by_id[resource.id] = (*self._by_id.get(resource.id, ()), resource)
+
+    def _remove(self, id: str) -> None:
+        for resource in self._by_id.pop(id, ()):
+            del self._by_path[_path(resource)]
+
+    def _notify(self) -> None:
+        self.revision += 1
+        for listener in self._listeners:
+            listener()
+
+
+def _path(resource: Resource) -> Path:
+    return resource.group, resource.version, resource.plural

@@ -1,0 +1,92 @@
+"""A port-forward session over channels of a WebSocket, one connection for each port.
+
+Called by the kubelet's server. Port number i of the request has channel 2i for data and 2i+1 for errors. Both begin
+with the port in two bytes, the lower one first. Source: kubelet `pkg/cri/streaming/portforward/websocket.go`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import socket as sockets
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+from bridgehead.kubelet.runtimes.runtime import RuntimeFailure
+
+from .channels import Channels
+from .port_forward import copy_port
+
+# The number of a channel is one byte.
+_MAX_PORTS = 127
+
+OpenPort = Callable[[int], Awaitable[sockets.socket]]
+
+
+def parse_ports(values: Sequence[str]) -> tuple[int, ...]:
+    """Parse the values of the parameter `port`, each a number or several with commas. Raises ValueError."""
+    if not values:
+        raise ValueError('query parameter "port" is required')
+    ports = tuple(_parse_port(text, value) for value in values for text in value.split(","))
+    if len(ports) > _MAX_PORTS:
+        raise ValueError(f"at most {_MAX_PORTS} ports may be forwarded")
+    return ports
+
+
+def _parse_port(text: str, value: str) -> int:
+    quoted = json.dumps(value)
+    if not value:
+        raise ValueError('query parameter "port" cannot be empty')
+    if not (text.isascii() and text.isdigit()):
+        why = f"strconv.ParseUint: parsing {json.dumps(text)}: invalid syntax"
+        raise ValueError(f"unable to parse {quoted} as a port: {why}")
+    if int(text) > 65535:
+        why = f"strconv.ParseUint: parsing {json.dumps(text)}: value out of range"
+        raise ValueError(f"unable to parse {quoted} as a port: {why}")
+    if int(text) < 1:
+        raise ValueError(f"port {quoted} must be > 0")
+    return int(text)
+
+
+class PortChannels:
+    """One session. `open_port` connects to a port of the pod; it raises `RuntimeFailure`."""
+
+    def __init__(self, channels: Channels, pod_name: str, pod_uid: str, open_port: OpenPort) -> None:
+        self._channels = channels
+        self._pod_name = pod_name
+        self._pod_uid = pod_uid
+        self._open_port = open_port
+
+    async def run(self, ports: Iterable[int]) -> None:
+        """Run until all connections have ended or the client disconnects."""
+        inputs: list[asyncio.Queue[bytes]] = []
+        forwarding: list[asyncio.Task[None]] = []
+        for number, port in enumerate(ports):
+            inputs.append(asyncio.Queue())
+            forwarding.append(asyncio.create_task(self._forward(number, port, inputs[number])))
+        receiving = asyncio.create_task(self._receive(inputs))
+        ended = asyncio.gather(*forwarding)
+        try:
+            await asyncio.wait((receiving, ended), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            receiving.cancel()
+            ended.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.gather(receiving, ended, return_exceptions=True)
+
+    async def _receive(self, inputs: Sequence[asyncio.Queue[bytes]]) -> None:
+        async for channel, data in self._channels.messages():
+            if channel % 2 == 0 and channel // 2 < len(inputs) and data:
+                inputs[channel // 2].put_nowait(data)
+
+    async def _forward(self, number: int, port: int, given: asyncio.Queue[bytes]) -> None:
+        for channel in (2 * number, 2 * number + 1):
+            await self._channels.send(channel, port.to_bytes(2, "little"))
+        try:
+            connection = await self._open_port(port)
+        except RuntimeFailure as error:
+            text = f"error forwarding port {port} to pod {self._pod_name}, uid {self._pod_uid}: {error}"
+            await self._channels.send(2 * number + 1, text.encode())
+            return
+        with connection:
+            await copy_port(connection, given, lambda data: self._channels.send(2 * number, data))

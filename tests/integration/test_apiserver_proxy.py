@@ -1,0 +1,285 @@
+"""The subresource `proxy` of pods, services and nodes, with real servers behind it.
+
+Each test runs in a network namespace of its own, whose loopback has the addresses of pods.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gzip
+import json
+import ssl
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from yarl import URL
+
+from .api_world import ApiWorld
+from .apiserver_process import Authority
+from .namespaced import in_namespace
+from .proxy_backends import PAGE, POD_IP, add_addresses, application, backend, kubectl, start_kubectl
+
+pytestmark = [pytest.mark.integration, pytest.mark.needs("ip", "unshare")]
+
+_PODS = "/api/v1/namespaces/default/pods"
+_SERVICES = "/api/v1/namespaces/default/services"
+
+
+def server_certificate() -> ssl.SSLContext:
+    with tempfile.TemporaryDirectory() as directory:
+        Authority(Path(directory)).issue("web", "web")
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(f"{directory}/web.crt", f"{directory}/web.key")
+    return context
+
+
+class Client:
+    """An HTTP client of the API server, with the admin's token."""
+
+    def __init__(self, server: str, session: aiohttp.ClientSession) -> None:
+        self.server = server
+        self.session = session
+
+    async def call(self, method: str, path: str, **options: Any) -> tuple[int, Any, bytes]:
+        """Return the status, the headers and the body."""
+        url = URL(self.server + path, encoded=True)
+        async with self.session.request(method, url, allow_redirects=False, **options) as response:
+            return response.status, response.headers, await response.read()
+
+    async def create(self, path: str, obj: dict[str, Any]) -> None:
+        status, _, body = await self.call("POST", path, json=obj)
+        assert status == 201, body
+
+    async def set_status(self, path: str, status: dict[str, Any]) -> None:
+        headers = {"Content-Type": "application/merge-patch+json"}
+        code, _, body = await self.call("PATCH", f"{path}/status", json={"status": status}, headers=headers)
+        assert code == 200, body
+
+
+@contextlib.asynccontextmanager
+async def proxy_world() -> AsyncIterator[tuple[ApiWorld, Client]]:
+    """An API server with the pod `web` (its first port is 8080) and the Service `web` (ports main and tls)."""
+    async with (
+        contextlib.AsyncExitStack() as stack,
+        aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(ssl=False),
+            headers={"Authorization": "Bearer admin"},
+            auto_decompress=False,
+        ) as session,
+    ):
+        # kubectl sends no token without TLS.
+        world = ApiWorld(server_certificate())
+        stack.push_async_callback(world.close)
+        await world.start()
+        client = Client(world.config.server, session)
+        await client.create("/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "default"}})
+        containers = [{"name": "a", "image": "i"}, {"name": "b", "image": "i", "ports": [{"containerPort": 8080}]}]
+        await client.create(_PODS, {"metadata": {"name": "web"}, "spec": {"containers": containers}})
+        await client.set_status(f"{_PODS}/web", {"podIP": POD_IP, "podIPs": [{"ip": POD_IP}]})
+        ports = [{"name": "main", "port": 80}, {"name": "tls", "port": 443}]
+        await client.create(_SERVICES, {"metadata": {"name": "web"}, "spec": {"ports": ports}})
+        reference = {"kind": "Pod", "name": "web", "namespace": "default"}
+        subset = {
+            "addresses": [{"ip": "10.244.1.99"}, {"ip": POD_IP, "targetRef": reference}],
+            "ports": [{"name": "main", "port": 8080}, {"name": "tls", "port": 8443}],
+        }
+        await client.create("/api/v1/namespaces/default/endpoints", {"metadata": {"name": "web"}, "subsets": [subset]})
+        yield world, client
+
+
+@in_namespace
+async def test_requests_and_answers_pass_through() -> None:
+    add_addresses(POD_IP)
+    async with proxy_world() as (_, client), backend(POD_IP, 8080, application()):
+        for where in (f"{_PODS}/web", f"{_PODS}/http:web:8080", f"{_SERVICES}/web:main", f"{_SERVICES}/web:80"):
+            for method in ("DELETE", "GET", "OPTIONS", "PATCH", "POST", "PUT"):
+                status, headers, body = await client.call(method, f"{where}/proxy/some/path?a=b%2Fc&a=d", data=b"x")
+                seen = json.loads(body)
+                assert (status, seen["method"], seen["path"]) == (200, method, "/some/path?a=b%2Fc&a=d")
+                assert seen["length"] == 1
+            status, headers, body = await client.call("HEAD", f"{where}/proxy/some/path")
+            assert (status, headers["X-Backend"], body) == (200, "echo", b"")
+            for method in ("GET", "HEAD"):
+                status, headers, _ = await client.call(method, f"{where}/proxy?method=GET")
+                assert (status, headers["Location"]) == (301, f"{where}/proxy/?method=GET")
+            status, _, body = await client.call("POST", f"{where}/proxy?a=1")
+            assert (status, json.loads(body)["path"]) == (200, "/?a=1")
+        assert (await client.call("CONNECT", f"{_PODS}/web/proxy/"))[0] in (400, 405)
+
+        sent = {"X-Mine": "1", "Connection": "X-Drop", "X-Drop": "1", "Impersonate-User": "eve", "X-Remote-User": "eve"}
+        sent |= {"Impersonate-Group": "system:masters", "Te": "trailers", "Upgrade-Insecure-Requests": "1"}
+        _, headers, body = await client.call("GET", f"{_PODS}/web/proxy//a/../b%20c/", headers=sent)
+        seen = json.loads(body)
+        assert seen["path"] == "/b%20c/"
+        given = dict(seen["headers"])
+        assert given["x-forwarded-uri"] == f"{_PODS}/web/proxy/b c/"
+        assert given["x-forwarded-for"] == "127.0.0.1"
+        assert given["host"] == client.server.removeprefix("https://")
+        assert (given["x-mine"], given["te"]) == ("1", "trailers")
+        assert not {"authorization", "x-drop", "impersonate-user", "impersonate-group", "x-remote-user"} & given.keys()
+        assert (headers["X-Backend"], headers.getall("Cache-Control")) == ("echo", ["no-cache, private"])
+        assert "Access-Control-Allow-Origin" not in headers
+        assert len(headers.getall("Date")) == 1
+
+        # Bodies are not limited, and not held until they are complete.
+        status, _, body = await client.call("POST", f"{_SERVICES}/web:main/proxy/upload", data=bytes(5 << 20))
+        assert (status, json.loads(body)["length"]) == (200, 5 << 20)
+        status, headers, body = await client.call("GET", f"{_PODS}/web/proxy/large")
+        assert (status, headers["Content-Length"], len(body)) == (200, str(8 << 20), 8 << 20)
+        lines: asyncio.Queue[bytes] = asyncio.Queue()
+
+        async def talk() -> AsyncIterator[bytes]:
+            while line := await lines.get():
+                yield line
+
+        await lines.put(b"one\n")
+        async with client.session.post(f"{client.server}{_PODS}/web/proxy/ticks", data=talk()) as response:
+            assert response.headers["Content-Type"] == "text/event-stream"
+            assert await response.content.readuntil(b"\n\n") == b"data: one\n\n"
+            await lines.put(b"two\n")
+            assert await response.content.readuntil(b"\n\n") == b"data: two\n\n"
+            await lines.put(b"")
+            assert await response.content.read() == b""
+        with pytest.raises(aiohttp.ClientPayloadError):
+            await client.call("GET", f"{_PODS}/web/proxy/breaks")
+
+
+@in_namespace
+async def test_links_lead_through_the_proxy() -> None:
+    add_addresses(POD_IP)
+    async with proxy_world() as (_, client), backend(POD_IP, 8080, application()):
+        for where in (f"{_PODS}/web:8080/proxy", f"{_SERVICES}/http:web:main/proxy"):
+            expected = f'<a href="{where}/rewriteme">test</a>'.encode()
+            for path in ("/page", "/dir/"):
+                _, headers, body = await client.call("GET", where + path)
+                assert (headers["Content-Type"], body) == ("text/html; charset=utf-8", expected)
+            _, headers, body = await client.call("GET", f"{where}/zipped")
+            assert headers["Content-Encoding"] == "gzip"
+            assert gzip.decompress(body) == expected * 20_000
+            status, headers, _ = await client.call("GET", f"{where}/redirect")
+            assert (status, headers["Location"]) == (302, f"{where}/elsewhere/?a=1")
+
+
+@in_namespace
+async def test_tls_and_upgrades() -> None:
+    add_addresses(POD_IP)
+    async with (
+        proxy_world() as (_, client),
+        backend(POD_IP, 8080, application()),
+        backend(POD_IP, 8443, application(), ssl_context=server_certificate()),
+    ):
+        for where in (f"{_PODS}/https:web:8443", f"{_SERVICES}/https:web:tls", f"{_SERVICES}/https:web:443"):
+            _, _, body = await client.call("GET", f"{where}/proxy/page")
+            assert body == PAGE.replace("/rewriteme", f"{where}/proxy/rewriteme").encode()
+        for where in (f"{_PODS}/web", f"{_SERVICES}/web:main", f"{_PODS}/https:web:8443"):
+            url = f"{client.server}{where}/proxy/socket"
+            async with client.session.ws_connect(url, protocols=("other", "chat")) as messages:
+                assert messages.protocol == "chat"
+                names = set(await messages.receive_json())
+                assert {"x-forwarded-for", "sec-websocket-key"} <= names
+                assert "authorization" not in names
+                for text in ("x", "y" * 300_000):
+                    await messages.send_str(text)
+                    assert await messages.receive_str() == text
+        # Any protocol passes; a refusal is the answer.
+        async with client.session.get(
+            f"{client.server}{_PODS}/web/proxy/teapot", headers={"Connection": "Upgrade", "Upgrade": "SPDY/3.1"}
+        ) as response:
+            assert (response.status, await response.text()) == (418, "no sockets here")
+        upgrade = {"Connection": "Upgrade", "Upgrade": "x"}
+        status, _, body = await client.call("GET", f"{_PODS}/web/proxy/", headers=upgrade)
+        assert (status, json.loads(body)["message"]) == (500, "invalid upgrade response: status code 200")
+        status, _, body = await client.call("GET", f"{_PODS}/web:1/proxy/", headers=upgrade)
+        text = f"error dialing backend: dial tcp {POD_IP}:1: connect: connection refused"
+        assert (status, json.loads(body)["message"]) == (500, text)
+        h2c = {"Connection": "Upgrade, HTTP2-Settings", "Upgrade": "h2c", "HTTP2-Settings": "AA"}
+        status, _, body = await client.call("GET", f"{_PODS}/web/proxy/", headers=h2c)
+        assert (status, json.loads(body)["path"]) == (200, "/")
+
+
+@in_namespace
+async def test_refusals() -> None:
+    add_addresses(POD_IP)
+    async with proxy_world() as (_, client), backend(POD_IP, 8080, application()):
+
+        async def refused(path: str, token: str = "admin") -> tuple[int, str, str]:
+            code, _, body = await client.call("GET", path, headers={"Authorization": f"Bearer {token}"})
+            status = json.loads(body)
+            return code, status["reason"], status["message"]
+
+        dialing = "error trying to reach service: dial tcp"
+        assert await refused(f"{_PODS}/web:9/proxy/") == (
+            503,
+            "ServiceUnavailable",
+            f"{dialing} {POD_IP}:9: connect: connection refused",
+        )
+        assert await refused(f"{_PODS}/web:nine/proxy/") == (
+            503,
+            "ServiceUnavailable",
+            f"{dialing}: lookup tcp/nine: unknown port",
+        )
+        assert await refused(f"{_PODS}/https:web:8080/proxy/") == (
+            503,
+            "ServiceUnavailable",
+            "error trying to reach service: tls: first record does not look like a TLS handshake",
+        )
+        assert await refused(f"{_PODS}/none/proxy/") == (404, "NotFound", 'pods "none" not found')
+        assert await refused(f"{_PODS}/ftp:web:1/proxy/") == (400, "BadRequest", 'invalid pod request "ftp:web:1"')
+        assert await refused(f"{_SERVICES}/web:81/proxy/") == (
+            503,
+            "ServiceUnavailable",
+            'no service port 81 found for service "web"',
+        )
+        assert await refused(f"{_SERVICES}/web/proxy/") == (
+            503,
+            "ServiceUnavailable",
+            'no endpoints available for service "web"',
+        )
+        assert await refused(f"{_SERVICES}/none/proxy/") == (404, "NotFound", 'endpoints "none" not found')
+        # The Endpoints of this Service name no pod.
+        assert await refused(f"{_SERVICES}/https:kubernetes:https/proxy/") == (
+            503,
+            "ServiceUnavailable",
+            'no endpoints available for service "https:kubernetes:https"',
+        )
+        for address in ("127.0.0.1", "169.254.169.254", "::1"):
+            await client.set_status(f"{_PODS}/web", {"podIP": address, "podIPs": [{"ip": address}]})
+            assert await refused(f"{_PODS}/web:80/proxy/") == (400, "BadRequest", "address not allowed")
+        code, _, body = await client.call("GET", f"{_PODS}/web/proxy/", headers={"Impersonate-User": "bob"})
+        text = 'pods "web" is forbidden: User "bob" cannot get resource "pods/proxy" in API group "" in the namespace '
+        assert (code, json.loads(body)["message"]) == (403, text + '"default"')
+
+
+@in_namespace
+async def test_kubectl_proxies() -> None:
+    """W47: `kubectl proxy` and `kubectl get --raw` of a Service; the URLs of `kubectl cluster-info`."""
+    add_addresses(POD_IP)
+    async with proxy_world() as (world, client), backend(POD_IP, 8080, application()):
+        where = f"{_SERVICES}/web:80/proxy"
+        assert await kubectl(world, "get", "--raw", f"{where}/page") == f'<a href="{where}/rewriteme">test</a>'
+        errors = await kubectl(world, "get", "--raw", f"{_PODS}/web:9/proxy/", fails=True)
+        assert errors.startswith("Error from server (ServiceUnavailable): error trying to reach service: dial tcp")
+        process = await start_kubectl(world, "proxy", "--port=0")
+        try:
+            assert process.stdout is not None
+            local = (await process.stdout.readline()).decode().split()[-1]
+            async with aiohttp.ClientSession() as browser:
+                async with browser.get(f"http://{local}{where}/page") as response:
+                    assert await response.text() == f'<a href="{where}/rewriteme">test</a>'
+                async with browser.get(f"http://{local}{where}", allow_redirects=False) as response:
+                    assert (response.status, response.headers["Location"]) == (301, f"{where}/")
+        finally:
+            process.terminate()
+            await process.wait()
+        # cluster-info lists the Services of kube-system that have this label.
+        labels = {"kubernetes.io/cluster-service": "true", "kubernetes.io/name": "WebUI"}
+        system = "/api/v1/namespaces/kube-system/services"
+        await client.create(
+            system, {"metadata": {"name": "ui", "labels": labels}, "spec": {"ports": [{"name": "main", "port": 80}]}}
+        )
+        assert f"{client.server}{system}/ui:main/proxy" in await kubectl(world, "cluster-info")
