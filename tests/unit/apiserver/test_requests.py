@@ -444,6 +444,7 @@ async def test_delete_honors_preconditions(world):
         b'{"gracePeriodSeconds": "soon"}',
         b'{"preconditions": []}',
         b'{"propagationPolicy": "Sideways"}',
+        b'{"propagationPolicy": "Orphan", "orphanDependents": true}',
         b"k8s\x00\x12\x05",
     ],
 )

@@ -9,6 +9,6 @@ tables           rows for `kubectl get`
 stored_forms     conversion of objects that are stored in the form of another resource
 subresources     scale, binding, eviction, token, finalize
 reviews          access reviews, token reviews
-discovery, openapi, openapi_protobuf, health, metrics
+discovery, openapi, openapi_enums, openapi_protobuf, health, metrics
                  documents about the server itself
 """

@@ -26,6 +26,7 @@ from bridgehead.apiserver.http.worker import LONG_BYTES, run_long
 from bridgehead.apiserver.resource import JsonObject, Resource
 from bridgehead.apiserver.table import ResourceTable
 
+from .openapi_enums import with_enums
 from .openapi_protobuf import encode_document
 
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1."
@@ -141,7 +142,9 @@ class OpenApi:
             "openapi": "3.0.0",
             "info": _INFO,
             "paths": paths,
-            "components": {"schemas": {name: schema_3(schema) for name, schema in definitions.items()}},
+            "components": {
+                "schemas": {name: with_enums(name, schema_3(schema)) for name, schema in definitions.items()}
+            },
         }
 
     def _version_2(self) -> JsonObject:
