@@ -22,7 +22,7 @@ from .access.authentication import Authenticator
 from .access.authorization import Authorizer
 from .access.impersonation import impersonate
 from .errors import ApiStatus, bad_request, internal_error, method_not_allowed, not_found_path, unauthorized
-from .flowcontrol.control import FlowControl, Seat
+from .flowcontrol.control import FlowControl, Seat, is_long_running
 from .flowcontrol.levels import Overloaded
 from .handlers.discovery import Discovery
 from .handlers.health import Health
@@ -33,7 +33,7 @@ from .handlers.rendering import Rendering
 from .handlers.reviews import Reviews
 from .http.compression import compressed
 from .http.negotiation import JSON, wants_indented
-from .http.paths import RequestInfo, parse_query, parse_request
+from .http.paths import RequestInfo, check_timeout, parse_query, parse_request
 from .http.request import Disconnected, Receive, Request, Response, Scope, Send, Stream, StreamBroken
 from .http.unsent import ClientTooSlow, Connection, UnsentBudget
 from .http.user import InvalidCredentials, User
@@ -124,6 +124,8 @@ class Application:
         known, refused = False, True
         warnings: Sequence[str] = ()
         try:
+            if info.verb != "watch" and not is_long_running(info):
+                check_timeout(query)
             user = impersonate(self._authenticate(scope, headers), scope["headers"], self._authorizer)
             await seat.take(self._flow_control.classify(user, info), user, info)
             self._authorizer.check(user, info)
@@ -148,7 +150,7 @@ class Application:
             log.exception("%s %s failed", scope["method"], scope["path"])
             response = _refusal(internal_error())
         if refused:
-            response = await self._rendering.other(headers.get(b"accept", b"").decode("latin-1"), response)
+            response = await self._rendering.refusal(headers.get(b"accept", b"").decode("latin-1"), response)
         if response.content_type == JSON and response.body[:1] == b"{" and wants_indented(query, headers):
             body = response.body
             response = replace(response, body=await run_long(len(body), lambda: msgspec.json.format(body, indent=2)))

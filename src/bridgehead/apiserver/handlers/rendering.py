@@ -105,14 +105,18 @@ class Rendering:
                 return await self._in_protobuf(response)
         return await _in_yaml(media, response)
 
+    async def refusal(self, accept: str, response: Response) -> Response:
+        """Return a Status, as JSON if the client accepts none of the forms that are offered."""
+        try:
+            return await self.other(accept, response)
+        except ApiStatus:
+            return response
+
     async def other(self, accept: str, response: Response) -> Response:
-        """Return an answer whose body is an object of any kind, such as a Status or a review."""
+        """Return an answer whose body is an object of any kind, such as a review. Raises a 406."""
         if accept in _PLAIN or response.content_type != JSON or not response.body:
             return response
-        try:
-            media = choose(accept, tables=False)
-        except ApiStatus:
-            return response  # as Kubernetes: an error is answered in any case
+        media = choose(accept, tables=False)
         if media.type == PROTOBUF:
             return await self._in_protobuf(response)
         return await _in_yaml(media, response)
