@@ -22,6 +22,7 @@ from .bodies.protobuf import plain_scalars
 from .bodies.schema import OBJECT_META, LazyDefinitions, Schema, Shape
 from .customresources.controller import Definitions
 from .customresources.kind import definition_resource
+from .flowcontrol.control import FlowControl
 from .handlers.apply import Applier
 from .handlers.discovery import Discovery
 from .handlers.health import Health
@@ -61,6 +62,7 @@ class ApiParts:
     aggregator: Aggregator
     connections: Connections
     trimmer: Trimmer
+    flow_control: FlowControl
 
     async def close(self) -> None:
         """Release what is open, after the last request."""
@@ -118,6 +120,8 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
     kubelets = KubeletAccess(settings.kubelet_tls)
     connections = Connections()
     trimmer = Trimmer()
+    flow_control = FlowControl(registry)
+    metrics.add_flow_control(flow_control)
 
     def not_shutting_down() -> str | None:
         return "process is shutting down" if watches.closed else None
@@ -146,6 +150,7 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
         metrics=metrics,
         unsent=UnsentBudget(on_freed=trimmer.on_freed),
         rendering=rendering,
+        flow_control=flow_control,
     )
     return ApiParts(
         application,
@@ -159,4 +164,5 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
         aggregator,
         connections,
         trimmer,
+        flow_control,
     )

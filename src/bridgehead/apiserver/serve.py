@@ -91,6 +91,7 @@ async def _serve(options: ServeOptions) -> None:
                 background = [
                     tasks.create_task(parts.definitions.run()),
                     tasks.create_task(expire_events(parts.registry)),
+                    tasks.create_task(parts.flow_control.run()),
                     tasks.create_task(ServiceCidrs(parts.registry).run()),
                     tasks.create_task(IpAddresses(parts.registry).run()),
                     tasks.create_task(AggregatedRoles(parts.registry).run()),

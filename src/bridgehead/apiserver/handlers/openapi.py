@@ -27,6 +27,7 @@ from bridgehead.apiserver.resource import JsonObject, Resource
 from bridgehead.apiserver.table import ResourceTable
 
 from .external import ExternalApi
+from .openapi_enums import with_enums
 from .openapi_protobuf import encode_document
 
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1."
@@ -90,7 +91,7 @@ class OpenApi:
         if path == "/openapi/v2" and _PROTOBUF_2 in accept and "application/json" not in accept:
             content_type = _PROTOBUF_2.replace("@", ".")  # a media type may not contain "@"
             return await self._compressed(path, request, lambda: encode_document(self._version_2()), content_type)
-        choose(accept, tables=False)
+        choose(accept, tables=False, protobuf=False)
         if path == "/openapi/v3":
             return Response(200, self._index())
         if path == "/openapi/v2":
@@ -152,7 +153,9 @@ class OpenApi:
             "openapi": "3.0.0",
             "info": _INFO,
             "paths": paths,
-            "components": {"schemas": {name: schema_3(schema) for name, schema in definitions.items()}},
+            "components": {
+                "schemas": {name: with_enums(name, schema_3(schema)) for name, schema in definitions.items()}
+            },
         }
 
     def _version_2(self) -> JsonObject:
