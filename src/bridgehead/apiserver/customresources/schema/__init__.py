@@ -19,8 +19,8 @@ errors, paths   texts of errors, and paths in them
 The package is imported when the first CustomResourceDefinition is served.
 """
 
-from .declaration import validate_schema
+from .declaration import format_warnings, validate_schema
 from .field_paths import BadFieldPath, resolve
 from .structural import Structural
 
-__all__ = ["BadFieldPath", "Structural", "resolve", "validate_schema"]
+__all__ = ["BadFieldPath", "Structural", "format_warnings", "resolve", "validate_schema"]

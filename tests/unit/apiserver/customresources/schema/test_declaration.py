@@ -8,7 +8,13 @@ from typing import Any
 import pytest
 
 from bridgehead.apiserver.bodies.schema import LazyDefinitions, Schema
-from bridgehead.apiserver.customresources.schema import BadFieldPath, Structural, resolve, validate_schema
+from bridgehead.apiserver.customresources.schema import (
+    BadFieldPath,
+    Structural,
+    format_warnings,
+    resolve,
+    validate_schema,
+)
 from bridgehead.apiserver.customresources.schema.structure import MAX_DEPTH
 from bridgehead.apiserver.resource import JsonObject
 
@@ -397,6 +403,21 @@ def test_the_root_may_not_restrict_the_status_in_other_ways() -> None:
         's.type: Invalid value: "array": only "object" is allowed as the type at the root of the schema if the status '
         "subresource is enabled"
     )
+
+
+def test_formats_that_are_not_checked() -> None:
+    schema = struct(
+        a=STRING | {"format": "planet"},
+        b=listing(STRING | {"format": "planet"}),
+        c=INTEGER | {"format": "int32"},
+        d=INTEGER | {"format": "date"},
+        e=STRING | {"not": {"format": "ipv4"}, "anyOf": [{"format": "moon"}]},
+    )
+    assert sorted(format_warnings(schema)) == [
+        'unrecognized format "date"',
+        'unrecognized format "moon"',
+        'unrecognized format "planet"',
+    ]
 
 
 def nested(levels: int, wrap: Any) -> JsonObject:
