@@ -5,8 +5,8 @@ node            the tree of a schema
 pruning         an object without unknown fields, and their paths
 defaulting      default values
 embedded        apiVersion, kind and metadata of embedded objects
-values          checks of values: types, lengths, alternatives, required fields; `numbers`, `patterns` (RE2) and
-                `formats` are parts of it
+values          checks of values: types, lengths, alternatives, required fields; `choices`, `numbers`,
+                `patterns` (RE2) and `formats` are parts of it
 lists           uniqueness in sets and in lists with keys
 ratcheting      which old value belongs to a new one, and whether it changed
 shape           the object as decoding and field management see it

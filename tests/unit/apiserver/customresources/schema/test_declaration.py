@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
@@ -438,9 +437,7 @@ def nested(levels: int, wrap: Any) -> JsonObject:
     ],
 )
 def test_depth_is_bounded(wrap: Any) -> None:
-    start = time.process_time()
     assert errors_of(struct(a=nested(10_000, wrap))) == ['s: Invalid value: "": must not have more than 100 levels']
-    assert time.process_time() - start < 5  # 10,000 levels take milliseconds; what is quadratic takes a minute
 
 
 def test_what_is_accepted_fits_the_stack() -> None:
