@@ -10,7 +10,8 @@
     library/                    functions and operators: `declarations` with implementations and `costs`
     types, values, errors       what all of them use
 
-No module touches files, sockets or clocks. The package is imported when the first expression is compiled, not when the server starts.
+No module touches files, sockets or clocks. The package is imported when the first expression is compiled, not when the
+server starts.
 Source: https://github.com/google/cel-spec, Kubernetes "Common Expression Language in Kubernetes".
 Reasons: docs/decisions/0027-cel.md.
 """

@@ -243,7 +243,7 @@ def _list_steps(schema: JsonObject, node: Node | None) -> list[Check]:
     return [step]
 
 
-def _part(check: SchemaCheck, plan: Plan, value: Any, old: Any, path: Path, errors: Report) -> int:
+def _part(check: SchemaCheck, plan: Plan, value: Any, old: Any, path: tuple[Path, str | int], errors: Report) -> int:
     """Check a part of a list or an object; errors of a part that did not change are dropped."""
     before = len(errors)
     count = 0
@@ -252,7 +252,7 @@ def _part(check: SchemaCheck, plan: Plan, value: Any, old: Any, path: Path, erro
     if len(errors) > before and old is not ABSENT:
         if id(path) not in errors.changed and is_unchanged(check.node, old, value):
             del errors[before:]
-        elif path is not None:
+        else:
             errors.changed.add(id(path[0]))
         errors.changed.discard(id(path))  # another path may get the id of one that is gone
     return count
