@@ -12,6 +12,7 @@ import re
 
 _DNS1123_LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _DNS1123_SUBDOMAIN = rf"{_DNS1123_LABEL}(\.{_DNS1123_LABEL})*"
+_DNS1035_LABEL = r"[a-z]([-a-z0-9]*[a-z0-9])?"
 _QUALIFIED_NAME = r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _LABEL_VALUE = r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?"
 _PORT_NAME = r"[-a-z0-9]+"
@@ -56,6 +57,23 @@ def check_dns1123_subdomain(value: str) -> list[str]:
                 "and must start and end with an alphanumeric character",
                 _examples("example.com"),
                 _DNS1123_SUBDOMAIN,
+            )
+        )
+    return errors
+
+
+def check_dns1035_label(value: str) -> list[str]:
+    """Check a label that begins with a letter, as names of kinds and resources do."""
+    errors = []
+    if len(value) > 63:
+        errors.append("must be no more than 63 bytes")
+    if not re.fullmatch(_DNS1035_LABEL, value):
+        errors.append(
+            _regex_error(
+                "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an "
+                "alphabetic character, and end with an alphanumeric character",
+                _examples("my-name", "abc-123"),
+                _DNS1035_LABEL,
             )
         )
     return errors

@@ -14,6 +14,8 @@
     storage/        PersistentVolume, PersistentVolumeClaim and the kinds of storage.k8s.io
     devices/        the kinds of resource.k8s.io
     flowcontrol/    FlowSchema, PriorityLevelConfiguration
+    admissionregistration/  configurations of webhooks
+    rbac/           Role, ClusterRole, RoleBinding, ClusterRoleBinding; also the default ones
     shared/         rules and columns that several resources use
 
 Nothing here does I/O or reads a clock. The only randomness is that of the allocation for Services
@@ -27,6 +29,7 @@ from collections.abc import Sequence
 from bridgehead.apiserver.resource import Resource
 
 from . import (
+    admissionregistration,
     componentstatuses,
     configmaps,
     devices,
@@ -40,6 +43,7 @@ from . import (
     nodes,
     pods,
     priorityclasses,
+    rbac,
     runtimeclasses,
     secrets,
     serviceaccounts,
@@ -96,4 +100,10 @@ def build_table(*, service_cidrs: Sequence[str], node_port_range: tuple[int, int
         devices.RESOURCE_SLICES,
         flowcontrol.FLOW_SCHEMAS,
         flowcontrol.PRIORITY_LEVELS,
+        admissionregistration.MUTATING_WEBHOOK_CONFIGURATIONS,
+        admissionregistration.VALIDATING_WEBHOOK_CONFIGURATIONS,
+        rbac.ROLES,
+        rbac.CLUSTER_ROLES,
+        rbac.ROLE_BINDINGS,
+        rbac.CLUSTER_ROLE_BINDINGS,
     )
