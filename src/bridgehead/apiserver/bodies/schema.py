@@ -359,6 +359,23 @@ class StructShape(Shape):
         return self.fields.get(key, ANYTHING)
 
 
+class SchemaOrShape(Shape):
+    """A field of a JSONSchemaProps that is a schema (`schema`) or a value of another type (`other`)."""
+
+    __slots__ = ("other", "schema")
+
+    def __init__(self, definition: str, schema: Shape, other: Shape) -> None:
+        super().__init__(f"v1.{definition.rpartition('.')[2]}")
+        self.schema = schema
+        self.other = other
+
+    def conform(self, value: Any, path: JsonPath, unknown: list[str]) -> Any:
+        return (self.schema if type(value) is dict else self.other).conform(value, path, unknown)
+
+    def child(self, key: str) -> Shape:
+        return self.schema.child(key)
+
+
 def _zero(shape: Shape) -> Any:
     return {} if isinstance(shape, StructShape | MapShape) else [] if isinstance(shape, ListShape) else shape.zero
 
@@ -371,7 +388,13 @@ _SPECIAL: dict[str, Shape] = {
     "io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1": JsonShape("v1.FieldsV1"),
     "io.k8s.apimachinery.pkg.runtime.RawExtension": JsonShape("runtime.RawExtension"),
 }
+_EXTENSIONS = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1."
+_SPECIAL |= {
+    f"{_EXTENSIONS}JSON": JsonShape("v1.JSON"),
+    f"{_EXTENSIONS}CustomResourceSubresourceStatus": StructShape(f"{_EXTENSIONS}CustomResourceSubresourceStatus"),
+}
 _STRING, _BOOL, _FLOAT, _BYTES = StringShape("string"), BoolShape("bool"), NumberShape("float64"), BytesShape("[]uint8")
+_STRINGS = ListShape(_STRING, False, "")
 _INT32, _INT64 = IntShape("int32"), IntShape("int64")
 
 
@@ -408,7 +431,12 @@ class Schema:
         shape = self._shapes.get(name)
         if shape is None:
             definition = self._definitions[name]
-            if "properties" not in definition:
+            if name.startswith(f"{_EXTENSIONS}JSONSchemaPropsOr"):
+                schema = self._named(f"{_EXTENSIONS}JSONSchemaProps")
+                others = {"Bool": _BOOL, "Array": ListShape(schema, False, ""), "StringArray": _STRINGS}
+                other = others[name.removeprefix(f"{_EXTENSIONS}JSONSchemaPropsOr")]
+                shape = self._shapes[name] = SchemaOrShape(name, schema, other)
+            elif "properties" not in definition:
                 shape = self._shapes[name] = self._inline(definition)
             else:
                 struct = shape = self._shapes[name] = StructShape(name)
