@@ -13,8 +13,12 @@ from bridgehead.apiserver.bodies.protobuf import (
     plain_scalars,
 )
 from bridgehead.apiserver.bodies.protobuf.decoding import split_untrusted
+from bridgehead.apiserver.bodies.protobuf.objects import ProtobufObjects
 from bridgehead.apiserver.bodies.schema import LazyDefinitions, Schema, conform
+from bridgehead.apiserver.errors import expired
 from bridgehead.apiserver.handlers import rendered
+from bridgehead.apiserver.handlers.messages import Messages, ProtobufEvents
+from bridgehead.apiserver.resources import build_table
 from tests.unit.apiserver.world import Answer, World, open_world
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"
@@ -138,6 +142,18 @@ async def test_objects_that_leave_a_selection_are_sent_as_they_were(world):
 async def test_a_watch_that_is_too_old_ends_with_a_status(world):
     answer = await world.call("GET", f"{CONFIG_MAPS}?watch=1&resourceVersion=999999", headers=ACCEPT)
     assert (answer.status, decoded(answer.body)["reason"]) == (410, "Expired")
+
+
+def test_an_error_in_a_watch_is_a_status():
+    """Whatever the kind of the other events is."""
+    resource = build_table(service_cidrs=("10.96.0.0/12",), node_port_range=(30000, 32767))[0]
+    shape = SCHEMA.of_kind("", "v1", "Namespace")
+    form = ProtobufEvents(Messages(resource, shape, ProtobufObjects(SCHEMA), rendered.Rendered()))
+    raw = form.status(expired("list again"))
+    frame = form.start("ERROR", len(raw)) + raw + form.end
+    assert int.from_bytes(frame[:4], "big") == len(frame) - 4
+    kind, status = event(frame[4:])
+    assert (kind, status["kind"], status["message"], status["code"]) == ("ERROR", "Status", "list again", 410)
 
 
 async def test_tables_are_json_only(world):
