@@ -17,7 +17,7 @@ from bridgehead.apiserver.bodies.protobuf.framing import envelope_start, item_st
 from bridgehead.apiserver.bodies.protobuf.objects import ProtobufObjects, is_encodable
 from bridgehead.apiserver.bodies.schema import Schema
 from bridgehead.apiserver.bodies.serialization import stored_metadata
-from bridgehead.apiserver.errors import ApiStatus
+from bridgehead.apiserver.errors import ApiStatus, unsuitable_form
 from bridgehead.apiserver.http.compression import THRESHOLD_BYTES
 from bridgehead.apiserver.http.negotiation import JSON, PROTOBUF, YAML, MediaType, choose, wants_indented
 from bridgehead.apiserver.http.piecewise import PiecewiseBody
@@ -57,8 +57,14 @@ class Rendering:
 
     def check_acceptable(self, request: Request, resource: Resource) -> None:
         """Raise a 406 for a media type that is not offered, before the request is carried out."""
-        if request.header(b"accept") not in _PLAIN:
-            self._choose(request, resource, watch=request.info.verb == "watch")
+        if request.header(b"accept") in _PLAIN:
+            return
+        verb = request.info.verb
+        media, is_list = self._choose(request, resource, watch=verb == "watch"), verb in ("list", "deletecollection")
+        if media.form == "PartialObjectMetadata" and is_list:
+            raise unsuitable_form(media.form, f"is a list ({_go_type(resource)}List)")
+        if media.form == "PartialObjectMetadataList" and not is_list:
+            raise unsuitable_form(media.form, f"is not a list ({_go_type(resource)})")
 
     def _choose(self, request: Request, resource: Resource, *, watch: bool = False) -> MediaType:
         accept = request.header(b"accept")
@@ -204,6 +210,14 @@ class Rendering:
         if media.form:
             return PartialEvents(media.version, self._rendered)
         return _STORED_EVENTS if resource.stored_form is None else ServedEvents(resource, self._rendered)
+
+
+def _go_type(resource: Resource) -> str:
+    """Return the Go type of a resource's objects, as Kubernetes' messages have it."""
+    if resource.definition is not None:
+        return "*unstructured.Unstructured"
+    package = "core" if resource.group in ("", "events.k8s.io") else resource.group.partition(".")[0]
+    return f"*{package}.{resource.kind}"
 
 
 def list_head(resource: Resource, meta: JsonObject) -> JsonObject:

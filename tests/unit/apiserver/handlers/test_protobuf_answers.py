@@ -164,6 +164,19 @@ async def test_tables_are_json_only(world):
     assert (await world.call("GET", CONFIG_MAPS, headers=both)).json["kind"] == "Table"
 
 
+async def test_metadata_of_one_object_are_no_form_of_a_list(world):
+    await world.create(CONFIG_MAPS, {"metadata": {"name": "a"}})
+    for form, path, why in (
+        ("PartialObjectMetadata", CONFIG_MAPS, "is a list (*core.ConfigMapList)"),
+        ("PartialObjectMetadataList", f"{CONFIG_MAPS}/a", "is not a list (*core.ConfigMap)"),
+        ("PartialObjectMetadataList", f"{CONFIG_MAPS}?watch=true", "is not a list (*core.ConfigMap)"),
+    ):
+        headers = {"accept": f"application/json;as={form};g=meta.k8s.io;v=v1"}
+        answer = await world.call("GET", path, headers=headers)
+        expected = f"you requested {form}, but the requested object {why}"
+        assert (answer.status, answer.json["message"]) == (406, expected)
+
+
 async def test_watches_are_not_in_yaml(world):
     answer = await world.call("GET", f"{CONFIG_MAPS}?watch=true", headers={"accept": "application/yaml"})
     assert answer.status == 406
