@@ -1,12 +1,15 @@
-"""For all tests: the search path, signals, garbage collection, missing programs, and Hypothesis' settings.
+"""For all tests: the search path, signals, garbage collection, logging, missing programs, and Hypothesis' settings.
 
 Hypothesis does not judge how fast a machine is, and its examples are the same in every run of the same test, so that
-no change fails by chance; `pytest --hypothesis-profile=explore` draws new examples.
+no change fails by chance. Profiles: `patient`, the default; `quick`, a quarter of the examples, for `make unit`;
+`explore`, new examples. (`pytest --hypothesis-profile=explore`)
 """
 
 import gc
+import logging
 import os
 import signal
+from collections.abc import Generator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -23,6 +26,7 @@ for _number, _handler in ((signal.SIGINT, signal.default_int_handler), (signal.S
 
 settings.register_profile("explore", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("patient", settings.get_profile("explore"), derandomize=True)
+settings.register_profile("quick", settings.get_profile("patient"), max_examples=25)
 settings.load_profile("patient")
 
 # These files start first. Two take minutes: one worker would run them long after the others have nothing left. The
@@ -39,6 +43,16 @@ def pytest_collection_finish() -> None:
     """Take modules and tests, which stay until the end, out of garbage collection: a sixth of the unit tests' time."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol() -> Generator[None, object, object]:
+    """Remove handlers that a test gave the root logger: later tests would log to a stream that is closed by then."""
+    before = logging.root.handlers[:]
+    try:
+        return (yield)
+    finally:
+        logging.root.handlers[:] = before
 
 
 @pytest.hookimpl(tryfirst=True)

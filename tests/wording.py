@@ -80,16 +80,16 @@ def violations_of_name(name: str, path: Path = Path()) -> Iterator[str]:
             yield f"name {name!r} (rather: {better})"
 
 
-def docstring_nodes(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    for node in ast.walk(tree):
+def docstrings(nodes: list[ast.AST]) -> Iterator[tuple[int, str]]:
+    for node in nodes:
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             text = ast.get_docstring(node)
             if text and isinstance(node.body[0], ast.Expr):
                 yield node.body[0].lineno, text
 
 
-def defined_names(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    for node in ast.walk(tree):
+def defined_names(nodes: list[ast.AST]) -> Iterator[tuple[int, str]]:
+    for node in nodes:
         match node:
             case ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
                 yield node.lineno, node.name
@@ -102,8 +102,8 @@ def defined_names(tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 
 def violations_of_module(path: Path) -> Iterator[tuple[int, str]]:
-    tree = ast.parse(path.read_text())
-    for line, text in docstring_nodes(tree):
+    nodes = list(ast.walk(ast.parse(path.read_text())))
+    for line, text in docstrings(nodes):
         first, *others = (paragraph.replace("\n", " ") for paragraph in text.split("\n\n"))
         for sentence in sentences(first):
             for violation in violations_of_sentence(sentence):
@@ -111,7 +111,7 @@ def violations_of_module(path: Path) -> Iterator[tuple[int, str]]:
         for sentence in (sentence for paragraph in others for sentence in sentences(paragraph)):
             for violation in private_words(sentence):
                 yield line, violation
-    for line, name in sorted(set(defined_names(tree))):
+    for line, name in sorted(set(defined_names(nodes))):
         for violation in violations_of_name(name, path):
             yield line, violation
     for violation in violations_of_name(path.stem, path):

@@ -7,12 +7,15 @@ A request passes these layers from top to bottom. Imports have the same directio
     app                     the ASGI application: one request, from its bytes to its answer
     proxying/               requests that go on to other servers: pods, services, nodes, aggregated APIs
     handlers/   streams/    answers: objects, reviews, discovery, OpenAPI; requests that go on to a pod's kubelet
+    customresources/        CustomResourceDefinitions, and the resources that they define
     registry/               operations on stored objects: create, update, list, watch
     admission/              plug-ins that check and change what is written
     access/                 authentication and authorization
+    webhookclient/          calls of webhooks
     bodies/                 request bodies to objects: JSON, YAML, protobuf, patches, schema checks
     http/                   the HTTPS server; path, user and media type of a request
     resources/              Kubernetes' own resources: names, columns, defaults, validation, allocation
+    fieldmanagement/  cel/  managers of fields and server-side apply; expressions of rules and policies
     errors, table, resource types that all layers use: `Status` errors, the table of resources, an entry of it
 
 Each package describes its modules in its `__init__`.

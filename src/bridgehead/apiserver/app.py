@@ -27,6 +27,7 @@ from .handlers.health import Health
 from .handlers.metrics import Metrics
 from .handlers.objects import Handlers
 from .handlers.openapi import OpenApi
+from .handlers.rendering import Rendering
 from .handlers.reviews import Reviews
 from .http.negotiation import JSON, wants_indented
 from .http.paths import RequestInfo, parse_query, parse_request
@@ -76,6 +77,7 @@ class Application:
         health: Health,
         metrics: Metrics,
         unsent: UnsentBudget,
+        rendering: Rendering,
     ) -> None:
         self._authenticator = authenticator
         self._authorizer = authorizer
@@ -89,6 +91,7 @@ class Application:
         self._health = health
         self._metrics = metrics
         self._unsent = unsent
+        self._rendering = rendering
         self._version = Response(200, msgspec.json.encode(_VERSION))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -101,7 +104,7 @@ class Application:
         headers = dict(scope["headers"])
         query = parse_query(scope["query_string"])
         info = parse_request(scope["method"], scope["path"], query)
-        known = False
+        known, refused = False, True
         warnings: Sequence[str] = ()
         try:
             user = impersonate(self._authenticate(scope, headers), scope["headers"], self._authorizer)
@@ -110,6 +113,7 @@ class Application:
             request = Request(info, scope["method"], query, headers, user, scope, receive)
             warnings = request.warnings
             response = await self._dispatch(request)
+            refused = False
         except ApiStatus as status:
             known = known and status.code not in (403, 404, 405)
             response = _refusal(status)
@@ -123,6 +127,8 @@ class Application:
         except Exception:
             log.exception("%s %s failed", scope["method"], scope["path"])
             response = _refusal(internal_error())
+        if refused:
+            response = await self._rendering.other(headers.get(b"accept", b"").decode("latin-1"), response)
         if response.content_type == JSON and response.body[:1] == b"{" and wants_indented(query, headers):
             body = response.body
             response = replace(response, body=await run_long(len(body), lambda: msgspec.json.format(body, indent=2)))
@@ -161,7 +167,7 @@ class Application:
             return await self._aggregator.answer(request)
         if info.is_resource:
             if self._reviews.serves(info):
-                return await self._reviews.handle(request)
+                return await self._rendering.other(request.header(b"accept"), await self._reviews.handle(request))
             if self._pod_streams.serves(info):
                 return await self._pod_streams.answer(request)
             if self._proxy.serves(info):

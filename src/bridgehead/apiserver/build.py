@@ -5,24 +5,28 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from bridgehead.heap import Trimmer
 from bridgehead.storage import Store
 
 from .access.authentication import Authenticator
-from .access.authorization import POLICY, Authorizer
+from .access.authorization import Authorizer
 from .access.node_authorizer import NodeAuthorizer
+from .access.rbac.stored_policy import StoredPolicy
 from .access.tokens import SigningKey, TokenAuthority
 from .admission.plugins import build_chain
+from .admission.webhooks.calls import Caller
 from .app import Application
 from .bodies.protobuf import plain_scalars
-from .bodies.schema import LazyDefinitions, Schema
+from .bodies.schema import LazyDefinitions, Schema, Shape
 from .handlers.apply import Applier
 from .handlers.discovery import Discovery
 from .handlers.health import Health
 from .handlers.metrics import Metrics
 from .handlers.objects import Handlers
 from .handlers.openapi import OpenApi
+from .handlers.rendering import Rendering
 from .handlers.reviews import Reviews
 from .handlers.subresources import Subresources
 from .http.unsent import UnsentBudget
@@ -37,6 +41,7 @@ from .resource import Resource
 from .streams.kubelet import KubeletAccess, KubeletTls
 from .streams.pod_streams import PodStreams
 from .table import ResourceTable
+from .webhookclient.client import WebhookClient
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +55,7 @@ class ApiParts:
     watches: OpenWatches
     kubelets: KubeletAccess
     aggregator: Aggregator
+    webhooks: WebhookClient
     connections: Connections
     trimmer: Trimmer
 
@@ -57,6 +63,7 @@ class ApiParts:
         """Release what is open, after the last request."""
         self.trimmer.close()
         await self.kubelets.close()
+        await self.webhooks.close()
         await self.connections.close()
 
 
@@ -74,6 +81,14 @@ class ApiSettings:
     clock: Callable[[], float] = time.time
 
 
+def _shape_of(schema: Schema, resource: Resource, kind: tuple[str, str, str]) -> Shape:
+    """Return the shape of a kind, which is the resource's own or that of a subresource."""
+    if resource.definition is not None and kind[2] == resource.kind:
+        shape: Shape = resource.definition.shape
+        return shape
+    return schema.of_kind(*kind)
+
+
 def _succeed() -> str | None:
     return None
 
@@ -82,11 +97,14 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
     """Assemble a server. Raises KeyError when the schema has no definition for a kind of the table."""
     schema = Schema(LazyDefinitions(), plain_scalars)
     resources = ResourceTable(table)
-    registry = Registry(resources, store, schema, settings.clock, build_chain(store))
+    metrics, webhooks = Metrics(), WebhookClient(store)
+    authorizer = Authorizer(StoredPolicy(store), NodeAuthorizer(store))
+    chain = build_chain(Caller(store, webhooks, metrics.registry), authorizer, resources, partial(_shape_of, schema))
+    registry = Registry(resources, store, schema, settings.clock, chain)
     tokens = TokenAuthority(settings.signing_key, store, settings.clock)
-    authorizer = Authorizer(POLICY, NodeAuthorizer(store))
     applier = Applier(registry, authorizer)
     watches = OpenWatches()
+    rendering = Rendering(registry, schema)
     kubelets = KubeletAccess(settings.kubelet_tls)
     connections = Connections()
     trimmer = Trimmer()
@@ -99,7 +117,14 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
     application = Application(
         authenticator=Authenticator(settings.users, tokens.verify),
         authorizer=authorizer,
-        handlers=Handlers(registry, Subresources(registry, tokens, applier, schema), applier, authorizer, watches),
+        handlers=Handlers(
+            registry,
+            Subresources(registry, tokens, applier, schema),
+            applier,
+            authorizer,
+            watches,
+            rendering,
+        ),
         reviews=Reviews(authorizer, tokens, schema),
         pod_streams=PodStreams(registry, kubelets),
         proxy=ProxySubresource(registry, kubelets, connections),
@@ -108,7 +133,10 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
         openapi=openapi,
         # The store is completely loaded before the server is built.
         health=Health({"ping": _succeed}, {"ping": _succeed, "store": _succeed, "shutdown": not_shutting_down}),
-        metrics=Metrics(),
+        metrics=metrics,
         unsent=UnsentBudget(on_freed=trimmer.on_freed),
+        rendering=rendering,
     )
-    return ApiParts(application, resources, registry, tokens, watches, kubelets, aggregator, connections, trimmer)
+    return ApiParts(
+        application, resources, registry, tokens, watches, kubelets, aggregator, webhooks, connections, trimmer
+    )

@@ -26,6 +26,7 @@ class ApiStatus(Exception):
         message: str,
         details: JsonObject | None = None,
         headers: Sequence[tuple[bytes, bytes]] = (),
+        metadata: JsonObject | None = None,
     ) -> None:
         super().__init__(message)
         self.code = code
@@ -33,12 +34,13 @@ class ApiStatus(Exception):
         self.message = message
         self.details = details
         self.headers = tuple(headers)
+        self.metadata = metadata or {}
 
     def to_object(self) -> JsonObject:
         status: JsonObject = {
             "kind": "Status",
             "apiVersion": "v1",
-            "metadata": {},
+            "metadata": self.metadata,
             "status": "Failure",
             "message": self.message,
         }
@@ -180,6 +182,22 @@ def apply_conflict(conflicts: Sequence[tuple[str, str]]) -> ApiStatus:
 
 def expired(message: str = "The resourceVersion for the provided watch is too old.") -> ApiStatus:
     return ApiStatus(410, "Expired", message)
+
+
+def expired_list(inconsistent: str = "") -> ApiStatus:
+    """A list at a revision that is no longer kept.
+
+    `inconsistent` is a token with which a client gets the rest of the list as it is now.
+    """
+    if not inconsistent:
+        return expired("The resourceVersion for the provided list is too old.")
+    message = (
+        "The provided continue parameter is too old to display a consistent list result. You can start a new list "
+        "without the continue parameter, or use the continue token in this response to retrieve the remainder of the "
+        "results. Continuing with the provided token results in an inconsistent list - objects that were created, "
+        "modified, or deleted between the time the first chunk was returned and now may show up in the list."
+    )
+    return ApiStatus(410, "Expired", message, metadata={"continue": inconsistent})
 
 
 def too_large(limit: int) -> ApiStatus:

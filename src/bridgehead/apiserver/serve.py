@@ -26,6 +26,7 @@ from .build import ApiSettings, build_api
 from .http.server import ApiServer, open_listeners, parse_address, server_context
 from .proxying.aggregation.authentication import RequestHeaders, authentication_data, publish_authentication
 from .proxying.aggregation.transport import ProxyCertificate
+from .registry.aggregated_roles import AggregatedRoles
 from .registry.expiry import expire_events
 from .registry.ip_addresses import IpAddresses
 from .registry.service_cidrs import ServiceCidrs
@@ -92,6 +93,7 @@ async def _serve(options: ServeOptions) -> None:
                     tasks.create_task(ServiceCidrs(parts.registry).run()),
                     tasks.create_task(IpAddresses(parts.registry).run()),
                     tasks.create_task(parts.aggregator.run()),
+                    tasks.create_task(AggregatedRoles(parts.registry).run()),
                     tasks.create_task(
                         maintain_system_objects(parts.registry, service_ip=service_ip, advertise=advertise)
                     ),

@@ -48,6 +48,10 @@ class Selector:
     requirements: tuple[Requirement, ...] = ()
     selects_nothing: bool = False
 
+    @property
+    def selects_everything(self) -> bool:
+        return not self.requirements and not self.selects_nothing
+
     def matches(self, labels: Labels) -> bool:
         return not self.selects_nothing and all(r.matches(labels) for r in self.requirements)
 

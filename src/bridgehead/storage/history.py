@@ -11,7 +11,7 @@ import asyncio
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from itertools import islice, takewhile
 
 from .errors import Overflow, TooOld
 from .store import Change
@@ -59,18 +59,26 @@ class History:
 
     def watch(self, resource: str, namespace: str | None, since: int, revision: int) -> LogWatch:
         """Open a watch. Raises `TooOld` when `since` is before the kept changes, or above the store's `revision`."""
-        log = self._log(resource)
-        if since > revision:
-            raise TooOld(f"revision {since} does not exist yet: the newest is {revision}")
-        if since < log.reaches_back_to:
-            raise TooOld(f"revision {since} is too old: the history goes back to {log.reaches_back_to}")
+        log = self._reaching_back(resource, since, revision)
         return LogWatch(log, namespace, log.position_after(since))
+
+    def changes_since(self, resource: str, since: int, revision: int) -> list[Change]:
+        """Return the changes of a resource after `since`. Raises `TooOld`, as `watch`."""
+        return self._reaching_back(resource, since, revision).after(since)
 
     def close(self) -> None:
         """End all watches."""
         for log in self._logs.values():
             for watch in tuple(log.watches):
                 watch.close()
+
+    def _reaching_back(self, resource: str, since: int, revision: int) -> _Log:
+        log = self._log(resource)
+        if since > revision:
+            raise TooOld(f"revision {since} does not exist yet: the newest is {revision}")
+        if since < log.reaches_back_to:
+            raise TooOld(f"revision {since} is too old: the history goes back to {log.reaches_back_to}")
+        return log
 
     def _log(self, resource: str) -> _Log:
         log = self._logs.get(resource)
@@ -102,6 +110,11 @@ class _Log:
 
     def position_after(self, revision: int) -> int:
         return self.oldest + bisect_right(self._changes, revision, key=_revision_of)
+
+    def after(self, revision: int) -> list[Change]:
+        """Return all changes after a revision."""
+        newest_first = takewhile(lambda change: change.record.revision > revision, reversed(self._changes))
+        return list(newest_first)[::-1]
 
     def read(self, position: int) -> list[Change]:
         start = position - self.oldest
@@ -155,19 +168,30 @@ class LogWatch:
         while not self._closed:
             if self._is_behind:
                 await asyncio.sleep(0)  # yields to the event loop between two batches
-            if self._position < self._log.oldest:
-                self.close()
-                raise Overflow(f"{self._log.oldest - self._position} changes behind what is kept")
-            changes = self._log.read(self._position)
-            self._position += len(changes)
-            self._is_behind = self._position < self._log.end
-            if self._namespace is not None:
-                changes = [change for change in changes if change.record.key.namespace == self._namespace]
+            changes = self._read()
             if changes:
                 return changes
             if self._position == self._log.end:
                 await self._wait()
         raise StopAsyncIteration
+
+    def pending(self) -> list[Change]:
+        changes: list[Change] = []
+        while not self._closed and self._position < self._log.end:
+            changes += self._read()
+        return changes
+
+    def _read(self) -> list[Change]:
+        """Return the next batch of changes in this watch's namespace. Raises `Overflow`."""
+        if self._position < self._log.oldest:
+            self.close()
+            raise Overflow(f"{self._log.oldest - self._position} changes behind what is kept")
+        changes = self._log.read(self._position)
+        self._position += len(changes)
+        self._is_behind = self._position < self._log.end
+        if self._namespace is not None:
+            changes = [change for change in changes if change.record.key.namespace == self._namespace]
+        return changes
 
     async def _wait(self) -> None:
         self._waiting = asyncio.get_running_loop().create_future()

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from .errors import StoreBroken
 from .history import DEFAULT_BYTES, DEFAULT_CHANGES, History, LogWatch
 from .state import Batch, Companions, Create, Delete, State, Update, Write
@@ -30,6 +32,12 @@ class MemoryStore:
         self, resource: str, namespace: str | None = None, *, limit: int = 0, after: tuple[str, str] | None = None
     ) -> list[Record]:
         return self._state.list(resource, namespace, limit, after)
+
+    def list_at(
+        self, revision: int, resource: str, namespace: str | None = None, *, after: tuple[str, str] | None = None
+    ) -> Sequence[Record]:
+        later = self._history.changes_since(resource, revision, self._state.revision)
+        return self._state.list_before(later, resource, namespace, after)
 
     def is_claimed(self, claim: str) -> bool:
         return self._state.holder(claim) is not None

@@ -7,7 +7,7 @@ A write is checked against the state and the earlier writes of its batch. `State
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -83,6 +83,22 @@ class State:
         table = self._tables.get(resource)
         return [] if table is None else table.list(namespace, limit, after)
 
+    def list_before(
+        self, changes: Iterable[Change], resource: str, namespace: str | None, after: tuple[str, str] | None
+    ) -> Sequence[Record]:
+        """Return the records as they were before `changes`, the newest ones of the resource in their order."""
+        before: dict[tuple[str, str], Record | None] = {}
+        for change in changes:
+            before.setdefault(_name_of(change.record), change.previous)
+        records = self.list(resource, namespace, after=after)
+        if not before:
+            return records
+        kept = [record for record in records if _name_of(record) not in before]
+        for name, record in before.items():
+            if record is not None and (namespace in (None, name[0])) and (after is None or name > after):
+                insort(kept, record, key=_name_of)
+        return kept
+
     def holder(self, claim: str) -> Key | None:
         """Return the key of the object that holds a claim."""
         return self._claims.get(claim)
@@ -108,6 +124,10 @@ class State:
         if table is None:
             table = self._tables[resource] = _Table()
         return table
+
+
+def _name_of(record: Record) -> tuple[str, str]:
+    return record.key.namespace, record.key.name
 
 
 class _Table:

@@ -6,7 +6,7 @@ write returns only when it is durable, and watchers see writes in the order of t
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -73,6 +73,10 @@ class Watch(Protocol):
         """
         ...
 
+    def pending(self) -> list[Change]:
+        """Return the changes that have not been read yet, without waiting. Raises `Overflow` as iteration does."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -90,6 +94,15 @@ class Store(Protocol):
         self, resource: str, namespace: str | None = None, *, limit: int = 0, after: tuple[str, str] | None = None
     ) -> list[Record]:
         """Return records ordered by (namespace, name), at most `limit` (0: all), after the name `after`."""
+        ...
+
+    def list_at(
+        self, revision: int, resource: str, namespace: str | None = None, *, after: tuple[str, str] | None = None
+    ) -> Sequence[Record]:
+        """Return the records as they were at a revision, ordered as in `list`.
+
+        Raises `TooOld` when the history does not reach back to it, or when it is above `revision`.
+        """
         ...
 
     def is_claimed(self, claim: str) -> bool: ...

@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bridgehead.apiserver.admission import service_accounts
 from tests.unit.apiserver.test_fuzz import OBJECTS, ODD, nearly_sound
 from tests.unit.apiserver.world import World, open_world
+from tests.unit.examples import examples
 
 KINDS = {
     "serviceaccounts": "ServiceAccount",
@@ -111,7 +112,7 @@ def writes_of_managers(draw: st.DrawFn) -> dict[str, Any]:
 
 
 def test_no_apply_is_too_odd_for_an_answer(runner, world, caplog):
-    @settings(max_examples=300)
+    @examples(300)
     @given(applies() | writes_of_managers())
     def ask(request: dict[str, Any]) -> None:
         caplog.clear()

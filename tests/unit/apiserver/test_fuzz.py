@@ -11,12 +11,13 @@ from typing import Any
 
 import jwt
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bridgehead.apiserver.access.tokens import ISSUER
 from bridgehead.apiserver.admission import service_accounts
 from tests.unit.apiserver.world import ADMIN, TABLE, Answer, World, open_world, signing_key
+from tests.unit.examples import examples
 
 DIGITS = "9" * 5000
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
@@ -291,7 +292,7 @@ DELETE_OPTIONS = {
 
 
 def test_no_request_causes_an_internal_error(runner, world, caplog):
-    @settings(max_examples=150)
+    @examples(150)
     @given(requests())
     def ask(request: dict[str, Any]) -> None:
         caplog.clear()

@@ -120,6 +120,18 @@ class Watching:
         event: dict[str, Any] = json.loads(line)
         return event
 
+    async def next_frame(self) -> bytes | None:
+        """Return the next event of a watch in protobuf, without its length; None at the end of the stream."""
+        async with asyncio.timeout(40):
+            while len(self._buffer) < 4 or len(self._buffer) < 4 + int.from_bytes(self._buffer[:4], "big"):
+                piece = await self._pieces.get()
+                if piece is None:
+                    return None
+                self._buffer += piece
+        size = 4 + int.from_bytes(self._buffer[:4], "big")
+        frame, self._buffer = self._buffer[4:size], self._buffer[size:]
+        return frame
+
     async def names(self, count: int) -> list[tuple[str, str]]:
         events = [await self.next() for _ in range(count)]
         return [(e["type"], e["object"]["metadata"]["name"]) for e in events if e is not None]

@@ -18,6 +18,7 @@ from bridgehead.dns.zone import Zone, extra_records, pod_records, service_record
 from bridgehead.objects.core import Namespace, Pod, Service
 from bridgehead.objects.endpoint_slices import EndpointSlice
 from bridgehead.objects.meta import ObjectKey
+from bridgehead.yaml_loader import Loader
 
 TYPES = {"Service": Service, "EndpointSlice": EndpointSlice, "Namespace": Namespace, "Pod": Pod}
 
@@ -25,7 +26,7 @@ TYPES = {"Service": Service, "EndpointSlice": EndpointSlice, "Namespace": Namesp
 def read_objects(text: str) -> list[Any]:
     """YAML documents; the namespace is "default" where none is given."""
     objects = []
-    for document in yaml.safe_load_all(text):
+    for document in yaml.load_all(text, Loader):
         kind = document.pop("kind")
         if kind != "Namespace":
             document["metadata"].setdefault("namespace", "default")

@@ -7,15 +7,15 @@ outcomes below, and the backends that the packet can be sent to.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import ip_address, ip_network
+
+import msgspec
 
 REJECTED, DROPPED, UNTOUCHED = "rejected", "dropped", "untouched"
 
 
-@dataclass(frozen=True)
-class Packet:
+class Packet(msgspec.Struct, frozen=True):
     """The first packet of a connection to a protocol and port of an address."""
 
     address: str

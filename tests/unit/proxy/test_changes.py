@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bridgehead.objects.meta import ObjectKey
@@ -23,6 +23,7 @@ from bridgehead.proxy.frontends import (
 from bridgehead.proxy.mode import Settings
 from bridgehead.proxy.nftables.readback import Table
 from bridgehead.proxy.nftables.render import Renderer
+from tests.unit.examples import examples
 from tests.unit.proxy.nftables.fake_nft import FakeKernel
 
 SETTINGS = Settings((4, 6), ("10.244.0.0/16",), ("10.96.0.0/12",))
@@ -155,7 +156,7 @@ def services(draw: st.DrawFn) -> ServiceFrontends:
 
 
 @pytest.mark.slow
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(st.lists(st.lists(st.tuples(services(), st.booleans()), max_size=3), max_size=8))
 def test_incremental_changes_equal_a_fresh_start(batches: list[list[tuple[ServiceFrontends, bool]]]) -> None:
     table, renderer, kernel = FrontendTable(), Renderer(SETTINGS), FakeKernel()

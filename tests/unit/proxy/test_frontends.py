@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bridgehead.objects.core import Node, Service
@@ -24,6 +24,7 @@ from bridgehead.proxy.frontends import (
 )
 from bridgehead.proxy.reserved import plan_reserved
 from bridgehead.proxy.services import compile_service
+from tests.unit.examples import examples
 
 NODE = NodeFacts(name="node1", zone="a", families=(4, 6), cluster_cidrs=("10.244.0.0/16", "fd00:244::/32"))
 ADDRESS = {4: "10.96.0.10", 6: "fd00:96::10"}
@@ -556,7 +557,7 @@ odd_slices = st.fixed_dictionaries(
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(odd_services, st.lists(odd_slices, max_size=3), st.randoms(use_true_random=False))
 def test_any_input_compiles_independently_of_the_order_of_slices(
     spec: dict[str, Any], slices: list[dict[str, Any]], chance: Any

@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bridgehead.objects.meta import ObjectKey
@@ -19,6 +19,7 @@ from bridgehead.proxy.mode import Repair, Settings
 from bridgehead.proxy.operating.metrics import ProxyMetrics
 from bridgehead.proxy.programmer import MOVES, Phase, Programmer
 from bridgehead.proxy.refusals import Refusals
+from tests.unit.examples import examples
 
 
 class PickyKernel:
@@ -315,7 +316,7 @@ async def test_phases_follow_successes_and_failures(world: World) -> None:
     assert all(MOVES[phase] & steady for phase in Phase), "every phase can end"
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(data=st.data(), validating=st.booleans())
 def test_after_any_history_the_kernel_has_the_valid_services(data: st.DataObject, validating: bool) -> None:
     seed = data.draw(st.integers(0, 2**32))

@@ -137,6 +137,16 @@ async def test_delete_returns_the_last_state_with_the_deletions_revision(store: 
     assert (await store.delete(pod("a"))).revision == 4
 
 
+async def test_a_list_of_the_past_needs_its_history(open_: Open) -> None:
+    store = open_(history_changes=2)
+    for name in ("a", "b", "c"):
+        await put(store, name)
+    assert [record.key.name for record in store.list_at(2, "pods")] == ["a", "b"]
+    for revision in (0, 4):
+        with pytest.raises(TooOld):
+            store.list_at(revision, "pods")
+
+
 async def test_a_value_that_cannot_be_encoded_affects_no_other_write(store: Store) -> None:
     outcomes = await asyncio.gather(
         put(store, "a"),

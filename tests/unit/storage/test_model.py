@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from bridgehead.storage import Change, Facts, Key, MemoryStore, StorageError
 from bridgehead.storage.errors import AlreadyExists, ClaimTaken, Conflict, NotFound
 from bridgehead.storage.sqlite import SqliteStore
+from tests.unit.examples import examples
 
 KEYS = [Key(resource, namespace, name) for resource in ("pods", "services") for namespace in "xy" for name in "ab"]
 CLAIMS = ("ip/1", "ip/2", "ip/3")
@@ -67,6 +67,8 @@ class Machine(RuleBasedStateMachine):
         # The objects according to a watcher since the last (re)start.
         self.seen: dict[Key, int] = {}
         self.watches = self.watch()
+        # What the model held at the revisions that the history reaches back to.
+        self.past: dict[int, dict[Key, int]] = {0: {}}
 
     def open(self) -> MemoryStore:
         return MemoryStore()
@@ -96,6 +98,7 @@ class Machine(RuleBasedStateMachine):
                     calls.append(self.store.delete(key, expected=expected))
         outcomes = self.runner.run(submit())
         assert [getattr(o, "revision", type(o)) for o in outcomes] == expectations
+        self.past[self.model.revision] = {key: revision for key, (revision, _) in self.model.objects.items()}
 
     @invariant()
     def holds_what_the_model_holds(self) -> None:
@@ -105,6 +108,22 @@ class Machine(RuleBasedStateMachine):
             assert [(r.key, r.revision, r.facts.claims) for r in self.store.list(resource)] == wanted
         held = frozenset().union(*(claims for _, claims in self.model.objects.values()))
         assert {claim for claim in CLAIMS if self.store.is_claimed(claim)} == held
+
+    @invariant()
+    def lists_what_the_model_held(self) -> None:
+        for revision in list(self.past)[-4:]:
+            for resource, namespace in (("pods", None), ("services", None), ("pods", "x"), ("pods", "none")):
+                listed = self.store.list_at(revision, resource, namespace)
+                wanted = sorted(
+                    (key, written)
+                    for key, written in self.past[revision].items()
+                    if key.resource == resource and namespace in (None, key.namespace)
+                )
+                assert [(record.key, record.revision) for record in listed] == wanted
+                for record in listed:
+                    name = (record.key.namespace, record.key.name)
+                    after = self.store.list_at(revision, resource, namespace, after=name)
+                    assert [r.key for r in after] == [key for key, _ in wanted if (key.namespace, key.name) > name]
 
     @invariant()
     def delivers_changes_to_watchers(self) -> None:
@@ -145,9 +164,11 @@ class SqliteMachine(Machine):
         self.runner.run(self.store.close())
         self.store = self.open()
         self.watches = self.watch()
+        newest = max(self.past)
+        self.past = {newest: self.past[newest]}
 
 
 TestMemory = pytest.mark.slow(Machine.TestCase)
-TestMemory.settings = settings(max_examples=60, stateful_step_count=20)
+TestMemory.settings = examples(60, stateful_step_count=20)
 TestSqlite = pytest.mark.slow(SqliteMachine.TestCase)
-TestSqlite.settings = settings(max_examples=25, stateful_step_count=15)
+TestSqlite.settings = examples(25, stateful_step_count=15)

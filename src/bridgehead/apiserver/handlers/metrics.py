@@ -13,19 +13,19 @@ _BUCKETS = (0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.5, 2, 3, 5, 10, 
 
 class Metrics:
     def __init__(self) -> None:
-        self._registry = CollectorRegistry()
+        self.registry = CollectorRegistry()
         labels = ("verb", "group", "version", "resource", "subresource")
         self._requests = Counter(
-            "apiserver_request_total", "Requests by what they asked for.", (*labels, "code"), registry=self._registry
+            "apiserver_request_total", "Requests by what they asked for.", (*labels, "code"), registry=self.registry
         )
         self._seconds = Histogram(
             "apiserver_request_duration_seconds",
             "Time until the answer was complete; watches do not count.",
             labels,
             buckets=_BUCKETS,
-            registry=self._registry,
+            registry=self.registry,
         )
-        self._watches = Gauge("apiserver_longrunning_requests", "Watches that are open.", registry=self._registry)
+        self._watches = Gauge("apiserver_longrunning_requests", "Watches that are open.", registry=self.registry)
         # Looking up a child by its labels costs more than counting, and there are few of them.
         self._counters: dict[tuple[str, ...], Counter] = {}
         self._histograms: dict[tuple[str, ...], Histogram] = {}
@@ -52,4 +52,4 @@ class Metrics:
         histogram.observe(seconds)
 
     def render(self) -> Response:
-        return Response(200, generate_latest(self._registry), CONTENT_TYPE_LATEST)
+        return Response(200, generate_latest(self.registry), CONTENT_TYPE_LATEST)

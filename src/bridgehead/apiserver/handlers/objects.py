@@ -7,7 +7,7 @@ object.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
 
@@ -16,37 +16,27 @@ import msgspec
 from bridgehead.apiserver.access.authorization import Authorizer
 from bridgehead.apiserver.admission.attributes import CREATE, UPDATE
 from bridgehead.apiserver.bodies.apply_requests import parse_configuration
-from bridgehead.apiserver.bodies.collection import dump_yaml, json_document, yaml_document
 from bridgehead.apiserver.bodies.decoding import decode_object
 from bridgehead.apiserver.bodies.patch import APPLY_PATCH
 from bridgehead.apiserver.bodies.patch_requests import patch_change, patch_type
 from bridgehead.apiserver.bodies.serialization import stored_metadata
 from bridgehead.apiserver.errors import ApiStatus, conflict, method_not_allowed, not_found_path, success
 from bridgehead.apiserver.fieldmanagement.managers import APPLY, Writer
-from bridgehead.apiserver.http.negotiation import JSON, YAML, MediaType, choose, wants_indented
 from bridgehead.apiserver.http.paths import Query
-from bridgehead.apiserver.http.piecewise import PiecewiseBody
 from bridgehead.apiserver.http.request import Request, Response, respond
 from bridgehead.apiserver.http.worker import run_long
 from bridgehead.apiserver.registry import lists
 from bridgehead.apiserver.registry.registry import Registry
 from bridgehead.apiserver.registry.request_checks import check_name
-from bridgehead.apiserver.registry.watching import OpenWatches, Render, WatchStream, parse_watch_options
+from bridgehead.apiserver.registry.watching import OpenWatches, WatchStream, parse_watch_options
 from bridgehead.apiserver.resource import Change, JsonObject, Resource, Strategy
 from bridgehead.storage import Record
 
-from . import tables
 from .apply import Applier
 from .options import attributes_of, delete_attributes, is_dry_run, parse_delete_options, parse_writer
-from .stored_forms import served_value, stored_change, stored_object
+from .rendering import Rendering
+from .stored_forms import stored_change, stored_object
 from .subresources import Subresources
-
-# Accept headers for JSON, which nearly all clients send.
-_PLAIN = ("", "*/*", JSON)
-
-# A smaller list is rendered at once, in a few milliseconds.
-_LARGE_LIST = 100
-_LARGE_LIST_BYTES = 256 * 1024
 
 Handler = Callable[[Request, Resource], Awaitable[Response]]
 
@@ -59,8 +49,10 @@ class Handlers:
         applier: Applier,
         authorizer: Authorizer,
         watches: OpenWatches,
+        rendering: Rendering,
     ) -> None:
         self._registry = registry
+        self._rendering = rendering
         self._applier = applier
         self._authorizer = authorizer
         self._watches = watches
@@ -87,7 +79,7 @@ class Handlers:
             raise method_not_allowed()
         if info.subresource and info.subresource != "status":
             response = await self._subresources.handle(request, resource)
-            return await self._in_requested_form(request, resource, response)
+            return await self._rendering.stored(request, resource, response)
         handler = self._verbs.get(info.verb)
         if handler is None or (info.subresource and info.verb not in ("get", "update", "patch")):
             raise method_not_allowed()
@@ -99,83 +91,25 @@ class Handlers:
             raise method_not_allowed()
         if resource.namespaced and not info.namespace and info.verb not in ("list", "watch"):
             raise not_found_path()
-        accept = request.header(b"accept")
-        if accept not in _PLAIN:
-            choose(accept)  # refuses an unsupported media type before a write is carried out
+        self._rendering.check_acceptable(request, resource)
         return await handler(request, resource)
 
     # --- reading
 
     async def _get(self, request: Request, resource: Resource) -> Response:
         record = self._registry.get(resource, request.info.namespace, request.info.name)
-        return await self._object_response(request, resource, record)
+        return await self._rendering.record(request, resource, record)
 
     async def _list(self, request: Request, resource: Resource) -> Response:
-        media = choose(request.header(b"accept"))
-        page = lists.list_page(self._registry.store, resource, request.info, request.query)
-        items: Iterable[bytes]
-        meta, values = lists.list_meta(page), (record.value for record in page.records)
-        if media.form == "Table":
-            head, key = tables.table_head(resource, meta, version=media.version), "rows"
-            row = partial(
-                tables.render_row,
-                resource,
-                version=media.version,
-                include=tables.parse_include(request.query),
-                now=self._registry.clock(),
-            )
-            items = map(row, values)
-        elif media.form:
-            head, key = tables.partial_list_head(meta, media.version), "items"
-            items = (tables.render_partial(value, media.version) for value in values)
-        else:
-            head, key = _list_head(resource, meta), "items"
-            items = (served_value(resource, value) for value in values)
-        is_large = len(page.records) > _LARGE_LIST or sum(len(r.value) for r in page.records) > _LARGE_LIST_BYTES
-        return await self._list_response(request, media, head, key, items, is_large=is_large)
-
-    async def _list_response(
-        self, request: Request, media: MediaType, head: JsonObject, key: str, items: Iterable[bytes], *, is_large: bool
-    ) -> Response:
-        """Return a short list as a body; a long list, or any in YAML, as a stream that is rendered while it is sent."""
-        if media.type == YAML:
-            stream = PiecewiseBody(yaml_document(head, key, items), is_slow=True)
-            return Response(200, content_type=YAML, stream=stream, drops_slow=True)
-        if not is_large:
-            return Response(200, b"".join(json_document(head, key, items)))
-        indented = wants_indented(request.query, request.headers)
-        stream = PiecewiseBody(json_document(head, key, items, indented=indented))
-        return Response(200, stream=stream, drops_slow=True)
+        page = self._page(request, resource, request.query)
+        return await self._rendering.page(request, resource, page)
 
     async def _watch(self, request: Request, resource: Resource) -> Response:
-        media = choose(request.header(b"accept"))
+        form = self._rendering.events(request, resource)
         options = parse_watch_options(resource, request.query)
-        render = self._watch_render(request.query, resource, media)
-        stream = WatchStream(self._registry.store, resource, request.info, options, self._watches, render)
-        return Response(200, stream=stream, drops_slow=True, is_long_running=True)
-
-    def _watch_render(self, query: Query, resource: Resource, media: MediaType) -> Render | None:
-        if not media.form:
-            return partial(served_value, resource) if resource.stored_form else None
-        if media.form != "Table":
-            return lambda value: tables.render_partial(value, media.version)
-        include, first = tables.parse_include(query), True
-
-        def render(value: bytes) -> bytes:
-            nonlocal first
-            with_columns, first = first, False
-            meta = {"resourceVersion": stored_metadata(value).resource_version}
-            return tables.render_table(
-                resource,
-                (value,),
-                meta,
-                version=media.version,
-                include=include,
-                now=self._registry.clock(),
-                with_columns=with_columns,
-            )
-
-        return render
+        stream = WatchStream(self._registry.store, resource, request.info, options, self._watches, form)
+        content_type = form.content_type
+        return Response(200, content_type=content_type, stream=stream, drops_slow=True, is_long_running=True)
 
     # --- writing
 
@@ -184,7 +118,7 @@ class Handlers:
         obj = stored_object(resource, await self._decode(request, resource))
         record = await self._store_new(request, resource, obj, writer)
         await self._warn(request, resource, record)
-        return await self._object_response(request, resource, record, 201)
+        return await self._rendering.record(request, resource, record, 201)
 
     async def _store_new(self, request: Request, resource: Resource, obj: JsonObject, writer: Writer) -> Record:
         dry_run = is_dry_run(request.query)
@@ -219,7 +153,7 @@ class Handlers:
         else:
             record = await self._change(request, resource, lambda _: obj, writer)
         await self._warn(request, resource, record)
-        return await self._object_response(request, resource, record, status)
+        return await self._rendering.record(request, resource, record, status)
 
     async def _patch(self, request: Request, resource: Resource) -> Response:
         if patch_type(request) == APPLY_PATCH:
@@ -229,14 +163,14 @@ class Handlers:
         change = await patch_change(request, body, resource.kind, self._registry.shape(resource))
         record = await self._change(request, resource, change, writer)
         await self._warn(request, resource, record)
-        return await self._object_response(request, resource, record)
+        return await self._rendering.record(request, resource, record)
 
     async def _apply(self, request: Request, resource: Resource) -> Response:
         writer = parse_writer(request, operation=APPLY, subresource=request.info.subresource)
         configuration = await parse_configuration(request, resource.api_version, resource.kind)
         record, is_new = await self._applier.apply(request, resource, configuration, writer)
         await self._warn(request, resource, record)
-        return await self._object_response(request, resource, record, 201 if is_new else 200)
+        return await self._rendering.record(request, resource, record, 201 if is_new else 200)
 
     async def _change(self, request: Request, resource: Resource, change: Change, writer: Writer) -> Record:
         info = request.info
@@ -261,18 +195,18 @@ class Handlers:
         attributes = delete_attributes(request, resource, options)
         deleted = await self._registry.delete(resource, info.namespace, info.name, options, attributes=attributes)
         if not deleted.gone or resource.returns_deleted:
-            return await self._object_response(request, resource, deleted.record)
+            return await self._rendering.record(request, resource, deleted.record)
         details = {"name": info.name, "kind": resource.plural, "uid": stored_metadata(deleted.record.value).uid}
         if resource.group:
             details["group"] = resource.group
-        return await _in_yaml(choose(request.header(b"accept"), tables=False), respond(success(details)))
+        return await self._rendering.other(request.header(b"accept"), respond(success(details)))
 
     async def _delete_collection(self, request: Request, resource: Resource) -> Response:
         body = await request.body()
         parse = partial(parse_delete_options, body, request, self._registry.delete_options)
         options = await run_long(len(body), parse)
         query = {key: value for key, value in request.query.items() if key not in ("limit", "continue")}
-        page = lists.list_page(self._registry.store, resource, request.info, query)
+        page = self._page(request, resource, query)
         attributes = delete_attributes(request, resource, options)
         for record in page.records:
             key = record.key
@@ -282,12 +216,13 @@ class Handlers:
                 if error.code != 404:
                     raise
             await asyncio.sleep(0)
-        values = (served_value(resource, record.value) for record in page.records)
-        head = _list_head(resource, lists.list_meta(page))
-        is_large = len(page.records) > _LARGE_LIST
-        return await self._list_response(request, MediaType(JSON), head, "items", values, is_large=is_large)
+        return await self._rendering.page(request, resource, page)
 
     # --- helpers
+
+    def _page(self, request: Request, resource: Resource, query: Query) -> lists.Page:
+        registry = self._registry
+        return lists.list_page(registry.store, resource, request.info, query, registry.clock())
 
     async def _decode(self, request: Request, resource: Resource) -> JsonObject:
         return await decode_object(request, resource, self._registry.shape(resource))
@@ -296,42 +231,6 @@ class Handlers:
         if type(resource.strategy).warnings is not _NO_WARNINGS:
             find = partial(_warnings, resource, record.value)
             request.warnings += await run_long(len(record.value), find)
-
-    async def _object_response(
-        self, request: Request, resource: Resource, record: Record, status: int = 200
-    ) -> Response:
-        return await self._in_requested_form(request, resource, Response(status, record.value))
-
-    async def _in_requested_form(self, request: Request, resource: Resource, response: Response) -> Response:
-        """Render one object in the form that the Accept header asks for."""
-        accept = request.header(b"accept")
-        if response.content_type != JSON:
-            return response
-        if accept in _PLAIN:
-            response.body = served_value(resource, response.body)
-            return response
-        media = choose(accept)
-        if media.form == "Table":
-            value = response.body
-            render = partial(
-                tables.render_table,
-                resource,
-                (value,),
-                {"resourceVersion": stored_metadata(value).resource_version},
-                version=media.version,
-                include=tables.parse_include(request.query),
-                now=self._registry.clock(),
-            )
-            response.body = await run_long(len(value), render)
-        elif media.form:
-            response.body = tables.render_partial(response.body, media.version)
-        else:
-            response.body = served_value(resource, response.body)
-        return await _in_yaml(media, response)
-
-
-def _list_head(resource: Resource, meta: JsonObject) -> JsonObject:
-    return {"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": meta}
 
 
 _NO_WARNINGS = Strategy.warnings
@@ -344,11 +243,3 @@ def _warnings(resource: Resource, value: bytes) -> list[str]:
 def _may_delete_collection(resource: Resource, namespace: str) -> bool:
     """Whether a collection may be deleted: not across namespaces."""
     return resource.deletes_collections and bool(namespace or not resource.namespaced)
-
-
-async def _in_yaml(media: MediaType, response: Response) -> Response:
-    if media.type == YAML:
-        body = response.body
-        response.body = await run_long(len(body), lambda: dump_yaml(msgspec.json.decode(body)))
-        response.content_type = YAML
-    return response

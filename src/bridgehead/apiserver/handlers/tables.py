@@ -73,16 +73,17 @@ def render_row(resource: Resource, value: bytes, *, version: str, include: str, 
     if include == "Object":
         row["object"] = msgspec.Raw(served_value(resource, value))
     elif include == "Metadata":
-        row["object"] = _partial(obj, version)
+        row["object"] = partial(obj, version)
     return msgspec.json.encode(row)
 
 
-def _partial(obj: JsonObject, version: str) -> JsonObject:
+def partial(obj: JsonObject, version: str) -> JsonObject:
+    """Return the PartialObjectMetadata of an object; it shares the metadata."""
     return {"kind": "PartialObjectMetadata", "apiVersion": f"meta.k8s.io/{version}", "metadata": obj["metadata"]}
 
 
 def render_partial(value: bytes, version: str) -> bytes:
-    return msgspec.json.encode(_partial(msgspec.json.decode(value), version))
+    return msgspec.json.encode(partial(msgspec.json.decode(value), version))
 
 
 def partial_list_head(meta: JsonObject, version: str) -> JsonObject:

@@ -55,23 +55,34 @@ def parse_accept(header: str) -> tuple[MediaType, ...]:
 
 
 _ANY = ("*/*", "application/*")
+_FORMS = ("Table", "PartialObjectMetadata", "PartialObjectMetadataList")
+_STREAMS = tuple(f"{one};stream=watch" for one in (JSON, PROTOBUF))
 
 
-def choose(header: str, *, tables: bool = True) -> MediaType:
-    """Return the first accepted media type that the server offers; its `type` is JSON or YAML. Raises a 406."""
+def choose(header: str, *, tables: bool = True, protobuf: bool = True, watch: bool = False) -> MediaType:
+    """Return the first accepted media type that the server offers; its `type` is JSON, YAML or PROTOBUF. Raises a 406.
+
+    `tables`: other forms than the object itself are offered. `protobuf`: the object itself is offered in protobuf;
+    its metadata always are, tables never. `watch`: the answer is a watch, for which YAML is not offered.
+    """
     if not header:
         return MediaType(JSON)
     for accepted in parse_accept(header):
-        if accepted.type not in (JSON, YAML, *_ANY):
+        chosen, form = JSON if accepted.type in _ANY else accepted.type, accepted.form
+        if chosen not in (JSON, YAML, PROTOBUF) or (watch and chosen == YAML):
             continue
-        if accepted.form:
-            if not tables or accepted.group != "meta.k8s.io" or accepted.version not in ("v1", "v1beta1"):
-                continue
-            if accepted.form not in ("Table", "PartialObjectMetadata", "PartialObjectMetadataList"):
-                continue
-        chosen = YAML if accepted.type == YAML else JSON
-        return MediaType(chosen, accepted.form, accepted.group, accepted.version, accepted.stream)
-    raise not_acceptable((JSON, YAML))
+        if form and not (tables and _is_offered(accepted, chosen)):
+            continue
+        if chosen == PROTOBUF and not form and not protobuf:
+            continue
+        return MediaType(chosen, form, accepted.group, accepted.version, accepted.stream)
+    raise not_acceptable(_STREAMS if watch else (JSON, YAML, PROTOBUF))
+
+
+def _is_offered(accepted: MediaType, chosen: str) -> bool:
+    if accepted.group != "meta.k8s.io" or accepted.version not in ("v1", "v1beta1"):
+        return False
+    return accepted.form in _FORMS and not (accepted.form == "Table" and chosen == PROTOBUF)
 
 
 def media_type_of(content_type: str) -> str:

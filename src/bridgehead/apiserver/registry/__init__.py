@@ -6,7 +6,11 @@ request_checks      names and preconditions of requests
 metadata            the fields of `metadata` that the server sets
 deletion            finalizers, grace periods
 lists, watching     lists with their pages, watches
+list_options        options of lists and watches that exclude each other
+continue_tokens     tokens for the next page of a list
 service_cidrs       ranges of ClusterIPs: allocation, conditions, draining
 ip_addresses        restoration of the IPAddress objects of Services' addresses
 expiry              deletion of old Events
+default_roles       creation of the default roles and bindings
+aggregated_roles    rules of aggregated ClusterRoles
 """

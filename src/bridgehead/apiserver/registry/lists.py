@@ -1,24 +1,27 @@
 """Lists: the records that a request selects, page by page.
 
-A `continue` token contains the revision of the first page and the last object of the previous page. Later pages come
-from the current state and carry the first page's revision: a client that starts a watch there gets every change since.
-Source: Kubernetes API concepts "Retrieving large results sets in chunks".
+All pages of a list are of the first page's revision: later changes are undone with the store's history. A token expires
+when the history no longer reaches back, or after five minutes with writes, as etcd's compaction makes it expire; the
+refusal has a token for the rest of the list as it is then.
+Source: Kubernetes API concepts "Retrieving large results sets in chunks", apiserver/pkg/storage/etcd3/store.go.
 """
 
 from __future__ import annotations
 
-import base64
-import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import msgspec
-
-from bridgehead.apiserver.errors import bad_request, expired, invalid, too_large_resource_version
-from bridgehead.apiserver.http.paths import Query, RequestInfo, is_true, parse_int, parse_uint
-from bridgehead.apiserver.resource import FieldError, JsonObject, Resource
+from bridgehead.apiserver.errors import ApiStatus, bad_request, expired_list, too_large_resource_version
+from bridgehead.apiserver.http.paths import Query, RequestInfo, is_true, parse_int
+from bridgehead.apiserver.resource import JsonObject, Resource
 from bridgehead.objects.selectors import EVERYTHING, Selector, parse_field_selector, parse_label_selector
-from bridgehead.storage import Facts, Record, Store
+from bridgehead.storage import Facts, Record, Store, TooOld
+
+from .continue_tokens import INCONSISTENT, Position, read_token, write_token
+from .list_options import EXACT, check_list_options, parse_resource_version
+
+# How long a token is valid while there are writes (kube-apiserver's --etcd-compaction-interval).
+TOKEN_SECONDS = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,16 +41,10 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    records: list[Record]
+    records: Sequence[Record]
     revision: int
     token: str = ""
     remaining: int | None = None
-
-
-class _Token(msgspec.Struct):
-    rv: int
-    namespace: str
-    name: str
 
 
 def parse_selection(resource: Resource, query: Query) -> Selection:
@@ -78,73 +75,72 @@ def _with_stored_names(fields: Selector, names: Mapping[str, str]) -> Selector:
     return Selector(tuple(replace(one, key=names.get(one.key, one.key)) for one in fields.requirements))
 
 
-def check_list_options(query: Query) -> None:
-    """Raise a 422 for options that exclude each other (ValidateListOptions)."""
-    match, version = query.get("resourceVersionMatch", ""), query.get("resourceVersion", "")
-    error = None
-    if "sendInitialEvents" in query:
-        error = FieldError(
-            "FieldValueForbidden", "sendInitialEvents", "Forbidden: sendInitialEvents is forbidden for list"
-        )
-    elif match and not version:
-        why = "Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided"
-        error = FieldError("FieldValueForbidden", "resourceVersionMatch", why)
-    elif match and query.get("continue"):
-        why = "Forbidden: resourceVersionMatch is forbidden when continue is provided"
-        error = FieldError("FieldValueForbidden", "resourceVersionMatch", why)
-    elif match and match not in ("Exact", "NotOlderThan"):
-        why = f'Unsupported value: "{match}": supported values: "Exact", "NotOlderThan"'
-        error = FieldError("FieldValueNotSupported", "resourceVersionMatch", why)
-    elif match == "Exact" and version == "0":
-        why = 'Forbidden: resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
-        error = FieldError("FieldValueForbidden", "resourceVersionMatch", why)
-    if error is not None:
-        raise invalid("meta.k8s.io", "ListOptions", "", [error])
+def list_page(store: Store, resource: Resource, info: RequestInfo, query: Query, now: float) -> Page:
+    """Return the page that a request asks for at `now` (seconds since the epoch).
 
-
-def parse_resource_version(query: Query) -> int | None:
-    """Return the query's resourceVersion, None without one. Raises a 400."""
-    text = query.get("resourceVersion", "")
-    if not text:
-        return None
-    try:
-        return parse_uint(text)
-    except ValueError as error:
-        value = json.dumps(text, ensure_ascii=False)
-        why = f"invalid resource version: resourceVersion: Invalid value: {value}: {error}"
-        raise bad_request(why) from None
-
-
-def list_page(store: Store, resource: Resource, info: RequestInfo, query: Query) -> Page:
-    """Return the page that a request asks for. Raises a 400, a 410 for an expired token, a 422 or a 504."""
+    Raises a 400, a 410 for a revision that is no longer kept, a 422 or a 504.
+    """
     check_list_options(query)
     selection = parse_selection(resource, query)
-    limit = _limit(query)
+    limit, version = _limit(query), parse_resource_version(query)
     namespace = info.namespace if resource.namespaced and info.namespace else None
-    revision, after = store.revision, None
     if query.get("continue"):
-        if query.get("resourceVersion") not in (None, "", "0"):
+        if version:
             raise bad_request("specifying resource version is not allowed when using continue")
-        token = _read_token(query["continue"])
-        if token.rv > revision:
-            raise expired("The provided continue parameter is too old to display a consistent list result.")
-        revision, after = token.rv, (token.namespace, token.name)
+        begin = read_token(query["continue"])
+        records, revision = _rest(store, resource, namespace, begin, now)
+        since = begin.since
     else:
-        _check_version(query, revision)
-    if limit == 0 and selection.is_everything:
-        return Page(store.list(resource.stored.id, namespace, after=after), revision)
-    if selection.is_everything:
-        records = store.list(resource.stored.id, namespace, limit=limit + 1, after=after)
-        remaining = None
-        if len(records) > limit:
-            remaining = len(store.list(resource.stored.id, namespace, after=_name_of(records[limit - 1])))
-    else:
-        records = [r for r in store.list(resource.stored.id, namespace, after=after) if selection.matches(r.facts)]
-        remaining = None  # unknown with a selector, as in Kubernetes
+        records, revision = _whole(store, resource, namespace, query, version, limit)
+        since = int(now)
+        if version == 0:
+            limit = 0  # as the watch cache of Kubernetes
+    if not selection.is_everything:
+        records = [record for record in records if selection.matches(record.facts)]
     if limit == 0 or len(records) <= limit:
         return Page(records, revision)
-    records = records[:limit]
-    return Page(records, revision, _write_token(revision, records[-1]), remaining)
+    # With a selector it is unknown, as in Kubernetes.
+    remaining = len(records) - limit if selection.is_everything else None
+    last = records[limit - 1].key
+    token = write_token(Position(revision, (last.namespace, last.name), since))
+    return Page(records[:limit], revision, token, remaining)
+
+
+def _whole(
+    store: Store, resource: Resource, namespace: str | None, query: Query, version: int | None, limit: int
+) -> tuple[Sequence[Record], int]:
+    """Return a list without its options of size, and its revision. Raises a 410 or a 504."""
+    match, current = query.get("resourceVersionMatch", ""), store.revision
+    if version is not None and version > current:
+        raise too_large_resource_version(version, current)
+    if version and (match == EXACT or (limit and not match)):
+        return _at(store, resource, namespace, version), version
+    return store.list(resource.stored.id, namespace), current
+
+
+def _rest(
+    store: Store, resource: Resource, namespace: str | None, begin: Position, now: float
+) -> tuple[Sequence[Record], int]:
+    """Return the objects from a token's position on, and the revision of the list. Raises a 410."""
+    current = store.revision
+    if begin.revision == INCONSISTENT:
+        return store.list(resource.stored.id, namespace, after=begin.after), current
+    is_old = begin.revision < current and now - begin.since > TOKEN_SECONDS
+    if is_old or begin.revision > current:
+        raise expired_list(write_token(begin._replace(revision=INCONSISTENT)))
+    try:
+        return _at(store, resource, namespace, begin.revision, begin.after), begin.revision
+    except ApiStatus:
+        raise expired_list(write_token(begin._replace(revision=INCONSISTENT))) from None
+
+
+def _at(
+    store: Store, resource: Resource, namespace: str | None, revision: int, after: tuple[str, str] | None = None
+) -> Sequence[Record]:
+    try:
+        return store.list_at(revision, resource.stored.id, namespace, after=after)
+    except TooOld:
+        raise expired_list() from None
 
 
 def _limit(query: Query) -> int:
@@ -153,33 +149,6 @@ def _limit(query: Query) -> int:
         return max(0, parse_int(text))
     except ValueError as error:
         raise bad_request(str(error)) from None
-
-
-def _check_version(query: Query, current: int) -> None:
-    wanted = parse_resource_version(query)
-    if wanted is None or wanted == 0:
-        return
-    if wanted > current:
-        raise too_large_resource_version(wanted, current)
-    if query.get("resourceVersionMatch") == "Exact" and wanted != current:
-        raise expired(f"The provided resource version is too old: {wanted} ({current})")
-
-
-def _name_of(record: Record) -> tuple[str, str]:
-    return record.key.namespace, record.key.name
-
-
-def _write_token(revision: int, last: Record) -> str:
-    token = msgspec.json.encode(_Token(revision, *_name_of(last)))
-    return base64.urlsafe_b64encode(token).decode().rstrip("=")
-
-
-def _read_token(text: str) -> _Token:
-    try:
-        raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
-        return msgspec.json.decode(raw, type=_Token)
-    except (ValueError, msgspec.DecodeError):
-        raise bad_request("continue key is not valid: encountered invalid data") from None
 
 
 def wants_watch_bookmarks(query: Query) -> bool:

@@ -11,18 +11,19 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, Iterable, Iterator
 from dataclasses import dataclass
 
 import msgspec
 
-from bridgehead.apiserver.errors import ApiStatus, bad_request, expired, invalid
+from bridgehead.apiserver.errors import ApiStatus, bad_request, expired
 from bridgehead.apiserver.http.paths import Query, RequestInfo, is_true, parse_int
 from bridgehead.apiserver.http.piecewise import PIECE_BYTES, in_pieces
-from bridgehead.apiserver.resource import FieldError, Resource
+from bridgehead.apiserver.resource import JsonObject, Resource
 from bridgehead.storage import Change, Overflow, Record, Store, TooOld, Watch
 
-from .lists import Selection, parse_resource_version, parse_selection, wants_watch_bookmarks
+from .list_options import check_watch_options, parse_resource_version
+from .lists import Selection, parse_selection, wants_watch_bookmarks
 
 BOOKMARK_SECONDS = 60.0
 # Watches without a timeout end at different times, as in Kubernetes, so that clients do not reconnect all at once.
@@ -31,8 +32,30 @@ _DEFAULT_SECONDS = (1800.0, 3600.0)
 _MAX_SECONDS = 10.0 * 365 * 24 * 3600
 _END_ANNOTATION = "k8s.io/initial-events-end"
 
-# Converts a stored object into the form that this client asked for; None: the object as it is.
-Render = Callable[[bytes], bytes]
+
+class EventForm:
+    """The form of a watch's events. This base class writes JSON lines with the objects as they are stored.
+
+    An event is what `start` returns, the object, and `end`.
+    """
+
+    content_type = "application/json"
+    end = b"}\n"
+
+    def start(self, type: str, size: int) -> bytes:
+        """Return what comes before an object of `size` bytes."""
+        return b'{"type":"%b","object":' % type.encode()
+
+    def stored(self, value: bytes, revision: int) -> bytes:
+        """Return a stored object in this form. `revision` 0: it is not the object's state at any revision."""
+        return value
+
+    def bookmark(self, obj: JsonObject) -> bytes:
+        """Return an object that has only metadata."""
+        return msgspec.json.encode(obj)
+
+    def status(self, status: ApiStatus) -> bytes:
+        return msgspec.json.encode(status.to_object())
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +75,7 @@ class WatchOptions:
 
 def parse_watch_options(resource: Resource, query: Query) -> WatchOptions:
     """Parse the options of a watch. Raises a 400 or a 422."""
-    _check_options(query)
+    check_watch_options(query)
     version = parse_resource_version(query)
     bookmarks = wants_watch_bookmarks(query)
     seconds = random.uniform(*_DEFAULT_SECONDS)
@@ -66,44 +89,31 @@ def parse_watch_options(resource: Resource, query: Query) -> WatchOptions:
     return WatchOptions(
         since=version or None,
         initial=initial,
-        marks_end=asked is not None and initial and bookmarks,
+        marks_end=initial and bookmarks,
         bookmarks=bookmarks,
         seconds=seconds,
         selection=parse_selection(resource, query),
     )
 
 
-def _check_options(query: Query) -> None:
-    match = query.get("resourceVersionMatch", "")
-    error = None
-    if "sendInitialEvents" in query and match != "NotOlderThan":
-        why = "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
-        error = FieldError("FieldValueForbidden", "resourceVersionMatch", why)
-    elif match and "sendInitialEvents" not in query:
-        why = "Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
-        error = FieldError("FieldValueForbidden", "resourceVersionMatch", why)
-    if error is not None:
-        raise invalid("meta.k8s.io", "ListOptions", "", [error])
+# The type of an event, its object, and the object's revision (see `EventForm.stored`).
+Event = tuple[str, bytes, int]
 
 
-def event_line(type: str, body: bytes) -> bytes:
-    return b'{"type":"%b","object":%b}\n' % (type.encode(), body)
-
-
-def select_change(change: Change, selection: Selection) -> tuple[str, bytes] | None:
-    """Return the event's type and object for a client with this selection; None if the change is outside of it."""
+def select_change(change: Change, selection: Selection) -> Event | None:
+    """Return the event for a client with this selection; None if the change is outside of it."""
     record, previous = change.record, change.previous
     if selection.is_everything:
-        return change.type, record.value
+        return change.type, record.value, record.revision
     is_in = change.type != "DELETED" and selection.matches(record.facts)
     was_in = previous is not None and selection.matches(previous.facts)
     if is_in:
-        return ("MODIFIED" if was_in else "ADDED"), record.value
+        return ("MODIFIED" if was_in else "ADDED"), record.value, record.revision
     if not was_in:
         return None
     if change.type == "DELETED" or previous is None:
-        return "DELETED", record.value
-    return "DELETED", _with_revision(previous.value, record.revision)
+        return "DELETED", record.value, record.revision
+    return "DELETED", _with_revision(previous.value, record.revision), 0
 
 
 def _with_revision(value: bytes, revision: int) -> bytes:
@@ -153,7 +163,7 @@ class WatchStream:
         info: RequestInfo,
         options: WatchOptions,
         watches: OpenWatches,
-        render: Render | None,
+        form: EventForm,
     ) -> None:
         """Open the watch. Raises a 410."""
         # Bytes that were rendered for this client alone. Other bytes belong to the store.
@@ -162,7 +172,7 @@ class WatchStream:
         self._resource = resource
         self._options = options
         self._watches = watches
-        self._render = render
+        self._form = form
         namespace = info.namespace if resource.namespaced and info.namespace else None
         self._initial: list[Record] = []
         revision = store.revision
@@ -190,7 +200,7 @@ class WatchStream:
         # A watch without matching events needs bookmarks, too: they carry the current revision.
         interval = BOOKMARK_SECONDS if self._options.bookmarks else self._options.seconds
         bookmark_at = loop.time() + interval
-        for piece in in_pieces(self._parts(("ADDED", record.value) for record in self._initial)):
+        for piece in in_pieces(self._parts(("ADDED", record.value, record.revision) for record in self._initial)):
             yield piece
             await asyncio.sleep(0)
         self._initial = []
@@ -220,39 +230,37 @@ class WatchStream:
             return
         except Overflow:
             gone = expired("the watch was too slow to keep up with the changes; list again")
-            yield error_line(gone)
+            yield self._event("ERROR", self._form.status(gone))
 
-    def _events(self, changes: Iterable[Change]) -> Iterable[tuple[str, bytes]]:
-        """Yield the types and objects of the events in this client's selection."""
+    def _events(self, changes: Iterable[Change]) -> Iterable[Event]:
+        """Yield the events in this client's selection."""
         selection = self._options.selection
         if selection.is_everything:
-            return ((change.type, change.record.value) for change in changes)
+            return ((change.type, change.record.value, change.record.revision) for change in changes)
         events = (select_change(change, selection) for change in changes)
         return (event for event in events if event is not None)
 
-    def _parts(self, events: Iterable[tuple[str, bytes]]) -> Iterator[bytes]:
-        """Yield the lines of events. A large object is passed as the store's own bytes, which all watches share."""
-        for kind, value in events:
-            shown = value
-            if self._render is not None:
-                shown = self._render(value)
+    def _parts(self, events: Iterable[Event]) -> Iterator[bytes]:
+        """Yield the bytes of events. A large object is passed as the store's own bytes, which all watches share."""
+        form = self._form
+        for kind, value, revision in events:
+            shown = form.stored(value, revision)
+            if shown is not value:
                 self.held_bytes = len(shown)
             if len(shown) < PIECE_BYTES:
-                yield event_line(kind, shown)
+                yield self._event(kind, shown)
             else:
-                yield b'{"type":"%b","object":' % kind.encode()
+                yield form.start(kind, len(shown))
                 yield shown
-                yield b"}\n"
+                yield form.end
         self.held_bytes = 0
+
+    def _event(self, kind: str, shown: bytes) -> bytes:
+        return b"".join((self._form.start(kind, len(shown)), shown, self._form.end))
 
     def _bookmark(self, *, at_end: bool = False) -> bytes:
         meta: dict[str, object] = {"resourceVersion": str(self._revision), "creationTimestamp": None}
         if at_end:
             meta["annotations"] = {_END_ANNOTATION: "true"}
         obj = {"kind": self._resource.kind, "apiVersion": self._resource.api_version, "metadata": meta}
-        value = msgspec.json.encode(obj)
-        return event_line("BOOKMARK", value)
-
-
-def error_line(status: ApiStatus) -> bytes:
-    return event_line("ERROR", msgspec.json.encode(status.to_object()))
+        return self._event("BOOKMARK", self._form.bookmark(obj))

@@ -15,6 +15,8 @@
     devices/        the kinds of resource.k8s.io
     flowcontrol/    FlowSchema, PriorityLevelConfiguration
     apiservices     APIService
+    admissionregistration/  configurations of webhooks
+    rbac/           Role, ClusterRole, RoleBinding, ClusterRoleBinding; also the default ones
     shared/         rules and columns that several resources use
 
 Nothing here does I/O or reads a clock. The only randomness is that of the allocation for Services
@@ -28,6 +30,7 @@ from collections.abc import Sequence
 from bridgehead.apiserver.resource import Resource
 
 from . import (
+    admissionregistration,
     apiservices,
     componentstatuses,
     configmaps,
@@ -42,6 +45,7 @@ from . import (
     nodes,
     pods,
     priorityclasses,
+    rbac,
     runtimeclasses,
     secrets,
     serviceaccounts,
@@ -99,4 +103,10 @@ def build_table(*, service_cidrs: Sequence[str], node_port_range: tuple[int, int
         flowcontrol.FLOW_SCHEMAS,
         flowcontrol.PRIORITY_LEVELS,
         apiservices.RESOURCE,
+        admissionregistration.MUTATING_WEBHOOK_CONFIGURATIONS,
+        admissionregistration.VALIDATING_WEBHOOK_CONFIGURATIONS,
+        rbac.ROLES,
+        rbac.CLUSTER_ROLES,
+        rbac.ROLE_BINDINGS,
+        rbac.CLUSTER_ROLE_BINDINGS,
     )

@@ -88,6 +88,10 @@ ROWS = {
     "resource claim template": ("resourceclaimtemplates.resource.k8s.io", "{metadata: {name: a}}", ["a", "<unknown>"]),
     "resource slice": ("resourceslices.resource.k8s.io", "{metadata: {name: a}, spec: {nodeName: n, driver: d, pool: {name: p}}}",
         ["a", "n", "d", "p", "<unknown>"]),
+    "mutating webhooks": ("mutatingwebhookconfigurations.admissionregistration.k8s.io",
+        "{metadata: {name: a}, webhooks: [{name: b.c.d}, {name: e.f.g}]}", ["a", 2, "<unknown>"]),
+    "validating webhooks": ("validatingwebhookconfigurations.admissionregistration.k8s.io",
+        "{metadata: {name: a}}", ["a", 0, "<unknown>"]),
     "flow schema": ("flowschemas.flowcontrol.apiserver.k8s.io", """
         metadata: {name: a}
         spec: {matchingPrecedence: 500, priorityLevelConfiguration: {name: b}, distinguisherMethod: {type: ByUser}}
@@ -116,6 +120,23 @@ ROWS = {
         """, ["v1.a.io", "default/api", "False (ServiceNotFound)", "<unknown>"]),
     "unchecked API": ("apiservices.apiregistration.k8s.io", "{metadata: {name: v1.a.io}}",
         ["v1.a.io", "Local", "Unknown", "<unknown>"]),
+    "role": ("roles.rbac.authorization.k8s.io", '{metadata: {name: a, creationTimestamp: "2027-01-15T07:55:00Z"}}', [
+        "a", "2027-01-15T07:55:00Z"]),
+    "cluster role": ("clusterroles.rbac.authorization.k8s.io", "{metadata: {name: a}}", ["a", ""]),
+    "role binding": ("rolebindings.rbac.authorization.k8s.io", """
+        metadata: {name: a}
+        roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: b}
+        subjects:
+        - {kind: User, name: u}
+        - {kind: User, name: v}
+        - {kind: Group, name: g}
+        - {kind: ServiceAccount, name: s}
+        """, ["a", "Role/b", "<unknown>", "u, v", "g", "/s"]),
+    "cluster role binding": ("clusterrolebindings.rbac.authorization.k8s.io", """
+        metadata: {name: a}
+        roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: b}
+        subjects: [{kind: ServiceAccount, namespace: n, name: s}]
+        """, ["a", "ClusterRole/b", "<unknown>", "", "", "n/s"]),
 }  # fmt: skip
 
 # kind, singular, short names, categories, namespaced
@@ -144,6 +165,14 @@ NAMES = {
     "resourceclaimtemplates.resource.k8s.io": ("ResourceClaimTemplate", "resourceclaimtemplate", (), (), True),
     "resourceslices.resource.k8s.io": ("ResourceSlice", "resourceslice", (), (), False),
     "flowschemas.flowcontrol.apiserver.k8s.io": ("FlowSchema", "flowschema", (), (), False),
+    "roles.rbac.authorization.k8s.io": ("Role", "role", (), (), True),
+    "clusterroles.rbac.authorization.k8s.io": ("ClusterRole", "clusterrole", (), (), False),
+    "rolebindings.rbac.authorization.k8s.io": ("RoleBinding", "rolebinding", (), (), True),
+    "clusterrolebindings.rbac.authorization.k8s.io": ("ClusterRoleBinding", "clusterrolebinding", (), (), False),
     "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io": (
         "PriorityLevelConfiguration", "prioritylevelconfiguration", (), (), False),
+    "mutatingwebhookconfigurations.admissionregistration.k8s.io": (
+        "MutatingWebhookConfiguration", "mutatingwebhookconfiguration", (), ("api-extensions",), False),
+    "validatingwebhookconfigurations.admissionregistration.k8s.io": (
+        "ValidatingWebhookConfiguration", "validatingwebhookconfiguration", (), ("api-extensions",), False),
 }  # fmt: skip

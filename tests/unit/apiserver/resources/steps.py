@@ -9,6 +9,7 @@ import yaml
 
 from bridgehead.apiserver.resource import FieldError, Resource
 from bridgehead.apiserver.resources import build_table
+from bridgehead.yaml_loader import Loader
 
 JsonObject = dict[str, Any]
 
@@ -23,7 +24,7 @@ def texts(errors: list[FieldError]) -> list[str]:
 
 
 def from_yaml(text: str) -> Any:
-    return yaml.safe_load(text) or {}
+    return yaml.load(text, Loader) or {}
 
 
 class Refused(Exception):

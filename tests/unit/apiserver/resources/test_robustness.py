@@ -8,12 +8,13 @@ from functools import cache
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bridgehead.apiserver.bodies.schema import load_definitions
 from bridgehead.apiserver.resources.shared.metadata_validation import validate_metadata, validate_metadata_update
 from tests.unit.apiserver.resources.steps import Refused, Steps, table
+from tests.unit.examples import examples
 
 TABLE = table("10.96.0.0/12", "fd00:96::/112")
 TEXTS = (
@@ -37,12 +38,13 @@ def definitions():
     return load_definitions()
 
 
-def definition_of(resource):
-    for name, definition in definitions().items():
-        for gvk in definition.get("x-kubernetes-group-version-kind", ()):
-            if (gvk["group"], gvk["version"], gvk["kind"]) == (resource.group, resource.version, resource.kind):
-                return name
-    raise LookupError(resource.id)
+@cache
+def definitions_by_kind():
+    return {
+        (gvk["group"], gvk["version"], gvk["kind"]): definition
+        for definition in definitions().values()
+        for gvk in definition.get("x-kubernetes-group-version-kind", ())
+    }
 
 
 def draw(random: Random, schema, depth: int = 0):
@@ -81,7 +83,7 @@ def draw(random: Random, schema, depth: int = 0):
 
 def draw_object(seed: int, resource):
     random = Random(seed)
-    obj = draw(random, definitions()[definition_of(resource)])
+    obj = draw(random, definitions_by_kind()[resource.group, resource.version, resource.kind])
     obj["apiVersion"], obj["kind"] = resource.api_version, resource.kind
     obj.setdefault("metadata", {})["name"] = "a"
     return obj
@@ -114,40 +116,47 @@ def draw_nearly_sound(seed: int, resource):
     return mix(random, {**sound, "spec": SOUND[resource.id]}, drawn, random.choice((0.0, 0.02, 0.1)))
 
 
-seeds = st.integers(0, 2**32)
+SEEDS_AT_ONCE = 10  # objects are drawn by `random`, much faster than Hypothesis draws anything
+seeds = st.integers(0, 2**32).map(lambda number: range(number * SEEDS_AT_ONCE, (number + 1) * SEEDS_AT_ONCE))
 
 
 @pytest.mark.parametrize("name", TABLE)
-@settings(max_examples=40)
-@given(seed=seeds)
-def test_any_object_can_be_printed_and_selected(name, seed):
+@examples(4)
+@given(some=seeds)
+def test_any_object_can_be_printed_and_selected(name, some):
     resource = TABLE[name]
-    obj = draw_object(seed, resource)
-    for column in resource.columns:
-        assert type(column.cell(obj, 1_800_000_000.0)) in (str, int)
-    for read in resource.selectable.values():
-        assert type(read(obj)) is str
-    assert isinstance(resource.strategy.claims(obj), frozenset)
-    assert isinstance(resource.strategy.warnings(obj), list)
+    for seed in some:
+        obj = draw_object(seed, resource)
+        for column in resource.columns:
+            assert type(column.cell(obj, 1_800_000_000.0)) in (str, int)
+        for read in resource.selectable.values():
+            assert type(read(obj)) is str
+        assert isinstance(resource.strategy.claims(obj), frozenset)
+        assert isinstance(resource.strategy.warnings(obj), list)
 
 
 @pytest.mark.parametrize("name", TABLE)
-@settings(max_examples=40)
-@given(seed=seeds)
-def test_defaulting_is_idempotent(name, seed):
+@examples(4)
+@given(some=seeds)
+def test_defaulting_is_idempotent(name, some):
     resource = TABLE[name]
-    obj = draw_object(seed, resource)
-    resource.strategy.default(obj)
-    once = copy.deepcopy(obj)
-    resource.strategy.default(obj)
-    assert obj == once
+    for seed in some:
+        obj = draw_object(seed, resource)
+        resource.strategy.default(obj)
+        once = copy.deepcopy(obj)
+        resource.strategy.default(obj)
+        assert obj == once
 
 
 @pytest.mark.parametrize("name", TABLE)
-@settings(max_examples=60)
-@given(seed=seeds, other=seeds)
-def test_any_object_is_validated_without_an_error(name, seed, other):
-    resource = TABLE[name]
+@examples(6)
+@given(some=seeds, others=seeds)
+def test_any_object_is_validated_without_an_error(name, some, others):
+    for seed, other in zip(some, others, strict=True):
+        validate_any(TABLE[name], seed, other)
+
+
+def validate_any(resource, seed, other):
     obj, wished = draw_object(seed, resource), draw_object(other, resource)
     validate_metadata(obj, resource)
     validate_metadata_update(wished, obj, resource)
@@ -167,11 +176,15 @@ def test_any_object_is_validated_without_an_error(name, seed, other):
 
 
 @pytest.mark.parametrize("name", SOUND)
-@settings(max_examples=100)
-@given(seed=seeds, other=seeds)
-def test_nearly_valid_objects_are_validated_without_an_error(name, seed, other):
+@examples(10)
+@given(some=seeds, others=seeds)
+def test_nearly_valid_objects_are_validated_without_an_error(name, some, others):
     """Random objects are refused early; nearly valid ones reach more checks, and many are accepted."""
-    resource = TABLE[name]
+    for seed, other in zip(some, others, strict=True):
+        validate_nearly_valid(TABLE[name], seed, other)
+
+
+def validate_nearly_valid(resource, seed, other):
     steps = Steps(resource)
     obj = draw_nearly_sound(seed, resource)
     try:
@@ -201,7 +214,7 @@ SERVICE_SPECS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(before=SERVICE_SPECS, after=SERVICE_SPECS)
 def test_a_service_that_is_stored_is_valid_and_complete(before, after):
     """A stored Service is accepted again, unchanged, in a create and in a replace."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, given
 from hypothesis import strategies as st
 
 from bridgehead.objects.core import Service
@@ -19,6 +19,7 @@ from bridgehead.proxy.iptables.render import Renderer
 from bridgehead.proxy.iptables.transaction import Transaction
 from bridgehead.proxy.mode import Settings
 from bridgehead.proxy.services import compile_service
+from tests.unit.examples import examples
 from tests.unit.proxy.iptables.fake_iptables import FakeIptables
 from tests.unit.proxy.iptables.packets import outcomes
 from tests.unit.proxy.packets import DROPPED, REJECTED, UNTOUCHED, Packet
@@ -139,7 +140,7 @@ def kernel_with(table: FrontendTable) -> tuple[FakeIptables, Renderer]:
 
 
 @given(some=st.lists(services(), min_size=2, max_size=3), limit=st.sampled_from(LIMITS))
-@settings(phases=PHASES, max_examples=7)
+@examples(7, phases=PHASES)
 def test_changes_in_parts_misdirect_no_packet(some: list[Services], limit: int) -> None:
     table = FrontendTable()
     put(table, some[0])
@@ -151,7 +152,7 @@ def test_changes_in_parts_misdirect_no_packet(some: list[Services], limit: int) 
 
 
 @given(old=services(), new=services(), limit=st.sampled_from(LIMITS))
-@settings(phases=PHASES, max_examples=7)
+@examples(7, phases=PHASES)
 def test_a_restart_in_parts_misdirects_no_packet(old: Services, new: Services, limit: int) -> None:
     table, later = FrontendTable(), FrontendTable()
     put(table, old)
@@ -162,7 +163,7 @@ def test_a_restart_in_parts_misdirects_no_packet(old: Services, new: Services, l
 
 
 @given(new=services(), limit=st.sampled_from(LIMITS))
-@settings(phases=PHASES, max_examples=5)
+@examples(5, phases=PHASES)
 def test_a_first_sync_in_parts_rejects_no_service_with_backends(new: Services, limit: int) -> None:
     table = FrontendTable()
     put(table, new)
@@ -171,7 +172,7 @@ def test_a_first_sync_in_parts_rejects_no_service_with_backends(new: Services, l
 
 
 @given(old=services(), seed=st.integers(0, 1000), limit=st.sampled_from(LIMITS))
-@settings(phases=PHASES, max_examples=7)
+@examples(7, phases=PHASES)
 def test_a_repair_in_parts_breaks_nothing_else(old: Services, seed: int, limit: int) -> None:
     table = FrontendTable()
     put(table, old)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bridgehead.objects.meta import ObjectKey
@@ -25,6 +25,7 @@ from bridgehead.proxy.iptables.readback import Table, as_printed, parse_listing
 from bridgehead.proxy.iptables.render import Renderer
 from bridgehead.proxy.iptables.transaction import Part
 from bridgehead.proxy.mode import Settings
+from tests.unit.examples import examples
 from tests.unit.goldens import check_golden, check_hash_seeds
 from tests.unit.proxy.iptables.fake_iptables import FakeIptables
 
@@ -357,7 +358,7 @@ def services(draw: st.DrawFn) -> tuple[ObjectKey, ServiceFrontends | None]:
     return key, ServiceFrontends(service=key, age=("", *key), frontends=tuple(found), cluster_ips=(address,))
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.lists(st.lists(services(), min_size=1, max_size=3), max_size=6))
 def test_changes_give_the_same_rules_as_a_full_sync(
     history: list[list[tuple[ObjectKey, ServiceFrontends | None]]],
@@ -405,7 +406,7 @@ anything = st.builds(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(st.lists(anything, max_size=5))
 def test_rules_of_any_frontend_are_accepted_and_read_back(frontends: list[Frontend]) -> None:
     by_key = {frontend.key: frontend for frontend in frontends}.values()

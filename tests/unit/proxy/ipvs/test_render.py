@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bridgehead.network.ipset import SetType
@@ -26,6 +26,7 @@ from bridgehead.proxy.ipvs.readback import KernelState
 from bridgehead.proxy.ipvs.render import Renderer, exemption, removal
 from bridgehead.proxy.ipvs.transaction import Transaction, texts
 from bridgehead.proxy.mode import Settings
+from tests.unit.examples import examples
 from tests.unit.proxy.ipvs.fake_ipvs import FakeIpvs
 
 SETTINGS = Settings((4, 6), ("10.244.0.0/16",), ("10.96.0.0/12",))
@@ -429,7 +430,7 @@ def steps(draw: st.DrawFn) -> tuple[list[tuple[ObjectKey, ServiceFrontends | Non
     return changes, draw(st.sampled_from([NODE, NODE[:2], (*NODE, "203.0.113.7")]))
 
 
-@settings(max_examples=120)
+@examples(120)
 @given(st.lists(steps(), max_size=6))
 def test_incremental_changes_equal_a_fresh_start(
     history: list[tuple[list[tuple[ObjectKey, ServiceFrontends | None]], tuple[str, ...]]],

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from functools import lru_cache
+
+from msgspec.structs import replace
 
 from bridgehead.proxy.frontends import ANY_LOCAL
 from tests.unit.proxy import packets
@@ -13,8 +14,7 @@ from tests.unit.proxy.nftables.fake_nft import FakeKernel
 from tests.unit.proxy.packets import DROPPED, REJECTED, UNTOUCHED, is_in
 
 
-@dataclass(frozen=True)
-class Packet(packets.Packet):
+class Packet(packets.Packet, frozen=True):
     """`remembered`: the backends' numbers that the kernel may have recorded for the client."""
 
     remembered: frozenset[str] = frozenset()

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 import msgspec
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, given
 from hypothesis import strategies as st
 
 from bridgehead.proxy.changes import Change, arrange
@@ -16,6 +16,7 @@ from bridgehead.proxy.frontends import Backend, Frontend, FrontendKey, SourceNat
 from bridgehead.proxy.mode import Settings
 from bridgehead.proxy.nftables.render import Renderer
 from bridgehead.proxy.nftables.transaction import Transaction
+from tests.unit.examples import examples
 from tests.unit.proxy.nftables.fake_nft import FakeKernel
 from tests.unit.proxy.nftables.packets import Packet, outcomes, remembered
 from tests.unit.proxy.packets import DROPPED, REJECTED, UNTOUCHED
@@ -121,22 +122,23 @@ def check(before: FakeKernel, transaction: Transaction, limit: int, whole: Itera
     numbers = numbers_in(before, after)
     old, new = look(before, numbers), look(after, numbers)
     kernel = copy.deepcopy(before)
+    allowed = {
+        about: unmasqueraded(old.get(about, GONE))
+        | unmasqueraded(last := new.get(about, GONE))
+        | ({REJECTED} if last == GONE else set())
+        | backends_of(old, about[0])
+        | backends_of(new, about[0])
+        for about in old.keys() | new.keys()
+        if about[0] not in whole
+    }
     for text in transaction.chunks(limit):
         kernel.apply(text)
         for about, now in look(kernel, numbers).items():
-            first, last = old.get(about, GONE), new.get(about, GONE)
             if about[0] in whole:
+                first, last = old.get(about, GONE), new.get(about, GONE)
                 assert now in (first, last) or (last == GONE and now == {REJECTED}), (about, text)
             else:
-                ended = {REJECTED} if last == GONE else set()
-                allowed = (
-                    unmasqueraded(first)
-                    | unmasqueraded(last)
-                    | ended
-                    | backends_of(old, about[0])
-                    | backends_of(new, about[0])
-                )
-                assert unmasqueraded(now) <= allowed, (about, text)
+                assert unmasqueraded(now) <= allowed[about], (about, text)
     assert kernel.tables == after.tables
     assert kernel.rules == after.rules
 
@@ -163,7 +165,7 @@ def kernel_with(old: Frontends) -> tuple[FakeKernel, Renderer]:
 
 
 @given(old=frontends(), new=frontends(), limit=st.sampled_from((3, 9, 1000)))
-@settings(phases=PHASES, max_examples=15)
+@examples(15, phases=PHASES)
 def test_a_change_in_parts_never_misdirects_a_packet(old: Frontends, new: Frontends, limit: int) -> None:
     kernel, renderer = kernel_with(old)
     new = arranged(old, new)
@@ -174,7 +176,7 @@ def test_a_change_in_parts_never_misdirects_a_packet(old: Frontends, new: Fronte
 
 
 @given(old=frontends(), new=frontends(), limit=st.sampled_from((3, 9, 60)), other_settings=st.booleans())
-@settings(phases=PHASES, max_examples=12)
+@examples(12, phases=PHASES)
 def test_a_restart_in_parts_never_misdirects_a_packet(
     old: Frontends, new: Frontends, limit: int, other_settings: bool
 ) -> None:
@@ -188,7 +190,7 @@ def test_a_restart_in_parts_never_misdirects_a_packet(
 
 
 @given(new=frontends(), limit=st.sampled_from((3, 9, 60)))
-@settings(phases=PHASES, max_examples=10)
+@examples(10, phases=PHASES)
 def test_a_first_sync_in_parts_never_rejects_a_client_it_will_serve(new: Frontends, limit: int) -> None:
     """A sync after a foreign flush rejects no such client either: packets are dropped, so clients retry."""
     transaction = Renderer(SETTINGS).full(new.values(), cluster_ips(new), {})
@@ -197,7 +199,7 @@ def test_a_first_sync_in_parts_never_rejects_a_client_it_will_serve(new: Fronten
 
 
 @given(old=frontends(), seed=st.integers(0, 1000), limit=st.sampled_from((3, 9, 60)))
-@settings(phases=PHASES, max_examples=12)
+@examples(12, phases=PHASES)
 def test_a_repair_in_parts_never_makes_routing_worse(old: Frontends, seed: int, limit: int) -> None:
     kernel, renderer = kernel_with(old)
     dice = random.Random(seed)

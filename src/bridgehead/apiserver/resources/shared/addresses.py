@@ -84,6 +84,14 @@ def check_cidr(text: str) -> list[str]:
     return [] if is_cidr(text) else ["must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"]
 
 
+def warn_of_ip(path: str, text: str) -> list[str]:
+    """Return warnings about a valid address in a form that is not canonical (Kubernetes' `GetWarningsForIP`)."""
+    address = parse_ip(text)
+    if isinstance(address, IPv6Address) and str(address) != text:
+        return [f'{path}: IPv6 address "{text}" should be in RFC 5952 canonical format ("{address}")']
+    return []
+
+
 def warn_of_cidr(path: str, text: str) -> list[str]:
     """Return warnings about a valid range in a form that is not canonical (Kubernetes' `GetWarningsForCIDR`)."""
     address, network = ip_interface(text).ip, ip_network(text, strict=False)

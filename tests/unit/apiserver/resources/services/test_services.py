@@ -4,12 +4,13 @@ from itertools import product
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bridgehead.apiserver.resources.services import service_resource
 from bridgehead.apiserver.resources.services.service_allocation import AddressRange, PortRange, claims_of
 from tests.unit.apiserver.resources.steps import Refused, Steps, from_yaml, table, texts
+from tests.unit.examples import examples
 
 
 def service(spec, name="web"):
@@ -298,7 +299,7 @@ def test_an_address_has_one_claim_in_every_notation(dual):
     assert "already allocated" in refused[0]
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(
     st.lists(
         st.tuples(
@@ -588,6 +589,28 @@ def test_selector_labels_are_validated(services):
         (
             "{type: ExternalName, externalName: a.example, externalIPs: [192.0.2.1]}",
             ['spec.externalIPs is ignored when spec.type is "ExternalName"'],
+        ),
+        (
+            "{clusterIP: None, externalIPs: [192.0.2.1]}",
+            ["spec.externalIPs is ignored for headless services"],
+        ),
+        (
+            "{ports: [{port: 80}], externalIPs: ['2001:DB8::1']}",
+            [
+                'spec.externalIPs[0]: IPv6 address "2001:DB8::1" should be in RFC 5952 canonical format ("2001:db8::1")',
+                "spec.externalIPs is deprecated",
+            ],
+        ),
+        (
+            "{ports: [{port: 80}], type: LoadBalancer, loadBalancerSourceRanges: [10.0.0.1/8]}",
+            [
+                'spec.loadBalancerSourceRanges[0]: CIDR value "10.0.0.1/8" is ambiguous in this context '
+                '(should be "10.0.0.0/8" or "10.0.0.1/32"?)',
+            ],
+        ),
+        (
+            "{ports: [{port: 80}], trafficDistribution: PreferClose}",
+            ['spec.trafficDistribution: "PreferClose" is deprecated; use "PreferSameZone"'],
         ),
     ],
 )

@@ -1,0 +1,15 @@
+"""Admission webhooks: programs that the API server asks about writes.
+
+hooks         webhooks as their configurations describe them
+sources       the webhooks of the stored configurations, and those that may be for a request
+reviews       AdmissionReviews and their answers
+conditions    matchConditions
+forms         objects in the version that a webhook asks for
+calls         one call, with its failure policy
+mutating      the plug-in MutatingAdmissionWebhook
+validating    the plug-in ValidatingAdmissionWebhook
+metrics       counters and durations
+errors        why a webhook gave no usable answer
+
+Source: apiserver/pkg/admission/plugin/webhook.
+"""

@@ -1,0 +1,245 @@
+"""The compiler: a checked syntax tree to Python closures.
+
+Each node becomes a function of a Frame, which returns the node's value or raises EvaluationError, and adds the node's
+cost. Costs of a straight line of operations are added without a check, since its length is bounded by the expression's;
+loops and calls whose cost depends on data check the limit.
+
+Pure: no I/O, no clock, no randomness. Source: cel-go `interpreter/planner.go`, `interpreter/runtimecost.go`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .calls import compile_overloads
+from .comprehensions import Loop, make_loop
+from .errors import EvaluationError
+from .nodes import (
+    Call,
+    Comprehension,
+    Ident,
+    ListLiteral,
+    Literal,
+    MapLiteral,
+    Node,
+    OptionalMap,
+    Select,
+    StructLiteral,
+)
+from .steps import Step, conditional, constant, logical, optional_field, path, presence, variable
+from .values import NONE, Frame, Optional, cel_type
+
+# Costs of making values. Source: cel-go `common/cost.go`.
+LIST_COST, MAP_COST, STRUCT_COST = 10, 30, 40
+
+# Makes the value of a message from its type's name and its fields.
+MakeStruct = Callable[[str, dict[str, Any]], Any]
+
+
+class Compiler:
+    """Compiles one expression. After `compile`, `locals_count` is the size of a frame's list of local variables."""
+
+    def __init__(self, make_struct: MakeStruct) -> None:
+        self._make_struct = make_struct
+        self._slots: dict[str, list[int]] = {}
+        self._used = 0
+        self.locals_count = 0
+
+    def compile(self, node: Node) -> Step:
+        match node:
+            case Literal():
+                return constant(node.value)
+            case Ident():
+                return self._ident(node)
+            case Select():
+                return self._select(node)
+            case Call():
+                return self._call(node)
+            case ListLiteral():
+                return self._list(node)
+            case MapLiteral():
+                return self._map(node)
+            case StructLiteral():
+                return self._struct(node)
+            case Comprehension():
+                return self._comprehension(node)
+            case OptionalMap():
+                return self._optional_map(node)
+        raise TypeError(f"unknown node {node!r}")
+
+    # --- Names and fields -------------------------------------------------------------------------------------------
+
+    def _ident(self, node: Ident) -> Step:
+        if node.constant is not None:
+            return constant(node.constant)
+        if node.is_local:
+            slot = self._slots[node.name][-1]
+
+            def local(frame: Frame) -> Any:
+                frame.cost += 1
+                return frame.locals[slot]
+
+            return local
+        return variable(node.name, node.type)
+
+    def _select(self, node: Select) -> Step:
+        if node.constant is not None:
+            return constant(node.constant)
+        if node.qualified:
+            return variable(node.qualified, node.type)
+        if node.is_test:
+            return presence(self.compile(node.operand), _json_name(node))
+        if node.is_optional or node.operand.type.kind == "optional":
+            return optional_field(self.compile(node.operand), _json_name(node), _decoder(node))
+        names: list[str] = []
+        root: Node = node
+        while (
+            isinstance(root, Select)
+            and not (root.is_test or root.is_optional or root.qualified or root.constant)
+            and root.operand.type.kind != "optional"
+            and (root is node or _decoder(root) is None)
+        ):
+            names.append(_json_name(root))
+            root = root.operand
+        names.reverse()
+        return path(self.compile(root), tuple(names), _decoder(node))
+
+    # --- Calls ------------------------------------------------------------------------------------------------------
+
+    def _call(self, node: Call) -> Step:
+        steps = [self.compile(one) for one in node.operands]
+        match node.function:
+            case "_&&_":
+                return logical(steps, decisive=False)
+            case "_||_":
+                return logical(steps, decisive=True)
+            case "_?_:_":
+                return conditional(*steps)
+        constants = [one.value if isinstance(one, Literal) else None for one in node.operands]
+        return compile_overloads(node, steps, constants)
+
+    # --- Aggregates -------------------------------------------------------------------------------------------------
+
+    def _list(self, node: ListLiteral) -> Step:
+        if not node.optionals and all(isinstance(one, Literal) for one in node.items):
+            return constant([one.value for one in node.items if isinstance(one, Literal)])
+        steps = [self.compile(one) for one in node.items]
+        optionals = node.optionals
+
+        def make(frame: Frame) -> Any:
+            frame.cost += LIST_COST
+            made = []
+            for index, step in enumerate(steps):
+                value = step(frame)
+                if index in optionals:
+                    if not value.is_present:
+                        continue
+                    value = value.value
+                made.append(value)
+            return made
+
+        return make
+
+    def _map(self, node: MapLiteral) -> Step:
+        steps = [(self.compile(key), self.compile(value)) for key, value in node.entries]
+        optionals = node.optionals
+
+        def make(frame: Frame) -> Any:
+            frame.cost += MAP_COST if steps else 0
+            made: dict[Any, Any] = {}
+            for index, (key_step, value_step) in enumerate(steps):
+                key, value = key_step(frame), value_step(frame)
+                if index in optionals:
+                    if not value.is_present:
+                        continue
+                    value = value.value
+                insert(made, key, value)
+            return made
+
+        return make
+
+    def _struct(self, node: StructLiteral) -> Step:
+        steps = [(name, self.compile(value)) for name, value, _ in node.entries]
+        optionals, name, make_struct = node.optionals, node.name, self._make_struct
+
+        def make(frame: Frame) -> Any:
+            frame.cost += STRUCT_COST
+            fields: dict[str, Any] = {}
+            for index, (field, step) in enumerate(steps):
+                value = step(frame)
+                if index in optionals:
+                    if not value.is_present:
+                        continue
+                    value = value.value
+                fields[field] = value
+            return make_struct(name, fields)
+
+        return make
+
+    # --- Macros -----------------------------------------------------------------------------------------------------
+
+    def _bind(self, name: str) -> int:
+        slot = self._used
+        self._used += 1
+        self.locals_count = max(self.locals_count, self._used)
+        self._slots.setdefault(name, []).append(slot)
+        return slot
+
+    def _release(self, name: str) -> None:
+        self._slots[name].pop()
+        self._used -= 1
+
+    def _comprehension(self, node: Comprehension) -> Step:
+        source = self.compile(node.source)
+        first = self._bind(node.variable)
+        second = self._bind(node.second) if node.second else None
+        condition = None if node.condition is None else self.compile(node.condition)
+        result = None if node.result is None else self.compile(node.result)
+        if node.second:
+            self._release(node.second)
+        self._release(node.variable)
+        return make_loop(Loop(node.kind, source, first, second, condition, result))
+
+    def _optional_map(self, node: OptionalMap) -> Step:
+        source = self.compile(node.source)
+        slot = self._bind(node.variable)
+        result = self.compile(node.result)
+        self._release(node.variable)
+        is_flat = node.is_flat
+
+        def run(frame: Frame) -> Any:
+            held = source(frame)
+            frame.cost += 1
+            if type(held) is not Optional:
+                raise EvaluationError("no such overload")
+            if not held.is_present:
+                return NONE
+            frame.cost += 2
+            frame.locals[slot] = held.value
+            made = result(frame)
+            return made if is_flat else Optional(made)
+
+        return run
+
+
+def insert(made: dict[Any, Any], key: Any, value: Any) -> None:
+    """Add an entry to a new map. Raises EvaluationError for a second one with its key, or for an invalid key."""
+    if cel_type(key).kind not in ("string", "int", "uint", "bool"):
+        raise EvaluationError(f"unsupported key type: {cel_type(key)}")
+    if key in made:
+        raise EvaluationError(f"insert failed: key {key} already exists")
+    made[key] = value
+
+
+def _decoder(node: Node) -> Callable[[Any], Any] | None:
+    """Return what makes the CEL value of a field's JSON value; None if they are the same."""
+    return node.type.decode if isinstance(node, Select) and node.operand.type.kind != "dyn" else None
+
+
+def _json_name(node: Select) -> str:
+    target = node.operand.type
+    if target.kind == "optional":
+        target = target.parameters[0]
+    field = target.fields.get(node.name) if target.kind == "struct" else None
+    return node.name if field is None else field.json_name

@@ -1,0 +1,120 @@
+"""`string.format(list)`: printf with CEL's clauses.
+
+Pure: no I/O, no clock, no randomness. Source: cel-go `ext/formatting.go`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from bridgehead.apiserver.cel.errors import EvaluationError
+from bridgehead.apiserver.cel.types import Type
+from bridgehead.apiserver.cel.values import Duration, Frame, Timestamp, Uint, cel_type
+
+from .conversions import format_double
+from .times import format_duration, format_timestamp
+
+_CLAUSE = re.compile(r"%(?:(%)|(?:\.(\d{1,4}))?([a-zA-Z])|(.)|$)", re.DOTALL | re.ASCII)
+_MOST_PRECISION = 1000
+# The work of one element of a list or map (`Frame.do`).
+_ELEMENT_WORK = 16
+
+
+def format_text(frame: Frame, text: str, arguments: list[Any]) -> str:
+    """Return `text` with its clauses replaced by the arguments. Raises EvaluationError."""
+    position = 0
+
+    def render(match: re.Match[str]) -> str:
+        nonlocal position
+        percent, precision, clause, wrong = match.groups()
+        if percent:
+            return "%"
+        if clause is None:
+            if wrong is None:
+                raise EvaluationError("unexpected end of string")
+            raise EvaluationError(f'could not parse formatting clause: unrecognized formatting clause "{wrong}"')
+        if position >= len(arguments):
+            raise EvaluationError(f"index {position} out of range")
+        value = arguments[position]
+        position += 1
+        made = _clause(frame, clause, None if precision is None else int(precision), value)
+        frame.do(len(made) // 8)
+        return made
+
+    return _CLAUSE.sub(render, text)
+
+
+def _clause(frame: Frame, clause: str, precision: int | None, value: Any) -> str:
+    match clause:
+        case "s":
+            return text_of(frame, value)
+        case "d" if type(value) in (int, Uint):
+            return str(value)
+        case "d" | "f" | "e" if type(value) is float and not math.isfinite(value):
+            return text_of(frame, value)
+        case "f" | "e" if type(value) in (int, Uint, float):
+            digits = 6 if precision is None else precision
+            if digits > _MOST_PRECISION:
+                raise EvaluationError(f"precision too large: {digits}")
+            return f"{float(value):.{digits}{clause}}"
+        case "b" if type(value) in (int, Uint, bool):
+            return f"{int(value):b}"
+        case "o" if type(value) in (int, Uint):
+            return f"{value:o}"
+        case "x" | "X" if type(value) in (int, Uint, str, bytes):
+            if isinstance(value, int):
+                return f"{value:{clause}}"
+            data = value.encode() if isinstance(value, str) else value
+            return data.hex() if clause == "x" else data.hex().upper()
+    if clause not in "sdfeboxX":
+        raise EvaluationError(f'could not parse formatting clause: unrecognized formatting clause "{clause}"')
+    raise EvaluationError(f"error during formatting: {_WANTED[clause]}, was given {cel_type(value).name}")
+
+
+_WANTED = {
+    "d": "decimal clause can only be used on integers",
+    "f": "fixed-point clause can only be used on doubles",
+    "e": "scientific clause can only be used on doubles",
+    "b": "only integers and bools can be formatted as binary",
+    "o": "octal clause can only be used on integers",
+    "x": "only integers, byte buffers, and strings can be formatted as hex",
+    "X": "only integers, byte buffers, and strings can be formatted as hex",
+}
+
+
+def text_of(frame: Frame, value: Any) -> str:
+    """Return the text of `%s`. Raises EvaluationError for a value without one."""
+    match value:
+        case str():
+            return value
+        case bool():
+            return "true" if value else "false"
+        case None:
+            return "null"
+        case Timestamp():
+            return format_timestamp(value)
+        case Duration():
+            return format_duration(value)
+        case float() if math.isinf(value):
+            return "Infinity" if value > 0 else "-Infinity"
+        case float():
+            return format_double(value)
+        case int():
+            return str(int(value))
+        case bytes():
+            return value.decode(errors="replace")
+        case list():
+            frame.do(len(value) * _ELEMENT_WORK)
+            return f"[{', '.join(text_of(frame, item) for item in value)}]"
+        case Mapping():
+            frame.do(len(value) * _ELEMENT_WORK)
+            pairs = sorted((text_of(frame, key), text_of(frame, item)) for key, item in value.items())
+            return "{" + ", ".join(f"{key}: {item}" for key, item in pairs) + "}"
+        case Type():
+            return value.name
+    wanted = "strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps"
+    problem = f"string clause can only be used on {wanted}, was given {cel_type(value).name}"
+    raise EvaluationError(f"error during formatting: {problem}")

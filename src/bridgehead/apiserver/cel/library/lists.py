@@ -1,0 +1,104 @@
+"""Kubernetes' functions of lists, and sets.
+
+Pure: no I/O, no clock, no randomness. Source: Kubernetes `apiserver/pkg/cel/library/lists.go`, cel-go `ext/sets.go`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import pairwise
+from typing import Any
+
+from bridgehead.apiserver.cel.costs import LIST_TRAVERSAL, SET_COMPARISON, SET_EQUIVALENCE
+from bridgehead.apiserver.cel.declarations import Overload, overload
+from bridgehead.apiserver.cel.errors import EvaluationError
+from bridgehead.apiserver.cel.values import Duration, Frame, Uint, cel_type, check_int, check_uint, contains, equal
+from bridgehead.apiserver.cel.values import hashable as key_of
+
+from .times import check_duration
+
+_COMPARABLE = ("int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes")
+
+
+def _same_types(items: list[Any]) -> None:
+    """Raise EvaluationError unless all elements have one type, as untyped lists may not."""
+    if len(set(map(type, items))) > 1 or any(cel_type(item).kind not in _COMPARABLE for item in items[:1]):
+        raise EvaluationError("no such overload")
+
+
+def _is_sorted(items: list[Any]) -> bool:
+    _same_types(items)
+    return all(one <= other for one, other in pairwise(items))
+
+
+def _extreme(name: str, choose: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
+    def run(items: list[Any]) -> Any:
+        if not items:
+            raise EvaluationError(f"{name} called on empty list")
+        _same_types(items)
+        return choose(items)
+
+    return run
+
+
+def _sum(zero: Any, check: Callable[[Any], Any]) -> Callable[[list[Any]], Any]:
+    def run(items: list[Any]) -> Any:
+        _same_types(items)
+        total = zero
+        for item in items:
+            total = check(int(total) + item if isinstance(total, int) else total + item)
+        return total
+
+    return run
+
+
+def _index(frame: Frame, items: list[Any], wanted: Any) -> int:
+    return next((index for index, item in enumerate(items) if equal(frame, item, wanted)), -1)
+
+
+def _last_index(frame: Frame, items: list[Any], wanted: Any) -> int:
+    return next((index for index in range(len(items) - 1, -1, -1) if equal(frame, items[index], wanted)), -1)
+
+
+def _are_in(frame: Frame, items: list[Any], others: list[Any]) -> bool:
+    """Return whether `items` contains all `others`."""
+    frame.do(len(items) + len(others))
+    keys = {key for item in items if (key := key_of(item)) is not None}
+    for one in others:
+        key = key_of(one)
+        if (key not in keys) if key is not None else not contains(frame, items, one):
+            return False
+    return True
+
+
+def _overlap(frame: Frame, items: list[Any], others: list[Any]) -> bool:
+    frame.do(len(items) + len(others))
+    keys = {key for item in items if (key := key_of(item)) is not None}
+    return any((key in keys) if (key := key_of(one)) is not None else contains(frame, items, one) for one in others)
+
+
+_SUMS = {
+    "int": _sum(0, check_int),
+    "uint": _sum(Uint(0), check_uint),
+    "double": _sum(0.0, float),
+    "duration": _sum(Duration(0), check_duration),
+}
+
+FUNCTIONS: Mapping[str, tuple[Overload, ...]] = {
+    "isSorted": tuple(overload(f"list({one}).() -> bool", _is_sorted, LIST_TRAVERSAL) for one in _COMPARABLE),
+    "sum": tuple(overload(f"list({one}).() -> {one}", run, LIST_TRAVERSAL) for one, run in _SUMS.items()),
+    "min": tuple(overload(f"list({one}).() -> {one}", _extreme("min", min), LIST_TRAVERSAL) for one in _COMPARABLE),
+    "max": tuple(overload(f"list({one}).() -> {one}", _extreme("max", max), LIST_TRAVERSAL) for one in _COMPARABLE),
+    "indexOf": (overload("list(A).(A) -> int", _index, LIST_TRAVERSAL, needs_frame=True),),
+    "lastIndexOf": (overload("list(A).(A) -> int", _last_index, LIST_TRAVERSAL, needs_frame=True),),
+    "sets.contains": (overload("(list(A), list(A)) -> bool", _are_in, SET_COMPARISON, needs_frame=True),),
+    "sets.equivalent": (
+        overload(
+            "(list(A), list(A)) -> bool",
+            lambda frame, one, other: _are_in(frame, one, other) and _are_in(frame, other, one),
+            SET_EQUIVALENCE,
+            needs_frame=True,
+        ),
+    ),
+    "sets.intersects": (overload("(list(A), list(A)) -> bool", _overlap, SET_COMPARISON, needs_frame=True),),
+}

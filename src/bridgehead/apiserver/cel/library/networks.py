@@ -1,0 +1,173 @@
+"""IP addresses and CIDRs.
+
+Pure: no I/O, no clock, no randomness. Source: Kubernetes `apiserver/pkg/cel/library/ip.go`, `cidr.go`.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from bridgehead.apiserver.cel.costs import CONSTANT, Cost, exactly, traversal
+from bridgehead.apiserver.cel.declarations import Overload, overload
+from bridgehead.apiserver.cel.errors import EvaluationError
+from bridgehead.apiserver.cel.types import opaque
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+_MOST_CHARACTERS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Ip:
+    address: Address
+    cel_type = opaque("net.IP")
+
+    @property
+    def cel_size(self) -> int:
+        return len(self.address.packed)
+
+
+@dataclass(frozen=True, slots=True)
+class Cidr:
+    """An address and the length of a prefix; host bits may be set."""
+
+    address: Address
+    length: int
+    cel_type = opaque("net.CIDR")
+
+    @property
+    def cel_size(self) -> int:
+        return -(-self.length // 8)
+
+    @property
+    def network(self) -> Any:
+        return ipaddress.ip_network((self.address, self.length), strict=False)
+
+
+def _address(text: str) -> Address:
+    """Raises ValueError."""
+    if len(text) > _MOST_CHARACTERS:
+        raise ValueError("unable to parse IP")
+    address = ipaddress.ip_address(text)
+    if isinstance(address, ipaddress.IPv6Address):
+        if address.scope_id is not None:
+            raise ValueError("IP address with zone value is not allowed")
+        if address.ipv4_mapped is not None:
+            raise ValueError("IPv4-mapped IPv6 address is not allowed")
+    return address
+
+
+def _ip(text: str) -> Ip:
+    try:
+        return Ip(_address(text))
+    except ValueError as error:
+        detail = str(error) if "not allowed" in str(error) else f'ParseAddr("{text[:100]}"): unable to parse IP'
+        raise EvaluationError(
+            f'IP Address "{text[:100]}" parse error during conversion from string: {detail}'
+        ) from None
+
+
+def _parse_cidr(text: str) -> Cidr:
+    """Raises ValueError."""
+    address_text, slash, length = text.partition("/")
+    address = _address(address_text)
+    if not slash or not length.isdecimal() or not length.isascii() or (len(length) > 1 and length[0] == "0"):
+        raise ValueError("invalid prefix length")
+    if len(length) > 3 or int(length) > address.max_prefixlen:
+        raise ValueError("prefix length out of range")
+    return Cidr(address, int(length))
+
+
+def _cidr(text: str) -> Cidr:
+    try:
+        return _parse_cidr(text)
+    except ValueError:
+        problem = f'network address parse error during conversion from string: netip.ParsePrefix("{text[:100]}")'
+        raise EvaluationError(f"{problem}: invalid CIDR") from None
+
+
+def _is_valid(parse: Callable[[str], Any]) -> Callable[[str], bool]:
+    def run(text: str) -> bool:
+        try:
+            parse(text)
+        except ValueError:
+            return False
+        return True
+
+    return run
+
+
+def _is_canonical(text: str) -> bool:
+    return str(_ip(text).address) == text
+
+
+def _contains_ip(cidr: Cidr, ip: Ip) -> bool:
+    return ip.address in cidr.network
+
+
+def _contains_cidr(cidr: Cidr, other: Cidr) -> bool:
+    return (
+        cidr.address.version == other.address.version and other.length >= cidr.length and other.address in cidr.network
+    )
+
+
+def _is_global_unicast(ip: Ip) -> bool:
+    address = ip.address
+    excluded = (
+        address.is_unspecified or address.is_loopback or address.is_multicast or address.is_link_local
+        or str(address) == "255.255.255.255"
+    )  # fmt: skip
+    return not excluded
+
+
+def _is_link_local_multicast(ip: Ip) -> bool:
+    if isinstance(ip.address, ipaddress.IPv4Address):
+        return ip.address in ipaddress.IPv4Network("224.0.0.0/24")
+    return ip.address.packed[0] == 0xFF and ip.address.packed[1] & 0x0F == 0x02
+
+
+def _scan(text_index: int, more: int) -> Cost:
+    """Return the cost of a comparison of prefixes; the operand at `text_index` is parsed, unless that is negative."""
+
+    def actual(*values: Any) -> int:
+        parsed = -(-len(values[text_index]) // 10) if text_index >= 0 else 0
+        size: int = values[0].cel_size
+        return -(-2 * size // 10) + parsed + more
+
+    return Cost(actual, lambda operands: (exactly(4 + more), None))
+
+
+_IS_IP, _IS_CIDR, _PARSE = _is_valid(_address), _is_valid(_parse_cidr), traversal(is_estimated=False)
+
+FUNCTIONS: Mapping[str, tuple[Overload, ...]] = {
+    "ip": (
+        overload("(string) -> net.IP", _ip, _PARSE),
+        overload("net.CIDR.() -> net.IP", lambda cidr: Ip(cidr.address), CONSTANT),
+    ),
+    "isIP": (overload("(string) -> bool", _IS_IP, _PARSE),),
+    "ip.isCanonical": (overload("(string) -> bool", _is_canonical, traversal(2, is_estimated=False)),),
+    "family": (overload("net.IP.() -> int", lambda ip: ip.address.version),),
+    "isUnspecified": (overload("net.IP.() -> bool", lambda ip: ip.address.is_unspecified),),
+    "isLoopback": (overload("net.IP.() -> bool", lambda ip: ip.address.is_loopback),),
+    "isLinkLocalMulticast": (overload("net.IP.() -> bool", _is_link_local_multicast),),
+    "isLinkLocalUnicast": (overload("net.IP.() -> bool", lambda ip: ip.address.is_link_local),),
+    "isGlobalUnicast": (overload("net.IP.() -> bool", _is_global_unicast),),
+    "cidr": (overload("(string) -> net.CIDR", _cidr, _PARSE),),
+    "isCIDR": (overload("(string) -> bool", _IS_CIDR, _PARSE),),
+    "containsIP": (
+        overload("net.CIDR.(net.IP) -> bool", _contains_ip, _scan(-1, 0)),
+        overload("net.CIDR.(string) -> bool", lambda cidr, text: _contains_ip(cidr, _ip(text)), _scan(1, 0)),
+    ),
+    "containsCIDR": (
+        overload("net.CIDR.(net.CIDR) -> bool", _contains_cidr, _scan(-1, 2)),
+        overload("net.CIDR.(string) -> bool", lambda cidr, text: _contains_cidr(cidr, _cidr(text)), _scan(1, 2)),
+    ),
+    "masked": (overload("net.CIDR.() -> net.CIDR", lambda cidr: Cidr(cidr.network.network_address, cidr.length)),),
+    "prefixLength": (overload("net.CIDR.() -> int", lambda cidr: cidr.length),),
+    "string": (
+        overload("(net.IP) -> string", lambda ip: str(ip.address)),
+        overload("(net.CIDR) -> string", lambda cidr: f"{cidr.address}/{cidr.length}"),
+    ),
+}

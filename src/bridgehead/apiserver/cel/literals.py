@@ -1,0 +1,74 @@
+"""Checks after type checking: constant patterns, times and durations; lists and maps whose elements differ in type.
+
+Pure: no I/O, no clock, no randomness. Source: cel-go `cel/validator.go`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from .errors import CompileError, EvaluationError, Issue
+from .library.regex import compile_pattern
+from .library.times import parse_duration, parse_timestamp
+from .nodes import Call, ListLiteral, Literal, MapLiteral, Node
+from .types import Type
+
+_CHECKS: Mapping[str, Callable[[str], object]] = {
+    "duration": parse_duration,
+    "timestamp": parse_timestamp,
+    "matches": compile_pattern,
+}
+
+
+def check_literals(expression: str, nodes: Iterable[Node]) -> None:
+    """Raise CompileError for constants that make a call fail whatever its other arguments are."""
+    nodes = list(nodes)
+    exempt = _exempt(nodes)
+    issues = [issue for node in nodes if id(node) not in exempt for issue in _mixed(node)]
+    for node in nodes:
+        if not isinstance(node, Call) or node.function not in _CHECKS or not node.args:
+            continue
+        argument = node.args[-1]
+        if isinstance(argument, Literal) and isinstance(argument.value, str):
+            try:
+                _CHECKS[node.function](argument.value)
+            except EvaluationError:
+                issues.append(Issue(argument.offset, f"invalid {node.function} argument"))
+    if issues:
+        raise CompileError(expression, issues)
+
+
+def _exempt(nodes: Iterable[Node]) -> set[int]:
+    """Return the ids of lists and maps that are arguments of `format`, whose elements may differ."""
+    found: set[int] = set()
+    waiting = [one for node in nodes if isinstance(node, Call) and node.function == "format" for one in node.operands]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ListLiteral):
+            waiting += node.items
+        elif isinstance(node, MapLiteral):
+            waiting += [one for entry in node.entries for one in entry]
+        else:
+            continue
+        found.add(id(node))
+    return found
+
+
+def _mixed(node: Node) -> list[Issue]:
+    if isinstance(node, ListLiteral):
+        return _first_different(node.items, node.optionals)
+    if isinstance(node, MapLiteral):
+        keys, values = [key for key, _ in node.entries], [value for _, value in node.entries]
+        return _first_different(keys, frozenset()) + _first_different(values, node.optionals)
+    return []
+
+
+def _first_different(items: Sequence[Node], optionals: frozenset[int]) -> list[Issue]:
+    first: Type | None = None
+    for index, item in enumerate(items):
+        found = item.type.parameters[0] if index in optionals and item.type.parameters else item.type
+        if first is None:
+            first = found
+        elif found != first:
+            return [Issue(item.offset, f"expected type '{first}' but found '{found}'")]
+    return []

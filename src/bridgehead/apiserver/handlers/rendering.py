@@ -1,0 +1,216 @@
+"""Answers in the form that the Accept header asks for: JSON, YAML or protobuf; whole objects, their metadata, a table.
+
+Source: apiserver/pkg/endpoints/handlers/response.go, responsewriters/writers.go, negotiation/negotiate.go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable, Sequence
+from functools import partial
+from itertools import chain
+
+import msgspec
+
+from bridgehead.apiserver.bodies.collection import dump_yaml, json_document, yaml_document
+from bridgehead.apiserver.bodies.protobuf.framing import envelope_start, list_item, list_start, metadata_only
+from bridgehead.apiserver.bodies.protobuf.objects import ProtobufObjects, is_encodable
+from bridgehead.apiserver.bodies.schema import Schema
+from bridgehead.apiserver.bodies.serialization import stored_metadata
+from bridgehead.apiserver.errors import ApiStatus
+from bridgehead.apiserver.http.negotiation import JSON, PROTOBUF, YAML, MediaType, choose, wants_indented
+from bridgehead.apiserver.http.piecewise import PiecewiseBody
+from bridgehead.apiserver.http.request import Request, Response
+from bridgehead.apiserver.http.worker import run_long
+from bridgehead.apiserver.registry import lists
+from bridgehead.apiserver.registry.registry import Registry
+from bridgehead.apiserver.registry.watching import EventForm
+from bridgehead.apiserver.resource import JsonObject, Resource
+from bridgehead.storage import Record
+
+from . import tables
+from .event_forms import PartialEvents, ProtobufEvents, ServedEvents, TableEvents
+from .rendered import Rendered
+from .stored_forms import served_value
+
+# Accept headers for JSON, which most clients send.
+_PLAIN = ("", "*/*", JSON)
+
+# A smaller list is rendered at once, in a few milliseconds.
+_LARGE_LIST = 100
+_LARGE_LIST_BYTES = 256 * 1024
+# After so many seconds, the rendering of a long list lets other requests go on.
+_SLICE_SECONDS = 0.005
+
+_STORED_EVENTS = EventForm()
+
+
+class Rendering:
+    """Renders objects of the table's resources, and other objects of the schema's kinds."""
+
+    def __init__(self, registry: Registry, schema: Schema) -> None:
+        self._registry = registry
+        self._protobuf = ProtobufObjects(schema)
+        self._rendered = Rendered()
+
+    def check_acceptable(self, request: Request, resource: Resource) -> None:
+        """Raise a 406 for a media type that is not offered, before the request is carried out."""
+        if request.header(b"accept") not in _PLAIN:
+            self._choose(request, resource, watch=request.info.verb == "watch")
+
+    def _choose(self, request: Request, resource: Resource, *, watch: bool = False) -> MediaType:
+        accept = request.header(b"accept")
+        if accept in _PLAIN:
+            return MediaType(JSON)
+        is_offered = PROTOBUF in accept and is_encodable(self._registry.shape(resource))
+        return choose(accept, protobuf=is_offered, watch=watch)
+
+    # --- one object
+
+    async def record(self, request: Request, resource: Resource, record: Record, status: int = 200) -> Response:
+        """Return a stored object."""
+        return await self.stored(request, resource, Response(status, record.value))
+
+    async def stored(self, request: Request, resource: Resource, response: Response) -> Response:
+        """Return an answer whose body is an object of the resource, as it is stored, or of another kind."""
+        accept = request.header(b"accept")
+        if response.content_type != JSON:
+            return response
+        if accept in _PLAIN:
+            response.body = served_value(resource, response.body)
+            return response
+        media, value = self._choose(request, resource), response.body
+        if media.form == "Table":
+            render = partial(
+                tables.render_table,
+                resource,
+                (value,),
+                {"resourceVersion": stored_metadata(value).resource_version},
+                version=media.version,
+                include=tables.parse_include(request.query),
+                now=self._registry.clock(),
+            )
+            response.body = await run_long(len(value), render)
+        elif media.type == PROTOBUF and media.form:
+            response.body = self._protobuf.partial(msgspec.json.decode(value)["metadata"], media.version)
+            response.content_type = PROTOBUF
+            return response
+        elif media.form:
+            response.body = tables.render_partial(value, media.version)
+        else:
+            response.body = served_value(resource, value)
+            if media.type == PROTOBUF:
+                return await self._in_protobuf(response)
+        return await _in_yaml(media, response)
+
+    async def other(self, accept: str, response: Response) -> Response:
+        """Return an answer whose body is an object of any kind, such as a Status or a review."""
+        if accept in _PLAIN or response.content_type != JSON or not response.body:
+            return response
+        try:
+            media = choose(accept, tables=False)
+        except ApiStatus:
+            return response  # as Kubernetes: an error is answered in any case
+        if media.type == PROTOBUF:
+            return await self._in_protobuf(response)
+        return await _in_yaml(media, response)
+
+    async def _in_protobuf(self, response: Response) -> Response:
+        """Encode the object in the body; leave one as it is whose kind has no form in protobuf."""
+        value = response.body
+        encoded = await run_long(len(value), lambda: self._protobuf.body(msgspec.json.decode(value)))
+        if encoded is not None:
+            response.body, response.content_type = encoded, PROTOBUF
+        return response
+
+    # --- lists
+
+    async def page(self, request: Request, resource: Resource, page: lists.Page) -> Response:
+        """Return a list."""
+        media = self._choose(request, resource)
+        meta, records = lists.list_meta(page), page.records
+        is_large = len(records) > _LARGE_LIST or sum(len(r.value) for r in records) > _LARGE_LIST_BYTES
+        if media.type == PROTOBUF:
+            return await self._protobuf_list(resource, media, meta, records, is_large=is_large)
+        values = (record.value for record in records)
+        items: Iterable[bytes]
+        if media.form == "Table":
+            head, key = tables.table_head(resource, meta, version=media.version), "rows"
+            row = partial(
+                tables.render_row,
+                resource,
+                version=media.version,
+                include=tables.parse_include(request.query),
+                now=self._registry.clock(),
+            )
+            items = map(row, values)
+        elif media.form:
+            head, key = tables.partial_list_head(meta, media.version), "items"
+            items = (tables.render_partial(value, media.version) for value in values)
+        else:
+            head, key = list_head(resource, meta), "items"
+            items = values if resource.stored_form is None else (served_value(resource, value) for value in values)
+        if media.type == YAML:
+            stream = PiecewiseBody(yaml_document(head, key, items), is_slow=True)
+            return Response(200, content_type=YAML, stream=stream, drops_slow=True)
+        if not is_large:
+            return Response(200, b"".join(json_document(head, key, items)))
+        indented = wants_indented(request.query, request.headers)
+        stream = PiecewiseBody(json_document(head, key, items, indented=indented))
+        return Response(200, stream=stream, drops_slow=True)
+
+    async def _protobuf_list(
+        self, resource: Resource, media: MediaType, meta: JsonObject, records: Sequence[Record], *, is_large: bool
+    ) -> Response:
+        """Return a list in protobuf. Its length comes first, so all items are encoded before the first is sent."""
+        shape = self._registry.shape(resource)
+        if media.form:
+            api_version, kind = f"meta.k8s.io/{media.version}", "PartialObjectMetadataList"
+        else:
+            api_version, kind = resource.api_version, f"{resource.kind}List"
+        parts = [list_start(self._protobuf.list_metadata(meta))]
+        began = time.perf_counter()
+        for record in records:
+            if media.form:
+                message = metadata_only(self._protobuf.metadata(msgspec.json.decode(record.value)["metadata"]))
+            else:
+                obj = msgspec.json.decode(served_value(resource, record.value))
+                message = self._protobuf.message(obj, shape)
+            parts.append(list_item(message))
+            if is_large and time.perf_counter() - began > _SLICE_SECONDS:
+                await asyncio.sleep(0)
+                began = time.perf_counter()
+        parts.insert(0, envelope_start(api_version, kind, sum(map(len, parts))))
+        if not is_large:
+            return Response(200, b"".join(parts), PROTOBUF)
+        return Response(200, content_type=PROTOBUF, stream=PiecewiseBody(chain(parts)), drops_slow=True)
+
+    # --- watches
+
+    def events(self, request: Request, resource: Resource) -> EventForm:
+        """Return the form of a watch's events. Raises a 400 or a 406."""
+        media = self._choose(request, resource, watch=True)
+        if media.form == "Table":
+            include = tables.parse_include(request.query)
+            return TableEvents(resource, media.version, include, self._registry.clock)
+        if media.type == PROTOBUF:
+            version = media.version if media.form else ""
+            shape = self._registry.shape(resource)
+            return ProtobufEvents(resource, shape, self._protobuf, self._rendered, version)
+        if media.form:
+            return PartialEvents(media.version, self._rendered)
+        return _STORED_EVENTS if resource.stored_form is None else ServedEvents(resource, self._rendered)
+
+
+def list_head(resource: Resource, meta: JsonObject) -> JsonObject:
+    """Return a list without its items."""
+    return {"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": meta}
+
+
+async def _in_yaml(media: MediaType, response: Response) -> Response:
+    if media.type == YAML:
+        body = response.body
+        response.body = await run_long(len(body), lambda: dump_yaml(msgspec.json.decode(body)))
+        response.content_type = YAML
+    return response

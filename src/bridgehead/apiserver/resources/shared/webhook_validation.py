@@ -1,0 +1,74 @@
+"""Validation of a webhook's `clientConfig`, of admission and of conversion.
+
+Pure: no I/O, no clock, no randomness. Source: Kubernetes `apiserver/pkg/util/webhook/validation.go`.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+from bridgehead.apiserver.resource import FieldError, JsonObject
+from bridgehead.objects.names import check_dns1123_subdomain, check_port_number
+
+from . import field
+
+_FORM = "; desired format: https://host[/path]"
+
+
+def validate_client_config(path: str, config: JsonObject) -> list[FieldError]:
+    """Validate a `WebhookClientConfig`, which has default values."""
+    url, service = config.get("url"), config.get("service")
+    if (url is None) == (service is None):
+        return [field.required(path, "exactly one of url or service is required")]
+    if url is not None:
+        return _validate_url(f"{path}.url", url)
+    return _validate_service(f"{path}.service", service or {})
+
+
+def _validate_url(path: str, url: str) -> list[FieldError]:
+    try:
+        parts = urlsplit(url)
+        host = parts.netloc.rpartition("@")[2]
+        _ = parts.port
+    except ValueError as error:
+        return [field.required(path, f"url must be a valid URL: {error}{_FORM}")]
+    errors = []
+    if parts.scheme != "https":
+        errors.append(field.invalid(path, parts.scheme, f"'https' is the only allowed URL scheme{_FORM}"))
+    if not host:
+        errors.append(field.invalid(path, host, f"host must be provided{_FORM}"))
+    if "@" in parts.netloc:
+        user = parts.netloc.rpartition("@")[0]
+        errors.append(field.invalid(path, user, "user information is not permitted in the URL"))
+    if parts.fragment:
+        errors.append(field.invalid(path, parts.fragment, "fragments are not permitted in the URL"))
+    if parts.query:
+        errors.append(field.invalid(path, parts.query, "query parameters are not permitted in the URL"))
+    return errors
+
+
+def _validate_service(path: str, service: JsonObject) -> list[FieldError]:
+    errors = []
+    if not service.get("name"):
+        errors.append(field.required(f"{path}.name", "service name is required"))
+    if not service.get("namespace"):
+        errors.append(field.required(f"{path}.namespace", "service namespace is required"))
+    port = service.get("port", 0)
+    if reasons := check_port_number(port):
+        errors.append(field.invalid(f"{path}.port", port, f"port is not valid: {', '.join(reasons)}"))
+    return errors + _validate_path(f"{path}.path", service.get("path") or "/")
+
+
+def _validate_path(path: str, given: str) -> list[FieldError]:
+    if given == "/":
+        return []
+    if given == "//":
+        return [field.invalid(path, given, "segment[0] may not be empty")]
+    errors = []
+    if not given.startswith("/"):
+        errors.append(field.invalid(path, given, "must start with a '/'"))
+    for index, segment in enumerate(given[1:].removesuffix("/").split("/")):
+        reasons = check_dns1123_subdomain(segment) if segment else ["may not be empty"]
+        separator = ": " if segment else " "
+        errors += [field.invalid(path, given, f"segment[{index}]{separator}{reason}") for reason in reasons]
+    return errors

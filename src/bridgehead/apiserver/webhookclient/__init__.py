@@ -1,0 +1,8 @@
+"""Calls of webhooks: admission webhooks, and conversion webhooks of custom resources.
+
+client       `WebhookClient.post`: a JSON object to a webhook, its answer back, bounded in time and size
+config       where a webhook is: a URL or a Service, and the authorities of its certificate
+services     the address of one ready endpoint of a Service
+transport    HTTPS connections, kept alive; imported with the first call
+errors       why a call failed, in the words of Go's HTTP client and client-go
+"""
