@@ -29,6 +29,7 @@ from .handlers.objects import Handlers
 from .handlers.openapi import OpenApi
 from .handlers.rendering import Rendering
 from .handlers.reviews import Reviews
+from .http.handshake import deny
 from .http.negotiation import JSON, wants_indented
 from .http.paths import RequestInfo, parse_query, parse_request
 from .http.request import Disconnected, Receive, Request, Response, Scope, Send, Stream, StreamBroken
@@ -37,7 +38,6 @@ from .http.user import InvalidCredentials, User
 from .http.worker import run_long
 from .proxying.aggregation.aggregator import Aggregator
 from .proxying.subresource import ProxySubresource
-from .streams.kubelet import deny
 from .streams.pod_streams import PodStreams
 
 log = logging.getLogger(__name__)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from urllib.parse import parse_qsl
 
 Query = Mapping[str, str]
+QueryList = list[tuple[str, str]]
 
 _SIGNED, _UNSIGNED = re.compile(r"[+-]?[0-9]+"), re.compile(r"[0-9]+")
 
@@ -58,6 +59,11 @@ def parse_query(raw: bytes) -> dict[str, str]:
     for name, value in parse_qsl(raw.decode("latin-1"), keep_blank_values=True):
         query.setdefault(name, value)
     return query
+
+
+def parse_query_list(query_string: bytes) -> QueryList:
+    """Parse a query; keep repeated names (`command`)."""
+    return parse_qsl(query_string.decode("latin-1"), keep_blank_values=True)
 
 
 def is_true(query: Query, name: str) -> bool:
