@@ -15,11 +15,14 @@ from .access.authorization import Authorizer
 from .access.node_authorizer import NodeAuthorizer
 from .access.rbac.stored_policy import StoredPolicy
 from .access.tokens import SigningKey, TokenAuthority
+from .admission.parts import AdmissionParts
 from .admission.plugins import build_chain
-from .admission.webhooks.calls import Caller
 from .app import Application
 from .bodies.protobuf import plain_scalars
-from .bodies.schema import LazyDefinitions, Schema, Shape
+from .bodies.schema import OBJECT_META, LazyDefinitions, Schema, Shape
+from .customresources.controller import Definitions
+from .customresources.kind import definition_resource
+from .flowcontrol.control import FlowControl
 from .handlers.apply import Applier
 from .handlers.discovery import Discovery
 from .handlers.health import Health
@@ -51,13 +54,15 @@ class ApiParts:
     application: Application
     table: ResourceTable
     registry: Registry
+    definitions: Definitions
     tokens: TokenAuthority
     watches: OpenWatches
     kubelets: KubeletAccess
-    aggregator: Aggregator
     webhooks: WebhookClient
+    aggregator: Aggregator
     connections: Connections
     trimmer: Trimmer
+    flow_control: FlowControl
 
     async def close(self) -> None:
         """Release what is open, after the last request."""
@@ -96,11 +101,18 @@ def _succeed() -> str | None:
 def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) -> ApiParts:
     """Assemble a server. Raises KeyError when the schema has no definition for a kind of the table."""
     schema = Schema(LazyDefinitions(), plain_scalars)
-    resources = ResourceTable(table)
+
+    def metadata() -> Shape:
+        return schema.of_definition(OBJECT_META)
+
+    resources = ResourceTable((*table, definition_resource(metadata)))
     metrics, webhooks = Metrics(), WebhookClient(store)
     authorizer = Authorizer(StoredPolicy(store), NodeAuthorizer(store))
-    chain = build_chain(Caller(store, webhooks, metrics.registry), authorizer, resources, partial(_shape_of, schema))
+    shape_of = partial(_shape_of, schema)
+    chain = build_chain(AdmissionParts(store, resources, authorizer, webhooks, metrics.registry, shape_of))
     registry = Registry(resources, store, schema, settings.clock, chain)
+    definitions = Definitions(registry, metadata, webhooks)
+    definitions.load()
     tokens = TokenAuthority(settings.signing_key, store, settings.clock)
     applier = Applier(registry, authorizer)
     watches = OpenWatches()
@@ -108,6 +120,8 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
     kubelets = KubeletAccess(settings.kubelet_tls)
     connections = Connections()
     trimmer = Trimmer()
+    flow_control = FlowControl(registry)
+    metrics.add_flow_control(flow_control)
 
     def not_shutting_down() -> str | None:
         return "process is shutting down" if watches.closed else None
@@ -136,7 +150,19 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
         metrics=metrics,
         unsent=UnsentBudget(on_freed=trimmer.on_freed),
         rendering=rendering,
+        flow_control=flow_control,
     )
     return ApiParts(
-        application, resources, registry, tokens, watches, kubelets, aggregator, webhooks, connections, trimmer
+        application,
+        resources,
+        registry,
+        definitions,
+        tokens,
+        watches,
+        kubelets,
+        webhooks,
+        aggregator,
+        connections,
+        trimmer,
+        flow_control,
     )

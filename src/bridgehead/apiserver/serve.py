@@ -89,11 +89,13 @@ async def _serve(options: ServeOptions) -> None:
         try:
             async with asyncio.TaskGroup() as tasks:
                 background = [
+                    tasks.create_task(parts.definitions.run()),
                     tasks.create_task(expire_events(parts.registry)),
+                    tasks.create_task(parts.flow_control.run()),
                     tasks.create_task(ServiceCidrs(parts.registry).run()),
                     tasks.create_task(IpAddresses(parts.registry).run()),
-                    tasks.create_task(parts.aggregator.run()),
                     tasks.create_task(AggregatedRoles(parts.registry).run()),
+                    tasks.create_task(parts.aggregator.run()),
                     tasks.create_task(
                         maintain_system_objects(parts.registry, service_ip=service_ip, advertise=advertise)
                     ),

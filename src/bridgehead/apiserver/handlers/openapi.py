@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from bridgehead import KUBERNETES_VERSION
-from bridgehead.apiserver.bodies.patch import PATCH_TYPES
+from bridgehead.apiserver.bodies.patch import CUSTOM_PATCH_TYPES, PATCH_TYPES
 from bridgehead.apiserver.bodies.schema import VERSION as SCHEMA_VERSION
 from bridgehead.apiserver.bodies.schema import definitions_by_kind, load_definitions
 from bridgehead.apiserver.errors import not_found_path
@@ -27,6 +27,7 @@ from bridgehead.apiserver.resource import JsonObject, Resource
 from bridgehead.apiserver.table import ResourceTable
 
 from .external import ExternalApi
+from .openapi_enums import with_enums
 from .openapi_protobuf import encode_document
 
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1."
@@ -90,7 +91,7 @@ class OpenApi:
         if path == "/openapi/v2" and _PROTOBUF_2 in accept and "application/json" not in accept:
             content_type = _PROTOBUF_2.replace("@", ".")  # a media type may not contain "@"
             return await self._compressed(path, request, lambda: encode_document(self._version_2()), content_type)
-        choose(accept, tables=False)
+        choose(accept, tables=False, protobuf=False)
         if path == "/openapi/v3":
             return Response(200, self._index())
         if path == "/openapi/v2":
@@ -152,7 +153,9 @@ class OpenApi:
             "openapi": "3.0.0",
             "info": _INFO,
             "paths": paths,
-            "components": {"schemas": {name: schema_3(schema) for name, schema in definitions.items()}},
+            "components": {
+                "schemas": {name: with_enums(name, schema_3(schema)) for name, schema in definitions.items()}
+            },
         }
 
     def _version_2(self) -> JsonObject:
@@ -186,9 +189,13 @@ class OpenApi:
             else:
                 name = resource.definition.name
                 definitions.update(resource.definition.openapi(version))
-            roots |= {name, f"{name}List"}
+            roots |= {name, _list_name(resource, name)}
             paths |= resource_paths(resource, name, body)
         return paths, {name: definitions[name] for name in sorted(closure(definitions, roots))}
+
+
+def _list_name(resource: Resource, name: str) -> str:
+    return f"{name}List" if resource.definition is None else resource.definition.list_name
 
 
 def _hash(resources: Iterable[Resource], external: Iterable[ExternalApi] = ()) -> str:
@@ -278,6 +285,7 @@ def resource_paths(resource: Resource, name: str, body: Body) -> JsonObject:
     operations = _Operations(resource, name, body)
     scope = [operations.path_parameter("namespace")] if resource.namespaced else []
     named = [operations.path_parameter("name"), *scope]
+    types = PATCH_TYPES if resource.definition is None else CUSTOM_PATCH_TYPES
     paths: JsonObject = {
         collection: {
             "get": operations.list(),
@@ -287,7 +295,7 @@ def resource_paths(resource: Resource, name: str, body: Body) -> JsonObject:
         item: {
             "get": operations.get(),
             "put": operations.write("put", "update", [JSON]),
-            "patch": operations.write("patch", "patch", PATCH_TYPES),
+            "patch": operations.write("patch", "patch", types),
             "delete": operations.delete("delete"),
             "parameters": named,
         },
@@ -305,7 +313,7 @@ def resource_paths(resource: Resource, name: str, body: Body) -> JsonObject:
         paths[f"{item}/status"] = {
             "get": operations.get(),
             "put": operations.write("put", "update", [JSON]),
-            "patch": operations.write("patch", "patch", PATCH_TYPES),
+            "patch": operations.write("patch", "patch", types),
             "parameters": named,
         }
     return paths
@@ -320,7 +328,7 @@ class _Operations:
         self._gvk = {"group": resource.group, "version": resource.version, "kind": resource.kind}
 
     def list(self) -> JsonObject:
-        return self._operation("list", _LIST_PARAMETERS, f"{self._name}List")
+        return self._operation("list", _LIST_PARAMETERS, _list_name(self._resource, self._name))
 
     def get(self) -> JsonObject:
         return self._operation("get", (), self._name)

@@ -14,9 +14,9 @@
     storage/        PersistentVolume, PersistentVolumeClaim and the kinds of storage.k8s.io
     devices/        the kinds of resource.k8s.io
     flowcontrol/    FlowSchema, PriorityLevelConfiguration
-    apiservices     APIService
     admissionregistration/  configurations of webhooks
     rbac/           Role, ClusterRole, RoleBinding, ClusterRoleBinding; also the default ones
+    apiservices     APIService
     shared/         rules and columns that several resources use
 
 Nothing here does I/O or reads a clock. The only randomness is that of the allocation for Services
@@ -102,11 +102,11 @@ def build_table(*, service_cidrs: Sequence[str], node_port_range: tuple[int, int
         devices.RESOURCE_SLICES,
         flowcontrol.FLOW_SCHEMAS,
         flowcontrol.PRIORITY_LEVELS,
-        apiservices.RESOURCE,
         admissionregistration.MUTATING_WEBHOOK_CONFIGURATIONS,
         admissionregistration.VALIDATING_WEBHOOK_CONFIGURATIONS,
         rbac.ROLES,
         rbac.CLUSTER_ROLES,
         rbac.ROLE_BINDINGS,
         rbac.CLUSTER_ROLE_BINDINGS,
+        apiservices.RESOURCE,
     )

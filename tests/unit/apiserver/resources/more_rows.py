@@ -109,17 +109,6 @@ ROWS = {
         metadata: {name: exempt}
         spec: {type: Exempt, exempt: {nominalConcurrencyShares: 0}}
         """, ["exempt", "Exempt", 0, "<none>", "<none>", "<none>", "<unknown>"]),
-    "local API": ("apiservices.apiregistration.k8s.io", """
-        metadata: {name: v1.apps}
-        status: {conditions: [{type: Available, status: "True", reason: Local}]}
-        """, ["v1.apps", "Local", "True", "<unknown>"]),
-    "aggregated API": ("apiservices.apiregistration.k8s.io", """
-        metadata: {name: v1.a.io}
-        spec: {service: {namespace: default, name: api}}
-        status: {conditions: [{type: Available, status: "False", reason: ServiceNotFound}]}
-        """, ["v1.a.io", "default/api", "False (ServiceNotFound)", "<unknown>"]),
-    "unchecked API": ("apiservices.apiregistration.k8s.io", "{metadata: {name: v1.a.io}}",
-        ["v1.a.io", "Local", "Unknown", "<unknown>"]),
     "role": ("roles.rbac.authorization.k8s.io", '{metadata: {name: a, creationTimestamp: "2027-01-15T07:55:00Z"}}', [
         "a", "2027-01-15T07:55:00Z"]),
     "cluster role": ("clusterroles.rbac.authorization.k8s.io", "{metadata: {name: a}}", ["a", ""]),
@@ -137,6 +126,17 @@ ROWS = {
         roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: b}
         subjects: [{kind: ServiceAccount, namespace: n, name: s}]
         """, ["a", "ClusterRole/b", "<unknown>", "", "", "n/s"]),
+    "local API": ("apiservices.apiregistration.k8s.io", """
+        metadata: {name: v1.apps}
+        status: {conditions: [{type: Available, status: "True", reason: Local}]}
+        """, ["v1.apps", "Local", "True", "<unknown>"]),
+    "aggregated API": ("apiservices.apiregistration.k8s.io", """
+        metadata: {name: v1.a.io}
+        spec: {service: {namespace: default, name: api}}
+        status: {conditions: [{type: Available, status: "False", reason: ServiceNotFound}]}
+        """, ["v1.a.io", "default/api", "False (ServiceNotFound)", "<unknown>"]),
+    "unchecked API": ("apiservices.apiregistration.k8s.io", "{metadata: {name: v1.a.io}}",
+        ["v1.a.io", "Local", "Unknown", "<unknown>"]),
 }  # fmt: skip
 
 # kind, singular, short names, categories, namespaced
