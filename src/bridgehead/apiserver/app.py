@@ -135,7 +135,11 @@ class Application:
             known = True
             request = Request(info, scope["method"], query, headers, user, scope, receive)
             warnings = request.warnings
-            response = await self._dispatch(request)
+            if self._aggregator.serves(info.path):
+                seat.leave()  # the server behind has limits of its own
+                response = await self._aggregator.answer(request)
+            else:
+                response = await self._dispatch(request)
             refused = False
         except ApiStatus as status:
             known = known and status.code not in (403, 404, 405)
@@ -193,8 +197,6 @@ class Application:
 
     async def _dispatch(self, request: Request) -> Response:
         info = request.info
-        if self._aggregator.serves(info.path):
-            return await self._aggregator.answer(request)
         if info.is_resource:
             if self._reviews.serves(info):
                 return await self._rendering.other(request.header(b"accept"), await self._reviews.handle(request))
