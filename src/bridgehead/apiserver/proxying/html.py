@@ -120,18 +120,19 @@ class LinkRewriter:
         following = page[position + 1 : position + 2]
         if not following or (following == b"!" and len(page) - position < 4):
             return None
-        if not following.isalpha():
+        named = _TAG_NAME.match(page, position)
+        if named is None:
             # An end tag, a declaration, or a "<" in text.
             end = page.find(b">", position) if following in b"/!?" else position
             return None if end < 0 else _append(done, page[position : end + 1], end + 1)
-        return self._take_tag(page, position, done)
+        return self._take_tag(named, done)
 
-    def _take_tag(self, page: bytes, start: int, done: list[bytes]) -> int | None:
-        """Append a start tag with its links rewritten; return its end, None if it is not complete."""
-        named = _TAG_NAME.match(page, start)
-        if named is None:
-            return None
-        name = named.group(1).lower()
+    def _take_tag(self, named: re.Match[bytes], done: list[bytes]) -> int | None:
+        """Append a start tag with its links rewritten; return its end, None if it is not complete.
+
+        `named` is the match of its name.
+        """
+        page, start, name = named.string, named.start(), named.group(1).lower()
         links = _URL_ATTRIBUTES.get(name, frozenset())
         pieces: list[bytes] = []
         copied, position = start, named.end()

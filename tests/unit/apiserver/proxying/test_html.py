@@ -45,6 +45,7 @@ def rewritten(*pieces: bytes) -> bytes:
         (b'<a href="/unfinished', b'<a href="/unfinished'),
         (b"text <", b"text <"),
         (b"<script>text <", b"<script>text <"),
+        (b'<script>if (a</b/.test(c)) d', b'<script>if (a</b/.test(c)) d'),
         (b"<!-- open", b"<!-- open"),
         (b"<", b"<"),
         (b"<!", b"<!"),
