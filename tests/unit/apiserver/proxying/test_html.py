@@ -70,6 +70,22 @@ def test_a_page_without_links_stays_as_it_is(page):
     assert rewriter.feed(page) + rewriter.close() == page
 
 
+def test_a_page_in_small_pieces_costs_no_more_than_a_whole_one():
+    """A page of a hostile pod: a tag with thousands of attributes that comes byte by byte."""
+    calls = 0
+
+    def count(url: str) -> str:
+        nonlocal calls
+        calls += 1
+        return url
+
+    page = b"<a " + b"href='>' " * 5_000 + b">"
+    rewriter = LinkRewriter(count)
+    passed = b"".join(rewriter.feed(page[i : i + 1]) for i in range(len(page)))
+    assert passed + rewriter.close() == page
+    assert calls < 4 * 5_000
+
+
 def test_a_tag_without_an_end_does_not_fill_the_memory():
     rewriter = LinkRewriter(rewrite)
     passed = sum(len(rewriter.feed(b"<a " + b"x" * 10_000)) for _ in range(20))
