@@ -150,6 +150,7 @@ class _Download:
                 async for piece in self._answer.content.iter_any():
                     for changed in recoder.pieces(piece):
                         yield changed
+                        await asyncio.sleep(0)  # a small body may decompress to any size
                 yield recoder.end()
             else:
                 async for piece in self._answer.content.iter_any():
