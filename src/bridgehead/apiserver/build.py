@@ -42,7 +42,7 @@ from .proxying.subresource import ProxySubresource
 from .registry.registry import Registry
 from .registry.watching import OpenWatches
 from .resource import Resource
-from .streams.kubelet import KubeletAccess, KubeletTls
+from .streams.kubelet_access import KubeletAccess, KubeletTls
 from .streams.pod_streams import PodStreams
 from .table import ResourceTable
 from .webhookclient.client import WebhookClient
