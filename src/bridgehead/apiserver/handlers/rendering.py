@@ -200,7 +200,7 @@ class Rendering:
             shape = self._registry.shape(resource)
             return ProtobufEvents(resource, shape, self._protobuf, self._rendered, version)
         if media.form:
-            return PartialEvents(media.version, self._rendered)
+            return PartialEvents(resource, media.version, self._rendered)
         return _STORED_EVENTS if resource.stored_form is None else ServedEvents(resource, self._rendered)
 
 

@@ -5,6 +5,9 @@ Pure: no I/O, no clock, no randomness. Source: Kubernetes `apiserver/pkg/util/we
 
 from __future__ import annotations
 
+import base64
+import binascii
+import re
 from urllib.parse import urlsplit
 
 from bridgehead.apiserver.resource import FieldError, JsonObject
@@ -13,6 +16,7 @@ from bridgehead.objects.names import check_dns1123_subdomain, check_port_number
 from . import field
 
 _FORM = "; desired format: https://host[/path]"
+_PEM = re.compile(rb"-----BEGIN CERTIFICATE-----\s[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----")
 
 
 def validate_client_config(path: str, config: JsonObject) -> list[FieldError]:
@@ -72,3 +76,23 @@ def _validate_path(path: str, given: str) -> list[FieldError]:
         separator = ": " if segment else " "
         errors += [field.invalid(path, given, f"segment[{index}]{separator}{reason}") for reason in reasons]
     return errors
+
+
+def validate_ca_bundle(path: str, bundle: str) -> list[FieldError]:
+    """Validate a bundle of certificates: PEM in base64."""
+    try:
+        pem = base64.b64decode(bundle)
+    except binascii.Error:
+        pem = b""
+    blocks = _PEM.findall(pem)
+    if not blocks:
+        why = "unable to load root certificates: unable to parse bytes as PEM block"
+        return [field.invalid(path, bundle, why)]
+    from cryptography import x509  # loaded on demand: few definitions have a bundle
+
+    for block in blocks:
+        try:
+            x509.load_pem_x509_certificate(block)
+        except ValueError as error:
+            return [field.invalid(path, bundle, f"unable to load root certificates: {error}")]
+    return []
