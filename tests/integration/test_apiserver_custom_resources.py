@@ -88,6 +88,34 @@ apiVersion: v1
 kind: Namespace
 metadata: {name: metal-system}
 ---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: controller, namespace: metal-system}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: metal-controller}
+rules:
+- {apiGroups: [metal.example.com], resources: [pools, pools/status], verbs: [get, list, watch, update]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: metal-controller}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: metal-controller}
+subjects: [{kind: ServiceAccount, name: controller, namespace: metal-system}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+metadata: {name: metal-webhook}
+webhooks:
+- name: pools.metal.example.com
+  admissionReviewVersions: [v1]
+  sideEffects: None
+  failurePolicy: Ignore
+  clientConfig: {service: {name: webhook, namespace: metal-system, path: /validate}}
+  rules:
+  - {apiGroups: [metal.example.com], apiVersions: [v1beta1], operations: [CREATE], resources: [pools], scope: '*'}
+---
 apiVersion: apps/v1
 kind: Deployment
 metadata: {name: controller, namespace: metal-system, labels: {app: metal}}
@@ -151,8 +179,8 @@ def test_w39_an_add_on_with_kubectl(server):
     assert "pools.metal.example.com created" in run(server, "apply", "-f", "-", stdin=MANIFEST)
     run(server, "wait", "--for=condition=Established", "crd/pools.metal.example.com", "--timeout=30s")
     again = run(server, "apply", "-f", "-", stdin=MANIFEST).splitlines()
-    assert len(again) == 3
-    assert all(line.endswith("unchanged") for line in again)
+    assert len(again) == 7
+    assert [line for line in again if not line.endswith("unchanged")] == []
     header, *found = rows(run(server, "get", "crd"))
     assert header.startswith("NAME SCOPE VERSIONS CREATED AT")
     assert found[0].startswith("pools.metal.example.com Namespaced v1beta1(storage) 20")
