@@ -181,7 +181,7 @@ INVALID = [
         definition(conversion=webhook(clientConfig={"url": "http://a/b"})),
         "'https' is the only allowed URL scheme; desired format: https://host[/path]",
     ),
-    (definition(conversion=webhook(clientConfig={"url": "https:///b"})), 'Invalid value: "": host must be provided'),
+    (definition(conversion=webhook(clientConfig={"url": "https:///b"})), 'Invalid value: "": host must be specified'),
     (definition(conversion=webhook(clientConfig={"url": "https://[/b"})), "url must be a valid URL: "),
     (definition(conversion=webhook(clientConfig={"url": "https://a@b"})), "user information is not permitted"),
     (definition(conversion=webhook(clientConfig={"url": "https://b#a"})), "fragments are not permitted in the URL"),
