@@ -64,17 +64,17 @@ class TableEvents(EventForm):
 
 
 class PartialEvents(EventForm):
-    """JSON of the objects' metadata."""
+    """JSON of the objects' metadata. A conversion may change them, so that each version has its own."""
 
-    def __init__(self, version: str, rendered: Rendered) -> None:
+    def __init__(self, resource: Resource, version: str, rendered: Rendered) -> None:
         self._version = version
         self._rendered = rendered
+        self._form = f"partial {version}" if resource.converter is None else f"partial {version} {resource.version}"
 
     def stored(self, value: bytes, revision: int) -> bytes:
         if not revision:
             return tables.render_partial(value, self._version)
-        form = f"partial {self._version}"
-        return self._rendered.get(form, revision, lambda: tables.render_partial(value, self._version))
+        return self._rendered.get(self._form, revision, lambda: tables.render_partial(value, self._version))
 
     def bookmark(self, obj: JsonObject) -> bytes:
         return msgspec.json.encode(tables.partial(obj, self._version))

@@ -209,7 +209,7 @@ class Rendering:
         if media.type == PROTOBUF:
             return ProtobufEvents(self._messages(resource, media))
         if media.form:
-            return PartialEvents(media.version, self._rendered)
+            return PartialEvents(resource, media.version, self._rendered)
         return _STORED_EVENTS if resource.stored_form is None else ServedEvents(resource, self._rendered)
 
 

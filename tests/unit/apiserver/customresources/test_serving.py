@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections import Counter
 from collections.abc import AsyncIterator
+from itertools import count
 
 import pytest
 
@@ -335,3 +338,40 @@ async def test_the_status_of_a_definition_can_be_written(world):
     assert answer.json["status"]["conditions"][-1] == condition
     assert (await world.call("GET", url())).status == 200
     assert answer.json["metadata"]["generation"] == 1
+
+
+async def test_no_instance_outlives_its_definition(world):
+    """Clients write while definitions are deleted and defined again."""
+    stopping = asyncio.Event()
+    answers: Counter[int] = Counter()
+
+    async def write(number: int) -> None:
+        for turn in count():
+            if stopping.is_set():
+                return
+            name = f"n{number}-{turn}"
+            created = await world.call("POST", url(), crontab(name))
+            headers = {"content-type": "application/apply-patch+yaml"}
+            applied = await world.call("PATCH", f"{url(name=name)}?fieldManager=x", crontab(name), headers=headers)
+            patched = await world.patch(url(name=name), {"spec": {"image": "x"}})
+            answers.update((created.status, applied.status, patched.status))
+            await asyncio.sleep(0)
+
+    writers = [asyncio.create_task(write(number)) for number in range(4)]
+
+    async def is_gone() -> bool:
+        return (await world.call("GET", f"{DEFINITIONS}/{NAME}")).status == 404
+
+    async def are_written() -> bool:
+        return len(world.store.list(NAME)) > 8
+
+    for _ in range(3):
+        await define(world, definition())
+        await until(are_written)
+        await world.call("DELETE", f"{DEFINITIONS}/{NAME}")
+        await until(is_gone)
+        assert world.store.list(NAME) == []
+    stopping.set()
+    await asyncio.gather(*writers)
+    assert set(answers) <= {200, 201, 404, 405, 503}
+    assert world.store.list(NAME) == []
