@@ -38,6 +38,7 @@ from .http.request import Disconnected, Receive, Request, Response, Scope, Send,
 from .http.unsent import ClientTooSlow, Connection, UnsentBudget
 from .http.user import InvalidCredentials, User
 from .http.worker import run_long
+from .proxying.aggregation.aggregator import Aggregator
 from .proxying.subresource import ProxySubresource
 from .streams.kubelet import deny
 from .streams.pod_streams import PodStreams
@@ -81,6 +82,7 @@ class Application:
         reviews: Reviews,
         pod_streams: PodStreams,
         proxy: ProxySubresource,
+        aggregator: Aggregator,
         discovery: Discovery,
         openapi: OpenApi,
         health: Health,
@@ -95,6 +97,7 @@ class Application:
         self._reviews = reviews
         self._pod_streams = pod_streams
         self._proxy = proxy
+        self._aggregator = aggregator
         self._discovery = discovery
         self._openapi = openapi
         self._health = health
@@ -126,7 +129,7 @@ class Application:
         try:
             if info.verb != "watch" and not is_long_running(info):
                 check_timeout(query)
-            user = impersonate(self._authenticate(scope, headers), scope["headers"], self._authorizer)
+            user = impersonate(self._authenticate(scope, headers), scope["headers"], info, self._authorizer)
             await seat.take(self._flow_control.classify(user, info), user, info)
             self._authorizer.check(user, info)
             known = True
@@ -165,14 +168,14 @@ class Application:
 
     def takes_upgrade(self, path: str) -> bool:
         """Whether upgrades of a path are passed on as raw bytes. Called by the server for each upgrade."""
-        return self._proxy.serves(parse_request("GET", path, {}))
+        return self._proxy.serves(parse_request("GET", path, {})) or self._aggregator.serves(path)
 
     async def _answer_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a WebSocket: exec, attach or port-forward."""
         info = parse_request("GET", scope["path"], parse_query(scope["query_string"]))
         try:
             user = self._authenticate(scope, dict(scope["headers"]))
-            user = impersonate(user, scope["headers"], self._authorizer)
+            user = impersonate(user, scope["headers"], info, self._authorizer)
             self._authorizer.check(user, info)
             await self._pod_streams.answer_socket(info, user, scope, receive, send)
         except ApiStatus as status:
@@ -190,6 +193,8 @@ class Application:
 
     async def _dispatch(self, request: Request) -> Response:
         info = request.info
+        if self._aggregator.serves(info.path):
+            return await self._aggregator.answer(request)
         if info.is_resource:
             if self._reviews.serves(info):
                 return await self._rendering.other(request.header(b"accept"), await self._reviews.handle(request))

@@ -15,11 +15,13 @@ from .access.authorization import Authorizer
 from .access.node_authorizer import NodeAuthorizer
 from .access.rbac.stored_policy import StoredPolicy
 from .access.tokens import SigningKey, TokenAuthority
+from .admission.parts import AdmissionParts
 from .admission.plugins import build_chain
-from .admission.webhooks.calls import Caller
 from .app import Application
 from .bodies.protobuf import plain_scalars
-from .bodies.schema import LazyDefinitions, Schema, Shape
+from .bodies.schema import OBJECT_META, LazyDefinitions, Schema, Shape
+from .customresources.controller import Definitions
+from .customresources.kind import definition_resource
 from .flowcontrol.control import FlowControl
 from .flowcontrol.metrics import PriorityLevelMetrics
 from .handlers.apply import Applier
@@ -33,6 +35,8 @@ from .handlers.reviews import Reviews
 from .handlers.subresources import Subresources
 from .http.unsent import UnsentBudget
 from .http.user import User
+from .proxying.aggregation.aggregator import Aggregator
+from .proxying.aggregation.transport import ProxyCertificate, Transport
 from .proxying.connections import Connections
 from .proxying.subresource import ProxySubresource
 from .registry.registry import Registry
@@ -51,10 +55,12 @@ class ApiParts:
     application: Application
     table: ResourceTable
     registry: Registry
+    definitions: Definitions
     tokens: TokenAuthority
     watches: OpenWatches
     kubelets: KubeletAccess
     webhooks: WebhookClient
+    aggregator: Aggregator
     connections: Connections
     trimmer: Trimmer
     flow_control: FlowControl
@@ -69,10 +75,14 @@ class ApiParts:
 
 @dataclass(frozen=True, slots=True)
 class ApiSettings:
-    """Settings. `users` are those of the static token file; `kubelet_tls` is for logs and exec."""
+    """Settings. `users` are those of the static token file; `kubelet_tls` is for logs and exec.
+
+    `proxy_certificate` is for the servers of aggregated APIs.
+    """
 
     signing_key: SigningKey
     kubelet_tls: KubeletTls | None = None
+    proxy_certificate: ProxyCertificate | None = None
     users: Mapping[str, User] = field(default_factory=dict)
     clock: Callable[[], float] = time.time
 
@@ -92,11 +102,18 @@ def _succeed() -> str | None:
 def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) -> ApiParts:
     """Assemble a server. Raises KeyError when the schema has no definition for a kind of the table."""
     schema = Schema(LazyDefinitions(), plain_scalars)
-    resources = ResourceTable(table)
+
+    def metadata() -> Shape:
+        return schema.of_definition(OBJECT_META)
+
+    resources = ResourceTable((*table, definition_resource(metadata)))
     metrics, webhooks = Metrics(), WebhookClient(store)
     authorizer = Authorizer(StoredPolicy(store), NodeAuthorizer(store))
-    chain = build_chain(Caller(store, webhooks, metrics.registry), authorizer, resources, partial(_shape_of, schema))
+    shape_of = partial(_shape_of, schema)
+    chain = build_chain(AdmissionParts(store, resources, authorizer, webhooks, metrics.registry, shape_of))
     registry = Registry(resources, store, schema, settings.clock, chain)
+    definitions = Definitions(registry, metadata, webhooks)
+    definitions.load()
     tokens = TokenAuthority(settings.signing_key, store, settings.clock)
     applier = Applier(registry, authorizer)
     watches = OpenWatches()
@@ -110,6 +127,8 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
     def not_shutting_down() -> str | None:
         return "process is shutting down" if watches.closed else None
 
+    discovery, openapi = Discovery(resources), OpenApi(resources)
+    aggregator = Aggregator(registry, discovery, openapi, connections, Transport(settings.proxy_certificate))
     application = Application(
         authenticator=Authenticator(settings.users, tokens.verify),
         authorizer=authorizer,
@@ -124,8 +143,9 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
         reviews=Reviews(authorizer, tokens, schema),
         pod_streams=PodStreams(registry, kubelets),
         proxy=ProxySubresource(registry, kubelets, connections),
-        discovery=Discovery(resources),
-        openapi=OpenApi(resources),
+        aggregator=aggregator,
+        discovery=discovery,
+        openapi=openapi,
         # The store is completely loaded before the server is built.
         health=Health({"ping": _succeed}, {"ping": _succeed, "store": _succeed, "shutdown": not_shutting_down}),
         metrics=metrics,
@@ -134,5 +154,16 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
         flow_control=flow_control,
     )
     return ApiParts(
-        application, resources, registry, tokens, watches, kubelets, webhooks, connections, trimmer, flow_control
+        application,
+        resources,
+        registry,
+        definitions,
+        tokens,
+        watches,
+        kubelets,
+        webhooks,
+        aggregator,
+        connections,
+        trimmer,
+        flow_control,
     )

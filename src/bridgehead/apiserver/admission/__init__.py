@@ -2,7 +2,7 @@
 
 attributes         what a plug-in knows about a request
 chain              the order of the plug-ins, and the calls
-plugins            the chain of this server
+plugins, parts     the chain of this server, and what its plug-ins need of the server
 lifecycle          NamespaceLifecycle
 service_accounts   ServiceAccount
 node_restriction   NodeRestriction
@@ -10,6 +10,7 @@ classes            Priority, DefaultStorageClass, RuntimeClass, DefaultIngressCl
 podsecurity/       PodSecurity
 node_addresses     refusal of load balancer addresses that belong to nodes or to the API server
 matching           rules and selectors of webhooks and policies
+expressions        variables of expressions; imported with the first request that has one
 webhooks/          MutatingAdmissionWebhook, ValidatingAdmissionWebhook
 escalation         refusal of roles and bindings that give more rights than their writer has
 connecting         the objects of exec, attach, portforward and proxy

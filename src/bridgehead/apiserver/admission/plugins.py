@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from bridgehead.apiserver.access.authorization import Authorizer
-from bridgehead.apiserver.table import ResourceTable
-
 from .chain import Chain
 from .classes import DefaultIngressClass, DefaultStorageClass, PodPriority, PriorityClasses, RuntimeClass
 from .escalation import RoleEscalation
 from .lifecycle import NamespaceLifecycle
 from .node_addresses import NodeAddresses
 from .node_restriction import NodeRestriction
+from .parts import AdmissionParts
 from .podsecurity.plugin import PodSecurity
 from .service_accounts import ServiceAccounts
-from .webhooks.calls import Caller
-from .webhooks.mutating import MutatingWebhooks, ShapeOf
-from .webhooks.validating import ValidatingWebhooks
+from .webhooks.plugins import MutatingWebhooks, ValidatingWebhooks, Webhooks
 
 
-def build_chain(caller: Caller, authorizer: Authorizer, table: ResourceTable, shape_of: ShapeOf) -> Chain:
-    """Return the chain. `caller` calls webhooks, `shape_of` returns the shapes of the objects that they change."""
-    store = caller.store
+def build_chain(parts: AdmissionParts) -> Chain:
+    store, webhooks = parts.store, Webhooks(parts)
     return Chain(
         (
             NamespaceLifecycle(store),
@@ -32,9 +27,9 @@ def build_chain(caller: Caller, authorizer: Authorizer, table: ResourceTable, sh
             DefaultStorageClass(store),
             RuntimeClass(store),
             DefaultIngressClass(store),
-            MutatingWebhooks(caller, table, shape_of),
+            MutatingWebhooks(webhooks),
             NodeAddresses(store),
-            RoleEscalation(authorizer),
-            ValidatingWebhooks(caller, table),
+            RoleEscalation(parts.authorizer),
+            ValidatingWebhooks(webhooks),
         )
     )

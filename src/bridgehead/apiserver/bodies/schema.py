@@ -24,6 +24,7 @@ from bridgehead.apiserver.resource import JsonObject
 from bridgehead.objects.quantities import canonical_quantity
 
 VERSION = "v1.37.0-local"
+OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _INT_RANGES = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 
@@ -359,18 +360,23 @@ class StructShape(Shape):
         return self.fields.get(key, ANYTHING)
 
 
-class SchemaOrShape(Shape):
-    """A field of a JSONSchemaProps that is a schema (`schema`) or a value of another type (`other`)."""
+class SubschemaShape(Shape):
+    """A schema of a custom resource (`schema`), or in its place a boolean or a list (`other`)."""
 
     __slots__ = ("other", "schema")
 
-    def __init__(self, definition: str, schema: Shape, other: Shape) -> None:
-        super().__init__(f"v1.{definition.rpartition('.')[2]}")
+    def __init__(self, go: str, schema: Shape, other: Shape) -> None:
+        super().__init__(go)
         self.schema = schema
         self.other = other
 
     def conform(self, value: Any, path: JsonPath, unknown: list[str]) -> Any:
-        return (self.schema if type(value) is dict else self.other).conform(value, path, unknown)
+        wanted, name = (bool, "boolean") if isinstance(self.other, BoolShape) else (list, "list")
+        if type(value) is wanted:
+            return self.other.conform(value, path, unknown)
+        if type(value) is not dict:
+            raise _Mismatch("", text=f"{name} or JSON schema expected")
+        return self.schema.conform(value, path, unknown)
 
     def child(self, key: str) -> Shape:
         return self.schema.child(key)
@@ -388,10 +394,10 @@ _SPECIAL: dict[str, Shape] = {
     "io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1": JsonShape("v1.FieldsV1"),
     "io.k8s.apimachinery.pkg.runtime.RawExtension": JsonShape("runtime.RawExtension"),
 }
-_EXTENSIONS = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1."
+_APIEXTENSIONS = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1."
 _SPECIAL |= {
-    f"{_EXTENSIONS}JSON": JsonShape("v1.JSON"),
-    f"{_EXTENSIONS}CustomResourceSubresourceStatus": StructShape(f"{_EXTENSIONS}CustomResourceSubresourceStatus"),
+    f"{_APIEXTENSIONS}JSON": JsonShape("v1.JSON"),
+    f"{_APIEXTENSIONS}CustomResourceSubresourceStatus": StructShape(f"{_APIEXTENSIONS}CustomResourceSubresourceStatus"),
 }
 _STRING, _BOOL, _FLOAT, _BYTES = StringShape("string"), BoolShape("bool"), NumberShape("float64"), BytesShape("[]uint8")
 _STRINGS = ListShape(_STRING, False, "")
@@ -423,6 +429,10 @@ class Schema:
         """Return the shape of a kind. Raises KeyError for a kind without a definition."""
         return self._named(self._kinds[group, version, kind])
 
+    def of_definition(self, name: str) -> Shape:
+        """Return the shape of a definition such as `io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta`."""
+        return self._named(name)
+
     def check_kind(self, group: str, version: str, kind: str) -> None:
         """Raise KeyError for a kind without a definition, without compiling its shape."""
         self._kinds[group, version, kind]
@@ -431,11 +441,11 @@ class Schema:
         shape = self._shapes.get(name)
         if shape is None:
             definition = self._definitions[name]
-            if name.startswith(f"{_EXTENSIONS}JSONSchemaPropsOr"):
-                schema = self._named(f"{_EXTENSIONS}JSONSchemaProps")
+            if name.startswith(f"{_APIEXTENSIONS}JSONSchemaPropsOr"):
+                schema = self._named(f"{_APIEXTENSIONS}JSONSchemaProps")
                 others = {"Bool": _BOOL, "Array": ListShape(schema, False, ""), "StringArray": _STRINGS}
-                other = others[name.removeprefix(f"{_EXTENSIONS}JSONSchemaPropsOr")]
-                shape = self._shapes[name] = SchemaOrShape(name, schema, other)
+                other = others[name.removeprefix(f"{_APIEXTENSIONS}JSONSchemaPropsOr")]
+                shape = self._shapes[name] = SubschemaShape(".".join(name.split(".")[-2:]), schema, other)
             elif "properties" not in definition:
                 shape = self._shapes[name] = self._inline(definition)
             else:

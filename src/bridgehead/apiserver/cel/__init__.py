@@ -4,13 +4,14 @@
     schema_types                types of variables from schemas
     lexer, parser, macros       text to `nodes`
     checker, unification        types of nodes; names and overloads; `literals` checks constants
-    compiling, calls,           nodes to closures
+    compiling, calls,           nodes to closures; `merging` has `==` and `+` of lists that are sets or have keys
       comprehensions
     estimation                  the most that an expression costs
     library/                    functions and operators: `declarations` with implementations and `costs`
     types, values, errors       what all of them use
 
-No module touches files, sockets or clocks. The package is imported when the first expression is compiled, not when the server starts.
+No module touches files, sockets or clocks. The package is imported when the first expression is compiled, not when the
+server starts.
 Source: https://github.com/google/cel-spec, Kubernetes "Common Expression Language in Kubernetes".
 Reasons: docs/decisions/0027-cel.md.
 """

@@ -2,6 +2,7 @@
 
 rules                   rules of webhooks and policies: defaults and validation
 match_conditions        validation of match conditions
+expressions             compilation of expressions; imported when the first one is compiled
 webhookconfigurations   MutatingWebhookConfiguration, ValidatingWebhookConfiguration
 
 Other packages import from here.

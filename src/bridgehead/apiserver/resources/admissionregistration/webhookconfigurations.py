@@ -28,7 +28,7 @@ _SIDE_EFFECTS = ("None", "NoneOnDryRun", "Some", "Unknown")
 
 @dataclass(frozen=True, slots=True)
 class _Rules:
-    """What is required of a webhook. An update may keep what an earlier version of the API accepted."""
+    """Requirements on a webhook. An update may keep what an earlier version of the API accepted."""
 
     allows_side_effects: bool = False
     knows_versions: bool = True
@@ -122,7 +122,9 @@ def _validate_webhook(path: str, webhook: JsonObject, rules: _Rules) -> list[Fie
 
 
 def _compile(expression: str) -> str:
-    return ""
+    from .expressions import condition_error  # imports CEL
+
+    return condition_error(expression)
 
 
 def validate_qualified_domain(path: str, name: str) -> list[FieldError]:
