@@ -146,7 +146,7 @@ async def test_a_watch_that_is_too_old_ends_with_a_status(world):
 
 
 def test_an_error_in_a_watch_is_a_status():
-    """Whatever the kind of the other events is."""
+    """The other events may be of any kind."""
     resource = build_table(service_cidrs=("10.96.0.0/12",), node_port_range=(30000, 32767))[0]
     shape = SCHEMA.of_kind("", "v1", "Namespace")
     form = ProtobufEvents(Messages(resource, shape, ProtobufObjects(SCHEMA), rendered.Rendered()))
