@@ -360,22 +360,23 @@ class StructShape(Shape):
         return self.fields.get(key, ANYTHING)
 
 
-class SchemaOrShape(Shape):
-    """A field of a JSONSchemaProps that is a schema (`schema`) or a value of another type (`other`)."""
+class SubschemaShape(Shape):
+    """A schema of a custom resource (`schema`), or in its place a boolean or a list (`other`)."""
 
     __slots__ = ("other", "schema")
 
-    def __init__(self, definition: str, schema: Shape, other: BoolShape | ListShape) -> None:
-        super().__init__(f"v1.{definition.rpartition('.')[2]}")
+    def __init__(self, go: str, schema: Shape, other: Shape) -> None:
+        super().__init__(go)
         self.schema = schema
         self.other = other
 
     def conform(self, value: Any, path: JsonPath, unknown: list[str]) -> Any:
-        if type(value) is dict:
-            return self.schema.conform(value, path, unknown)
-        if type(value) is not (wanted := bool if isinstance(self.other, BoolShape) else list):
-            raise _Mismatch("", text=f"{'boolean' if wanted is bool else 'list'} or JSON schema expected")
-        return self.other.conform(value, path, unknown)
+        wanted, name = (bool, "boolean") if isinstance(self.other, BoolShape) else (list, "list")
+        if type(value) is wanted:
+            return self.other.conform(value, path, unknown)
+        if type(value) is not dict:
+            raise _Mismatch("", text=f"{name} or JSON schema expected")
+        return self.schema.conform(value, path, unknown)
 
     def child(self, key: str) -> Shape:
         return self.schema.child(key)
@@ -393,10 +394,10 @@ _SPECIAL: dict[str, Shape] = {
     "io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1": JsonShape("v1.FieldsV1"),
     "io.k8s.apimachinery.pkg.runtime.RawExtension": JsonShape("runtime.RawExtension"),
 }
-_EXTENSIONS = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1."
+_APIEXTENSIONS = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1."
 _SPECIAL |= {
-    f"{_EXTENSIONS}JSON": JsonShape("v1.JSON"),
-    f"{_EXTENSIONS}CustomResourceSubresourceStatus": StructShape(f"{_EXTENSIONS}CustomResourceSubresourceStatus"),
+    f"{_APIEXTENSIONS}JSON": JsonShape("v1.JSON"),
+    f"{_APIEXTENSIONS}CustomResourceSubresourceStatus": StructShape(f"{_APIEXTENSIONS}CustomResourceSubresourceStatus"),
 }
 _STRING, _BOOL, _FLOAT, _BYTES = StringShape("string"), BoolShape("bool"), NumberShape("float64"), BytesShape("[]uint8")
 _STRINGS = ListShape(_STRING, False, "")
@@ -440,15 +441,11 @@ class Schema:
         shape = self._shapes.get(name)
         if shape is None:
             definition = self._definitions[name]
-            if name.startswith(f"{_EXTENSIONS}JSONSchemaPropsOr"):
-                schema = self._named(f"{_EXTENSIONS}JSONSchemaProps")
-                others: dict[str, BoolShape | ListShape] = {
-                    "Bool": _BOOL,
-                    "Array": ListShape(schema, False, ""),
-                    "StringArray": _STRINGS,
-                }
-                other = others[name.removeprefix(f"{_EXTENSIONS}JSONSchemaPropsOr")]
-                shape = self._shapes[name] = SchemaOrShape(name, schema, other)
+            if name.startswith(f"{_APIEXTENSIONS}JSONSchemaPropsOr"):
+                schema = self._named(f"{_APIEXTENSIONS}JSONSchemaProps")
+                others = {"Bool": _BOOL, "Array": ListShape(schema, False, ""), "StringArray": _STRINGS}
+                other = others[name.removeprefix(f"{_APIEXTENSIONS}JSONSchemaPropsOr")]
+                shape = self._shapes[name] = SubschemaShape(".".join(name.split(".")[-2:]), schema, other)
             elif "properties" not in definition:
                 shape = self._shapes[name] = self._inline(definition)
             else:

@@ -23,10 +23,10 @@ from bridgehead.apiserver.bodies.schema import (
     MapShape,
     NumberShape,
     QuantityShape,
-    SchemaOrShape,
     Shape,
     StringShape,
     StructShape,
+    SubschemaShape,
     TimeShape,
 )
 from bridgehead.apiserver.resource import JsonObject
@@ -151,12 +151,12 @@ def _read_value(value: Wire, shape: Shape, depth: int) -> Any:
             return next((_text(part) for number, part in parts if number == fields.QUANTITY_STRING), "0")
         case JsonShape():
             return _json(_bytes(value))
-        case SchemaOrShape():
+        case SubschemaShape():
             return _schema_or(_bytes(value), shape, depth)
     return None
 
 
-def _schema_or(raw: bytes, shape: SchemaOrShape, depth: int) -> Any:
+def _schema_or(raw: bytes, shape: SubschemaShape, depth: int) -> Any:
     """Decode a JSONSchemaPropsOrBool, JSONSchemaPropsOrArray or JSONSchemaPropsOrStringArray."""
     parts = list(split_untrusted(memoryview(raw)))
     is_list = isinstance(shape.other, ListShape)

@@ -27,10 +27,10 @@ from bridgehead.apiserver.bodies.schema import (
     MapShape,
     NumberShape,
     QuantityShape,
-    SchemaOrShape,
     Shape,
     StringShape,
     StructShape,
+    SubschemaShape,
     TimeShape,
 )
 from bridgehead.apiserver.resource import JsonObject
@@ -149,7 +149,7 @@ class Encoder:
                 return _content_writer(number, _quantity)
             case JsonShape():
                 return _content_writer(number, _json)
-            case SchemaOrShape():
+            case SubschemaShape():
                 return self._schema_or_writer(number, shape)
         return None
 
@@ -189,7 +189,7 @@ class Encoder:
 
         return write
 
-    def _schema_or_writer(self, number: int, shape: SchemaOrShape) -> Write | None:
+    def _schema_or_writer(self, number: int, shape: SubschemaShape) -> Write | None:
         """Return what writes a JSONSchemaPropsOrBool, JSONSchemaPropsOrArray or JSONSchemaPropsOrStringArray."""
         start, is_list = tag(number, fields.BYTES), isinstance(shape.other, ListShape)
         write_schema = self._writer(

@@ -26,10 +26,10 @@ from bridgehead.apiserver.bodies.schema import (
     NumberShape,
     QuantityShape,
     Schema,
-    SchemaOrShape,
     Shape,
     StringShape,
     StructShape,
+    SubschemaShape,
     TimeShape,
 )
 from bridgehead.apiserver.resources import build_table
@@ -95,7 +95,7 @@ def made(shape: Shape, source: random.Random, share: float, depth: int = 0) -> A
             return source.choice(["0", "100m", "1Gi"])
         case JsonShape():
             return source.choice([{"f:spec": {"f:a": {}}}, "text", 0, False, [1, "a"], {}])
-        case SchemaOrShape():
+        case SubschemaShape():
             return made(source.choice([shape.schema, shape.other]), source, share, depth + 1)
     return None
 
@@ -120,7 +120,7 @@ def without_types(value: Any, shape: Shape) -> Any:
         return [without_types(item, shape.items) for item in value]
     if isinstance(shape, MapShape):
         return {key: without_types(item, shape.values) for key, item in value.items()}
-    if isinstance(shape, SchemaOrShape):
+    if isinstance(shape, SubschemaShape):
         return without_types(value, shape.schema if isinstance(value, dict) else shape.other)
     return value
 
@@ -148,7 +148,7 @@ def test_every_field_of_every_kind_has_a_number():
             look(shape.items)
         elif isinstance(shape, MapShape):
             look(shape.values)
-        elif isinstance(shape, SchemaOrShape):
+        elif isinstance(shape, SubschemaShape):
             look(shape.schema)
         elif isinstance(shape, StructShape) and shape.definition not in seen:
             seen.add(shape.definition)
