@@ -51,12 +51,14 @@ class ApiWorld:
         await ensure_system_objects(parts.registry, service_ip="10.96.0.1", advertise=("10.0.0.1", self._port))
         self._parts = parts
         self._server = ApiServer(parts.application, self._context, parts.watches.close)
+        self._following = asyncio.create_task(parts.definitions.run())
         self._serving = asyncio.create_task(self._server.serve([self._listener]))
 
     async def stop(self) -> None:
         if self._server is not None and self._serving is not None:
             self._server.stop()
             await self._serving
+            self._following.cancel()
             self._listener.close()
             await self._parts.close()
             self._server = self._serving = None

@@ -19,7 +19,9 @@ from .admission.parts import AdmissionParts
 from .admission.plugins import build_chain
 from .app import Application
 from .bodies.protobuf import plain_scalars
-from .bodies.schema import LazyDefinitions, Schema, Shape
+from .bodies.schema import OBJECT_META, LazyDefinitions, Schema, Shape
+from .customresources.controller import Definitions
+from .customresources.kind import definition_resource
 from .handlers.apply import Applier
 from .handlers.discovery import Discovery
 from .handlers.health import Health
@@ -49,6 +51,7 @@ class ApiParts:
     application: Application
     table: ResourceTable
     registry: Registry
+    definitions: Definitions
     tokens: TokenAuthority
     watches: OpenWatches
     kubelets: KubeletAccess
@@ -89,12 +92,18 @@ def _succeed() -> str | None:
 def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) -> ApiParts:
     """Assemble a server. Raises KeyError when the schema has no definition for a kind of the table."""
     schema = Schema(LazyDefinitions(), plain_scalars)
-    resources = ResourceTable(table)
+
+    def metadata() -> Shape:
+        return schema.of_definition(OBJECT_META)
+
+    resources = ResourceTable((*table, definition_resource(metadata)))
     metrics, webhooks = Metrics(), WebhookClient(store)
     authorizer = Authorizer(StoredPolicy(store), NodeAuthorizer(store))
     shape_of = partial(_shape_of, schema)
     chain = build_chain(AdmissionParts(store, resources, authorizer, webhooks, metrics.registry, shape_of))
     registry = Registry(resources, store, schema, settings.clock, chain)
+    definitions = Definitions(registry, metadata, webhooks)
+    definitions.load()
     tokens = TokenAuthority(settings.signing_key, store, settings.clock)
     applier = Applier(registry, authorizer)
     watches = OpenWatches()
@@ -128,4 +137,4 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
         unsent=UnsentBudget(on_freed=trimmer.on_freed),
         rendering=rendering,
     )
-    return ApiParts(application, resources, registry, tokens, watches, kubelets, webhooks, connections, trimmer)
+    return ApiParts(application, resources, registry, definitions, tokens, watches, kubelets, webhooks, connections, trimmer)

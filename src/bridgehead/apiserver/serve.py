@@ -81,6 +81,7 @@ async def _serve(options: ServeOptions) -> None:
         try:
             async with asyncio.TaskGroup() as tasks:
                 background = [
+                    tasks.create_task(parts.definitions.run()),
                     tasks.create_task(expire_events(parts.registry)),
                     tasks.create_task(ServiceCidrs(parts.registry).run()),
                     tasks.create_task(IpAddresses(parts.registry).run()),

@@ -24,6 +24,7 @@ from bridgehead.apiserver.resource import JsonObject
 from bridgehead.objects.quantities import canonical_quantity
 
 VERSION = "v1.37.0-local"
+OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _INT_RANGES = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 
@@ -399,6 +400,10 @@ class Schema:
     def of_kind(self, group: str, version: str, kind: str) -> Shape:
         """Return the shape of a kind. Raises KeyError for a kind without a definition."""
         return self._named(self._kinds[group, version, kind])
+
+    def of_definition(self, name: str) -> Shape:
+        """Return the shape of a definition such as `io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta`."""
+        return self._named(name)
 
     def check_kind(self, group: str, version: str, kind: str) -> None:
         """Raise KeyError for a kind without a definition, without compiling its shape."""

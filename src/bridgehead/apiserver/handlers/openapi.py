@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from bridgehead import KUBERNETES_VERSION
-from bridgehead.apiserver.bodies.patch import PATCH_TYPES
+from bridgehead.apiserver.bodies.patch import CUSTOM_PATCH_TYPES, PATCH_TYPES
 from bridgehead.apiserver.bodies.schema import VERSION as SCHEMA_VERSION
 from bridgehead.apiserver.bodies.schema import definitions_by_kind, load_definitions
 from bridgehead.apiserver.errors import not_found_path
@@ -167,9 +167,13 @@ class OpenApi:
             else:
                 name = resource.definition.name
                 definitions.update(resource.definition.openapi(version))
-            roots |= {name, f"{name}List"}
+            roots |= {name, _list_name(resource, name)}
             paths |= resource_paths(resource, name, body)
         return paths, {name: definitions[name] for name in sorted(closure(definitions, roots))}
+
+
+def _list_name(resource: Resource, name: str) -> str:
+    return f"{name}List" if resource.definition is None else resource.definition.list_name
 
 
 def _hash(resources: Iterable[Resource]) -> str:
@@ -258,6 +262,7 @@ def resource_paths(resource: Resource, name: str, body: Body) -> JsonObject:
     operations = _Operations(resource, name, body)
     scope = [operations.path_parameter("namespace")] if resource.namespaced else []
     named = [operations.path_parameter("name"), *scope]
+    types = PATCH_TYPES if resource.definition is None else CUSTOM_PATCH_TYPES
     paths: JsonObject = {
         collection: {
             "get": operations.list(),
@@ -267,7 +272,7 @@ def resource_paths(resource: Resource, name: str, body: Body) -> JsonObject:
         item: {
             "get": operations.get(),
             "put": operations.write("put", "update", [JSON]),
-            "patch": operations.write("patch", "patch", PATCH_TYPES),
+            "patch": operations.write("patch", "patch", types),
             "delete": operations.delete("delete"),
             "parameters": named,
         },
@@ -285,7 +290,7 @@ def resource_paths(resource: Resource, name: str, body: Body) -> JsonObject:
         paths[f"{item}/status"] = {
             "get": operations.get(),
             "put": operations.write("put", "update", [JSON]),
-            "patch": operations.write("patch", "patch", PATCH_TYPES),
+            "patch": operations.write("patch", "patch", types),
             "parameters": named,
         }
     return paths
@@ -300,7 +305,7 @@ class _Operations:
         self._gvk = {"group": resource.group, "version": resource.version, "kind": resource.kind}
 
     def list(self) -> JsonObject:
-        return self._operation("list", _LIST_PARAMETERS, f"{self._name}List")
+        return self._operation("list", _LIST_PARAMETERS, _list_name(self._resource, self._name))
 
     def get(self) -> JsonObject:
         return self._operation("get", (), self._name)

@@ -70,6 +70,7 @@ class Rendering:
 
     async def record(self, request: Request, resource: Resource, record: Record, status: int = 200) -> Response:
         """Return a stored object."""
+        record = await self._registry.served(resource, record)
         return await self.stored(request, resource, Response(status, record.value))
 
     async def stored(self, request: Request, resource: Resource, response: Response) -> Response:
@@ -205,7 +206,8 @@ class Rendering:
 
 def list_head(resource: Resource, meta: JsonObject) -> JsonObject:
     """Return a list without its items."""
-    return {"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": meta}
+    kind = resource.list_kind or f"{resource.kind}List"
+    return {"kind": kind, "apiVersion": resource.api_version, "metadata": meta}
 
 
 async def _in_yaml(media: MediaType, response: Response) -> Response:
