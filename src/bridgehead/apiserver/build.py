@@ -137,4 +137,6 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
         unsent=UnsentBudget(on_freed=trimmer.on_freed),
         rendering=rendering,
     )
-    return ApiParts(application, resources, registry, definitions, tokens, watches, kubelets, webhooks, connections, trimmer)
+    return ApiParts(
+        application, resources, registry, definitions, tokens, watches, kubelets, webhooks, connections, trimmer
+    )

@@ -143,6 +143,12 @@ class VersionConverter:
         (stored,) = await self._conversion.convert([obj], self.storage.api_version)
         return self._completed(stored)
 
+    async def convert(self, obj: JsonObject, api_version: str) -> JsonObject:
+        if obj.get("apiVersion") == api_version:
+            return obj
+        (converted,) = await self._conversion.convert([obj], api_version)
+        return converted
+
     async def view(self, store: Store, namespace: str | None, *, with_records: bool) -> Store:
         if not with_records or self._is_clean:
             return View(store, None, self._open)
