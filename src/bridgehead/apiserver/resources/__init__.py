@@ -14,7 +14,7 @@
     storage/        PersistentVolume, PersistentVolumeClaim and the kinds of storage.k8s.io
     devices/        the kinds of resource.k8s.io
     flowcontrol/    FlowSchema, PriorityLevelConfiguration
-    admissionregistration/  configurations of webhooks
+    admissionregistration/  configurations of webhooks, admission policies
     shared/         rules and columns that several resources use
 
 Nothing here does I/O or reads a clock. The only randomness is that of the allocation for Services
@@ -100,4 +100,8 @@ def build_table(*, service_cidrs: Sequence[str], node_port_range: tuple[int, int
         flowcontrol.PRIORITY_LEVELS,
         admissionregistration.MUTATING_WEBHOOK_CONFIGURATIONS,
         admissionregistration.VALIDATING_WEBHOOK_CONFIGURATIONS,
+        admissionregistration.VALIDATING_ADMISSION_POLICIES,
+        admissionregistration.VALIDATING_ADMISSION_POLICY_BINDINGS,
+        admissionregistration.MUTATING_ADMISSION_POLICIES,
+        admissionregistration.MUTATING_ADMISSION_POLICY_BINDINGS,
     )
