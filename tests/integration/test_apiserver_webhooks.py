@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from bridgehead.apiserver.http.user import User
 from bridgehead.storage import Facts, Key
 from tests.unit.apiserver.world import Answer, World, open_world
 
@@ -539,3 +540,54 @@ async def test_a_server_error_of_a_webhook_shows_in_the_answer(cluster):
         'Internal error occurred: failed calling webhook "bad.example.com": failed to call webhook: '
         'an error on the server ("panic: out of memory") has prevented the request from succeeding'
     )
+
+
+async def test_match_conditions_choose_requests(cluster):
+    cluster.hooks.handlers["/add"] = lambda review: patch(
+        review, [{"op": "add", "path": "/metadata/labels", "value": {"seen": "yes"}}]
+    )
+    conditions = [
+        {"name": "not-skipped", "expression": "object.metadata.name != 'skip-me'"},
+        {"name": "no-nodes", "expression": "!('system:nodes' in request.userInfo.groups)"},
+        {"name": "creates", "expression": "request.operation == 'CREATE' && oldObject == null"},
+        {"name": "may", "expression": "authorizer.requestResource.check('delete').allowed()"},
+        {
+            "name": "other",
+            "expression": "!authorizer.serviceAccount('default', 'x').path('/healthz').check('put').allowed()",
+        },
+    ]
+    await cluster.register("mutating", cluster.hook("add", matchConditions=conditions))
+    assert (await cluster.create("skip-me")).json["metadata"].get("labels") is None
+    assert (await cluster.create("other")).json["metadata"]["labels"] == {"seen": "yes"}
+    bob = await cluster.world.call(
+        "POST", CONFIG_MAPS, {"metadata": {"name": "b"}}, user=User("bob", ("system:masters",))
+    )
+    assert bob.json["metadata"]["labels"] == {"seen": "yes"}
+    assert (await cluster.world.patch(f"{CONFIG_MAPS}/skip-me", {"data": {"a": "b"}})).status == 200
+    assert len(cluster.reviews()) == 2
+
+
+async def test_conditions_that_cannot_be_evaluated_follow_the_failure_policy(cluster):
+    cluster.hooks.handlers["/deny"] = deny
+    broken = [{"name": "data", "expression": "object.data.missing == 'x'"}]
+    excluded = [*broken, {"name": "never", "expression": "request.operation == 'CONNECT'"}]
+    for conditions, policy, code in ((broken, "Ignore", 201), (excluded, "Fail", 201), (broken, "Fail", 403)):
+        hook = cluster.hook("deny", matchConditions=conditions, failurePolicy=policy)
+        await cluster.register("validating", hook)
+        answer = await cluster.create(query="?dryRun=All", data={"a": "b"})
+        assert answer.status == code, answer.body
+        await cluster.world.call("DELETE", f"{KINDS}/validatingwebhookconfigurations/test")
+    assert answer.json["message"] == (
+        "configmaps \"a\" is forbidden: expression 'object.data.missing == 'x'' resulted in error: no such key: missing"
+    )
+    assert cluster.hooks.requests == []
+
+
+async def test_conditions_that_do_not_compile_are_refused(cluster):
+    url = f"{KINDS}/validatingwebhookconfigurations"
+    for expression, why in (("object.", "compilation failed: ERROR: <input>:1:"), ("1 + 1", "must evaluate to bool")):
+        hook = cluster.hook("a", matchConditions=[{"name": "x", "expression": expression}])
+        answer = await cluster.world.call("POST", url, {"metadata": {"name": "a"}, "webhooks": [hook]})
+        (cause,) = answer.json["details"]["causes"]
+        assert (answer.status, cause["field"]) == (422, "webhooks[0].matchConditions[0].expression")
+        assert why in cause["message"]

@@ -10,7 +10,8 @@ import ipaddress
 import json
 import ssl
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -161,3 +162,19 @@ def respond(review: Json, **response: Any) -> Json:
         "kind": review["kind"],
         "response": {"uid": review["request"]["uid"], **response},
     }
+
+
+@contextlib.contextmanager
+def webhook_server_thread() -> Iterator[WebhookServer]:
+    """Run a server in a thread of its own, for tests without an event loop."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    context = webhook_server()
+    try:
+        yield asyncio.run_coroutine_threadsafe(context.__aenter__(), loop).result()
+        asyncio.run_coroutine_threadsafe(context.__aexit__(None, None, None), loop).result()
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()

@@ -9,6 +9,8 @@ node_restriction   NodeRestriction
 classes            Priority, DefaultStorageClass, RuntimeClass, DefaultIngressClass
 node_addresses     refusal of load balancer addresses that belong to nodes or to the API server
 matching           rules and selectors of webhooks and policies
+activation         variables of expressions      (both are imported with the first request that has one)
+evaluation         expressions of webhooks and policies
 webhooks/          MutatingAdmissionWebhook, ValidatingAdmissionWebhook
 connecting         the objects of exec, attach, portforward and proxy
 

@@ -10,6 +10,7 @@ from functools import cached_property
 import msgspec
 from prometheus_client import CollectorRegistry
 
+from bridgehead.apiserver.access.authorization import Authorizer
 from bridgehead.apiserver.admission.attributes import Attributes
 from bridgehead.apiserver.admission.matching import matches_namespace, matches_object
 from bridgehead.apiserver.errors import ApiStatus
@@ -35,8 +36,11 @@ _encode = msgspec.json.Encoder().encode
 class Caller:
     """Calls webhooks. Both plug-ins share it."""
 
-    def __init__(self, store: Store, client: WebhookClient, registry: CollectorRegistry) -> None:
+    def __init__(
+        self, store: Store, authorizer: Authorizer, client: WebhookClient, registry: CollectorRegistry
+    ) -> None:
         self.store = store
+        self._authorizer = authorizer
         self._client = client
         self._registry = registry
 
@@ -54,9 +58,10 @@ class Caller:
         if not matches_object(hook.object_selector, obj, old):
             return None
         shown = await forms.shown(obj, candidate.resource), await forms.shown(old, candidate.resource)
-        if hook.match_conditions and not matches_conditions(hook, attributes, candidate.resource, *shown):
-            return None
-        return shown
+        if not hook.match_conditions:
+            return shown
+        matches = matches_conditions(hook, self._authorizer, attributes, candidate.resource, *shown)
+        return shown if matches else None
 
     async def ask(
         self, candidate: Candidate, attributes: Attributes, obj: JsonObject, old: JsonObject, *, is_mutating: bool

@@ -1,0 +1,26 @@
+"""Options of connections, as admission gets them."""
+
+from __future__ import annotations
+
+import pytest
+
+from bridgehead.apiserver.admission.connecting import connect_kind, connect_options
+
+
+@pytest.mark.parametrize(
+    ("plural", "subresource", "query", "path", "expected"),
+    [
+        ("pods", "exec", [("command", "a"), ("command", "b"), ("stdin", "1"), ("tty", "true"), ("stdout", "false")], "",
+         {"kind": "PodExecOptions", "command": ["a", "b"], "stdin": True, "tty": True}),
+        ("pods", "attach", [("container", "c"), ("stdout", "t")], "",
+         {"kind": "PodAttachOptions", "container": "c", "stdout": True}),
+        ("pods", "portforward", [("ports", "80,8080"), ("ports", "x")], "",
+         {"kind": "PodPortForwardOptions", "ports": [80, 8080]}),
+        ("pods", "portforward", [], "", {"kind": "PodPortForwardOptions"}),
+        ("services", "proxy", [("a", "b")], "x/y", {"kind": "ServiceProxyOptions", "path": "x/y"}),
+        ("nodes", "proxy", [], "", {"kind": "NodeProxyOptions"}),
+    ],
+)  # fmt: skip
+def test_options_of_connections(plural, subresource, query, path, expected):
+    assert connect_options(plural, subresource, query, path) == {"apiVersion": "v1", **expected}
+    assert connect_kind(plural, subresource) == ("", "v1", expected["kind"])
