@@ -1,6 +1,6 @@
 """Bridgehead: Kubernetes Services as standalone software. `docs/architecture.md` explains the layout."""
 
-import platform
+import os
 
 __version__ = "0.1.0"
 
@@ -13,5 +13,5 @@ _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm"}
 
 def architecture() -> str:
     """Return the machine's architecture as Go and Kubernetes name it: `amd64`, `arm64`."""
-    machine = platform.machine()
+    machine = os.uname().machine
     return _ARCHITECTURES.get(machine, machine)

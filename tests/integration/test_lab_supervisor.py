@@ -18,8 +18,7 @@ import pytest
 from bridgehead.lab import registry
 from bridgehead.lab.errors import AlreadyRunning, NotRunning
 from bridgehead.lab.orphans import find_orphan
-from bridgehead.lab.plan import LabFiles
-from bridgehead.lab.supervisor import PartStatus
+from bridgehead.lab.plan import LabFiles, PartStatus
 
 pytestmark = pytest.mark.integration
 
@@ -169,7 +168,7 @@ import os, pathlib, sys, time
 from bridgehead.lab import registry
 from bridgehead.lab.errors import AlreadyRunning, NotRunning
 from bridgehead.lab.orphans import find_orphan
-from bridgehead.lab.plan import LabFiles
+from bridgehead.lab.plan import LabFiles, PartStatus
 from bridgehead.network.syscalls import set_process_name
 files = LabFiles(pathlib.Path(sys.argv[1]))
 held = registry.lock(files)

@@ -1,4 +1,4 @@
-"""Objects that every cluster has: system namespaces and classes, and the Service `kubernetes`.
+"""Objects that every cluster has: system namespaces and classes, the Service `kubernetes`, default roles.
 
 They are created at every start and checked periodically afterwards, because `kubectl delete service --all` deletes the
 Service. Existing objects are kept; only the addresses of `kubernetes` are updated.
@@ -14,6 +14,8 @@ from ipaddress import ip_address
 from bridgehead.storage import Key, StoreBroken
 
 from .errors import ApiStatus
+from .registry.aggregated_roles import AggregatedRoles
+from .registry.default_roles import ensure_default_roles
 from .registry.registry import Registry
 from .registry.service_cidrs import ensure_default
 from .resource import JsonObject, Resource, copied
@@ -57,11 +59,17 @@ _CLUSTER_OBJECTS: tuple[tuple[tuple[str, str, str], list[JsonObject]], ...] = (
 
 
 async def ensure_system_objects(registry: Registry, *, service_ip: str, advertise: tuple[str, int] | None) -> None:
-    """Create what is missing.
+    """Create what is missing, and bring the default roles to what they should be.
 
     `advertise` is the address and port on which pods reach the server; None: the Service gets no endpoints.
     Raises `ApiStatus`.
     """
+    await _ensure_objects(registry, service_ip=service_ip, advertise=advertise)
+    await ensure_default_roles(registry)
+    await AggregatedRoles(registry).sync()
+
+
+async def _ensure_objects(registry: Registry, *, service_ip: str, advertise: tuple[str, int] | None) -> None:
     for name in NAMESPACES:
         await _ensure(registry, ("", "v1", "namespaces"), "", {"metadata": {"name": name}})
     for path, objects in _CLUSTER_OBJECTS:
@@ -81,11 +89,11 @@ async def ensure_system_objects(registry: Registry, *, service_ip: str, advertis
 async def maintain_system_objects(
     registry: Registry, *, service_ip: str, advertise: tuple[str, int] | None, interval: float = INTERVAL_SECONDS
 ) -> None:
-    """Run `ensure_system_objects` every `interval` seconds, until cancelled."""
+    """Create what is missing every `interval` seconds, until cancelled. Roles are looked at only at the start."""
     while True:
         await asyncio.sleep(interval)
         try:
-            await ensure_system_objects(registry, service_ip=service_ip, advertise=advertise)
+            await _ensure_objects(registry, service_ip=service_ip, advertise=advertise)
         except (ApiStatus, StoreBroken) as error:
             log.warning("cannot restore the Service %s: %s", _NAME, error)
 

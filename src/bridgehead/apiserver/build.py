@@ -11,8 +11,9 @@ from bridgehead.heap import Trimmer
 from bridgehead.storage import Store
 
 from .access.authentication import Authenticator
-from .access.authorization import POLICY, Authorizer
+from .access.authorization import Authorizer
 from .access.node_authorizer import NodeAuthorizer
+from .access.rbac.stored_policy import StoredPolicy
 from .access.tokens import SigningKey, TokenAuthority
 from .admission.plugins import build_chain
 from .admission.webhooks.calls import Caller
@@ -90,9 +91,9 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
     schema = Schema(LazyDefinitions(), plain_scalars)
     resources = ResourceTable(table)
     metrics, webhooks = Metrics(), WebhookClient(store)
-    authorizer = Authorizer(POLICY, NodeAuthorizer(store))
+    authorizer = Authorizer(StoredPolicy(store), NodeAuthorizer(store))
     caller = Caller(store, authorizer, webhooks, metrics.registry)
-    chain = build_chain(caller, resources, partial(_shape_of, schema))
+    chain = build_chain(caller, authorizer, resources, partial(_shape_of, schema))
     registry = Registry(resources, store, schema, settings.clock, chain)
     tokens = TokenAuthority(settings.signing_key, store, settings.clock)
     applier = Applier(registry, authorizer)

@@ -24,6 +24,7 @@ from .access.tokens import SigningKey
 from .bootstrap import ensure_system_objects, maintain_system_objects
 from .build import ApiSettings, build_api
 from .http.server import ApiServer, open_listeners, parse_address, server_context
+from .registry.aggregated_roles import AggregatedRoles
 from .registry.expiry import expire_events
 from .registry.ip_addresses import IpAddresses
 from .registry.service_cidrs import ServiceCidrs
@@ -83,6 +84,7 @@ async def _serve(options: ServeOptions) -> None:
                     tasks.create_task(expire_events(parts.registry)),
                     tasks.create_task(ServiceCidrs(parts.registry).run()),
                     tasks.create_task(IpAddresses(parts.registry).run()),
+                    tasks.create_task(AggregatedRoles(parts.registry).run()),
                     tasks.create_task(
                         maintain_system_objects(parts.registry, service_ip=service_ip, advertise=advertise)
                     ),

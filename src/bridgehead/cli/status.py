@@ -15,8 +15,7 @@ import typer
 
 from bridgehead.lab import registry
 from bridgehead.lab.errors import NotRunning
-from bridgehead.lab.plan import LabFiles
-from bridgehead.lab.supervisor import PartStatus
+from bridgehead.lab.plan import LabFiles, PartStatus
 
 from .lab_options import DEFAULT_NAME, StateDir, options_of, own_command, reporting_errors
 

@@ -10,7 +10,6 @@ import contextlib
 import errno
 import itertools
 import os
-import secrets
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -72,7 +71,7 @@ def remove_tree(path: Path) -> None:
 
 def _empty(top: int) -> None:
     """Remove everything below `top`."""
-    names = (f"..removed-{secrets.token_hex(8)}-{number}" for number in itertools.count())  # unknown to the pod
+    names = (f"..removed-{os.urandom(8).hex()}-{number}" for number in itertools.count())  # unknown to the pod
     has_moved = True
     while has_moved:  # the next round empties the directories that this round moved up
         has_moved = False

@@ -12,7 +12,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-from bridgehead.kubelet.runtimes.isolation import seccomp
 from bridgehead.network import syscalls
 
 from .addressing import API_PORT, IpFamily
@@ -28,6 +27,8 @@ _PORT_CANDIDATES = range(API_PORT, API_PORT + 100)
 
 def check_host(state_root: Path) -> str:
     """Return the reason why there can be no IPv6, or "". Raises `Unsupported` with the first missing requirement."""
+    from bridgehead.kubelet.runtimes.isolation import seccomp  # only `up` needs it; most commands use this module
+
     if not sys.platform.startswith("linux"):
         raise Unsupported(f"the lab is made of Linux namespaces; this is {sys.platform}")
     if shutil.which("nft", path=_system_path()) is None:

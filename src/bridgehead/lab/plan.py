@@ -42,6 +42,16 @@ class LabConfig(msgspec.Struct, frozen=True, kw_only=True):
         return f"bridgehead-{self.name}"
 
 
+class PartStatus(msgspec.Struct, kw_only=True):
+    """Status of one part, for `bridgehead status`. Times are seconds since the epoch."""
+
+    name: str
+    pid: int = 0  # 0: waiting for a restart
+    restarts: int = 0
+    started_at: float = 0.0
+    last_exit: str = ""
+
+
 class RunningLab(msgspec.Struct, frozen=True, kw_only=True):
     """Record of a running lab. `init_pid` is the PID of its first process in the host's PID namespace."""
 

@@ -26,8 +26,7 @@ from bridgehead.suggestions import did_you_mean
 from . import user_namespace
 from .errors import AlreadyRunning, LabError, NotRunning
 from .orphans import find_orphan
-from .plan import LabConfig, LabFiles, RunningLab
-from .supervisor import PartStatus
+from .plan import LabConfig, LabFiles, PartStatus, RunningLab
 
 DEFAULT_NAME = "bridgehead"
 # Commands that check for a running lab hold its lock for an instant; a lock held for longer is a lab's (seconds).

@@ -27,7 +27,7 @@ from bridgehead.kubelet.runtimes.spawn.zygote import fork_zygote
 from bridgehead.network import syscalls
 
 from .node_init import NodeInit
-from .plan import LabFiles, PartPlan
+from .plan import LabFiles, PartPlan, PartStatus
 
 log = logging.getLogger(__name__)
 
@@ -54,16 +54,6 @@ def restart_delay(backoff: Backoff, lived: float) -> float:
     if lived > _STABLE_AFTER:
         backoff.reset()
     return backoff.next()
-
-
-class PartStatus(msgspec.Struct, kw_only=True):
-    """Status of one part, for `bridgehead status`. Times are seconds since the epoch."""
-
-    name: str
-    pid: int = 0  # 0: waiting for a restart
-    restarts: int = 0
-    started_at: float = 0.0
-    last_exit: str = ""
 
 
 @dataclass

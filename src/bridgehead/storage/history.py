@@ -168,19 +168,30 @@ class LogWatch:
         while not self._closed:
             if self._is_behind:
                 await asyncio.sleep(0)  # yields to the event loop between two batches
-            if self._position < self._log.oldest:
-                self.close()
-                raise Overflow(f"{self._log.oldest - self._position} changes behind what is kept")
-            changes = self._log.read(self._position)
-            self._position += len(changes)
-            self._is_behind = self._position < self._log.end
-            if self._namespace is not None:
-                changes = [change for change in changes if change.record.key.namespace == self._namespace]
+            changes = self._read()
             if changes:
                 return changes
             if self._position == self._log.end:
                 await self._wait()
         raise StopAsyncIteration
+
+    def pending(self) -> list[Change]:
+        changes: list[Change] = []
+        while not self._closed and self._position < self._log.end:
+            changes += self._read()
+        return changes
+
+    def _read(self) -> list[Change]:
+        """Return the next batch of changes in this watch's namespace. Raises `Overflow`."""
+        if self._position < self._log.oldest:
+            self.close()
+            raise Overflow(f"{self._log.oldest - self._position} changes behind what is kept")
+        changes = self._log.read(self._position)
+        self._position += len(changes)
+        self._is_behind = self._position < self._log.end
+        if self._namespace is not None:
+            changes = [change for change in changes if change.record.key.namespace == self._namespace]
+        return changes
 
     async def _wait(self) -> None:
         self._waiting = asyncio.get_running_loop().create_future()

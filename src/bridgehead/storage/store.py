@@ -73,6 +73,10 @@ class Watch(Protocol):
         """
         ...
 
+    def pending(self) -> list[Change]:
+        """Return the changes that have not been read yet, without waiting. Raises `Overflow` as iteration does."""
+        ...
+
     def close(self) -> None: ...
 
 

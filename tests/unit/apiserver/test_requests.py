@@ -677,8 +677,9 @@ async def test_tokens_are_valid_while_their_pod_exists(world):
 
 
 async def test_anonymous_requests_may_read_health_and_version_only(world):
-    for path in ("/healthz", "/livez", "/readyz", "/readyz/ping", "/readyz?verbose", "/version"):
+    for path in ("/healthz", "/livez", "/readyz", "/readyz?verbose", "/version"):
         assert (await world.call("GET", path, user=None)).status == 200
+    assert (await world.call("GET", "/readyz/ping", user=None)).status == 403
     refused = await world.call("GET", SERVICES, user=None)
     assert refused.json["message"] == (
         'services is forbidden: User "system:anonymous" cannot list resource "services" in API group "" '

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from base64 import b64decode
 from pathlib import Path
 
@@ -16,11 +17,18 @@ from bridgehead.lab.plan import LabConfig, LabFiles
 CONFIG = LabConfig(name="lab", nodes=1, port=7443)
 
 
+@pytest.fixture(scope="module")
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("lab")
+    make_certificates(CONFIG, LabFiles(directory))
+    return directory
+
+
 @pytest.fixture
-def files(tmp_path: Path) -> LabFiles:
-    files = LabFiles(tmp_path)
-    make_certificates(CONFIG, files)
-    return files
+def files(tmp_path: Path, made_once: Path) -> LabFiles:
+    """A copy, since an RSA key takes a quarter of a second."""
+    shutil.copytree(made_once, tmp_path, symlinks=True, dirs_exist_ok=True)
+    return LabFiles(tmp_path)
 
 
 def contents(files: LabFiles) -> dict[str, bytes]:

@@ -3,6 +3,7 @@
 authentication     the user of a request: client certificate, token file, service account token
 tokens             signs and verifies service account tokens
 impersonation      `kubectl --as`
-authorization      the built-in policy, in RBAC's vocabulary
+authorization      system:masters, nodes, RBAC
+rbac/              decisions by the stored roles and bindings
 node_authorizer    authorization of nodes, by the pods that are bound to them
 """

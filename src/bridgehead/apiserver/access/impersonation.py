@@ -1,6 +1,6 @@
 """Impersonation: `kubectl --as`.
 
-The user must be allowed to `impersonate` each user and group that the headers name.
+The user must be allowed to `impersonate` the user, and each group, uid and extra value that the headers name.
 Source: Kubernetes "User impersonation".
 """
 
@@ -17,6 +17,7 @@ from .authorization import Authorizer
 from .tokens import PREFIX
 
 _EXTRA = b"impersonate-extra-"
+_AUTHENTICATION = "authentication.k8s.io"
 
 
 def impersonate(user: User, headers: Iterable[tuple[bytes, bytes]], authorizer: Authorizer) -> User:
@@ -43,6 +44,11 @@ def impersonate(user: User, headers: Iterable[tuple[bytes, bytes]], authorizer: 
     _check(authorizer, user, "serviceaccounts" if account else "users", namespace, account or name)
     for group in groups:
         _check(authorizer, user, "groups", "", group)
+    if uid:
+        _check(authorizer, user, "uids", "", uid, group=_AUTHENTICATION)
+    for key, values in extra.items():
+        for value in values:
+            _check(authorizer, user, "userextras", "", value, group=_AUTHENTICATION, subresource=key)
     if account and not groups:
         groups = ["system:serviceaccounts", f"system:serviceaccounts:{namespace}"]
     if UNAUTHENTICATED not in groups and AUTHENTICATED not in groups:
@@ -55,5 +61,16 @@ def _service_account(name: str) -> tuple[str, str]:
     return (namespace, account) if name.startswith(PREFIX) and colon else ("", "")
 
 
-def _check(authorizer: Authorizer, user: User, resource: str, namespace: str, name: str) -> None:
-    authorizer.check(user, RequestInfo("", "impersonate", True, "", "v1", namespace, resource, name))
+def _check(
+    authorizer: Authorizer,
+    user: User,
+    resource: str,
+    namespace: str,
+    name: str,
+    *,
+    group: str = "",
+    subresource: str = "",
+) -> None:
+    authorizer.check(
+        user, RequestInfo("", "impersonate", True, group, "v1", namespace, resource, name, subresource=subresource)
+    )

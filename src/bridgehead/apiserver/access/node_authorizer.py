@@ -15,11 +15,12 @@ from bridgehead.apiserver.http.paths import RequestInfo
 from bridgehead.apiserver.http.user import User
 from bridgehead.apiserver.resource import JsonObject
 from bridgehead.apiserver.resources.pods import MIRROR_POD, references
+from bridgehead.apiserver.resources.rbac import Rule
 from bridgehead.objects import progress
 from bridgehead.objects.selectors import parse_field_selector
 from bridgehead.storage import Key, Store
 
-from .authorization import Decision, Rule
+from .rbac.policy import Decision
 
 _PREFIX = "system:node:"
 _GROUP = "system:nodes"
@@ -70,7 +71,8 @@ class NodeAuthorizer:
                 return self._decide_token(node, request)
             case "coordination.k8s.io", "leases":
                 return _decide_lease(node, request)
-        return _ALLOWED if any(rule.allows(request) for rule in _RULES) else _NO_OPINION
+        asked = (request.verb, request.group, request.resource, request.subresource, request.name)
+        return _ALLOWED if any(rule.allows(*asked) for rule in _RULES) else _NO_OPINION
 
     def _decide_pod(self, node: str, request: RequestInfo) -> Decision:
         match request.subresource, request.verb:

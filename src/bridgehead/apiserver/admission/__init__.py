@@ -7,11 +7,13 @@ lifecycle          NamespaceLifecycle
 service_accounts   ServiceAccount
 node_restriction   NodeRestriction
 classes            Priority, DefaultStorageClass, RuntimeClass, DefaultIngressClass
+podsecurity/       PodSecurity
 node_addresses     refusal of load balancer addresses that belong to nodes or to the API server
 matching           rules and selectors of webhooks and policies
 activation         variables of expressions      (both are imported with the first request that has one)
 evaluation         expressions of webhooks and policies
 webhooks/          MutatingAdmissionWebhook, ValidatingAdmissionWebhook
+escalation         refusal of roles and bindings that give more rights than their writer has
 connecting         the objects of exec, attach, portforward and proxy
 
 A write passes the chain in this order: defaults and managers of fields, `mutate` of all plug-ins, the resource's own

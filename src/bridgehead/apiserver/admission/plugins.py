@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from bridgehead.apiserver.access.authorization import Authorizer
 from bridgehead.apiserver.table import ResourceTable
 
 from .chain import Chain
 from .classes import DefaultIngressClass, DefaultStorageClass, PodPriority, PriorityClasses, RuntimeClass
+from .escalation import RoleEscalation
 from .lifecycle import NamespaceLifecycle
 from .node_addresses import NodeAddresses
 from .node_restriction import NodeRestriction
+from .podsecurity.plugin import PodSecurity
 from .service_accounts import ServiceAccounts
 from .webhooks.calls import Caller
 from .webhooks.mutating import MutatingWebhooks, ShapeOf
 from .webhooks.validating import ValidatingWebhooks
 
 
-def build_chain(caller: Caller, table: ResourceTable, shape_of: ShapeOf) -> Chain:
+def build_chain(caller: Caller, authorizer: Authorizer, table: ResourceTable, shape_of: ShapeOf) -> Chain:
     """Return the chain. `caller` calls webhooks, `shape_of` returns the shapes of the objects that they change."""
     store = caller.store
     return Chain(
@@ -23,6 +26,7 @@ def build_chain(caller: Caller, table: ResourceTable, shape_of: ShapeOf) -> Chai
             NamespaceLifecycle(store),
             ServiceAccounts(store),
             NodeRestriction(store),
+            PodSecurity(store),
             PodPriority(store),
             PriorityClasses(store),
             DefaultStorageClass(store),
@@ -30,6 +34,7 @@ def build_chain(caller: Caller, table: ResourceTable, shape_of: ShapeOf) -> Chai
             DefaultIngressClass(store),
             MutatingWebhooks(caller, table, shape_of),
             NodeAddresses(store),
+            RoleEscalation(authorizer),
             ValidatingWebhooks(caller, table),
         )
     )

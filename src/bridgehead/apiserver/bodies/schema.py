@@ -13,7 +13,7 @@ import importlib.util
 import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -46,15 +46,29 @@ def load_definitions() -> dict[str, JsonObject]:
     return definitions
 
 
+_KINDS = "x-kubernetes-group-version-kind"
+
+
 class _DefinitionsFile(msgspec.Struct):
     definitions: dict[str, msgspec.Raw] = msgspec.field(name="$defs")
+
+
+@cache
+def _encoded_definitions() -> dict[str, msgspec.Raw]:
+    return msgspec.json.decode(definitions_path().read_bytes(), type=_DefinitionsFile).definitions
+
+
+class _Kinds(msgspec.Struct):
+    """A definition's kinds; decoding skips all else."""
+
+    kinds: list[dict[str, str]] = msgspec.field(name=_KINDS, default_factory=list)
 
 
 class LazyDefinitions(Mapping[str, JsonObject]):
     """The definitions of `load_definitions`, each decoded when it is read: most are never used, and all need 10 MiB."""
 
     def __init__(self) -> None:
-        self._encoded = msgspec.json.decode(definitions_path().read_bytes(), type=_DefinitionsFile).definitions
+        self._encoded = _encoded_definitions()
 
     def __getitem__(self, name: str) -> JsonObject:
         definition: JsonObject = msgspec.json.decode(self._encoded[name])
@@ -66,14 +80,19 @@ class LazyDefinitions(Mapping[str, JsonObject]):
     def __len__(self) -> int:
         return len(self._encoded)
 
+    def kinds(self) -> Iterator[tuple[str, list[dict[str, str]]]]:
+        """Yield the names of definitions, each with its kinds."""
+        for name, encoded in self._encoded.items():
+            yield name, msgspec.json.decode(encoded, type=_Kinds).kinds
+
 
 def definitions_by_kind(definitions: Mapping[str, JsonObject]) -> dict[tuple[str, str, str], str]:
     """Return the names of definitions by group, version and kind."""
-    return {
-        (gvk["group"], gvk["version"], gvk["kind"]): name
-        for name, definition in definitions.items()
-        for gvk in definition.get("x-kubernetes-group-version-kind", ())
-    }
+    if isinstance(definitions, LazyDefinitions):
+        kinds = definitions.kinds()
+    else:
+        kinds = ((name, definition.get(_KINDS, [])) for name, definition in definitions.items())
+    return {(gvk["group"], gvk["version"], gvk["kind"]): name for name, its in kinds for gvk in its}
 
 
 class _Mismatch(Exception):

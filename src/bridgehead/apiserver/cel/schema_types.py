@@ -50,6 +50,12 @@ def type_of_schema(schema: Mapping[str, Any], name: str = "object", *, is_root: 
     return None if found is None else found[0]
 
 
+def least_bytes(schema: Mapping[str, Any], *, is_root: bool = False) -> int:
+    """Return the least number of bytes that a value of a schema has in JSON; 1 if expressions can't use its values."""
+    found = _convert(schema, "object", is_root)
+    return 1 if found is None else found[1]
+
+
 def _convert(schema: Mapping[str, Any], name: str, is_root: bool) -> tuple[Type, int] | None:
     """Return the type and the least number of bytes that a value has in JSON; None if expressions can't use it."""
     if schema.get("x-kubernetes-int-or-string"):

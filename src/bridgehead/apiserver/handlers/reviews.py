@@ -8,16 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bridgehead.apiserver.access.authorization import Authorizer, Rule
+from bridgehead.apiserver.access.authorization import Authorizer
 from bridgehead.apiserver.access.node_authorizer import node_name_of
+from bridgehead.apiserver.access.rbac.policy import join_errors
 from bridgehead.apiserver.access.tokens import TokenAuthority
 from bridgehead.apiserver.bodies.decoding import decode_kind
 from bridgehead.apiserver.bodies.schema import Schema, Shape
-from bridgehead.apiserver.errors import method_not_allowed
+from bridgehead.apiserver.errors import bad_request, invalid, method_not_allowed
 from bridgehead.apiserver.http.paths import RequestInfo
 from bridgehead.apiserver.http.request import Request, Response, respond
 from bridgehead.apiserver.http.user import InvalidCredentials, User
-from bridgehead.apiserver.resource import JsonObject
+from bridgehead.apiserver.resource import FieldError, JsonObject
+from bridgehead.apiserver.resources.rbac import Rule
+from bridgehead.apiserver.resources.shared import field
 
 from .discovery import REVIEWS
 
@@ -41,7 +44,11 @@ class Reviews:
             raise method_not_allowed()
         kind = _KINDS[info.group, info.resource]
         review = await decode_kind(request, info.group, info.version, kind, self._shapes[kind])
-        review.setdefault("metadata", {})
+        metadata = review.setdefault("metadata", {})
+        if kind.startswith("Local") and metadata.setdefault("namespace", info.namespace) != info.namespace:
+            raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
+        if kind.endswith("SubjectAccessReview"):
+            _check_access_review(kind, review)
         review["status"] = self._answer(kind, review.get("spec", {}), request.user)
         return respond(review, 201)
 
@@ -55,8 +62,9 @@ class Reviews:
                 return self._rules(user, spec.get("namespace", ""))
             case "TokenReview":
                 return self._token(spec.get("token", ""), spec.get("audiences", ()) or (self._tokens.issuer,))
-        groups = tuple(spec.get("groups", ()))
-        return self._access(User(spec.get("user", ""), groups), spec)
+        extra = {key: tuple(values) for key, values in spec.get("extra", {}).items()}
+        user = User(spec.get("user", ""), tuple(spec.get("groups", ())), spec.get("uid", ""), extra)
+        return self._access(user, spec)
 
     def _access(self, user: User, spec: JsonObject) -> JsonObject:
         if "resourceAttributes" in spec:
@@ -81,16 +89,20 @@ class Reviews:
         return {"allowed": decision.allowed} | ({"reason": decision.reason} if decision.reason else {})
 
     def _rules(self, user: User, namespace: str) -> JsonObject:
-        rules = [rule for rule in self._authorizer.rules_of(user) if rule.namespace in ("", namespace)]
+        if not namespace:
+            raise bad_request("no namespace on request")
+        rules, errors = self._authorizer.rules_of(user, namespace)
         is_node = node_name_of(user) is not None
-        error = {"evaluationError": "node authorizer does not support user rule resolution"} if is_node else {}
-        return {
+        if is_node:
+            errors = ["node authorizer does not support user rule resolution", *errors]
+        status: JsonObject = {
             "resourceRules": [_resource_rule(rule) for rule in rules if rule.resources],
             "nonResourceRules": [
                 {"verbs": list(rule.verbs), "nonResourceURLs": list(rule.urls)} for rule in rules if rule.urls
             ],
-            "incomplete": is_node,
-        } | error
+            "incomplete": is_node or bool(errors),
+        }
+        return status | ({"evaluationError": join_errors(errors)} if errors else {})
 
     def _token(self, token: str, audiences: Sequence[str]) -> JsonObject:
         try:
@@ -100,6 +112,43 @@ class Reviews:
         if user is None:
             return {"authenticated": False, "user": {}}
         return {"authenticated": True, "user": _user_info(user), "audiences": list(meant)}
+
+
+def _check_access_review(kind: str, review: JsonObject) -> None:
+    """Raise a 422 for an invalid review. Source: Kubernetes pkg/apis/authorization/validation."""
+    spec = review.get("spec", {})
+    wanted, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
+    errors: list[FieldError] = []
+    if wanted is not None and path is not None:
+        why = "cannot be specified in combination with resourceAttributes"
+        errors.append(field.invalid("spec.nonResourceAttributes", path, why))
+    if wanted is None and path is None:
+        why = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+        errors.append(field.invalid("spec.resourceAttributes", None, why))
+    if not kind.startswith("Self") and not spec.get("user") and not spec.get("groups"):
+        errors.append(field.invalid("spec.user", "", "at least one of user or group must be specified"))
+    if kind.startswith("Local"):
+        namespace = review["metadata"]["namespace"]
+        if wanted is not None and wanted.get("namespace", "") != namespace:
+            where = "spec.resourceAttributes.namespace"
+            errors.append(field.invalid(where, wanted.get("namespace", ""), "must match metadata.namespace"))
+        if path is not None:
+            errors.append(field.invalid("spec.nonResourceAttributes", path, "disallowed on this kind of request"))
+    for key in ("labelSelector", "fieldSelector"):
+        if wanted is not None and key in wanted:
+            errors += _check_selector(f"spec.resourceAttributes.{key}", wanted[key])
+    if errors:
+        raise invalid("authorization.k8s.io", kind, "", errors)
+
+
+def _check_selector(path: str, selector: JsonObject) -> list[FieldError]:
+    raw, requirements = selector.get("rawSelector"), selector.get("requirements")
+    if raw and requirements:
+        return [field.invalid(f"{path}.rawSelector", raw, "may not specified at the same time as requirements")]
+    if not raw and not requirements:
+        why = f"when {path} is specified, requirements or rawSelector is required"
+        return [field.required(f"{path}.requirements", why)]
+    return []
 
 
 def _selector(attributes: JsonObject) -> str:

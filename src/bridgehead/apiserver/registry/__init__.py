@@ -11,4 +11,6 @@ continue_tokens     tokens for the next page of a list
 service_cidrs       ranges of ClusterIPs: allocation, conditions, draining
 ip_addresses        restoration of the IPAddress objects of Services' addresses
 expiry              deletion of old Events
+default_roles       creation of the default roles and bindings
+aggregated_roles    rules of aggregated ClusterRoles
 """

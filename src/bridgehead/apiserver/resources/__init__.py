@@ -15,6 +15,8 @@
     devices/        the kinds of resource.k8s.io
     flowcontrol/    FlowSchema, PriorityLevelConfiguration
     admissionregistration/  configurations of webhooks, admission policies
+    admissionregistration/  configurations of webhooks
+    rbac/           Role, ClusterRole, RoleBinding, ClusterRoleBinding; also the default ones
     shared/         rules and columns that several resources use
 
 Nothing here does I/O or reads a clock. The only randomness is that of the allocation for Services
@@ -42,6 +44,7 @@ from . import (
     nodes,
     pods,
     priorityclasses,
+    rbac,
     runtimeclasses,
     secrets,
     serviceaccounts,
@@ -104,4 +107,8 @@ def build_table(*, service_cidrs: Sequence[str], node_port_range: tuple[int, int
         admissionregistration.VALIDATING_ADMISSION_POLICY_BINDINGS,
         admissionregistration.MUTATING_ADMISSION_POLICIES,
         admissionregistration.MUTATING_ADMISSION_POLICY_BINDINGS,
+        rbac.ROLES,
+        rbac.CLUSTER_ROLES,
+        rbac.ROLE_BINDINGS,
+        rbac.CLUSTER_ROLE_BINDINGS,
     )

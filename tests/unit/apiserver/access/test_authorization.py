@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 
 from bridgehead.apiserver.access.authentication import read_token_file
-from bridgehead.apiserver.access.authorization import POLICY, Authorizer
+from bridgehead.apiserver.access.authorization import Authorizer
 from bridgehead.apiserver.access.node_authorizer import NodeAuthorizer
+from bridgehead.apiserver.access.rbac.stored_policy import StoredPolicy
 from bridgehead.apiserver.errors import ApiStatus
 from bridgehead.apiserver.http.paths import parse_query, parse_request
 from bridgehead.apiserver.http.user import ANONYMOUS, AUTHENTICATED, User, user_from_certificate
 from bridgehead.apiserver.resources.pods import references
+from bridgehead.apiserver.resources.rbac.defaults import default_objects
 from bridgehead.objects import progress
 from bridgehead.storage import Facts, Key, MemoryStore
 
@@ -30,6 +32,10 @@ OWN_PODS = "fieldSelector=spec.nodeName%3Dnode1"
 @pytest.fixture
 async def store():
     store = MemoryStore()
+    for obj in default_objects():
+        metadata = obj["metadata"]
+        resource = f"{obj['kind'].lower()}s.rbac.authorization.k8s.io"
+        await store.create(Key(resource, metadata.get("namespace", ""), metadata["name"]), obj, Facts())
     for name, node in (("mine", "node1"), ("theirs", "node2"), ("unbound", ""), ("mirror", "node1")):
         spec = {
             "nodeName": node,
@@ -45,11 +51,15 @@ async def store():
     await store.close()
 
 
+def authorizer(store):
+    return Authorizer(StoredPolicy(store), NodeAuthorizer(store))
+
+
 @pytest.mark.parametrize(
     ("user", "method", "url", "allowed"),
     [
         (ANONYMOUS, "GET", "/healthz", True),
-        (ANONYMOUS, "GET", "/readyz/ping", True),
+        (ANONYMOUS, "GET", "/readyz/ping", False),
         (ANONYMOUS, "GET", "/version", True),
         (ANONYMOUS, "GET", "/api", False),
         (ANONYMOUS, "GET", "/metrics", False),
@@ -84,6 +94,12 @@ async def store():
             )
         ),
         (CONTROLLERS, "PATCH", "/apis/apps/v1/namespaces/n/deployments/d/status", True),
+        (CONTROLLERS, "DELETE", "/apis/example.com/v1/namespaces/n/widgets", True),
+        (CONTROLLERS, "POST", "/api/v1/namespaces/n/pods", True),
+        (CONTROLLERS, "POST", "/api/v1/namespaces/n/pods/p/binding", True),
+        (CONTROLLERS, "POST", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases", True),
+        (CONTROLLERS, "PUT", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/x", True),
+        (CONTROLLERS, "POST", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", False),
         (SCHEDULER, "POST", "/api/v1/namespaces/n/pods/p/binding", True),
         (SCHEDULER, "POST", "/api/v1/namespaces/n/pods", False),
         (NODE1, "GET", "/api/v1/services", True),
@@ -152,7 +168,7 @@ async def store():
 def test_the_policy_allows_and_denies_requests(store, user, method, url, allowed):
     path, _, query = url.partition("?")
     request = parse_request(method, path, parse_query(query.encode()))
-    assert Authorizer(POLICY, NodeAuthorizer(store)).decide(user, request).allowed == allowed
+    assert authorizer(store).decide(user, request).allowed == allowed
 
 
 @pytest.mark.parametrize(
@@ -180,7 +196,7 @@ def test_the_policy_allows_and_denies_requests(store, user, method, url, allowed
 )
 def test_forbidden_messages_match_kubernetes(store, method, path, message):
     with pytest.raises(ApiStatus) as caught:
-        Authorizer(POLICY, NodeAuthorizer(store)).check(User("u"), parse_request(method, path, {}))
+        authorizer(store).check(User("u"), parse_request(method, path, {}))
     assert (caught.value.code, caught.value.message) == (403, message)
 
 
@@ -198,9 +214,21 @@ def test_forbidden_messages_match_kubernetes(store, method, path, message):
 )
 def test_forbidden_messages_for_nodes_state_the_reason(store, path, reason):
     with pytest.raises(ApiStatus) as caught:
-        Authorizer(POLICY, NodeAuthorizer(store)).check(NODE1, parse_request("GET", path, {}))
+        authorizer(store).check(NODE1, parse_request("GET", path, {}))
     message = caught.value.message
     assert message.endswith(f": {reason}") if reason else message.endswith("at the cluster scope")
+
+
+def test_decisions_of_both_authorizers_are_reported(store):
+    authorized = authorizer(store)
+    allowed = authorized.decide(ACCOUNT, parse_request("GET", "/apis", {}))
+    assert allowed.reason == (
+        'RBAC: allowed by ClusterRoleBinding "system:discovery" of ClusterRole "system:discovery" '
+        'to Group "system:authenticated"'
+    )
+    # An administrator needs no role.
+    assert authorized.decide(ADMIN, parse_request("GET", "/apis", {})) == (True, "")
+    assert authorized.decide(NODE1, parse_request("GET", "/api/v1/services", {})) == (True, "")
 
 
 def test_references_of_a_pod_are_complete():

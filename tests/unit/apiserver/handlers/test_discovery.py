@@ -32,6 +32,7 @@ async def test_legacy_discovery_lists_groups_and_resources(world):
         "flowcontrol.apiserver.k8s.io",
         "networking.k8s.io",
         "node.k8s.io",
+        "rbac.authorization.k8s.io",
         "resource.k8s.io",
         "scheduling.k8s.io",
         "storage.k8s.io",
@@ -78,14 +79,8 @@ async def test_clients_without_aggregated_discovery_get_the_legacy_form(world):
 async def test_openapi_v3_documents_describe_the_served_kinds(world):
     paths = (await world.get("/openapi/v3"))["paths"]
     groups = ("apps", "coordination.k8s.io", "discovery.k8s.io", "events.k8s.io", "flowcontrol.apiserver.k8s.io")
-    groups += (
-        "admissionregistration.k8s.io",
-        "networking.k8s.io",
-        "node.k8s.io",
-        "resource.k8s.io",
-        "scheduling.k8s.io",
-        "storage.k8s.io",
-    )
+    groups += ("admissionregistration.k8s.io", "networking.k8s.io", "node.k8s.io", "rbac.authorization.k8s.io")
+    groups += ("resource.k8s.io", "scheduling.k8s.io", "storage.k8s.io")
     assert set(paths) == {"api/v1", *(f"apis/{group}/v1" for group in groups)}
     url = paths["apis/apps/v1"]["serverRelativeURL"]
     answer = await world.call("GET", url, headers={"accept-encoding": "gzip", "user-agent": "curl/8"})

@@ -109,6 +109,23 @@ ROWS = {
         metadata: {name: exempt}
         spec: {type: Exempt, exempt: {nominalConcurrencyShares: 0}}
         """, ["exempt", "Exempt", 0, "<none>", "<none>", "<none>", "<unknown>"]),
+    "role": ("roles.rbac.authorization.k8s.io", '{metadata: {name: a, creationTimestamp: "2027-01-15T07:55:00Z"}}', [
+        "a", "2027-01-15T07:55:00Z"]),
+    "cluster role": ("clusterroles.rbac.authorization.k8s.io", "{metadata: {name: a}}", ["a", ""]),
+    "role binding": ("rolebindings.rbac.authorization.k8s.io", """
+        metadata: {name: a}
+        roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: b}
+        subjects:
+        - {kind: User, name: u}
+        - {kind: User, name: v}
+        - {kind: Group, name: g}
+        - {kind: ServiceAccount, name: s}
+        """, ["a", "Role/b", "<unknown>", "u, v", "g", "/s"]),
+    "cluster role binding": ("clusterrolebindings.rbac.authorization.k8s.io", """
+        metadata: {name: a}
+        roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: b}
+        subjects: [{kind: ServiceAccount, namespace: n, name: s}]
+        """, ["a", "ClusterRole/b", "<unknown>", "", "", "n/s"]),
 }  # fmt: skip
 
 # kind, singular, short names, categories, namespaced
@@ -136,6 +153,10 @@ NAMES = {
     "resourceclaimtemplates.resource.k8s.io": ("ResourceClaimTemplate", "resourceclaimtemplate", (), (), True),
     "resourceslices.resource.k8s.io": ("ResourceSlice", "resourceslice", (), (), False),
     "flowschemas.flowcontrol.apiserver.k8s.io": ("FlowSchema", "flowschema", (), (), False),
+    "roles.rbac.authorization.k8s.io": ("Role", "role", (), (), True),
+    "clusterroles.rbac.authorization.k8s.io": ("ClusterRole", "clusterrole", (), (), False),
+    "rolebindings.rbac.authorization.k8s.io": ("RoleBinding", "rolebinding", (), (), True),
+    "clusterrolebindings.rbac.authorization.k8s.io": ("ClusterRoleBinding", "clusterrolebinding", (), (), False),
     "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io": (
         "PriorityLevelConfiguration", "prioritylevelconfiguration", (), (), False),
     "mutatingwebhookconfigurations.admissionregistration.k8s.io": (

@@ -313,11 +313,106 @@ DEVICES = {
     ],
 }  # fmt: skip
 
-ALL = NETWORKING | CLASSES | STORAGE | DEVICES | webhook_refusals.REFUSALS
+_ROLE_RULES = [
+    ("{}", []),
+    ("{rules: [{verbs: [get], apiGroups: [''], resources: [pods, pods/log], resourceNames: [a]}]}", []),
+    (
+        "{rules: [{}]}",
+        [
+            "rules[0].verbs: Required value: verbs must contain at least one value",
+            "rules[0].apiGroups: Required value: resource rules must supply at least one api group",
+            "rules[0].resources: Required value: resource rules must supply at least one resource",
+        ],
+    ),
+]
+_BOTH = "rules cannot apply to both regular resources and non-resource URLs"
+_TO_ROLE, _TO_CLUSTER_ROLE = "roleRef: {kind: Role, name: a}", "roleRef: {kind: ClusterRole, name: a}"
+_BINDING = [
+    (f"{{{_TO_CLUSTER_ROLE}, subjects: [{{kind: User, name: 'a b'}}, {{kind: Group, name: 'system:x'}}]}}", []),
+    ("{roleRef: {apiGroup: a.io, kind: X}}", None),
+    (
+        f"{{{_TO_CLUSTER_ROLE}, subjects: [{{kind: Pod, name: a}}]}}",
+        ['subjects[0].kind: Unsupported value: "Pod": supported values: "ServiceAccount", "User", "Group"'],
+    ),
+    (
+        f"{{{_TO_CLUSTER_ROLE}, subjects: [{{kind: User}}, {{kind: Group, apiGroup: a.io, name: b}}]}}",
+        [
+            "subjects[0].name: Required value",
+            'subjects[0].name: Invalid value: "": user name cannot be empty',
+            'subjects[1].apiGroup: Unsupported value: "a.io": supported values: "rbac.authorization.k8s.io"',
+        ],
+    ),
+    (
+        f"{{{_TO_CLUSTER_ROLE}, subjects: [{{kind: ServiceAccount, namespace: n, name: A, apiGroup: b}}]}}",
+        [
+            f'subjects[0].name: Invalid value: "A": {SUBDOMAIN}',
+            'subjects[0].apiGroup: Unsupported value: "b": supported values: ""',
+        ],
+    ),
+]
+
+
+def _bindings(role_kinds):
+    return [
+        (
+            text,
+            errors
+            if errors is not None
+            else [
+                'roleRef.apiGroup: Unsupported value: "a.io": supported values: "rbac.authorization.k8s.io"',
+                f'roleRef.kind: Unsupported value: "X": supported values: {role_kinds}',
+                "roleRef.name: Required value",
+            ],
+        )
+        for text, errors in _BINDING
+    ]
+
+
+RBAC = {
+    "roles.rbac.authorization.k8s.io": [
+        *_ROLE_RULES,
+        ("{rules: [{verbs: [get], nonResourceURLs: [/a], resources: [pods]}]}", [
+            'rules[0].nonResourceURLs: Invalid value: ["/a"]: namespaced rules cannot apply to non-resource URLs',
+            f'rules[0].nonResourceURLs: Invalid value: ["/a"]: {_BOTH}']),
+    ],
+    "clusterroles.rbac.authorization.k8s.io": [
+        *_ROLE_RULES,
+        ("{rules: [{verbs: [get], nonResourceURLs: [/a]}]}", []),
+        ("{rules: [{verbs: [get], nonResourceURLs: [/a], apiGroups: ['']}]}", [
+            f'rules[0].nonResourceURLs: Invalid value: ["/a"]: {_BOTH}']),
+        ("{aggregationRule: {clusterRoleSelectors: [{matchLabels: {a: b}}]}}", []),
+        ("{aggregationRule: {}}", [
+            "aggregationRule.clusterRoleSelectors: Required value: at least one clusterRoleSelector required if "
+            "aggregationRule is non-nil"]),
+        ("{aggregationRule: {clusterRoleSelectors: [{matchExpressions: [{key: a, operator: In}]}]}}", [
+            "aggregationRule.clusterRoleSelectors[0].matchExpressions[0].values: Required value: must be specified when "
+            "`operator` is 'In' or 'NotIn'"]),
+    ],
+    "rolebindings.rbac.authorization.k8s.io": [
+        *_bindings('"Role", "ClusterRole"'),
+        (f"{{{_TO_ROLE}, subjects: [{{kind: ServiceAccount, name: a}}]}}", []),
+    ],
+    "clusterrolebindings.rbac.authorization.k8s.io": [
+        *_bindings('"ClusterRole"'),
+        (f"{{{_TO_ROLE}}}", ['roleRef.kind: Unsupported value: "Role": supported values: "ClusterRole"']),
+        (f"{{{_TO_CLUSTER_ROLE}, subjects: [{{kind: ServiceAccount, name: a}}]}}", [
+            "subjects[0].namespace: Required value"]),
+    ],
+}  # fmt: skip
+
+ALL = NETWORKING | CLASSES | STORAGE | DEVICES | RBAC | webhook_refusals.REFUSALS
 
 _INGRESS_CLASS = ["{spec: {controller: a/b}}", "{spec: {controller: a/c}}"]
+_NEW_REFERENCE = '{"APIGroup":"rbac.authorization.k8s.io","Kind":"ClusterRole","Name":"b"}'
 UPDATES = [
     *webhook_refusals.UPDATES,
+    *(
+        (f"{plural}.rbac.authorization.k8s.io", f"{{{_TO_CLUSTER_ROLE}}}", "{roleRef: {kind: ClusterRole, name: b}}", [
+            f"roleRef: Invalid value: {_NEW_REFERENCE}: cannot change roleRef"])
+        for plural in ("rolebindings", "clusterrolebindings")
+    ),
+    ("rolebindings.rbac.authorization.k8s.io", f"{{{_TO_CLUSTER_ROLE}}}",
+     f"{{{_TO_CLUSTER_ROLE}, subjects: [{{kind: User, name: a}}]}}", []),
     ("ingressclasses.networking.k8s.io", *_INGRESS_CLASS, [
         'spec.controller: Invalid value: "a/c": field is immutable']),
     ("servicecidrs.networking.k8s.io", "{spec: {cidrs: [10.0.0.0/16]}}", "{spec: {cidrs: [10.0.0.0/16, 'fd00::/112']}}",

@@ -8,10 +8,11 @@ Source: `k8s.io/apimachinery/pkg/api/validation`, `.../apis/meta/v1/validation`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from bridgehead.apiserver.resource import FieldError, JsonObject, Resource
-from bridgehead.objects.names import check_dns1123_label, check_label_value, check_qualified_name
+from bridgehead.objects.names import check_dns1123_label, check_label_value, check_path_segment, check_qualified_name
 
 from . import field
 
@@ -35,6 +36,26 @@ def validate_metadata(obj: JsonObject, resource: Resource) -> list[FieldError]:
         *_validate_owners(metadata.get("ownerReferences", ())),
         *_validate_finalizers(metadata.get("finalizers", ())),
     ]
+
+
+def validate_embedded_metadata(path: str, metadata: JsonObject) -> list[FieldError]:
+    """Validate the metadata of an object inside of another one. It may leave out its name."""
+    name, namespace, generation = metadata.get("name", ""), metadata.get("namespace", ""), metadata.get("generation", 0)
+    errors = field.invalid_for(f"{path}.name", name, check_path_segment(name)) if name else []
+    if namespace:
+        errors += field.invalid_for(f"{path}.namespace", namespace, check_dns1123_label(namespace))
+    return [
+        *errors,
+        *field.non_negative(f"{path}.generation", generation),
+        *validate_labels(f"{path}.labels", metadata.get("labels", {})),
+        *validate_annotations(f"{path}.annotations", metadata.get("annotations", {})),
+        *_below(path, _validate_owners(metadata.get("ownerReferences", ()))),
+        *_below(path, _validate_finalizers(metadata.get("finalizers", ()))),
+    ]
+
+
+def _below(path: str, errors: Sequence[FieldError]) -> list[FieldError]:
+    return [replace(error, field=path + error.field.removeprefix("metadata")) for error in errors]
 
 
 def validate_metadata_update(obj: JsonObject, old: JsonObject, resource: Resource) -> list[FieldError]:

@@ -1,0 +1,105 @@
+"""Errors of values in the words of kube-openapi, which the API server wraps into causes of a 422.
+
+A path is empty for errors that have no field; `at_fields` gives them one.
+
+Pure: no I/O, no clock, no randomness.
+Source: kube-openapi/pkg/validation/errors/schema.go; apiextensions-apiserver/pkg/apiserver/validation/validation.go.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from bridgehead.apiserver.resource import FieldError
+from bridgehead.apiserver.resources.shared import field
+
+from .paths import NO_FIELD, Path, child
+
+Errors = list[FieldError]
+# Checks a value at a path: (value, old value or ABSENT, path, errors to append to) -> parts that passed.
+Check = Callable[[Any, Any, Path, Errors], int]
+
+# A list of a million wrong items must not become a million errors. Kubernetes has no limit.
+MAX_ERRORS = 1000
+
+
+# After errors of these kinds, rules would fail for reasons that help nobody.
+BLOCKING = frozenset(
+    {
+        "FieldValueNotSupported",
+        "FieldValueRequired",
+        "FieldValueTooLong",
+        "FieldValueTooMany",
+        "FieldValueTypeInvalid",
+    }
+)
+NOT_CHECKED = FieldError(
+    "FieldValueInvalid",
+    NO_FIELD,
+    "Invalid value: null: some validation rules were not checked because the object was invalid; "
+    "correct the existing errors to complete validation",
+)
+
+
+def quote(text: str) -> str:
+    """Quote a text as Go's %q does for printable text."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def number_text(value: float) -> str:
+    """Render a number as Go's %v: `5`, `0.5`, `1e+06`."""
+    if isinstance(value, int):
+        return str(value)
+    if not value.is_integer() or abs(value) >= 1e21:
+        mantissa, _, exponent = repr(value).partition("e")
+        if not exponent:
+            digits = abs(value)
+            return f"{value:.17g}" if digits and digits < 1e-4 else repr(value)
+        return f"{mantissa.removesuffix('.0')}e{exponent[0]}{exponent[1:].zfill(2)}"
+    if abs(value) < 1e21 and abs(value) < 10**6:
+        return str(int(value))
+    # The shortest digits that stand for the number, as an exponent.
+    digits_text = str(int(value)).rstrip("0").lstrip("-")
+    exponent10 = int(math.log10(abs(value)) + 1e-12)
+    mantissa = digits_text[0] + (f".{digits_text[1:]}" if len(digits_text) > 1 else "")
+    return f"{'-' if value < 0 else ''}{mantissa}e+{exponent10:02d}"
+
+
+def shown(value: Any) -> Any:
+    """Return a value as messages show it: whole numbers without a fraction."""
+    if type(value) is float and value.is_integer() and abs(value) < 1e21:
+        return int(value)
+    return value
+
+
+def wrong_type(name: str, wanted: str, got: str) -> FieldError:
+    """A value of another type. `got` is the type's name, or the value itself if it does not have the wanted format."""
+    text = f"{name} in body must be of type {wanted}: {quote(got)}"
+    return FieldError("FieldValueTypeInvalid", name, f"Invalid value: {quote(got)}: {text}")
+
+
+def failed(name: str, value: Any, text: str) -> FieldError:
+    return field.invalid(name, shown(value), f"{name} in body {text}")
+
+
+def unsupported(name: str, value: Any, supported: Sequence[Any]) -> FieldError:
+    """A value that is not in `enum`."""
+    texts = [one if isinstance(one, str) else json.dumps(one, separators=(",", ":")) for one in supported]
+    return field.not_supported(name, shown(value), texts)
+
+
+def failed_choice(name: str, text: str) -> FieldError:
+    """An error of anyOf, oneOf, allOf or not. It has no field, only a text that names one."""
+    return field.invalid("", "", f"{quote(name)} must {text}")
+
+
+def at_fields(errors: Iterable[FieldError], prefix: str = "") -> list[FieldError]:
+    """Return errors below `prefix`, each once."""
+    unique = dict.fromkeys(errors)
+    if prefix:
+        return [replace(error, field=child(prefix, error.field) if error.field else prefix) for error in unique]
+    return [error if error.field else replace(error, field=NO_FIELD) for error in unique]

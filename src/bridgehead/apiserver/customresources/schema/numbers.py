@@ -1,0 +1,100 @@
+"""Checks of numbers. Go keeps a schema's limits as float64, and a whole number of an object as int64.
+
+Pure: no I/O, no clock, no randomness.
+Source: kube-openapi/pkg/validation/validate/values.go, go-openapi/swag/convert.go.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bridgehead.apiserver.resource import JsonObject
+from bridgehead.apiserver.resources.shared import field
+
+from . import errors as words
+from .errors import Check, Errors
+from .paths import Path, dotted
+
+_INT64 = range(-(2**63), 2**63)
+_MAX_WHOLE = 2**53 - 1  # beyond, a float64 is not exact
+_TOLERANCE = 1e-9
+
+
+def is_whole(value: float) -> bool:
+    """Whether a float stands for a whole number, with a tolerance for divisions."""
+    if abs(value) > _MAX_WHOLE or value != value:
+        return False
+    whole = float(int(value))
+    return value == whole or abs(value - whole) / (abs(value) + abs(whole)) < _TOLERANCE
+
+
+def integer_check(wanted: str, got: str) -> Check:
+    """Return a check that a number is whole and fits 64 bits. `wanted` and `got` are the types in the message."""
+
+    def step(value: Any, old: Any, path: Path, errors: Errors) -> int:
+        if value in _INT64 if type(value) is int else is_whole(value):
+            return 0
+        errors.append(words.wrong_type(dotted(path), wanted, got))
+        return -1
+
+    return step
+
+
+def number_checks(schema: JsonObject, *, is_int: bool) -> list[Check]:
+    """Return the checks of a schema's limits for integers or for other numbers."""
+    steps: list[Check] = []
+    factor, least, most = schema.get("multipleOf"), schema.get("minimum"), schema.get("maximum")
+    if factor is not None:
+        steps.append(_multiple(factor, is_int=is_int))
+    if least is not None:
+        steps.append(_minimum(_limit(least, is_int=is_int), exclusive=bool(schema.get("exclusiveMinimum"))))
+    if most is not None:
+        steps.append(_maximum(_limit(most, is_int=is_int), exclusive=bool(schema.get("exclusiveMaximum"))))
+    return steps
+
+
+def _limit(limit: float, *, is_int: bool) -> float:
+    # As in Go, a limit is cut to a whole number for whole numbers: with maximum 1.5, 1 passes and 2 does not.
+    return int(limit) if is_int else float(limit)
+
+
+def _minimum(limit: float, *, exclusive: bool) -> Check:
+    text = f"should be greater than {'' if exclusive else 'or equal to '}{words.number_text(limit)}"
+
+    def step(value: Any, old: Any, path: Path, errors: Errors) -> int:
+        if value < limit or (exclusive and value == limit):
+            errors.append(words.failed(dotted(path), value, text))
+        return 0
+
+    return step
+
+
+def _maximum(limit: float, *, exclusive: bool) -> Check:
+    text = f"should be less than {'' if exclusive else 'or equal to '}{words.number_text(limit)}"
+
+    def step(value: Any, old: Any, path: Path, errors: Errors) -> int:
+        if value > limit or (exclusive and value == limit):
+            errors.append(words.failed(dotted(path), value, text))
+        return 0
+
+    return step
+
+
+def _multiple(factor: float, *, is_int: bool) -> Check:
+    whole = int(factor)
+    text = f"should be a multiple of {words.number_text(whole if is_int and whole else float(factor))}"
+
+    def step(value: Any, old: Any, path: Path, errors: Errors) -> int:
+        if factor < 0:
+            name = dotted(path)
+            detail = f"factor MultipleOf declared for {name} must be positive: {words.number_text(factor)}"
+            errors.append(field.invalid(name, words.shown(factor), detail))
+        elif not (value % whole == 0 if is_int and whole else factor and is_whole(_quotient(value, factor))):
+            errors.append(words.failed(dotted(path), value, text))
+        return 0
+
+    return step
+
+
+def _quotient(value: float, factor: float) -> float:
+    return 1 / factor * value if factor < 1 else value / factor

@@ -1,0 +1,75 @@
+"""Custom resources as decoding and field management see them.
+
+Pure: no I/O, no clock, no randomness.
+Source: apiextensions-apiserver/pkg/apiserver/customresource_handler.go (unstructuredSchemaCoercer).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bridgehead.apiserver.bodies.schema import ANYTHING, JsonPath, Shape, conform
+from bridgehead.apiserver.errors import SchemaMismatch
+from bridgehead.apiserver.fieldmanagement.types import ListType, MapType, Type, Types, as_root
+from bridgehead.apiserver.resource import JsonObject
+
+from .embedded import coerced
+from .node import Node
+from .pruning import pruned
+from .publishing import OBJECT_META, with_metadata
+
+
+class CustomShape(Shape):
+    """The shape of a custom resource: its metadata is an ObjectMeta, the rest is pruned by the structural schema.
+
+    Types of fields are not checked here: they are validated, with all other rules, when the object is complete.
+    """
+
+    __slots__ = ("_keeps_unknown", "_metadata", "_root")
+
+    def __init__(self, root: Node, metadata: Shape, *, keeps_unknown: bool) -> None:
+        super().__init__("unstructured.Unstructured")
+        self._root = root
+        self._metadata = metadata
+        self._keeps_unknown = keeps_unknown
+
+    def conform(self, value: Any, path: JsonPath, unknown: list[str]) -> Any:
+        if type(value) is not dict:
+            raise SchemaMismatch("json: cannot unmarshal value into an object")
+        obj = {name: item for name, item in value.items() if name != "metadata"}
+        metadata = value.get("metadata")
+        if metadata is not None:
+            # Between kind and spec, where people expect it.
+            kept, not_known = conform(metadata, self._metadata)
+            unknown += (f"metadata.{one}" for one in not_known)
+            obj = {name: kept if name == "metadata" else item for name, item in value.items()}
+        if not self._keeps_unknown:
+            obj, paths = pruned(obj, self._root)
+            unknown += paths
+        if self._root.has_embedded:
+            dropped: list[str] = []
+            obj = coerced(obj, self._root, self._metadata, dropped)
+            unknown += sorted(dropped)
+        return obj
+
+    def child(self, key: str) -> Shape:
+        return self._metadata if key == "metadata" else ANYTHING
+
+
+def object_type(schema: JsonObject, types: Types) -> MapType:
+    """Return the type of whole objects. `types` has the type of ObjectMeta."""
+    compiled = types.inline(with_metadata(schema))
+    _forget_zero_values(compiled, types.inline(OBJECT_META))
+    return as_root(compiled)
+
+
+def _forget_zero_values(compiled: Type, metadata: Type) -> None:
+    """Unlike a struct of Go, a custom resource has only the fields that somebody wrote, so that these have owners."""
+    if isinstance(compiled, MapType) and compiled is not metadata:
+        compiled.zeroed = frozenset()
+        for _, field in compiled.fields.values():
+            _forget_zero_values(field, metadata)
+        if compiled.values is not None:
+            _forget_zero_values(compiled.values, metadata)
+    elif isinstance(compiled, ListType):
+        _forget_zero_values(compiled.items, metadata)

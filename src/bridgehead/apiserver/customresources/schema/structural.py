@@ -1,0 +1,132 @@
+"""The structural schema of one version of a CustomResourceDefinition, and what it does with objects.
+
+Pure: no I/O, no clock, no randomness. Source: apiextensions-apiserver/pkg/apiserver/schema/structural.go, convert.go.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from bridgehead.apiserver.bodies.schema import Shape
+from bridgehead.apiserver.fieldmanagement.types import MapType, Types
+from bridgehead.apiserver.resource import FieldError, JsonObject
+
+from .defaulting import defaulted
+from .embedded import validate_embedded
+from .errors import BLOCKING, NOT_CHECKED, Check, Errors
+from .lists import validate_lists
+from .node import Node
+from .pruning import pruned
+from .ratcheting import ABSENT
+from .shape import CustomShape, object_type
+from .values import SchemaCheck, validate_value
+
+if TYPE_CHECKING:
+    from .rules import Validator
+
+
+class Structural:
+    """A version's schema and what it does with objects. Objects are decoded JSON."""
+
+    def __init__(self, schema: JsonObject, *, preserve_unknown: bool = False) -> None:
+        """Take a schema that `validate_schema` accepts. `preserve_unknown`: spec.preserveUnknownFields."""
+        self.schema = schema
+        self.root = Node(schema)
+        self._keeps_unknown = preserve_unknown
+
+    @classmethod
+    def parse(cls, openapi_v3: JsonObject, *, preserve_unknown: bool = False) -> Structural:
+        """Return the structural schema of an `openAPIV3Schema`."""
+        return cls(openapi_v3, preserve_unknown=preserve_unknown)
+
+    def default(self, obj: JsonObject) -> None:
+        """Set the defaults of fields that `obj` leaves out. Only the root of `obj` is changed in place."""
+        changed = self.defaulted(obj)
+        if changed is not obj:
+            obj.clear()
+            obj.update(changed)
+
+    def defaulted(self, obj: JsonObject) -> JsonObject:
+        """Return `obj` with defaults; the argument itself if it has them all. Results share parts with it."""
+        return defaulted(obj, self.root) if self.root.has_defaults else obj
+
+    def prune(self, obj: JsonObject) -> list[str]:
+        """Drop unknown fields, and nulls where the schema has none; return the unknown fields' paths, sorted.
+
+        Only the root of `obj` is changed in place. `metadata` stays as it is.
+        """
+        kept, unknown = self.pruned(obj)
+        if kept is not obj:
+            obj.clear()
+            obj.update(kept)
+        return unknown
+
+    def pruned(self, obj: JsonObject) -> tuple[JsonObject, list[str]]:
+        """Return `obj` as `prune` leaves it and the unknown fields' paths. Results share parts with the argument."""
+        return (obj, []) if self._keeps_unknown else pruned(obj, self.root)
+
+    def shape(self, metadata: Shape) -> Shape:
+        """Return the shape for decoding. `metadata` is the shape of ObjectMeta."""
+        return CustomShape(self.root, metadata, keeps_unknown=self._keeps_unknown)
+
+    def object_type(self, types: Types) -> MapType:
+        """Return the type for field management. `types` are those of Kubernetes' definitions."""
+        return object_type(self.schema, types)
+
+    def validate(
+        self, obj: JsonObject, old: JsonObject | None = None, warnings: list[str] | None = None
+    ) -> list[FieldError]:
+        """Validate a whole object: values, embedded metadata, lists, rules. `metadata` is validated elsewhere.
+
+        `old`: the object before an update, of which unchanged parts may stay invalid (validation ratcheting). Failed
+        rules of such parts are appended to `warnings`.
+        """
+        root = self.root
+        errors = validate_value(self.check, obj, ABSENT if old is None else old, root)
+        if root.has_embedded:
+            errors += validate_embedded(obj, root)
+        errors += self._validate_lists(obj, old)
+        return errors + self._validate_rules(obj, old, errors, warnings)
+
+    def validate_status(self, obj: JsonObject, old: JsonObject, warnings: list[str] | None = None) -> list[FieldError]:
+        """Validate an object of which a request changed only the status."""
+        errors: Errors = []
+        node = self.root.properties.get("status")
+        if node is not None and "status" in obj:
+            errors += validate_value(self.status_check, obj["status"], old.get("status", ABSENT), node, "status")
+        errors += self._validate_lists(obj, old)
+        return errors + self._validate_rules(obj, old, errors, warnings)
+
+    def _validate_lists(self, obj: JsonObject, old: JsonObject | None) -> list[FieldError]:
+        errors = validate_lists(obj, self.root)
+        return [] if errors and old is not None and validate_lists(old, self.root) else errors
+
+    def _validate_rules(
+        self, obj: JsonObject, old: JsonObject | None, errors: Errors, warnings: list[str] | None
+    ) -> list[FieldError]:
+        if self.rules is None:
+            return []
+        if any(error.reason in BLOCKING for error in errors):
+            return [NOT_CHECKED]
+        return self.rules.validate(obj, old, [] if warnings is None else warnings)
+
+    @cached_property
+    def rules(self) -> Validator | None:
+        """The CEL rules; None without rules."""
+        if not self.root.has_rules:
+            return None
+        from .rules import Validator  # the CEL engine is loaded with the first rule
+
+        return Validator(self.root, is_root=True)
+
+    @cached_property
+    def check(self) -> Check:
+        """The compiled checks of values."""
+        return SchemaCheck(self.schema, self.root)
+
+    @cached_property
+    def status_check(self) -> Check:
+        """The compiled checks of `status`, whose schema is that of any value if it has none."""
+        node = self.root.properties.get("status")
+        return SchemaCheck({} if node is None else node.schema, node)

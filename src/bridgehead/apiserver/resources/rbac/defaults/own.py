@@ -1,0 +1,45 @@
+"""Rights of this project's own parts that no default role of Kubernetes gives. Names begin with `bridgehead:`.
+
+Pure: no I/O, no clock, no randomness.
+"""
+
+from __future__ import annotations
+
+from bridgehead.apiserver.resource import JsonObject
+
+from .notation import READ, account, allow, bind, cluster_role, role, user
+
+_SYSTEM = "kube-system"
+_LABELS = {"app.kubernetes.io/part-of": "bridgehead"}
+_CONTROLLERS, _DNS, _PROGRESS = "bridgehead:kube-controller-manager", "bridgehead:dns", "bridgehead:proxy-progress"
+
+
+def own_objects() -> list[JsonObject]:
+    """Return the roles, and then their bindings."""
+    progress = role(_SYSTEM, _PROGRESS, allow("create patch", "leases", "coordination.k8s.io"), labels=_LABELS)
+    return [
+        # All controllers share one user. The first rule is that of the garbage collector and of the namespace
+        # controller. Verb "*" would include `impersonate` and `escalate`.
+        cluster_role(
+            _CONTROLLERS,
+            allow("delete deletecollection get list patch update watch", "*", "*"),
+            allow("create", "configmaps endpoints endpoints/restricted pods pods/binding serviceaccounts"),
+            allow("create", "controllerrevisions replicasets", "apps"),
+            allow("create", "endpointslices", "discovery.k8s.io"),
+            labels=_LABELS,
+        ),
+        # As ClusterRole system:coredns, which kubeadm installs.
+        cluster_role(
+            _DNS,
+            allow(READ, "endpoints namespaces pods services"),
+            allow(READ, "endpointslices", "discovery.k8s.io"),
+            labels=_LABELS,
+        ),
+        # The Leases in which proxies publish the changes that their kernels have.
+        progress,
+        bind(_CONTROLLERS, user("system:kube-controller-manager"), labels=_LABELS),
+        bind(_DNS, account("bridgehead-dns"), labels=_LABELS),
+        # As ClusterRoleBinding kubeadm:node-proxier: the proxies are pods.
+        bind("system:node-proxier", account("kube-proxy"), name="bridgehead:node-proxier", labels=_LABELS),
+        bind(progress, user("system:kube-proxy"), account("kube-proxy"), namespace=_SYSTEM, labels=_LABELS),
+    ]

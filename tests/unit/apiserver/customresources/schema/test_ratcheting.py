@@ -1,0 +1,88 @@
+"""An update may keep invalid values that it does not change (KEP-4008)."""
+
+from __future__ import annotations
+
+from bridgehead.apiserver.customresources.schema import Structural
+from bridgehead.apiserver.resource import JsonObject
+
+from .objects import INTEGER, STRING, keyed, listing, mapping, struct, texts
+
+SHORT = STRING | {"maxLength": 1}
+SCHEMA = struct(
+    kind=STRING | {"enum": ["A"]},
+    spec=struct(("name",), name=SHORT, other=SHORT, count=INTEGER)
+    | {"allOf": [{"properties": {"name": {"pattern": "^x"}}}]},
+    limits=mapping(SHORT),
+    ports=keyed(struct(name=STRING, port=INTEGER | {"maximum": 10}), "name"),
+    plain=listing(SHORT),
+    status=struct(phase=SHORT),
+)
+
+
+def refused(old: JsonObject, new: JsonObject) -> list[str]:
+    return [text.partition(":")[0] for text in texts(SCHEMA, new, old)]
+
+
+def test_an_unchanged_object_stays_valid() -> None:
+    bad = {"spec": {"name": "abc"}, "plain": ["long"]}
+    assert refused(bad, dict(bad)) == []
+    assert refused({}, bad) != []
+
+
+def test_a_changed_field_is_checked_beside_one_that_did_not_change() -> None:
+    old = {"spec": {"name": "xyz", "other": "a"}}
+    assert refused(old, {"spec": {"name": "xyz", "other": "b"}}) == []
+    assert refused(old, {"spec": {"name": "xyz", "other": "long"}}) == ["spec.other"]
+    assert refused(old, {"spec": {"name": "xyzz", "other": "a"}}) == ["spec.name"]
+
+
+def test_fields_in_alternatives_are_correlated_too() -> None:
+    assert refused({"spec": {"name": "a"}}, {"spec": {"name": "a", "count": 1}}) == []
+    assert refused({"spec": {"name": "x"}}, {"spec": {"name": "a", "count": 1}}) == ["spec.name", "<nil>"]
+
+
+def test_a_required_field_is_checked_when_the_object_around_it_changes() -> None:
+    assert refused({"spec": {"other": "a"}}, {"spec": {"other": "a"}, "plain": []}) == []
+    assert refused({"spec": {"other": "a"}}, {"spec": {"other": "b"}}) == ["spec.name"]
+
+
+def test_values_of_maps_are_correlated_by_key() -> None:
+    assert refused({"limits": {"a": "long"}}, {"limits": {"a": "long", "b": "x"}}) == []
+    assert refused({"limits": {"a": "long"}}, {"limits": {"b": "long"}}) == ["limits.b"]
+
+
+def test_items_are_correlated_by_their_keys_and_may_move() -> None:
+    bad, good = {"name": "a", "port": 99}, {"name": "b", "port": 1}
+    assert refused({"ports": [bad, good]}, {"ports": [good, bad]}) == []
+    assert refused({"ports": [bad, good]}, {"ports": [{"name": "c", "port": 2}, bad]}) == []
+    assert refused({"ports": [bad]}, {"ports": [{"name": "a", "port": 98}]}) == ["ports[0].port"]
+    assert refused({"ports": [bad]}, {"ports": [{"name": "b", "port": 99}]}) == ["ports[0].port"]
+
+
+def test_items_of_other_lists_are_not_correlated() -> None:
+    assert refused({"plain": ["long"]}, {"plain": ["long"], "limits": {}}) == []
+    assert refused({"plain": ["long"]}, {"plain": ["long", "x"]}) == ["plain[0]"]
+
+
+def test_the_kind_is_always_checked() -> None:
+    assert refused({"kind": "B"}, {"kind": "B", "limits": {}}) == ["kind"]
+
+
+def test_duplicates_may_stay() -> None:
+    old = {"ports": [{"name": "a"}, {"name": "a"}]}
+    assert refused(old, {**old, "limits": {}}) == []
+    assert refused({}, old) == ["ports[1]"]
+
+
+def test_a_write_to_the_status_checks_the_status() -> None:
+    structural = Structural.parse(SCHEMA)
+    old = {"spec": {"name": "abc"}, "status": {"phase": "long"}}
+    assert structural.validate_status({**old}, old) == []
+    assert structural.validate_status({"spec": {"name": "abc"}}, old) == []
+    (error,) = structural.validate_status({**old, "status": {"phase": "longer"}}, old)
+    assert (error.field, error.message) == ("status.phase", "Too long: may not be more than 1 bytes")
+    (error,) = structural.validate_status({**old, "status": "x"}, old)
+    assert (error.field, error.message) == (
+        "status",
+        'Invalid value: "string":  in body must be of type object: "string"',
+    )
