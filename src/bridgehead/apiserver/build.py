@@ -20,6 +20,7 @@ from .admission.webhooks.calls import Caller
 from .app import Application
 from .bodies.protobuf import plain_scalars
 from .bodies.schema import LazyDefinitions, Schema, Shape
+from .fieldmanagement.types import MapType
 from .handlers.apply import Applier
 from .handlers.discovery import Discovery
 from .handlers.health import Health
@@ -93,7 +94,11 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
     metrics, webhooks = Metrics(), WebhookClient(store)
     authorizer = Authorizer(StoredPolicy(store), NodeAuthorizer(store))
     caller = Caller(store, authorizer, webhooks, metrics.registry)
-    chain = build_chain(caller, authorizer, resources, partial(_shape_of, schema))
+
+    def type_of(resource: Resource) -> MapType:
+        return registry.ownership.kind(resource).root
+
+    chain = build_chain(caller, authorizer, resources, partial(_shape_of, schema), type_of)
     registry = Registry(resources, store, schema, settings.clock, chain)
     tokens = TokenAuthority(settings.signing_key, store, settings.clock)
     applier = Applier(registry, authorizer)

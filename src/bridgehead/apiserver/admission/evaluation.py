@@ -29,7 +29,7 @@ class ExpressionFailed(Exception):
 
 
 class Expression:
-    """A compiled expression. One that does not compile fails when it is evaluated."""
+    """A compiled expression. If it does not compile, its evaluation fails."""
 
     def __init__(self, text: str, environment: Environment, *results: Type) -> None:
         self.text = text

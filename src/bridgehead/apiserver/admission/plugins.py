@@ -12,14 +12,22 @@ from .lifecycle import NamespaceLifecycle
 from .node_addresses import NodeAddresses
 from .node_restriction import NodeRestriction
 from .podsecurity.plugin import PodSecurity
+from .policies.mutating import MutatingPolicies, TypeOf
+from .policies.validating import ValidatingPolicies
 from .service_accounts import ServiceAccounts
 from .webhooks.calls import Caller
 from .webhooks.mutating import MutatingWebhooks, ShapeOf
 from .webhooks.validating import ValidatingWebhooks
 
 
-def build_chain(caller: Caller, authorizer: Authorizer, table: ResourceTable, shape_of: ShapeOf) -> Chain:
-    """Return the chain. `caller` calls webhooks, `shape_of` returns the shapes of the objects that they change."""
+def build_chain(
+    caller: Caller, authorizer: Authorizer, table: ResourceTable, shape_of: ShapeOf, type_of: TypeOf
+) -> Chain:
+    """Return the chain.
+
+    `caller` calls webhooks. `shape_of` returns the shapes of the objects that webhooks and policies change, `type_of`
+    their types for merges.
+    """
     store = caller.store
     return Chain(
         (
@@ -32,9 +40,11 @@ def build_chain(caller: Caller, authorizer: Authorizer, table: ResourceTable, sh
             DefaultStorageClass(store),
             RuntimeClass(store),
             DefaultIngressClass(store),
+            MutatingPolicies(store, authorizer, table, shape_of, type_of),
             MutatingWebhooks(caller, table, shape_of),
             NodeAddresses(store),
             RoleEscalation(authorizer),
+            ValidatingPolicies(store, authorizer, table),
             ValidatingWebhooks(caller, table),
         )
     )

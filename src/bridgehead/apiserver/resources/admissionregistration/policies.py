@@ -186,7 +186,7 @@ def _validate_mutation(path: str, mutation: JsonObject, expressions: Expressions
 
 
 def _param_kind(obj: JsonObject, now: float) -> str:
-    kind = obj["spec"].get("paramKind")
+    kind = obj.get("spec", {}).get("paramKind")
     return f"{kind.get('apiVersion', '')}/{kind.get('kind', '')}" if kind else "<unset>"
 
 
@@ -203,7 +203,7 @@ def _resource(kind: str, plural: str, counted: str, strategy: Strategy, subresou
         strategy=strategy,
         columns=(
             NAME,
-            Column(counted.capitalize(), lambda obj, now: len(obj["spec"].get(counted, ())), type="integer"),
+            Column(counted.capitalize(), lambda obj, now: len(obj.get("spec", {}).get(counted, ())), type="integer"),
             Column("ParamKind", _param_kind),
             AGE,
         ),

@@ -57,10 +57,10 @@ def _validate_actions(path: str, actions: Sequence[str]) -> list[FieldError]:
 
 
 def _param_ref(obj: JsonObject, now: float) -> str:
-    ref = obj["spec"].get("paramRef")
+    ref = obj.get("spec", {}).get("paramRef")
     if not ref:
         return "<unset>"
-    name = ref.get("name") or "<selector>"
+    name: str = ref.get("name") or "<selector>"
     return f"{ref['namespace']}/{name}" if ref.get("namespace") else name
 
 
@@ -76,7 +76,7 @@ def _resource(kind: str, *, is_validating: bool) -> Resource:
         strategy=PolicyBindingStrategy(is_validating=is_validating),
         columns=(
             NAME,
-            Column("PolicyName", lambda obj, now: obj["spec"].get("policyName", "")),
+            Column("PolicyName", lambda obj, now: obj.get("spec", {}).get("policyName", "")),
             Column("ParamRef", _param_ref),
             AGE,
         ),
