@@ -22,6 +22,7 @@ from .bodies.protobuf import plain_scalars
 from .bodies.schema import OBJECT_META, LazyDefinitions, Schema, Shape
 from .customresources.controller import Definitions
 from .customresources.kind import definition_resource
+from .fieldmanagement.types import MapType
 from .handlers.apply import Applier
 from .handlers.discovery import Discovery
 from .handlers.health import Health
@@ -99,8 +100,12 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
     resources = ResourceTable((*table, definition_resource(metadata)))
     metrics, webhooks = Metrics(), WebhookClient(store)
     authorizer = Authorizer(StoredPolicy(store), NodeAuthorizer(store))
+
+    def type_of(resource: Resource) -> MapType:
+        return registry.ownership.kind(resource).root
+
     shape_of = partial(_shape_of, schema)
-    chain = build_chain(AdmissionParts(store, resources, authorizer, webhooks, metrics.registry, shape_of))
+    chain = build_chain(AdmissionParts(store, resources, authorizer, webhooks, metrics.registry, shape_of, type_of))
     registry = Registry(resources, store, schema, settings.clock, chain)
     definitions = Definitions(registry, metadata, webhooks)
     definitions.load()

@@ -1,6 +1,7 @@
 """CEL, the Common Expression Language, with the libraries, error texts, costs and limits of Kubernetes.
 
     environment                 `Environment.compile` makes a `Program`; `Program.evaluate` runs it within a `Budget`
+    admission                   environments of admission policies and match conditions
     schema_types                types of variables from schemas
     lexer, parser, macros       text to `nodes`
     checker, unification        types of nodes; names and overloads; `literals` checks constants
@@ -10,7 +11,8 @@
     library/                    functions and operators: `declarations` with implementations and `costs`
     types, values, errors       what all of them use
 
-No module touches files, sockets or clocks. The package is imported when the first expression is compiled, not when the server starts.
+No module touches files, sockets or clocks. The package is imported when the first expression is compiled, not when the
+server starts.
 Source: https://github.com/google/cel-spec, Kubernetes "Common Expression Language in Kubernetes".
 Reasons: docs/decisions/0027-cel.md.
 """

@@ -11,6 +11,7 @@ from functools import cached_property
 import msgspec
 
 from bridgehead.apiserver.admission.attributes import Attributes
+from bridgehead.apiserver.admission.forms import Forms
 from bridgehead.apiserver.admission.matching import matches_namespace, matches_object
 from bridgehead.apiserver.admission.parts import AdmissionParts
 from bridgehead.apiserver.errors import ApiStatus
@@ -20,7 +21,6 @@ from bridgehead.apiserver.webhookclient.errors import CallFailed, NotConfigured
 
 from .conditions import matches_conditions
 from .errors import WebhookFailed, denied, dry_run_unsupported, internal, quoted, request_timed_out
-from .forms import Forms
 from .hooks import Hook
 from .metrics import ADMIT, CALL_FAILED, DENIED, SERVER_FAILED, VALIDATING, WebhookMetrics
 from .reviews import Answer, InvalidAnswer, build_review, choose_version, read_answer

@@ -1,4 +1,4 @@
-"""Objects in the version that a webhook asks for (matchPolicy Equivalent), and back."""
+"""Objects in the version that a webhook or a policy asks for (matchPolicy Equivalent), and back."""
 
 from __future__ import annotations
 
