@@ -23,6 +23,7 @@ from .bodies.schema import OBJECT_META, LazyDefinitions, Schema, Shape
 from .customresources.controller import Definitions
 from .customresources.kind import definition_resource
 from .fieldmanagement.types import MapType
+from .flowcontrol.control import FlowControl
 from .handlers.apply import Applier
 from .handlers.discovery import Discovery
 from .handlers.health import Health
@@ -34,6 +35,8 @@ from .handlers.reviews import Reviews
 from .handlers.subresources import Subresources
 from .http.unsent import UnsentBudget
 from .http.user import User
+from .proxying.aggregation.aggregator import Aggregator
+from .proxying.aggregation.transport import ProxyCertificate, Transport
 from .proxying.connections import Connections
 from .proxying.subresource import ProxySubresource
 from .registry.registry import Registry
@@ -57,8 +60,10 @@ class ApiParts:
     watches: OpenWatches
     kubelets: KubeletAccess
     webhooks: WebhookClient
+    aggregator: Aggregator
     connections: Connections
     trimmer: Trimmer
+    flow_control: FlowControl
 
     async def close(self) -> None:
         """Release what is open, after the last request."""
@@ -70,10 +75,14 @@ class ApiParts:
 
 @dataclass(frozen=True, slots=True)
 class ApiSettings:
-    """Settings. `users` are those of the static token file; `kubelet_tls` is for logs and exec."""
+    """Settings. `users` are those of the static token file; `kubelet_tls` is for logs and exec.
+
+    `proxy_certificate` is for the servers of aggregated APIs.
+    """
 
     signing_key: SigningKey
     kubelet_tls: KubeletTls | None = None
+    proxy_certificate: ProxyCertificate | None = None
     users: Mapping[str, User] = field(default_factory=dict)
     clock: Callable[[], float] = time.time
 
@@ -116,10 +125,14 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
     kubelets = KubeletAccess(settings.kubelet_tls)
     connections = Connections()
     trimmer = Trimmer()
+    flow_control = FlowControl(registry)
+    metrics.add_flow_control(flow_control)
 
     def not_shutting_down() -> str | None:
         return "process is shutting down" if watches.closed else None
 
+    discovery, openapi = Discovery(resources), OpenApi(resources)
+    aggregator = Aggregator(registry, discovery, openapi, connections, Transport(settings.proxy_certificate))
     application = Application(
         authenticator=Authenticator(settings.users, tokens.verify),
         authorizer=authorizer,
@@ -134,14 +147,27 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
         reviews=Reviews(authorizer, tokens, schema),
         pod_streams=PodStreams(registry, kubelets),
         proxy=ProxySubresource(registry, kubelets, connections),
-        discovery=Discovery(resources),
-        openapi=OpenApi(resources),
+        aggregator=aggregator,
+        discovery=discovery,
+        openapi=openapi,
         # The store is completely loaded before the server is built.
         health=Health({"ping": _succeed}, {"ping": _succeed, "store": _succeed, "shutdown": not_shutting_down}),
         metrics=metrics,
         unsent=UnsentBudget(on_freed=trimmer.on_freed),
         rendering=rendering,
+        flow_control=flow_control,
     )
     return ApiParts(
-        application, resources, registry, definitions, tokens, watches, kubelets, webhooks, connections, trimmer
+        application,
+        resources,
+        registry,
+        definitions,
+        tokens,
+        watches,
+        kubelets,
+        webhooks,
+        aggregator,
+        connections,
+        trimmer,
+        flow_control,
     )
