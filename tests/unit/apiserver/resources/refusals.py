@@ -431,7 +431,16 @@ API_SERVICES = {
     ],
 }  # fmt: skip
 
-ALL = NETWORKING | CLASSES | STORAGE | DEVICES | RBAC | API_SERVICES | webhook_refusals.REFUSALS | policy_refusals.REFUSALS
+ALL = (
+    NETWORKING
+    | CLASSES
+    | STORAGE
+    | DEVICES
+    | RBAC
+    | API_SERVICES
+    | webhook_refusals.REFUSALS
+    | policy_refusals.REFUSALS
+)
 
 _INGRESS_CLASS = ["{spec: {controller: a/b}}", "{spec: {controller: a/c}}"]
 _NEW_REFERENCE = '{"APIGroup":"rbac.authorization.k8s.io","Kind":"ClusterRole","Name":"b"}'
