@@ -208,8 +208,8 @@ class Converter(Protocol):
         """Return an object of this version in the storage version. Raises `ApiStatus`."""
         ...
 
-    async def convert(self, obj: JsonObject, api_version: str) -> JsonObject:
-        """Return an object of one version in another. The result may share parts with it. Raises `ApiStatus`."""
+    async def converted(self, obj: JsonObject, resource: Resource) -> JsonObject:
+        """Return an object of this version in another one. Raises `ApiStatus`."""
         ...
 
     def is_in_storage_version(self, record: Record) -> bool: ...

@@ -31,7 +31,7 @@ class Forms:
             return obj
         key = id(obj), resource.version
         if key not in self._shown:
-            self._shown[key] = obj, await converter.convert(obj, resource.api_version)
+            self._shown[key] = obj, await converter.converted(obj, resource)
         return self._shown[key][1]
 
     async def taken(self, obj: JsonObject, resource: Resource) -> JsonObject:
@@ -40,6 +40,6 @@ class Forms:
             return obj
         if resource.stored_form is not None:
             return resource.stored_form.to_stored(obj)
-        if self._own.converter is None:
+        if resource.converter is None:
             return obj
-        return await self._own.converter.convert(obj, self._own.api_version)
+        return await resource.converter.converted(obj, self._own)

@@ -360,24 +360,22 @@ class StructShape(Shape):
         return self.fields.get(key, ANYTHING)
 
 
-class SubschemaShape(Shape):
-    """A schema of a custom resource, or in its place a boolean (`additionalProperties`) or a list (`items`)."""
+class SchemaOrShape(Shape):
+    """A field of a JSONSchemaProps that is a schema (`schema`) or a value of another type (`other`)."""
 
-    __slots__ = ("schema",)
+    __slots__ = ("other", "schema")
 
-    def __init__(self, go: str, schema: Shape) -> None:
-        super().__init__(go)
+    def __init__(self, definition: str, schema: Shape, other: BoolShape | ListShape) -> None:
+        super().__init__(f"v1.{definition.rpartition('.')[2]}")
         self.schema = schema
+        self.other = other
 
     def conform(self, value: Any, path: JsonPath, unknown: list[str]) -> Any:
-        is_or_bool = self.go.endswith("OrBool")
-        if type(value) is list and not is_or_bool:
-            return [self.schema.conform(one, (path, index, _INDEX), unknown) for index, one in enumerate(value)]
-        if type(value) is bool and is_or_bool:
-            return value
-        if type(value) is not dict:
-            raise _Mismatch("", text=f"{'boolean' if is_or_bool else 'list'} or JSON schema expected")
-        return self.schema.conform(value, path, unknown)
+        if type(value) is dict:
+            return self.schema.conform(value, path, unknown)
+        if type(value) is not (wanted := bool if isinstance(self.other, BoolShape) else list):
+            raise _Mismatch("", text=f"{'boolean' if wanted is bool else 'list'} or JSON schema expected")
+        return self.other.conform(value, path, unknown)
 
     def child(self, key: str) -> Shape:
         return self.schema.child(key)
@@ -395,12 +393,13 @@ _SPECIAL: dict[str, Shape] = {
     "io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1": JsonShape("v1.FieldsV1"),
     "io.k8s.apimachinery.pkg.runtime.RawExtension": JsonShape("runtime.RawExtension"),
 }
-_APIEXTENSIONS = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1."
-# Definitions without fields that stand for a schema, and the definition of schemas.
-_SUBSCHEMAS = {
-    f"{_APIEXTENSIONS}JSONSchemaPropsOr{other}": f"{_APIEXTENSIONS}JSONSchemaProps" for other in ("Array", "Bool")
+_EXTENSIONS = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1."
+_SPECIAL |= {
+    f"{_EXTENSIONS}JSON": JsonShape("v1.JSON"),
+    f"{_EXTENSIONS}CustomResourceSubresourceStatus": StructShape(f"{_EXTENSIONS}CustomResourceSubresourceStatus"),
 }
 _STRING, _BOOL, _FLOAT, _BYTES = StringShape("string"), BoolShape("bool"), NumberShape("float64"), BytesShape("[]uint8")
+_STRINGS = ListShape(_STRING, False, "")
 _INT32, _INT64 = IntShape("int32"), IntShape("int64")
 
 
@@ -441,9 +440,15 @@ class Schema:
         shape = self._shapes.get(name)
         if shape is None:
             definition = self._definitions[name]
-            if name in _SUBSCHEMAS:
-                schema = self._named(_SUBSCHEMAS[name])
-                shape = self._shapes[name] = SubschemaShape(".".join(name.split(".")[-2:]), schema)
+            if name.startswith(f"{_EXTENSIONS}JSONSchemaPropsOr"):
+                schema = self._named(f"{_EXTENSIONS}JSONSchemaProps")
+                others: dict[str, BoolShape | ListShape] = {
+                    "Bool": _BOOL,
+                    "Array": ListShape(schema, False, ""),
+                    "StringArray": _STRINGS,
+                }
+                other = others[name.removeprefix(f"{_EXTENSIONS}JSONSchemaPropsOr")]
+                shape = self._shapes[name] = SchemaOrShape(name, schema, other)
             elif "properties" not in definition:
                 shape = self._shapes[name] = self._inline(definition)
             else:

@@ -143,11 +143,11 @@ class VersionConverter:
         (stored,) = await self._conversion.convert([obj], self.storage.api_version)
         return self._completed(stored)
 
-    async def convert(self, obj: JsonObject, api_version: str) -> JsonObject:
-        if obj.get("apiVersion") == api_version:
+    async def converted(self, obj: JsonObject, resource: Resource) -> JsonObject:
+        if resource.api_version == self._resource.api_version:
             return obj
-        (converted,) = await self._conversion.convert([obj], api_version)
-        return converted
+        (found,) = await self._conversion.convert([obj], resource.api_version)
+        return found
 
     async def view(self, store: Store, namespace: str | None, *, with_records: bool) -> Store:
         if not with_records or self._is_clean:

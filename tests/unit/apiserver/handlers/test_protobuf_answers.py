@@ -13,8 +13,12 @@ from bridgehead.apiserver.bodies.protobuf import (
     plain_scalars,
 )
 from bridgehead.apiserver.bodies.protobuf.decoding import split_untrusted
+from bridgehead.apiserver.bodies.protobuf.objects import ProtobufObjects
 from bridgehead.apiserver.bodies.schema import LazyDefinitions, Schema, conform
+from bridgehead.apiserver.errors import expired
 from bridgehead.apiserver.handlers import rendered
+from bridgehead.apiserver.handlers.messages import Messages, ProtobufEvents
+from bridgehead.apiserver.resources import build_table
 from tests.unit.apiserver.world import Answer, World, open_world
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"
@@ -140,12 +144,37 @@ async def test_a_watch_that_is_too_old_ends_with_a_status(world):
     assert (answer.status, decoded(answer.body)["reason"]) == (410, "Expired")
 
 
+def test_an_error_in_a_watch_is_a_status():
+    """Whatever the kind of the other events is."""
+    resource = build_table(service_cidrs=("10.96.0.0/12",), node_port_range=(30000, 32767))[0]
+    shape = SCHEMA.of_kind("", "v1", "Namespace")
+    form = ProtobufEvents(Messages(resource, shape, ProtobufObjects(SCHEMA), rendered.Rendered()))
+    raw = form.status(expired("list again"))
+    frame = form.start("ERROR", len(raw)) + raw + form.end
+    assert int.from_bytes(frame[:4], "big") == len(frame) - 4
+    kind, status = event(frame[4:])
+    assert (kind, status["kind"], status["message"], status["code"]) == ("ERROR", "Status", "list again", 410)
+
+
 async def test_tables_are_json_only(world):
     table = "as=Table;g=meta.k8s.io;v=v1"
     alone = await world.call("GET", CONFIG_MAPS, headers={"accept": f"{PROTOBUF};{table}"})
     assert alone.status == 406
     both = {"accept": f"{PROTOBUF};{table},application/json;{table},application/json"}
     assert (await world.call("GET", CONFIG_MAPS, headers=both)).json["kind"] == "Table"
+
+
+async def test_metadata_of_one_object_are_no_form_of_a_list(world):
+    await world.create(CONFIG_MAPS, {"metadata": {"name": "a"}})
+    for form, path, why in (
+        ("PartialObjectMetadata", CONFIG_MAPS, "is a list (*core.ConfigMapList)"),
+        ("PartialObjectMetadataList", f"{CONFIG_MAPS}/a", "is not a list (*core.ConfigMap)"),
+        ("PartialObjectMetadataList", f"{CONFIG_MAPS}?watch=true", "is not a list (*core.ConfigMap)"),
+    ):
+        headers = {"accept": f"application/json;as={form};g=meta.k8s.io;v=v1"}
+        answer = await world.call("GET", path, headers=headers)
+        expected = f"you requested {form}, but the requested object {why}"
+        assert (answer.status, answer.json["message"]) == (406, expected)
 
 
 async def test_watches_are_not_in_yaml(world):
