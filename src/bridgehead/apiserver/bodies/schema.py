@@ -173,6 +173,12 @@ class JsonShape(Shape):
     __slots__ = ()
 
 
+class EmptyShape(Shape):
+    """An object whose presence alone means something, such as `subresources.status` of a definition."""
+
+    __slots__ = ()
+
+
 class StringShape(Shape):
     __slots__ = ()
     zero = ""
@@ -363,14 +369,15 @@ class StructShape(Shape):
 class SubschemaShape(Shape):
     """A schema of a custom resource, or in its place a boolean (`additionalProperties`) or a list (`items`)."""
 
-    __slots__ = ("schema",)
+    __slots__ = ("is_or_bool", "schema")
 
     def __init__(self, go: str, schema: Shape) -> None:
         super().__init__(go)
         self.schema = schema
+        self.is_or_bool = go.endswith("OrBool")
 
     def conform(self, value: Any, path: JsonPath, unknown: list[str]) -> Any:
-        is_or_bool = self.go.endswith("OrBool")
+        is_or_bool = self.is_or_bool
         if type(value) is list and not is_or_bool:
             return [self.schema.conform(one, (path, index, _INDEX), unknown) for index, one in enumerate(value)]
         if type(value) is bool and is_or_bool:
@@ -387,6 +394,7 @@ def _zero(shape: Shape) -> Any:
     return {} if isinstance(shape, StructShape | MapShape) else [] if isinstance(shape, ListShape) else shape.zero
 
 
+_APIEXTENSIONS = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1."
 _SPECIAL: dict[str, Shape] = {
     "io.k8s.apimachinery.pkg.util.intstr.IntOrString": IntOrStringShape("intstr.IntOrString"),
     "io.k8s.apimachinery.pkg.api.resource.Quantity": QuantityShape("resource.Quantity"),
@@ -394,8 +402,9 @@ _SPECIAL: dict[str, Shape] = {
     "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime": TimeShape("v1.MicroTime"),
     "io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1": JsonShape("v1.FieldsV1"),
     "io.k8s.apimachinery.pkg.runtime.RawExtension": JsonShape("runtime.RawExtension"),
+    f"{_APIEXTENSIONS}JSON": JsonShape("v1.JSON"),
+    f"{_APIEXTENSIONS}CustomResourceSubresourceStatus": EmptyShape("v1.CustomResourceSubresourceStatus"),
 }
-_APIEXTENSIONS = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1."
 # Definitions without fields that stand for a schema, and the definition of schemas.
 _SUBSCHEMAS = {
     f"{_APIEXTENSIONS}JSONSchemaPropsOr{other}": f"{_APIEXTENSIONS}JSONSchemaProps" for other in ("Array", "Bool")

@@ -16,6 +16,7 @@ import msgspec
 from bridgehead.apiserver.bodies.schema import (
     BoolShape,
     BytesShape,
+    EmptyShape,
     IntOrStringShape,
     IntShape,
     JsonShape,
@@ -26,6 +27,7 @@ from bridgehead.apiserver.bodies.schema import (
     Shape,
     StringShape,
     StructShape,
+    SubschemaShape,
     TimeShape,
 )
 from bridgehead.apiserver.resource import JsonObject
@@ -150,7 +152,23 @@ def _read_value(value: Wire, shape: Shape, depth: int) -> Any:
             return next((_text(part) for number, part in parts if number == fields.QUANTITY_STRING), "0")
         case JsonShape():
             return _json(_bytes(value))
+        case EmptyShape():
+            return {}
+        case SubschemaShape():
+            return _subschema(_bytes(value), shape, depth)
     return None
+
+
+def _subschema(raw: bytes, shape: SubschemaShape, depth: int) -> Any:
+    """Decode a schema, or the boolean or the list of schemas in its place."""
+    parts = list(split_untrusted(memoryview(raw)))
+    schema_number = fields.ALLOWED_SCHEMA if shape.is_or_bool else fields.SCHEMA
+    for number, part in parts:
+        if number == schema_number:
+            return _read_value(part, shape.schema, depth + 1)
+    if shape.is_or_bool:
+        return any(_number(part) for number, part in parts if number == fields.ALLOWS)
+    return [_read_value(part, shape.schema, depth + 1) for number, part in parts if number == fields.SCHEMAS]
 
 
 def _json(raw: bytes) -> Any:

@@ -13,6 +13,7 @@ import base64
 import struct
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -20,6 +21,7 @@ import msgspec
 from bridgehead.apiserver.bodies.schema import (
     BoolShape,
     BytesShape,
+    EmptyShape,
     IntOrStringShape,
     IntShape,
     JsonShape,
@@ -30,6 +32,7 @@ from bridgehead.apiserver.bodies.schema import (
     Shape,
     StringShape,
     StructShape,
+    SubschemaShape,
     TimeShape,
 )
 from bridgehead.apiserver.resource import JsonObject
@@ -85,6 +88,10 @@ class _Message:
             message.write(inner, obj)
             if inner:
                 _append(into, start, inner)
+
+
+def _nothing(_: Any) -> bytes:
+    return b""
 
 
 def _append(into: bytearray, start: bytes, content: bytes | bytearray) -> None:
@@ -148,7 +155,22 @@ class Encoder:
                 return _content_writer(number, _quantity)
             case JsonShape():
                 return _content_writer(number, _json)
+            case EmptyShape():
+                return _content_writer(number, _nothing)
+            case SubschemaShape(schema=StructShape() as schema):
+                return _content_writer(number, partial(self._subschema, schema, is_or_bool=shape.is_or_bool))
         return None
+
+    def _subschema(self, schema: StructShape, value: Any, *, is_or_bool: bool) -> bytes:
+        """Return the message of a schema, or of the boolean or the list of schemas in its place."""
+        if isinstance(value, bool):
+            return tag(fields.ALLOWS, fields.VARINT) + varint(int(value))
+        if isinstance(value, list):
+            return b"".join(field(fields.SCHEMAS, self.message(item, schema)) for item in value)
+        if is_or_bool:
+            allows = tag(fields.ALLOWS, fields.VARINT) + varint(1)
+            return allows + field(fields.ALLOWED_SCHEMA, self.message(value, schema))
+        return field(fields.SCHEMA, self.message(value, schema))
 
     def _struct_writer(self, number: int, shape: StructShape) -> Write:
         start, compiled = tag(number, fields.BYTES), self._compiled(shape, shape.definition)

@@ -25,7 +25,9 @@ TIME_SECONDS, TIME_NANOS = 1, 2
 INT_OR_STRING_TYPE, INT_OR_STRING_INT, INT_OR_STRING_STRING = 1, 2, 3
 TYPE_INT, TYPE_STRING = 0, 1  # of intstr.Type
 QUANTITY_STRING = 1
-RAW = 1  # of FieldsV1 and RawExtension
+RAW = 1  # of FieldsV1, RawExtension and JSON
+SCHEMA, SCHEMAS = 1, 2  # of JSONSchemaPropsOrArray
+ALLOWS, ALLOWED_SCHEMA = 1, 2  # of JSONSchemaPropsOrBool
 METADATA, ITEMS = 1, 2  # of lists and of PartialObjectMetadata
 EVENT_TYPE, EVENT_OBJECT = 1, 2  # of WatchEvent
 
