@@ -205,6 +205,20 @@ async def test_openapi_describes_the_resource_in_both_versions(world):
     assert b"com.example.stable.v1.CronTab" in (await world.call("GET", "/openapi/v2", headers=protobuf)).body
 
 
+async def test_values_that_look_like_references_do_not_break_openapi(world):
+    reference = {"$ref": "#/$defs/unknown"}
+    link = {"type": "object", "properties": {"$ref": {"type": "string"}}, "default": reference}
+    schema = {"type": "object", "properties": {"link": link, "$ref": {"type": "string"}}}
+    schema["properties"]["choice"] = {"type": "object", "enum": [reference]}
+    await define(world, definition(version(schema=schema)))
+    for path in ("/openapi/v3/apis/stable.example.com/v1", "/openapi/v2"):
+        answer = await world.get(path)
+        schemas = answer["definitions"] if "definitions" in answer else answer["components"]["schemas"]
+        assert schemas["com.example.stable.v1.CronTab"]["properties"]["link"]["default"] == reference
+    protobuf = {"accept": "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"}
+    assert (await world.call("GET", "/openapi/v2", headers=protobuf)).status == 200
+
+
 async def test_a_definition_takes_its_instances_with_it(world):
     await define(world, definition())
     await world.create(url(), crontab("a"))

@@ -16,7 +16,6 @@ import msgspec
 from bridgehead.apiserver.bodies.schema import (
     BoolShape,
     BytesShape,
-    EmptyShape,
     IntOrStringShape,
     IntShape,
     JsonShape,
@@ -152,23 +151,23 @@ def _read_value(value: Wire, shape: Shape, depth: int) -> Any:
             return next((_text(part) for number, part in parts if number == fields.QUANTITY_STRING), "0")
         case JsonShape():
             return _json(_bytes(value))
-        case EmptyShape():
-            return {}
         case SubschemaShape():
-            return _subschema(_bytes(value), shape, depth)
+            return _schema_or(_bytes(value), shape, depth)
     return None
 
 
-def _subschema(raw: bytes, shape: SubschemaShape, depth: int) -> Any:
-    """Decode a schema, or the boolean or the list of schemas in its place."""
+def _schema_or(raw: bytes, shape: SubschemaShape, depth: int) -> Any:
+    """Decode a JSONSchemaPropsOrBool, JSONSchemaPropsOrArray or JSONSchemaPropsOrStringArray."""
     parts = list(split_untrusted(memoryview(raw)))
-    schema_number = fields.ALLOWED_SCHEMA if shape.is_or_bool else fields.SCHEMA
+    is_list = isinstance(shape.other, ListShape)
+    number_of_schema = fields.SCHEMA_OR_LIST_SCHEMA if is_list else fields.SCHEMA_OR_BOOL_SCHEMA
     for number, part in parts:
-        if number == schema_number:
-            return _read_value(part, shape.schema, depth + 1)
-    if shape.is_or_bool:
-        return any(_number(part) for number, part in parts if number == fields.ALLOWS)
-    return [_read_value(part, shape.schema, depth + 1) for number, part in parts if number == fields.SCHEMAS]
+        if number == number_of_schema:
+            return _read_value(part, shape.schema, depth)
+    if isinstance(shape.other, ListShape):
+        items = (part for number, part in parts if number == fields.SCHEMA_OR_LIST_ITEMS)
+        return [item for part in items for item in _list_items(part, shape.other, depth)]
+    return any(_number(part) for number, part in parts if number == fields.SCHEMA_OR_BOOL_ALLOWS)
 
 
 def _json(raw: bytes) -> Any:

@@ -13,7 +13,6 @@ import base64
 import struct
 from collections.abc import Callable
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -21,7 +20,6 @@ import msgspec
 from bridgehead.apiserver.bodies.schema import (
     BoolShape,
     BytesShape,
-    EmptyShape,
     IntOrStringShape,
     IntShape,
     JsonShape,
@@ -90,10 +88,6 @@ class _Message:
                 _append(into, start, inner)
 
 
-def _nothing(_: Any) -> bytes:
-    return b""
-
-
 def _append(into: bytearray, start: bytes, content: bytes | bytearray) -> None:
     """Append a field whose tag is `start`."""
     into += start
@@ -155,22 +149,9 @@ class Encoder:
                 return _content_writer(number, _quantity)
             case JsonShape():
                 return _content_writer(number, _json)
-            case EmptyShape():
-                return _content_writer(number, _nothing)
-            case SubschemaShape(schema=StructShape() as schema):
-                return _content_writer(number, partial(self._subschema, schema, is_or_bool=shape.is_or_bool))
+            case SubschemaShape():
+                return self._schema_or_writer(number, shape)
         return None
-
-    def _subschema(self, schema: StructShape, value: Any, *, is_or_bool: bool) -> bytes:
-        """Return the message of a schema, or of the boolean or the list of schemas in its place."""
-        if isinstance(value, bool):
-            return tag(fields.ALLOWS, fields.VARINT) + varint(int(value))
-        if isinstance(value, list):
-            return b"".join(field(fields.SCHEMAS, self.message(item, schema)) for item in value)
-        if is_or_bool:
-            allows = tag(fields.ALLOWS, fields.VARINT) + varint(1)
-            return allows + field(fields.ALLOWED_SCHEMA, self.message(value, schema))
-        return field(fields.SCHEMA, self.message(value, schema))
 
     def _struct_writer(self, number: int, shape: StructShape) -> Write:
         start, compiled = tag(number, fields.BYTES), self._compiled(shape, shape.definition)
@@ -205,6 +186,30 @@ class Encoder:
                 write_key(entry, key)
                 write_value(entry, value[key])
                 _append(into, start, entry)
+
+        return write
+
+    def _schema_or_writer(self, number: int, shape: SubschemaShape) -> Write | None:
+        """Return what writes a JSONSchemaPropsOrBool, JSONSchemaPropsOrArray or JSONSchemaPropsOrStringArray."""
+        start, is_list = tag(number, fields.BYTES), isinstance(shape.other, ListShape)
+        write_schema = self._writer(
+            fields.SCHEMA_OR_LIST_SCHEMA if is_list else fields.SCHEMA_OR_BOOL_SCHEMA, shape.schema
+        )
+        write_other = self._writer(
+            fields.SCHEMA_OR_LIST_ITEMS if is_list else fields.SCHEMA_OR_BOOL_ALLOWS, shape.other
+        )
+        if write_schema is None or write_other is None:
+            return None
+
+        def write(into: bytearray, value: Any) -> None:
+            inner = bytearray()
+            if type(value) is dict:
+                if not is_list:
+                    write_other(inner, True)
+                write_schema(inner, value)
+            else:
+                write_other(inner, value)
+            _append(into, start, inner)
 
         return write
 

@@ -25,10 +25,10 @@ TIME_SECONDS, TIME_NANOS = 1, 2
 INT_OR_STRING_TYPE, INT_OR_STRING_INT, INT_OR_STRING_STRING = 1, 2, 3
 TYPE_INT, TYPE_STRING = 0, 1  # of intstr.Type
 QUANTITY_STRING = 1
-RAW = 1  # of FieldsV1, RawExtension and JSON
-SCHEMA, SCHEMAS = 1, 2  # of JSONSchemaPropsOrArray
-ALLOWS, ALLOWED_SCHEMA = 1, 2  # of JSONSchemaPropsOrBool
+RAW = 1  # of FieldsV1 and RawExtension
 METADATA, ITEMS = 1, 2  # of lists and of PartialObjectMetadata
+SCHEMA_OR_BOOL_ALLOWS, SCHEMA_OR_BOOL_SCHEMA = 1, 2  # of JSONSchemaPropsOrBool
+SCHEMA_OR_LIST_SCHEMA, SCHEMA_OR_LIST_ITEMS = 1, 2  # of JSONSchemaPropsOrArray and JSONSchemaPropsOrStringArray
 EVENT_TYPE, EVENT_OBJECT = 1, 2  # of WatchEvent
 
 
