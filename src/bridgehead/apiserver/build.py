@@ -50,6 +50,7 @@ class ApiParts:
     application: Application
     table: ResourceTable
     registry: Registry
+    schema: Schema
     tokens: TokenAuthority
     watches: OpenWatches
     kubelets: KubeletAccess
@@ -133,4 +134,4 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
         unsent=UnsentBudget(on_freed=trimmer.on_freed),
         rendering=rendering,
     )
-    return ApiParts(application, resources, registry, tokens, watches, kubelets, webhooks, connections, trimmer)
+    return ApiParts(application, resources, registry, schema, tokens, watches, kubelets, webhooks, connections, trimmer)

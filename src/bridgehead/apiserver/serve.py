@@ -27,6 +27,7 @@ from .http.server import ApiServer, open_listeners, parse_address, server_contex
 from .registry.aggregated_roles import AggregatedRoles
 from .registry.expiry import expire_events
 from .registry.ip_addresses import IpAddresses
+from .registry.policy_status import PolicyStatus
 from .registry.service_cidrs import ServiceCidrs
 from .resources import build_table
 from .streams.kubelet import KubeletTls
@@ -85,6 +86,7 @@ async def _serve(options: ServeOptions) -> None:
                     tasks.create_task(ServiceCidrs(parts.registry).run()),
                     tasks.create_task(IpAddresses(parts.registry).run()),
                     tasks.create_task(AggregatedRoles(parts.registry).run()),
+                    tasks.create_task(PolicyStatus(parts.registry, parts.schema).run()),
                     tasks.create_task(
                         maintain_system_objects(parts.registry, service_ip=service_ip, advertise=advertise)
                     ),

@@ -28,7 +28,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class AccessQuery:
-    """The question of a check. `path` is set for non-resource requests; `service_account` is (namespace, name) or None."""
+    """The question of a check. `path` is set for non-resource requests, `service_account` is (namespace, name)."""
 
     verb: str = ""
     path: str = ""
