@@ -22,6 +22,7 @@ MODULES = {
     "datapath": "",
     "dns": "DNS",
     "barrier": "The barrier before SIGTERM",
+    "api": "The API server",
     "storage": "Storage",
 }
 RESULTS = Path(__file__).with_name("results")

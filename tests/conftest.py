@@ -10,11 +10,12 @@ import logging
 import os
 import signal
 from collections.abc import Generator
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import tools
+from tests import guest, tools
 
 # Ordinary users often lack the directories where `nft` and `ip` are.
 os.environ["PATH"] += ":/usr/local/sbin:/usr/sbin:/sbin"
@@ -29,14 +30,32 @@ settings.register_profile("patient", settings.get_profile("explore"), derandomiz
 settings.register_profile("quick", settings.get_profile("patient"), max_examples=25)
 settings.load_profile("patient")
 
-# These files start first. Two take minutes: one worker would run them long after the others have nothing left. The
-# third forks its process, which must not have the threads that other files leave.
-_FIRST = ("test_chaos.py", "test_proxy_program.py", "test_kubelet_zygote.py")
+# These files start first. Two take minutes, one of them with all other files of guests: one worker would run them long
+# after the others have nothing left. The third forks its process, which must not have threads that other files leave.
+_FIRST = ("test_chaos.py", "test_proxy_modes.py", "test_kubelet_zygote.py")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give all files with guests to one worker, so that there is one guest."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    guests = guest.files_with_guest_tests()
+
+    class GuestsTogether(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file: str = super()._split_scope(nodeid)
+            return "guest" if file in guests else file
+
+    return GuestsTogether(config, log)
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: item.path.name not in _FIRST)
+    """Guests' tests are the last, without others between them, so that there is one guest."""
+    items.sort(key=lambda item: (item.get_closest_marker("guest") is not None, item.path.name not in _FIRST))
 
 
 def pytest_collection_finish() -> None:

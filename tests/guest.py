@@ -3,10 +3,11 @@
 Many kernels lack IPVS, dummy interfaces and SCTP, and an ordinary user cannot load them. `linux.uml` is an ordinary
 program that is a kernel, needs no rights at all, and has them as modules. It boots in two seconds.
 
-The first such test of a file starts the guest with all of that file. The guest runs pytest and sends each report; these
-become the results of the tests here, as if they had run here. The guest sees this machine's root read-only, has no
-network, and ends with the file's tests or the session: when that ends, when it is killed, and when the guest takes too
-long. (One for each file, because pytest-xdist gives each file to one worker.)
+The first such test starts the guest with all of them, which run after the other tests. The guest runs pytest and sends
+each report; these become the results of the tests here, as if they had run here. The guest sees this machine's root
+read-only, has no network, and ends with its tests or the session: when that ends, when it is killed, and when the guest
+takes too long. pytest-xdist gives all files with such tests to one worker (tests/conftest.py). If a guest ends too
+early, the tests of the file that it ran fail, and those of the next file get another guest.
 
 `tests/integration/conftest.py` puts this into pytest on both sides; `guest-init` is the guest's first process,
 and `guest-xstate.c` lets it start on processors that are younger than it.
@@ -56,6 +57,12 @@ def what_is_missing() -> str:
     if not MODULES.is_dir():
         return tools.describe_missing("linux.uml") or f"{MODULES} is missing (Debian: apt-get install user-mode-linux)"
     return tools.describe_missing("linux.uml", "modprobe", "cc")
+
+
+def files_with_guest_tests() -> frozenset[str]:
+    """Return the files with tests marked `guest`, relative to the checkout."""
+    files = (ROOT / "tests").rglob("test_*.py")
+    return frozenset(str(path.relative_to(ROOT)) for path in files if "pytest.mark.guest" in path.read_text("utf-8"))
 
 
 class GuestEnded(Exception):
@@ -158,8 +165,8 @@ class HostPlugin:
         self._messages: Iterator[dict[str, Any]] = iter(())
         self._reports: dict[str, list[pytest.TestReport]] = {}
         self._failure = ""
-        self._file: Path | None = None  # whose tests the guest has
-        self._nodes: dict[Path, list[str]] = {}
+        self._file: Path | None = None  # of the last test
+        self._nodes: list[str] = []  # in the order of the guest
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         for item in items:
@@ -167,15 +174,12 @@ class HostPlugin:
                 item.add_marker(pytest.mark.timeout(_PATIENCE_SECONDS))
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        for item in session.items:
-            if item.get_closest_marker("guest"):
-                self._nodes.setdefault(item.path, []).append(item.nodeid)
+        self._nodes = [item.nodeid for item in session.items if item.get_closest_marker("guest")]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
-        if item.path != self._file:
-            self._close()  # also its thread: some tests can only run in a process that has none
         if item.get_closest_marker("guest") is None:
+            self._close()  # also its thread: some tests can only run in a process that has none
             return None
         item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
         for report in self._reports_of(item):
@@ -201,6 +205,8 @@ class HostPlugin:
             return [_report(item, "skipped", (str(item.path), 0, f"Skipped: {missing}"))]
         try:
             if item.path != self._file:
+                if self._failure:
+                    self._close()
                 self._file, self._failure = item.path, ""
             self._start(item)
             while not any(report.when == "teardown" for report in self._reports.get(item.nodeid, ())):
@@ -212,7 +218,7 @@ class HostPlugin:
 
     def _start(self, item: pytest.Item) -> None:
         if self._guest is None and not self._failure:
-            self._guest = Guest([*_PYTEST, *self._nodes[item.path]])
+            self._guest = Guest([*_PYTEST, *self._nodes[self._nodes.index(item.nodeid) :]])
             self._messages = self._guest.messages()
             message = next(self._messages)  # the first one: pytest has started
             if message:

@@ -131,6 +131,13 @@ def test_attach_shows_output_and_leaves_the_container_alone(lab: Lab, ns: Namesp
     assert (status["ready"], status["restartCount"]) == (True, 0)
 
 
+def test_the_output_of_a_short_run_is_shown_once(ns: Namespace) -> None:
+    """kubectl attaches when the container has ended already, and falls back to its log."""
+    command = ("run", "short", "--image=busybox", "--restart=Never", "--rm", "-i", "--quiet", "--", "echo", "spoken")
+    for _ in range(3):
+        assert ns.kubectl(*command).count("spoken") == 1
+
+
 def test_attach_to_a_completed_container_is_refused(lab: Lab, ns: Namespace) -> None:
     ns.apply(pod("once", "true", restartPolicy="Never"))
     eventually(lambda: phase(ns, "once") == "Succeeded")

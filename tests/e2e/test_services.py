@@ -198,6 +198,28 @@ def test_w12_a_service_can_be_posted_as_json(lab: Lab, ns: Namespace) -> None:
     assert post("{not json")[0] == 400
 
 
+def test_w47_the_api_server_leads_to_services_pods_and_nodes(ns: Namespace) -> None:
+    make_myweb(ns, 1)
+    ns.apply(service(ports=[{"name": "main", "port": 8000, "targetPort": 80}]))
+    ns.wait_endpoints("myweb", 1)
+    (name,) = (pod["metadata"]["name"] for pod in ns.pods("app=myweb"))
+    objects = f"/api/v1/namespaces/{ns.name}"
+    for path in ("services/myweb:main/proxy/", "services/http:myweb:8000/proxy/", f"pods/{name}:80/proxy/"):
+        answer = ANSWER.search(ns.kubectl("get", "--raw", f"{objects}/{path}"))
+        assert answer is not None
+        assert answer.group(2) == name
+    for path in ("node1:10250/proxy/logs/", "node1/proxy/logs/"):
+        assert "<pre>" in ns.kubectl("get", "--raw", f"/api/v1/nodes/{path}")
+    assert "kubelet_running_pods" in ns.kubectl("get", "--raw", "/api/v1/nodes/node1/proxy/metrics")
+    failed = ns.try_kubectl("get", "--raw", f"{objects}/pods/{name}:81/proxy/")
+    assert "(ServiceUnavailable): error trying to reach service: dial tcp 10.244." in failed.stderr
+    # The server of an aggregated API proves itself with the lab's CA for the user's name.
+    trusted = ns.kubectl("-n", "kube-system", "get", "configmap", "extension-apiserver-authentication", "-o", "yaml")
+    assert "requestheader-client-ca-file" in trusted
+    table = ns.kubectl("get", "apiservices", "v1.", "v1.apps")
+    assert [line.split()[1:3] for line in table.splitlines()[1:]] == [["Local", "True"]] * 2
+
+
 def test_a_pod_reaches_its_own_service_and_undefined_ports_are_refused(lab: Lab, ns: Namespace) -> None:
     """The pod is its Service's only backend; connections to other ports of the ClusterIP are rejected."""
     make_myweb(ns, 1)

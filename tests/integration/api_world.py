@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from bridgehead.apiserver.access.tokens import SigningKey
 from bridgehead.apiserver.bootstrap import ensure_system_objects
-from bridgehead.apiserver.build import ApiSettings, build_api
+from bridgehead.apiserver.build import ApiParts, ApiSettings, build_api
 from bridgehead.apiserver.http.server import ApiServer, open_listeners
 from bridgehead.apiserver.http.user import User
 from bridgehead.apiserver.resources import build_table
@@ -26,10 +26,14 @@ _SIGNING_KEY = SigningKey(rsa.generate_private_key(public_exponent=65537, key_si
 
 
 class ApiWorld:
-    """An API server that can be stopped and started again with the same store and port. `context` is for TLS."""
+    """An API server that can be stopped and started again with the same store and port.
 
-    def __init__(self, context: ssl.SSLContext | None = None) -> None:
+    `context` is for TLS, `settings` are further ones of `ApiSettings`.
+    """
+
+    def __init__(self, context: ssl.SSLContext | None = None, **settings: Any) -> None:
         self._context = context
+        self._settings = settings
         self._store = MemoryStore()
         self._held = hold_port()
         self._port = self._held.getsockname()[1]
@@ -39,6 +43,11 @@ class ApiWorld:
         self._parts: Any = None
 
     @property
+    def parts(self) -> ApiParts:
+        parts: ApiParts = self._parts
+        return parts
+
+    @property
     def config(self) -> ClientConfig:
         scheme = "http" if self._context is None else "https"
         return ClientConfig(server=f"{scheme}://127.0.0.1:{self._port}", token="admin")
@@ -46,17 +55,19 @@ class ApiWorld:
     async def start(self) -> None:
         table = build_table(service_cidrs=("10.96.0.0/12",), node_port_range=(30000, 32767))
         users = {"admin": User("kubernetes-admin", frozenset({"system:masters"}))}
-        parts = build_api(table, self._store, ApiSettings(_SIGNING_KEY, users=users))
+        parts = build_api(table, self._store, ApiSettings(_SIGNING_KEY, users=users, **self._settings))
         (self._listener,) = open_listeners([f"127.0.0.1:{self._port}"], [])
         await ensure_system_objects(parts.registry, service_ip="10.96.0.1", advertise=("10.0.0.1", self._port))
         self._parts = parts
         self._server = ApiServer(parts.application, self._context, parts.watches.close)
+        self._following = asyncio.create_task(parts.definitions.run())
         self._serving = asyncio.create_task(self._server.serve([self._listener]))
 
     async def stop(self) -> None:
         if self._server is not None and self._serving is not None:
             self._server.stop()
             await self._serving
+            self._following.cancel()
             self._listener.close()
             await self._parts.close()
             self._server = self._serving = None

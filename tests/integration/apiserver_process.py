@@ -50,16 +50,18 @@ class Authority:
         certificate = self._certificate(self._name, self._key.public_key(), is_ca=True)
         (directory / "ca.crt").write_bytes(certificate)
 
-    def issue(self, file: str, common_name: str, *organizations: str) -> None:
-        """Write `file`.crt and `file`.key, for a server on 127.0.0.1 and for a client."""
+    def issue(self, file: str, common_name: str, *organizations: str, serves: str = "") -> None:
+        """Write `file`.crt and `file`.key, for a server on 127.0.0.1, of the DNS name `serves`, and for a client."""
         key = ec.generate_private_key(ec.SECP256R1())
         attributes = [x509.NameAttribute(NameOID.COMMON_NAME, common_name)]
         attributes += [x509.NameAttribute(NameOID.ORGANIZATION_NAME, name) for name in organizations]
-        certificate = self._certificate(x509.Name(attributes), key.public_key(), is_ca=False)
+        certificate = self._certificate(x509.Name(attributes), key.public_key(), is_ca=False, serves=serves)
         (self.directory / f"{file}.crt").write_bytes(certificate)
         (self.directory / f"{file}.key").write_bytes(key.private_bytes(_PEM, _PKCS8, serialization.NoEncryption()))
 
-    def _certificate(self, subject: x509.Name, key: ec.EllipticCurvePublicKey, *, is_ca: bool) -> bytes:
+    def _certificate(
+        self, subject: x509.Name, key: ec.EllipticCurvePublicKey, *, is_ca: bool, serves: str = ""
+    ) -> bytes:
         now = datetime.datetime.now(datetime.UTC)
         builder = (
             x509.CertificateBuilder()
@@ -72,8 +74,10 @@ class Authority:
             .add_extension(x509.BasicConstraints(is_ca, None), critical=True)
         )
         if not is_ca:
-            address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
-            builder = builder.add_extension(x509.SubjectAlternativeName([address]), critical=False)
+            names: list[x509.GeneralName] = [x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+            if serves:
+                names.append(x509.DNSName(serves))
+            builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
         return builder.sign(self._key, hashes.SHA256()).public_bytes(_PEM)
 
 

@@ -58,10 +58,10 @@ class World:
         await asyncio.gather(*self._running, return_exceptions=True)
         self._running.clear()
 
-    async def serve_kubelet(self) -> Kubelet:
+    async def serve_kubelet(self, **changes: Any) -> Kubelet:
         """A kubelet whose server answers on the port that its Node names."""
         (port,) = free_ports(1)
-        kubelet = await self.start_kubelet(port=port)
+        kubelet = await self.start_kubelet(port=port, **changes)
         self._running.append(asyncio.create_task(KubeletServer(kubelet).run("127.0.0.1", port, None)))
         await self.until_event("node1", "NodeReady")
         return kubelet

@@ -88,8 +88,29 @@ async def teapot(_: web.Request) -> web.Response:
     return web.Response(status=418, text="no sockets here")
 
 
-def application() -> web.Application:
+class Never:
+    """A page that never ends, and begins only if the query asks for it."""
+
+    def __init__(self) -> None:
+        self.began = asyncio.Event()
+        self.ended = asyncio.Event()
+
+    async def serve(self, request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        try:
+            if request.query_string:
+                await response.prepare(request)
+                await response.write(b"x")
+            self.began.set()
+            await asyncio.Event().wait()
+        finally:
+            self.ended.set()
+        return response
+
+
+def application(never: Never | None = None) -> web.Application:
     app = web.Application(client_max_size=64 << 20)
+    app.router.add_get("/never", (never or Never()).serve)
     app.router.add_get("/page", page)
     app.router.add_get("/dir/", page)
     app.router.add_get("/zipped", zipped)
@@ -105,7 +126,7 @@ def application() -> web.Application:
 
 @contextlib.asynccontextmanager
 async def backend(address: str, port: int, app: web.Application, **options: Any) -> AsyncIterator[None]:
-    runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=0.1)
+    runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=0.1, handler_cancellation=True)
     await runner.setup()
     try:
         await web.TCPSite(runner, address, port, **options).start()

@@ -22,7 +22,7 @@ from yarl import URL
 from .api_world import ApiWorld
 from .apiserver_process import Authority
 from .namespaced import in_namespace
-from .proxy_backends import PAGE, POD_IP, add_addresses, application, backend, kubectl, start_kubectl
+from .proxy_backends import PAGE, POD_IP, Never, add_addresses, application, backend, kubectl, start_kubectl
 
 pytestmark = [pytest.mark.integration, pytest.mark.needs("ip", "unshare")]
 
@@ -95,7 +95,8 @@ async def proxy_world() -> AsyncIterator[tuple[ApiWorld, Client]]:
 @in_namespace
 async def test_requests_and_answers_pass_through() -> None:
     add_addresses(POD_IP)
-    async with proxy_world() as (_, client), backend(POD_IP, 8080, application()):
+    never = Never()
+    async with proxy_world() as (_, client), backend(POD_IP, 8080, application(never)):
         for where in (f"{_PODS}/web", f"{_PODS}/http:web:8080", f"{_SERVICES}/web:main", f"{_SERVICES}/web:80"):
             for method in ("DELETE", "GET", "OPTIONS", "PATCH", "POST", "PUT"):
                 status, headers, body = await client.call(method, f"{where}/proxy/some/path?a=b%2Fc&a=d", data=b"x")
@@ -147,6 +148,15 @@ async def test_requests_and_answers_pass_through() -> None:
             assert await response.content.read() == b""
         with pytest.raises(aiohttp.ClientPayloadError):
             await client.call("GET", f"{_PODS}/web/proxy/breaks")
+        # A request ends with its client.
+        for path in ("never", "never?begins"):
+            waiting = asyncio.create_task(client.call("GET", f"{_PODS}/web/proxy/{path}"))
+            async with asyncio.timeout(40):
+                await never.began.wait()
+                waiting.cancel()
+                await never.ended.wait()
+            never.began.clear()
+            never.ended.clear()
 
 
 @in_namespace
@@ -256,7 +266,7 @@ async def test_refusals() -> None:
 
 
 @in_namespace
-async def test_kubectl_proxies() -> None:
+async def test_w47_kubectl_proxy_and_cluster_info() -> None:
     """W47: `kubectl proxy` and `kubectl get --raw` of a Service; the URLs of `kubectl cluster-info`."""
     add_addresses(POD_IP)
     async with proxy_world() as (world, client), backend(POD_IP, 8080, application()):

@@ -83,9 +83,9 @@ async def test_a_service_is_called_at_a_ready_endpoint_with_its_name(hooks, clie
 
 
 async def test_the_certificate_must_be_of_the_bundle_and_for_the_name(hooks, client, store):
-    stranger = base64.b64encode(certificates("stranger")[0]).decode()
+    foreign = base64.b64encode(certificates("foreign")[0]).decode()
     unknown = "tls: failed to verify certificate: x509: certificate signed by unknown authority"
-    assert unknown in await failure(client, {"url": hooks.url, "caBundle": stranger})
+    assert unknown in await failure(client, {"url": hooks.url, "caBundle": foreign})
     assert unknown in await failure(client, {"url": hooks.url})
     await put(store, "services", "other", {"spec": {"ports": [{"port": 443}]}})
     subset = {"ports": [{"port": hooks.port}], "addresses": [{"ip": "127.0.0.1"}]}

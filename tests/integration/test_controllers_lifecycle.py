@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from bridgehead.client import ApiClient, ClientConfig, EventRecorder, renew_lease
+from bridgehead.client.discovery import metadata_kind
 from bridgehead.client.errors import Conflict, NotFound
 from bridgehead.controllers.manager import CONTROLLERS, Entry, Manager, Settings
 from bridgehead.controllers.nodes.pod_garbage import PodGarbageCollector
@@ -283,6 +284,53 @@ async def test_objects_with_owners_of_unknown_kinds_are_kept():
         await client.delete(CONFIG_MAPS, "owner", "default")
         await until(gone(client, CONFIG_MAPS, "child"))
         assert await exists(client, CONFIG_MAPS, "strange", "default")
+
+
+def definition(plural: str, kind: str, version: str) -> dict[str, Any]:
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    return {
+        "metadata": {"name": f"{plural}.example.com"},
+        "spec": {
+            "group": "example.com",
+            "scope": "Namespaced",
+            "names": {"plural": plural, "kind": kind},
+            "versions": [{"name": version, "served": True, "storage": True, "schema": schema}],
+        },
+    }
+
+
+async def test_custom_resources_that_come_and_go_own_and_are_collected():
+    async with cluster("garbage-collector-controller", "namespace-controller") as client:
+        definitions = metadata_kind(
+            "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", False
+        )
+        widgets = metadata_kind("example.com", "v1", "widgets", "Widget", True)
+        gadgets = metadata_kind("example.com", "v1beta1", "gadgets", "Gadget", True)
+
+        def created(kind: Kind[Any], obj: dict[str, Any]) -> Any:
+            async def create() -> Any:
+                try:
+                    return await client.create(kind, obj)
+                except NotFound:  # the definition is not established yet
+                    return None
+
+            return until(create)
+
+        await client.create(definitions, definition("widgets", "Widget", "v1"))
+        await client.create(definitions, definition("gadgets", "Gadget", "v1beta1"))
+        owner = await created(widgets, {"metadata": {"name": "owner", "namespace": "default"}})
+        child = config_map("child", owner)
+        child["metadata"]["ownerReferences"][0] |= {"apiVersion": "example.com/v1", "kind": "Widget"}
+        await client.create(CONFIG_MAPS, child)
+        # A namespace is emptied also of a kind that its group's preferred version does not have.
+        await client.create(NAMESPACES, {"metadata": {"name": "blue"}})
+        await created(gadgets, {"metadata": {"name": "g", "namespace": "blue"}})
+        await client.delete(NAMESPACES, "blue")
+        await until(gone(client, NAMESPACES, "blue", ""))
+        # With the definition go its instances, with these their dependents.
+        await client.delete(definitions, "widgets.example.com")
+        await until(gone(client, definitions, "widgets.example.com", ""))
+        await until(gone(client, CONFIG_MAPS, "child"))
 
 
 async def test_a_silent_node_becomes_unreachable_and_its_pods_not_ready():

@@ -700,6 +700,18 @@ async def test_an_attached_client_gets_the_end_of_output_but_no_exit_code(world)
     assert msgspec.json.decode(channels[3])["status"] == "Success"
 
 
+async def test_attach_to_a_container_that_has_ended_gives_a_status(world):
+    """kubectl falls back to the log at once, and shows it once."""
+    await world.serve_kubelet()
+    await world.create("web", restartPolicy="Never", containers=[container("job:1")])
+    await world.until("web", lambda pod: pod.status.phase == "Succeeded")
+    async with exec_socket(world, "stdin=true&stdout=true", subresource="attach") as socket:
+        channels = await receive_all(socket)
+    status = msgspec.json.decode(channels[3])
+    text = "Internal error occurred: error attaching to container: container is in CONTAINER_EXITED state"
+    assert (list(channels), status["status"], status["message"]) == ([3], "Failure", text)
+
+
 @pytest.mark.parametrize("subresource", ["exec", "attach"])
 async def test_exec_in_a_container_that_does_not_run_is_refused(world, subresource):
     await world.serve_kubelet()
@@ -786,3 +798,42 @@ async def test_port_forward_needs_no_spdy(world):
                 pass
         with pytest.raises(ApiError, match=re.escape(text)):
             await world.admin.request("GET", f"/api/v1/namespaces/default/pods/web/portforward?{query}")
+
+
+async def test_pages_of_a_node_are_reached_through_the_api_server(world, tmp_path):
+    logs = tmp_path / "var-log"
+    (logs / "sub").mkdir(parents=True)
+    (logs / "a&b.log").write_text("line\n" * 100_000)
+    (logs / "link").symlink_to("/etc/passwd")
+    await world.serve_kubelet(system_logs=logs)
+    await world.create("web")
+    await world.until("web", is_running)
+    session = world.admin._transport._session
+    port = (await world.admin.get(NODES, "node1")).status.daemon_endpoints["kubeletEndpoint"]["Port"]
+
+    async def page(path, name="node1"):
+        url = f"{world.admin.config.server}/api/v1/nodes/{name}/proxy/{path}"
+        async with session.get(url, headers={"Authorization": "Bearer admin"}, allow_redirects=False) as response:
+            return response.status, response.headers, await response.text()
+
+    for name in ("node1", f"node1:{port}", f"http:node1:{port}"):
+        status, headers, text = await page("logs/", name)
+        assert (status, headers["Content-Type"]) == (200, "text/html; charset=utf-8")
+        assert '<a href="a%26b.log">a&amp;b.log</a>\n<a href="link">link</a>\n<a href="sub/">sub/</a>' in text
+        assert (await page("healthz", name))[2] == "ok"
+        status, headers, _ = await page("logs/sub", name)
+        assert (status, headers["Location"]) == (301, "sub/")
+    assert (await page("logs/a&b.log"))[2] == "line\n" * 100_000
+    for missing in ("logs/link", "logs/none", "logs/none/", "nothing"):
+        assert (await page(missing))[0] == 404
+    assert (await page("logs/sub/%2e%2e/%2e%2e/x"))[0] in (400, 404)
+    assert "kubelet_running_pods 1\n" in (await page("metrics"))[2]
+    (running,) = msgspec.json.decode((await page("runningpods/"))[2])["items"]
+    assert running["metadata"]["name"] == "web"
+    (listed,) = msgspec.json.decode((await page("pods"))[2])["items"]
+    assert listed["metadata"]["uid"] == running["metadata"]["uid"]
+    assert msgspec.json.decode((await page("configz"))[2])["kubeletconfig"]["port"] == port
+    assert msgspec.json.decode((await page("stats/summary"))[2])["pods"][0]["podRef"]["name"] == "web"
+    status, _, text = await page("healthz", f"node1:{port + 1}")
+    assert (status, msgspec.json.decode(text)["message"]) == (400, "address not allowed")
+    assert msgspec.json.decode((await page("healthz", "none"))[2])["message"] == 'nodes "none" not found'

@@ -1,4 +1,4 @@
-"""An HTTPS server for tests of webhooks: it answers as a test says, also against every rule."""
+"""An HTTPS server for tests of webhooks: its answers are those of the test, also invalid ones."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SERVER_NAMES = ("hook.default.svc",)
 
 
 @lru_cache(maxsize=4)
-def certificates(name: str = "ca") -> tuple[bytes, bytes]:
+def certificates(name: str = "ca", server_names: tuple[str, ...] = SERVER_NAMES) -> tuple[bytes, bytes]:
     """Return a CA's certificate, and certificate and key of a server (PEM). Another `name` gives another CA."""
     authority, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
@@ -42,7 +42,7 @@ def certificates(name: str = "ca") -> tuple[bytes, bytes]:
         return made.not_valid_after(now + datetime.timedelta(days=1))
 
     root = builder(issuer, authority.public_key()).add_extension(x509.BasicConstraints(True, None), critical=True)
-    names: list[x509.GeneralName] = [x509.DNSName(one) for one in SERVER_NAMES]
+    names: list[x509.GeneralName] = [x509.DNSName(one) for one in server_names]
     names.append(x509.IPAddress(ipaddress.ip_address("127.0.0.1")))
     leaf = builder(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "hook")]), key.public_key())
     leaf = leaf.add_extension(x509.SubjectAlternativeName(names), critical=False)

@@ -22,6 +22,8 @@ from .access.authentication import Authenticator
 from .access.authorization import Authorizer
 from .access.impersonation import impersonate
 from .errors import ApiStatus, bad_request, internal_error, method_not_allowed, not_found_path, unauthorized
+from .flowcontrol.control import FlowControl, Seat, is_long_running
+from .flowcontrol.levels import Overloaded
 from .handlers.discovery import Discovery
 from .handlers.health import Health
 from .handlers.metrics import Metrics
@@ -29,12 +31,14 @@ from .handlers.objects import Handlers
 from .handlers.openapi import OpenApi
 from .handlers.rendering import Rendering
 from .handlers.reviews import Reviews
+from .http.compression import compressed
 from .http.negotiation import JSON, wants_indented
-from .http.paths import RequestInfo, parse_query, parse_request
+from .http.paths import RequestInfo, check_timeout, parse_query, parse_request
 from .http.request import Disconnected, Receive, Request, Response, Scope, Send, Stream, StreamBroken
 from .http.unsent import ClientTooSlow, Connection, UnsentBudget
 from .http.user import InvalidCredentials, User
 from .http.worker import run_long
+from .proxying.aggregation.aggregator import Aggregator
 from .proxying.subresource import ProxySubresource
 from .streams.kubelet import deny
 from .streams.pod_streams import PodStreams
@@ -55,6 +59,14 @@ _VERSION = {
 # Limits in characters: of one warning once all together are too long, and of all together.
 _MAX_WARNING, _MAX_WARNINGS = 256, 4096
 
+# In Kubernetes' own words, which are no Status (apiserver/pkg/server/filters/maxinflight.go).
+_TOO_MANY = Response(
+    429,
+    b"Too many requests, please try again later.\n",
+    "text/plain; charset=utf-8",
+    ((b"retry-after", b"1"), (b"x-content-type-options", b"nosniff")),
+)
+
 _HEADERS = ((b"cache-control", b"no-cache, private"),)
 
 
@@ -70,12 +82,14 @@ class Application:
         reviews: Reviews,
         pod_streams: PodStreams,
         proxy: ProxySubresource,
+        aggregator: Aggregator,
         discovery: Discovery,
         openapi: OpenApi,
         health: Health,
         metrics: Metrics,
         unsent: UnsentBudget,
         rendering: Rendering,
+        flow_control: FlowControl,
     ) -> None:
         self._authenticator = authenticator
         self._authorizer = authorizer
@@ -83,12 +97,14 @@ class Application:
         self._reviews = reviews
         self._pod_streams = pod_streams
         self._proxy = proxy
+        self._aggregator = aggregator
         self._discovery = discovery
         self._openapi = openapi
         self._health = health
         self._metrics = metrics
         self._unsent = unsent
         self._rendering = rendering
+        self._flow_control = flow_control
         self._version = Response(200, msgspec.json.encode(_VERSION))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -97,6 +113,13 @@ class Application:
             return
         if scope["type"] != "http":
             return
+        seat = Seat()
+        try:
+            await self._answer_request(scope, receive, send, seat)
+        finally:
+            seat.leave()
+
+    async def _answer_request(self, scope: Scope, receive: Receive, send: Send, seat: Seat) -> None:
         started = time.perf_counter()
         headers = dict(scope["headers"])
         query = parse_query(scope["query_string"])
@@ -104,7 +127,10 @@ class Application:
         known, refused = False, True
         warnings: Sequence[str] = ()
         try:
-            user = impersonate(self._authenticate(scope, headers), scope["headers"], self._authorizer)
+            if info.verb != "watch" and not is_long_running(info):
+                check_timeout(query)
+            user = impersonate(self._authenticate(scope, headers), scope["headers"], info, self._authorizer)
+            await seat.take(self._flow_control.classify(user, info), user, info)
             self._authorizer.check(user, info)
             known = True
             request = Request(info, scope["method"], query, headers, user, scope, receive)
@@ -114,6 +140,8 @@ class Application:
         except ApiStatus as status:
             known = known and status.code not in (403, 404, 405)
             response = _refusal(status)
+        except Overloaded:
+            response, refused = _TOO_MANY, False
         except Disconnected:
             return
         except RecursionError:
@@ -125,24 +153,29 @@ class Application:
             log.exception("%s %s failed", scope["method"], scope["path"])
             response = _refusal(internal_error())
         if refused:
-            response = await self._rendering.other(headers.get(b"accept", b"").decode("latin-1"), response)
+            response = await self._rendering.refusal(headers.get(b"accept", b"").decode("latin-1"), response)
         if response.content_type == JSON and response.body[:1] == b"{" and wants_indented(query, headers):
             body = response.body
             response = replace(response, body=await run_long(len(body), lambda: msgspec.json.format(body, indent=2)))
-        await self._send(response, warnings, response.receive or receive, send, scope)
+        response = await compressed(response, headers.get(b"accept-encoding", b""))
+        if response.is_long_running:
+            seat.leave()
+        await self._send(
+            response, (*response.headers, *seat.headers), warnings, response.receive or receive, send, scope
+        )
         seconds = None if response.is_long_running else time.perf_counter() - started
         self._metrics.count(info, response.status, seconds, known=known)
 
     def takes_upgrade(self, path: str) -> bool:
         """Whether upgrades of a path are passed on as raw bytes. Called by the server for each upgrade."""
-        return self._proxy.serves(parse_request("GET", path, {}))
+        return self._proxy.serves(parse_request("GET", path, {})) or self._aggregator.serves(path)
 
     async def _answer_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a WebSocket: exec, attach or port-forward."""
         info = parse_request("GET", scope["path"], parse_query(scope["query_string"]))
         try:
             user = self._authenticate(scope, dict(scope["headers"]))
-            user = impersonate(user, scope["headers"], self._authorizer)
+            user = impersonate(user, scope["headers"], info, self._authorizer)
             self._authorizer.check(user, info)
             await self._pod_streams.answer_socket(info, user, scope, receive, send)
         except ApiStatus as status:
@@ -160,6 +193,8 @@ class Application:
 
     async def _dispatch(self, request: Request) -> Response:
         info = request.info
+        if self._aggregator.serves(info.path):
+            return await self._aggregator.answer(request)
         if info.is_resource:
             if self._reviews.serves(info):
                 return await self._rendering.other(request.header(b"accept"), await self._reviews.handle(request))
@@ -196,9 +231,15 @@ class Application:
         return Response(200, document)
 
     async def _send(
-        self, response: Response, warnings: Sequence[str], receive: Receive, send: Send, scope: Scope
+        self,
+        response: Response,
+        more_headers: Sequence[tuple[bytes, bytes]],
+        warnings: Sequence[str],
+        receive: Receive,
+        send: Send,
+        scope: Scope,
     ) -> None:
-        headers = [*_HEADERS, *response.headers]
+        headers = [*_HEADERS, *more_headers]
         if response.content_type:
             headers.insert(0, (b"content-type", response.content_type.encode("latin-1", "replace")))
         headers += [(b"warning", _warning(text)) for text in limit_warnings(warnings)]

@@ -20,7 +20,12 @@ from .registry.registry import Registry
 from .registry.service_cidrs import ensure_default
 from .resource import JsonObject, Resource, copied
 from .resources import componentstatuses
-from .resources.flowcontrol import FLOW_SCHEMA_SPECS, PRIORITY_LEVEL_SPECS
+from .resources.flowcontrol import (
+    FLOW_SCHEMA_SPECS,
+    PRIORITY_LEVEL_SPECS,
+    SUGGESTED_FLOW_SCHEMA_SPECS,
+    SUGGESTED_PRIORITY_LEVEL_SPECS,
+)
 from .resources.priorityclasses import SYSTEM_CLASSES
 
 log = logging.getLogger(__name__)
@@ -53,8 +58,14 @@ _CLUSTER_OBJECTS: tuple[tuple[tuple[str, str, str], list[JsonObject]], ...] = (
             for name, value in SYSTEM_CLASSES.items()
         ],
     ),
-    ((_FLOW_CONTROL, "v1", "prioritylevelconfigurations"), _flow_objects(PRIORITY_LEVEL_SPECS)),
-    ((_FLOW_CONTROL, "v1", "flowschemas"), _flow_objects(FLOW_SCHEMA_SPECS)),
+    (
+        (_FLOW_CONTROL, "v1", "prioritylevelconfigurations"),
+        _flow_objects({**PRIORITY_LEVEL_SPECS, **SUGGESTED_PRIORITY_LEVEL_SPECS}),
+    ),
+    (
+        (_FLOW_CONTROL, "v1", "flowschemas"),
+        _flow_objects({**FLOW_SCHEMA_SPECS, **SUGGESTED_FLOW_SCHEMA_SPECS}),
+    ),
 )
 
 
@@ -72,9 +83,8 @@ async def ensure_system_objects(registry: Registry, *, service_ip: str, advertis
 async def _ensure_objects(registry: Registry, *, service_ip: str, advertise: tuple[str, int] | None) -> None:
     for name in NAMESPACES:
         await _ensure(registry, ("", "v1", "namespaces"), "", {"metadata": {"name": name}})
-    for path, objects in _CLUSTER_OBJECTS:
-        for obj in objects:
-            await _ensure(registry, path, "", obj)
+    # At the same time, so that they share commits.
+    await asyncio.gather(*(_ensure(registry, path, "", obj) for path, objects in _CLUSTER_OBJECTS for obj in objects))
     await ensure_default(registry)
     service = _service(service_ip, _DEFAULT_PORT if advertise is None else advertise[1])
     await _ensure(registry, ("", "v1", "services"), "default", service)

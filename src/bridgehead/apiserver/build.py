@@ -15,12 +15,15 @@ from .access.authorization import Authorizer
 from .access.node_authorizer import NodeAuthorizer
 from .access.rbac.stored_policy import StoredPolicy
 from .access.tokens import SigningKey, TokenAuthority
+from .admission.parts import AdmissionParts
 from .admission.plugins import build_chain
-from .admission.webhooks.calls import Caller
 from .app import Application
 from .bodies.protobuf import plain_scalars
-from .bodies.schema import LazyDefinitions, Schema, Shape
+from .bodies.schema import OBJECT_META, LazyDefinitions, Schema, Shape
+from .customresources.controller import Definitions
+from .customresources.kind import definition_resource
 from .fieldmanagement.types import MapType
+from .flowcontrol.control import FlowControl
 from .handlers.apply import Applier
 from .handlers.discovery import Discovery
 from .handlers.health import Health
@@ -32,6 +35,8 @@ from .handlers.reviews import Reviews
 from .handlers.subresources import Subresources
 from .http.unsent import UnsentBudget
 from .http.user import User
+from .proxying.aggregation.aggregator import Aggregator
+from .proxying.aggregation.transport import ProxyCertificate, Transport
 from .proxying.connections import Connections
 from .proxying.subresource import ProxySubresource
 from .registry.registry import Registry
@@ -51,12 +56,15 @@ class ApiParts:
     table: ResourceTable
     registry: Registry
     schema: Schema
+    definitions: Definitions
     tokens: TokenAuthority
     watches: OpenWatches
     kubelets: KubeletAccess
     webhooks: WebhookClient
+    aggregator: Aggregator
     connections: Connections
     trimmer: Trimmer
+    flow_control: FlowControl
 
     async def close(self) -> None:
         """Release what is open, after the last request."""
@@ -68,10 +76,14 @@ class ApiParts:
 
 @dataclass(frozen=True, slots=True)
 class ApiSettings:
-    """Settings. `users` are those of the static token file; `kubelet_tls` is for logs and exec."""
+    """Settings. `users` are those of the static token file; `kubelet_tls` is for logs and exec.
+
+    `proxy_certificate` is for the servers of aggregated APIs.
+    """
 
     signing_key: SigningKey
     kubelet_tls: KubeletTls | None = None
+    proxy_certificate: ProxyCertificate | None = None
     users: Mapping[str, User] = field(default_factory=dict)
     clock: Callable[[], float] = time.time
 
@@ -91,16 +103,22 @@ def _succeed() -> str | None:
 def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) -> ApiParts:
     """Assemble a server. Raises KeyError when the schema has no definition for a kind of the table."""
     schema = Schema(LazyDefinitions(), plain_scalars)
-    resources = ResourceTable(table)
+
+    def metadata() -> Shape:
+        return schema.of_definition(OBJECT_META)
+
+    resources = ResourceTable((*table, definition_resource(metadata)))
     metrics, webhooks = Metrics(), WebhookClient(store)
     authorizer = Authorizer(StoredPolicy(store), NodeAuthorizer(store))
-    caller = Caller(store, authorizer, webhooks, metrics.registry)
 
     def type_of(resource: Resource) -> MapType:
         return registry.ownership.kind(resource).root
 
-    chain = build_chain(caller, authorizer, resources, partial(_shape_of, schema), type_of)
+    shape_of = partial(_shape_of, schema)
+    chain = build_chain(AdmissionParts(store, resources, authorizer, webhooks, metrics.registry, shape_of, type_of))
     registry = Registry(resources, store, schema, settings.clock, chain)
+    definitions = Definitions(registry, metadata, webhooks)
+    definitions.load()
     tokens = TokenAuthority(settings.signing_key, store, settings.clock)
     applier = Applier(registry, authorizer)
     watches = OpenWatches()
@@ -108,10 +126,14 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
     kubelets = KubeletAccess(settings.kubelet_tls)
     connections = Connections()
     trimmer = Trimmer()
+    flow_control = FlowControl(registry)
+    metrics.add_flow_control(flow_control)
 
     def not_shutting_down() -> str | None:
         return "process is shutting down" if watches.closed else None
 
+    discovery, openapi = Discovery(resources), OpenApi(resources)
+    aggregator = Aggregator(registry, discovery, openapi, connections, Transport(settings.proxy_certificate))
     application = Application(
         authenticator=Authenticator(settings.users, tokens.verify),
         authorizer=authorizer,
@@ -126,12 +148,28 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
         reviews=Reviews(authorizer, tokens, schema),
         pod_streams=PodStreams(registry, kubelets),
         proxy=ProxySubresource(registry, kubelets, connections),
-        discovery=Discovery(resources),
-        openapi=OpenApi(resources),
+        aggregator=aggregator,
+        discovery=discovery,
+        openapi=openapi,
         # The store is completely loaded before the server is built.
         health=Health({"ping": _succeed}, {"ping": _succeed, "store": _succeed, "shutdown": not_shutting_down}),
         metrics=metrics,
         unsent=UnsentBudget(on_freed=trimmer.on_freed),
         rendering=rendering,
+        flow_control=flow_control,
     )
-    return ApiParts(application, resources, registry, schema, tokens, watches, kubelets, webhooks, connections, trimmer)
+    return ApiParts(
+        application,
+        resources,
+        registry,
+        schema,
+        definitions,
+        tokens,
+        watches,
+        kubelets,
+        webhooks,
+        aggregator,
+        connections,
+        trimmer,
+        flow_control,
+    )

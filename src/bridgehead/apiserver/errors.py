@@ -204,6 +204,11 @@ def too_large(limit: int) -> ApiStatus:
     return ApiStatus(413, "RequestEntityTooLarge", f"Request entity too large: limit is {limit}")
 
 
+def terminating_resource(message: str) -> ApiStatus:
+    """A create of a custom resource whose definition is being deleted."""
+    return ApiStatus(405, "MethodNotAllowed", message, {})
+
+
 def unsupported_media_type(given: str, accepted: Sequence[str]) -> ApiStatus:
     return ApiStatus(
         415,
@@ -236,9 +241,9 @@ def invalid(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> A
     )
 
 
-def internal_error() -> ApiStatus:
-    """An unexpected failure. The details are in the server's log, not in the answer."""
-    return ApiStatus(500, "InternalError", "Internal error occurred: see the API server's log", {})
+def internal_error(why: str = "see the API server's log") -> ApiStatus:
+    """A failure that is not the client's. The details of an unexpected one are in the server's log."""
+    return ApiStatus(500, "InternalError", f"Internal error occurred: {why}", {})
 
 
 def timed_out() -> ApiStatus:
@@ -247,8 +252,10 @@ def timed_out() -> ApiStatus:
     return ApiStatus(504, "Timeout", why, {}, headers=((b"connection", b"close"),))
 
 
-def unavailable(why: str) -> ApiStatus:
-    return ApiStatus(503, "ServiceUnavailable", why)
+def unavailable(why: str, *, retry_after_seconds: int = 0) -> ApiStatus:
+    """The server cannot answer now. Clients repeat the request by themselves if they are told when."""
+    details = {"retryAfterSeconds": retry_after_seconds} if retry_after_seconds else None
+    return ApiStatus(503, "ServiceUnavailable", why, details)
 
 
 def too_large_resource_version(asked: int, current: int) -> ApiStatus:

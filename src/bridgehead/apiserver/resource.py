@@ -11,7 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from bridgehead.storage import Record, Store
 
 JsonObject = dict[str, Any]
 
@@ -43,6 +46,10 @@ class FieldError:
     message: str
 
 
+# The value of one cell of a table.
+Cell = str | int | float | None
+
+
 @dataclass(frozen=True)
 class Column:
     """One column of `kubectl get`. Priority 0 is always shown, 1 only with `-o wide`.
@@ -51,7 +58,7 @@ class Column:
     """
 
     name: str
-    cell: Callable[[JsonObject, float], str | int]
+    cell: Callable[[JsonObject, float], Cell]
     type: str = "string"
     format: str = ""
     description: str = ""
@@ -92,6 +99,9 @@ class Strategy:
 
     def prepare_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> None:
         """Copy from `old` what this request may not change: `status` for subresource "", `spec` for "status"."""
+
+    def prepare_delete(self, obj: JsonObject, now: str) -> None:
+        """Change an object whose deletion begins; it stays stored if it has a finalizer. `now` is RFC 3339."""
 
     def allocate(self, obj: JsonObject, old: JsonObject | None, is_claimed: Callable[[str], bool]) -> list[FieldError]:
         """Choose addresses and ports that the request left open; return errors for requested ones that are taken.
@@ -156,6 +166,11 @@ class Definition(Protocol):
         ...
 
     @property
+    def list_name(self) -> str:
+        """The name of the definition of its lists."""
+        ...
+
+    @property
     def digest(self) -> str:
         """A text that changes with the schema."""
         ...
@@ -165,12 +180,51 @@ class Definition(Protocol):
         """The `bodies.schema.Shape` of its objects."""
         ...
 
+    def object_type(self, types: Any) -> Any:
+        """Return the `fieldmanagement.types.MapType` of its objects. `types` are those of Kubernetes' definitions."""
+        ...
+
     def openapi(self, version: int) -> Mapping[str, JsonObject]:
         """Return its OpenAPI definitions (of version 2 or 3) by name, with references as `#/$defs/NAME`.
 
-        They contain the definition `name` and that of its list.
+        They contain the definitions `name` and `list_name`.
         """
         ...
+
+
+class Converter(Protocol):
+    """The conversion of a resource whose objects may be stored in another version, or under an older schema.
+
+    `storage` is the resource in the version in which objects are stored. It need not be served.
+    """
+
+    storage: Resource
+
+    async def served(self, records: Sequence[Record]) -> list[Record]:
+        """Return records as this version serves them. Raises `ApiStatus`."""
+        ...
+
+    async def to_stored(self, obj: JsonObject) -> JsonObject:
+        """Return an object of this version in the storage version. Raises `ApiStatus`."""
+        ...
+
+    def is_in_storage_version(self, record: Record) -> bool: ...
+
+    async def view(self, store: Store, namespace: str | None, *, with_records: bool) -> Store:
+        """Return a store whose lists (if `with_records`) and watches have the objects of this version.
+
+        It is for one list or one watch of the resource in `namespace` (None: all). Its watches end when the resource is
+        exchanged or removed. Raises `ApiStatus`.
+        """
+        ...
+
+
+class ScalePaths(NamedTuple):
+    """The fields of a custom resource that its Scale shows. `selector` None: there is no such field."""
+
+    spec_replicas: tuple[str, ...]
+    status_replicas: tuple[str, ...]
+    selector: tuple[str, ...] | None
 
 
 @dataclass(frozen=True)
@@ -206,6 +260,20 @@ class Resource:
     stored_form: StoredForm | None = None
     # Its schema; None: Kubernetes' own definition of the kind.
     definition: Definition | None = None
+    # The conversion of its objects; None: they are served as they are stored.
+    converter: Converter | None = None
+    # The fields of its subresource `scale`; None: those of a Deployment.
+    scale: ScalePaths | None = None
+    # The kind of its lists; "": its kind followed by "List".
+    list_kind: str = ""
+    # The message with which a create is refused.
+    refuses_create: str = ""
+    # Whether an update may leave out the resourceVersion.
+    allows_unconditional_update: bool = True
+    # Whether a finalizer may have a name without a domain and a slash.
+    has_plain_finalizers: bool = False
+    # All versions in which it is served, for the managers of its fields; (): its own.
+    api_versions: tuple[str, ...] = ()
     # Returns the reasons why a name is invalid (`objects.names`).
     check_name: Callable[[str], list[str]] | None = None
 

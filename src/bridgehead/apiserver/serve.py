@@ -24,6 +24,8 @@ from .access.tokens import SigningKey
 from .bootstrap import ensure_system_objects, maintain_system_objects
 from .build import ApiSettings, build_api
 from .http.server import ApiServer, open_listeners, parse_address, server_context
+from .proxying.aggregation.authentication import RequestHeaders, authentication_data, publish_authentication
+from .proxying.aggregation.transport import ProxyCertificate
 from .registry.aggregated_roles import AggregatedRoles
 from .registry.expiry import expire_events
 from .registry.ip_addresses import IpAddresses
@@ -53,6 +55,10 @@ class ServeOptions:
     kubelet_certificate: Path | None = None
     kubelet_key: Path | None = None
     kubelet_ca: Path | None = None
+    proxy_certificate: Path | None = None
+    proxy_key: Path | None = None
+    requestheader_ca: Path | None = None
+    requestheader_names: tuple[str, ...] = ()
 
 
 def serve(options: ServeOptions) -> None:
@@ -68,25 +74,30 @@ async def _serve(options: ServeOptions) -> None:
         table = build_table(service_cidrs=options.service_cidrs, node_port_range=options.node_ports)
     except ValueError as error:
         raise ValueError(f"--service-cluster-ip-range: {error}") from error
+    trusted = authentication_data(options.client_ca, _request_headers(options))
     # The socket is opened before the store is read, so that clients of a restarting server wait instead of failing.
     listeners = open_listeners(options.listen, options.listen_fds)
     store = open_store(options.store)
     try:
-        parts = build_api(table, store, ApiSettings(key, _kubelet_tls(options), users))
+        parts = build_api(table, store, ApiSettings(key, _kubelet_tls(options), _proxy_certificate(options), users))
         service_ip = str(ip_network(options.service_cidrs[0])[1])
         advertise = _advertised(options, listeners)
         await ensure_system_objects(parts.registry, service_ip=service_ip, advertise=advertise)
+        await publish_authentication(parts.registry, trusted)
         server = ApiServer(parts.application, context, parts.watches.close)
         addresses = ", ".join(join_host_port(*listener.getsockname()[:2]) for listener in listeners)
         log.info("serving on %s, revision %d", addresses, store.revision)
         try:
             async with asyncio.TaskGroup() as tasks:
                 background = [
+                    tasks.create_task(parts.definitions.run()),
                     tasks.create_task(expire_events(parts.registry)),
+                    tasks.create_task(parts.flow_control.run()),
                     tasks.create_task(ServiceCidrs(parts.registry).run()),
                     tasks.create_task(IpAddresses(parts.registry).run()),
                     tasks.create_task(AggregatedRoles(parts.registry).run()),
                     tasks.create_task(PolicyStatus(parts.registry, parts.schema).run()),
+                    tasks.create_task(parts.aggregator.run()),
                     tasks.create_task(
                         maintain_system_objects(parts.registry, service_ip=service_ip, advertise=advertise)
                     ),
@@ -123,6 +134,23 @@ def _kubelet_tls(options: ServeOptions) -> KubeletTls | None:
             raise ValueError("the kubelet options (certificate, key, certificate authority) must be given together")
         return None
     return KubeletTls(certificate, key, authority)
+
+
+def _proxy_certificate(options: ServeOptions) -> ProxyCertificate | None:
+    certificate, key = options.proxy_certificate, options.proxy_key
+    if certificate is None or key is None:
+        if certificate is not None or key is not None:
+            raise ValueError("the proxy-client certificate and its key must be given together")
+        return None
+    for path in (certificate, key):
+        path.read_bytes()  # raises an error that names the file; ssl's errors do not
+    return ProxyCertificate(certificate, key)
+
+
+def _request_headers(options: ServeOptions) -> RequestHeaders | None:
+    if options.requestheader_ca is None:
+        return None
+    return RequestHeaders(options.requestheader_ca, options.requestheader_names)
 
 
 def _advertised(options: ServeOptions, listeners: list[socket.socket]) -> tuple[str, int] | None:

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from .failures import reporting_failures
-from .groups import AUTHENTICATION, KUBELETS, SERVING, STORAGE
+from .groups import AGGREGATION, AUTHENTICATION, KUBELETS, SERVING, STORAGE
 from .parsing import path
 
 
@@ -69,6 +69,25 @@ def command(
     kubelet_certificate_authority: Annotated[
         Path | None, typer.Option(rich_help_panel=KUBELETS, parser=path, help="CA of kubelets' certificates.")
     ] = None,
+    proxy_client_cert_file: Annotated[
+        Path | None,
+        typer.Option(
+            rich_help_panel=AGGREGATION, parser=path, help="Client certificate for the servers of aggregated APIs."
+        ),
+    ] = None,
+    proxy_client_key_file: Annotated[
+        Path | None,
+        typer.Option(rich_help_panel=AGGREGATION, parser=path, help="Private key of the proxy-client certificate."),
+    ] = None,
+    requestheader_client_ca_file: Annotated[
+        Path | None,
+        typer.Option(
+            rich_help_panel=AGGREGATION, parser=path, help="CA of the proxy-client certificate, for these servers."
+        ),
+    ] = None,
+    requestheader_allowed_names: Annotated[
+        str, typer.Option(rich_help_panel=AGGREGATION, help="Names in proxy-client certificates; none: any name.")
+    ] = "",
     verbosity: Annotated[int, typer.Option("-v", "--v", help="Verbosity: 0 for operators, 1 for developers.")] = 0,
 ) -> None:
     from bridgehead.apiserver.serve import ServeOptions, serve
@@ -92,6 +111,10 @@ def command(
             kubelet_certificate=kubelet_client_certificate,
             kubelet_key=kubelet_client_key,
             kubelet_ca=kubelet_certificate_authority,
+            proxy_certificate=proxy_client_cert_file,
+            proxy_key=proxy_client_key_file,
+            requestheader_ca=requestheader_client_ca_file,
+            requestheader_names=tuple(name for name in requestheader_allowed_names.split(",") if name),
         )
         serve(options)
 

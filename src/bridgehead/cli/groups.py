@@ -14,6 +14,7 @@ SERVING: Final = "Serving"
 AUTHENTICATION: Final = "Authentication of clients"
 STORAGE: Final = "Storage and allocation"
 KUBELETS: Final = "Connections to kubelets"
+AGGREGATION: Final = "Aggregated APIs"
 
 NODE: Final = "Node"
 PODS: Final = "Pods"

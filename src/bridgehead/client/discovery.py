@@ -14,7 +14,7 @@ from bridgehead.objects.kinds import ALL_KINDS, Kind
 from bridgehead.objects.meta import Object
 
 from .api import ApiClient
-from .errors import BadAnswer
+from .errors import BadAnswer, NotFound
 
 
 @dataclass(frozen=True)
@@ -65,14 +65,21 @@ def metadata_kind(group: str, version: str, plural: str, name: str, namespaced: 
 
 
 async def discover(client: ApiClient) -> list[ServedKind]:
-    """Return all kinds that can be listed, each in its group's preferred version. Raises ClientError."""
+    """Return all kinds that can be listed, each in the first version of its group that has it. Raises ClientError."""
     served = _served("", "v1", await client.request("GET", "/api/v1"))
     groups = _decode(await client.request("GET", "/apis"), _Groups)
     for group in groups.groups:
-        preferred = group.preferred_version or (group.versions[0] if group.versions else None)
-        if preferred is not None:
-            version = preferred.group_version.rpartition("/")[2]
-            served += _served(group.name, version, await client.request("GET", f"/apis/{group.name}/{version}"))
+        preferred = [group.preferred_version] if group.preferred_version is not None else []
+        versions = dict.fromkeys(one.group_version.rpartition("/")[2] for one in (*preferred, *group.versions))
+        known: set[str] = set()
+        for version in versions:
+            try:
+                document = await client.request("GET", f"/apis/{group.name}/{version}")
+            except NotFound:
+                continue  # a custom resource that has just been removed
+            found = [one for one in _served(group.name, version, document) if one.kind.plural not in known]
+            known |= {one.kind.plural for one in found}
+            served += found
     return served
 
 

@@ -33,6 +33,7 @@ class Informers:
         self._others: list[Informer[Any]] = []
         self._derived: dict[Callable[[Informers], Any], Any] = {}
         self._tasks: asyncio.TaskGroup | None = None
+        self._running: dict[Informer[Any], asyncio.Task[None]] = {}
 
     def get(self, kind: Kind[T]) -> Informer[T]:
         informer = self._informers.get(kind)
@@ -50,6 +51,13 @@ class Informers:
         self._others.append(informer)
         self._start(informer)
         return informer
+
+    def drop(self, kind: Kind[Any]) -> None:
+        """Stop the informer of a kind that the API does not serve any more."""
+        informer = self._informers.pop(kind, None)
+        task = None if informer is None else self._running.pop(informer, None)
+        if task is not None:
+            task.cancel()
 
     def derived(self, make: Callable[[Informers], Derived]) -> Derived:
         """Return `make(self)`, called once and shared by all callers with the same `make`."""
@@ -72,4 +80,5 @@ class Informers:
 
     def _start(self, informer: Informer[Any]) -> None:
         if self._tasks is not None:
-            self._tasks.create_task(informer.run(), name=f"informer {informer.kind.plural}")
+            task = self._tasks.create_task(informer.run(), name=f"informer {informer.kind.plural}")
+            self._running[informer] = task

@@ -39,11 +39,11 @@ class _Identity:
 
 
 class _Authority:
-    """A CA whose key is read from, or created in, a directory."""
+    """A CA whose key is read from, or created in, the files `file`.key and `file`.crt of a directory."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, file: str, common_name: str) -> None:
         self._directory = directory
-        key_file, certificate_file = directory / "ca.key", directory / "ca.crt"
+        key_file, certificate_file = directory / f"{file}.key", directory / f"{file}.crt"
         if certificate_file.exists():
             if not key_file.exists():
                 raise ValueError(f"{key_file.name} is missing")
@@ -54,7 +54,7 @@ class _Authority:
             self._key = key
             return
         self._key = ec.generate_private_key(ec.SECP256R1())
-        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "bridgehead-ca")])
+        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
         self._certificate = (
             _builder(name, name, self._key.public_key())
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
@@ -118,7 +118,10 @@ def make_certificates(config: LabConfig, files: LabFiles) -> None:
 
 def _make_all(config: LabConfig, files: LabFiles) -> None:
     files.pki.mkdir(parents=True, exist_ok=True, mode=0o700)
-    authority = _Authority(files.pki)
+    authority = _Authority(files.pki, "ca", "bridgehead-ca")
+    # A CA of its own: whoever has a certificate of the cluster's CA could name any user to an aggregated API otherwise.
+    front_proxy = _Authority(files.pki, "front-proxy-ca", "bridgehead-front-proxy-ca")
+    front_proxy.issue(_Identity("front-proxy-client", "front-proxy-client"))
     service_account_key = files.pki / "sa.key"
     if not service_account_key.exists():
         _write_private(service_account_key, _pem(rsa.generate_private_key(public_exponent=65537, key_size=2048)))

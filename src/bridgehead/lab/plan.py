@@ -164,7 +164,7 @@ class LabFiles:
     def read_inside(self) -> tuple[str, ...]:
         """Patterns (`Path.glob`) of the files in `pki` that the lab's parts read: without the CA's and the
         administrator's keys."""
-        return ("ca.crt", "sa.key", "apiserver*", "controllers*", "node*")
+        return ("ca.crt", "front-proxy-ca.crt", "front-proxy-client*", "sa.key", "apiserver*", "controllers*", "node*")
 
     def log(self, part: str) -> Path:
         return self.root / "logs" / f"{part}.log"
@@ -220,6 +220,10 @@ def _api_server(config: LabConfig, files: LabFiles, listen_fd: int) -> PartPlan:
             f"--kubelet-client-certificate={pki / 'apiserver-kubelet-client.crt'}",
             f"--kubelet-client-key={pki / 'apiserver-kubelet-client.key'}",
             f"--kubelet-certificate-authority={pki / 'ca.crt'}",
+            f"--proxy-client-cert-file={pki / 'front-proxy-client.crt'}",
+            f"--proxy-client-key-file={pki / 'front-proxy-client.key'}",
+            f"--requestheader-client-ca-file={pki / 'front-proxy-ca.crt'}",
+            "--requestheader-allowed-names=front-proxy-client",
             f"--store=sqlite://{files.store}",
             f"--service-cluster-ip-range={','.join(family.services for family in ranges)}",
             f"--service-node-port-range={NODE_PORTS}",

@@ -157,6 +157,7 @@ class LogWatch:
         self._namespace = namespace
         self._position = position
         self._closed = False
+        self._is_finishing = False
         self._is_behind = False
         self._waiting: asyncio.Future[None] | None = None
         log.watches.add(self)
@@ -172,6 +173,9 @@ class LogWatch:
             if changes:
                 return changes
             if self._position == self._log.end:
+                if self._is_finishing:
+                    self.close()
+                    break
                 await self._wait()
         raise StopAsyncIteration
 
@@ -207,6 +211,10 @@ class LogWatch:
     def wake(self) -> None:
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(None)
+
+    def finish(self) -> None:
+        self._is_finishing = True
+        self.wake()
 
     def close(self) -> None:
         self._closed = True

@@ -73,6 +73,10 @@ class Watch(Protocol):
         """
         ...
 
+    def finish(self) -> None:
+        """End the stream when all changes so far have been read."""
+        ...
+
     def pending(self) -> list[Change]:
         """Return the changes that have not been read yet, without waiting. Raises `Overflow` as iteration does."""
         ...

@@ -47,9 +47,10 @@ async def test_deleted_objects_are_recreated(world):
     assert answer.json["spec"]["clusterIP"] == "10.96.0.1"
 
 
-async def test_every_cluster_has_the_mandatory_flow_schemas(world):
+async def test_every_cluster_has_the_mandatory_flow_schemas_and_a_new_one_the_suggested(world):
     found = await world.get("/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas")
-    assert [item["metadata"]["name"] for item in found["items"]] == ["catch-all", "exempt"]
+    names = [item["metadata"]["name"] for item in found["items"]]
+    assert (len(names), {"catch-all", "exempt", "probes", "system-nodes"} - set(names)) == (13, set())
     url = "/apis/flowcontrol.apiserver.k8s.io/v1/prioritylevelconfigurations/catch-all"
     refused = await world.patch(url, {"spec": {"limited": {"nominalConcurrencyShares": 9}}})
     assert refused.status == 422

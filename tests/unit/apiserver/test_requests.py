@@ -444,6 +444,7 @@ async def test_delete_honors_preconditions(world):
         b'{"gracePeriodSeconds": "soon"}',
         b'{"preconditions": []}',
         b'{"propagationPolicy": "Sideways"}',
+        b'{"propagationPolicy": "Orphan", "orphanDependents": true}',
         b"k8s\x00\x12\x05",
     ],
 )
@@ -783,3 +784,20 @@ async def test_unknown_paths_share_one_metric_label(world):
     text = (await world.call("GET", "/metrics", user=ADMIN)).body.decode()
     assert "invented" not in text
     assert 'verb="OTHER"' in text
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        (f"{CONFIG_MAPS}?timeout=invalid", 400),
+        (f"{CONFIG_MAPS}?timeout=1", 400),
+        (f"{CONFIG_MAPS}?timeout=1m2.5s", 200),
+        (f"{CONFIG_MAPS}?timeout=0s", 200),
+        ("/version?timeout=x", 400),
+    ],
+)
+async def test_a_timeout_must_be_a_duration(world, path, status):
+    answer = await world.call("GET", path)
+    assert answer.status == status
+    if status == 400:
+        assert answer.json["message"] == "invalid timeout specified in the request URL"

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from bridgehead.apiserver.bodies.schema import ANYTHING, Shape
+from bridgehead.apiserver.fieldmanagement.types import MapType, Types, as_root
 from bridgehead.apiserver.handlers.discovery import version_order
 from bridgehead.apiserver.resource import Resource
 from bridgehead.apiserver.resources.shared.columns import NAME
@@ -23,16 +24,20 @@ URL = "/apis/example.com/v1/widgets"
 class WidgetDefinition:
     field: str
     name: str = "com.example.v1.Widget"
+    list_name: str = "com.example.v1.WidgetList"
     shape: Shape = ANYTHING
 
     @property
     def digest(self) -> str:
         return self.field
 
+    def object_type(self, types: Types) -> MapType:
+        return as_root(types.inline(self.openapi(3)[self.name]))
+
     def openapi(self, version: int) -> Mapping[str, dict[str, Any]]:
         meta = {"$ref": "#/$defs/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"}
         widget = {"type": "object", "properties": {"metadata": meta, self.field: {"type": "string"}}}
-        return {self.name: widget, f"{self.name}List": {"type": "object"}}
+        return {self.name: widget, self.list_name: {"type": "object"}}
 
 
 def widgets(version: str = "v1", field: str = "size") -> Resource:

@@ -222,9 +222,11 @@ async def open_world(*, resources: tuple[Resource, ...] = (), **settings: Any) -
     parts = build_api(table, store, ApiSettings(signing_key(), users=users, clock=clock))
     await ensure_system_objects(parts.registry, service_ip="10.96.0.1", advertise=("10.0.0.1", 6443))
     world = World(parts, store, clock)
+    following = asyncio.create_task(parts.definitions.run())
     try:
         yield world
     finally:
+        following.cancel()
         parts.watches.close()
         await parts.close()
         await store.close()

@@ -60,6 +60,15 @@ def test_kubeconfigs_have_server_and_credentials(files: LabFiles) -> None:
         certificate.verify_directly_issued_by(x509.load_pem_x509_certificate((files.pki / "ca.crt").read_bytes()))
 
 
+def test_aggregated_apis_have_an_authority_of_their_own(files: LabFiles) -> None:
+    client = x509.load_pem_x509_certificate((files.pki / "front-proxy-client.crt").read_bytes())
+    client.verify_directly_issued_by(x509.load_pem_x509_certificate((files.pki / "front-proxy-ca.crt").read_bytes()))
+    assert client.subject.rfc4514_string() == "CN=front-proxy-client"
+    read = {path.name for pattern in files.read_inside for path in files.pki.glob(pattern)}
+    assert {"front-proxy-ca.crt", "front-proxy-client.key"} <= read
+    assert not read & {"front-proxy-ca.key", "ca.key", "admin.key"}
+
+
 def test_user_entries_of_the_kubeconfig_are_kept(files: LabFiles) -> None:
     made = msgspec.yaml.decode(files.kubeconfig.read_bytes())
     changed = msgspec.yaml.decode(files.kubeconfig.read_bytes())
@@ -134,7 +143,8 @@ def test_a_new_authority_issues_all_certificates_again(files: LabFiles) -> None:
     (files.pki / "ca.crt").unlink()
     make_certificates(CONFIG, files)
     after = contents(files)
-    assert {name for name in after if after[name] == before[name]} == {"sa.key"}
+    front_proxy = {f"front-proxy-{name}" for name in ("ca.crt", "ca.key", "client.crt", "client.key")}
+    assert {name for name in after if after[name] == before[name]} == {"sa.key", *front_proxy}
 
 
 @pytest.mark.parametrize(("name", "text"), [("ca.key", None), ("ca.key", b"junk"), ("ca.crt", b"junk")])

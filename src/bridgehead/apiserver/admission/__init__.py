@@ -2,7 +2,7 @@
 
 attributes         what a plug-in knows about a request
 chain              the order of the plug-ins, and the calls
-plugins            the chain of this server
+plugins, parts     the chain of this server, and what its plug-ins need of the server
 lifecycle          NamespaceLifecycle
 service_accounts   ServiceAccount
 node_restriction   NodeRestriction

@@ -1,4 +1,4 @@
-"""What an admission plug-in knows about a request.
+"""Attributes of a request, for admission plug-ins.
 
 Pure: no I/O, no clock, no randomness. Source: apiserver/pkg/admission/attributes.go.
 """

@@ -12,6 +12,8 @@ from bridgehead.apiserver.resource import JsonObject
 
 from .attributes import Attributes
 
+_MAX_KEPT = 4096  # kinds of requests
+
 
 class Plugin:
     """The hooks of one plug-in. A plug-in overrides `handles`, and `mutate` or `validate` or both.
@@ -21,6 +23,8 @@ class Plugin:
     wants it, with changes that the resource's hooks are going to drop; `validate` gets what will be stored.
     """
 
+    # Whether `handles` depends only on operation, resource and subresource, so that its result can be kept.
+    is_static = False
     # Whether `mutate` may change the object. False for plug-ins that only check, before others mutate.
     changes = True
 
@@ -40,16 +44,16 @@ class Chain:
     """The plug-ins in the order of their calls."""
 
     def __init__(self, plugins: Sequence[Plugin] = ()) -> None:
-        self._mutators = [plugin for plugin in plugins if type(plugin).mutate is not Plugin.mutate]
-        self._validators = [plugin for plugin in plugins if type(plugin).validate is not Plugin.validate]
+        self._mutators = _Selection([one for one in plugins if type(one).mutate is not Plugin.mutate])
+        self._validators = _Selection([one for one in plugins if type(one).validate is not Plugin.validate])
 
     def mutators(self, attributes: Attributes) -> list[Plugin]:
         """Return the plug-ins to call before the resource's hooks."""
-        return [plugin for plugin in self._mutators if plugin.handles(attributes)]
+        return self._mutators.select(attributes)
 
     def validators(self, attributes: Attributes) -> list[Plugin]:
         """Return the plug-ins to call before the object is stored."""
-        return [plugin for plugin in self._validators if plugin.handles(attributes)]
+        return self._validators.select(attributes)
 
     async def admit(self, attributes: Attributes, obj: JsonObject, old: JsonObject) -> JsonObject:
         """Call all plug-ins for an object that is not stored, or for a DELETE. Returns the object to go on with."""
@@ -58,6 +62,26 @@ class Chain:
         if validators := self.validators(attributes):
             await validate(validators, attributes, obj, old)
         return obj
+
+
+class _Selection:
+    """Selects the plug-ins that handle a request, and keeps the answers of static ones."""
+
+    def __init__(self, plugins: Sequence[Plugin]) -> None:
+        self._plugins = plugins
+        self._kept: dict[tuple[str, str, bool, str], list[Plugin]] = {}
+
+    def select(self, attributes: Attributes) -> list[Plugin]:
+        resource = attributes.resource
+        # A custom resource may come back with another scope.
+        key = (attributes.operation, resource.id, resource.namespaced, attributes.subresource)
+        plugins = self._kept.get(key)
+        if plugins is None:
+            if len(self._kept) >= _MAX_KEPT:
+                self._kept.clear()
+            plugins = [one for one in self._plugins if not one.is_static or one.handles(attributes)]
+            self._kept[key] = plugins
+        return [one for one in plugins if one.is_static or one.handles(attributes)]
 
 
 async def mutate(plugins: Sequence[Plugin], attributes: Attributes, obj: JsonObject, old: JsonObject) -> JsonObject:

@@ -36,6 +36,8 @@ def _creates(attributes: Attributes, resource: str) -> bool:
 class DefaultIngressClass(Plugin):
     """The plug-in DefaultIngressClass."""
 
+    is_static = True
+
     def __init__(self, store: Store) -> None:
         self._store = store
 
@@ -49,6 +51,8 @@ class DefaultIngressClass(Plugin):
 
 class DefaultStorageClass(Plugin):
     """The plug-in DefaultStorageClass."""
+
+    is_static = True
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -64,6 +68,8 @@ class DefaultStorageClass(Plugin):
 class RuntimeClass(Plugin):
     """The plug-in RuntimeClass."""
 
+    is_static = True
+
     def __init__(self, store: Store) -> None:
         self._store = store
 
@@ -78,6 +84,8 @@ class RuntimeClass(Plugin):
 class PodPriority(Plugin):
     """The part of the plug-in Priority that is for pods."""
 
+    is_static = True
+
     def __init__(self, store: Store) -> None:
         self._store = store
 
@@ -91,6 +99,8 @@ class PodPriority(Plugin):
 
 class PriorityClasses(Plugin):
     """The part of the plug-in Priority that is for classes: one default, and the system's classes stay."""
+
+    is_static = True
 
     def __init__(self, store: Store) -> None:
         self._store = store

@@ -20,6 +20,7 @@ UNDELETABLE_NAMESPACES = frozenset({"default", "kube-system", "kube-public"})
 class NamespaceLifecycle(Plugin):
     """The plug-in NamespaceLifecycle."""
 
+    is_static = True
     changes = False
 
     def __init__(self, store: Store) -> None:

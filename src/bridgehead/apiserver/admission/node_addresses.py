@@ -53,6 +53,8 @@ _decode_endpoints = msgspec.json.Decoder(_Endpoints).decode
 class NodeAddresses(Plugin):
     """Admission of changes of a Service's status."""
 
+    is_static = True
+
     def __init__(self, store: Store) -> None:
         self._store = store
 

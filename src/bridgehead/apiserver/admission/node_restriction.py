@@ -26,7 +26,7 @@ _RESTRICTED = frozenset({"nodes", "pods", "leases.coordination.k8s.io", "service
 
 
 class NodeRestriction(Plugin):
-    """The plug-in NodeRestriction. It does nothing for users that are not nodes."""
+    """The plug-in NodeRestriction. Other users than nodes are not restricted."""
 
     changes = False
 

@@ -2,33 +2,21 @@
 
 from __future__ import annotations
 
-from bridgehead.apiserver.access.authorization import Authorizer
-from bridgehead.apiserver.table import ResourceTable
-
 from .chain import Chain
 from .classes import DefaultIngressClass, DefaultStorageClass, PodPriority, PriorityClasses, RuntimeClass
 from .escalation import RoleEscalation
 from .lifecycle import NamespaceLifecycle
 from .node_addresses import NodeAddresses
 from .node_restriction import NodeRestriction
+from .parts import AdmissionParts
 from .podsecurity.plugin import PodSecurity
-from .policies.mutating import MutatingPolicies, TypeOf
-from .policies.validating import ValidatingPolicies
+from .policies.plugins import MutatingPolicies, ParameterRights, ValidatingPolicies
 from .service_accounts import ServiceAccounts
-from .webhooks.calls import Caller
-from .webhooks.mutating import MutatingWebhooks, ShapeOf
-from .webhooks.validating import ValidatingWebhooks
+from .webhooks.plugins import MutatingWebhooks, ValidatingWebhooks, Webhooks
 
 
-def build_chain(
-    caller: Caller, authorizer: Authorizer, table: ResourceTable, shape_of: ShapeOf, type_of: TypeOf
-) -> Chain:
-    """Return the chain.
-
-    `caller` calls webhooks. `shape_of` returns the shapes of the objects that webhooks and policies change, `type_of`
-    their types for merges.
-    """
-    store = caller.store
+def build_chain(parts: AdmissionParts) -> Chain:
+    store, webhooks = parts.store, Webhooks(parts)
     return Chain(
         (
             NamespaceLifecycle(store),
@@ -40,11 +28,12 @@ def build_chain(
             DefaultStorageClass(store),
             RuntimeClass(store),
             DefaultIngressClass(store),
-            MutatingPolicies(store, authorizer, table, shape_of, type_of),
-            MutatingWebhooks(caller, table, shape_of),
+            MutatingPolicies(parts),
+            MutatingWebhooks(webhooks),
             NodeAddresses(store),
-            RoleEscalation(authorizer),
-            ValidatingPolicies(store, authorizer, table),
-            ValidatingWebhooks(caller, table),
+            RoleEscalation(parts.authorizer),
+            ParameterRights(parts),
+            ValidatingPolicies(parts),
+            ValidatingWebhooks(webhooks),
         )
     )

@@ -32,6 +32,8 @@ _decode = msgspec.json.decode
 class ServiceAccounts(Plugin):
     """The plug-in ServiceAccount."""
 
+    is_static = True
+
     def __init__(self, store: Store) -> None:
         self._store = store
 

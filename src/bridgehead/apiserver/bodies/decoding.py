@@ -13,7 +13,7 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from bridgehead.apiserver.errors import ApiStatus, SchemaMismatch, bad_request, invalid
+from bridgehead.apiserver.errors import ApiStatus, SchemaMismatch, bad_request, invalid, unsupported_media_type
 from bridgehead.apiserver.http.negotiation import JSON, PROTOBUF, YAML, media_type_of
 from bridgehead.apiserver.http.paths import Query
 from bridgehead.apiserver.http.request import Request
@@ -21,7 +21,7 @@ from bridgehead.apiserver.http.worker import run_long
 from bridgehead.apiserver.resource import FieldError, JsonObject, Resource
 
 from .protobuf import BadPacket, decode_envelope_untrusted, decode_message_untrusted
-from .schema import Shape, conform
+from .schema import Shape, StructShape, conform
 from .serialization import decode_body, unreadable
 
 STRICT, WARN, IGNORE = "Strict", "Warn", "Ignore"
@@ -101,6 +101,8 @@ def decode_value(body: bytes, content_type: str, shape: Shape) -> Any:
     """Decode a body of any supported media type, without schema checks. Raises a 400 or a 415."""
     if media_type_of(content_type) != PROTOBUF:
         return decode_body(body, content_type, (JSON, YAML, PROTOBUF))
+    if not isinstance(shape, StructShape):
+        raise unsupported_media_type(content_type, (JSON, YAML))  # custom resources have no protobuf form
     try:
         version, kind, message = decode_envelope_untrusted(body)
         return {"apiVersion": version, "kind": kind} | decode_message_untrusted(message, shape)

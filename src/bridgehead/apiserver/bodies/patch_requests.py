@@ -5,7 +5,7 @@ Source: apiserver/pkg/endpoints/handlers/patch.go.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -30,12 +30,12 @@ from .schema import Shape, conform
 from .serialization import decode_json
 
 
-def patch_type(request: Request) -> str:
-    """Return the media type of a patch. Raises a 415 for a type that is not supported."""
+def patch_type(request: Request, types: Sequence[str] = PATCH_TYPES) -> str:
+    """Return the media type of a patch. Raises a 415 for a type that is none of `types`."""
     given = request.header(b"content-type")
     media = media_type_of(given)
-    if media not in PATCH_TYPES:
-        raise unsupported_media_type(given, PATCH_TYPES)
+    if media not in types:
+        raise unsupported_media_type(given, types)
     return media
 
 

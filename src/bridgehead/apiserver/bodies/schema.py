@@ -24,6 +24,7 @@ from bridgehead.apiserver.resource import JsonObject
 from bridgehead.objects.quantities import canonical_quantity
 
 VERSION = "v1.37.0-local"
+OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _INT_RANGES = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 
@@ -359,6 +360,29 @@ class StructShape(Shape):
         return self.fields.get(key, ANYTHING)
 
 
+class SubschemaShape(Shape):
+    """A schema of a custom resource, or in its place a boolean (`additionalProperties`) or a list (`items`)."""
+
+    __slots__ = ("schema",)
+
+    def __init__(self, go: str, schema: Shape) -> None:
+        super().__init__(go)
+        self.schema = schema
+
+    def conform(self, value: Any, path: JsonPath, unknown: list[str]) -> Any:
+        is_or_bool = self.go.endswith("OrBool")
+        if type(value) is list and not is_or_bool:
+            return [self.schema.conform(one, (path, index, _INDEX), unknown) for index, one in enumerate(value)]
+        if type(value) is bool and is_or_bool:
+            return value
+        if type(value) is not dict:
+            raise _Mismatch("", text=f"{'boolean' if is_or_bool else 'list'} or JSON schema expected")
+        return self.schema.conform(value, path, unknown)
+
+    def child(self, key: str) -> Shape:
+        return self.schema.child(key)
+
+
 def _zero(shape: Shape) -> Any:
     return {} if isinstance(shape, StructShape | MapShape) else [] if isinstance(shape, ListShape) else shape.zero
 
@@ -370,6 +394,11 @@ _SPECIAL: dict[str, Shape] = {
     "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime": TimeShape("v1.MicroTime"),
     "io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1": JsonShape("v1.FieldsV1"),
     "io.k8s.apimachinery.pkg.runtime.RawExtension": JsonShape("runtime.RawExtension"),
+}
+_APIEXTENSIONS = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1."
+# Definitions without fields that stand for a schema, and the definition of schemas.
+_SUBSCHEMAS = {
+    f"{_APIEXTENSIONS}JSONSchemaPropsOr{other}": f"{_APIEXTENSIONS}JSONSchemaProps" for other in ("Array", "Bool")
 }
 _STRING, _BOOL, _FLOAT, _BYTES = StringShape("string"), BoolShape("bool"), NumberShape("float64"), BytesShape("[]uint8")
 _INT32, _INT64 = IntShape("int32"), IntShape("int64")
@@ -400,6 +429,10 @@ class Schema:
         """Return the shape of a kind. Raises KeyError for a kind without a definition."""
         return self._named(self._kinds[group, version, kind])
 
+    def of_definition(self, name: str) -> Shape:
+        """Return the shape of a definition such as `io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta`."""
+        return self._named(name)
+
     def check_kind(self, group: str, version: str, kind: str) -> None:
         """Raise KeyError for a kind without a definition, without compiling its shape."""
         self._kinds[group, version, kind]
@@ -408,7 +441,10 @@ class Schema:
         shape = self._shapes.get(name)
         if shape is None:
             definition = self._definitions[name]
-            if "properties" not in definition:
+            if name in _SUBSCHEMAS:
+                schema = self._named(_SUBSCHEMAS[name])
+                shape = self._shapes[name] = SubschemaShape(".".join(name.split(".")[-2:]), schema)
+            elif "properties" not in definition:
                 shape = self._shapes[name] = self._inline(definition)
             else:
                 struct = shape = self._shapes[name] = StructShape(name)

@@ -14,6 +14,7 @@ from typing import Any
 
 from .declarations import Overload
 from .errors import EvaluationError
+from .merging import compile_merging
 from .nodes import Call
 from .types import Type
 from .values import Frame, cel_type, lookup, optional_lookup
@@ -36,6 +37,10 @@ def compile_overloads(node: Call, steps: Sequence[Step], constants: Sequence[Any
         return _compare(_COMPARISONS[node.function], *steps)
     if node.function in ("_==_", "_!=_") and kinds == ["string", "string"]:
         return _compare_texts(_COMPARISONS[node.function], *steps)
+    if len(kinds) == 2 and kinds[0] == "list":
+        merging = compile_merging(node.function, node.operands[0].type, node.overloads[0], *steps)
+        if merging is not None:
+            return merging
     if node.function in _LOOKUPS:
         return _index(_LOOKUPS[node.function], *steps)
     if len(node.overloads) == 1:

@@ -88,7 +88,16 @@ def _array(schema: Mapping[str, Any], name: str) -> tuple[Type, int] | None:
         return None
     item, least = found
     most = max(schema["maxItems"], 0) if "maxItems" in schema else (MOST_REQUEST_BYTES - 2) // (least + 1)
-    return list_of(item, most, _each(item.decode)), 2
+    return list_of(item, most, _each(item.decode), _list_keys(schema)), 2
+
+
+def _list_keys(schema: Mapping[str, Any]) -> tuple[str, ...] | None:
+    match schema.get("x-kubernetes-list-type"):
+        case "set":
+            return ()
+        case "map":
+            return tuple(schema.get("x-kubernetes-list-map-keys", ()))
+    return None
 
 
 def _object(schema: Mapping[str, Any], name: str, is_root: bool) -> tuple[Type, int] | None:

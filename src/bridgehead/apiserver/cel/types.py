@@ -20,10 +20,11 @@ class Type:
 
     `kind` is the name of a simple type (`int`, `dyn`, ...) or one of list, map, optional, type, struct, opaque, param.
     `fields` are those of a struct. `most` is the largest size that a value can have (characters, items or entries), for
-    estimates of cost. `decode` makes the CEL value of a JSON value; None: it is the JSON value itself.
+    estimates of cost. `decode` makes the CEL value of a JSON value; None: it is the JSON value itself. `list_keys` are
+    the keys of a list of type `map`, none for a `set`; None for other values.
     """
 
-    __slots__ = ("_hash", "decode", "fields", "kind", "most", "name", "parameters")
+    __slots__ = ("_hash", "decode", "fields", "kind", "list_keys", "most", "name", "parameters")
 
     def __init__(
         self,
@@ -33,6 +34,7 @@ class Type:
         fields: Mapping[str, Field] = MappingProxyType({}),
         most: int = UNBOUNDED,
         decode: Callable[[Any], Any] | None = None,
+        list_keys: tuple[str, ...] | None = None,
     ) -> None:
         self.kind = kind
         self.name = name or kind
@@ -40,6 +42,7 @@ class Type:
         self.fields = fields
         self.most = most
         self.decode = decode
+        self.list_keys = list_keys
         self._hash = hash((kind, self.name, parameters))
 
     def __eq__(self, other: object) -> bool:
@@ -88,8 +91,13 @@ TYPE_NAMES = {
 }
 
 
-def list_of(item: Type, most: int = UNBOUNDED, decode: Callable[[Any], Any] | None = None) -> Type:
-    return Type("list", parameters=(item,), most=most, decode=decode)
+def list_of(
+    item: Type,
+    most: int = UNBOUNDED,
+    decode: Callable[[Any], Any] | None = None,
+    list_keys: tuple[str, ...] | None = None,
+) -> Type:
+    return Type("list", parameters=(item,), most=most, decode=decode, list_keys=list_keys)
 
 
 def map_of(key: Type, value: Type, most: int = UNBOUNDED, decode: Callable[[Any], Any] | None = None) -> Type:

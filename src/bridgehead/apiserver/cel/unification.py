@@ -38,7 +38,7 @@ def resolve(substitution: Substitution, type: Type, *, free_to_dyn: bool = False
     parameters = tuple(resolve(substitution, one, free_to_dyn=free_to_dyn) for one in type.parameters)
     if all(new is old for new, old in zip(parameters, type.parameters, strict=True)):
         return type
-    return Type(type.kind, type.name, parameters, most=type.most, decode=type.decode)
+    return Type(type.kind, type.name, parameters, most=type.most, decode=type.decode, list_keys=type.list_keys)
 
 
 def most_general(one: Type, other: Type) -> Type:

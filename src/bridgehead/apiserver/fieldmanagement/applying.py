@@ -112,7 +112,7 @@ def _apply(
 ) -> Applied | Conflicts:
     reset = kind.reset.get(writer.subresource, EMPTY)
     mine = identity(writer, kind)
-    current = [entry for entry in entries if entry.get("apiVersion") == kind.api_version]
+    current = [entry for entry in entries if kind.knows(entry)]
     previous = next((entry for entry in current if identity_of(entry) == mine), None)
     others = [entry for entry in current if entry is not previous]
 

@@ -38,13 +38,20 @@ class Kind:
     """A resource, for the managers of its fields.
 
     `root` is the type of its objects, `reset` the paths by subresource ("" is the resource itself) that a write to it
-    cannot change. Entries of other API versions than `api_version` are dropped.
+    cannot change. `api_versions` are those in which it is served; (): only `api_version`. Their fields are taken for
+    the same ones. Entries of other API versions are dropped.
     """
 
     root: MapType
     api_version: str
     name: str
     reset: dict[str, FieldSet] = field(default_factory=dict)
+    api_versions: frozenset[str] = frozenset()
+
+    def knows(self, entry: Entry) -> bool:
+        """Whether an entry of managedFields is about this resource."""
+        version = entry.get("apiVersion")
+        return version == self.api_version or version in self.api_versions
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +158,7 @@ def _after(kind: Kind, base: Entries, seen: Comparison, writer: Writer, time: st
     kept: Entries = []
     for entry in base:
         fields = entry.get("fieldsV1") or EMPTY
-        if entry.get("apiVersion") != kind.api_version:
+        if not kind.knows(entry):
             continue
         if seen.changed and identity_of(entry) == mine:
             own = difference(fields, seen.removed)
@@ -169,7 +176,7 @@ def _after(kind: Kind, base: Entries, seen: Comparison, writer: Writer, time: st
 def losing(kind: Kind, entries: Iterable[Entry], seen: Comparison) -> Iterable[tuple[Entry, FieldSet]]:
     """Yield entries with what is left of their sets after another manager has changed and removed paths."""
     for entry in entries:
-        if entry.get("apiVersion") == kind.api_version:
+        if kind.knows(entry):
             fields = entry.get("fieldsV1") or EMPTY
             yield entry, difference(difference(fields, seen.changed), seen.removed)
 

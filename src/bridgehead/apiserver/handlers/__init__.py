@@ -8,7 +8,8 @@ rendered         objects in other forms than the stored one, shared by watches
 tables           rows for `kubectl get`
 stored_forms     conversion of objects that are stored in the form of another resource
 subresources     scale, binding, eviction, token, finalize
+scale_views      the Scale of an object
 reviews          access reviews, token reviews
-discovery, openapi, openapi_protobuf, health, metrics
+discovery, openapi, openapi_enums, openapi_protobuf, health, metrics
                  documents about the server itself
 """

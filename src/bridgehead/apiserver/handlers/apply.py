@@ -29,6 +29,7 @@ from bridgehead.objects.times import format_time
 from bridgehead.storage import Record
 
 from .options import attributes_of, is_dry_run
+from .scale_views import replicas_path, with_value
 from .stored_forms import checked_change
 
 T = TypeVar("T")
@@ -98,7 +99,7 @@ class Applier:
         if names.get("resourceVersion"):
             wanted["metadata"] = {"resourceVersion": names["resourceVersion"]}
         if "replicas" in spec:
-            wanted["spec"] = {"replicas": spec["replicas"]}
+            wanted = with_value(wanted, replicas_path(resource), spec["replicas"])
         return self._merging(resource, wanted, writer, force=configuration.force)
 
     def _merging(self, resource: Resource, wanted: JsonObject, writer: Writer, *, force: bool) -> Change:

@@ -18,6 +18,8 @@ from bridgehead.apiserver.http.negotiation import parse_accept
 from bridgehead.apiserver.resource import JsonObject, Resource
 from bridgehead.apiserver.table import ResourceTable
 
+from .external import ExternalApi
+
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList"
 _VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
 _SUBRESOURCE_VERBS = ["get", "patch", "update"]
@@ -49,14 +51,24 @@ REVIEWS: tuple[tuple[str, str, str, str, bool], ...] = (
 
 
 class Discovery:
-    """The documents of a table, by path; /api and /apis also in the aggregated form, with their ETags."""
+    """The documents of a table, by path; /api and /apis also in the aggregated form, with their ETags.
+
+    Groups and versions of aggregated APIs are listed, too (`set_external`). Their servers have the documents of these
+    versions.
+    """
 
     def __init__(self, table: ResourceTable) -> None:
         self._table = table
         self._revision = -1
         self._groups: dict[str, dict[str, list[JsonObject]]] = {}
+        self._external: dict[tuple[str, str], ExternalApi] = {}
         self._documents: dict[str, bytes] = {}
         self._aggregated: dict[tuple[str, str], tuple[bytes, str]] = {}
+
+    def set_external(self, apis: Iterable[ExternalApi]) -> None:
+        """Set the aggregated APIs."""
+        self._external = {(api.group, api.version): api for api in apis}
+        self._revision = -1
 
     def document(self, path: str) -> bytes | None:
         """Return the legacy document of a path; None without one."""
@@ -89,7 +101,7 @@ class Discovery:
         if self._revision == self._table.revision:
             return
         self._revision = self._table.revision
-        self._groups = _groups(self._table)
+        self._groups = _with_external(_groups(self._table), self._external.values())
         self._documents.clear()
         self._aggregated.clear()
 
@@ -104,6 +116,8 @@ class Discovery:
                 return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
             case ["apis", group] if group in self._groups:
                 return {"kind": "APIGroup", "apiVersion": "v1"} | _group(group, self._groups[group])
+            case ["apis", group, version] if (group, version) in self._external:
+                return None
             case ["api", version] if version in self._groups.get("", {}):
                 return _resource_list("", version, self._groups[""][version])
             case ["apis", group, version] if group and version in self._groups.get(group, {}):
@@ -122,7 +136,7 @@ class Discovery:
         known = self._aggregated.get((path, form))
         if known is None:
             groups = {group: versions for group, versions in self._groups.items() if bool(group) == (path == "/apis")}
-            body = _encode(_aggregated(groups, form))
+            body = _encode(_aggregated(groups, self._external, form))
             known = self._aggregated[path, form] = (body, f'"{hashlib.sha512(body).hexdigest().upper()}"')
         return known
 
@@ -162,6 +176,15 @@ def _groups(table: Iterable[Resource]) -> dict[str, dict[str, list[JsonObject]]]
         }
         for group in sorted(found, key=lambda group: (group not in own, group))
     }
+
+
+def _with_external(
+    groups: dict[str, dict[str, list[JsonObject]]], apis: Iterable[ExternalApi]
+) -> dict[str, dict[str, list[JsonObject]]]:
+    """Add aggregated APIs, those of the highest priority first, after the groups of this server."""
+    for api in sorted(apis, key=lambda api: (-api.priorities[0], api.group, -api.priorities[1], api.version)):
+        groups.setdefault(api.group, {})[api.version] = []
+    return groups
 
 
 _VERSION = re.compile(r"v([1-9][0-9]*)(?:(alpha|beta)([1-9][0-9]*))?")
@@ -229,7 +252,11 @@ def _subresource(resource: Resource, name: str) -> JsonObject:
     return entry
 
 
-def _aggregated(groups: Mapping[str, Mapping[str, Sequence[JsonObject]]], form: str) -> JsonObject:
+def _aggregated(
+    groups: Mapping[str, Mapping[str, Sequence[JsonObject]]],
+    external: Mapping[tuple[str, str], ExternalApi],
+    form: str,
+) -> JsonObject:
     return {
         "kind": "APIGroupDiscoveryList",
         "apiVersion": f"apidiscovery.k8s.io/{form}",
@@ -238,11 +265,7 @@ def _aggregated(groups: Mapping[str, Mapping[str, Sequence[JsonObject]]], form: 
             {
                 "metadata": {"name": group} if group else {},
                 "versions": [
-                    {
-                        "version": version,
-                        "resources": _aggregated_resources(group, version, entries),
-                        "freshness": "Current",
-                    }
+                    _aggregated_version(group, version, entries, external.get((group, version)))
                     for version, entries in versions.items()
                 ],
             }
@@ -251,7 +274,18 @@ def _aggregated(groups: Mapping[str, Mapping[str, Sequence[JsonObject]]], form: 
     }
 
 
-def _aggregated_resources(group: str, version: str, entries: Sequence[JsonObject]) -> list[JsonObject]:
+def _aggregated_version(
+    group: str, version: str, entries: Sequence[JsonObject], external: ExternalApi | None
+) -> JsonObject:
+    if external is None:
+        resources, is_current = aggregated_resources(group, version, entries), True
+    else:
+        resources, is_current = external.resources, external.is_current
+    return {"version": version, "resources": resources, "freshness": "Current" if is_current else "Stale"}
+
+
+def aggregated_resources(group: str, version: str, entries: Iterable[JsonObject]) -> list[JsonObject]:
+    """Convert the entries of an APIResourceList, in which a resource is before its subresources."""
     found: dict[str, JsonObject] = {}
     for entry in entries:
         plural, _, subresource = entry["name"].partition("/")
@@ -261,9 +295,10 @@ def _aggregated_resources(group: str, version: str, entries: Sequence[JsonObject
             "kind": entry["kind"],
         }
         if subresource:
-            found[plural].setdefault("subresources", []).append(
-                {"subresource": subresource, "responseKind": kind, "verbs": entry["verbs"]}
-            )
+            if plural in found:
+                found[plural].setdefault("subresources", []).append(
+                    {"subresource": subresource, "responseKind": kind, "verbs": entry["verbs"]}
+                )
             continue
         item: JsonObject = {
             "resource": plural,

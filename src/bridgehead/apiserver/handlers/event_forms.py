@@ -58,6 +58,10 @@ class TableEvents(EventForm):
             with_columns=with_columns,
         )
 
+    def bookmark(self, obj: JsonObject) -> bytes:
+        # It is a row of an object without a name, as in Kubernetes.
+        return self.stored(msgspec.json.encode({**obj, "metadata": {"name": "", **obj["metadata"]}}), 0)
+
 
 class PartialEvents(EventForm):
     """JSON of the objects' metadata."""

@@ -17,20 +17,27 @@ from bridgehead.apiserver.access.authorization import Authorizer
 from bridgehead.apiserver.admission.attributes import CREATE, UPDATE
 from bridgehead.apiserver.bodies.apply_requests import parse_configuration
 from bridgehead.apiserver.bodies.decoding import decode_object
-from bridgehead.apiserver.bodies.patch import APPLY_PATCH
+from bridgehead.apiserver.bodies.patch import APPLY_PATCH, CUSTOM_PATCH_TYPES, PATCH_TYPES
 from bridgehead.apiserver.bodies.patch_requests import patch_change, patch_type
 from bridgehead.apiserver.bodies.serialization import stored_metadata
-from bridgehead.apiserver.errors import ApiStatus, conflict, method_not_allowed, not_found_path, success
+from bridgehead.apiserver.errors import (
+    ApiStatus,
+    conflict,
+    method_not_allowed,
+    not_found_path,
+    success,
+    terminating_resource,
+)
 from bridgehead.apiserver.fieldmanagement.managers import APPLY, Writer
 from bridgehead.apiserver.http.paths import Query
 from bridgehead.apiserver.http.request import Request, Response, respond
 from bridgehead.apiserver.http.worker import run_long
 from bridgehead.apiserver.registry import lists
 from bridgehead.apiserver.registry.registry import Registry
-from bridgehead.apiserver.registry.request_checks import check_name
+from bridgehead.apiserver.registry.request_checks import check_name, check_resource_version
 from bridgehead.apiserver.registry.watching import OpenWatches, WatchStream, parse_watch_options
 from bridgehead.apiserver.resource import Change, JsonObject, Resource, Strategy
-from bridgehead.storage import Record
+from bridgehead.storage import Record, Store
 
 from .apply import Applier
 from .options import attributes_of, delete_attributes, is_dry_run, parse_delete_options, parse_writer
@@ -101,19 +108,22 @@ class Handlers:
         return await self._rendering.record(request, resource, record)
 
     async def _list(self, request: Request, resource: Resource) -> Response:
-        page = self._page(request, resource, request.query)
+        page = await self._page(request, resource, request.query)
         return await self._rendering.page(request, resource, page)
 
     async def _watch(self, request: Request, resource: Resource) -> Response:
         form = self._rendering.events(request, resource)
         options = parse_watch_options(resource, request.query)
-        stream = WatchStream(self._registry.store, resource, request.info, options, self._watches, form)
+        store = await self._store_of(request, resource, with_records=options.initial)
+        stream = WatchStream(store, resource, request.info, options, self._watches, form)
         content_type = form.content_type
         return Response(200, content_type=content_type, stream=stream, drops_slow=True, is_long_running=True)
 
     # --- writing
 
     async def _create(self, request: Request, resource: Resource) -> Response:
+        if resource.refuses_create:
+            raise terminating_resource(resource.refuses_create)
         writer = parse_writer(request)
         obj = stored_object(resource, await self._decode(request, resource))
         record = await self._store_new(request, resource, obj, writer)
@@ -141,6 +151,8 @@ class Handlers:
         status = 200
         key = self._registry.key(resource, info.namespace, info.name)
         missing = self._registry.store.get(key) is None
+        if not missing and not resource.allows_unconditional_update:
+            check_resource_version(resource, obj, info.name)
         if missing and resource.is_created_by_update and not info.subresource:
             if obj.get("metadata", {}).get("resourceVersion"):
                 raise conflict(resource, info.name)
@@ -156,7 +168,8 @@ class Handlers:
         return await self._rendering.record(request, resource, record, status)
 
     async def _patch(self, request: Request, resource: Resource) -> Response:
-        if patch_type(request) == APPLY_PATCH:
+        types = PATCH_TYPES if resource.definition is None else CUSTOM_PATCH_TYPES
+        if patch_type(request, types) == APPLY_PATCH:
             return await self._apply(request, resource)
         writer = parse_writer(request, subresource=request.info.subresource)
         body = await request.body()
@@ -206,7 +219,7 @@ class Handlers:
         parse = partial(parse_delete_options, body, request, self._registry.delete_options)
         options = await run_long(len(body), parse)
         query = {key: value for key, value in request.query.items() if key not in ("limit", "continue")}
-        page = self._page(request, resource, query)
+        page = await self._page(request, resource, query)
         attributes = delete_attributes(request, resource, options)
         for record in page.records:
             key = record.key
@@ -220,9 +233,17 @@ class Handlers:
 
     # --- helpers
 
-    def _page(self, request: Request, resource: Resource, query: Query) -> lists.Page:
-        registry = self._registry
-        return lists.list_page(registry.store, resource, request.info, query, registry.clock())
+    async def _page(self, request: Request, resource: Resource, query: Query) -> lists.Page:
+        store = await self._store_of(request, resource)
+        return lists.list_page(store, resource, request.info, query, self._registry.clock())
+
+    async def _store_of(self, request: Request, resource: Resource, *, with_records: bool = True) -> Store:
+        """Return the store with the resource's objects as they are served, for the list or watch of a request."""
+        store = self._registry.store
+        if resource.converter is None:
+            return store
+        namespace = request.info.namespace if resource.namespaced and request.info.namespace else None
+        return await resource.converter.view(store, namespace, with_records=with_records)
 
     async def _decode(self, request: Request, resource: Resource) -> JsonObject:
         return await decode_object(request, resource, self._registry.shape(resource))

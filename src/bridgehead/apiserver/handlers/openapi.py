@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from bridgehead import KUBERNETES_VERSION
-from bridgehead.apiserver.bodies.patch import PATCH_TYPES
+from bridgehead.apiserver.bodies.patch import CUSTOM_PATCH_TYPES, PATCH_TYPES
 from bridgehead.apiserver.bodies.schema import VERSION as SCHEMA_VERSION
 from bridgehead.apiserver.bodies.schema import definitions_by_kind, load_definitions
 from bridgehead.apiserver.errors import not_found_path
@@ -26,6 +26,8 @@ from bridgehead.apiserver.http.worker import LONG_BYTES, run_long
 from bridgehead.apiserver.resource import JsonObject, Resource
 from bridgehead.apiserver.table import ResourceTable
 
+from .external import ExternalApi
+from .openapi_enums import with_enums
 from .openapi_protobuf import encode_document
 
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1."
@@ -72,9 +74,15 @@ class OpenApi:
         self._table = table
         self._load = load
         self._revision = -1
+        self._external: tuple[ExternalApi, ...] = ()
         self._group_versions: dict[str, tuple[Resource, ...]] = {}
         self._hashes: dict[str, str] = {}  # by path
         self._built: dict[tuple[str, str], tuple[str, bytes]] = {}  # by path and media type: hash, document
+
+    def set_external(self, apis: Iterable[ExternalApi]) -> None:
+        """Set the aggregated APIs. Their documents of version 3 are only listed; that of version 2 includes them."""
+        self._external = tuple(apis)
+        self._revision = -1
 
     async def handle(self, path: str, request: Request) -> Response:
         """Answer a request. Raises a 404 or a 406."""
@@ -83,11 +91,11 @@ class OpenApi:
         if path == "/openapi/v2" and _PROTOBUF_2 in accept and "application/json" not in accept:
             content_type = _PROTOBUF_2.replace("@", ".")  # a media type may not contain "@"
             return await self._compressed(path, request, lambda: encode_document(self._version_2()), content_type)
-        choose(accept, tables=False)
+        choose(accept, tables=False, protobuf=False)
         if path == "/openapi/v3":
             return Response(200, self._index())
         if path == "/openapi/v2":
-            return await self._compressed(path, request, lambda: msgspec.json.encode(self._version_2()))
+            return await self._compressed(path, request, lambda: msgspec.json.encode(self._merged_version_2()))
         resources = self._group_versions.get(path.removeprefix("/openapi/v3/"))
         if resources is None:
             raise not_found_path()
@@ -107,7 +115,7 @@ class OpenApi:
             grouped.setdefault(f"{root}/{resource.version}", []).append(resource)
         self._group_versions = {gv: tuple(resources) for gv, resources in grouped.items()}
         self._hashes = {f"/openapi/v3/{gv}": _hash(resources) for gv, resources in grouped.items()}
-        self._hashes["/openapi/v2"] = _hash(self._table)
+        self._hashes["/openapi/v2"] = _hash(self._table, self._external)
         for path, content_type in list(self._built):
             if self._built[path, content_type][0] != self._hashes.get(path):
                 del self._built[path, content_type]
@@ -117,6 +125,10 @@ class OpenApi:
             gv: {"serverRelativeURL": f"/openapi/v3/{gv}?hash={self._hashes[f'/openapi/v3/{gv}']}"}
             for gv in sorted(self._group_versions)
         }
+        for api in self._external:
+            if api.openapi_hash:
+                gv = f"apis/{api.group}/{api.version}"
+                paths[gv] = {"serverRelativeURL": f"/openapi/v3/{gv}?hash={api.openapi_hash}"}
         return msgspec.json.encode({"paths": paths})
 
     async def _compressed(
@@ -141,7 +153,9 @@ class OpenApi:
             "openapi": "3.0.0",
             "info": _INFO,
             "paths": paths,
-            "components": {"schemas": {name: schema_3(schema) for name, schema in definitions.items()}},
+            "components": {
+                "schemas": {name: with_enums(name, schema_3(schema)) for name, schema in definitions.items()}
+            },
         }
 
     def _version_2(self) -> JsonObject:
@@ -152,6 +166,14 @@ class OpenApi:
             "paths": paths,
             "definitions": {name: schema_2(schema) for name, schema in definitions.items()},
         }
+
+    def _merged_version_2(self) -> JsonObject:
+        """Return the document of version 2 with the aggregated APIs. Definitions of this server win."""
+        document = self._version_2()
+        for api in self._external:
+            document["paths"] = api.paths | document["paths"]
+            document["definitions"] = api.definitions | document["definitions"]
+        return document
 
     def _paths(
         self, resources: Iterable[Resource], body: Body, version: int
@@ -167,13 +189,18 @@ class OpenApi:
             else:
                 name = resource.definition.name
                 definitions.update(resource.definition.openapi(version))
-            roots |= {name, f"{name}List"}
+            roots |= {name, _list_name(resource, name)}
             paths |= resource_paths(resource, name, body)
         return paths, {name: definitions[name] for name in sorted(closure(definitions, roots))}
 
 
-def _hash(resources: Iterable[Resource]) -> str:
+def _list_name(resource: Resource, name: str) -> str:
+    return f"{name}List" if resource.definition is None else resource.definition.list_name
+
+
+def _hash(resources: Iterable[Resource], external: Iterable[ExternalApi] = ()) -> str:
     names = sorted(f"{r.id} {r.version} {r.definition.digest if r.definition else ''}" for r in resources)
+    names += [f"{api.group}/{api.version} {api.openapi_hash} {len(api.paths)}" for api in external]
     return hashlib.sha256(f"{SCHEMA_VERSION} {','.join(names)}".encode()).hexdigest().upper()
 
 
@@ -258,6 +285,7 @@ def resource_paths(resource: Resource, name: str, body: Body) -> JsonObject:
     operations = _Operations(resource, name, body)
     scope = [operations.path_parameter("namespace")] if resource.namespaced else []
     named = [operations.path_parameter("name"), *scope]
+    types = PATCH_TYPES if resource.definition is None else CUSTOM_PATCH_TYPES
     paths: JsonObject = {
         collection: {
             "get": operations.list(),
@@ -267,7 +295,7 @@ def resource_paths(resource: Resource, name: str, body: Body) -> JsonObject:
         item: {
             "get": operations.get(),
             "put": operations.write("put", "update", [JSON]),
-            "patch": operations.write("patch", "patch", PATCH_TYPES),
+            "patch": operations.write("patch", "patch", types),
             "delete": operations.delete("delete"),
             "parameters": named,
         },
@@ -285,7 +313,7 @@ def resource_paths(resource: Resource, name: str, body: Body) -> JsonObject:
         paths[f"{item}/status"] = {
             "get": operations.get(),
             "put": operations.write("put", "update", [JSON]),
-            "patch": operations.write("patch", "patch", PATCH_TYPES),
+            "patch": operations.write("patch", "patch", types),
             "parameters": named,
         }
     return paths
@@ -300,7 +328,7 @@ class _Operations:
         self._gvk = {"group": resource.group, "version": resource.version, "kind": resource.kind}
 
     def list(self) -> JsonObject:
-        return self._operation("list", _LIST_PARAMETERS, f"{self._name}List")
+        return self._operation("list", _LIST_PARAMETERS, _list_name(self._resource, self._name))
 
     def get(self) -> JsonObject:
         return self._operation("get", (), self._name)

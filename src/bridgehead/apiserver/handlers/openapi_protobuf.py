@@ -7,6 +7,7 @@ Pure: no I/O, no clock, no randomness. Source: OpenAPIv2.proto of gnostic, the p
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,7 +16,7 @@ import msgspec
 from bridgehead.apiserver.resource import JsonObject
 
 # A field of a message: its path of field numbers (several where protobuf has a message that JSON does not have), and
-# its type: "string", "bool", a message, "list of" one of these, or "map of" a message.
+# its type: "string", "bool", "int64", "double", a message, "list of" one of these, or "map of" a message.
 _Field = tuple[tuple[int, ...], str]
 
 _MESSAGES: dict[str, dict[str, _Field]] = {
@@ -63,21 +64,39 @@ _MESSAGES: dict[str, dict[str, _Field]] = {
     "Schema": {
         "$ref": ((1,), "string"),
         "format": ((2,), "string"),
+        "title": ((3,), "string"),
         "description": ((4,), "string"),
         "default": ((5,), "any"),
+        "multipleOf": ((6,), "double"),
+        "maximum": ((7,), "double"),
+        "exclusiveMaximum": ((8,), "bool"),
+        "minimum": ((9,), "double"),
+        "exclusiveMinimum": ((10,), "bool"),
+        "maxLength": ((11,), "int64"),
+        "minLength": ((12,), "int64"),
+        "pattern": ((13,), "string"),
+        "maxItems": ((14,), "int64"),
+        "minItems": ((15,), "int64"),
+        "uniqueItems": ((16,), "bool"),
+        "maxProperties": ((17,), "int64"),
+        "minProperties": ((18,), "int64"),
         "required": ((19,), "list of string"),
-        "additionalProperties": ((21, 1), "Schema"),
+        "enum": ((20,), "list of any"),
+        "additionalProperties": ((21,), "AdditionalProperties"),
         "type": ((22, 1), "string"),
         "items": ((23, 1), "Schema"),
         "properties": ((25, 1), "map of Schema"),
+        "externalDocs": ((29,), "ExternalDocs"),
+        "example": ((30,), "any"),
     },
+    "ExternalDocs": {"description": ((1,), "string"), "url": ((2,), "string")},
 }
 # The field numbers of `x-...` extensions.
 _EXTENSIONS = {"Operation": 13, "Schema": 31}
 # A parameter is one of several messages, by its location.
 _PARAMETERS = {"body": (1, 1), "query": (1, 2, 3), "path": (1, 2, 4)}
 
-_VARINT, _BYTES = 0, 2
+_VARINT, _FIXED64, _BYTES = 0, 1, 2
 
 
 def encode_document(document: JsonObject) -> bytes:
@@ -107,10 +126,18 @@ def _field(path: tuple[int, ...], kind: str, value: Any) -> bytes:
     match kind:
         case "bool":
             return _tag(path[0], _VARINT) + (b"\x01" if value else b"\x00")
+        case "int64":
+            return _tag(path[0], _VARINT) + _varint(value & 0xFFFFFFFFFFFFFFFF)
+        case "double":
+            return _tag(path[0], _FIXED64) + struct.pack("<d", value)
         case "string":
             return _wrapped(path, value.encode())
         case "any":
             return _wrapped(path, _any(value))
+        case "AdditionalProperties" if isinstance(value, bool):
+            return _wrapped(path, _tag(2, _VARINT) + (b"\x01" if value else b"\x00"))
+        case "AdditionalProperties":
+            return _wrapped((*path, 1), _message(value, "Schema"))
         case "Parameter":
             return _wrapped((*path, *_PARAMETERS[value["in"]]), _message(value, value["in"]))
     return _wrapped(path, _message(value, kind))

@@ -147,10 +147,14 @@ def parse_delete_options(body: bytes, request: Request, shape: Shape) -> DeleteO
     policy = given.get("propagationPolicy") or query.get("propagationPolicy", "")
     orphan = given.get("orphanDependents", query.get("orphanDependents"))
     preconditions = given.get("preconditions", {})
+    errors = []
+    if policy and orphan is not None:
+        why = "orphanDependents and deletionPropagation cannot be both set"
+        errors.append(field.invalid("propagationPolicy", policy, why))
     if policy not in ("", ORPHAN, BACKGROUND, FOREGROUND):
-        why = f'Unsupported value: "{policy}": supported values: "Background", "Foreground", "Orphan"'
-        error = FieldError("FieldValueNotSupported", "propagationPolicy", why)
-        raise invalid("meta.k8s.io", "DeleteOptions", "", [error])
+        errors.append(field.not_supported("propagationPolicy", policy, (FOREGROUND, BACKGROUND, ORPHAN, "nil")))
+    if errors:
+        raise invalid("meta.k8s.io", "DeleteOptions", "", errors)
     if not policy and orphan is not None:
         policy = ORPHAN if orphan in (True, "true", "1") else BACKGROUND
     try:

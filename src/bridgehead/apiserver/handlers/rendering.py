@@ -19,6 +19,7 @@ from bridgehead.apiserver.bodies.protobuf.objects import ProtobufObjects, is_enc
 from bridgehead.apiserver.bodies.schema import Schema
 from bridgehead.apiserver.bodies.serialization import stored_metadata
 from bridgehead.apiserver.errors import ApiStatus
+from bridgehead.apiserver.http.compression import THRESHOLD_BYTES
 from bridgehead.apiserver.http.negotiation import JSON, PROTOBUF, YAML, MediaType, choose, wants_indented
 from bridgehead.apiserver.http.piecewise import PiecewiseBody
 from bridgehead.apiserver.http.request import Request, Response
@@ -70,6 +71,7 @@ class Rendering:
 
     async def record(self, request: Request, resource: Resource, record: Record, status: int = 200) -> Response:
         """Return a stored object."""
+        record = await self._registry.served(resource, record)
         return await self.stored(request, resource, Response(status, record.value))
 
     async def stored(self, request: Request, resource: Resource, response: Response) -> Response:
@@ -104,14 +106,18 @@ class Rendering:
                 return await self._in_protobuf(response)
         return await _in_yaml(media, response)
 
+    async def refusal(self, accept: str, response: Response) -> Response:
+        """Return a Status, as JSON if the client accepts none of the forms that are offered."""
+        try:
+            return await self.other(accept, response)
+        except ApiStatus:
+            return response
+
     async def other(self, accept: str, response: Response) -> Response:
-        """Return an answer whose body is an object of any kind, such as a Status or a review."""
+        """Return an answer whose body is an object of any kind, such as a review. Raises a 406."""
         if accept in _PLAIN or response.content_type != JSON or not response.body:
             return response
-        try:
-            media = choose(accept, tables=False)
-        except ApiStatus:
-            return response  # as Kubernetes: an error is answered in any case
+        media = choose(accept, tables=False)
         if media.type == PROTOBUF:
             return await self._in_protobuf(response)
         return await _in_yaml(media, response)
@@ -130,9 +136,12 @@ class Rendering:
         """Return a list."""
         media = self._choose(request, resource)
         meta, records = lists.list_meta(page), page.records
-        is_large = len(records) > _LARGE_LIST or sum(len(r.value) for r in records) > _LARGE_LIST_BYTES
+        size = sum(len(record.value) for record in records)
+        is_large = len(records) > _LARGE_LIST or size > _LARGE_LIST_BYTES
         if media.type == PROTOBUF:
-            return await self._protobuf_list(resource, media, meta, records, is_large=is_large)
+            response = await self._protobuf_list(resource, media, meta, records, is_large=is_large)
+            response.is_large = size > THRESHOLD_BYTES
+            return response
         values = (record.value for record in records)
         items: Iterable[bytes]
         if media.form == "Table":
@@ -153,17 +162,17 @@ class Rendering:
             items = values if resource.stored_form is None else (served_value(resource, value) for value in values)
         if media.type == YAML:
             stream = PiecewiseBody(yaml_document(head, key, items), is_slow=True)
-            return Response(200, content_type=YAML, stream=stream, drops_slow=True)
+            return Response(200, content_type=YAML, stream=stream, drops_slow=True, is_large=size > THRESHOLD_BYTES)
         if not is_large:
             return Response(200, b"".join(json_document(head, key, items)))
         indented = wants_indented(request.query, request.headers)
         stream = PiecewiseBody(json_document(head, key, items, indented=indented))
-        return Response(200, stream=stream, drops_slow=True)
+        return Response(200, stream=stream, drops_slow=True, is_large=size > THRESHOLD_BYTES)
 
     async def _protobuf_list(
         self, resource: Resource, media: MediaType, meta: JsonObject, records: Sequence[Record], *, is_large: bool
     ) -> Response:
-        """Return a list in protobuf. Its length comes first, so all items are encoded before the first is sent."""
+        """Return a list in protobuf: all items are encoded before the first is sent, because the length comes first."""
         shape = self._registry.shape(resource)
         if media.form:
             api_version, kind = f"meta.k8s.io/{media.version}", "PartialObjectMetadataList"
@@ -205,7 +214,8 @@ class Rendering:
 
 def list_head(resource: Resource, meta: JsonObject) -> JsonObject:
     """Return a list without its items."""
-    return {"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": meta}
+    kind = resource.list_kind or f"{resource.kind}List"
+    return {"kind": kind, "apiVersion": resource.api_version, "metadata": meta}
 
 
 async def _in_yaml(media: MediaType, response: Response) -> Response:

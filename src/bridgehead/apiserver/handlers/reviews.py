@@ -100,7 +100,7 @@ class Reviews:
             "nonResourceRules": [
                 {"verbs": list(rule.verbs), "nonResourceURLs": list(rule.urls)} for rule in rules if rule.urls
             ],
-            "incomplete": is_node or bool(errors),
+            "incomplete": is_node,
         }
         return status | ({"evaluationError": join_errors(errors)} if errors else {})
 

@@ -6,6 +6,7 @@ pkg/registry/core/serviceaccount/storage/token.go.
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import msgspec
@@ -22,6 +23,7 @@ from bridgehead.apiserver.errors import (
     conflict,
     created,
     failed_precondition,
+    internal_error,
     invalid,
     method_not_allowed,
     unavailable,
@@ -30,14 +32,14 @@ from bridgehead.apiserver.fieldmanagement.managers import APPLY, Writer
 from bridgehead.apiserver.http.request import Request, Response, respond
 from bridgehead.apiserver.registry.attempts import BINDING
 from bridgehead.apiserver.registry.deletion import DeleteOptions
-from bridgehead.apiserver.registry.registry import Registry, View
+from bridgehead.apiserver.registry.registry import Registry
 from bridgehead.apiserver.resource import Change, FieldError, JsonObject, Resource
-from bridgehead.apiserver.resources.shared.metadata_validation import selector_text
 from bridgehead.objects.times import format_time
 from bridgehead.storage import Record
 
 from .apply import Applier, reported
 from .options import attributes_of, is_dry_run, parse_writer
+from .scale_views import scale_view, spec_path
 
 _MIN_TOKEN_SECONDS, _DEFAULT_TOKEN_SECONDS, _MAX_TOKEN_SECONDS = 600, 3600, 2**32
 
@@ -57,8 +59,7 @@ class Subresources:
     async def handle(self, request: Request, resource: Resource) -> Response:
         match request.info.subresource, request.info.verb:
             case "scale", "get":
-                record = self._registry.get(resource, request.info.namespace, request.info.name)
-                return respond(scale_of(msgspec.json.decode(record.value)))
+                return await self._get_scale(request, resource)
             case "scale", "update" | "patch":
                 return await self._put_scale(request, resource)
             case "binding", "create":
@@ -70,6 +71,17 @@ class Subresources:
             case "finalize", "update":
                 return await self._finalize(request, resource)
         raise method_not_allowed()
+
+    async def _get_scale(self, request: Request, resource: Resource) -> Response:
+        record = self._registry.get(resource, request.info.namespace, request.info.name)
+        scale = await self._shown_scale(resource, record)
+        if "replicas" not in scale["spec"]:
+            raise internal_error(f"the spec replicas field {json.dumps(spec_path(resource))} does not exist")
+        return respond(scale)
+
+    async def _shown_scale(self, resource: Resource, record: Record) -> JsonObject:
+        record = await self._registry.served(resource, record)
+        return scale_view(resource).show(msgspec.json.decode(record.value))
 
     async def _put_scale(self, request: Request, resource: Resource) -> Response:
         info = request.info
@@ -84,15 +96,18 @@ class Subresources:
             def change_scale(_: JsonObject) -> JsonObject:
                 return wanted
 
+        view = scale_view(resource)
+
         def change(old: JsonObject) -> JsonObject:
-            scale = change_scale(scale_of(old))
-            replicas = scale.get("spec", {}).get("replicas", 0)
-            _check_replicas(info.name, replicas)
-            spec = {**old.get("spec", {}), "replicas": replicas}
-            return {**old, "metadata": _expecting(scale, old), "spec": spec}
+            shown = view.show(old)
+            scale = change_scale(shown)
+            if "replicas" not in shown["spec"] and "replicas" not in scale.get("spec", {}):
+                raise bad_request(f"the spec replicas field {json.dumps(spec_path(resource))} cannot be empty")
+            _check_replicas(info.name, scale.get("spec", {}).get("replicas", 0))
+            return {**view.merge(old, scale), "metadata": _expecting(scale, old)}
 
         record = await self._update_scale(request, resource, change, writer)
-        return respond(scale_of(msgspec.json.decode(record.value)))
+        return respond(await self._shown_scale(resource, record))
 
     async def _apply_scale(self, request: Request, resource: Resource) -> Response:
         info = request.info
@@ -102,11 +117,11 @@ class Subresources:
 
         def change(old: JsonObject) -> JsonObject:
             new = applied(old)
-            _check_replicas(info.name, new.get("spec", {}).get("replicas", 0))
+            _check_replicas(info.name, scale_view(resource).show(new)["spec"].get("replicas", 0))
             return new
 
         record = await self._update_scale(request, resource, change, writer)
-        return respond(scale_of(msgspec.json.decode(record.value)))
+        return respond(await self._shown_scale(resource, record))
 
     async def _update_scale(self, request: Request, resource: Resource, change: Change, writer: Writer) -> Record:
         info = request.info
@@ -116,7 +131,7 @@ class Subresources:
             info.name,
             change,
             attributes=attributes_of(request, resource, UPDATE, kind=_SCALE),
-            view=_SCALE_VIEW,
+            view=scale_view(resource),
             writer=writer,
             dry_run=is_dry_run(request.query),
         )
@@ -293,26 +308,4 @@ def bind(pod: JsonObject, node: str, now: float) -> JsonObject:
     }
 
 
-def scale_of(obj: JsonObject) -> JsonObject:
-    """Return the autoscaling/v1 Scale of a Deployment or ReplicaSet."""
-    meta = obj["metadata"]
-    kept = {
-        key: meta[key] for key in ("name", "namespace", "uid", "resourceVersion", "creationTimestamp") if key in meta
-    }
-    spec, status = obj.get("spec", {}), obj.get("status", {})
-    return {
-        "kind": "Scale",
-        "apiVersion": "autoscaling/v1",
-        "metadata": kept,
-        "spec": {"replicas": spec.get("replicas", 0)},
-        "status": {"replicas": status.get("replicas", 0), "selector": selector_text(spec.get("selector", {}))},
-    }
-
-
-def _scaled(obj: JsonObject, scale: JsonObject) -> JsonObject:
-    """Return the object with the replicas of its Scale."""
-    return {**obj, "spec": {**obj.get("spec", {}), "replicas": scale.get("spec", {}).get("replicas", 0)}}
-
-
 _SCALE = ("autoscaling", "v1", "Scale")
-_SCALE_VIEW = View(scale_of, _scaled)

@@ -9,6 +9,7 @@ user              the user of a request
 negotiation       media types
 request           request and response, as handlers get and return them
 piecewise         long bodies, made while they are sent
+compression       gzip for large answers
 unsent            the bound on bytes that wait for slow clients
 worker            a thread for work that is too long for the event loop
 """

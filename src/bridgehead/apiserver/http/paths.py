@@ -13,8 +13,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import parse_qsl
 
+from bridgehead.apiserver.errors import bad_request
+
 Query = Mapping[str, str]
 
+# What Go's time.ParseDuration accepts.
+_DURATION = re.compile(r"[+-]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)")
 _SIGNED, _UNSIGNED = re.compile(r"[+-]?[0-9]+"), re.compile(r"[0-9]+")
 
 _VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
@@ -64,6 +68,13 @@ def is_true(query: Query, name: str) -> bool:
     """Whether a boolean parameter is set: present and neither `false` nor `0`."""
     value = query.get(name)
     return value is not None and value.lower() not in ("false", "0")
+
+
+def check_timeout(query: Query) -> None:
+    """Raise a 400 for a `timeout` that is not a duration. Kubernetes' own limit, 60 s, is that of reading a body."""
+    timeout = query.get("timeout")
+    if timeout and not _DURATION.fullmatch(timeout):
+        raise bad_request("invalid timeout specified in the request URL")
 
 
 def parse_int(text: str) -> int:

@@ -104,6 +104,7 @@ class Response:
 
     `drops_slow`: close the connection when the client reads nothing for long. True for watches, which clients restart;
     False for logs, which a person may read in a pager.
+    `is_large`: the stream is as long as a body that is worth compressing.
     `is_long_running`: the stream ends only with the client, so its duration does not count in the latency metrics.
     `content_type` "": the response has no such header.
     `receive`: reports the client's disconnect while the stream is sent, for a response that is sent while the request's
@@ -116,6 +117,7 @@ class Response:
     headers: tuple[tuple[bytes, bytes], ...] = ()
     stream: Stream | None = None
     drops_slow: bool = False
+    is_large: bool = False
     is_long_running: bool = False
     receive: Receive | None = None
 

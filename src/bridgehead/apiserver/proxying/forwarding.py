@@ -56,7 +56,7 @@ async def forward(request: Request, route: Route, session: aiohttp.ClientSession
         session.request(
             request.method,
             URL(f"{route.target.scheme}://{route.target.authority}{route.path}", encoded=True),
-            headers=CIMultiDict((name.decode("latin-1"), value.decode("latin-1")) for name, value in headers),
+            headers=CIMultiDict((name.decode("latin-1"), _text(value)) for name, value in headers),
             data=upload.pieces() if upload.has_body else None,
             allow_redirects=False,
             ssl=route.tls if route.tls is not None else True,
@@ -69,7 +69,7 @@ async def forward(request: Request, route: Route, session: aiohttp.ClientSession
         if not sending.done():
             raise Disconnected
         answer = sending.result()
-    except (aiohttp.ClientError, OSError, TimeoutError) as error:
+    except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
         raise unavailable(f"error trying to reach service: {describe(error, route.target)}") from error
     finally:
         leaving.cancel()
@@ -77,6 +77,14 @@ async def forward(request: Request, route: Route, session: aiohttp.ClientSession
             sending.cancel()
             await asyncio.gather(sending, return_exceptions=True)
     return _response(request, route.links, answer, upload)
+
+
+def _text(value: bytes) -> str:
+    """Decode a header's value so that aiohttp sends the same bytes."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value.decode("latin-1")
 
 
 def client_address(request: Request) -> str:

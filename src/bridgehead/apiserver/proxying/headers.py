@@ -39,6 +39,7 @@ _CORS = frozenset(
     )
 )
 _BEARER_PROTOCOL = re.compile(rb"base64url\.bearer\.authorization\.k8s\.io\.[^,\s]*\s*,?\s*")
+_LINE_ENDS = re.compile(rb"[\r\n\0]")
 _NOT_IN_KEYS = re.compile(r"[^!#$&'*+\-.^_`|~0-9A-Za-z]")
 
 
@@ -73,7 +74,13 @@ def response_headers(headers: HeaderPairs, *, keeps_length: bool) -> Headers:
 
 def with_location(headers: Headers, location: str) -> Headers:
     """Return the headers with another Location."""
-    return [(name, location.encode("latin-1", "replace") if name == b"location" else value) for name, value in headers]
+    encoded = location.encode("utf-8", "surrogateescape")
+    return [(name, encoded if name == b"location" else value) for name, value in headers]
+
+
+def is_valid(headers: HeaderPairs) -> bool:
+    """Whether no value would end its line."""
+    return not any(_LINE_ENDS.search(value) for _, value in headers)
 
 
 def escape_extra_key(key: str) -> str:

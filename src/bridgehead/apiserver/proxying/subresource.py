@@ -63,13 +63,12 @@ class ProxySubresource:
         if wanted is None:
             raise bad_request(f'invalid {info.resource.removesuffix("s")} request "{info.name}"')
         path = split_path(request.scope["path"], info.rest)
-        query = request.scope["query_string"].decode("latin-1")
+        query = request.scope["query_string"]
         await self._admit(request, path.path)
         target, is_kubelet = self._find(info, wanted)
         is_upgraded = asks_for_upgrade(request.scope["headers"])
         if not path.path and not is_upgraded and request.method in ("GET", "HEAD"):
-            location = f"{request.scope['path']}/?{query}" if query else f"{request.scope['path']}/"
-            return Response(301, content_type="", headers=((b"location", location.encode()),))
+            return Response(301, content_type="", headers=((b"location", path.with_slash(query).encode()),))
         route = Route(
             target=target,
             path=path.escaped(query),

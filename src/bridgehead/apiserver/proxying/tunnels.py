@@ -14,7 +14,7 @@ from bridgehead.apiserver.http.tunnel import Tunnel, tunnel_of
 
 from .connections import CONNECT_SECONDS, describe
 from .forwarding import Route, client_address
-from .headers import response_headers, upgrade_headers
+from .headers import is_valid, response_headers, upgrade_headers
 
 _CHUNK_BYTES = 64 * 1024
 _MAX_HEAD_BYTES = 64 * 1024
@@ -66,6 +66,8 @@ def _failed(message: str) -> ApiStatus:
 
 def _head(request: Request, route: Route) -> bytes:
     headers = route.headers(upgrade_headers(request.scope["headers"], client_address(request)))
+    if not is_valid(headers):
+        raise _failed("error sending request: net/http: invalid header field value")
     lines = [f"{request.method} {route.path} HTTP/1.1".encode()]
     lines += [name + b": " + value for name, value in headers]
     return b"\r\n".join(lines) + b"\r\n\r\n"

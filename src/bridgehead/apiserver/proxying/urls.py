@@ -6,11 +6,15 @@ Pure: no I/O, no clock, no randomness. Source: Kubernetes apimachinery `pkg/util
 from __future__ import annotations
 
 import posixpath
+import re
 from dataclasses import dataclass
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 # The characters that Go leaves unescaped in a path.
 _PATH_SAFE = "-_.~$&+,/:;=@"
+# All that a query may contain, also what is escaped already. The rest are bytes that some clients do not escape.
+_QUERY_SAFE = "".join(chr(code) for code in range(0x21, 0x7F))
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def join_path(*parts: str) -> str:
@@ -32,13 +36,17 @@ class ProxyPath:
     @property
     def forwarded_uri(self) -> str:
         """The header X-Forwarded-Uri: the whole path as the client requested it."""
-        joined = join_path(self.prefix, self.path)
+        joined = _CONTROL.sub(lambda match: quote(match.group()), join_path(self.prefix, self.path))
         return joined + "/" if self.path.endswith("/") and not joined.endswith("/") else joined
 
-    def escaped(self, query: str) -> str:
-        """Return the target of the request line for the server behind the proxy."""
+    def with_slash(self, query: bytes) -> str:
+        """Return the URL with a slash at its end for a request without one."""
+        return ProxyPath("", f"{self.prefix}/").escaped(query)
+
+    def escaped(self, query: bytes) -> str:
+        """Return the target of the request line for the server behind the proxy, in ASCII."""
         path = quote(self.path or "/", safe=_PATH_SAFE)
-        return f"{path}?{query}" if query else path
+        return f"{path}?{quote(query, safe=_QUERY_SAFE)}" if query else path
 
 
 def split_path(path: str, rest: str) -> ProxyPath:

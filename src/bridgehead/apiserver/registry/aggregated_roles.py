@@ -32,7 +32,7 @@ _RETRY_SECONDS = 1.0
 
 
 class _Role(msgspec.Struct, rename="camel"):
-    """What aggregation needs of a ClusterRole. The decoder skips its other fields."""
+    """The fields of a ClusterRole that aggregation needs. The decoder skips the others."""
 
     aggregation_rule: _AggregationRule | None = None
     rules: list[dict[str, Any]] | None = None

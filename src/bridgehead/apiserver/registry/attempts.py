@@ -147,7 +147,7 @@ class Attempts:
     def default_changed(self, resource: Resource, new: JsonObject, old: JsonObject, subresource: str) -> JsonObject:
         """Return a copy of `new` with default values, and without the changes that this request may not make."""
         if subresource == "status":
-            new = _with_status_only(new, old)
+            new = _with_status_only(resource, new, old)
         else:
             new = dict(new)
             if "status" in resource.subresources and subresource != BINDING:
@@ -223,9 +223,11 @@ class Attempts:
         return lambda claim: claim in refused or self._store.is_claimed(claim)
 
 
-def _with_status_only(new: JsonObject, old: JsonObject) -> JsonObject:
+def _with_status_only(resource: Resource, new: JsonObject, old: JsonObject) -> JsonObject:
     """Return `old` with the status of `new`, and with those metadata that controllers may write with it."""
     meta, before = dict(new["metadata"]), old["metadata"]
+    if resource.definition is not None:
+        meta = dict(before)
     if old.get("kind") not in LABELLED_BY_STATUS:
         _restore(meta, before, "labels")
     _restore(meta, before, "ownerReferences")

@@ -49,6 +49,7 @@ def plan_delete(resource: Resource, obj: JsonObject, options: DeleteOptions, now
     grace = _grace_seconds(resource, obj, options)
     deleting_since = metadata.get("deletionTimestamp")
     if deleting_since is None:
+        resource.stored.strategy.prepare_delete(marked, format_time(now))
         if grace == 0 and not _has_finalizers(marked):
             return Remove()
         metadata["deletionTimestamp"] = format_time(now + grace)

@@ -54,9 +54,12 @@ def carry_over(new: JsonObject, old: JsonObject) -> None:
 
 
 def count_generation(new: JsonObject, old: JsonObject, resource: Resource) -> None:
-    if resource.has_generation and _desired_state(new) != _desired_state(old):
+    # The status of a custom resource without a subresource for it is a field as any other.
+    is_status_apart = resource.definition is None or "status" in resource.subresources
+    apart = ("metadata", "status") if is_status_apart else ("metadata",)
+    if resource.has_generation and _desired_state(new, apart) != _desired_state(old, apart):
         new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
 
-def _desired_state(obj: JsonObject) -> JsonObject:
-    return {key: value for key, value in obj.items() if key not in ("metadata", "status")}
+def _desired_state(obj: JsonObject, apart: tuple[str, ...]) -> JsonObject:
+    return {key: value for key, value in obj.items() if key not in apart}

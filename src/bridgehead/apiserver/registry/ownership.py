@@ -16,7 +16,7 @@ from bridgehead.apiserver.fieldmanagement.managers import (
     make_entry,
 )
 from bridgehead.apiserver.fieldmanagement.managers import reset_paths as reset
-from bridgehead.apiserver.fieldmanagement.types import MapType, Types, as_root
+from bridgehead.apiserver.fieldmanagement.types import MapType, Types
 from bridgehead.apiserver.resource import JsonObject, Resource
 
 FIELD = "managedFields"
@@ -42,7 +42,8 @@ class Ownership:
         definition = resource.definition
         if definition is None:
             return self.type_of(resource.group, resource.version, resource.kind)
-        return as_root(self._types.inline(definition.openapi(3)[definition.name]))
+        root: MapType = definition.object_type(self._types)
+        return root
 
     def kind(self, resource: Resource) -> Kind:
         """Return what the managers of a resource's fields need to know of it, in the form that is stored."""
@@ -51,7 +52,8 @@ class Ownership:
         if known is not None and known[0] is resource:
             return known[1]
         stored = resource.stored
-        kind = Kind(self._root(stored), stored.api_version, stored.kind, _reset_fields(stored))
+        versions = frozenset(stored.api_versions or (stored.api_version,))
+        kind = Kind(self._root(stored), stored.api_version, stored.kind, _reset_fields(stored), versions)
         self._kinds[resource.id, resource.version] = resource, kind
         return kind
 
@@ -95,6 +97,8 @@ def _reset_fields(resource: Resource) -> dict[str, FieldSet]:
     """Return the paths that a write cannot change, by subresource (GetResetFields in pkg/registry/*/strategy.go)."""
     if "status" not in resource.subresources:
         return {}
+    if resource.definition is not None:
+        return {"": reset("status"), "status": reset("spec", "metadata")}
     by_status = ["spec", "metadata.ownerReferences"]
     if resource.kind not in LABELLED_BY_STATUS:
         by_status.append("metadata.labels")

@@ -16,7 +16,7 @@ import msgspec
 from bridgehead.apiserver.admission.attributes import Attributes
 from bridgehead.apiserver.admission.chain import Chain, Plugin, mutate, validate
 from bridgehead.apiserver.bodies.schema import Schema, Shape
-from bridgehead.apiserver.errors import already_exists, bad_request, conflict, not_found, unavailable
+from bridgehead.apiserver.errors import already_exists, bad_request, conflict, not_found, not_found_path, unavailable
 from bridgehead.apiserver.fieldmanagement.managers import SERVER, Entries, Writer
 from bridgehead.apiserver.http.worker import run_long
 from bridgehead.apiserver.resource import Change, JsonObject, Resource
@@ -101,6 +101,28 @@ class Registry:
             raise not_found(resource, name)
         return record
 
+    async def served(self, resource: Resource, record: Record) -> Record:
+        """Return a stored object as the resource serves it. Raises `ApiStatus` when its conversion fails."""
+        if resource.converter is None:
+            return record
+        return (await resource.converter.served([record]))[0]
+
+    async def _to_stored(self, resource: Resource, obj: JsonObject) -> tuple[JsonObject, Facts]:
+        """Return an object of a converted resource as it will be stored at once, and its facts.
+
+        Raises a 404 or a 503 if the resource has been removed or exchanged since the request began.
+        """
+        converter = resource.converter
+        if converter is None:
+            raise AssertionError("the resource has no converter")
+        stored = await converter.to_stored(obj)
+        current = self.find(resource.group, resource.version, resource.plural)
+        if current is None:
+            raise not_found_path()
+        if current is not resource:
+            raise unavailable("the definition of this resource has just changed; try again", retry_after_seconds=1)
+        return stored, self.facts(converter.storage, stored)
+
     async def create(
         self,
         resource: Resource,
@@ -139,6 +161,8 @@ class Registry:
             candidate, facts = await run_long(size, choose)
             if attributes is not None and validators:
                 await validate(validators, attributes, candidate, {})
+            if resource.converter is not None:
+                candidate, facts = await self._to_stored(resource, candidate)
             key = self.key(resource, namespace, candidate["metadata"]["name"])
             if dry_run:
                 if self.store.get(key) is not None:
@@ -190,8 +214,9 @@ class Registry:
         mutators = [] if attributes is None else self.admission.mutators(attributes)
         for _ in range(_ATTEMPTS):
             current = self.get(resource, namespace, name)
+            base = await self.served(resource, current)
             longest = max(size, len(current.value))
-            attempt = partial(self._attempts.draft, resource, namespace, name, current, change, subresource, writer)
+            attempt = partial(self._attempts.draft, resource, namespace, name, base, change, subresource, writer)
             draft = await run_long(longest, attempt)
             if attributes is not None and mutators:
                 await self._admit_changed(mutators, attributes, resource, draft, view, subresource, longest)
@@ -202,19 +227,20 @@ class Registry:
                 old = with_managers(draft.old, draft.before)
                 pair = (new, old) if view is None else (view.show(new), view.show(old))
                 await validate(validators, attributes, *pair)
-            if changed.is_same:
+            converter, facts = resource.converter, changed.facts
+            if changed.is_same and (converter is None or converter.is_in_storage_version(current)):
                 return current
+            if converter is not None:
+                new, facts = await self._to_stored(resource, new)
             finished = is_finished(new)
             if dry_run:
-                return Record(current.key, current.revision, _encode(new), changed.facts)
+                return Record(current.key, current.revision, _encode(new), facts)
             try:
                 if finished:
                     also = self._attempts.companions(resource, None, new)
                     await self.store.delete(current.key, expected=current.revision, also=also)
-                    return Record(current.key, current.revision, _encode(new), changed.facts)
-                return await self.store.update(
-                    current.key, new, changed.facts, expected=current.revision, also=changed.also
-                )
+                    return Record(current.key, current.revision, _encode(new), facts)
+                return await self.store.update(current.key, new, facts, expected=current.revision, also=changed.also)
             except Conflict:
                 continue
             except ClaimTaken as error:
@@ -267,13 +293,15 @@ class Registry:
             obj = _decode(current.value)
             check_preconditions(resource, name, obj, options)
             if attributes is not None:
-                await self.admission.admit(attributes, {}, obj)
+                base = await self.served(resource, current)
+                await self.admission.admit(attributes, {}, obj if base is current else _decode(base.value))
             plan = plan_delete(resource, obj, options, self.clock())
             try:
                 if isinstance(plan, Keep):
                     if plan.obj is None:
                         return Deleted(current, gone=False)
-                    facts = self.facts(resource, plan.obj)
+                    storage = resource if resource.converter is None else resource.converter.storage
+                    facts = self.facts(storage, plan.obj)
                     if options.dry_run:
                         return Deleted(Record(current.key, current.revision, _encode(plan.obj), facts), gone=False)
                     updated = await self.store.update(current.key, plan.obj, facts, expected=current.revision)

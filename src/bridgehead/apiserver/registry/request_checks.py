@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridgehead.apiserver.errors import bad_request, failed_precondition
+from bridgehead.apiserver.errors import bad_request, failed_precondition, invalid
 from bridgehead.apiserver.resource import JsonObject, Resource
+from bridgehead.apiserver.resources.shared import field
 
 from .deletion import DeleteOptions
 
@@ -30,6 +31,13 @@ def check_url(resource: Resource, namespace: str, name: str, meta: JsonObject) -
         if not meta.get("name"):
             meta["name"] = name
         check_name(meta["name"], name)
+
+
+def check_resource_version(resource: Resource, obj: JsonObject, name: str) -> None:
+    """Raise a 422 for an update that does not say which version of the object it changes."""
+    if obj.get("metadata", {}).get("resourceVersion") in (None, "", "0"):
+        error = field.invalid("metadata.resourceVersion", 0, "must be specified for an update")
+        raise invalid(resource.group, resource.plural, name, [error])
 
 
 def check_preconditions(resource: Resource, name: str, obj: JsonObject, options: DeleteOptions) -> None:

@@ -214,7 +214,8 @@ class WatchStream:
                     async with asyncio.timeout_at(min(end, bookmark_at)):
                         changes = await anext(aiter(self._watch))
                 except TimeoutError:
-                    self._revision = max(self._revision, settled)
+                    if not getattr(self._watch, "is_converting", False):
+                        self._revision = max(self._revision, settled)
                 else:
                     self._revision = changes[-1].record.revision
                     for piece in in_pieces(self._parts(self._events(changes))):
@@ -228,6 +229,9 @@ class WatchStream:
                     return
         except StopAsyncIteration:
             return
+        except ApiStatus as status:
+            # A change cannot be shown in the version of this watch.
+            yield self._event("ERROR", self._form.status(status))
         except Overflow:
             gone = expired("the watch was too slow to keep up with the changes; list again")
             yield self._event("ERROR", self._form.status(gone))

@@ -17,6 +17,7 @@
     admissionregistration/  configurations of webhooks, admission policies
     admissionregistration/  configurations of webhooks
     rbac/           Role, ClusterRole, RoleBinding, ClusterRoleBinding; also the default ones
+    apiservices     APIService
     shared/         rules and columns that several resources use
 
 Nothing here does I/O or reads a clock. The only randomness is that of the allocation for Services
@@ -31,6 +32,7 @@ from bridgehead.apiserver.resource import Resource
 
 from . import (
     admissionregistration,
+    apiservices,
     componentstatuses,
     configmaps,
     devices,
@@ -111,4 +113,5 @@ def build_table(*, service_cidrs: Sequence[str], node_port_range: tuple[int, int
         rbac.CLUSTER_ROLES,
         rbac.ROLE_BINDINGS,
         rbac.CLUSTER_ROLE_BINDINGS,
+        apiservices.RESOURCE,
     )

@@ -4,5 +4,5 @@ client       `WebhookClient.post`: a JSON object to a webhook, its answer back, 
 config       where a webhook is: a URL or a Service, and the authorities of its certificate
 services     the address of one ready endpoint of a Service
 transport    HTTPS connections, kept alive; imported with the first call
-errors       why a call failed, in the words of Go's HTTP client and client-go
+errors       why a call failed, with the texts of Go's HTTP client and client-go
 """

@@ -20,7 +20,7 @@ _DEFAULT_PORT = 443
 
 @dataclass(frozen=True, slots=True)
 class ServiceReference:
-    """A port of a Service. Its certificate is for `NAME.NAMESPACE.svc`."""
+    """A port of a Service. The certificate is for `NAME.NAMESPACE.svc`."""
 
     namespace: str
     name: str

@@ -122,7 +122,7 @@ def _failed(url: str, address: Address | None, error: Exception) -> CallFailed:
 
 
 def _describe(url: str, address: Address | None, error: Exception) -> str:
-    """Return the error in the words of Go's HTTP client."""
+    """Return the text that Go's HTTP client has for the error."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         cause = error.certificate_error
         if isinstance(cause, ssl.SSLCertVerificationError):

@@ -35,6 +35,11 @@ _NEEDED = {"list", "watch", "delete"}
 _SELECTIONS = {("networking.k8s.io", "ipaddresses"): "ipaddress.kubernetes.io/managed-by!=ipallocator.k8s.io"}
 # Between two looks at the kinds that had no object.
 UNUSED_SECONDS = 15.0
+# Time in which further changes of CustomResourceDefinitions are waited for, before the kinds are discovered again.
+SETTLING_SECONDS = 0.5
+_DEFINITIONS = metadata_kind(
+    "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", False
+)
 
 Policy = Literal["Background", "Foreground", "Orphan"]
 
@@ -51,10 +56,13 @@ class GarbageCollector:
         self._unused: dict[tuple[str, str], Kind[Any]] = {}  # by group and plural: kinds without objects
         self._absent: OrderedDict[tuple[str, str], None] = OrderedDict()  # namespace and uid of missing owners
         self._queue: WorkQueue[str] = WorkQueue("garbage")
+        self._definitions_changed = asyncio.Event()
+        informers.get(_DEFINITIONS).on_change(lambda old, new: self._definitions_changed.set())
 
     async def run(self) -> None:
         """Run until cancelled. Raises ClientError when discovery fails."""
         await self._informers.wait_synced()
+        self._definitions_changed.clear()
         for one in await discover(self._client):
             self._register(one)
         await self._follow_used()
@@ -62,6 +70,7 @@ class GarbageCollector:
             await informer.wait_synced()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._look_at_unused())
+            tasks.create_task(self._follow_definitions())
             await self._queue.run(self.reconcile, workers=WORKERS)
 
     def _register(self, one: ServedKind) -> None:
@@ -102,6 +111,41 @@ class GarbageCollector:
                 await self._follow_used()
             except ClientError as error:
                 log.debug("cannot look for objects of unused kinds: %s", error)
+
+    async def _follow_definitions(self) -> None:
+        """Discover the kinds again when a CustomResourceDefinition changes."""
+        while True:
+            await self._definitions_changed.wait()
+            await asyncio.sleep(SETTLING_SECONDS)
+            self._definitions_changed.clear()
+            try:
+                await self._rediscover()
+            except ClientError as error:
+                log.warning("cannot discover the kinds of custom resources: %s", error)
+                await asyncio.sleep(UNUSED_SECONDS)
+                self._definitions_changed.set()
+
+    async def _rediscover(self) -> None:
+        served = {(one.kind.group, one.kind.name): one for one in await discover(self._client)}
+        for name, kind in list(self._kinds.items()):
+            if name not in served or served[name].kind != kind:
+                self._forget(kind)
+        new = [one for name, one in served.items() if name not in self._kinds]
+        for one in new:
+            self._register(one)
+        if new:
+            await self._follow_used()
+
+    def _forget(self, kind: Kind[Any]) -> None:
+        """Stop following a kind that is not served any more."""
+        resource = (kind.group, kind.plural)
+        self._kinds.pop((kind.group, kind.name), None)
+        self._unused.pop(resource, None)
+        informer = self._followed.pop(resource, None)
+        if informer is not None:
+            self._informers.drop(informer.kind)
+            for obj in list(informer.items()):
+                self._object_changed(kind, obj, None)
 
     def _object_changed(self, kind: Kind[Any], old: Object | None, new: Object | None) -> None:
         before = Item.from_object(kind, old) if old is not None else None

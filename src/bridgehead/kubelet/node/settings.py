@@ -19,7 +19,8 @@ class NodeSettings:
     """The kubelet's configuration. Times are in seconds.
 
     `ips` are the node's addresses, `pod_cidrs` the ranges of its pods: one of each family, the primary one first.
-    `pod_max_pids` bounds the processes and threads of each container; None: no bound.
+    `pod_max_pids` bounds the processes and threads of each container; None: no bound. `system_logs` is what the
+    kubelet's server shows below /logs/.
     """
 
     name: str
@@ -34,6 +35,7 @@ class NodeSettings:
     termination_barrier: float = 5.0
     port: int = 10250
     pod_max_pids: int | None = DEFAULT_MAX_PIDS
+    system_logs: Path = Path("/var/log")
 
     @property
     def ip(self) -> str:

@@ -35,7 +35,7 @@ def is_allowed(certificate: dict[str, Any] | None) -> bool:
 @web.middleware
 async def authorize(request: web.Request, handler: Any) -> web.StreamResponse:
     """Middleware: refuse requests without an allowed certificate, except for /healthz."""
-    if request.path != "/healthz":
+    if request.path != "/healthz" and not request.path.startswith("/healthz/"):
         certificate = request.transport.get_extra_info("peercert") if request.transport is not None else None
         if not certificate:
             return web.Response(status=401, text="Unauthorized")

@@ -1,4 +1,4 @@
-"""The kubelet's HTTPS server (port 10250): logs, exec, attach, port-forward, pods, health.
+"""The kubelet's HTTPS server (port 10250): logs, exec, attach, port-forward, and pages about the node.
 
 The client is the API server, which forwards users' requests (`apiserver.streams`). Clients need a certificate of the
 cluster's CA that names the API server or an administrator, except for /healthz. Source: kubelet's `pkg/kubelet/server`.
@@ -13,6 +13,7 @@ import socket
 import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
 
 import msgspec
 from aiohttp import web
@@ -24,14 +25,17 @@ from bridgehead.kubelet.pods.pod_worker import PodWorker
 from bridgehead.kubelet.runtimes.runtime import ExecSession, RuntimeFailure
 from bridgehead.objects.core import Container
 
-from . import remote_command
+from . import pages, remote_command
 from .authorization import authorize
 from .channels import COMMAND_PROTOCOLS, PORT_PROTOCOLS, Channels
 from .port_channels import PortChannels, parse_ports
 from .port_forward import PROTOCOL, PortForward
+from .system_logs import serve_log
 
 _PING_SECONDS = 30.0
 _MAX_MESSAGE_BYTES = 4 * 1024 * 1024
+# The text is containerd's.
+_ATTACHED_TOO_LATE = "Internal error occurred: error attaching to container: container is in CONTAINER_EXITED state"
 
 
 class KubeletServer:
@@ -49,8 +53,16 @@ class KubeletServer:
     async def serve(self, host: str, port: int, context: ssl.SSLContext | None) -> AsyncIterator[int]:
         """Serve within the context; yields the port. Without `context`, serve plain HTTP without authorization."""
         application = web.Application(middlewares=[authorize] if context is not None else [])
-        application.router.add_get("/healthz", _healthz)
-        application.router.add_get("/pods", self._pods)
+        for path in ("/healthz", "/healthz/ping", "/healthz/syncloop"):
+            application.router.add_get(path, _healthz)
+        for path in ("/pods", "/pods/"):
+            application.router.add_get(path, self._pods)
+        for path in ("/runningpods", "/runningpods/"):
+            application.router.add_get(path, self._running_pods)
+        application.router.add_get("/metrics", self._metrics)
+        application.router.add_get("/configz", self._configz)
+        application.router.add_get("/stats/summary", self._summary)
+        application.router.add_get("/logs/{path:.*}", self._system_logs)
         application.router.add_get("/containerLogs/{namespace}/{pod}/{container}", self._logs)
         application.router.add_get("/exec/{namespace}/{pod}/{container}", self._exec)
         application.router.add_get("/attach/{namespace}/{pod}/{container}", self._attach)
@@ -67,8 +79,24 @@ class KubeletServer:
             await runner.cleanup()
 
     async def _pods(self, _: web.Request) -> web.Response:
-        body = {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": self._kubelet.pods()}
-        return web.Response(body=msgspec.json.encode(body), content_type="application/json")
+        return _json(pages.pod_list(self._kubelet.pods()))
+
+    async def _running_pods(self, _: web.Request) -> web.Response:
+        return _json(pages.pod_list(pod for pod in self._kubelet.pods() if pod.status.phase == "Running"))
+
+    async def _configz(self, _: web.Request) -> web.Response:
+        return _json(pages.configuration(self._kubelet.settings))
+
+    async def _summary(self, _: web.Request) -> web.Response:
+        return _json(pages.summary(self._kubelet.settings, self._kubelet.pods()))
+
+    async def _metrics(self, _: web.Request) -> web.Response:
+        text = pages.metrics(self._kubelet.settings, self._kubelet.pods())
+        headers = {"Content-Type": "text/plain; version=0.0.4; charset=utf-8"}
+        return web.Response(body=text.encode(), headers=headers)
+
+    async def _system_logs(self, request: web.Request) -> web.StreamResponse:
+        return await serve_log(request, self._kubelet.settings.system_logs, request.match_info["path"])
 
     def _find(self, request: web.Request) -> tuple[PodWorker, Container]:
         """Return the pod and the container of the request's path. Raises `NotServed`."""
@@ -122,17 +150,26 @@ class KubeletServer:
     async def _attach(self, request: web.Request) -> web.StreamResponse:
         """Attach to the container's streams.
 
-        Input for a container without stdin is dropped, as container runtimes do.
+        Input for a container without stdin is dropped, as container runtimes do. The session for a container that has
+        ended has only a status: kubectl shows the log then, without trying SPDY first.
         """
         try:
-            container, run_id = self._find_running(request)
+            worker, container = self._find(request)
+            latest = worker.containers.runs.get(container.name)
+            if latest is None:
+                raise _not_running(worker, container)
             _require_websocket(request, "attach")
         except NotServed as error:
             return web.Response(status=error.status, text=str(error))
         stdin = container.stdin and _wants_input(request)
 
-        def open_session() -> Awaitable[ExecSession]:
-            return self._kubelet.runtime.open_attach(run_id, stdin=stdin, stderr=not container.tty)
+        async def open_session() -> ExecSession:
+            if not latest.is_running:
+                raise RuntimeFailure(_ATTACHED_TOO_LATE)
+            try:
+                return await self._kubelet.runtime.open_attach(latest.id, stdin=stdin, stderr=not container.tty)
+            except RuntimeFailure as error:
+                raise RuntimeFailure(_ATTACHED_TOO_LATE) from error
 
         passes_end_on = container.stdin_once and not container.tty
         run = functools.partial(
@@ -145,7 +182,7 @@ class KubeletServer:
         worker, container = self._find(request)
         run = worker.containers.runs.get(container.name)
         if run is None or not run.is_running:
-            raise NotServed(400, f'container "{container.name}" in pod "{worker.pod.metadata.name}" is not running')
+            raise _not_running(worker, container)
         return container, run.id
 
     async def _port_forward(self, request: web.Request) -> web.StreamResponse:
@@ -239,6 +276,14 @@ def _logged_attempt(worker: PodWorker, name: str, *, previous: bool) -> int:
             reason = "trying and failing to pull image"
         raise NotServed(400, f'container "{name}" in pod "{pod_name}" is waiting to start: {reason}')
     return run.attempt
+
+
+def _not_running(worker: PodWorker, container: Container) -> NotServed:
+    return NotServed(400, f'container "{container.name}" in pod "{worker.pod.metadata.name}" is not running')
+
+
+def _json(body: Any) -> web.Response:
+    return web.Response(body=msgspec.json.encode(body), content_type="application/json")
 
 
 async def _healthz(_: web.Request) -> web.Response:

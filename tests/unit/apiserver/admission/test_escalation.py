@@ -1,4 +1,4 @@
-"""Who may write which roles and bindings."""
+"""Refusal of roles and bindings that give more than their writer has."""
 
 from __future__ import annotations
 

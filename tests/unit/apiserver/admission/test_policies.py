@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from bridgehead.apiserver.http.user import User
 from tests.unit.apiserver.world import Answer, World, open_world
 
 GROUP = "/apis/admissionregistration.k8s.io/v1"
@@ -410,3 +411,51 @@ async def test_a_mutation_is_validated(world):
     await mutating(world, "Object{data: {'bad key': 'x'}}")
     answer = await create(world)
     assert (answer.status, answer.json["details"]["causes"][0]["field"]) == (422, "data[bad key]")
+
+
+# --- Rights -----------------------------------------------------------------------------------------------------------
+
+
+async def test_parameters_need_the_right_to_read_them(world):
+    rbac = "/apis/rbac.authorization.k8s.io/v1"
+    registration = {"apiGroups": ["admissionregistration.k8s.io"], "resources": ["*"], "verbs": ["*"]}
+    maps = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}
+    for name, rules in (("alice", [registration]), ("bob", [registration, maps])):
+        await world.create(f"{rbac}/clusterroles", {"metadata": {"name": name}, "rules": rules})
+        subject = {"kind": "User", "name": name, "apiGroup": "rbac.authorization.k8s.io"}
+        reference = {"kind": "ClusterRole", "name": name, "apiGroup": "rbac.authorization.k8s.io"}
+        binding = {"metadata": {"name": name}, "roleRef": reference, "subjects": [subject]}
+        await world.create(f"{rbac}/clusterrolebindings", binding)
+    alice, bob = User("alice", ("system:authenticated",)), User("bob", ("system:authenticated",))
+
+    async def write(user: User, kind: str, spec: Any, method: str = "POST") -> Answer:
+        url = f"{GROUP}/{kind}" + ("/q" if method == "PUT" else "")
+        return await world.call(method, url, {"metadata": {"name": "q"}, "spec": spec}, user=user)
+
+    def cause(answer: Answer) -> tuple[str, str]:
+        (found,) = answer.json["details"]["causes"]
+        return found["field"], found["message"]
+
+    policy = {
+        "matchConstraints": {"resourceRules": [MAPS]},
+        "validations": [{"expression": "true"}],
+        "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
+    }
+    assert cause(await write(alice, "validatingadmissionpolicies", policy)) == (
+        "spec.paramKind",
+        'Forbidden: user &{alice  [system:authenticated] map[]} must have "get" permission on all objects of the '
+        "referenced paramKind (kind=ConfigMap, apiVersion=v1)",
+    )
+    assert (await write(bob, "validatingadmissionpolicies", policy)).status == 201
+    # An update that leaves the kind as it is needs no right.
+    other = {**policy, "validations": [{"expression": "false"}]}
+    assert (await write(alice, "validatingadmissionpolicies", other, "PUT")).status == 200
+    spec = {"policyName": "q", "validationActions": ["Deny"], "paramRef": {"name": "m", "namespace": "n"}}
+    assert cause(await write(alice, "validatingadmissionpolicybindings", spec)) == (
+        "spec.paramRef",
+        'Forbidden: user get does not have "&{alice  [system:authenticated] map[]}" permission on the object '
+        "referenced by paramRef",
+    )
+    listed = {**spec, "paramRef": {"selector": {}}}
+    assert "user list does not have" in cause(await write(bob, "validatingadmissionpolicybindings", listed))[1]
+    assert (await write(bob, "validatingadmissionpolicybindings", spec)).status == 201

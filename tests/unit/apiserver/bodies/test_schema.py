@@ -168,3 +168,42 @@ def test_every_served_kind_has_a_schema(schema):
 )
 def test_duplicate_fields_are_reported(body, paths):
     assert duplicate_fields(body) == paths
+
+
+def test_schemas_inside_of_schemas_are_checked(schema):
+    shape = schema.of_kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
+
+    def declared(properties):
+        versions = [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": properties}}]
+        obj, unknown = conform({"spec": {"versions": versions}}, shape)
+        return obj["spec"]["versions"][0]["schema"]["openAPIV3Schema"], unknown
+
+    base = "spec.versions[0].schema.openAPIV3Schema"
+    assert declared({"items": {"type": None, "typo": 1}}) == ({"items": {}}, [f"{base}.items.typo"])
+    assert declared({"items": [{"typo": 1}]}) == ({"items": [{}]}, [f"{base}.items[0].typo"])
+    nested = {"additionalProperties": {"items": {"additionalProperties": {"typo": 1}}}}
+    unknown = f"{base}.additionalProperties.items.additionalProperties.typo"
+    assert declared(nested) == ({"additionalProperties": {"items": {"additionalProperties": {}}}}, [unknown])
+    assert declared({"additionalProperties": False}) == ({"additionalProperties": False}, [])
+    assert (
+        shape.child("spec")
+        .child("versions")
+        .items.child("schema")
+        .child("openAPIV3Schema")
+        .child("items")
+        .child("additionalProperties")
+        .child("type")
+        .go
+        == "string"
+    )
+    for wrong, text in (
+        (
+            {"additionalProperties": {"maxItems": "x"}},
+            "cannot unmarshal string into .*additionalProperties.maxItems of type int64$",
+        ),
+        ({"items": {"type": 5}}, "cannot unmarshal number into .*items.type of type string$"),
+        ({"additionalProperties": "x"}, "^boolean or JSON schema expected"),
+        ({"items": True}, "^list or JSON schema expected"),
+    ):
+        with pytest.raises(SchemaMismatch, match=text):
+            declared(wrong)

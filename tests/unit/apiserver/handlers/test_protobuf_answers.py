@@ -186,6 +186,14 @@ async def test_reviews_and_subresources_answer_in_protobuf(world):
     assert decoded(scale.body)["spec"] == {"replicas": 2}
 
 
+async def test_reviews_have_no_other_forms(world):
+    """As conformance wants it: "should return a 406 for a backend which does not implement metadata"."""
+    review = {"spec": {"resourceAttributes": {"verb": "list", "resource": "pods"}}}
+    headers = {"accept": "application/json;as=Table;v=v1;g=meta.k8s.io", "content-type": "application/json"}
+    answer = await world.call("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review, headers=headers)
+    assert (answer.status, answer.json["reason"]) == (406, "NotAcceptable")
+
+
 async def test_both_groups_of_events(world):
     core = {"metadata": {"name": "e"}, "involvedObject": {"namespace": "default"}, "reason": "R", "message": "m"}
     await world.create("/api/v1/namespaces/default/events", core)

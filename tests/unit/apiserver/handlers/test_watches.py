@@ -8,9 +8,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from bridgehead.apiserver.handlers import event_forms
 from bridgehead.apiserver.http.piecewise import PIECE_BYTES
 from bridgehead.apiserver.http.unsent import UnsentBudget
 from bridgehead.apiserver.registry import watching
+from bridgehead.apiserver.resources import build_table
 from tests.unit.apiserver.world import TABLE, World, open_world
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
@@ -90,6 +92,38 @@ async def test_initial_events_end_with_a_bookmark(world):
     assert mark["object"]["kind"] == "ConfigMap"
     assert mark["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
     assert mark["object"]["metadata"]["resourceVersion"] == str(world.store.revision)
+    await watch.leave()
+
+
+async def test_bookmarks_have_the_form_of_the_other_events(world):
+    await make(world, "a")
+    query = "allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
+    watch = await world.watch(f"{CONFIG_MAPS}?{query}", headers={"accept": TABLE})
+    assert (await watch.next())["object"]["columnDefinitions"]
+    mark = (await watch.next())["object"]
+    assert (mark["kind"], mark["columnDefinitions"]) == ("Table", None)
+    assert mark["rows"][0]["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
+    await watch.leave()
+    partial = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+    watch = await world.watch(f"{CONFIG_MAPS}?{query}", headers={"accept": partial})
+    assert (await watch.next())["object"].keys() == {"kind", "apiVersion", "metadata"}
+    mark = await watch.next()
+    assert (mark["type"], mark["object"]["kind"]) == ("BOOKMARK", "PartialObjectMetadata")
+    await watch.leave()
+
+
+async def test_bookmarks_of_every_kind_can_be_tables(world):
+    for resource in build_table(service_cidrs=("10.96.0.0/12",), node_port_range=(30000, 32767)):
+        if not resource.is_read_only:
+            form = event_forms.TableEvents(resource, "v1", "Metadata", world.clock)
+            mark = form.bookmark({"kind": resource.kind, "metadata": {"resourceVersion": "5"}})
+            assert b'"Table"' in mark
+
+
+async def test_a_legacy_watch_marks_the_end_of_the_initial_events(world):
+    watch = await world.watch(f"{CONFIG_MAPS}?allowWatchBookmarks=true")
+    mark = await watch.next()
+    assert mark["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
     await watch.leave()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bridgehead.apiserver.proxying.headers import (
     escape_extra_key,
+    is_valid,
     request_headers,
     response_headers,
     upgrade_headers,
@@ -73,6 +74,11 @@ def test_a_response_loses_what_is_about_its_connection():
 def test_a_location_is_replaced():
     headers = [(b"location", b"/a"), (b"vary", b"b")]
     assert with_location(headers, "/c") == [(b"location", b"/c"), (b"vary", b"b")]
+
+
+def test_a_value_of_two_lines_is_not_valid():
+    assert is_valid([(b"a", b"b"), (b"c", b"")])
+    assert not is_valid([(b"a", b"b"), (b"c", b"d\r\ne")])
 
 
 def test_keys_of_extra_are_escaped():

@@ -29,9 +29,11 @@ def test_a_path_is_split_at_the_proxy(path, rest, behind, forwarded):
 def test_paths_are_cleaned_and_escaped():
     assert join_path("//a", "../b//c/") == "/b/c"
     assert join_path("") == ""
-    assert split_path("/x/a b", "a b").escaped("q=%20&q") == "/a%20b?q=%20&q"
-    assert split_path("/x/(é)", "(é)").escaped("") == "/%28%C3%A9%29"
-    assert split_path("/x", "").escaped("") == "/"
+    assert split_path("/x/a b", "a b").escaped(b"q=%20&q") == "/a%20b?q=%20&q"
+    assert split_path("/x/(é)", "(é)").escaped("é #".encode()) == "/%28%C3%A9%29?%C3%A9%20#"
+    assert split_path("/x", "").escaped(b"") == "/"
+    assert split_path("/x", "").with_slash(b"a=1") == "/x/?a=1"
+    assert split_path("/x/a\r\nb/", "a\r\nb").forwarded_uri == "/x/a%0D%0Ab/"
 
 
 @pytest.mark.parametrize(

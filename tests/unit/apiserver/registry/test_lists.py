@@ -109,27 +109,31 @@ async def test_pages_of_a_selection(world):
     assert names(rest) == ["d"], "as it was"
 
 
+MATCH = "resourceVersionMatch: "
+WITHOUT_VERSION = f"{MATCH}Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided"
+WITH_CONTINUE = f"{MATCH}Forbidden: resourceVersionMatch is forbidden when continue is provided"
+EXACT_ZERO = f'{MATCH}Forbidden: resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
+UNKNOWN = f'{MATCH}Unsupported value: "x": supported values: "Exact", "NotOlderThan", ""'
+WATCH_UNKNOWN = f'{MATCH}Unsupported value: "Exact": supported values: "NotOlderThan"'
+LIST_SENDS = "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for list"
+WATCH_MATCH = f"{MATCH}Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+WATCH_SENDS = f"{MATCH}Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+
+
 @pytest.mark.parametrize(
     ("query", "fields"),
     [
-        ("resourceVersionMatch=Exact", ["resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided"]),
-        ("resourceVersionMatch=Exact&resourceVersion=0", ['resourceVersionMatch: Forbidden: resourceVersionMatch "exact" is forbidden for resourceVersion "0"']),
-        ("resourceVersionMatch=x&resourceVersion=1", ['resourceVersionMatch: Unsupported value: "x": supported values: "Exact", "NotOlderThan", ""']),
-        ("resourceVersionMatch=x&continue=y", [
-            "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided",
-            "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden when continue is provided",
-            'resourceVersionMatch: Unsupported value: "x": supported values: "Exact", "NotOlderThan", ""',
-        ]),
-        ("sendInitialEvents=true", ["sendInitialEvents: Forbidden: sendInitialEvents is forbidden for list"]),
-        ("watch=1&resourceVersionMatch=NotOlderThan", ["resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"]),
-        ("watch=1&sendInitialEvents=true", ["resourceVersionMatch: Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"]),
-        ("watch=1&sendInitialEvents=false&resourceVersionMatch=Exact", [
-            "resourceVersionMatch: Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-            'resourceVersionMatch: Unsupported value: "Exact": supported values: "NotOlderThan"',
-        ]),
-        ("watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&continue=x", ["resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden when continue is provided"]),
+        ("resourceVersionMatch=Exact", [WITHOUT_VERSION]),
+        ("resourceVersionMatch=Exact&resourceVersion=0", [EXACT_ZERO]),
+        ("resourceVersionMatch=x&resourceVersion=1", [UNKNOWN]),
+        ("resourceVersionMatch=x&continue=y", [WITHOUT_VERSION, WITH_CONTINUE, UNKNOWN]),
+        ("sendInitialEvents=true", [LIST_SENDS]),
+        ("watch=1&resourceVersionMatch=NotOlderThan", [WATCH_MATCH]),
+        ("watch=1&sendInitialEvents=true", [WATCH_SENDS]),
+        ("watch=1&sendInitialEvents=false&resourceVersionMatch=Exact", [WATCH_SENDS, WATCH_UNKNOWN]),
+        ("watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&continue=x", [WITH_CONTINUE]),
     ],
-)  # fmt: skip
+)
 async def test_options_that_exclude_each_other(world, query, fields):
     answer = await world.call("GET", f"{CONFIG_MAPS}?{query}")
     assert (answer.status, answer.json["reason"]) == (422, "Invalid")

@@ -142,6 +142,17 @@ ROWS = {
         metadata: {name: a}
         spec: {policyName: p}
         """, ["a", "p", "<unset>", "<unknown>"]),
+    "local API": ("apiservices.apiregistration.k8s.io", """
+        metadata: {name: v1.apps}
+        status: {conditions: [{type: Available, status: "True", reason: Local}]}
+        """, ["v1.apps", "Local", "True", "<unknown>"]),
+    "aggregated API": ("apiservices.apiregistration.k8s.io", """
+        metadata: {name: v1.a.io}
+        spec: {service: {namespace: default, name: api}}
+        status: {conditions: [{type: Available, status: "False", reason: ServiceNotFound}]}
+        """, ["v1.a.io", "default/api", "False (ServiceNotFound)", "<unknown>"]),
+    "unchecked API": ("apiservices.apiregistration.k8s.io", "{metadata: {name: v1.a.io}}",
+        ["v1.a.io", "Local", "Unknown", "<unknown>"]),
 }  # fmt: skip
 
 # kind, singular, short names, categories, namespaced
@@ -152,6 +163,7 @@ NAMES = {
     "ingresses.networking.k8s.io": ("Ingress", "ingress", ("ing",), (), True),
     "ingressclasses.networking.k8s.io": ("IngressClass", "ingressclass", (), (), False),
     "networkpolicies.networking.k8s.io": ("NetworkPolicy", "networkpolicy", ("netpol",), (), True),
+    "apiservices.apiregistration.k8s.io": ("APIService", "apiservice", (), ("api-extensions",), False),
     "servicecidrs.networking.k8s.io": ("ServiceCIDR", "servicecidr", (), (), False),
     "ipaddresses.networking.k8s.io": ("IPAddress", "ipaddress", ("ip",), (), False),
     "runtimeclasses.node.k8s.io": ("RuntimeClass", "runtimeclass", (), (), False),

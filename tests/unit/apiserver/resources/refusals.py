@@ -400,7 +400,47 @@ RBAC = {
     ],
 }  # fmt: skip
 
-ALL = NETWORKING | CLASSES | STORAGE | DEVICES | RBAC | webhook_refusals.REFUSALS | policy_refusals.REFUSALS
+_PRIORITIES = "groupPriorityMinimum: 1000, versionPriority: 15"
+_REMOTE = "service: {namespace: default, name: api}"
+API_SERVICES = {
+    "apiservices.apiregistration.k8s.io": [
+        (f"{{metadata: {{name: v1.a.io}}, spec: {{group: a.io, version: v1, {_PRIORITIES}, {_REMOTE}}}}}", []),
+        (f"{{metadata: {{name: v1.}}, spec: {{version: v1, {_PRIORITIES}}}}}", []),
+        ("{metadata: {name: v1.a}, spec: {group: A, version: '1'}}", [
+            'metadata.name: Invalid value: "v1.a": must be `spec.version+"."+spec.group`: "1.A"',
+            f'spec.group: Invalid value: "A": {SUBDOMAIN}',
+            "spec.version: Invalid value: \"1\": a DNS-1035 label must consist of lower case alphanumeric characters or "
+            "'-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or "
+            "'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')",
+            "spec.groupPriorityMinimum: Invalid value: 0: must be positive and less than 20000",
+            "spec.versionPriority: Invalid value: 0: must be positive and less than 1000"]),
+        (f"{{metadata: {{name: v2.}}, spec: {{version: v2, {_PRIORITIES}}}}}", [
+            "spec.group: Required value: only v1 may have an empty group and it better be legacy kube"]),
+        (f"{{metadata: {{name: a/b}}, spec: {{version: v1, group: a, {_PRIORITIES}}}}}", [
+            'metadata.name: Invalid value: "a/b": may not contain \'/\'']),
+        (f"{{metadata: {{name: v1.a}}, spec: {{version: v1, group: a, {_PRIORITIES}, caBundle: eA==, "
+         "insecureSkipTLSVerify: true}}", [
+            'spec.caBundle: Invalid value: "1 bytes": local APIServices may not have a caBundle',
+            "spec.insecureSkipTLSVerify: Invalid value: true: local APIServices may not have insecureSkipTLSVerify"]),
+        (f"{{metadata: {{name: v1.a}}, spec: {{version: v1, group: a, {_PRIORITIES}, caBundle: eA==, "
+         "insecureSkipTLSVerify: true, service: {port: 70000}}}", [
+            "spec.service.namespace: Required value",
+            "spec.service.name: Required value",
+            "spec.service.port: Invalid value: 70000: port number must be between 1 and 65535, inclusive",
+            "spec.insecureSkipTLSVerify: Invalid value: true: may not be true if caBundle is present"]),
+    ],
+}  # fmt: skip
+
+ALL = (
+    NETWORKING
+    | CLASSES
+    | STORAGE
+    | DEVICES
+    | RBAC
+    | API_SERVICES
+    | webhook_refusals.REFUSALS
+    | policy_refusals.REFUSALS
+)
 
 _INGRESS_CLASS = ["{spec: {controller: a/b}}", "{spec: {controller: a/c}}"]
 _NEW_REFERENCE = '{"APIGroup":"rbac.authorization.k8s.io","Kind":"ClusterRole","Name":"b"}'

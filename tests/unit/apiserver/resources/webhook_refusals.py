@@ -103,7 +103,7 @@ CASES: list[tuple[dict[str, Any], list[str]]] = [
         f'{H}.clientConfig.url: Invalid value: "me:pw": user information is not permitted in the URL',
         f'{H}.clientConfig.url: Invalid value: "f": fragments are not permitted in the URL',
         f'{H}.clientConfig.url: Invalid value: "d=e": query parameters are not permitted in the URL']),
-    (client(url="https:///a"), [f'{H}.clientConfig.url: Invalid value: "": host must be provided{FORM}']),
+    (client(url="https:///a"), [f'{H}.clientConfig.url: Invalid value: "": host must be specified{FORM}']),
     (client(url="https://a:b/"), [
         f"{H}.clientConfig.url: Required value: url must be a valid URL: Port could not be cast to integer value as "
         f"'b'{FORM}"]),

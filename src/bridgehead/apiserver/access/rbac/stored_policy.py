@@ -1,4 +1,4 @@
-"""The policy of a store. It follows the store's changes: a request is decided by what has been written before it."""
+"""The policy of a store, at the revision of the store: each write counts for the requests after it."""
 
 from __future__ import annotations
 

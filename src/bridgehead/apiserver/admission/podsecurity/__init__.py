@@ -5,7 +5,7 @@ levels       levels and versions, and the policy that a namespace's labels ask f
 evaluation   the checks of a level and version, and their result for a pod
 baseline, restricted
              the checks of each level
-violations   what a check finds, and helpers of the checks
+violations   the finding of a check, and helpers of the checks
 
 Only `plugin` and `levels` are imported at the start. Source: Kubernetes staging/src/k8s.io/pod-security-admission.
 """

@@ -37,7 +37,7 @@ class LevelVersion(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What is enforced, audited and warned about in a namespace. `errors` are of invalid labels."""
+    """The levels that are enforced, audited and warned about in a namespace. `errors` are of invalid labels."""
 
     enforce: LevelVersion
     audit: LevelVersion
@@ -55,7 +55,10 @@ def has_policy(labels: Mapping[str, str]) -> bool:
 
 
 def parse_policy(labels: Mapping[str, str]) -> Policy:
-    """Return the policy of labels. What is invalid counts as `restricted` and `latest`, for warnings `privileged`."""
+    """Return the policy of labels.
+
+    An invalid level counts as `restricted` if it is enforced, else as `privileged`; an invalid version as `latest`.
+    """
     modes: dict[str, LevelVersion] = {}
     found: list[FieldError] = []
     for mode in MODES:

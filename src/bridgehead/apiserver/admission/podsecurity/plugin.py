@@ -1,7 +1,7 @@
 """The plug-in PodSecurity: admission of pods, of workloads' templates and of namespaces' labels.
 
-A namespace's labels say which level is enforced, audited and warned about. A namespace without such labels costs a
-look at its labels for each pod. Source: Kubernetes pod-security-admission/admission/admission.go.
+The labels of a namespace name the levels that are enforced, audited and warned about. A pod in a namespace without such
+labels costs a look at the labels. Source: Kubernetes pod-security-admission/admission/admission.go.
 """
 
 from __future__ import annotations

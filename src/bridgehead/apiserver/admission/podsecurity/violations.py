@@ -1,4 +1,4 @@
-"""What a check finds, and helpers of the checks.
+"""The finding of a check, and helpers of the checks.
 
 Pure: no I/O, no clock, no randomness. Source: Kubernetes pod-security-admission/policy/helpers.go, visitor.go.
 """

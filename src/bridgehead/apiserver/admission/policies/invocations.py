@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
+from bridgehead.apiserver.admission.activation import Decide, describe_namespace, request_variables
 from bridgehead.apiserver.admission.attributes import Attributes
 from bridgehead.apiserver.errors import not_found_named
 from bridgehead.apiserver.resource import JsonObject, Resource
@@ -20,9 +21,6 @@ from bridgehead.storage import Key, Store
 from .definitions import Binding, Policy
 from .parameters import NotConfigured, collect_params, find_param_resource
 from .sources import Candidate
-
-if TYPE_CHECKING:
-    from bridgehead.apiserver.admission.activation import Decide
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +51,6 @@ class Invocation:
         self, attributes: Attributes, obj: JsonObject, old: JsonObject, store: Store, decide: Decide
     ) -> dict[str, Any]:
         """Return the variables of the policy's expressions. Raises a 404 for the request's namespace."""
-        from bridgehead.apiserver.admission.activation import describe_namespace, request_variables
-
         variables = request_variables(attributes, self.resource, obj, old, decide)
         variables["params"] = self.param
         if attributes.namespace and attributes.resource.namespaced:

@@ -1,4 +1,4 @@
-"""The plug-in MutatingAdmissionPolicy: policies change the object one after the other.
+"""The evaluation of MutatingAdmissionPolicies: they change the object one after the other.
 
 When a policy changes the object, all plug-ins run a second time, and with them the policies with reinvocationPolicy
 IfNeeded that were evaluated before the change.
@@ -8,37 +8,28 @@ Source: apiserver/pkg/admission/plugin/policy/mutating/dispatcher.go, reinvocati
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from bridgehead.apiserver.access.authorization import Authorizer
 from bridgehead.apiserver.admission.attributes import Attributes, shown_name
-from bridgehead.apiserver.admission.chain import Plugin
+from bridgehead.apiserver.admission.evaluation import ExpressionFailed
+from bridgehead.apiserver.admission.parts import AdmissionParts
 from bridgehead.apiserver.admission.webhooks.forms import Forms
-from bridgehead.apiserver.admission.webhooks.mutating import ShapeOf
 from bridgehead.apiserver.bodies.schema import conform
+from bridgehead.apiserver.cel import Budget, BudgetExceeded
 from bridgehead.apiserver.errors import ApiStatus, SchemaMismatch, forbidden
-from bridgehead.apiserver.fieldmanagement.types import MapType
 from bridgehead.apiserver.resource import JsonObject, Resource, copied
-from bridgehead.apiserver.table import ResourceTable
-from bridgehead.storage import Store
 
+from .compiled import MutatingRules
 from .definitions import Binding, Policy
 from .invocations import Invocation, Problem, invocations
+from .patches import PatchFailed, apply_configuration, apply_patches
+from .plugins import MUTATING, MUTATING_BINDINGS
 from .sources import PolicySource
-
-if TYPE_CHECKING:
-    from .compiled import MutatingRules
 
 log = logging.getLogger(__name__)
 
-_GROUP = "admissionregistration.k8s.io"
 _KEPT = "MutatingAdmissionPolicy"
-
-# Returns the type of a resource's objects, for merges.
-TypeOf = Callable[[Resource], MapType]
 
 
 @dataclass(slots=True)
@@ -55,16 +46,13 @@ class _Passes:
         self.reinvocable.clear()
 
 
-class MutatingPolicies(Plugin):
-    """The plug-in MutatingAdmissionPolicy."""
+class MutatingDispatcher:
+    """Applies the policies of a request."""
 
-    def __init__(
-        self, store: Store, authorizer: Authorizer, table: ResourceTable, shape_of: ShapeOf, type_of: TypeOf
-    ) -> None:
-        policies, bindings = f"mutatingadmissionpolicies.{_GROUP}", f"mutatingadmissionpolicybindings.{_GROUP}"
-        self._store, self._authorizer, self._table = store, authorizer, table
-        self._shape_of, self._type_of = shape_of, type_of
-        self._source = PolicySource(store, policies, bindings, table)
+    def __init__(self, parts: AdmissionParts) -> None:
+        self._store, self._authorizer, self._table = parts.store, parts.authorizer, parts.table
+        self._shape_of, self._type_of = parts.shape_of, parts.type_of
+        self._source = PolicySource(parts.store, MUTATING, MUTATING_BINDINGS, parts.table)
         self._rules: WeakKeyDictionary[Policy, MutatingRules] = WeakKeyDictionary()
 
     def handles(self, attributes: Attributes) -> bool:
@@ -95,8 +83,6 @@ class MutatingPolicies(Plugin):
         problems: list[Problem],
     ) -> JsonObject:
         """Return the object as a policy changes it. Appends what fails to `problems`."""
-        from bridgehead.apiserver.admission.evaluation import ExpressionFailed
-
         policy, binding, forms = invocation.policy, invocation.binding, Forms(attributes)
         rules = self._rules_of(policy)
         shown = await forms.shown(obj, invocation.resource), await forms.shown(old, invocation.resource)
@@ -128,11 +114,6 @@ class MutatingPolicies(Plugin):
         problems: list[Problem],
     ) -> JsonObject:
         """Return the object with a policy's mutations, each of which sees those before."""
-        from bridgehead.apiserver.admission.evaluation import ExpressionFailed
-        from bridgehead.apiserver.cel import Budget, BudgetExceeded
-
-        from .patches import PatchFailed, apply_configuration, apply_patches
-
         for kind, expression in rules.mutations:
             budget = Budget()
             try:
@@ -159,8 +140,6 @@ class MutatingPolicies(Plugin):
         return completed
 
     def _rules_of(self, policy: Policy) -> MutatingRules:
-        from .compiled import MutatingRules
-
         rules = self._rules.get(policy)
         if rules is None:
             rules = self._rules[policy] = MutatingRules(policy.spec)

@@ -1,13 +1,14 @@
 """Admission webhooks: programs that the API server asks about writes.
 
+plugins       the plug-ins; the other modules are imported with the first configuration
 hooks         webhooks as their configurations describe them
 sources       the webhooks of the stored configurations, and those that may be for a request
 reviews       AdmissionReviews and their answers
 conditions    matchConditions
 forms         objects in the version that a webhook asks for
 calls         one call, with its failure policy
-mutating      the plug-in MutatingAdmissionWebhook
-validating    the plug-in ValidatingAdmissionWebhook
+mutating      MutatingAdmissionWebhook
+validating    ValidatingAdmissionWebhook
 metrics       counters and durations
 errors        why a webhook gave no usable answer
 

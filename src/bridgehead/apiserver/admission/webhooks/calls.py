@@ -8,17 +8,14 @@ import uuid
 from functools import cached_property
 
 import msgspec
-from prometheus_client import CollectorRegistry
 
-from bridgehead.apiserver.access.authorization import Authorizer
 from bridgehead.apiserver.admission.attributes import Attributes
 from bridgehead.apiserver.admission.matching import matches_namespace, matches_object
+from bridgehead.apiserver.admission.parts import AdmissionParts
 from bridgehead.apiserver.errors import ApiStatus
 from bridgehead.apiserver.resource import JsonObject
-from bridgehead.apiserver.webhookclient.client import WebhookClient
 from bridgehead.apiserver.webhookclient.config import parse_client_config
 from bridgehead.apiserver.webhookclient.errors import CallFailed, NotConfigured
-from bridgehead.storage import Store
 
 from .conditions import matches_conditions
 from .errors import WebhookFailed, denied, dry_run_unsupported, internal, quoted
@@ -34,33 +31,28 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Caller:
-    """Calls webhooks. Both plug-ins share it."""
+    """Calls webhooks, mutating and validating ones."""
 
-    def __init__(
-        self, store: Store, authorizer: Authorizer, client: WebhookClient, registry: CollectorRegistry
-    ) -> None:
-        self.store = store
-        self._authorizer = authorizer
-        self._client = client
-        self._registry = registry
+    def __init__(self, parts: AdmissionParts) -> None:
+        self.parts = parts
 
     @cached_property
     def metrics(self) -> WebhookMetrics:
-        return WebhookMetrics(self._registry)
+        return WebhookMetrics(self.parts.metrics)
 
     async def shown(
         self, candidate: Candidate, attributes: Attributes, forms: Forms, obj: JsonObject, old: JsonObject
     ) -> tuple[JsonObject, JsonObject] | None:
         """Return the objects in the form that the webhook gets, None if it is not to be called. Raises `ApiStatus`."""
         hook = candidate.hook
-        if not matches_namespace(hook.namespace_selector, attributes, obj, self.store):
+        if not matches_namespace(hook.namespace_selector, attributes, obj, self.parts.store):
             return None
         if not matches_object(hook.object_selector, obj, old):
             return None
         shown = await forms.shown(obj, candidate.resource), await forms.shown(old, candidate.resource)
         if not hook.match_conditions:
             return shown
-        matches = matches_conditions(hook, self._authorizer, attributes, candidate.resource, *shown)
+        matches = matches_conditions(hook, self.parts.authorizer, attributes, candidate.resource, *shown)
         return shown if matches else None
 
     async def ask(
@@ -81,7 +73,7 @@ class Caller:
         review = _encode(build_review(version, uid, attributes, candidate.resource, obj, old))
         try:
             config = parse_client_config(hook.client_config)
-            given = await self._client.post(config, review, seconds=hook.seconds)
+            given = await self.parts.webhooks.post(config, review, seconds=hook.seconds)
         except NotConfigured as error:
             raise WebhookFailed(hook.name, f"could not get REST client: {error}", 500) from None
         except CallFailed as error:

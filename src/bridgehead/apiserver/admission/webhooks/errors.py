@@ -35,7 +35,7 @@ def dry_run_unsupported(webhook: str) -> ApiStatus:
 
 
 def denied(webhook: str, status: JsonObject) -> ApiStatus:
-    """Return the answer to the client for a request that a webhook denied. `status` is what the webhook said."""
+    """Return the answer to the client for a request that a webhook denied. `status` is that of its answer."""
     why = f"admission webhook {quoted(webhook)} denied the request"
     reason, message, code = status.get("reason") or "", status.get("message") or "", status.get("code") or 0
     text = f"{why}: {message or reason}" if message or reason else f"{why} without explanation"

@@ -1,4 +1,4 @@
-"""The plug-in MutatingAdmissionWebhook: webhooks are asked one after the other, each with the changes of those before.
+"""Mutating webhooks: they are asked one after the other, each with the changes of those before.
 
 When a webhook changes the object, all plug-ins run a second time, and with them the webhooks with reinvocationPolicy
 IfNeeded that were asked before the change.
@@ -8,19 +8,16 @@ Source: apiserver/pkg/admission/plugin/webhook/mutating/dispatcher.go, reinvocat
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
 from bridgehead.apiserver.admission.attributes import Attributes
-from bridgehead.apiserver.admission.chain import Plugin
 from bridgehead.apiserver.bodies.patch import apply_json_patch
-from bridgehead.apiserver.bodies.schema import Shape, conform
+from bridgehead.apiserver.bodies.schema import conform
 from bridgehead.apiserver.errors import PatchRefused, SchemaMismatch
-from bridgehead.apiserver.resource import JsonObject, Resource, copied
-from bridgehead.apiserver.table import ResourceTable
+from bridgehead.apiserver.resource import JsonObject, copied
 
 from .calls import Call, Caller
 from .errors import WebhookFailed, internal, quoted
@@ -31,18 +28,14 @@ from .sources import Candidate, HookSource
 
 log = logging.getLogger(__name__)
 
-_CONFIGURATIONS = "mutatingwebhookconfigurations.admissionregistration.k8s.io"
 _KEPT = "MutatingAdmissionWebhook"
 _ANNOTATION = "mutation.webhook.admission.k8s.io/"
 _PATCH_ANNOTATION = "patch.webhook.admission.k8s.io/"
 
-# Returns the shape of (group, version, kind), which is the resource's own kind or that of a subresource.
-ShapeOf = Callable[[Resource, tuple[str, str, str]], Shape]
-
 
 @dataclass(slots=True)
 class _Passes:
-    """What is remembered between the two passes. Webhooks are known by their index."""
+    """State that is kept between the two passes. Webhooks are known by their index."""
 
     reinvocable: set[int] = field(default_factory=set)
     due: set[int] = field(default_factory=set)
@@ -54,18 +47,20 @@ class _Passes:
         self.reinvocable.clear()
 
 
-class MutatingWebhooks(Plugin):
-    """The plug-in MutatingAdmissionWebhook."""
+class MutatingDispatcher:
+    """Asks the webhooks of the configurations of the resource `configurations`."""
 
-    def __init__(self, caller: Caller, table: ResourceTable, shape_of: ShapeOf) -> None:
+    def __init__(self, caller: Caller, configurations: str) -> None:
         self._caller = caller
-        self._source = HookSource(caller.store, _CONFIGURATIONS, table)
-        self._shape_of = shape_of
+        self._source = HookSource(caller.parts.store, configurations, caller.parts.table)
+        self._shape_of = caller.parts.shape_of
 
     def handles(self, attributes: Attributes) -> bool:
+        """Whether a webhook has a rule for the request."""
         return bool(self._source.candidates(attributes))
 
     async def mutate(self, attributes: Attributes, obj: JsonObject, old: JsonObject) -> JsonObject:
+        """Return the object with the changes of the webhooks. Raises `ApiStatus`."""
         passes: _Passes = attributes.reinvocation.kept.setdefault(_KEPT, _Passes())
         is_second = attributes.reinvocation.is_second
         if is_second and passes.output != obj:
@@ -90,7 +85,7 @@ class MutatingWebhooks(Plugin):
     ) -> JsonObject | None:
         """Call one webhook; return the object as the webhook changed it, None if it did not. Raises `ApiStatus`."""
         hook, changed = candidate.hook, None
-        place = f"round_{int(attributes.reinvocation.is_second)}_index_{candidate.index}"
+        position = f"round_{int(attributes.reinvocation.is_second)}_index_{candidate.index}"
         with Call(self._caller, hook, attributes, is_mutating=True) as call:
             answer = await self._caller.ask(candidate, attributes, obj, old, is_mutating=True)
             if not answer.allowed:
@@ -98,12 +93,12 @@ class MutatingWebhooks(Plugin):
             elif (operations := _operations(hook, answer)) is not None:
                 new = self._patched(candidate, attributes, obj, operations)
                 changed = new if new != obj else None
-                attributes.annotations[_PATCH_ANNOTATION + place] = _described(
+                attributes.annotations[_PATCH_ANNOTATION + position] = _described(
                     hook, patch=operations, patchType=JSON_PATCH
                 )
-        attributes.annotations[_ANNOTATION + place] = _described(hook, mutated=changed is not None)
+        attributes.annotations[_ANNOTATION + position] = _described(hook, mutated=changed is not None)
         if call.failed_open:
-            attributes.annotations[f"failed-open.{_ANNOTATION}{place}"] = hook.name
+            attributes.annotations[f"failed-open.{_ANNOTATION}{position}"] = hook.name
         if call.refusal is not None:
             raise call.refusal
         return changed

@@ -1,4 +1,4 @@
-"""The plug-in ValidatingAdmissionWebhook: all webhooks of a request are asked at once.
+"""Validating webhooks: all those of a request are asked at once.
 
 Source: apiserver/pkg/admission/plugin/webhook/validating/dispatcher.go.
 """
@@ -8,29 +8,27 @@ from __future__ import annotations
 import asyncio
 
 from bridgehead.apiserver.admission.attributes import Attributes
-from bridgehead.apiserver.admission.chain import Plugin
 from bridgehead.apiserver.errors import ApiStatus
 from bridgehead.apiserver.resource import JsonObject
-from bridgehead.apiserver.table import ResourceTable
 
 from .calls import Call, Caller
 from .forms import Forms
 from .sources import Candidate, HookSource
 
-_CONFIGURATIONS = "validatingwebhookconfigurations.admissionregistration.k8s.io"
 
+class ValidatingDispatcher:
+    """Asks the webhooks of the configurations of the resource `configurations`."""
 
-class ValidatingWebhooks(Plugin):
-    """The plug-in ValidatingAdmissionWebhook."""
-
-    def __init__(self, caller: Caller, table: ResourceTable) -> None:
+    def __init__(self, caller: Caller, configurations: str) -> None:
         self._caller = caller
-        self._source = HookSource(caller.store, _CONFIGURATIONS, table)
+        self._source = HookSource(caller.parts.store, configurations, caller.parts.table)
 
     def handles(self, attributes: Attributes) -> bool:
+        """Whether a webhook has a rule for the request."""
         return bool(self._source.candidates(attributes))
 
     async def validate(self, attributes: Attributes, obj: JsonObject, old: JsonObject) -> None:
+        """Raise `ApiStatus` for a request that a webhook refuses."""
         forms = Forms(attributes)
         asked: list[tuple[Candidate, tuple[JsonObject, JsonObject]]] = []
         for candidate in self._source.candidates(attributes):

@@ -14,7 +14,7 @@ from .framing import envelope, metadata_only
 
 
 def is_encodable(shape: Shape) -> bool:
-    """Whether objects of this shape have a form in protobuf. Those of custom resources have none."""
+    """Whether objects of this shape have a form in protobuf, which custom resources have not."""
     return isinstance(shape, StructShape) and has_fields(shape.definition)
 
 

@@ -8,6 +8,7 @@ Pure: no I/O, no clock, no randomness. Source: apiextensions-apiserver/pkg/apise
 
 from __future__ import annotations
 
+from operator import is_
 from typing import Any
 
 from bridgehead.apiserver.resource import copied
@@ -37,13 +38,13 @@ def _object(value: dict[str, Any], node: Node) -> dict[str, Any]:
                     result = dict(value)
                 result[name] = new
     if node.values is not None and node.values.has_defaults:
+        # A schema has fields or values, never both.
         for name, item in value.items():
-            if name not in node.properties:
-                new = _filled(item, node.values)
-                if new is not item:
-                    if result is value:
-                        result = dict(value)
-                    result[name] = new
+            new = _filled(item, node.values)
+            if new is not item:
+                if result is value:
+                    result = dict(value)
+                result[name] = new
     return result
 
 
@@ -51,11 +52,7 @@ def _list(value: list[Any], items: Node) -> list[Any]:
     if not items.has_defaults:
         return value
     result = [_filled(item, items) for item in value]
-    return value if all(map(_is, result, value)) else result
-
-
-def _is(one: object, other: object) -> bool:
-    return one is other
+    return value if all(map(is_, result, value)) else result
 
 
 def _filled(item: Any, node: Node) -> Any:

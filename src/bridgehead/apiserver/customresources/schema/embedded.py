@@ -1,4 +1,4 @@
-"""Embedded objects: `x-kubernetes-embedded-resource`. They have apiVersion, kind and metadata as whole objects have.
+"""Embedded objects (`x-kubernetes-embedded-resource`): apiVersion, kind and metadata are those of whole objects.
 
 Pure: no I/O, no clock, no randomness. Source: apiextensions-apiserver/pkg/apiserver/schema/objectmeta.
 """

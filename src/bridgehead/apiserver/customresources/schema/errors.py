@@ -1,4 +1,4 @@
-"""Errors of values in the words of kube-openapi, which the API server wraps into causes of a 422.
+"""Errors of values with the texts of kube-openapi, which the API server wraps into causes of a 422.
 
 A path is empty for errors that have no field; `at_fields` gives them one.
 
@@ -9,9 +9,9 @@ Source: kube-openapi/pkg/validation/errors/schema.go; apiextensions-apiserver/pk
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 from bridgehead.apiserver.resource import FieldError
@@ -54,19 +54,14 @@ def number_text(value: float) -> str:
     """Render a number as Go's %v: `5`, `0.5`, `1e+06`."""
     if isinstance(value, int):
         return str(value)
-    if not value.is_integer() or abs(value) >= 1e21:
-        mantissa, _, exponent = repr(value).partition("e")
-        if not exponent:
-            digits = abs(value)
-            return f"{value:.17g}" if digits and digits < 1e-4 else repr(value)
-        return f"{mantissa.removesuffix('.0')}e{exponent[0]}{exponent[1:].zfill(2)}"
-    if abs(value) < 1e21 and abs(value) < 10**6:
-        return str(int(value))
-    # The shortest digits that stand for the number, as an exponent.
-    digits_text = str(int(value)).rstrip("0").lstrip("-")
-    exponent10 = int(math.log10(abs(value)) + 1e-12)
-    mantissa = digits_text[0] + (f".{digits_text[1:]}" if len(digits_text) > 1 else "")
-    return f"{'-' if value < 0 else ''}{mantissa}e+{exponent10:02d}"
+    number = Decimal(repr(value)).normalize()
+    sign, digits, _ = number.as_tuple()
+    power = number.adjusted()
+    if -4 <= power < 6:
+        return f"{number:f}"
+    fraction = "".join(map(str, digits[1:]))
+    mantissa = f"{digits[0]}.{fraction}" if fraction else str(digits[0])
+    return f"{'-' if sign else ''}{mantissa}e{power:+03d}"
 
 
 def shown(value: Any) -> Any:
@@ -93,7 +88,7 @@ def unsupported(name: str, value: Any, supported: Sequence[Any]) -> FieldError:
 
 
 def failed_choice(name: str, text: str) -> FieldError:
-    """An error of anyOf, oneOf, allOf or not. It has no field, only a text that names one."""
+    """An error of anyOf, oneOf, allOf or not, without a field; its text names one."""
     return field.invalid("", "", f"{quote(name)} must {text}")
 
 

@@ -1,4 +1,4 @@
-"""Validation of the extensions that say how lists and maps are merged.
+"""Validation of the extensions by which lists and maps are merged.
 
 Pure: no I/O, no clock, no randomness. Source: apiextensions-apiserver/pkg/apis/apiextensions/validation/validation.go.
 """

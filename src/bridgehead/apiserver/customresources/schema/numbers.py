@@ -22,7 +22,7 @@ _TOLERANCE = 1e-9
 
 def is_whole(value: float) -> bool:
     """Whether a float stands for a whole number, with a tolerance for divisions."""
-    if abs(value) > _MAX_WHOLE or value != value:
+    if not -_MAX_WHOLE <= value <= _MAX_WHOLE:
         return False
     whole = float(int(value))
     return value == whole or abs(value - whole) / (abs(value) + abs(whole)) < _TOLERANCE

@@ -58,7 +58,7 @@ def key_function(node: Node) -> Callable[[Any], Any]:
     keys = tuple((name, defaults.get(name)) for name in node.list_keys)
 
     def key_of(item: Any) -> Any:
-        if type(item) is not dict:
+        if not isinstance(item, dict):
             return None
         values = tuple(item.get(name, default) for name, default in keys)
         # A boolean equals a number in Python. An item whose key is a list or an object is invalid.

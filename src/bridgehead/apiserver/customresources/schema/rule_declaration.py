@@ -123,9 +123,9 @@ def validate_rule_programs(
     for index, compiled in enumerate(compile_node(Node(schema), is_root=is_root)):
         rule, where = schema[VALIDATIONS][index], f"{child(path, VALIDATIONS)}[{index}]"
         shown = _go_rule(rule)
-        if compiled.error:
+        if compiled.program is None:
             errors.append(field.invalid(child(where, "rule"), shown, compiled.error))
-        elif compiled.program is not None:
+        else:
             cost = min(compiled.program.most_cost * count, _UNKNOWN)
             errors += _validate_cost(child(where, "rule"), "estimated rule cost", cost, total, limits_cost)
         if compiled.message_error:

@@ -64,7 +64,7 @@ class Validator:
         return self._run(obj, start, "", warnings)
 
     def validate_default(self, default: Any, path: str) -> list[FieldError]:
-        """Return the errors of rules that fail for a default value. It is its own old value."""
+        """Return the errors of rules that fail for a default value, which is its own old value."""
         return self._run(default, _Old(default, None), path, [])
 
     def _run(self, value: Any, old: _Old, path: str, warnings: list[str]) -> list[FieldError]:

@@ -1,4 +1,4 @@
-"""Rules that say which requests a webhook or a policy is for (`RuleWithOperations`).
+"""Rules of webhooks and policies: the requests that they are for (`RuleWithOperations`).
 
 Pure: no I/O, no clock, no randomness. Source: Kubernetes `pkg/apis/admissionregistration/validation`.
 """

@@ -29,7 +29,7 @@ _SIDE_EFFECTS = ("None", "NoneOnDryRun", "Some", "Unknown")
 
 @dataclass(frozen=True, slots=True)
 class _Rules:
-    """What is required of a webhook. An update may keep what an earlier version of the API accepted."""
+    """Requirements on a webhook. An update may keep what an earlier version of the API accepted."""
 
     allows_side_effects: bool = False
     knows_versions: bool = True

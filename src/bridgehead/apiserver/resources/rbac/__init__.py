@@ -3,7 +3,7 @@
 roles, rolebindings  entries in the table: columns, defaults, validation
 rules                a PolicyRule as a value, and the requests that it allows
 covering             which permissions of some rules other rules do not include
-reconciliation       what an existing default object lacks
+reconciliation       changes that make an existing object include a default one
 defaults/            the objects that every cluster has
 
 Pure: no I/O, no clock, no randomness. Source: Kubernetes pkg/apis/rbac, pkg/registry/rbac.

@@ -1,4 +1,4 @@
-"""What an existing role or binding lacks of a default one. Permissions and subjects that a user added stay.
+"""Changes that make an existing role or binding include a default one. Permissions and subjects that a user added stay.
 
 An object with the annotation `rbac.authorization.kubernetes.io/autoupdate: "false"` is left as it is.
 Pure: no I/O, no clock, no randomness. Source: Kubernetes pkg/registry/rbac/reconciliation.

@@ -34,7 +34,7 @@ def validate_metadata(obj: JsonObject, resource: Resource) -> list[FieldError]:
         *validate_labels("metadata.labels", metadata.get("labels", {})),
         *validate_annotations("metadata.annotations", metadata.get("annotations", {})),
         *_validate_owners(metadata.get("ownerReferences", ())),
-        *_validate_finalizers(metadata.get("finalizers", ())),
+        *_validate_finalizers(metadata.get("finalizers", ()), may_be_plain=resource.has_plain_finalizers),
     ]
 
 
@@ -155,10 +155,13 @@ def _validate_owners(owners: Sequence[JsonObject]) -> list[FieldError]:
     return errors
 
 
-def _validate_finalizers(finalizers: Sequence[str]) -> list[FieldError]:
+def _validate_finalizers(finalizers: Sequence[str], *, may_be_plain: bool = True) -> list[FieldError]:
     errors = []
     for finalizer in finalizers:
-        errors.extend(validate_finalizer("metadata.finalizers", finalizer))
+        if may_be_plain:
+            errors.extend(field.invalid_for("metadata.finalizers", finalizer, check_qualified_name(finalizer)))
+        else:
+            errors.extend(validate_finalizer("metadata.finalizers", finalizer))
     if "orphan" in finalizers and "foregroundDeletion" in finalizers:
         detail = "finalizer orphan and foregroundDeletion cannot be both set"
         errors.append(field.invalid("metadata.finalizers", list(finalizers), detail))

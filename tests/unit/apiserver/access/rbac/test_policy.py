@@ -88,7 +88,7 @@ def allowed(policy, who, request):
         (allow("*", "*", "*"), RequestInfo("/metrics", "get"), False),
     ],
 )
-def test_a_rule_allows_what_kubernetes_says(rule, request_, expected):
+def test_a_rule_allows_what_kubernetes_allows(rule, request_, expected):
     policy = Policy()
     policy.put_role("", "r", role(rule))
     policy.put_binding("", "b", binding("ClusterRole", "r", user("bob")))
@@ -147,6 +147,8 @@ def test_the_rules_of_a_role_are_found_for_a_binding():
     policy = Policy()
     policy.put_role("", "a", role(allow("get", "pods")))
     policy.put_role("n", "a", json.dumps({"metadata": {}}).encode())
+    policy.put_binding("n", "b", binding("Role", "a", user("bob")))
+    assert not allowed(policy, BOB, ask("get", "pods", "n"))
     assert [rule.verbs for rule in policy.rules_of_role("ClusterRole", "n", "a")] == [("get",)]
     assert policy.rules_of_role("Role", "n", "a") == ()
     with pytest.raises(ApiStatus) as refused:
@@ -156,12 +158,12 @@ def test_the_rules_of_a_role_are_found_for_a_binding():
 
 names = st.sampled_from(["a", "b"])
 subjects = st.builds(user, names) | st.builds(group, names) | st.builds(account, names, st.sampled_from(["", "m", "n"]))
-places = st.tuples(st.sampled_from(["", "m", "n"]), names)
+paths = st.tuples(st.sampled_from(["", "m", "n"]), names)
 changes = st.lists(
-    st.tuples(st.just("role"), places, st.none() | names)
+    st.tuples(st.just("role"), paths, st.none() | names)
     | st.tuples(
         st.just("binding"),
-        places,
+        paths,
         st.none() | st.tuples(st.sampled_from(["Role", "ClusterRole"]), names, st.lists(subjects, max_size=3)),
     ),
     max_size=12,

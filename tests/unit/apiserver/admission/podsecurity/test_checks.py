@@ -1,5 +1,5 @@
 # ruff: noqa: E501
-"""The checks of Pod Security Standards, with Kubernetes' words."""
+"""The checks of Pod Security Standards, with Kubernetes' texts."""
 
 from __future__ import annotations
 
@@ -99,6 +99,14 @@ def test_restricted(container, security, expected):
     assert violations(yaml.safe_dump(pod | {"metadata": {}}), PRIVILEGED) == ""
 
 
+def test_containers_may_set_what_the_pod_does_not():
+    pod = yaml.safe_load(GOOD)
+    security = pod["spec"].pop("securityContext")
+    assert violations(yaml.safe_dump(pod), RESTRICTED) != ""
+    pod["spec"]["containers"][0]["securityContext"] |= security
+    assert violations(yaml.safe_dump(pod), RESTRICTED) == ""
+
+
 def test_restricted_volumes_replace_host_paths():
     pod = yaml.safe_load(GOOD)
     pod["spec"]["volumes"] = [
@@ -179,7 +187,12 @@ def test_old_annotations_of_seccomp():
 def test_labels_make_a_policy():
     prefix = "pod-security.kubernetes.io/"
     policy = parse_policy(
-        {f"{prefix}enforce": "baseline", f"{prefix}enforce-version": "v1.30", f"{prefix}warn": "restricted"}
+        {
+            f"{prefix}enforce": "baseline",
+            f"{prefix}enforce-version": "v1.30",
+            f"{prefix}warn": "restricted",
+            f"{prefix}warn-version": "latest",
+        }
     )
     assert [str(one) for one in (policy.enforce, policy.audit, policy.warn)] == [
         "baseline:v1.30", "privileged:latest", "restricted:latest"]  # fmt: skip

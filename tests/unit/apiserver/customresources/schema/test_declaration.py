@@ -240,6 +240,14 @@ FIELDS: dict[str, tuple[JsonObject, list[str]]] = {
             '@.items.type: Invalid value: "string": must be object if parent array\'s x-kubernetes-list-type is map',
         ],
     ),
+    "keys of several kinds of items": (
+        {"type": "array", "items": [STRING], "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["a"]},
+        [
+            "@.items: Forbidden: items must be a schema object and not an array",
+            '@.items: Invalid value: [{"type":"string"}]: must only have a single schema if x-kubernetes-list-type '
+            "is map",
+        ],
+    ),
     "keys without items": (
         {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["a"]},
         [

@@ -80,12 +80,12 @@ EMBEDDED: dict[str, tuple[Any, list[str]]] = {
         ],
     ),
     "metadata": (
-        {**POD, "metadata": {"name": "a/b", "namespace": "A", "labels": {"a": "b c"}, "finalizers": ["x"]}},
+        {**POD, "metadata": {"name": "a/b", "namespace": "A", "labels": {"a": "b c"}, "finalizers": ["a b"]}},
         [
             "spec.x.metadata.name: Invalid value: \"a/b\": may not contain '/'",
             'spec.x.metadata.namespace: Invalid value: "A": a lowercase RFC 1123 label',
             'spec.x.metadata.labels: Invalid value: "b c": a valid label',
-            'spec.x.metadata.finalizers: Invalid value: "x": name is neither',
+            'spec.x.metadata.finalizers: Invalid value: "a b": name part must consist',
         ],
     ),
 }

@@ -59,6 +59,30 @@ def test_items_are_correlated_by_their_keys_and_may_move() -> None:
     assert refused({"ports": [bad]}, {"ports": [{"name": "b", "port": 99}]}) == ["ports[0].port"]
 
 
+def test_objects_around_items_that_moved_are_unchanged() -> None:
+    inner = struct(ports=keyed(struct(name=STRING, tags=listing(SHORT)), "name"), a=STRING, b=STRING)
+    schema = struct(spec=inner | {"not": {"required": ["a"]}}, other=STRING)
+    one, two = {"name": "a", "tags": ["x"]}, {"name": "b"}
+    old = {"spec": {"a": "x", "ports": [one, two]}}
+
+    def errors(spec: JsonObject) -> list[str]:
+        return texts(schema, {"spec": spec, "other": "new"}, old)
+
+    assert errors({"a": "x", "ports": [two, one]}) == []
+    assert errors({"a": "x", "ports": [two, {"name": "a", "tags": ["y"]}]}) != []
+    assert errors({"a": "x", "ports": [two, {"name": "c", "tags": ["x"]}]}) != []
+    assert errors({"a": "x", "ports": [two, 5]}) != []
+    assert errors({"a": "x", "b": "x", "ports": [two, one]}) != []
+    assert errors({"a": "x", "b": [two, one]}) != []
+
+
+def test_items_of_lists_without_keys_do_not_move() -> None:
+    schema = struct(spec=struct(a=listing(keyed(struct(name=STRING), "name"))) | {"maxProperties": 0}, other=STRING)
+    old = {"spec": {"a": [[{"name": "a"}], [{"name": "b"}]]}}
+    assert texts(schema, {**old, "other": "new"}, old) == []
+    assert texts(schema, {"spec": {"a": [[{"name": "b"}], [{"name": "a"}]]}}, old) != []
+
+
 def test_items_of_other_lists_are_not_correlated() -> None:
     assert refused({"plain": ["long"]}, {"plain": ["long"], "limits": {}}) == []
     assert refused({"plain": ["long"]}, {"plain": ["long", "x"]}) == ["plain[0]"]

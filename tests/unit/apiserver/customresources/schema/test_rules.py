@@ -11,6 +11,7 @@ import pytest
 from bridgehead.apiserver.bodies.schema import LazyDefinitions, Schema
 from bridgehead.apiserver.customresources.schema import Structural, validate_schema
 from bridgehead.apiserver.customresources.schema.rule_declaration import CostTotal
+from bridgehead.apiserver.customresources.schema.rules import Validator
 from bridgehead.apiserver.resource import JsonObject
 
 from .objects import INTEGER, PRESERVED, STRING, keyed, listing, mapping, struct, texts
@@ -240,7 +241,8 @@ def test_a_status_is_checked_by_rules() -> None:
     assert error.field == "status.n"
 
 
-def test_costs_of_an_object_are_bounded() -> None:
+def test_costs_of_an_object_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(f"{Validator.__module__}.REQUEST_BUDGET", 1_200_000)
     loop = struct(a=listing(ruled(listing(INTEGER), "self.all(x, self.all(y, x + y >= 0))")))
     (error,) = texts(loop, {"a": [[1] * 2000]})
     assert error == (
@@ -248,7 +250,7 @@ def test_costs_of_an_object_are_bounded() -> None:
         "rules "
         "will be run due to call cost exceeds limit for rule: self.all(x, self.all(y, x + y >= 0))"
     )
-    (error,) = texts(loop, {"a": [[1] * 300] * 40})
+    (error,) = texts(loop, {"a": [[1] * 100] * 40})
     assert error.endswith(
         'Invalid value: "array": validation failed due to running out of cost budget, no further validation rules '
         "will be "
@@ -256,12 +258,13 @@ def test_costs_of_an_object_are_bounded() -> None:
     )
 
 
-def test_costs_of_messages_are_bounded() -> None:
+def test_costs_of_messages_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(f"{Validator.__module__}.REQUEST_BUDGET", 1_200_000)
     message = "self.map(x, string(self.all(y, x + y >= 0))).join(',')"
     schema = struct(a=listing(ruled(listing(INTEGER), "false", messageExpression=message)))
     (error,) = texts(schema, {"a": [[1] * 2000]})
     assert "due to call cost exceeds limit for messageExpression: " in error
-    errors = texts(schema, {"a": [[1] * 300] * 40})
+    errors = texts(schema, {"a": [[1] * 100] * 40})
     assert "messageExpression evaluation failed due to running out of cost budget" in errors[-1]
 
 

@@ -26,6 +26,11 @@ REFUSED: dict[str, tuple[dict[str, Any], Any, str]] = {
     "boolean for number": (NUMBER, True, 'Invalid value: "boolean": spec.x in body must be of type number: "boolean"'),
     "fraction for integer": (INTEGER, 1.5, 'Invalid value: "number": spec.x in body must be of type integer: "number"'),
     "huge integer": (INTEGER, 2**64, 'Invalid value: "number": spec.x in body must be of type integer: "number"'),
+    "number beyond what is exact": (
+        INTEGER,
+        1e300,
+        'Invalid value: "number": spec.x in body must be of type integer: "number"',
+    ),
     "fraction for int32": (
         INTEGER | {"format": "int32"},
         1.5,
@@ -64,6 +69,11 @@ REFUSED: dict[str, tuple[dict[str, Any], Any, str]] = {
     "maximum that is cut": (
         INTEGER | {"maximum": 5.5},
         6,
+        "Invalid value: 6: spec.x in body should be less than or equal to 5",
+    ),
+    "maximum of a whole float": (
+        NUMBER | {"maximum": 5},
+        6.0,
         "Invalid value: 6: spec.x in body should be less than or equal to 5",
     ),
     "exclusiveMaximum": (
@@ -270,6 +280,10 @@ def test_an_expensive_pattern_takes_no_time() -> None:
         (-1.5e7, "-1.5e+07"),
         (1e-5, "1e-05"),
         (1e22, "1e+22"),
+        (-3e-7, "-3e-07"),
+        (0.0, "0"),
+        (1234567.5, "1.2345675e+06"),
+        (123456.5, "123456.5"),
     ],
 )
 def test_numbers_look_as_in_go(number: float, text: str) -> None:

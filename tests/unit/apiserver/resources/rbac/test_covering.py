@@ -48,13 +48,13 @@ def test_missing_permissions(held, wanted, missing):
     assert find_missing(held, wanted) == missing
 
 
-words = st.lists(st.sampled_from(["a", "b", "*"]), min_size=1, max_size=2).map(tuple)
-rules = st.lists(st.builds(Rule, words, words, words, st.just(()) | words), max_size=4)
+values = st.lists(st.sampled_from(["a", "b", "*"]), min_size=1, max_size=2).map(tuple)
+rules = st.lists(st.builds(Rule, values, values, values, st.just(()) | values), max_size=4)
 
 
 @given(rules, rules)
 def test_what_is_not_missing_is_allowed(held, wanted):
-    """Whoever lacks nothing of some rules may do what they allow."""
+    """A holder that lacks nothing of some rules may do what they allow."""
     if find_missing(held, wanted):
         return
     for verb, group, resource, name in product("ab", "ab", "ab", ("a", "")):

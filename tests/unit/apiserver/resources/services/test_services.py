@@ -597,7 +597,8 @@ def test_selector_labels_are_validated(services):
         (
             "{ports: [{port: 80}], externalIPs: ['2001:DB8::1']}",
             [
-                'spec.externalIPs[0]: IPv6 address "2001:DB8::1" should be in RFC 5952 canonical format ("2001:db8::1")',
+                'spec.externalIPs[0]: IPv6 address "2001:DB8::1" should be in RFC 5952 canonical format '
+                '("2001:db8::1")',
                 "spec.externalIPs is deprecated",
             ],
         ),

@@ -1,4 +1,4 @@
-"""Short notation for the default roles and bindings. Words in a text are separated by spaces.
+"""Short notation for the default roles and bindings. Items of a text are separated by spaces.
 
 Pure: no I/O, no clock, no randomness.
 """
@@ -44,7 +44,7 @@ def cluster_role(name: str, *rules: JsonObject, labels: dict[str, str] = BOOTSTR
 
 
 def aggregated_role(name: str, *, to: str = "") -> JsonObject:
-    """Return a ClusterRole that has the rules of those which say so with a label."""
+    """Return a ClusterRole that gathers the rules of all ClusterRoles with its label."""
     selector = {"matchLabels": {AGGREGATE + name: "true"}}
     role = cluster_role(name, to=to) | {"aggregationRule": {"clusterRoleSelectors": [selector]}}
     del role["rules"]

@@ -1,0 +1,33 @@
+"""Parts of the server that plug-ins need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from prometheus_client import CollectorRegistry
+
+from bridgehead.apiserver.access.authorization import Authorizer
+from bridgehead.apiserver.bodies.schema import Shape
+from bridgehead.apiserver.fieldmanagement.types import MapType
+from bridgehead.apiserver.resource import Resource
+from bridgehead.apiserver.table import ResourceTable
+from bridgehead.apiserver.webhookclient.client import WebhookClient
+from bridgehead.storage import Store
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionParts:
+    """Parts of the server. `metrics` is the registry of its metrics.
+
+    `shape_of` returns the shape of (group, version, kind), which is the resource's own kind or that of a subresource.
+    `type_of` returns the type of a resource's objects in their stored form, for merges.
+    """
+
+    store: Store
+    table: ResourceTable
+    authorizer: Authorizer
+    webhooks: WebhookClient
+    metrics: CollectorRegistry
+    shape_of: Callable[[Resource, tuple[str, str, str]], Shape]
+    type_of: Callable[[Resource], MapType]

@@ -1,0 +1,352 @@
+"""The controller of definitions: it follows the store and makes the table agree with it.
+
+For each definition it decides about names, serves the versions, sets the conditions, and deletes the instances of a
+definition that is being deleted. Definitions of the store are served before the first request.
+Source: apiextensions-apiserver/pkg/controller: status, establish, apiapproval, finalizer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from bridgehead.apiserver.bodies.schema import Shape
+from bridgehead.apiserver.errors import ApiStatus
+from bridgehead.apiserver.registry.deletion import DeleteOptions
+from bridgehead.apiserver.registry.registry import Registry
+from bridgehead.apiserver.resource import JsonObject, Resource
+from bridgehead.apiserver.resources.shared.conditions import find_condition
+from bridgehead.apiserver.webhookclient.client import WebhookClient
+from bridgehead.objects.times import format_time
+from bridgehead.storage import Key, Overflow, StorageError, TooOld
+
+from .approval import approval_condition
+from .definitions import (
+    ESTABLISHED,
+    FINALIZER,
+    ID,
+    NAMES_ACCEPTED,
+    TERMINATING,
+    is_served,
+    is_true,
+    make_condition,
+    same_condition,
+    with_conditions,
+)
+from .naming import IS_ESTABLISHED, decide_names
+
+if TYPE_CHECKING:
+    from .conversion import Conversion, VersionConverter
+    from .schema import Structural
+    from .serving import CustomVersion
+
+log = logging.getLogger(__name__)
+
+_RETRY_SECONDS = 1.0
+# After this time a definition says that it waits for its instances.
+_CHECK_SECONDS = 60.0
+
+_IN_PROGRESS = make_condition(
+    TERMINATING,
+    is_true=True,
+    reason="InstanceDeletionInProgress",
+    message="CustomResource deletion is in progress",
+)
+_STILL_THERE = make_condition(
+    TERMINATING,
+    is_true=True,
+    reason="InstanceDeletionCheck",
+    message="could not confirm zero CustomResources remaining: timed out waiting for the condition",
+)
+_COMPLETED = make_condition(
+    TERMINATING, is_true=False, reason="InstanceDeletionCompleted", message="removed all instances"
+)
+_NEVER_ESTABLISHED = make_condition(
+    TERMINATING, is_true=False, reason="NeverEstablished", message="resource was never established"
+)
+
+_decode = msgspec.json.decode
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What the controller remembers of a definition. `digest` is that of what is served, "" if nothing is."""
+
+    group: str
+    names: JsonObject
+    digest: str
+    is_terminating: bool
+    converters: tuple[VersionConverter, ...]
+
+
+class Definitions:
+    """The definitions of a server. `run` follows them."""
+
+    def __init__(self, registry: Registry, metadata: Callable[[], Shape], client: WebhookClient) -> None:
+        """Follow the definitions of a registry. `metadata` returns the shape of ObjectMeta."""
+        self._registry = registry
+        self._store = registry.store
+        self._table = registry.table
+        self._metadata = metadata
+        self._client = client
+        self._known: dict[str, _Known] = {}
+        self._removals: dict[str, asyncio.Task[None]] = {}
+        self._since = self._store.revision
+
+    def load(self) -> None:
+        """Serve the stored definitions, before the server answers requests."""
+        self._since = self._store.revision
+        for record in self._store.list(ID):
+            crd = _decode(record.value)
+            self._serve(record.key.name, crd, is_now_served=is_served(crd))
+
+    async def run(self) -> None:
+        """Follow the definitions until cancelled."""
+        try:
+            while True:
+                with suppress(Overflow, TooOld):
+                    await self._follow()
+                    return
+                self._since = self._store.revision
+        finally:
+            for task in self._removals.values():
+                task.cancel()
+
+    async def _follow(self) -> None:
+        watch = self._store.watch(ID, since=self._since)
+        changes = aiter(watch)
+        names = {record.key.name for record in self._store.list(ID)} | set(self._known)
+        try:
+            while True:
+                names = await self._sync_all(names)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_RETRY_SECONDS if names else None):
+                        names |= {change.record.key.name for change in await anext(changes)}
+        except StopAsyncIteration:
+            return
+        finally:
+            watch.close()
+
+    async def _sync_all(self, names: set[str]) -> set[str]:
+        """Bring definitions to what they should be; return those that have to be tried again."""
+        waiting, failed = sorted(names), set()
+        while waiting:
+            name = waiting.pop(0)
+            try:
+                waiting += [other for other in await self._sync(name) if other not in waiting]
+            except (ApiStatus, StorageError) as error:
+                log.warning("cannot update the CustomResourceDefinition %s: %s", name, error)
+                failed.add(name)
+        return failed
+
+    async def _sync(self, name: str) -> list[str]:
+        """Bring one definition to what it should be; return others that it may have made way for."""
+        record = self._store.get(Key(ID, "", name))
+        known = self._known.get(name)
+        if record is None:
+            if known is None:
+                return []
+            self._serve(name, None, is_now_served=False)
+            return self._others(known.group, name)
+        crd: JsonObject = _decode(record.value)
+        if "deletionTimestamp" in crd["metadata"]:
+            self._serve(name, crd, is_now_served=is_served(crd))
+            if name not in self._removals and FINALIZER in crd["metadata"].get("finalizers", ()):
+                self._removals[name] = task = asyncio.create_task(self._remove(name))
+                task.add_done_callback(lambda _: self._removals.pop(name, None))
+            return []
+        wanted = self._with_status(name, crd)
+        self._serve(name, wanted, is_now_served=is_served(wanted))
+        if wanted is not crd:
+            await self._set_status(name, record.revision, wanted["status"])
+        if known is not None and known.names != wanted["status"].get("acceptedNames"):
+            return self._others(known.group, name)
+        return []
+
+    def _others(self, group: str, name: str) -> list[str]:
+        """Return the definitions of a group that wait for names."""
+        return [other for other, known in self._known.items() if known.group == group and other != name]
+
+    def _with_status(self, name: str, crd: JsonObject) -> JsonObject:
+        """Return the definition with the names and conditions that it should have; itself if it has them."""
+        group, status = crd["spec"]["group"], crd.get("status", {})
+        conditions = status.get("conditions") or []
+        accepted, changed = status.get("acceptedNames") or {}, []
+        if accepted != crd["spec"]["names"] or find_condition(conditions, NAMES_ACCEPTED) is None:
+            others = [
+                {"status": {"acceptedNames": known.names}}
+                for other, known in self._known.items()
+                if known.group == group and other != name
+            ]
+            naming = decide_names(crd, others)
+            accepted, changed = naming.accepted, list(naming.conditions)
+            if naming.conditions[0]["status"] == "True":
+                changed[1] = IS_ESTABLISHED
+        elif is_true(crd, NAMES_ACCEPTED) and not is_true(crd, ESTABLISHED):
+            changed.append(IS_ESTABLISHED)
+        approval = approval_condition(crd)
+        if approval is not None:
+            changed.append(approval)
+        changed = [one for one in changed if not same_condition(one, find_condition(conditions, one["type"]))]
+        if not changed and accepted == (status.get("acceptedNames") or {}):
+            return crd
+        wanted = {**crd, "status": {**status, "acceptedNames": accepted}}
+        return with_conditions(wanted, changed, format_time(self._registry.clock()))
+
+    async def _set_status(self, name: str, revision: int, status: JsonObject) -> None:
+        """Write the status of a definition, unless the definition has changed since `revision`."""
+
+        def change(old: JsonObject) -> JsonObject:
+            if old["metadata"]["resourceVersion"] != str(revision):
+                return old  # the change is synced next
+            return {**old, "status": status}
+
+        await self._update(name, change, "status")
+
+    async def _update(self, name: str, change: Callable[[JsonObject], JsonObject], subresource: str = "") -> None:
+        with _MissingIgnored():
+            await self._registry.update(self._table.by_id(ID), "", name, change, subresource=subresource)
+
+    # --- the table
+
+    def _serve(self, name: str, crd: JsonObject | None, *, is_now_served: bool) -> None:
+        """Make the table agree with a definition; None: there is no definition of this name any more."""
+        known = self._known.get(name)
+        if crd is None or not is_now_served:
+            if known is not None and known.digest:
+                self._table.remove(name)
+                _retire(known)
+            if crd is None:
+                self._known.pop(name, None)
+            else:
+                names = crd.get("status", {}).get("acceptedNames") or {}
+                self._known[name] = _Known(crd["spec"]["group"], names, "", False, ())
+            return
+        names, is_terminating = crd["status"]["acceptedNames"], is_true(crd, TERMINATING)
+        digest = hashlib.sha256(msgspec.json.encode([crd["spec"], names])).hexdigest()
+        if known is not None and known.digest == digest:
+            if known.is_terminating != is_terminating:
+                self._mark_terminating(name, crd)
+                self._known[name] = replace(known, is_terminating=is_terminating)
+            return
+        resources, converters = self._resources(crd)
+        self._table.replace(name, *resources)
+        self._known[name] = _Known(crd["spec"]["group"], names, digest, is_terminating, converters)
+        if known is not None:
+            _retire(known)
+
+    def _resources(self, crd: JsonObject) -> tuple[list[Resource], tuple[VersionConverter, ...]]:
+        # The schemas are loaded with the first definition.
+        from .conversion import VersionConverter
+        from .serving import custom_versions, with_converter
+
+        versions = custom_versions(crd, self._metadata)
+        storage = next(version.resource for version in versions if version.is_stored)
+        schemas = {one.resource.api_version: _structural(one) for one in versions}
+        conversion = self._conversion(crd)
+        resources, converters = [], []
+        for version in versions:
+            if not version.is_served:
+                continue
+            converter = VersionConverter(
+                version.resource, storage, schemas, conversion, self._registry.facts, self._store.revision
+            )
+            resources.append(with_converter(version, converter))
+            converters.append(converter)
+        return resources, tuple(converters)
+
+    def _conversion(self, crd: JsonObject) -> Conversion:
+        from .conversion import NoConversion, WebhookConversion
+
+        conversion = crd["spec"].get("conversion") or {}
+        if conversion.get("strategy") == "Webhook":
+            return WebhookConversion(conversion["webhook"], self._client)
+        return NoConversion()
+
+    def _mark_terminating(self, name: str, crd: JsonObject) -> None:
+        """Refuse new instances, and keep all else as it is."""
+        from .serving import TERMINATING_REFUSAL
+
+        changed = [replace(one, refuses_create=TERMINATING_REFUSAL) for one in self._table.versions(name)]
+        self._table.replace(name, *changed)
+
+    # --- deletion
+
+    async def _remove(self, name: str) -> None:
+        """Delete the instances of a definition, then the definition."""
+        while True:
+            try:
+                await self._remove_once(name)
+                return
+            except (ApiStatus, StorageError) as error:
+                log.warning("cannot delete the instances of %s: %s", name, error)
+            await asyncio.sleep(_RETRY_SECONDS)
+
+    async def _remove_once(self, name: str) -> None:
+        record = self._store.get(Key(ID, "", name))
+        if record is None:
+            return
+        crd = _decode(record.value)
+        await self._set_condition(name, _IN_PROGRESS)
+        resources = self._table.versions(name)
+        if is_true(crd, ESTABLISHED) and resources:
+            await self._delete_instances(name, resources[0])
+            finished = _COMPLETED
+        else:
+            finished = _NEVER_ESTABLISHED
+        now = format_time(self._registry.clock())
+
+        def finish(old: JsonObject) -> JsonObject:
+            finalizers = [one for one in old["metadata"].get("finalizers", ()) if one != FINALIZER]
+            return {**old, "metadata": {**old["metadata"], "finalizers": finalizers}}
+
+        await self._update(name, lambda old: with_conditions(old, [finished], now), "status")
+        await self._update(name, finish)
+
+    async def _set_condition(self, name: str, condition: JsonObject) -> None:
+        now = format_time(self._registry.clock())
+        await self._update(name, lambda old: with_conditions(old, [condition], now), "status")
+
+    async def _delete_instances(self, name: str, resource: Resource) -> None:
+        """Delete all instances and wait until they are gone."""
+        watch = self._store.watch(resource.id, since=self._store.revision)
+        changes = aiter(watch)
+        try:
+            for record in self._store.list(resource.id):
+                with _MissingIgnored():
+                    await self._registry.delete(resource, record.key.namespace, record.key.name, DeleteOptions())
+            while self._store.list(resource.id, limit=1):
+                try:
+                    async with asyncio.timeout(_CHECK_SECONDS):
+                        await anext(changes)
+                except TimeoutError:
+                    await self._set_condition(name, _STILL_THERE)
+        except (StopAsyncIteration, Overflow):
+            await self._delete_instances(name, resource)
+        finally:
+            watch.close()
+
+
+def _structural(version: CustomVersion) -> Callable[[], Structural]:
+    return lambda: version.schema.structural
+
+
+def _retire(known: _Known) -> None:
+    for converter in known.converters:
+        converter.retire()
+
+
+class _MissingIgnored:
+    """A context that suppresses a 404: another client was quicker."""
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
+        return isinstance(error, ApiStatus) and error.code == 404

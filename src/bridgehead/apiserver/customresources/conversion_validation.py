@@ -1,0 +1,85 @@
+"""Validation of `spec.conversion`: the strategy, and the webhook.
+
+Pure: no I/O, no clock, no randomness. Source: apiextensions-apiserver `validateCustomResourceConversion`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bridgehead.apiserver.resource import FieldError, JsonObject
+from bridgehead.apiserver.resources.shared import field
+from bridgehead.apiserver.resources.shared.webhook_validation import (
+    validate_ca_bundle,
+    validate_webhook_service,
+    validate_webhook_url,
+)
+from bridgehead.objects.names import check_dns1035_label
+
+from .definitions import ESTABLISHED, is_true
+
+REVIEW_VERSIONS = ("v1", "v1beta1")
+_PATH = "spec.conversion"
+
+
+def validate_conversion(conversion: JsonObject | None, old: JsonObject | None) -> list[FieldError]:
+    """Validate the conversion of a definition. `old` is the definition before an update."""
+    if conversion is None:
+        return []
+    strategy, webhook = conversion.get("strategy", ""), conversion.get("webhook")
+    if not strategy:
+        return [field.required(f"{_PATH}.strategy")]
+    errors = field.one_of(f"{_PATH}.strategy", strategy, ("None", "Webhook"))
+    client = None if webhook is None else webhook.get("clientConfig")
+    versions = [] if webhook is None else webhook.get("conversionReviewVersions") or []
+    if strategy != "Webhook":
+        why = "should not be set when strategy is not set to Webhook"
+        if client is not None:
+            errors.append(field.forbidden(f"{_PATH}.webhookClientConfig", why))
+        if versions:
+            errors.append(field.forbidden(f"{_PATH}.conversionReviewVersions", why))
+        return errors
+    where = f"{_PATH}.webhookClientConfig"
+    if client is None:
+        errors.append(field.required(where, "required when strategy is set to Webhook"))
+    else:
+        errors += _validate_client(where, client, may_have_bad_bundle=old is None or _had_bad_bundle(old))
+    return errors + _validate_review_versions(f"{_PATH}.conversionReviewVersions", versions)
+
+
+def _validate_client(path: str, client: JsonObject, *, may_have_bad_bundle: bool) -> list[FieldError]:
+    url, service = client.get("url"), client.get("service")
+    errors: list[FieldError] = []
+    if (url is None) == (service is None):
+        errors.append(field.required(path, "exactly one of url or service is required"))
+    elif url is not None:
+        errors += validate_webhook_url(f"{path}.url", url)
+    elif service is not None:
+        errors += validate_webhook_service(f"{path}.service", service)
+    if client.get("caBundle") and not may_have_bad_bundle:
+        errors += validate_ca_bundle(f"{path}.caBundle", client["caBundle"])
+    return errors
+
+
+def _had_bad_bundle(old: JsonObject) -> bool:
+    """Whether the bundle of a definition may be invalid, because it was, or because nothing is served yet."""
+    if not is_true(old, ESTABLISHED):
+        return True
+    webhook = (old["spec"].get("conversion") or {}).get("webhook") or {}
+    bundle = (webhook.get("clientConfig") or {}).get("caBundle")
+    return bool(bundle and validate_ca_bundle("caBundle", bundle))
+
+
+def _validate_review_versions(path: str, versions: Sequence[str]) -> list[FieldError]:
+    if not versions:
+        return [field.required(path)]
+    errors = []
+    for index, version in enumerate(versions):
+        if version in versions[:index]:
+            errors.append(field.invalid(f"{path}[{index}]", version, "duplicate version"))
+        else:
+            errors += field.invalid_for(f"{path}[{index}]", version, check_dns1035_label(version))
+    if not any(version in REVIEW_VERSIONS for version in versions):
+        detail = f"must include at least one of {', '.join(REVIEW_VERSIONS)}"
+        errors.append(field.invalid(path, list(versions), detail))
+    return errors

@@ -1,0 +1,136 @@
+"""The kind CustomResourceDefinition (apiextensions.k8s.io/v1): its entry in the table and its hooks.
+
+Pure: no I/O, no clock, no randomness.
+Source: apiextensions-apiserver/pkg/apis/apiextensions/v1/defaults.go, pkg/registry/customresourcedefinition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from bridgehead.apiserver.bodies.schema import Shape
+from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource, Strategy
+from bridgehead.apiserver.resources.shared.columns import NAME, text_column
+
+from .definitions import (
+    ESTABLISHED,
+    FINALIZER,
+    GROUP,
+    TERMINATING,
+    is_true,
+    make_condition,
+    storage_version,
+    versions_of,
+    with_conditions,
+)
+
+_WEBHOOK_PORT = 443
+_DELETION_PENDING = make_condition(
+    TERMINATING,
+    is_true=True,
+    reason="InstanceDeletionPending",
+    message="CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
+)
+
+
+class DefinitionStrategy(Strategy):
+    """The hooks of definitions. `metadata` returns the shape of ObjectMeta."""
+
+    def __init__(self, metadata: Callable[[], Shape]) -> None:
+        self._metadata = metadata
+
+    def default(self, obj: JsonObject) -> None:
+        spec = obj.setdefault("spec", {})
+        names = spec.setdefault("names", {})
+        kind = names.get("kind", "")
+        if not names.get("singular"):
+            names["singular"] = kind.lower()
+        if not names.get("listKind") and kind:
+            names["listKind"] = f"{kind}List"
+        conversion = spec.setdefault("conversion", {"strategy": "None"})
+        service = ((conversion.get("webhook") or {}).get("clientConfig") or {}).get("service")
+        if service is not None and not service.get("port"):
+            service["port"] = _WEBHOOK_PORT
+
+    def prepare_create(self, obj: JsonObject) -> None:
+        obj["status"] = {"acceptedNames": {"plural": "", "kind": ""}, "conditions": []}
+        _add_stored_version(obj)
+
+    def prepare_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> None:
+        if subresource == "status":
+            obj["spec"] = old["spec"]
+            return
+        obj["status"] = dict(old.get("status", {}))
+        _add_stored_version(obj)
+
+    def prepare_delete(self, obj: JsonObject, now: str) -> None:
+        metadata = obj["metadata"]
+        finalizers = metadata.get("finalizers", [])
+        if FINALIZER not in finalizers:
+            metadata["finalizers"] = [*finalizers, FINALIZER]
+        obj["status"] = with_conditions(obj, [_DELETION_PENDING], now)["status"]
+
+    # The validation is loaded when the first definition is written.
+
+    def validate_create(self, obj: JsonObject) -> list[FieldError]:
+        from .validation import validate_definition
+
+        return validate_definition(obj, self._metadata())
+
+    def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
+        from .validation import validate_definition_status, validate_definition_update
+
+        if subresource == "status":
+            return validate_definition_status(obj)
+        if obj.get("spec") == old.get("spec") and "deletionTimestamp" in obj["metadata"]:
+            return []  # finalizers of a definition can be removed, whatever its schema is
+        return validate_definition_update(obj, old, self._metadata())
+
+
+def _add_stored_version(obj: JsonObject) -> None:
+    status = obj["status"]
+    stored, version = status.get("storedVersions") or [], storage_version(obj)
+    if version and version not in stored:
+        status["storedVersions"] = [*stored, version]
+
+
+def _versions_cell(obj: JsonObject, now: float) -> str:
+    shown = [
+        f"{version.get('name', '')}(storage)" if version.get("storage") else str(version.get("name", ""))
+        for version in versions_of(obj)
+        if version.get("served")
+    ]
+    return ",".join(sorted(shown))
+
+
+def _short_names_cell(obj: JsonObject, now: float) -> str:
+    return ",".join(obj.get("spec", {}).get("names", {}).get("shortNames") or ())
+
+
+def definition_resource(metadata: Callable[[], Shape]) -> Resource:
+    """Return the entry of the table. `metadata` returns the shape of ObjectMeta."""
+    return Resource(
+        group=GROUP,
+        version="v1",
+        kind="CustomResourceDefinition",
+        plural="customresourcedefinitions",
+        singular="customresourcedefinition",
+        namespaced=False,
+        short_names=("crd", "crds"),
+        categories=("api-extensions",),
+        subresources=("status",),
+        strategy=DefinitionStrategy(metadata),
+        columns=(
+            NAME,
+            text_column("Scope", "spec", "scope"),
+            Column("Versions", _versions_cell),
+            Column("Created At", lambda crd, now: crd["metadata"].get("creationTimestamp"), type="date"),
+            text_column("Group", "spec", "group", priority=1),
+            text_column("Kind", "spec", "names", "kind", priority=1),
+            Column("ShortNames", _short_names_cell, priority=1),
+            Column("Established", lambda crd, now: is_true(crd, ESTABLISHED), type="boolean", priority=1),
+        ),
+        has_generation=True,
+        allows_unconditional_update=False,
+        has_plain_finalizers=True,
+    )

@@ -1,0 +1,159 @@
+"""A definition as entries of the table: one `Resource` for each served version.
+
+Schemas are compiled when the first object of a version is read or written.
+Pure: no I/O, no clock, no randomness. Source: apiextensions-apiserver/pkg/apiserver/customresource_handler.go.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any
+
+import msgspec
+
+from bridgehead.apiserver.bodies.schema import Shape
+from bridgehead.apiserver.resource import Converter, JsonObject, Resource, ScalePaths
+from bridgehead.objects.names import check_dns1123_subdomain
+
+from .columns import printer_columns
+from .definitions import (
+    TERMINATING,
+    is_namespaced,
+    is_true,
+    preserves_unknown_fields,
+    schema_of,
+    versions_of,
+)
+from .jsonpath import field_names, value_at
+from .schema import Structural
+from .schema.publishing import definition_2, definition_3, definition_name, list_definition
+from .strategy import CustomResourceStrategy
+
+TERMINATING_REFUSAL = "create not allowed while custom resource definition is terminating"
+
+
+class VersionSchema:
+    """The schema of one version: the `resource.Definition` of its resource. `metadata` is the shape of ObjectMeta."""
+
+    def __init__(self, crd: JsonObject, version: JsonObject, names: JsonObject, metadata: Callable[[], Shape]) -> None:
+        self._gvk = (crd["spec"]["group"], version["name"], names["kind"])
+        self._plural, self._list_kind = names["plural"], names["listKind"]
+        self._schema = schema_of(version)
+        self._keeps_unknown = preserves_unknown_fields(crd)
+        self._metadata = metadata
+        self.name = definition_name(*self._gvk)
+        self.list_name = definition_name(*self._gvk[:2], self._list_kind)
+
+    @cached_property
+    def digest(self) -> str:
+        parts = [self._gvk, self._list_kind, self._schema, self._keeps_unknown]
+        return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()
+
+    @cached_property
+    def structural(self) -> Structural:
+        return Structural.parse(self._schema or {}, preserve_unknown=self._keeps_unknown or self._schema is None)
+
+    @cached_property
+    def shape(self) -> Shape:
+        return self.structural.shape(self._metadata())
+
+    def object_type(self, types: Any) -> Any:
+        return self.structural.object_type(types)
+
+    def openapi(self, version: int) -> Mapping[str, JsonObject]:
+        render = definition_2 if version == 2 else definition_3
+        return {
+            self.name: render(self._schema, *self._gvk, preserve_unknown=self._keeps_unknown),
+            self.list_name: list_definition(*self._gvk, self._list_kind, self._plural),
+        }
+
+
+@dataclass(frozen=True)
+class CustomVersion:
+    """A version of a custom resource. `converter` of the resource is not set yet."""
+
+    resource: Resource
+    schema: VersionSchema
+    is_served: bool
+    is_stored: bool
+
+
+def custom_versions(crd: JsonObject, metadata: Callable[[], Shape]) -> list[CustomVersion]:
+    """Return all versions of a definition whose names are accepted."""
+    names = {**crd["spec"]["names"], **crd["status"]["acceptedNames"]}
+    return [_version(crd, version, names, metadata) for version in versions_of(crd)]
+
+
+def _version(crd: JsonObject, version: JsonObject, names: JsonObject, metadata: Callable[[], Shape]) -> CustomVersion:
+    spec, name = crd["spec"], version["name"]
+    group, kind = spec["group"], names["kind"]
+    subresources = version.get("subresources") or {}
+    schema = VersionSchema(crd, version, names, metadata)
+    has_status, scale = subresources.get("status") is not None, scale_paths(subresources.get("scale"))
+    has_schema = schema_of(version) is not None
+    strategy = CustomResourceStrategy(
+        (lambda: schema.structural) if has_schema else None, has_status=has_status, scale=scale
+    )
+    resource = Resource(
+        group=group,
+        version=name,
+        kind=kind,
+        plural=names["plural"],
+        singular=names.get("singular", ""),
+        namespaced=is_namespaced(crd),
+        columns=printer_columns(version.get("additionalPrinterColumns") or ()),
+        short_names=tuple(names.get("shortNames") or ()),
+        categories=tuple(names.get("categories") or ()),
+        subresources=(*(("status",) if has_status else ()), *(("scale",) if scale else ())),
+        strategy=strategy,
+        selectable=dict(map(_selectable, version.get("selectableFields") or ())),
+        warning=_deprecation(version, group, kind),
+        has_generation=True,
+        check_name=check_dns1123_subdomain,
+        definition=schema,
+        scale=scale,
+        list_kind=names.get("listKind", ""),
+        refuses_create=TERMINATING_REFUSAL if is_true(crd, TERMINATING) else "",
+        allows_unconditional_update=False,
+        has_plain_finalizers=True,
+        api_versions=tuple(f"{group}/{one['name']}" for one in versions_of(crd)),
+    )
+    return CustomVersion(resource, schema, bool(version.get("served")), bool(version.get("storage")))
+
+
+def with_converter(version: CustomVersion, converter: Converter) -> Resource:
+    return replace(version.resource, converter=converter)
+
+
+def scale_paths(scale: JsonObject | None) -> ScalePaths | None:
+    """Return the fields of a version's Scale; None for a version without one."""
+    if scale is None:
+        return None
+    selector = scale.get("labelSelectorPath")
+    return ScalePaths(
+        field_names(scale["specReplicasPath"]),
+        field_names(scale["statusReplicasPath"]),
+        field_names(selector) if selector else None,
+    )
+
+
+def _selectable(selectable: JsonObject) -> tuple[str, Callable[[JsonObject], str]]:
+    """Return the name of a selectable field, such as `spec.host`, and a function that reads it."""
+    path = selectable["jsonPath"]
+    return path.removeprefix("."), partial(_selected, field_names(path))
+
+
+def _selected(names: tuple[str, ...], obj: JsonObject) -> str:
+    value = value_at(obj, names)
+    if value is None:
+        return ""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _deprecation(version: JsonObject, group: str, kind: str) -> str:
+    if not version.get("deprecated"):
+        return ""
+    return version.get("deprecationWarning") or f"{group}/{version['name']} {kind} is deprecated"

@@ -1,0 +1,99 @@
+"""The hooks of a custom resource: defaults and validation by the schema of its version.
+
+Pure: no I/O, no clock, no randomness.
+Source: apiextensions-apiserver/pkg/registry/customresource/strategy.go, status_strategy.go, validator.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from bridgehead.apiserver.resource import FieldError, JsonObject, ScalePaths, Strategy
+from bridgehead.apiserver.resources.shared import field
+
+from .schema import Structural
+
+_MAX_REPLICAS = 2**31 - 1
+
+
+class CustomResourceStrategy(Strategy):
+    """The hooks for one version. `structural` returns its compiled schema; None: the version has no schema."""
+
+    def __init__(
+        self, structural: Callable[[], Structural] | None, *, has_status: bool, scale: ScalePaths | None
+    ) -> None:
+        self._structural = structural
+        self._has_status = has_status
+        self._scale = scale
+
+    def default(self, obj: JsonObject) -> None:
+        if self._structural is not None:
+            self._structural().default(obj)
+
+    def prepare_create(self, obj: JsonObject) -> None:
+        if self._has_status:
+            obj.pop("status", None)
+
+    def validate_create(self, obj: JsonObject) -> list[FieldError]:
+        errors = [] if self._structural is None else self._structural().validate(obj)
+        return errors + self._validate_scale(obj, "spec", "status")
+
+    def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
+        if subresource == "status":
+            errors = [] if self._structural is None else self._structural().validate_status(obj, old)
+            return errors + self._validate_scale(obj, "status")
+        errors = [] if self._structural is None else self._structural().validate(obj, old)
+        return errors + self._validate_scale(obj, "spec", "status")
+
+    def _validate_scale(self, obj: JsonObject, *roots: str) -> list[FieldError]:
+        """Validate the fields that the Scale shows, of those that are in one of the roots."""
+        if self._scale is None:
+            return []
+        errors = []
+        for names in (self._scale.spec_replicas, self._scale.status_replicas):
+            if names[0] in roots:
+                errors += _validate_replicas(names, _find(obj, names))
+        selector = self._scale.selector
+        if selector is not None and selector[0] in roots:
+            value = _find(obj, selector)
+            if value is not None and not isinstance(value, str):
+                errors.append(field.invalid(_path(selector), "", _accessor_error(selector, value, "string")))
+        return errors
+
+
+def _validate_replicas(names: tuple[str, ...], value: Any) -> list[FieldError]:
+    if value is None:
+        return []
+    path = _path(names)
+    if not isinstance(value, int) or isinstance(value, bool):
+        return [field.invalid(path, 0, _accessor_error(names, value, "int64"))]
+    if value < 0:
+        return [field.invalid(path, value, "should be a non-negative integer")]
+    if value > _MAX_REPLICAS:
+        return [field.invalid(path, value, f"should be less than or equal to {_MAX_REPLICAS}")]
+    return []
+
+
+def _find(obj: Any, names: tuple[str, ...]) -> Any:
+    for name in names:
+        if type(obj) is not dict:
+            return None
+        obj = obj.get(name)
+    return obj
+
+
+def _path(names: tuple[str, ...]) -> str:
+    return "".join(f".{name}" for name in names)
+
+
+def _accessor_error(names: tuple[str, ...], value: Any, wanted: str) -> str:
+    types: dict[type, str] = {
+        str: "string",
+        bool: "bool",
+        int: "int64",
+        float: "float64",
+        list: "[]interface {}",
+        dict: "map[string]interface {}",
+    }
+    return f"{_path(names)} accessor error: {value} is of the type {types.get(type(value), 'nil')}, expected {wanted}"

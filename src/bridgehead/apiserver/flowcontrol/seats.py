@@ -1,0 +1,47 @@
+"""Limits of priority levels: requests that are carried out at a time, and requests that wait.
+
+Pure: no I/O, no clock, no randomness. Source: Kubernetes "API Priority and Fairness", nominal concurrency limits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from bridgehead.apiserver.resource import JsonObject
+
+# As kube-apiserver's --max-requests-inflight and --max-mutating-requests-inflight together.
+TOTAL_SEATS = 600
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits of a level. `seats` None: exempt from all limits.
+
+    `queued` and `queued_of_flow` are how many requests may wait in the level and of one flow in it; 0: none.
+    """
+
+    seats: int | None
+    queued: int = 0
+    queued_of_flow: int = 0
+
+
+def plan_limits(specs: Mapping[str, JsonObject], total: int = TOTAL_SEATS) -> dict[str, Limits]:
+    """Return the limits of levels by name, from their specs with default values. Limited ones share the seats."""
+    shares = {name: spec["limited"]["nominalConcurrencyShares"] for name, spec in specs.items() if "limited" in spec}
+    of_exempt = sum(spec.get("exempt", {}).get("nominalConcurrencyShares", 0) for spec in specs.values())
+    whole = sum(shares.values()) + of_exempt
+    limits = {}
+    for name, spec in specs.items():
+        if name not in shares:
+            limits[name] = Limits(None)
+            continue
+        seats = math.ceil(total * shares[name] / whole) if whole else 0
+        queuing = spec["limited"].get("limitResponse", {}).get("queuing")
+        if queuing is None:
+            limits[name] = Limits(seats)
+        else:
+            length = queuing["queueLengthLimit"]
+            limits[name] = Limits(seats, queuing["queues"] * length, queuing["handSize"] * length)
+    return limits

@@ -1,0 +1,81 @@
+"""Pages of the kubelet's server about its node: pods, configuration, metrics, statistics.
+
+Pure: no I/O, no clock, no randomness.
+Source: kubelet `pkg/kubelet/server`, `pkg/kubelet/metrics`, `pkg/kubelet/apis/stats/v1alpha1`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from bridgehead.kubelet.node.settings import NodeSettings
+from bridgehead.objects.core import Pod
+
+Page = dict[str, Any]
+
+
+def pod_list(pods: Iterable[Pod]) -> Page:
+    return {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": list(pods)}
+
+
+def configuration(settings: NodeSettings) -> Page:
+    """Return the page /configz: the settings as a KubeletConfiguration."""
+    return {
+        "kubeletconfig": {
+            "kind": "KubeletConfiguration",
+            "apiVersion": "kubelet.config.k8s.io/v1beta1",
+            "address": settings.ip,
+            "port": settings.port,
+            "clusterDNS": list(settings.cluster_dns),
+            "clusterDomain": settings.cluster_domain,
+            "maxPods": settings.max_pods,
+            "podCIDR": ",".join(settings.pod_cidrs),
+            "podPidsLimit": -1 if settings.pod_max_pids is None else settings.pod_max_pids,
+        }
+    }
+
+
+def summary(settings: NodeSettings, pods: Iterable[Pod]) -> Page:
+    """Return the page /stats/summary. It names pods and containers; their use of resources is not measured."""
+    return {
+        "node": {"nodeName": settings.name},
+        "pods": [
+            {
+                "podRef": {"name": pod.metadata.name, "namespace": pod.metadata.namespace, "uid": pod.metadata.uid},
+                "startTime": pod.status.start_time,
+                "containers": [
+                    {"name": container.name, "startTime": container.state.running.started_at}
+                    for container in pod.status.container_statuses or ()
+                    if container.state.running is not None
+                ],
+            }
+            for pod in pods
+            if pod.status.start_time is not None
+        ],
+    }
+
+
+def metrics(settings: NodeSettings, pods: Sequence[Pod]) -> str:
+    """Return the page /metrics in Prometheus' text format."""
+    states: Counter[str] = Counter()
+    for pod in pods:
+        for container in pod.status.container_statuses or ():
+            state = container.state
+            states["running" if state.running else "exited" if state.terminated else "created"] += 1
+    running = sum(pod.status.phase == "Running" for pod in pods)
+    lines = [
+        *_gauge("kubelet_node_name", "The node's name. The count is always 1."),
+        f"kubelet_node_name{{node={json.dumps(settings.name)}}} 1",
+        *_gauge("kubelet_running_pods", "Number of pods that have a running pod sandbox"),
+        f"kubelet_running_pods {running}",
+        *_gauge("kubelet_running_containers", "Number of containers currently running"),
+        *(f'kubelet_running_containers{{container_state="{state}"}} {states[state]}' for state in sorted(states)),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _gauge(name: str, description: str) -> tuple[str, str]:
+    return f"# HELP {name} [ALPHA] {description}", f"# TYPE {name} gauge"

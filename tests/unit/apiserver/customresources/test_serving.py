@@ -1,0 +1,323 @@
+"""Custom resources as clients see them: definition, instances, subresources, tables, deletion."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+
+import pytest
+
+from bridgehead.apiserver.build import ApiSettings, build_api
+from bridgehead.apiserver.resources import build_table
+from tests.unit.apiserver.world import TABLE, World, open_world, signing_key
+
+from .definitions import (
+    DEFINITIONS,
+    NAME,
+    SCALE,
+    conditions,
+    crontab,
+    define,
+    definition,
+    redefine,
+    until,
+    url,
+    version,
+)
+
+COLUMNS = [
+    {"name": "Spec", "type": "string", "jsonPath": ".spec.cronSpec"},
+    {"name": "Replicas", "type": "integer", "jsonPath": ".spec.replicas", "priority": 1},
+    {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+]
+FULL = version(
+    subresources={"status": {}, "scale": SCALE},
+    additionalPrinterColumns=COLUMNS,
+    selectableFields=[{"jsonPath": ".spec.image"}],
+)
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    async with open_world() as world:
+        yield world
+
+
+async def test_a_definition_gets_its_defaults_and_is_established(world):
+    await define(world, definition())
+    crd = await world.get(f"{DEFINITIONS}/{NAME}")
+    names = {"plural": "crontabs", "kind": "CronTab", "singular": "crontab", "listKind": "CronTabList"}
+    assert crd["spec"]["names"] == crd["status"]["acceptedNames"] == names
+    assert crd["spec"]["conversion"] == {"strategy": "None"}
+    assert crd["status"]["storedVersions"] == ["v1"]
+    assert await conditions(world) == {
+        "NamesAccepted": ("True", "NoConflicts"),
+        "Established": ("True", "InitialNamesAccepted"),
+    }
+    table = (await world.call("GET", DEFINITIONS, headers={"accept": TABLE})).json
+    assert [c["name"] for c in table["columnDefinitions"]][:4] == ["Name", "Scope", "Versions", "Created At"]
+    assert table["rows"][0]["cells"][:3] == [NAME, "Namespaced", "v1(storage)"]
+
+
+async def test_objects_are_pruned_defaulted_and_validated(world):
+    await define(world, definition())
+    sent = crontab(spec={"cronSpec": "@daily", "imag": "typo"})
+    answer = await world.call("POST", url(), sent)
+    assert (answer.status, answer.json["spec"]) == (201, {"cronSpec": "@daily", "image": "busybox"})
+    assert answer.header("warning") == ['299 - "unknown field \\"spec.imag\\""']
+    strict = await world.call("POST", f"{url()}?fieldValidation=Strict", sent)
+    assert strict.status == 400
+    assert 'strict decoding error: unknown field "spec.imag"' in strict.json["message"]
+    refused = await world.call("POST", url(), crontab("b", spec={"cronSpec": 5, "replicas": -1}))
+    assert refused.status == 422
+    assert refused.json["message"] == (
+        'CronTab.stable.example.com "b" is invalid: [spec.cronSpec: Invalid value: "integer": spec.cronSpec in body '
+        'must be of type string: "integer", spec.replicas: Invalid value: -1: spec.replicas in body should be greater '
+        "than or equal to 0]"
+    )
+    assert (await world.call("POST", url(), crontab("Bad_Name"))).status == 422
+
+
+async def test_writes_follow_the_rules_of_custom_resources(world):
+    await define(world, definition())
+    created = await world.create(url(), crontab())
+    unconditional = await world.call("PUT", url(name="a"), crontab())
+    assert unconditional.json["message"] == (
+        'crontabs.stable.example.com "a" is invalid: metadata.resourceVersion: Invalid value: 0: must be specified for '
+        "an update"
+    )
+    updated = await world.call("PUT", url(name="a"), {**created, "status": {"replicas": 1}})
+    # Without the subresource, the status is a field as any other.
+    assert (updated.json["status"], updated.json["metadata"]["generation"]) == ({"replicas": 1}, 2)
+    strategic = await world.patch(url(name="a"), {"spec": {"replicas": 1}}, "strategic-merge-patch")
+    assert strategic.status == 415
+    assert strategic.json["message"].endswith("application/merge-patch+json, application/apply-patch+yaml")
+    assert (await world.patch(url(name="a"), {"spec": {"replicas": 2}})).json["spec"]["replicas"] == 2
+    with_finalizer = await world.patch(url(name="a"), {"metadata": {"finalizers": ["finalizer.example.com"]}})
+    assert with_finalizer.status == 200
+    protobuf = {"content-type": "application/vnd.kubernetes.protobuf"}
+    assert (await world.call("POST", url(), b"k8s\x00", headers=protobuf)).status == 415
+    assert (await world.call("GET", url(name="a/status"))).status == 404
+    assert (await world.call("GET", "/apis/stable.example.com/v1/crontabs/a")).status == 404
+
+
+async def test_apply_knows_the_lists_of_the_schema(world):
+    ports = {
+        "type": "array",
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": ["name"],
+        "items": {
+            "type": "object",
+            "required": ["name"],
+            "properties": {"name": {"type": "string"}, "port": {"type": "integer"}},
+        },
+    }
+    schema = {"type": "object", "properties": {"spec": {"type": "object", "properties": {"ports": ports}}}}
+    await define(world, definition(version(schema=schema)))
+
+    async def apply(manager: str, *ports: dict) -> object:
+        return await world.call(
+            "PATCH",
+            f"{url(name='a')}?fieldManager={manager}",
+            crontab(spec={"ports": list(ports)}),
+            headers={"content-type": "application/apply-patch+yaml"},
+        )
+
+    assert (await apply("one", {"name": "a", "port": 1})).status == 201
+    merged = await apply("two", {"name": "b", "port": 2})
+    assert merged.json["spec"]["ports"] == [{"name": "a", "port": 1}, {"name": "b", "port": 2}]
+    conflict = await apply("two", {"name": "a", "port": 3})
+    assert conflict.status == 409
+    assert conflict.json["details"]["causes"][0]["field"] == '.spec.ports[name="a"].port'
+    (entry,) = [e for e in merged.json["metadata"]["managedFields"] if e["manager"] == "one"]
+    assert entry["fieldsV1"] == {"f:spec": {"f:ports": {'k:{"name":"a"}': {".": {}, "f:name": {}, "f:port": {}}}}}
+    unknown = await world.call(
+        "PATCH",
+        f"{url(name='a')}?fieldManager=one",
+        crontab(spec={"nope": 1}),
+        headers={"content-type": "application/apply-patch+yaml"},
+    )
+    assert unknown.status == 400
+    assert ".spec.nope: field not declared in schema" in unknown.json["message"]
+
+
+async def test_status_and_scale_are_subresources(world):
+    await define(world, definition(FULL))
+    created = await world.create(url(), crontab(spec={"cronSpec": "a"}, status={"replicas": 9}))
+    assert "status" not in created
+    missing = await world.call("GET", url(name="a/scale"))
+    assert missing.json["message"] == (
+        'Internal error occurred: the spec replicas field ".spec.replicas" does not exist'
+    )
+    scaled = await world.call("PATCH", url(name="a/scale"), {"spec": {"replicas": 3}}, headers=MERGE)
+    assert scaled.json["spec"] == {"replicas": 3}
+    sent = {"metadata": {"labels": {"a": "b"}}, "spec": {"image": "x"}, "status": {"replicas": 2, "selector": "a=b"}}
+    status = await world.call("PATCH", url(name="a/status"), sent, headers=MERGE)
+    # Only the status changes, and the generation counts changes of the rest.
+    assert status.json["status"] == {"replicas": 2, "selector": "a=b"}
+    assert status.json["spec"] == {"cronSpec": "a", "image": "busybox", "replicas": 3}
+    assert "labels" not in status.json["metadata"]
+    assert status.json["metadata"]["generation"] == 2
+    scale = await world.get(url(name="a/scale"))
+    assert (scale["spec"], scale["status"]) == ({"replicas": 3}, {"replicas": 2, "selector": "a=b"})
+    managers = {(e["subresource"], *e["fieldsV1"]) for e in status.json["metadata"]["managedFields"][1:]}
+    assert managers == {("scale", "f:spec"), ("status", "f:status")}
+    refused = await world.call("PATCH", url(name="a/scale"), {"spec": {"replicas": -1}}, headers=MERGE)
+    assert refused.status == 422
+    put = await world.call("PUT", url(name="a"), {**status.json, "status": {"replicas": 7}})
+    assert put.json["status"]["replicas"] == 2
+
+
+MERGE = {"content-type": "application/merge-patch+json"}
+
+
+async def test_lists_have_columns_selectors_and_names_of_the_definition(world):
+    names = {"shortNames": ["ct"], "categories": ["all"], "listKind": "CronTabs"}
+    await define(world, definition(FULL, names=names))
+    await world.create(url(), crontab("a", spec={"cronSpec": "x", "replicas": 2}))
+    await world.create(url(), crontab("b", spec={"cronSpec": "y", "image": "nginx"}))
+    world.clock.now += 90
+    table = (await world.call("GET", url(), headers={"accept": TABLE})).json
+    assert [c["name"] for c in table["columnDefinitions"]] == ["Name", "Spec", "Replicas", "Age"]
+    assert [row["cells"] for row in table["rows"]] == [["a", "x", 2, "90s"], ["b", "y", None, "90s"]]
+    chosen = await world.get(f"{url()}?fieldSelector=spec.image=nginx")
+    assert (chosen["kind"], [one["metadata"]["name"] for one in chosen["items"]]) == ("CronTabs", ["b"])
+    unsupported = await world.call("GET", f"{url()}?fieldSelector=spec.cronSpec=x")
+    assert unsupported.json["message"] == "field label not supported: spec.cronSpec"
+    (entry, *_) = (await world.get("/apis/stable.example.com/v1"))["resources"]
+    assert (entry["shortNames"], entry["categories"], entry["singularName"]) == (["ct"], ["all"], "crontab")
+
+
+async def test_openapi_describes_the_resource_in_both_versions(world):
+    await define(world, definition(FULL))
+    answer = await world.get("/openapi/v3/apis/stable.example.com/v1")
+    schema = answer["components"]["schemas"]["com.example.stable.v1.CronTab"]
+    assert schema["properties"]["spec"]["properties"]["cronSpec"]["description"] == "When it runs."
+    assert schema["x-kubernetes-group-version-kind"][0]["kind"] == "CronTab"
+    path = answer["paths"]["/apis/stable.example.com/v1/namespaces/{namespace}/crontabs/{name}"]
+    assert "application/strategic-merge-patch+json" not in path["patch"]["requestBody"]["content"]
+    assert "com.example.stable.v1.CronTab" in (await world.get("/openapi/v2"))["definitions"]
+    protobuf = {"accept": "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"}
+    assert b"com.example.stable.v1.CronTab" in (await world.call("GET", "/openapi/v2", headers=protobuf)).body
+
+
+async def test_a_definition_takes_its_instances_with_it(world):
+    await define(world, definition())
+    await world.create(url(), crontab("a"))
+    held = crontab("b")
+    held["metadata"]["finalizers"] = ["example.com/hold"]
+    await world.create(url(), held)
+    watch = await world.watch(f"{url()}?resourceVersion={world.store.revision}")
+    deleted = (await world.call("DELETE", f"{DEFINITIONS}/{NAME}")).json
+    assert deleted["metadata"]["finalizers"] == ["customresourcecleanup.apiextensions.k8s.io"]
+
+    async def is_waiting() -> bool:
+        return (await conditions(world))["Terminating"] == ("True", "InstanceDeletionInProgress")
+
+    await until(is_waiting)
+    refused = await world.call("POST", url(), crontab("c"))
+    assert (refused.status, refused.json["message"]) == (
+        405,
+        "create not allowed while custom resource definition is terminating",
+    )
+    assert (await watch.next())["object"]["metadata"]["name"] == "a"
+    assert (await watch.next())["type"] == "MODIFIED"  # b waits for its finalizer
+    assert (await world.patch(url(name="b"), {"metadata": {"finalizers": None}})).status == 200
+    assert (await watch.next())["type"] == "DELETED"
+    assert await watch.next() is None
+
+    async def is_gone() -> bool:
+        return (await world.call("GET", f"{DEFINITIONS}/{NAME}")).status == 404
+
+    await until(is_gone)
+    assert (await world.call("GET", url())).status == 404
+    await define(world, definition())
+    assert (await world.get(url()))["items"] == []
+
+
+async def test_names_can_be_taken_only_once_and_become_free_again(world):
+    await define(world, definition(names={"shortNames": ["ct"]}))
+    await world.create(DEFINITIONS, definition(plural="cats", kind="CronTab", names={"shortNames": ["ct"]}))
+
+    async def is_refused() -> bool:
+        return (await conditions(world, "cats.stable.example.com")).get("NamesAccepted") == (
+            "False",
+            "ListKindConflict",
+        )
+
+    await until(is_refused)
+    crd = await world.get(f"{DEFINITIONS}/cats.stable.example.com")
+    assert crd["status"]["acceptedNames"] == {"plural": "cats", "kind": ""}
+    assert (await conditions(world, "cats.stable.example.com"))["Established"] == ("False", "NotAccepted")
+    assert (await world.call("GET", url(plural="cats"))).status == 404
+    await world.call("DELETE", f"{DEFINITIONS}/{NAME}")
+
+    async def is_served() -> bool:
+        return (await world.call("GET", url(plural="cats"))).status == 200
+
+    await until(is_served)
+    assert (await conditions(world, "cats.stable.example.com"))["NamesAccepted"] == ("True", "NoConflicts")
+
+
+async def test_stored_objects_follow_a_changed_schema(world):
+    """As in Kubernetes: defaults and pruning apply to what is read from storage."""
+    loose = {"type": "object", "properties": {"spec": {"type": "object", "properties": {"old": {"type": "string"}}}}}
+    await define(world, definition(version(schema=loose)))
+    await world.create(url(), crontab(spec={"old": "x"}))
+    watch = await world.watch(f"{url()}?resourceVersion={world.store.revision}")
+    await redefine(world, definition(names={"singular": "crontab", "listKind": "CronTabList"}))
+    # The watch ends: it had the old schema.
+    assert await watch.next() is None
+    read = await world.get(url(name="a"))
+    assert read["spec"] == {"image": "busybox"}
+    assert (await world.get(url()))["items"][0]["spec"] == {"image": "busybox"}
+    watch = await world.watch(url())
+    assert (await watch.next())["object"]["spec"] == {"image": "busybox"}
+    await world.patch(url(name="a"), {"spec": {"cronSpec": "a"}})
+    assert (await watch.next())["object"]["spec"] == {"image": "busybox", "cronSpec": "a"}
+    assert json.loads(world.store.list(NAME)[0].value)["spec"] == {"image": "busybox", "cronSpec": "a"}
+
+
+async def test_definitions_of_the_store_are_served_from_the_first_request(world):
+    await define(world, definition())
+    await world.create(url(), crontab())
+    table = build_table(service_cidrs=("10.96.0.0/12",), node_port_range=(30000, 32767))
+    again = World(build_api(table, world.store, ApiSettings(signing_key())), world.store, world.clock)
+    assert [one["metadata"]["name"] for one in (await again.get(url()))["items"]] == ["a"]
+    await again.parts.close()
+
+
+async def test_a_protected_group_needs_an_approval(world):
+    crd = definition(group="sigs.k8s.io")
+    refused = await world.call("POST", DEFINITIONS, crd)
+    assert refused.status == 422
+    assert (
+        "metadata.annotations[api-approved.kubernetes.io]: Required value: protected groups" in refused.json["message"]
+    )
+    crd["metadata"]["annotations"] = {"api-approved.kubernetes.io": "unapproved, a test"}
+    await define(world, crd)
+    assert (await conditions(world, "crontabs.sigs.k8s.io"))["KubernetesAPIApprovalPolicyConformant"] == (
+        "False",
+        "UnapprovedAnnotation",
+    )
+
+
+async def test_a_schema_of_10000_levels_is_refused(world):
+    depth = 10_000
+    schema = '{"type":"object","properties":{"a":' * depth + '{"type":"string"}' + "}}" * depth
+    body = json.dumps(definition(version(schema="SCHEMA"))).replace('"SCHEMA"', schema).encode()
+    answer = await world.call("POST", DEFINITIONS, body, headers={"content-type": "application/json"})
+    assert answer.status in (400, 422)
+    assert (await world.get(DEFINITIONS))["items"] == []
+
+
+async def test_the_status_of_a_definition_can_be_written(world):
+    await define(world, definition())
+    condition = {"type": "StatusUpdate", "status": "True", "reason": "E2E", "message": "Set by a test"}
+    crd = await world.get(f"{DEFINITIONS}/{NAME}/status")
+    crd["status"]["conditions"].append(condition)
+    answer = await world.call("PUT", f"{DEFINITIONS}/{NAME}/status", crd)
+    assert answer.status == 200
+    assert answer.json["status"]["conditions"][-1] == condition
+    assert (await world.call("GET", url())).status == 200
+    assert answer.json["metadata"]["generation"] == 1
