@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from bridgehead.apiserver.http.user import User
+from tests.unit.apiserver.customresources.definitions import define, definition, version
 from tests.unit.apiserver.world import Answer, World, open_world
 
 GROUP = "/apis/admissionregistration.k8s.io/v1"
@@ -459,3 +460,31 @@ async def test_parameters_need_the_right_to_read_them(world):
     listed = {**spec, "paramRef": {"selector": {}}}
     assert "user list does not have" in cause(await write(bob, "validatingadmissionpolicybindings", listed))[1]
     assert (await write(bob, "validatingadmissionpolicybindings", spec)).status == 201
+
+
+# --- Custom resources -------------------------------------------------------------------------------------------------
+
+
+async def test_custom_resources_as_objects_and_as_parameters(world):
+    properties = {"max": {"type": "integer"}, "tags": {"type": "array", "items": {"type": "string"}}}
+    properties["tags"]["x-kubernetes-list-type"] = "set"
+    schema = {"type": "object", "properties": {"spec": {"type": "object", "properties": properties}}}
+    await define(world, definition(version(schema=schema), plural="limits", kind="Limit", group="example.com"))
+    limits = "/apis/example.com/v1/namespaces/default/limits"
+    rule = {**MAPS, "apiGroups": ["example.com"], "resources": ["limits"]}
+    await mutating(
+        world,
+        'Object{spec: Object.spec{tags: ["checked"]}}',
+        matchConstraints={"resourceRules": [rule]},
+    )
+    kind = {"apiVersion": "example.com/v1", "kind": "Limit"}
+    made = await world.create(limits, {**kind, "metadata": {"name": "m"}, "spec": {"max": 1, "tags": ["a"]}})
+    assert made["spec"] == {"max": 1, "tags": ["a", "checked"]}
+    await validating(
+        world,
+        "object.data.size() <= params.spec.max && params.kind == 'Limit'",
+        paramKind=kind,
+        binding={"paramRef": {"name": "m", "parameterNotFoundAction": "Deny"}},
+    )
+    assert (await create(world, data={"x": "1"})).status == 201
+    assert (await create(world, "c", data={"x": "1", "y": "2"})).status == 422

@@ -5,7 +5,7 @@ Source: apiserver/pkg/admission/plugin/policy/generic/policy_dispatcher.go.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,14 +61,14 @@ class Invocation:
         return variables
 
 
-def invocations(
+async def invocations(
     candidate: Candidate,
     attributes: Attributes,
     obj: JsonObject,
     old: JsonObject,
     store: Store,
     table: ResourceTable,
-) -> Iterator[Invocation | Problem]:
+) -> AsyncIterator[Invocation | Problem]:
     """Yield the evaluations of a policy that a request needs. Raises a 404 for the request's namespace."""
     policy, equivalents = candidate.policy, candidate.equivalents
     resource = policy.match.resource(attributes, equivalents, obj, old, store)
@@ -83,7 +83,7 @@ def invocations(
         if binding.match.resource(attributes, equivalents, obj, old, store) is None:
             continue
         try:
-            params = collect_params(params_of, binding, attributes.namespace, store)
+            params = await collect_params(params_of, binding, attributes.namespace, store)
         except NotConfigured as error:
             yield Problem(policy, binding, f"failed to configure binding: {error}")
             continue

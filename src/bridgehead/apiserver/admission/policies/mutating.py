@@ -64,7 +64,7 @@ class MutatingDispatcher:
             passes.require()  # other plug-ins have changed the object meanwhile
         problems: list[Problem] = []
         for candidate in self._source.candidates(attributes):
-            for found in list(invocations(candidate, attributes, obj, old, self._store, self._table)):
+            async for found in invocations(candidate, attributes, obj, old, self._store, self._table):
                 if isinstance(found, Problem):
                     problems.append(found)
                 else:

@@ -45,7 +45,7 @@ class ValidatingDispatcher:
         annotations: dict[str, list[str]] = {}
         forms = Forms(attributes)
         for candidate in self._source.candidates(attributes):
-            for found in invocations(candidate, attributes, obj, old, self._store, self._table):
+            async for found in invocations(candidate, attributes, obj, old, self._store, self._table):
                 if isinstance(found, Problem):
                     if not found.policy.ignores_failures:
                         refusals.append(_refusal(attributes, obj, found.policy, found.binding, found.message))
