@@ -9,7 +9,13 @@ import pytest
 from bridgehead.apiserver.access.rbac.policy import Decision
 from bridgehead.apiserver.admission.activation import describe_namespace, request_variables
 from bridgehead.apiserver.admission.attributes import CONNECT, CREATE, Attributes
-from bridgehead.apiserver.admission.evaluation import Expression, ExpressionFailed, MatchConditions, Variables
+from bridgehead.apiserver.admission.evaluation import (
+    Expression,
+    ExpressionFailed,
+    MatchConditions,
+    Variables,
+    rough_size,
+)
 from bridgehead.apiserver.admission.policies.compiled import Denial, MutatingRules, Outcome, ValidatingRules
 from bridgehead.apiserver.admission.policies.patches import PatchFailed, apply_patches, to_json
 from bridgehead.apiserver.cel import DYN, Budget, Environment, EvaluationError
@@ -207,3 +213,19 @@ def test_patches_of_the_whole_object():
         apply_patches({"a": 1}, [{"op": "replace", "path": "", "value": 1}])
     with pytest.raises(PatchFailed, match="JSONPath: "):
         apply_patches({"a": 1}, [{"op": "nothing", "path": "/a"}])
+
+
+def test_rough_sizes():
+    assert rough_size({}, 100) == 0
+    assert 10 < rough_size({"key": [1, "text", None, {"a": True}]}, 100) < 60
+    assert rough_size({"a": ["x" * 50] * 1000}, 100) < 3000  # counting ends early
+
+
+def test_policies_that_ask_for_rights_are_known():
+    check = "authorizer.requestResource.check('get').allowed()"
+    assert not ValidatingRules({"validations": [{"expression": "true", "messageExpression": "'a'"}]}).asks_authorizer
+    assert ValidatingRules({"validations": [{"expression": check}]}).asks_authorizer
+    assert ValidatingRules({"matchConditions": [{"name": "n", "expression": check}]}).asks_authorizer
+    assert ValidatingRules({"variables": [{"name": "n", "expression": check}]}).asks_authorizer
+    patch = {"patchType": "JSONPatch", "jsonPatch": {"expression": f"{check} ? [JSONPatch{{op: 'remove'}}] : []"}}
+    assert MutatingRules({"mutations": [patch]}).asks_authorizer

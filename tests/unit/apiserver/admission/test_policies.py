@@ -290,6 +290,14 @@ async def test_an_expensive_policy_ends(world):
     assert refusal(answer) == (422, "Invalid", DENIED + why)
 
 
+async def test_large_objects_are_checked_and_changed(world):
+    await mutating(world, 'Object{data: {"size": string(object.data.text.size())}}')
+    await validating(world, "object.data.size == '50000' && object.data.text.size() == 50000")
+    made = await create(world, data={"text": "x" * 50_000})
+    assert (made.status, made.json["data"]["size"]) == (201, "50000")
+    assert (await create(world, "c", data={"text": "x" * 50_001})).status == 422
+
+
 # --- Mutating ---------------------------------------------------------------------------------------------------------
 
 

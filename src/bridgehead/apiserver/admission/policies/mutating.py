@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
+from functools import partial
 from weakref import WeakKeyDictionary
 
 from bridgehead.apiserver.admission.attributes import Attributes, shown_name
-from bridgehead.apiserver.admission.evaluation import ExpressionFailed
+from bridgehead.apiserver.admission.evaluation import ExpressionFailed, rough_size
 from bridgehead.apiserver.admission.parts import AdmissionParts
 from bridgehead.apiserver.admission.webhooks.forms import Forms
 from bridgehead.apiserver.bodies.schema import conform
 from bridgehead.apiserver.cel import Budget, BudgetExceeded
 from bridgehead.apiserver.errors import ApiStatus, SchemaMismatch, forbidden
+from bridgehead.apiserver.http.worker import LONG_BYTES, run_long
 from bridgehead.apiserver.resource import JsonObject, Resource, copied
 
 from .compiled import MutatingRules
@@ -83,6 +85,8 @@ class MutatingDispatcher:
         problems: list[Problem],
     ) -> JsonObject:
         """Return the object as a policy changes it. Appends what fails to `problems`."""
+        if attributes.reinvocation.is_second and invocation.key not in passes.due:
+            return obj
         policy, binding, forms = invocation.policy, invocation.binding, Forms(attributes)
         rules = self._rules_of(policy)
         shown = await forms.shown(obj, invocation.resource), await forms.shown(old, invocation.resource)
@@ -93,9 +97,7 @@ class MutatingDispatcher:
         except ExpressionFailed as error:
             problems.append(Problem(policy, binding, str(error)))
             return obj
-        if attributes.reinvocation.is_second and invocation.key not in passes.due:
-            return obj
-        changed = self._changed(invocation, rules, attributes, shown[0], variables, problems) if obj else obj
+        changed = await self._changed(invocation, rules, attributes, shown[0], variables, problems) if obj else obj
         if changed != shown[0]:
             obj = await forms.taken(changed, invocation.resource)
             passes.require()
@@ -104,7 +106,7 @@ class MutatingDispatcher:
             passes.reinvocable.add(invocation.key)
         return obj
 
-    def _changed(
+    async def _changed(
         self,
         invocation: Invocation,
         rules: MutatingRules,
@@ -117,7 +119,9 @@ class MutatingDispatcher:
         for kind, expression in rules.mutations:
             budget = Budget()
             try:
-                value = expression.evaluate(rules.complete({**variables, "object": obj}, budget), budget)
+                complete = rules.complete({**variables, "object": obj}, budget)
+                size = 0 if rules.asks_authorizer else rough_size(obj, LONG_BYTES)
+                value = await run_long(size, partial(expression.evaluate, complete, budget))
                 if kind == "JSONPatch":
                     patched = apply_patches(obj, value)
                 else:

@@ -6,18 +6,20 @@ Source: apiserver/pkg/admission/plugin/policy/validating/dispatcher.go.
 from __future__ import annotations
 
 import logging
-from typing import Any
+from functools import partial
 from weakref import WeakKeyDictionary
 
 import msgspec
 
 from bridgehead.apiserver.admission.attributes import Attributes, shown_name
+from bridgehead.apiserver.admission.evaluation import rough_size
 from bridgehead.apiserver.admission.parts import AdmissionParts
 from bridgehead.apiserver.admission.webhooks.forms import Forms
 from bridgehead.apiserver.errors import ApiStatus, forbidden
+from bridgehead.apiserver.http.worker import LONG_BYTES, run_long
 from bridgehead.apiserver.resource import JsonObject
 
-from .compiled import Denial, ValidatingRules
+from .compiled import Denial, Outcome, ValidatingRules
 from .definitions import Binding, Policy
 from .invocations import Invocation, Problem, invocations
 from .plugins import VALIDATING, VALIDATING_BINDINGS
@@ -52,23 +54,25 @@ class ValidatingDispatcher:
                     continue
                 shown = await forms.shown(obj, found.resource), await forms.shown(old, found.resource)
                 variables = found.variables(attributes, *shown, self._store, self._authorizer.decide)
-                self._evaluate(found, attributes, obj, variables, refusals, annotations)
+                rules = self._rules_of(found.policy)
+                size = 0 if rules.asks_authorizer else rough_size(obj or old, LONG_BYTES)
+                outcome = await run_long(size, partial(rules.evaluate, variables))
+                self._record(found, attributes, obj, outcome, refusals, annotations)
         for key, values in annotations.items():
             attributes.annotations[key] = ", ".join(dict.fromkeys(values))
         if refusals:
             raise refusals[0]
 
-    def _evaluate(
+    def _record(
         self,
         invocation: Invocation,
         attributes: Attributes,
         obj: JsonObject,
-        variables: dict[str, Any],
+        outcome: Outcome,
         refusals: list[ApiStatus],
         annotations: dict[str, list[str]],
     ) -> None:
         policy, binding = invocation.policy, invocation.binding
-        outcome = self._rules_of(policy).evaluate(variables)
         for denial in outcome.denials:
             if denial.is_error and policy.ignores_failures:
                 log.warning("policy %s: %s; ignored by its failure policy", policy.name, denial.message)
