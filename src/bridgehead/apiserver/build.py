@@ -19,7 +19,7 @@ from .admission.parts import AdmissionParts
 from .admission.plugins import build_chain
 from .app import Application
 from .bodies.protobuf import plain_scalars
-from .bodies.schema import OBJECT_META, LazyDefinitions, Schema, Shape
+from .bodies.schema import OBJECT_META, JsonShape, LazyDefinitions, Schema, Shape
 from .customresources.controller import Definitions
 from .customresources.kind import definition_resource
 from .fieldmanagement.types import MapType
@@ -94,7 +94,13 @@ def _shape_of(schema: Schema, resource: Resource, kind: tuple[str, str, str]) ->
     if resource.definition is not None and kind[2] == resource.kind:
         shape: Shape = resource.definition.shape
         return shape
-    return schema.of_kind(*kind)
+    try:
+        return schema.of_kind(*kind)
+    except KeyError:
+        return _ANY_JSON  # PodExecOptions and its like have no definition
+
+
+_ANY_JSON = JsonShape("map[string]interface {}")
 
 
 def _succeed() -> str | None:

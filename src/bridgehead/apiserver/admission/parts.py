@@ -15,19 +15,20 @@ from bridgehead.apiserver.table import ResourceTable
 from bridgehead.apiserver.webhookclient.client import WebhookClient
 from bridgehead.storage import Store
 
+# Returns the shape of (group, version, kind), which is the resource's own kind or that of a subresource.
+ShapeOf = Callable[[Resource, tuple[str, str, str]], Shape]
+# Returns the type of a resource's objects, for merges.
+TypeOf = Callable[[Resource], MapType]
+
 
 @dataclass(frozen=True, slots=True)
 class AdmissionParts:
-    """Parts of the server. `metrics` is the registry of its metrics.
-
-    `shape_of` returns the shape of (group, version, kind), which is the resource's own kind or that of a subresource.
-    `type_of` returns the type of a resource's objects in their stored form, for merges.
-    """
+    """Parts of the server. `metrics` is the registry of its metrics."""
 
     store: Store
     table: ResourceTable
     authorizer: Authorizer
     webhooks: WebhookClient
     metrics: CollectorRegistry
-    shape_of: Callable[[Resource, tuple[str, str, str]], Shape]
-    type_of: Callable[[Resource], MapType]
+    shape_of: ShapeOf
+    type_of: TypeOf

@@ -104,8 +104,11 @@ class Definitions:
         """Serve the stored definitions, before the server answers requests."""
         self._since = self._store.revision
         for record in self._store.list(ID):
-            crd = _decode(record.value)
-            self._serve(record.key.name, crd, is_now_served=is_served(crd))
+            try:
+                crd = _decode(record.value)
+                self._serve(record.key.name, crd, is_now_served=is_served(crd))
+            except Exception:  # of one definition, such as one that an earlier version of the server accepted
+                log.exception("cannot serve the CustomResourceDefinition %s", record.key.name)
 
     async def run(self) -> None:
         """Follow the definitions until cancelled."""
@@ -144,6 +147,8 @@ class Definitions:
             except (ApiStatus, StorageError) as error:
                 log.warning("cannot update the CustomResourceDefinition %s: %s", name, error)
                 failed.add(name)
+            except Exception:  # of one definition; the others must go on
+                log.exception("cannot follow the CustomResourceDefinition %s", name)
         return failed
 
     async def _sync(self, name: str) -> list[str]:
@@ -219,6 +224,8 @@ class Definitions:
     def _serve(self, name: str, crd: JsonObject | None, *, is_now_served: bool) -> None:
         """Make the table agree with a definition; None: there is no definition of this name any more."""
         known = self._known.get(name)
+        # Kubernetes' own resources cannot be replaced.
+        is_now_served = is_now_served and all(one.definition for one in self._table.versions(name))
         if crd is None or not is_now_served:
             if known is not None and known.digest:
                 self._table.remove(name)
@@ -295,7 +302,7 @@ class Definitions:
             return
         crd = _decode(record.value)
         await self._set_condition(name, _IN_PROGRESS)
-        resources = self._table.versions(name)
+        resources = [one for one in self._table.versions(name) if one.definition is not None]
         if is_true(crd, ESTABLISHED) and resources:
             await self._delete_instances(name, resources[0])
             finished = _COMPLETED

@@ -14,8 +14,8 @@ from weakref import WeakKeyDictionary
 
 from bridgehead.apiserver.admission.attributes import Attributes, shown_name
 from bridgehead.apiserver.admission.evaluation import ExpressionFailed, rough_size
+from bridgehead.apiserver.admission.forms import Forms
 from bridgehead.apiserver.admission.parts import AdmissionParts
-from bridgehead.apiserver.admission.webhooks.forms import Forms
 from bridgehead.apiserver.bodies.schema import conform
 from bridgehead.apiserver.cel import Budget, BudgetExceeded
 from bridgehead.apiserver.errors import ApiStatus, SchemaMismatch, forbidden

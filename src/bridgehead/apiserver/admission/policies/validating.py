@@ -13,8 +13,8 @@ import msgspec
 
 from bridgehead.apiserver.admission.attributes import Attributes, shown_name
 from bridgehead.apiserver.admission.evaluation import rough_size
+from bridgehead.apiserver.admission.forms import Forms
 from bridgehead.apiserver.admission.parts import AdmissionParts
-from bridgehead.apiserver.admission.webhooks.forms import Forms
 from bridgehead.apiserver.errors import ApiStatus, forbidden
 from bridgehead.apiserver.http.worker import LONG_BYTES, run_long
 from bridgehead.apiserver.resource import JsonObject
