@@ -80,7 +80,11 @@ class PolicyStatus:
             return
         spec = msgspec.json.decode(record.value)["spec"]
         # CEL is imported here. A check takes milliseconds; other requests are answered meanwhile.
-        warnings = await asyncio.to_thread(self._warnings, spec)
+        try:
+            warnings = await asyncio.to_thread(self._warnings, spec)
+        except Exception:  # warnings are no reason to end the server
+            log.exception("cannot check the types of policy %s", record.key.name)
+            return
         checking = {"expressionWarnings": warnings} if warnings else {}
 
         def change(old: JsonObject) -> JsonObject:
@@ -112,6 +116,7 @@ class PolicyStatus:
 
         definition = resource.definition
         if definition is not None:
-            return type_of_resource(definition.name, definition.openapi(3))
+            # Its metadata are a reference to Kubernetes' own definition.
+            return type_of_resource(definition.name, definition.openapi(3), self._schema.definitions)
         name = self._schema.name_of_kind(resource.group, resource.version, resource.kind)
         return type_of_resource(name, self._schema.definitions)

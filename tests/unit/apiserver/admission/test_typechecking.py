@@ -15,6 +15,7 @@ from bridgehead.apiserver.admission.policies.typechecking import (
 )
 from bridgehead.apiserver.bodies.schema import LazyDefinitions
 from bridgehead.apiserver.registry.policy_status import PolicyStatus
+from tests.unit.apiserver.customresources.definitions import define, definition
 from tests.unit.apiserver.world import World, open_world
 
 GROUP = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
@@ -132,3 +133,35 @@ async def test_resources_that_rules_name_are_checked(rule, names):
     async with open_world() as world:
         spec = {"matchConstraints": {"resourceRules": [{**DEPLOYMENTS, **rule}]}}
         assert [one.plural for one in checked_resources(spec, world.parts.table)] == names
+
+
+async def test_custom_resources_are_checked():
+    rule = {**DEPLOYMENTS, "apiGroups": ["stable.example.com"], "resources": ["crontabs"]}
+    kind = {"apiVersion": "stable.example.com/v1", "kind": "CronTab"}
+    async with open_world() as world, checking(world):
+        await define(world, definition())
+        named = "object.metadata.labels['a'] == 'b' && params.spec.cronSpec == object.spec.cronSpec"
+        await world.create(GROUP, policy(named, matchConstraints={"resourceRules": [rule]}, paramKind=kind))
+        assert (await status(world))["typeChecking"] == {}
+        stored = await world.get(f"{GROUP}/p")
+        stored["spec"]["validations"] = [{"expression": "object.spec.replicas > params.spec.image"}]
+        assert (await world.call("PUT", f"{GROUP}/p", stored)).status == 200
+        (warning,) = (await status(world, 2))["typeChecking"]["expressionWarnings"]
+        assert "found no matching overload for '_>_' applied to '(int, string)'" in warning["warning"]
+
+
+async def test_the_status_is_written_by_clients_too():
+    async with open_world() as world, checking(world):
+        await world.create(GROUP, policy("object.spec.replicas > 1"))
+        await status(world)
+        condition = {"type": "A", "status": "True", "reason": "R", "message": "m"}
+        condition["lastTransitionTime"] = "2020-01-01T00:00:00Z"
+        patch = {"metadata": {"annotations": {"a": "b"}}, "status": {"conditions": [condition]}}
+        answer = await world.patch(f"{GROUP}/p/status", patch, "merge-patch")
+        assert answer.json["status"] == {"observedGeneration": 1, "typeChecking": {}, "conditions": [condition]}
+        stored = {**answer.json, "spec": {}}
+        answer = await world.call("PUT", f"{GROUP}/p/status", stored)
+        assert (answer.status, len(answer.json["spec"]["validations"])) == (200, 1)
+        # A write of the policy keeps the status.
+        answer = await world.call("PUT", f"{GROUP}/p", {**answer.json, "status": {}})
+        assert answer.json["status"]["conditions"] == [condition]

@@ -47,20 +47,24 @@ def _named(rule: JsonObject) -> Iterator[tuple[str, str, str]]:
                 yield group, version, plural
 
 
-def type_of_resource(name: str, definitions: Definitions) -> Type | None:
-    """Return the type of a definition's objects; None if expressions can't use them. Raises KeyError."""
+def type_of_resource(name: str, *definitions: Definitions) -> Type | None:
+    """Return the type of a definition's objects; None if it is unknown or expressions can't use them.
+
+    A definition is looked up in `definitions` one after the other.
+    """
     return type_of_schema(_inlined({"$ref": f"{_REFERENCE}{name}"}, definitions, ()), name, is_root=True)
 
 
-def _inlined(schema: JsonObject, definitions: Definitions, outer: tuple[str, ...]) -> JsonObject:
-    """Return a schema without references, in the form of structural schemas. Recursive parts have no type."""
+def _inlined(schema: JsonObject, definitions: Sequence[Definitions], outer: tuple[str, ...]) -> JsonObject:
+    """Return a schema without references, as structural schemas are. Unknown and recursive parts have no type."""
     if "$ref" in schema:
         name = schema["$ref"].removeprefix(_REFERENCE)
         if name == _INT_OR_STRING:
             return {"x-kubernetes-int-or-string": True}
         if name == _QUANTITY:
             return {"type": "string"}
-        return {} if name in outer else _inlined(definitions[name], definitions, (*outer, name))
+        definition = next((one[name] for one in definitions if name in one), None)
+        return {} if definition is None or name in outer else _inlined(definition, definitions, (*outer, name))
     kind = schema.get("type")
     plain: JsonObject = {**schema, "type": kind[0] if isinstance(kind, list) else kind}
     if "properties" in schema:
