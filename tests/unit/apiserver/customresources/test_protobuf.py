@@ -1,15 +1,13 @@
-"""Definitions in protobuf, in which Go clients send them. Custom resources have no such form."""
+"""Schemas of definitions in protobuf, in which Go clients send them."""
 
 from __future__ import annotations
 
 from bridgehead.apiserver.bodies.protobuf.decoding import decode_message_untrusted
 from bridgehead.apiserver.bodies.protobuf.encoding import Encoder
 from bridgehead.apiserver.bodies.protobuf.fields import plain_scalars
-from bridgehead.apiserver.bodies.protobuf.framing import envelope
 from bridgehead.apiserver.bodies.schema import LazyDefinitions, Schema, StructShape, conform
-from tests.unit.apiserver.world import open_world
 
-from .definitions import DEFINITIONS, NAME, SCALE, conditions, crontab, definition, until, url, version
+from .definitions import SCALE, definition, version
 
 SHAPE = Schema(LazyDefinitions(), plain_scalars).of_kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
 ITEMS = {"type": "string", "default": "x", "enum": ["x", 5, None, {"a": [1.5]}], "maxLength": 0, "nullable": True}
@@ -39,22 +37,3 @@ def test_a_definition_comes_back_as_it_was():
     crd = definition(version(schema=SCHEMA, subresources={"status": {}, "scale": SCALE}, selectableFields=selectable))
     del crd["kind"], crd["apiVersion"]
     assert decode_message_untrusted(encoded(crd), SHAPE) == crd
-
-
-async def test_a_definition_is_created_and_read_in_protobuf():
-    protobuf = "application/vnd.kubernetes.protobuf"
-    async with open_world() as world:
-        crd = definition(version(subresources={"status": {}}))
-        body = envelope("apiextensions.k8s.io/v1", "CustomResourceDefinition", encoded(crd))
-        headers = {"content-type": protobuf, "accept": f"{protobuf},application/json"}
-        created = await world.call("POST", DEFINITIONS, body, headers=headers)
-        assert (created.status, created.header("content-type")) == (201, [protobuf])
-        assert (await world.get(f"{DEFINITIONS}/{NAME}"))["spec"]["versions"] == crd["spec"]["versions"]
-
-        async def is_established() -> bool:
-            return (await conditions(world)).get("Established", ("",))[0] == "True"
-
-        await until(is_established)
-        await world.create(url(), crontab())
-        listed = await world.call("GET", url(), headers=headers)
-        assert listed.header("content-type") == ["application/json"]
