@@ -38,7 +38,7 @@ class _Status(msgspec.Struct, frozen=True):
 
 
 class _Policy(msgspec.Struct, frozen=True):
-    """What decides whether a policy is to be checked. The decoder skips its other fields."""
+    """The fields that decide whether a policy is to be checked. The decoder skips its other fields."""
 
     metadata: _Metadata = _Metadata()
     status: _Status = _Status()

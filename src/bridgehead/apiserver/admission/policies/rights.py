@@ -57,7 +57,7 @@ def check_param_ref(
 
 
 def _may(parts: AdmissionParts, user: User, verb: str, kind: JsonObject | None, namespace: str, name: str) -> bool:
-    """Whether a user may read parameters. What is unknown about them is "*"."""
+    """Whether a user may read parameters. Unknown parts are "*"."""
     group = version = plural = "*"
     if kind is not None:
         group, _, version = kind["apiVersion"].rpartition("/")
