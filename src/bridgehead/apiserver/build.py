@@ -56,6 +56,7 @@ class ApiParts:
     application: Application
     table: ResourceTable
     registry: Registry
+    schema: Schema
     definitions: Definitions
     tokens: TokenAuthority
     watches: OpenWatches
@@ -168,6 +169,7 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
         application,
         resources,
         registry,
+        schema,
         definitions,
         tokens,
         watches,

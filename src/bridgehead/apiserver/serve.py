@@ -29,6 +29,7 @@ from .proxying.aggregation.transport import ProxyCertificate
 from .registry.aggregated_roles import AggregatedRoles
 from .registry.expiry import expire_events
 from .registry.ip_addresses import IpAddresses
+from .registry.policy_status import PolicyStatus
 from .registry.service_cidrs import ServiceCidrs
 from .resources import build_table
 from .streams.kubelet_access import KubeletTls
@@ -95,6 +96,7 @@ async def _serve(options: ServeOptions) -> None:
                     tasks.create_task(ServiceCidrs(parts.registry).run()),
                     tasks.create_task(IpAddresses(parts.registry).run()),
                     tasks.create_task(AggregatedRoles(parts.registry).run()),
+                    tasks.create_task(PolicyStatus(parts.registry, parts.schema).run()),
                     tasks.create_task(parts.aggregator.run()),
                     tasks.create_task(
                         maintain_system_objects(parts.registry, service_ip=service_ip, advertise=advertise)

@@ -86,18 +86,34 @@ class Variables(Mapping[str, Any]):
         return len(self._expressions)
 
 
+def rough_size(obj: JsonObject, most: int) -> int:
+    """Return about how many bytes an object has in JSON; counting ends at `most`."""
+    size, waiting = 0, [obj]
+    while waiting and size < most:
+        value: Any = waiting.pop()
+        if isinstance(value, dict):
+            size += sum(map(len, value)) + 4 * len(value)
+            waiting += value.values()
+        elif isinstance(value, list):
+            size += 2 * len(value)
+            waiting += value
+        else:
+            size += len(value) if isinstance(value, str) else 4
+    return size
+
+
 class MatchConditions:
     """The match conditions of a webhook or a policy."""
 
     def __init__(self, conditions: Sequence[JsonObject], *, has_params: bool = False) -> None:
         environment = admission_environment(has_params=has_params)
-        self._expressions = [Expression(one["expression"], environment, BOOL) for one in conditions]
+        self.expressions = [Expression(one["expression"], environment, BOOL) for one in conditions]
 
     def hold(self, variables: Mapping[str, Any]) -> bool:
         """Whether all conditions hold. Raises ExpressionFailed if one can't be evaluated and none is false."""
         budget = Budget(MATCH_CONDITIONS_BUDGET)
         errors: list[str] = []
-        for expression in self._expressions:
+        for expression in self.expressions:
             try:
                 if expression.evaluate(variables, budget) is False:
                     return False

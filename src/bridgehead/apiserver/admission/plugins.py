@@ -10,14 +10,13 @@ from .node_addresses import NodeAddresses
 from .node_restriction import NodeRestriction
 from .parts import AdmissionParts
 from .podsecurity.plugin import PodSecurity
-from .policies.mutating import MutatingPolicies
-from .policies.validating import ValidatingPolicies
+from .policies.plugins import MutatingPolicies, ParameterRights, ValidatingPolicies
 from .service_accounts import ServiceAccounts
 from .webhooks.plugins import MutatingWebhooks, ValidatingWebhooks, Webhooks
 
 
 def build_chain(parts: AdmissionParts) -> Chain:
-    store, authorizer, table, webhooks = parts.store, parts.authorizer, parts.table, Webhooks(parts)
+    store, webhooks = parts.store, Webhooks(parts)
     return Chain(
         (
             NamespaceLifecycle(store),
@@ -29,11 +28,12 @@ def build_chain(parts: AdmissionParts) -> Chain:
             DefaultStorageClass(store),
             RuntimeClass(store),
             DefaultIngressClass(store),
-            MutatingPolicies(store, authorizer, table, parts.shape_of, parts.type_of),
+            MutatingPolicies(parts),
             MutatingWebhooks(webhooks),
             NodeAddresses(store),
-            RoleEscalation(authorizer),
-            ValidatingPolicies(store, authorizer, table),
+            RoleEscalation(parts.authorizer),
+            ParameterRights(parts),
+            ValidatingPolicies(parts),
             ValidatingWebhooks(webhooks),
         )
     )

@@ -82,7 +82,7 @@ def _is_open(given: Type, wanted: Type) -> bool:
 
 def _direct(found: Overload, steps: Sequence[Step]) -> Step:
     run, cost, count = found.run, found.cost, len(steps)
-    if cost.fixed is not None and not found.needs_frame and count in (1, 2):
+    if cost.fixed is not None and not cost.work and not found.needs_frame and count in (1, 2):
         price = cost.fixed
         if count == 1:
             only = steps[0]
@@ -108,7 +108,10 @@ def _direct(found: Overload, steps: Sequence[Step]) -> Step:
 
 def apply(found: Overload, frame: Frame, values: Sequence[Any]) -> Any:
     """Charge for a call and run it."""
-    frame.charge(found.cost.actual(*values) if found.cost.fixed is None else found.cost.fixed)
+    cost = found.cost
+    frame.charge(cost.actual(*values) if cost.fixed is None else cost.fixed)
+    if cost.work:
+        frame.do(cost.work)
     return found.run(frame, *values) if found.needs_frame else found.run(*values)
 
 

@@ -133,7 +133,7 @@ class Compiler:
             for index, step in enumerate(steps):
                 value = step(frame)
                 if index in optionals:
-                    if not value.is_present:
+                    if not _is_present(value):
                         continue
                     value = value.value
                 made.append(value)
@@ -151,7 +151,7 @@ class Compiler:
             for index, (key_step, value_step) in enumerate(steps):
                 key, value = key_step(frame), value_step(frame)
                 if index in optionals:
-                    if not value.is_present:
+                    if not _is_present(value):
                         continue
                     value = value.value
                 insert(made, key, value)
@@ -169,7 +169,7 @@ class Compiler:
             for index, (field, step) in enumerate(steps):
                 value = step(frame)
                 if index in optionals:
-                    if not value.is_present:
+                    if not _is_present(value):
                         continue
                     value = value.value
                 fields[field] = value
@@ -221,6 +221,13 @@ class Compiler:
             return made if is_flat else Optional(made)
 
         return run
+
+
+def _is_present(value: Any) -> bool:
+    """Whether an optional element has a value. Raises EvaluationError for a value that is not optional."""
+    if type(value) is Optional:
+        return value.is_present
+    raise EvaluationError(f"cannot initialize optional entry from non-optional value {cel_type(value)}")
 
 
 def insert(made: dict[Any, Any], key: Any, value: Any) -> None:

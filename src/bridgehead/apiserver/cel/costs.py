@@ -64,16 +64,22 @@ Estimate = tuple[Range, Range | None]
 class Cost:
     """`actual` returns the cost for arguments, before the call; `estimate` the cost, and the result's size if known.
 
-    `fixed` is the actual cost when it does not depend on arguments.
+    `fixed` is the actual cost when it does not depend on arguments. `work` is that of a call that takes longer than
+    its cost states (`values.Frame.do`).
     """
 
     actual: Callable[..., int]
     estimate: Callable[[Sequence[Operand]], Estimate]
     fixed: int | None = None
+    work: int = 0
 
 
-def fixed(cost: int) -> Cost:
-    return Cost(lambda *args: cost, lambda operands: (exactly(cost), None), cost)
+# Parsing of an address, a time or a quantity takes some microseconds.
+_PARSING_WORK = 100
+
+
+def fixed(cost: int, work: int = 0) -> Cost:
+    return Cost(lambda *args: cost, lambda operands: (exactly(cost), None), cost, work)
 
 
 def _tenths(number: int, factor: int = 1) -> int:
@@ -87,14 +93,15 @@ def _unsized(estimate: Callable[[Sequence[Operand]], Range]) -> Callable[[Sequen
 def traversal(factor: int = 1, *, keeps_size: bool = False, is_estimated: bool = True) -> Cost:
     """Return the cost of reading the first operand once, `factor` times. `keeps_size`: the result is as long as it.
 
-    Kubernetes estimates 1 for some functions that it charges by size; `is_estimated` is False for these.
+    Kubernetes estimates 1 for functions that parse text, although it charges by size: `is_estimated` is False for them.
     """
 
     def estimate(operands: Sequence[Operand]) -> Estimate:
         size = operands[0].size
         return size.tenths(factor) if is_estimated else ONE, size if keeps_size else None
 
-    return Cost(lambda value, *rest: _tenths(size_of(value), factor), estimate)
+    work = 0 if is_estimated else _PARSING_WORK
+    return Cost(lambda value, *rest: _tenths(size_of(value), factor), estimate, work=work)
 
 
 def _compare_estimate(operands: Sequence[Operand]) -> Range:
@@ -163,6 +170,7 @@ def _added(operands: Sequence[Operand]) -> Range:
 
 NOTHING = fixed(0)
 CONSTANT = fixed(1)
+PARSING = fixed(1, _PARSING_WORK)
 AUTHORIZATION_CHECK = fixed(350_000)
 COMPARISON = Cost(lambda one, other: _tenths(min(size_of(one), size_of(other))), _unsized(_compare_estimate))
 MEMBERSHIP = Cost(lambda item, items: len(items), _unsized(lambda operands: operands[1].size))

@@ -50,7 +50,7 @@ def _missing(value: Any, name: str) -> EvaluationError:
         return EvaluationError(f"no such key: {name}")
     if value is None or type(value) in (bool, int, float, str, bytes):
         return EvaluationError("no such overload")
-    return EvaluationError(f"unsupported index type 'string' in {cel_type(value)}")
+    return EvaluationError(f"unsupported index type 'string' in {cel_type(value).name}")
 
 
 def path(root: Step, names: tuple[str, ...], decode: Callable[[Any], Any] | None) -> Step:

@@ -12,5 +12,6 @@ service_cidrs       ranges of ClusterIPs: allocation, conditions, draining
 ip_addresses        restoration of the IPAddress objects of Services' addresses
 expiry              deletion of old Events
 default_roles       creation of the default roles and bindings
+policy_status       the status of admission policies
 aggregated_roles    rules of aggregated ClusterRoles
 """

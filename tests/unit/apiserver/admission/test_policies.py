@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from bridgehead.apiserver.http.user import User
+from tests.unit.apiserver.customresources.definitions import define, definition, version
 from tests.unit.apiserver.world import Answer, World, open_world
 
 GROUP = "/apis/admissionregistration.k8s.io/v1"
@@ -288,6 +290,14 @@ async def test_an_expensive_policy_ends(world):
     assert refusal(answer) == (422, "Invalid", DENIED + why)
 
 
+async def test_large_objects_are_checked_and_changed(world):
+    await mutating(world, 'Object{data: {"size": string(object.data.text.size())}}')
+    await validating(world, "object.data.size == '50000' && object.data.text.size() == 50000")
+    made = await create(world, data={"text": "x" * 50_000})
+    assert (made.status, made.json["data"]["size"]) == (201, "50000")
+    assert (await create(world, "c", data={"text": "x" * 50_001})).status == 422
+
+
 # --- Mutating ---------------------------------------------------------------------------------------------------------
 
 
@@ -410,3 +420,79 @@ async def test_a_mutation_is_validated(world):
     await mutating(world, "Object{data: {'bad key': 'x'}}")
     answer = await create(world)
     assert (answer.status, answer.json["details"]["causes"][0]["field"]) == (422, "data[bad key]")
+
+
+# --- Rights -----------------------------------------------------------------------------------------------------------
+
+
+async def test_parameters_need_the_right_to_read_them(world):
+    rbac = "/apis/rbac.authorization.k8s.io/v1"
+    registration = {"apiGroups": ["admissionregistration.k8s.io"], "resources": ["*"], "verbs": ["*"]}
+    maps = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}
+    for name, rules in (("alice", [registration]), ("bob", [registration, maps])):
+        await world.create(f"{rbac}/clusterroles", {"metadata": {"name": name}, "rules": rules})
+        subject = {"kind": "User", "name": name, "apiGroup": "rbac.authorization.k8s.io"}
+        reference = {"kind": "ClusterRole", "name": name, "apiGroup": "rbac.authorization.k8s.io"}
+        binding = {"metadata": {"name": name}, "roleRef": reference, "subjects": [subject]}
+        await world.create(f"{rbac}/clusterrolebindings", binding)
+    alice, bob = User("alice", ("system:authenticated",)), User("bob", ("system:authenticated",))
+
+    async def write(user: User, kind: str, spec: Any, method: str = "POST") -> Answer:
+        url = f"{GROUP}/{kind}" + ("/q" if method == "PUT" else "")
+        return await world.call(method, url, {"metadata": {"name": "q"}, "spec": spec}, user=user)
+
+    def cause(answer: Answer) -> tuple[str, str]:
+        (found,) = answer.json["details"]["causes"]
+        return found["field"], found["message"]
+
+    policy = {
+        "matchConstraints": {"resourceRules": [MAPS]},
+        "validations": [{"expression": "true"}],
+        "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
+    }
+    assert cause(await write(alice, "validatingadmissionpolicies", policy)) == (
+        "spec.paramKind",
+        'Forbidden: user &{alice  [system:authenticated] map[]} must have "get" permission on all objects of the '
+        "referenced paramKind (kind=ConfigMap, apiVersion=v1)",
+    )
+    assert (await write(bob, "validatingadmissionpolicies", policy)).status == 201
+    # An update that leaves the kind as it is needs no right.
+    other = {**policy, "validations": [{"expression": "false"}]}
+    assert (await write(alice, "validatingadmissionpolicies", other, "PUT")).status == 200
+    spec = {"policyName": "q", "validationActions": ["Deny"], "paramRef": {"name": "m", "namespace": "n"}}
+    assert cause(await write(alice, "validatingadmissionpolicybindings", spec)) == (
+        "spec.paramRef",
+        'Forbidden: user get does not have "&{alice  [system:authenticated] map[]}" permission on the object '
+        "referenced by paramRef",
+    )
+    listed = {**spec, "paramRef": {"selector": {}}}
+    assert "user list does not have" in cause(await write(bob, "validatingadmissionpolicybindings", listed))[1]
+    assert (await write(bob, "validatingadmissionpolicybindings", spec)).status == 201
+
+
+# --- Custom resources -------------------------------------------------------------------------------------------------
+
+
+async def test_custom_resources_as_objects_and_as_parameters(world):
+    properties = {"max": {"type": "integer"}, "tags": {"type": "array", "items": {"type": "string"}}}
+    properties["tags"]["x-kubernetes-list-type"] = "set"
+    schema = {"type": "object", "properties": {"spec": {"type": "object", "properties": properties}}}
+    await define(world, definition(version(schema=schema), plural="limits", kind="Limit", group="example.com"))
+    limits = "/apis/example.com/v1/namespaces/default/limits"
+    rule = {**MAPS, "apiGroups": ["example.com"], "resources": ["limits"]}
+    await mutating(
+        world,
+        'Object{spec: Object.spec{tags: ["checked"]}}',
+        matchConstraints={"resourceRules": [rule]},
+    )
+    kind = {"apiVersion": "example.com/v1", "kind": "Limit"}
+    made = await world.create(limits, {**kind, "metadata": {"name": "m"}, "spec": {"max": 1, "tags": ["a"]}})
+    assert made["spec"] == {"max": 1, "tags": ["a", "checked"]}
+    await validating(
+        world,
+        "object.data.size() <= params.spec.max && params.kind == 'Limit'",
+        paramKind=kind,
+        binding={"paramRef": {"name": "m", "parameterNotFoundAction": "Deny"}},
+    )
+    assert (await create(world, data={"x": "1"})).status == 201
+    assert (await create(world, "c", data={"x": "1", "y": "2"})).status == 422

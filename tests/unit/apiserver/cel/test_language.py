@@ -6,7 +6,8 @@ import math
 
 import pytest
 
-from bridgehead.apiserver.cel import CompileError, Environment, EvaluationError
+from bridgehead.apiserver.cel import DYN, Budget, CompileError, Environment, EvaluationError
+from bridgehead.apiserver.cel.admission import admission_environment, check_type_names
 from bridgehead.apiserver.cel.types import BYTES, DOUBLE, INT, STRING, UINT, list_of, map_of
 
 from .evaluation import UNTYPED, evaluate
@@ -63,6 +64,12 @@ VALUES = {
     "x == null": False,
     "{'a': 1} == {'b': 1}": False,
     "double('NaN') == double('NaN')": False,
+    "dyn({'a': [1]}) == dyn({'a': [1.0]})": True,
+    "dyn({'a': 1}) == dyn([1])": False,
+    "[optional.of(1)] == [optional.of(1)] && [optional.none()] != [optional.of(1)]": True,
+    "[dyn(1), dyn('a')] == [dyn(1.0), dyn('a')]": True,
+    "string(0.0) + string(-0.0)": "0-0",
+    "string(double('Infinity')) + string(double('-Infinity')) + string(double('NaN'))": "+Inf-InfNaN",
     # logic
     "false && 1 / 0 == 1": False,
     "1 / 0 == 1 && false": False,
@@ -86,7 +93,18 @@ VALUES = {
     "has(x.a)": True,
     "has(x.z)": False,
     "has(x.b.z)": False,
+    ".x.a": 1,
+    "x.list[dyn(0u)]": 1,
+    "{1: 'a'}[dyn(1.0)]": "a",
+    "b'a' in [b'a']": True,
+    "dyn([1]) in [dyn([1])]": True,
     # optionals
+    "has(optional.of(x).a) && !has(optional.none().a)": True,
+    "dyn(optional.of({'a': 1})).a.value()": 1,
+    "dyn(optional.of([1]))[0].value()": 1,
+    "optional.of({'a': 1})['b'].hasValue()": False,
+    "optional.none()[?0].hasValue()": False,
+    "type(optional.of(1)) == optional_type": True,
     "x.?b.c.orValue('other')": "text",
     "x.?z.c.orValue('other')": "other",
     "x[?'a'].hasValue()": True,
@@ -128,6 +146,10 @@ VALUES = {
     "items.map(i, i.name)": ["a", "b"],
     "items.exists(i, i.port == 443)": True,
     "[1].map(x, x)": [1],
+    "[].map(e, e.y)": [],
+    "[].map(e, e.map(f, f))": [],
+    "[1].transformList(i, v, v > 1, v)": [],
+    "x.list.exists_one(i, i == 1)": True,
     # conversions
     "int('-5') + int(5u) + int(5.9) + int('7')": 12,
     "uint(5) + uint('6')": 11,
@@ -157,6 +179,8 @@ VALUES = {
     "timestamp('2009-02-13T23:31:30Z').getDate('Europe/Berlin')": 14,
     "timestamp('2009-02-13T23:31:20.123456789Z').getMilliseconds()": 123,
     "duration('90m').getHours() + duration('90m').getMinutes()": 91,
+    "google.protobuf.Timestamp == type(timestamp(0)) && google.protobuf.Duration == type(duration('0'))": True,
+    "timestamp('2009-02-13T23:31:30Z').getHours('UTC')": 23,
     "int(timestamp('1970-01-01T00:01:00Z')) + int(duration('1us'))": 1060,
     "timestamp(60) == timestamp('1970-01-01T00:01:00Z')": True,
 }
@@ -197,6 +221,29 @@ FAILURES = {
     "x.a ? 1 : 2": "no such overload",
     "x.a.startsWith('b')": "no such overload: startsWith(int, string)",
     "x.a.all(i, i)": "got 'no such overload' for the range of a comprehension: no such overload",
+    "dyn(1)[0]": "no such overload",
+    "{'a': 1}[dyn([1])]": "unsupported key type",
+    "dyn([1]) in {'a': 1}": "unsupported key type",
+    "[1][dyn('a')]": "unsupported index type 'string' in list",
+    "x.list.y": "unsupported index type 'string' in list",
+    "x.list.?y": "unsupported index type 'string' in list",
+    "x.a.?y": "no such overload",
+    "has(x.list.y)": "no such key",
+    "has(x.a.y)": "no such overload",
+    "{[1]: 2}": "unsupported key type: list(dyn)",
+    "{'a': 1, 'b': 2}.transformMapEntry(k, v, {'x': v})": "insert failed: key x already exists",
+    "x.a.optMap(i, i)": "no such overload",
+    "[?x.a]": "cannot initialize optional entry from non-optional value int",
+    "x.a || x.a": "no such overload",
+    "[1].exists(i, x.a)": "no such overload",
+    "[1].filter(i, x.a)": "no such overload",
+    "missing": "no such attribute(s): missing",
+    "duration('' + '')": 'time: invalid duration ""',
+    "timestamp('2020-13-01T00:00:00' + 'Z')": 'parsing time "2020-13-01T00:00:00Z" as "2006-01-02T15:04:05Z07:00": '
+    'cannot parse "2020-13-01T00:00:00Z" as "2006"',
+    "timestamp('now' + '')": 'parsing time "now" as "2006-01-02T15:04:05Z07:00": cannot parse "now" as "2006"',
+    "timestamp('9999-12-31T23:59:59Z').getDate('+14:00')": "timestamp overflow",
+    "int(double('NaN'))": "integer overflow",
     "optional.none().value()": "optional.none() dereference",
     "{'a': 1, 'a': 2}": "insert failed: key a already exists",
     "[1, 0].all(i, 1 / i > 0)": "division by zero",
@@ -213,7 +260,7 @@ FAILURES = {
 @pytest.mark.parametrize(("expression", "message"), FAILURES.items(), ids=str)
 def test_failures(expression, message):
     with pytest.raises(EvaluationError) as caught:
-        evaluate(expression)
+        evaluate(expression, types={**UNTYPED, "missing": DYN})
     assert str(caught.value) == message
 
 
@@ -247,6 +294,32 @@ REFUSALS = {
     "l.all(1, true)": (7, "argument must be a simple name"),
     "has(s)": (5, "invalid argument to has() macro"),
     "l.map(i, i + s)": (12, "found no matching overload for '_+_' applied to '(int, string)'"),
+    "l.filter(x, x)": (9, "found no matching overload for '_?_:_' applied to '(int, dyn, dyn)'"),
+    "l.all(x, x)": (6, "found no matching overload for '_&&_' applied to '(bool, int)'"),
+    "l.exists(x, s)": (9, "found no matching overload for '_||_' applied to '(bool, string)'"),
+    "i.optMap(x, x)": (9, "found no matching overload for 'hasValue' applied to 'int.()'"),
+    "optional.of(1).optFlatMap(x, x)": (30, "expected type 'optional_type(dyn)' but found 'int'"),
+    "[?1]": (3, "expected type 'optional_type(int)' but found 'int'"),
+    "{?'a': 1}": (8, "expected type 'optional_type(int)' but found 'int'"),
+    "m.transformMapEntry(k, v, v)": (
+        20, "found no matching overload for 'cel.@mapInsert' applied to '(map(dyn, dyn), int)'"
+    ),
+    "l.all(x, x, true)": (10, "duplicate variable name: x"),
+    "l.optMap(1, 2)": (10, "optMap() variable name must be a simple identifier"),
+    "b'\\u0041'": (1, "Syntax error: token recognition error: invalid escape sequence"),
+    "'\\q'": (1, "Syntax error: token recognition error: invalid escape sequence"),
+    "'\\ud800'": (1, "invalid unicode code point"),
+    "1e999": (1, "invalid double literal"),
+    "99999999999999999999999999999999999999999": (1, "invalid int literal"),
+    "[1": (3, "Syntax error: mismatched input '<EOF>' expecting ']'"),
+    "{1}": (3, "Syntax error: mismatched input '}' expecting ':'"),
+    "{1: 2": (6, "Syntax error: mismatched input '<EOF>' expecting '}'"),
+    "T{a: 2": (7, "Syntax error: mismatched input '<EOF>' expecting '}'"),
+    "T{1: 2}": (3, "Syntax error: mismatched input '1' expecting IDENTIFIER"),
+    "s.": (3, "Syntax error: mismatched input '<EOF>' expecting IDENTIFIER"),
+    ".(": (2, "Syntax error: mismatched input '(' expecting IDENTIFIER"),
+    "i ? 1": (6, "Syntax error: mismatched input '<EOF>' expecting ':'"),
+    "1 2 3": (3, "Syntax error: mismatched input '2' expecting <EOF>"),
     "for": (1, "reserved identifier: for"),
     "18446744073709551616u": (1, "invalid uint literal"),
     "9223372036854775808": (1, "invalid int literal"),
@@ -264,7 +337,7 @@ def test_refusals(expression, problem):
     with pytest.raises(CompileError) as caught:
         Environment(TYPED).compile(expression)
     shown = str(caught.value).removeprefix("compilation failed: ")
-    if "token recognition" in problem[1]:  # one error may cause a second one
+    if "token recognition error at" in problem[1]:  # one error may cause a second one
         assert shown.startswith(f"ERROR: <input>:1:{problem[0]}: Syntax error: token recognition error at: '&")
     else:
         assert shown == mark(expression, *problem)
@@ -298,3 +371,34 @@ def test_long_conjunctions_are_not_nested():
 def test_the_length_of_an_expression_is_bounded():
     with pytest.raises(CompileError, match="expression code point size exceeds limit: size: 100002, limit 100000"):
         Environment({}).compile(f"'{'a' * 100_000}'")
+
+
+def test_strings_that_do_not_end():
+    with pytest.raises(CompileError) as caught:
+        Environment(TYPED).compile("s == 'abc\n && true")
+    assert str(caught.value).startswith(
+        "compilation failed: ERROR: <input>:1:6: Syntax error: token recognition error at: ''abc'"
+    )
+
+
+def test_messages_have_declared_fields():
+    environment = admission_environment(has_params=False, can_patch=True)
+    made = environment.compile(
+        "JSONPatch{op: 'add', ?path: optional.of('/a'), ?from: optional.none(), value: {'b': 1}}"
+    )
+    value = made.evaluate({}, Budget())
+    assert (value, value.type_name) == ({"op": "add", "path": "/a", "value": {"b": 1}}, "JSONPatch")
+    nested = environment.compile("Object{spec: Object.spec{a: [Object.spec.a{b: 1}]}}.spec.a[0].b").evaluate(
+        {}, Budget()
+    )
+    assert nested == 1
+    for expression, problem in {
+        "JSONPatch{name: 1}": "undefined field 'name'",
+        "JSONPatch{op: 1}": "expected type of field 'op' is 'string' but provided type is 'int'",
+        "Other{a: x}": "undeclared reference to 'x'",
+    }.items():
+        with pytest.raises(CompileError, match=problem):
+            environment.compile(expression)
+    assert check_type_names(environment.compile("Object{a: Object.b{}}").evaluate({}, Budget())) == [
+        'unexpected type name "Object.b", expected "Object.a", which matches field name path from root Object type'
+    ]

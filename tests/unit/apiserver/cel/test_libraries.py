@@ -41,6 +41,11 @@ VALUES = {
     "'%s %s'.format([timestamp('2020-01-01T00:00:00Z'), duration('90s')])": "2020-01-01T00:00:00Z 90s",
     "'%s %d'.format([double('Infinity'), double('NaN')])": "Infinity NaN",
     "'%s'.format([type(1)])": "int",
+    "'%s %s'.format([b'a', double('-Infinity')])": "a -Infinity",
+    "'%x %X'.format([b'\\xff', 10])": "ff A",
+    "'a'.indexOf('') + 'a'.lastIndexOf('') + 'a'.lastIndexOf('', 0)": 1,
+    "dyn(['a', 'b']).join('-')": "a-b",
+    "dyn([1.5, 2.5]).sum()": 4.0,
     # regular expressions
     "'abc 123'.find('[0-9]+') + 'abc'.find('x')": "123",
     "'123 abc 456'.findAll('[0-9]+') == ['123', '456'] && '1 2'.findAll('[0-9]', 1) == ['1']": True,
@@ -121,6 +126,25 @@ FAILURES = {
     "'%d'.format([])": "index 0 out of range",
     "'%z'.format([1])": 'could not parse formatting clause: unrecognized formatting clause "z"',
     "'%d'.format(['a'])": "error during formatting: decimal clause can only be used on integers, was given string",
+    "dyn([1]).join('-')": "no such overload",
+    "dyn(['a']).sum()": "no such overload",
+    "dyn([[1]]).max()": "no such overload",
+    "'%'.format([])": "unexpected end of string",
+    "'%!'.format([])": 'could not parse formatting clause: unrecognized formatting clause "!"',
+    "'%.1001f'.format([1.0])": "precision too large: 1001",
+    "'%s'.format([optional.none()])": "error during formatting: string clause can only be used on strings, bools, "
+    "bytes, ints, doubles, maps, lists, types, durations, and timestamps, was given optional",
+    "url('https://a' + '\\n')": 'URL parse error during conversion from string: parse "https://a\n": '
+    "net/url: invalid control character in URL",
+    "url(':80')": 'URL parse error during conversion from string: parse ":80": missing protocol scheme',
+    "url('/%zz')": 'URL parse error during conversion from string: parse "/%zz": invalid URL escape "%zz"',
+    "url('https://[::1/')": 'URL parse error during conversion from string: parse "https://[::1/": '
+    "invalid URI for request",
+    "url('mailto:a')": 'URL parse error during conversion from string: parse "mailto:a": invalid URI for request',
+    "ip('1'.replace('1', '11111111111111111111111111111111111111111111111111111111111111111'))": "IP Address "
+    '"11111111111111111111111111111111111111111111111111111111111111111" parse error during conversion from string: '
+    'ParseAddr("11111111111111111111111111111111111111111111111111111111111111111"): unable to parse IP',
+    "semver('1.0.0-01')": "Numeric PreRelease version must not contain leading zeroes",
     "'a'.matches('a' + '(')": "error parsing regexp: missing ): a(",
     "url('../x')": 'URL parse error during conversion from string: parse "../x": invalid URI for request',
     "url('')": 'URL parse error during conversion from string: parse "": empty url',

@@ -5,8 +5,9 @@ Pure: no I/O, no clock, no randomness. Source: apiserver/pkg/admission/plugin/po
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from bridgehead.apiserver.admission.evaluation import Expression, ExpressionFailed, MatchConditions, Variables
@@ -44,6 +45,17 @@ class CompiledPolicy:
             can_patch=self._can_patch,
             variables=self._types,
         )
+
+    @property
+    def expressions(self) -> Sequence[Expression]:
+        """All expressions of the policy."""
+        return [*self.conditions.expressions, *self._variables.values()]
+
+    @cached_property
+    def asks_authorizer(self) -> bool:
+        """Whether an expression checks rights, for which it has to be evaluated in the event loop's thread."""
+        programs = [one.program for one in self.expressions if one.program is not None]
+        return any(name.startswith("authorizer") for program in programs for name in program.references)
 
     def complete(self, variables: Mapping[str, Any], budget: Budget) -> dict[str, Any]:
         """Return `variables` with the policy's own, which spend from `budget` when they are evaluated."""
@@ -96,6 +108,12 @@ class ValidatingRules(CompiledPolicy):
             (one["key"], Expression(one["valueExpression"].strip(), environment, STRING, NULL))
             for one in spec.get("auditAnnotations", ())
         ]
+
+    @property
+    def expressions(self) -> Sequence[Expression]:
+        messages = [one.message_expression for one in self._validations if one.message_expression is not None]
+        annotations = [expression for _, expression in self._annotations]
+        return [*super().expressions, *(one.expression for one in self._validations), *messages, *annotations]
 
     def evaluate(self, variables: Mapping[str, Any]) -> Outcome:
         """Evaluate the policy. `variables` are those of the request, and `params`."""
@@ -178,3 +196,7 @@ class MutatingRules(CompiledPolicy):
             )
             for one in spec.get("mutations", ())
         ]
+
+    @property
+    def expressions(self) -> Sequence[Expression]:
+        return [*super().expressions, *(expression for _, expression in self.mutations)]

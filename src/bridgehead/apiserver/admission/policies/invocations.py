@@ -5,12 +5,13 @@ Source: apiserver/pkg/admission/plugin/policy/generic/policy_dispatcher.go.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
+from bridgehead.apiserver.admission.activation import Decide, describe_namespace, request_variables
 from bridgehead.apiserver.admission.attributes import Attributes
 from bridgehead.apiserver.errors import not_found_named
 from bridgehead.apiserver.resource import JsonObject, Resource
@@ -20,9 +21,6 @@ from bridgehead.storage import Key, Store
 from .definitions import Binding, Policy
 from .parameters import NotConfigured, collect_params, find_param_resource
 from .sources import Candidate
-
-if TYPE_CHECKING:
-    from bridgehead.apiserver.admission.activation import Decide
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +51,6 @@ class Invocation:
         self, attributes: Attributes, obj: JsonObject, old: JsonObject, store: Store, decide: Decide
     ) -> dict[str, Any]:
         """Return the variables of the policy's expressions. Raises a 404 for the request's namespace."""
-        from bridgehead.apiserver.admission.activation import describe_namespace, request_variables
-
         variables = request_variables(attributes, self.resource, obj, old, decide)
         variables["params"] = self.param
         if attributes.namespace and attributes.resource.namespaced:
@@ -65,14 +61,14 @@ class Invocation:
         return variables
 
 
-def invocations(
+async def invocations(
     candidate: Candidate,
     attributes: Attributes,
     obj: JsonObject,
     old: JsonObject,
     store: Store,
     table: ResourceTable,
-) -> Iterator[Invocation | Problem]:
+) -> AsyncIterator[Invocation | Problem]:
     """Yield the evaluations of a policy that a request needs. Raises a 404 for the request's namespace."""
     policy, equivalents = candidate.policy, candidate.equivalents
     resource = policy.match.resource(attributes, equivalents, obj, old, store)
@@ -87,7 +83,7 @@ def invocations(
         if binding.match.resource(attributes, equivalents, obj, old, store) is None:
             continue
         try:
-            params = collect_params(params_of, binding, attributes.namespace, store)
+            params = await collect_params(params_of, binding, attributes.namespace, store)
         except NotConfigured as error:
             yield Problem(policy, binding, f"failed to configure binding: {error}")
             continue

@@ -1,4 +1,4 @@
-"""The plug-in MutatingAdmissionPolicy: policies change the object one after the other.
+"""The evaluation of MutatingAdmissionPolicies: they change the object one after the other.
 
 When a policy changes the object, all plug-ins run a second time, and with them the policies with reinvocationPolicy
 IfNeeded that were evaluated before the change.
@@ -9,33 +9,29 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from functools import partial
 from weakref import WeakKeyDictionary
 
-from bridgehead.apiserver.access.authorization import Authorizer
 from bridgehead.apiserver.admission.attributes import Attributes, shown_name
-from bridgehead.apiserver.admission.chain import Plugin
+from bridgehead.apiserver.admission.evaluation import ExpressionFailed, rough_size
 from bridgehead.apiserver.admission.forms import Forms
-from bridgehead.apiserver.admission.parts import ShapeOf, TypeOf
+from bridgehead.apiserver.admission.parts import AdmissionParts
 from bridgehead.apiserver.bodies.schema import conform
+from bridgehead.apiserver.cel import Budget, BudgetExceeded
 from bridgehead.apiserver.errors import ApiStatus, SchemaMismatch, forbidden
+from bridgehead.apiserver.http.worker import LONG_BYTES, run_long
 from bridgehead.apiserver.resource import JsonObject, Resource, copied
-from bridgehead.apiserver.table import ResourceTable
-from bridgehead.storage import Store
 
+from .compiled import MutatingRules
 from .definitions import Binding, Policy
 from .invocations import Invocation, Problem, invocations
+from .patches import PatchFailed, apply_configuration, apply_patches
+from .plugins import MUTATING, MUTATING_BINDINGS
 from .sources import PolicySource
-
-if TYPE_CHECKING:
-    from .compiled import MutatingRules
 
 log = logging.getLogger(__name__)
 
-_GROUP = "admissionregistration.k8s.io"
 _KEPT = "MutatingAdmissionPolicy"
-
-# Returns the type of a resource's objects, for merges.
 
 
 @dataclass(slots=True)
@@ -52,16 +48,13 @@ class _Passes:
         self.reinvocable.clear()
 
 
-class MutatingPolicies(Plugin):
-    """The plug-in MutatingAdmissionPolicy."""
+class MutatingDispatcher:
+    """Applies the policies of a request."""
 
-    def __init__(
-        self, store: Store, authorizer: Authorizer, table: ResourceTable, shape_of: ShapeOf, type_of: TypeOf
-    ) -> None:
-        policies, bindings = f"mutatingadmissionpolicies.{_GROUP}", f"mutatingadmissionpolicybindings.{_GROUP}"
-        self._store, self._authorizer, self._table = store, authorizer, table
-        self._shape_of, self._type_of = shape_of, type_of
-        self._source = PolicySource(store, policies, bindings, table)
+    def __init__(self, parts: AdmissionParts) -> None:
+        self._store, self._authorizer, self._table = parts.store, parts.authorizer, parts.table
+        self._shape_of, self._type_of = parts.shape_of, parts.type_of
+        self._source = PolicySource(parts.store, MUTATING, MUTATING_BINDINGS, parts.table)
         self._rules: WeakKeyDictionary[Policy, MutatingRules] = WeakKeyDictionary()
 
     def handles(self, attributes: Attributes) -> bool:
@@ -73,7 +66,7 @@ class MutatingPolicies(Plugin):
             passes.require()  # other plug-ins have changed the object meanwhile
         problems: list[Problem] = []
         for candidate in self._source.candidates(attributes):
-            for found in list(invocations(candidate, attributes, obj, old, self._store, self._table)):
+            async for found in invocations(candidate, attributes, obj, old, self._store, self._table):
                 if isinstance(found, Problem):
                     problems.append(found)
                 else:
@@ -92,8 +85,8 @@ class MutatingPolicies(Plugin):
         problems: list[Problem],
     ) -> JsonObject:
         """Return the object as a policy changes it. Appends what fails to `problems`."""
-        from bridgehead.apiserver.admission.evaluation import ExpressionFailed
-
+        if attributes.reinvocation.is_second and invocation.key not in passes.due:
+            return obj
         policy, binding, forms = invocation.policy, invocation.binding, Forms(attributes)
         rules = self._rules_of(policy)
         shown = await forms.shown(obj, invocation.resource), await forms.shown(old, invocation.resource)
@@ -104,9 +97,7 @@ class MutatingPolicies(Plugin):
         except ExpressionFailed as error:
             problems.append(Problem(policy, binding, str(error)))
             return obj
-        if attributes.reinvocation.is_second and invocation.key not in passes.due:
-            return obj
-        changed = self._changed(invocation, rules, attributes, shown[0], variables, problems) if obj else obj
+        changed = await self._changed(invocation, rules, attributes, shown[0], variables, problems) if obj else obj
         if changed != shown[0]:
             obj = await forms.taken(changed, invocation.resource)
             passes.require()
@@ -115,7 +106,7 @@ class MutatingPolicies(Plugin):
             passes.reinvocable.add(invocation.key)
         return obj
 
-    def _changed(
+    async def _changed(
         self,
         invocation: Invocation,
         rules: MutatingRules,
@@ -125,15 +116,12 @@ class MutatingPolicies(Plugin):
         problems: list[Problem],
     ) -> JsonObject:
         """Return the object with a policy's mutations, each of which sees those before."""
-        from bridgehead.apiserver.admission.evaluation import ExpressionFailed
-        from bridgehead.apiserver.cel import Budget, BudgetExceeded
-
-        from .patches import PatchFailed, apply_configuration, apply_patches
-
         for kind, expression in rules.mutations:
             budget = Budget()
             try:
-                value = expression.evaluate(rules.complete({**variables, "object": obj}, budget), budget)
+                complete = rules.complete({**variables, "object": obj}, budget)
+                size = 0 if rules.asks_authorizer else rough_size(obj, LONG_BYTES)
+                value = await run_long(size, partial(expression.evaluate, complete, budget))
                 if kind == "JSONPatch":
                     patched = apply_patches(obj, value)
                 else:
@@ -156,8 +144,6 @@ class MutatingPolicies(Plugin):
         return completed
 
     def _rules_of(self, policy: Policy) -> MutatingRules:
-        from .compiled import MutatingRules
-
         rules = self._rules.get(policy)
         if rules is None:
             rules = self._rules[policy] = MutatingRules(policy.spec)

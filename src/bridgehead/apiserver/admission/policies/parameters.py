@@ -32,12 +32,12 @@ def find_param_resource(kind: JsonObject | None, table: ResourceTable) -> Resour
     raise NotConfigured(f"failed to find resource referenced by paramKind: '{shown}'")
 
 
-def collect_params(
+async def collect_params(
     resource: Resource | None, binding: Binding, namespace: str, store: Store
 ) -> Sequence[JsonObject | None]:
     """Return the parameters with which a policy is evaluated, one after the other; None: it is evaluated without.
 
-    Raises NotConfigured.
+    Raises NotConfigured, and `ApiStatus` when a conversion fails.
     """
     ref = binding.param_ref
     if resource is None or ref is None:
@@ -54,7 +54,7 @@ def collect_params(
     records = _find(resource, ref, where, store)
     if not records and ref.get("parameterNotFoundAction") == "Deny":
         raise NotConfigured("no params found for policy binding with `Deny` parameterNotFoundAction")
-    return [_served(resource, record) for record in records]
+    return [await _served(resource, record) for record in records]
 
 
 def _find(resource: Resource, ref: JsonObject, namespace: str, store: Store) -> list[Record]:
@@ -73,6 +73,8 @@ def _find(resource: Resource, ref: JsonObject, namespace: str, store: Store) -> 
     ]
 
 
-def _served(resource: Resource, record: Record) -> JsonObject:
+async def _served(resource: Resource, record: Record) -> JsonObject:
     obj: JsonObject = msgspec.json.decode(record.value)
+    if resource.converter is not None:
+        return await resource.converter.converted(obj, resource)
     return obj if resource.stored_form is None else resource.stored_form.from_stored(obj)

@@ -1,4 +1,4 @@
-"""The plug-in ValidatingAdmissionPolicy.
+"""The evaluation of ValidatingAdmissionPolicies.
 
 Source: apiserver/pkg/admission/plugin/policy/validating/dispatcher.go.
 """
@@ -6,41 +6,37 @@ Source: apiserver/pkg/admission/plugin/policy/validating/dispatcher.go.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from functools import partial
 from weakref import WeakKeyDictionary
 
 import msgspec
 
-from bridgehead.apiserver.access.authorization import Authorizer
 from bridgehead.apiserver.admission.attributes import Attributes, shown_name
-from bridgehead.apiserver.admission.chain import Plugin
+from bridgehead.apiserver.admission.evaluation import rough_size
 from bridgehead.apiserver.admission.forms import Forms
+from bridgehead.apiserver.admission.parts import AdmissionParts
 from bridgehead.apiserver.errors import ApiStatus, forbidden
+from bridgehead.apiserver.http.worker import LONG_BYTES, run_long
 from bridgehead.apiserver.resource import JsonObject
-from bridgehead.apiserver.table import ResourceTable
-from bridgehead.storage import Store
 
+from .compiled import Denial, Outcome, ValidatingRules
 from .definitions import Binding, Policy
 from .invocations import Invocation, Problem, invocations
+from .plugins import VALIDATING, VALIDATING_BINDINGS
 from .sources import PolicySource
-
-if TYPE_CHECKING:
-    from .compiled import Denial, ValidatingRules
 
 log = logging.getLogger(__name__)
 
-_GROUP = "admissionregistration.k8s.io"
 _FAILURE_ANNOTATION = "validation.policy.admission.k8s.io/validation_failure"
 _CODES = {"Forbidden": 403, "Unauthorized": 401, "RequestEntityTooLarge": 413}
 
 
-class ValidatingPolicies(Plugin):
-    """The plug-in ValidatingAdmissionPolicy."""
+class ValidatingDispatcher:
+    """Evaluates the policies of a request."""
 
-    def __init__(self, store: Store, authorizer: Authorizer, table: ResourceTable) -> None:
-        policies, bindings = f"validatingadmissionpolicies.{_GROUP}", f"validatingadmissionpolicybindings.{_GROUP}"
-        self._store, self._authorizer, self._table = store, authorizer, table
-        self._source = PolicySource(store, policies, bindings, table)
+    def __init__(self, parts: AdmissionParts) -> None:
+        self._store, self._authorizer, self._table = parts.store, parts.authorizer, parts.table
+        self._source = PolicySource(parts.store, VALIDATING, VALIDATING_BINDINGS, parts.table)
         self._rules: WeakKeyDictionary[Policy, ValidatingRules] = WeakKeyDictionary()
 
     def handles(self, attributes: Attributes) -> bool:
@@ -51,30 +47,32 @@ class ValidatingPolicies(Plugin):
         annotations: dict[str, list[str]] = {}
         forms = Forms(attributes)
         for candidate in self._source.candidates(attributes):
-            for found in invocations(candidate, attributes, obj, old, self._store, self._table):
+            async for found in invocations(candidate, attributes, obj, old, self._store, self._table):
                 if isinstance(found, Problem):
                     if not found.policy.ignores_failures:
                         refusals.append(_refusal(attributes, obj, found.policy, found.binding, found.message))
                     continue
                 shown = await forms.shown(obj, found.resource), await forms.shown(old, found.resource)
                 variables = found.variables(attributes, *shown, self._store, self._authorizer.decide)
-                self._evaluate(found, attributes, obj, variables, refusals, annotations)
+                rules = self._rules_of(found.policy)
+                size = 0 if rules.asks_authorizer else rough_size(obj or old, LONG_BYTES)
+                outcome = await run_long(size, partial(rules.evaluate, variables))
+                self._record(found, attributes, obj, outcome, refusals, annotations)
         for key, values in annotations.items():
             attributes.annotations[key] = ", ".join(dict.fromkeys(values))
         if refusals:
             raise refusals[0]
 
-    def _evaluate(
+    def _record(
         self,
         invocation: Invocation,
         attributes: Attributes,
         obj: JsonObject,
-        variables: dict[str, Any],
+        outcome: Outcome,
         refusals: list[ApiStatus],
         annotations: dict[str, list[str]],
     ) -> None:
         policy, binding = invocation.policy, invocation.binding
-        outcome = self._rules_of(policy).evaluate(variables)
         for denial in outcome.denials:
             if denial.is_error and policy.ignores_failures:
                 log.warning("policy %s: %s; ignored by its failure policy", policy.name, denial.message)
@@ -92,8 +90,6 @@ class ValidatingPolicies(Plugin):
             refusals += [_refusal(attributes, obj, policy, binding, one) for one in outcome.annotation_errors]
 
     def _rules_of(self, policy: Policy) -> ValidatingRules:
-        from .compiled import ValidatingRules
-
         rules = self._rules.get(policy)
         if rules is None:
             rules = self._rules[policy] = ValidatingRules(policy.spec)

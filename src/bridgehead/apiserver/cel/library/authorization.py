@@ -28,7 +28,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class AccessQuery:
-    """A question to the authorizer. `path` is set for non-resource requests; `service_account` is (namespace, name)."""
+    """The question of a check. `path` is set for non-resource requests, `service_account` is (namespace, name)."""
 
     verb: str = ""
     path: str = ""

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
-from bridgehead.apiserver.cel.costs import TO_BYTES, TO_TEXT
+from bridgehead.apiserver.cel.costs import PARSING, TO_BYTES, TO_TEXT
 from bridgehead.apiserver.cel.declarations import Overload, overload
 from bridgehead.apiserver.cel.errors import EvaluationError
 from bridgehead.apiserver.cel.values import SECOND, Uint, cel_type, check_int, check_uint
@@ -112,9 +112,9 @@ FUNCTIONS: Mapping[str, tuple[Overload, ...]] = {
         overload("(bool) -> string", lambda value: "true" if value else "false"),
         overload("(int) -> string", str),
         overload("(uint) -> string", str),
-        overload("(double) -> string", format_double),
+        overload("(double) -> string", format_double, PARSING),
         overload("(bytes) -> string", _decode, TO_TEXT),
-        overload("(timestamp) -> string", format_timestamp),
+        overload("(timestamp) -> string", format_timestamp, PARSING),
         overload("(duration) -> string", format_duration),
     ),
     "bytes": (
@@ -123,12 +123,12 @@ FUNCTIONS: Mapping[str, tuple[Overload, ...]] = {
     ),
     "timestamp": (
         overload("(timestamp) -> timestamp", _same),
-        overload("(string) -> timestamp", parse_timestamp),
+        overload("(string) -> timestamp", parse_timestamp, PARSING),
         overload("(int) -> timestamp", lambda seconds: check_timestamp(seconds * SECOND)),
     ),
     "duration": (
         overload("(duration) -> duration", _same),
-        overload("(string) -> duration", parse_duration),
+        overload("(string) -> duration", parse_duration, PARSING),
         overload("(int) -> duration", lambda value: parse_duration(f"{value}ns")),
     ),
     "dyn": (overload("(A) -> dyn", _same),),

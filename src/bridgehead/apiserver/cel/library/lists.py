@@ -41,12 +41,19 @@ def _extreme(name: str, choose: Callable[[list[Any]], Any]) -> Callable[[list[An
     return run
 
 
-def _sum(zero: Any, check: Callable[[Any], Any]) -> Callable[[list[Any]], Any]:
+def _sum(zero: Any) -> Callable[[list[Any]], Any]:
+    """Return the sum of lists whose element type has `zero`. In untyped lists, the elements decide."""
+
     def run(items: list[Any]) -> Any:
+        if not items:
+            return zero
         _same_types(items)
-        total = zero
-        for item in items:
-            total = check(int(total) + item if isinstance(total, int) else total + item)
+        check = _SUMMED.get(type(items[0]))
+        if check is None:
+            raise EvaluationError("no such overload")
+        total = items[0]
+        for item in items[1:]:
+            total = check(total + item)
         return total
 
     return run
@@ -77,16 +84,17 @@ def _overlap(frame: Frame, items: list[Any], others: list[Any]) -> bool:
     return any((key in keys) if (key := key_of(one)) is not None else contains(frame, items, one) for one in others)
 
 
-_SUMS = {
-    "int": _sum(0, check_int),
-    "uint": _sum(Uint(0), check_uint),
-    "double": _sum(0.0, float),
-    "duration": _sum(Duration(0), check_duration),
+_SUMMED: Mapping[type, Callable[[Any], Any]] = {
+    int: check_int,
+    Uint: check_uint,
+    float: float,
+    Duration: check_duration,
 }
+_ZEROS = {"int": 0, "uint": Uint(0), "double": 0.0, "duration": Duration(0)}
 
 FUNCTIONS: Mapping[str, tuple[Overload, ...]] = {
     "isSorted": tuple(overload(f"list({one}).() -> bool", _is_sorted, LIST_TRAVERSAL) for one in _COMPARABLE),
-    "sum": tuple(overload(f"list({one}).() -> {one}", run, LIST_TRAVERSAL) for one, run in _SUMS.items()),
+    "sum": tuple(overload(f"list({one}).() -> {one}", _sum(zero), LIST_TRAVERSAL) for one, zero in _ZEROS.items()),
     "min": tuple(overload(f"list({one}).() -> {one}", _extreme("min", min), LIST_TRAVERSAL) for one in _COMPARABLE),
     "max": tuple(overload(f"list({one}).() -> {one}", _extreme("max", max), LIST_TRAVERSAL) for one in _COMPARABLE),
     "indexOf": (overload("list(A).(A) -> int", _index, LIST_TRAVERSAL, needs_frame=True),),

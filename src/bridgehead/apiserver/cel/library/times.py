@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from functools import lru_cache
 from typing import Any
 
+from bridgehead.apiserver.cel.costs import PARSING
 from bridgehead.apiserver.cel.declarations import Overload, overload
 from bridgehead.apiserver.cel.errors import EvaluationError
 from bridgehead.apiserver.cel.values import SECOND, Duration, Timestamp
@@ -120,7 +121,7 @@ def _part(read: Callable[[datetime], int]) -> tuple[Overload, ...]:
         except OverflowError:
             raise EvaluationError("timestamp overflow") from None
 
-    return overload("timestamp.() -> int", run), overload("timestamp.(string) -> int", run)
+    return overload("timestamp.() -> int", run, PARSING), overload("timestamp.(string) -> int", run, PARSING)
 
 
 def _total(unit: int) -> Callable[[Any], int]:

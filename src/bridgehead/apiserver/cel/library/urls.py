@@ -102,5 +102,5 @@ FUNCTIONS: Mapping[str, tuple[Overload, ...]] = {
     "getHostname": (overload(f"{_URL}.() -> string", lambda url: _split_host(url.host)[0]),),
     "getPort": (overload(f"{_URL}.() -> string", lambda url: _split_host(url.host)[1]),),
     "getEscapedPath": (overload(f"{_URL}.() -> string", lambda url: quote(url.path, safe="%/:@!$&'()*+,;=~-._")),),
-    "getQuery": (overload(f"{_URL}.() -> map(string, list(string))", _query, traversal()),),
+    "getQuery": (overload(f"{_URL}.() -> map(string, list(string))", _query),),
 }
