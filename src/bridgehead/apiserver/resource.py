@@ -129,6 +129,11 @@ class Strategy:
     def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
         return []
 
+    @property
+    def may_take_long(self) -> bool:
+        """Whether the hooks may take long for small objects too, as with expressions of users."""
+        return False
+
     def warnings(self, obj: JsonObject) -> list[str]:
         """Return texts for `Warning:` headers (RFC 9111, code 299)."""
         return []

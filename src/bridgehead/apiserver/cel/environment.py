@@ -17,7 +17,7 @@ from .errors import BudgetExceeded, CompileError, EvaluationError, WrongResult
 from .estimation import estimate_cost
 from .library import STANDARD
 from .literals import check_literals
-from .nodes import Node
+from .nodes import Comprehension, Node
 from .parser import parse
 from .types import Type
 from .values import Frame
@@ -46,11 +46,17 @@ class Budget:
 
 
 class Program:
-    """A compiled expression. `references` are the variables that it reads, `result` is its type."""
+    """A compiled expression. `references` are the variables that it reads, `result` is its type.
 
-    def __init__(self, root: Node, references: frozenset[str], make_struct: MakeStruct) -> None:
+    `has_loops`: it has comprehensions, so that it may take long for small objects too.
+    """
+
+    def __init__(
+        self, root: Node, references: frozenset[str], make_struct: MakeStruct, *, has_loops: bool = False
+    ) -> None:
         self._root = root
         self.references = references
+        self.has_loops = has_loops
         self.result = root.type
         compiler = Compiler(make_struct)
         self._run = compiler.compile(root)
@@ -128,6 +134,7 @@ class Environment:
             what = str(wanted[0]) if len(wanted) == 1 else f"one of [{' '.join(map(str, wanted))}]"
             raise WrongResult(f"must evaluate to {what} but got {found}")
         try:
-            return Program(root, frozenset(checker.references), self._make_struct)
+            has_loops = any(isinstance(node, Comprehension) for node in checker.nodes)
+            return Program(root, frozenset(checker.references), self._make_struct, has_loops=has_loops)
         except RecursionError:
             raise CompileError(expression, []) from None

@@ -27,6 +27,10 @@ class CustomResourceStrategy(Strategy):
         self._has_status = has_status
         self._scale = scale
 
+    @property
+    def may_take_long(self) -> bool:
+        return self._structural is not None and self._structural().rules is not None
+
     def default(self, obj: JsonObject) -> None:
         if self._structural is not None:
             self._structural().default(obj)

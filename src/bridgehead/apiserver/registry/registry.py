@@ -26,7 +26,7 @@ from bridgehead.apiserver.errors import (
     unavailable,
 )
 from bridgehead.apiserver.fieldmanagement.managers import SERVER, Entries, Writer
-from bridgehead.apiserver.http.worker import run_long
+from bridgehead.apiserver.http.worker import LONG_BYTES, run_long
 from bridgehead.apiserver.resource import Change, JsonObject, Resource
 from bridgehead.apiserver.table import ResourceTable
 from bridgehead.storage import AlreadyExists, ClaimTaken, Conflict, Facts, Key, NotFound, Record, Store
@@ -153,6 +153,8 @@ class Registry:
         if meta.get("resourceVersion") not in (None, "", "0"):
             raise bad_request("resourceVersion should not be set on objects to be created")
         check_url(resource, namespace, "", meta)
+        if resource.strategy.may_take_long:
+            size = max(size, LONG_BYTES)
         entries = await run_long(size, partial(self._attempts.default_new, resource, obj, writer))
         obj = {"kind": resource.stored.kind, "apiVersion": resource.stored.api_version} | obj
         validators: list[Plugin] = []
@@ -225,7 +227,7 @@ class Registry:
         for _ in range(_ATTEMPTS):
             current = self.get(resource, namespace, name)
             base = await self.served(resource, current)
-            longest = max(size, len(current.value))
+            longest = max(size, len(current.value), LONG_BYTES if resource.strategy.may_take_long else 0)
             attempt = partial(self._attempts.draft, resource, namespace, name, base, change, subresource, writer)
             draft = await run_long(longest, attempt)
             if attributes is not None and mutators:

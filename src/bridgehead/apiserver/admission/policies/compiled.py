@@ -10,8 +10,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from bridgehead.apiserver.admission.evaluation import Expression, ExpressionFailed, MatchConditions, Variables
-from bridgehead.apiserver.cel import BOOL, STRING, Budget, BudgetExceeded, Environment, Type
+from bridgehead.apiserver.admission.evaluation import (
+    Expression,
+    ExpressionFailed,
+    MatchConditions,
+    Variables,
+    rough_size,
+)
+from bridgehead.apiserver.cel import BOOL, STRING, Budget, BudgetExceeded, Environment, Program, Type
 from bridgehead.apiserver.cel.admission import APPLY_CONFIGURATION, JSON_PATCHES, admission_environment
 from bridgehead.apiserver.cel.types import DYN, NULL
 from bridgehead.apiserver.cel.values import cel_type
@@ -54,8 +60,25 @@ class CompiledPolicy:
     @cached_property
     def asks_authorizer(self) -> bool:
         """Whether an expression checks rights, for which it has to be evaluated in the event loop's thread."""
-        programs = [one.program for one in self.expressions if one.program is not None]
-        return any(name.startswith("authorizer") for program in programs for name in program.references)
+        return any(name.startswith("authorizer") for program in self._programs for name in program.references)
+
+    @cached_property
+    def has_loops(self) -> bool:
+        """Whether an evaluation may take long for a small object too."""
+        return any(program.has_loops for program in self._programs)
+
+    @property
+    def _programs(self) -> list[Program]:
+        return [one.program for one in self.expressions if one.program is not None]
+
+    def work_size(self, obj: JsonObject, most: int) -> int:
+        """Return about how many bytes an evaluation works on, at most `most`, which also stands for loops.
+
+        0 for an evaluation that has to stay in the event loop's thread.
+        """
+        if self.asks_authorizer:
+            return 0
+        return most if self.has_loops else rough_size(obj, most)
 
     def complete(self, variables: Mapping[str, Any], budget: Budget) -> dict[str, Any]:
         """Return `variables` with the policy's own, which spend from `budget` when they are evaluated."""

@@ -13,7 +13,7 @@ from functools import partial
 from weakref import WeakKeyDictionary
 
 from bridgehead.apiserver.admission.attributes import Attributes, shown_name
-from bridgehead.apiserver.admission.evaluation import ExpressionFailed, rough_size
+from bridgehead.apiserver.admission.evaluation import ExpressionFailed
 from bridgehead.apiserver.admission.forms import Forms
 from bridgehead.apiserver.admission.parts import AdmissionParts
 from bridgehead.apiserver.bodies.schema import conform
@@ -120,8 +120,7 @@ class MutatingDispatcher:
             budget = Budget()
             try:
                 complete = rules.complete({**variables, "object": obj}, budget)
-                size = 0 if rules.asks_authorizer else rough_size(obj, LONG_BYTES)
-                value = await run_long(size, partial(expression.evaluate, complete, budget))
+                value = await run_long(rules.work_size(obj, LONG_BYTES), partial(expression.evaluate, complete, budget))
                 if kind == "JSONPatch":
                     patched = apply_patches(obj, value)
                 else:

@@ -12,7 +12,6 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from bridgehead.apiserver.admission.attributes import Attributes, shown_name
-from bridgehead.apiserver.admission.evaluation import rough_size
 from bridgehead.apiserver.admission.forms import Forms
 from bridgehead.apiserver.admission.parts import AdmissionParts
 from bridgehead.apiserver.errors import ApiStatus, forbidden
@@ -55,8 +54,7 @@ class ValidatingDispatcher:
                 shown = await forms.shown(obj, found.resource), await forms.shown(old, found.resource)
                 variables = found.variables(attributes, *shown, self._store, self._authorizer.decide)
                 rules = self._rules_of(found.policy)
-                size = 0 if rules.asks_authorizer else rough_size(obj or old, LONG_BYTES)
-                outcome = await run_long(size, partial(rules.evaluate, variables))
+                outcome = await run_long(rules.work_size(obj or old, LONG_BYTES), partial(rules.evaluate, variables))
                 self._record(found, attributes, obj, outcome, refusals, annotations)
         for key, values in annotations.items():
             attributes.annotations[key] = ", ".join(dict.fromkeys(values))

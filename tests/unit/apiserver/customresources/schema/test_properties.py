@@ -6,7 +6,7 @@ import copy
 from typing import Any
 
 import jsonschema
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bridgehead.apiserver.bodies.schema import LazyDefinitions, Schema, conform
@@ -16,6 +16,7 @@ from bridgehead.apiserver.customresources.schema.publishing import definition_2,
 from bridgehead.apiserver.customresources.schema.ratcheting import ABSENT
 from bridgehead.apiserver.customresources.schema.values import SchemaCheck
 from bridgehead.apiserver.resource import JsonObject
+from tests.unit.examples import examples
 
 META = Schema(LazyDefinitions()).of_kind("", "v1", "Pod").child("metadata")
 NAMES = st.sampled_from(["a", "b", "c", "d"])
@@ -89,7 +90,7 @@ SCHEMAS = st.recursive(LEAVES, _nested, max_leaves=8)
 ROOTS = st.dictionaries(NAMES, SCHEMAS, max_size=4).map(lambda properties: {"type": "object", "properties": properties})
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60, deadline=None)
 @given(ROOTS, OBJECTS)
 def test_pruning_and_defaulting_are_idempotent_and_change_no_argument(schema: JsonObject, obj: JsonObject) -> None:
     structural = Structural.parse(schema)
@@ -104,7 +105,7 @@ def test_pruning_and_defaulting_are_idempotent_and_change_no_argument(schema: Js
     assert obj == before
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60, deadline=None)
 @given(ROOTS, OBJECTS, OBJECTS)
 def test_an_update_may_keep_what_is_invalid_and_never_more(
     schema: JsonObject, old: JsonObject, new: JsonObject
@@ -121,7 +122,7 @@ def test_an_update_may_keep_what_is_invalid_and_never_more(
         assert structural.validate(new, old) == []
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60, deadline=None)
 @given(ROOTS, OBJECTS)
 def test_any_schema_that_is_accepted_works(schema: JsonObject, obj: JsonObject) -> None:
     before = copy.deepcopy(schema)
@@ -143,7 +144,7 @@ WITHOUT_NULLS = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=150)
+@examples(150, deadline=None)
 @given(SCHEMAS, WITHOUT_NULLS)
 def test_values_are_valid_where_another_validator_finds_them_valid(schema: JsonObject, value: Any) -> None:
     """Nulls are left out, which JSON Schema and OpenAPI 3.0 treat in different ways, and whole floats."""
