@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from bridgehead.yaml_loader import Loader
+from tests.unit.apiserver.customresources.definitions import define
 from tests.unit.apiserver.world import TABLE, Answer, World, open_world
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
@@ -116,3 +117,20 @@ async def test_warnings_fit_into_response_headers(world):
     strict = await world.call("POST", f"{CONFIG_MAPS}?fieldValidation=Strict", {"metadata": {"name": "b"}, **unknown})
     assert strict.status == 400
     assert strict.json["message"].count("unknown field") == 100
+
+
+async def test_other_requests_are_answered_while_rules_of_small_objects_loop(world):
+    schema = {
+        "type": "object",
+        "x-kubernetes-validations": [{"rule": "self.items.all(x, self.items.all(y, x + y >= 0))"}],
+        "properties": {"items": {"type": "array", "maxItems": 300, "items": {"type": "integer", "maximum": 9}}},
+    }
+    names = {"plural": "loops", "singular": "loop", "kind": "Loop", "listKind": "LoopList"}
+    whole = {"type": "object", "properties": {"spec": schema}}
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": whole}}
+    spec = {"group": "a.io", "scope": "Namespaced", "names": names, "versions": [version]}
+    await define(world, {"metadata": {"name": "loops.a.io"}, "spec": spec})
+    obj = {"apiVersion": "a.io/v1", "kind": "Loop", "metadata": {"name": "a"}, "spec": {"items": [1] * 200}}
+    answer, others = await beside(world, world.call("POST", "/apis/a.io/v1/namespaces/default/loops", obj))
+    assert answer.status == 201, answer.body
+    assert others >= 3
