@@ -18,6 +18,7 @@ import uvloop
 
 from bridgehead.objects.addresses import join_host_port
 from bridgehead.storage import open_store
+from bridgehead.storage.sealing import Encryption
 
 from .access.authentication import read_token_file
 from .access.tokens import SigningKey
@@ -48,6 +49,7 @@ class ServeOptions:
     token_file: Path | None = None
     signing_key: Path
     store: str = "memory"
+    encryption: Path | None = None
     service_cidrs: tuple[str, ...] = ("10.96.0.0/12",)
     node_ports: tuple[int, int] = (30000, 32767)
     advertise: str = ""
@@ -73,10 +75,11 @@ async def _serve(options: ServeOptions) -> None:
         table = build_table(service_cidrs=options.service_cidrs, node_port_range=options.node_ports)
     except ValueError as error:
         raise ValueError(f"--service-cluster-ip-range: {error}") from error
+    encryption = _encryption(options)
     trusted = authentication_data(options.client_ca, _request_headers(options))
     # The socket is opened before the store is read, so that clients of a restarting server wait instead of failing.
     listeners = open_listeners(options.listen, options.listen_fds)
-    store = open_store(options.store)
+    store = open_store(options.store, encryption)
     try:
         parts = build_api(table, store, ApiSettings(key, _kubelet_tls(options), _proxy_certificate(options), users))
         service_ip = str(ip_network(options.service_cidrs[0])[1])
@@ -122,6 +125,14 @@ def _context(options: ServeOptions) -> ssl.SSLContext:
         files = ", ".join(str(path) for path in (options.tls_certificate, options.tls_key, options.client_ca) if path)
         why = f"not PEM, or not the certificate's key ({error.reason or error})"
         raise ValueError(f"can't use the certificates ({files}): {why}") from error
+
+
+def _encryption(options: ServeOptions) -> Encryption | None:
+    if options.encryption is None:
+        return None
+    from bridgehead.storage.encryption import read_encryption
+
+    return read_encryption(options.encryption)
 
 
 def _kubelet_tls(options: ServeOptions) -> KubeletTls | None:

@@ -48,6 +48,10 @@ def command(
     store: Annotated[
         str, typer.Option(rich_help_panel=STORAGE, help="Store of the objects: memory, or sqlite:///PATH.")
     ] = "memory",
+    encryption_provider_config: Annotated[
+        Path | None,
+        typer.Option(rich_help_panel=STORAGE, parser=path, help="EncryptionConfiguration for the store's file."),
+    ] = None,
     service_cluster_ip_range: Annotated[
         str, typer.Option(rich_help_panel=STORAGE, help="Range of ClusterIPs; two for dual-stack.")
     ] = ("10.96.0.0/12"),
@@ -105,6 +109,7 @@ def command(
             token_file=token_auth_file,
             signing_key=service_account_key_file,
             store=store,
+            encryption=encryption_provider_config,
             service_cidrs=tuple(service_cluster_ip_range.split(",")),
             node_ports=_port_range(service_node_port_range),
             advertise=advertise_address,
