@@ -23,6 +23,7 @@ from .bodies.schema import OBJECT_META, LazyDefinitions, Schema, Shape
 from .customresources.controller import Definitions
 from .customresources.kind import definition_resource
 from .flowcontrol.control import FlowControl
+from .flowcontrol.metrics import PriorityLevelMetrics
 from .handlers.apply import Applier
 from .handlers.discovery import Discovery
 from .handlers.health import Health
@@ -41,7 +42,7 @@ from .proxying.subresource import ProxySubresource
 from .registry.registry import Registry
 from .registry.watching import OpenWatches
 from .resource import Resource
-from .streams.kubelet import KubeletAccess, KubeletTls
+from .streams.kubelet_access import KubeletAccess, KubeletTls
 from .streams.pod_streams import PodStreams
 from .table import ResourceTable
 from .webhookclient.client import WebhookClient
@@ -121,7 +122,7 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
     connections = Connections()
     trimmer = Trimmer()
     flow_control = FlowControl(registry)
-    metrics.add_flow_control(flow_control)
+    metrics.registry.register(PriorityLevelMetrics(lambda: flow_control.levels))
 
     def not_shutting_down() -> str | None:
         return "process is shutting down" if watches.closed else None

@@ -77,7 +77,7 @@ _decode = msgspec.json.decode
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What the controller remembers of a definition. `digest` is that of what is served, "" if nothing is."""
+    """A definition as the controller remembers it. `digest` is that of what is served, "" if nothing is."""
 
     group: str
     names: JsonObject
@@ -230,11 +230,11 @@ class Definitions:
                 self._known[name] = _Known(crd["spec"]["group"], names, "", False, ())
             return
         names, is_terminating = crd["status"]["acceptedNames"], is_true(crd, TERMINATING)
-        digest = hashlib.sha256(msgspec.json.encode([crd["spec"], names])).hexdigest()
+        digest = hashlib.sha256(msgspec.json.encode([crd["metadata"]["uid"], crd["spec"], names])).hexdigest()
         if known is not None and known.digest == digest:
-            if known.is_terminating != is_terminating:
-                self._mark_terminating(name, crd)
-                self._known[name] = replace(known, is_terminating=is_terminating)
+            if is_terminating and not known.is_terminating:
+                self._refuse_creates(name)
+                self._known[name] = replace(known, is_terminating=True)
             return
         resources, converters = self._resources(crd)
         self._table.replace(name, *resources)
@@ -270,7 +270,7 @@ class Definitions:
             return WebhookConversion(conversion["webhook"], self._client)
         return NoConversion()
 
-    def _mark_terminating(self, name: str, crd: JsonObject) -> None:
+    def _refuse_creates(self, name: str) -> None:
         """Refuse new instances, and keep all else as it is."""
         from .serving import TERMINATING_REFUSAL
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections import Counter
 from collections.abc import AsyncIterator
+from itertools import count
 
 import pytest
 
@@ -201,6 +204,20 @@ async def test_openapi_describes_the_resource_in_both_versions(world):
     assert b"com.example.stable.v1.CronTab" in (await world.call("GET", "/openapi/v2", headers=protobuf)).body
 
 
+async def test_values_that_look_like_references_do_not_break_openapi(world):
+    reference = {"$ref": "#/$defs/unknown"}
+    link = {"type": "object", "properties": {"$ref": {"type": "string"}}, "default": reference}
+    schema = {"type": "object", "properties": {"link": link, "$ref": {"type": "string"}}}
+    schema["properties"]["choice"] = {"type": "object", "enum": [reference]}
+    await define(world, definition(version(schema=schema)))
+    for path in ("/openapi/v3/apis/stable.example.com/v1", "/openapi/v2"):
+        answer = await world.get(path)
+        schemas = answer["definitions"] if "definitions" in answer else answer["components"]["schemas"]
+        assert schemas["com.example.stable.v1.CronTab"]["properties"]["link"]["default"] == reference
+    protobuf = {"accept": "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"}
+    assert (await world.call("GET", "/openapi/v2", headers=protobuf)).status == 200
+
+
 async def test_a_definition_takes_its_instances_with_it(world):
     await define(world, definition())
     await world.create(url(), crontab("a"))
@@ -321,3 +338,40 @@ async def test_the_status_of_a_definition_can_be_written(world):
     assert answer.json["status"]["conditions"][-1] == condition
     assert (await world.call("GET", url())).status == 200
     assert answer.json["metadata"]["generation"] == 1
+
+
+async def test_no_instance_outlives_its_definition(world):
+    """Clients write while definitions are deleted and defined again."""
+    stopping = asyncio.Event()
+    answers: Counter[int] = Counter()
+
+    async def write(number: int) -> None:
+        for turn in count():
+            if stopping.is_set():
+                return
+            name = f"n{number}-{turn}"
+            created = await world.call("POST", url(), crontab(name))
+            headers = {"content-type": "application/apply-patch+yaml"}
+            applied = await world.call("PATCH", f"{url(name=name)}?fieldManager=x", crontab(name), headers=headers)
+            patched = await world.patch(url(name=name), {"spec": {"image": "x"}})
+            answers.update((created.status, applied.status, patched.status))
+            await asyncio.sleep(0)
+
+    writers = [asyncio.create_task(write(number)) for number in range(4)]
+
+    async def is_gone() -> bool:
+        return (await world.call("GET", f"{DEFINITIONS}/{NAME}")).status == 404
+
+    async def are_written() -> bool:
+        return len(world.store.list(NAME)) > 8
+
+    for _ in range(3):
+        await define(world, definition())
+        await until(are_written)
+        await world.call("DELETE", f"{DEFINITIONS}/{NAME}")
+        await until(is_gone)
+        assert world.store.list(NAME) == []
+    stopping.set()
+    await asyncio.gather(*writers)
+    assert set(answers) <= {200, 201, 404, 405, 503}
+    assert world.store.list(NAME) == []

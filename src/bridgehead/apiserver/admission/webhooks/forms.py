@@ -15,13 +15,17 @@ class Forms:
         self._own = attributes.resource
 
     async def shown(self, obj: JsonObject, resource: Resource) -> JsonObject:
-        """Return an object as `resource` serves it."""
+        """Return an object as `resource` serves it. Raises `ApiStatus` when its conversion fails."""
+        if obj and self._is_converted and self._own.converter is not None:
+            return await self._own.converter.converted(obj, resource)
         if not obj or not self._is_converted or resource.stored_form is None:
             return obj
         return resource.stored_form.from_stored(obj)
 
     async def taken(self, obj: JsonObject, resource: Resource) -> JsonObject:
-        """Return an object that `resource` serves in the form that plug-ins get."""
+        """Return an object that `resource` serves in the form that plug-ins get. Raises `ApiStatus`."""
+        if obj and self._is_converted and resource.converter is not None:
+            return await resource.converter.converted(obj, self._own)
         if not self._is_converted or resource.stored_form is None:
             return obj
         return resource.stored_form.to_stored(obj)
