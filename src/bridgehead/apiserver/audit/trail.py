@@ -5,14 +5,13 @@ Without an audit policy, these hooks are called, which do nothing.
 
 from __future__ import annotations
 
-import random
-import uuid
 from collections.abc import Mapping
 from typing import Protocol
 
 from bridgehead.apiserver.http.paths import RequestInfo
 from bridgehead.apiserver.http.request import Receive, Response, Scope
 from bridgehead.apiserver.http.user import User
+from bridgehead.apiserver.registry.metadata import random_uuid
 
 
 class Trail:
@@ -63,4 +62,4 @@ def begin_unaudited(
 
 def audit_id_of(headers: Mapping[bytes, bytes]) -> bytes:
     """Return the request's own Audit-Id, or a new one."""
-    return headers.get(b"audit-id") or str(uuid.UUID(int=random.getrandbits(128), version=4)).encode()
+    return headers.get(b"audit-id") or random_uuid().encode()
