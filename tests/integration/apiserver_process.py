@@ -12,6 +12,7 @@ import ssl
 import subprocess
 import sys
 import urllib.request
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -98,6 +99,7 @@ class ServerProcess:
 
     directory: Path
     store: str = "memory"
+    options: Mapping[str, object] = field(default_factory=dict)  # further ones of the command
     _held: socket.socket = field(default_factory=hold_port)  # keeps the port between two starts
     _process: subprocess.Popen[bytes] | None = field(default=None)
 
@@ -128,6 +130,7 @@ class ServerProcess:
                 "service-account-key-file": here / "sa.key",
                 "advertise-address": "10.0.0.1:6443",
                 "store": self.store,
+                **self.options,
             }
             arguments = [f"--{name}={value}" for name, value in options.items()]
             self._process = subprocess.Popen(

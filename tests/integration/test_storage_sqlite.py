@@ -281,7 +281,7 @@ def test_a_damaged_store_is_named_and_not_changed(path: Path, damage: Callable[[
     before = path.read_bytes()
     message = refusal(path)
     assert "damaged" in message
-    assert "restore it from a copy, or move it away" in message
+    assert "restore it from a copy with `bridgehead restore`, or move it away" in message
     assert path.read_bytes() == before
 
 
@@ -302,7 +302,7 @@ async def test_damage_that_is_found_at_run_time_stops_writes(path: Path, caplog:
     await store.close()
     store = SqliteStore(path)
     await asyncio.to_thread(spoil, path)
-    with pytest.raises(StoreDamaged, match="restore it from a copy, or move it away"):
+    with pytest.raises(StoreDamaged, match="restore it from a copy with `bridgehead restore`, or move it away"):
         await put_many(store, "new")
     assert [record for record in caplog.records if "is damaged" in record.message]
     before = await asyncio.to_thread(path.read_bytes)

@@ -10,8 +10,9 @@ import asyncio
 import logging
 import platform
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import msgspec
 
@@ -19,8 +20,9 @@ from bridgehead import GIT_VERSION, KUBERNETES_VERSION, architecture
 from bridgehead.storage import StoreBroken
 
 from .access.authentication import Authenticator
-from .access.authorization import Authorizer
+from .access.authorization import Authorizer, refusal
 from .access.impersonation import impersonate
+from .audit.trail import UNAUDITED, Begin, Trail, audit_id_of, begin_unaudited
 from .errors import ApiStatus, bad_request, internal_error, method_not_allowed, not_found_path, unauthorized
 from .flowcontrol.control import FlowControl, Seat, is_long_running
 from .flowcontrol.levels import Overloaded
@@ -90,6 +92,7 @@ class Application:
         unsent: UnsentBudget,
         rendering: Rendering,
         flow_control: FlowControl,
+        begin_trail: Begin = begin_unaudited,
     ) -> None:
         self._authenticator = authenticator
         self._authorizer = authorizer
@@ -105,6 +108,7 @@ class Application:
         self._unsent = unsent
         self._rendering = rendering
         self._flow_control = flow_control
+        self._begin_trail = begin_trail
         self._version = Response(200, msgspec.json.encode(_VERSION))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -126,14 +130,20 @@ class Application:
         info = parse_request(scope["method"], scope["path"], query)
         known, refused = False, True
         warnings: Sequence[str] = ()
+        annotations: Mapping[str, str] = {}
+        user: User | None = None
+        trail, audit_id = UNAUDITED, audit_id_of(headers)
         try:
             if info.verb != "watch" and not is_long_running(info):
                 check_timeout(query)
-            user = impersonate(self._authenticate(scope, headers), scope["headers"], info, self._authorizer)
+            user = self._authenticate(scope, headers)
+            trail = self._begin_trail(info, user, scope, headers, audit_id)
+            user = self._impersonate(user, scope, info, trail)
             await seat.take(self._flow_control.classify(user, info), user, info)
-            self._authorizer.check(user, info)
+            self._authorize(user, info, trail)
             known = True
-            request = Request(info, scope["method"], query, headers, user, scope, receive)
+            request = Request(info, scope["method"], query, headers, user, scope, trail.capture(receive))
+            annotations = request.annotations
             warnings = request.warnings
             if self._aggregator.serves(info.path):
                 seat.leave()  # the server behind has limits of its own
@@ -142,20 +152,25 @@ class Application:
                 response = await self._dispatch(request)
             refused = False
         except ApiStatus as status:
+            if user is None and status.code == 401:
+                trail = self._begin_trail(info, None, scope, headers, audit_id)
             known = known and status.code not in (403, 404, 405)
             response = _refusal(status)
         except Overloaded:
             response, refused = _TOO_MANY, False
         except Disconnected:
+            trail.complete()
             return
         except RecursionError:
             response = _refusal(bad_request("the body is nested too deeply"))
         except StoreBroken as error:
             log.error("%s %s: %s", scope["method"], scope["path"], error)
             response = _refusal(ApiStatus(500, "InternalError", f"Internal error occurred: {error}", {}))
-        except Exception:
+        except Exception as error:
             log.exception("%s %s failed", scope["method"], scope["path"])
+            trail.panic(error)
             response = _refusal(internal_error())
+        response = trail.answer(response, annotations)
         if refused:
             response = await self._rendering.refusal(headers.get(b"accept", b"").decode("latin-1"), response)
         if response.content_type == JSON and response.body[:1] == b"{" and wants_indented(query, headers):
@@ -164,9 +179,12 @@ class Application:
         response = await compressed(response, headers.get(b"accept-encoding", b""))
         if response.is_long_running:
             seat.leave()
-        await self._send(
-            response, (*response.headers, *seat.headers), warnings, response.receive or receive, send, scope
-        )
+        trail.start(response.status)
+        try:
+            more_headers = ((b"audit-id", audit_id), *response.headers, *seat.headers)
+            await self._send(response, more_headers, warnings, response.receive or receive, send, scope)
+        finally:
+            trail.complete()
         seconds = None if response.is_long_running else time.perf_counter() - started
         self._metrics.count(info, response.status, seconds, known=known)
 
@@ -177,13 +195,29 @@ class Application:
     async def _answer_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a WebSocket: exec, attach or port-forward."""
         info = parse_request("GET", scope["path"], parse_query(scope["query_string"]))
+        headers = dict(scope["headers"])
+        user: User | None = None
+        trail, audit_id = UNAUDITED, audit_id_of(headers)
+
+        async def audited_send(message: MutableMapping[str, Any]) -> None:
+            if message["type"] == "websocket.accept":
+                trail.start(101)
+            await send(message)
+
         try:
-            user = self._authenticate(scope, dict(scope["headers"]))
-            user = impersonate(user, scope["headers"], info, self._authorizer)
-            self._authorizer.check(user, info)
-            await self._pod_streams.answer_socket(info, user, scope, receive, send)
+            user = self._authenticate(scope, headers)
+            trail = self._begin_trail(info, user, scope, headers, audit_id)
+            user = self._impersonate(user, scope, info, trail)
+            self._authorize(user, info, trail)
+            await self._pod_streams.answer_socket(info, user, scope, receive, audited_send)
         except ApiStatus as status:
+            if user is None:
+                trail = self._begin_trail(info, None, scope, headers, audit_id)
+            trail.answer(_refusal(status), {})
+            trail.start(status.code)
             await deny(scope, send, status)
+        finally:
+            trail.complete()
 
     def _authenticate(self, scope: Scope, headers: dict[bytes, bytes]) -> User:
         """Return the user of a request. Raises a 401."""
@@ -194,6 +228,19 @@ class Application:
         except InvalidCredentials as error:
             log.info("%s %s: %s", scope.get("method", "GET"), scope["path"], error)  # a WebSocket's scope has no method
             raise unauthorized() from None
+
+    def _impersonate(self, user: User, scope: Scope, info: RequestInfo, trail: Trail) -> User:
+        """Return the user as whom a request is carried out. Raises a 400 or a 403."""
+        wanted = impersonate(user, scope["headers"], info, self._authorizer)
+        trail.impersonate(wanted)
+        return wanted
+
+    def _authorize(self, user: User, info: RequestInfo, trail: Trail) -> None:
+        """Raise a 403 unless the user may make the request."""
+        decision = self._authorizer.decide(user, info)
+        trail.authorize(allowed=decision.allowed, reason=decision.reason)
+        if not decision.allowed:
+            raise refusal(user, info, decision.reason)
 
     async def _dispatch(self, request: Request) -> Response:
         info = request.info

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TYPE_CHECKING
 
 from bridgehead.heap import Trimmer
 from bridgehead.storage import Store
@@ -18,6 +19,7 @@ from .access.tokens import SigningKey, TokenAuthority
 from .admission.parts import AdmissionParts
 from .admission.plugins import build_chain
 from .app import Application
+from .audit.trail import begin_unaudited
 from .bodies.protobuf import plain_scalars
 from .bodies.schema import OBJECT_META, JsonShape, LazyDefinitions, Schema, Shape
 from .customresources.controller import Definitions
@@ -47,6 +49,9 @@ from .streams.kubelet_access import KubeletAccess, KubeletTls
 from .streams.pod_streams import PodStreams
 from .table import ResourceTable
 from .webhookclient.client import WebhookClient
+
+if TYPE_CHECKING:
+    from .audit.auditor import Auditor
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +84,7 @@ class ApiParts:
 class ApiSettings:
     """Settings. `users` are those of the static token file; `kubelet_tls` is for logs and exec.
 
-    `proxy_certificate` is for the servers of aggregated APIs.
+    `auditor` writes the audit log; `proxy_certificate` is for the servers of aggregated APIs.
     """
 
     signing_key: SigningKey
@@ -87,6 +92,7 @@ class ApiSettings:
     proxy_certificate: ProxyCertificate | None = None
     users: Mapping[str, User] = field(default_factory=dict)
     clock: Callable[[], float] = time.time
+    auditor: Auditor | None = None
 
 
 def _shape_of(schema: Schema, resource: Resource, kind: tuple[str, str, str]) -> Shape:
@@ -141,6 +147,8 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
 
     discovery, openapi = Discovery(resources), OpenApi(resources)
     aggregator = Aggregator(registry, discovery, openapi, connections, Transport(settings.proxy_certificate))
+    if settings.auditor is not None:
+        settings.auditor.use_schema(schema)
     application = Application(
         authenticator=Authenticator(settings.users, tokens.verify),
         authorizer=authorizer,
@@ -164,6 +172,7 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
         unsent=UnsentBudget(on_freed=trimmer.on_freed),
         rendering=rendering,
         flow_control=flow_control,
+        begin_trail=begin_unaudited if settings.auditor is None else settings.auditor.begin,
     )
     return ApiParts(
         application,

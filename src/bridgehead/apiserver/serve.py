@@ -13,11 +13,13 @@ import ssl
 from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import uvloop
 
 from bridgehead.objects.addresses import join_host_port
 from bridgehead.storage import open_store
+from bridgehead.storage.sealing import Encryption
 
 from .access.authentication import read_token_file
 from .access.tokens import SigningKey
@@ -34,6 +36,9 @@ from .registry.service_cidrs import ServiceCidrs
 from .resources import build_table
 from .streams.kubelet_access import KubeletTls
 
+if TYPE_CHECKING:
+    from .audit.auditor import Auditor
+
 log = logging.getLogger(__name__)
 
 
@@ -49,6 +54,12 @@ class ServeOptions:
     token_file: Path | None = None
     signing_key: Path
     store: str = "memory"
+    encryption: Path | None = None
+    audit_policy: Path | None = None
+    audit_log: str = ""
+    audit_max_age_days: int = 0
+    audit_max_backups: int = 0
+    audit_max_size_mib: int = 0
     service_cidrs: tuple[str, ...] = ("10.96.0.0/12",)
     node_ports: tuple[int, int] = (30000, 32767)
     advertise: str = ""
@@ -74,12 +85,14 @@ async def _serve(options: ServeOptions) -> None:
         table = build_table(service_cidrs=options.service_cidrs, node_port_range=options.node_ports)
     except ValueError as error:
         raise ValueError(f"--service-cluster-ip-range: {error}") from error
+    encryption, auditor = _encryption(options), _auditor(options)
     trusted = authentication_data(options.client_ca, _request_headers(options))
     # The socket is opened before the store is read, so that clients of a restarting server wait instead of failing.
     listeners = open_listeners(options.listen, options.listen_fds)
-    store = open_store(options.store)
+    store = open_store(options.store, encryption)
     try:
-        parts = build_api(table, store, ApiSettings(key, _kubelet_tls(options), _proxy_certificate(options), users))
+        settings = ApiSettings(key, _kubelet_tls(options), _proxy_certificate(options), users=users, auditor=auditor)
+        parts = build_api(table, store, settings)
         service_ip = str(ip_network(options.service_cidrs[0])[1])
         advertise = _advertised(options, listeners)
         await ensure_system_objects(parts.registry, service_ip=service_ip, advertise=advertise)
@@ -112,6 +125,8 @@ async def _serve(options: ServeOptions) -> None:
         await store.close()
         for listener in listeners:
             listener.close()
+        if auditor is not None:
+            auditor.close()
 
 
 def _context(options: ServeOptions) -> ssl.SSLContext:
@@ -124,6 +139,28 @@ def _context(options: ServeOptions) -> ssl.SSLContext:
         files = ", ".join(str(path) for path in (options.tls_certificate, options.tls_key, options.client_ca) if path)
         why = f"not PEM, or not the certificate's key ({error.reason or error})"
         raise ValueError(f"can't use the certificates ({files}): {why}") from error
+
+
+def _encryption(options: ServeOptions) -> Encryption | None:
+    if options.encryption is None:
+        return None
+    from bridgehead.storage.encryption import read_encryption
+
+    return read_encryption(options.encryption)
+
+
+def _auditor(options: ServeOptions) -> Auditor | None:
+    """Return the auditor of the policy; None without a policy or without a log."""
+    if options.audit_policy is None:
+        return None
+    from .audit.auditor import Auditor, read_policy
+    from .audit.sink import AuditSink, Rotation
+
+    policy = read_policy(options.audit_policy)
+    if not options.audit_log:
+        return None
+    rotation = Rotation(options.audit_max_age_days, options.audit_max_backups, options.audit_max_size_mib)
+    return Auditor(policy, AuditSink(options.audit_log, rotation))
 
 
 def _kubelet_tls(options: ServeOptions) -> KubeletTls | None:

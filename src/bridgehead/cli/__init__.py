@@ -24,6 +24,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "exec": ("Cluster on this machine", "Run a command in the cluster's network, or on one of its nodes."),
     "shell": ("Cluster on this machine", "Open a shell in the cluster's network, or on one of its nodes."),
     "logs": ("Cluster on this machine", "Show the logs of the cluster's own parts."),
+    "backup": ("Cluster on this machine", "Write a backup of the cluster's objects, also while it runs."),
+    "restore": ("Cluster on this machine", "Replace a stopped cluster's objects by those of a backup."),
     "wait": ("Any cluster", "Wait until a Service is programmed on every node."),
     "apiserver": ("Parts of a cluster; each also runs alone", "Serve the Kubernetes API."),
     "controllers": ("Parts of a cluster; each also runs alone", "Run the controllers."),

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from .failures import reporting_failures
-from .groups import AGGREGATION, AUTHENTICATION, KUBELETS, SERVING, STORAGE
+from .groups import AGGREGATION, AUDITING, AUTHENTICATION, KUBELETS, SERVING, STORAGE
 from .parsing import path
 
 
@@ -48,6 +48,10 @@ def command(
     store: Annotated[
         str, typer.Option(rich_help_panel=STORAGE, help="Store of the objects: memory, or sqlite:///PATH.")
     ] = "memory",
+    encryption_provider_config: Annotated[
+        Path | None,
+        typer.Option(rich_help_panel=STORAGE, parser=path, help="EncryptionConfiguration for the store's file."),
+    ] = None,
     service_cluster_ip_range: Annotated[
         str, typer.Option(rich_help_panel=STORAGE, help="Range of ClusterIPs; two for dual-stack.")
     ] = ("10.96.0.0/12"),
@@ -88,6 +92,21 @@ def command(
     requestheader_allowed_names: Annotated[
         str, typer.Option(rich_help_panel=AGGREGATION, help="Names in proxy-client certificates; none: any name.")
     ] = "",
+    audit_policy_file: Annotated[
+        Path | None, typer.Option(rich_help_panel=AUDITING, parser=path, help="Policy (audit.k8s.io/v1) of the log.")
+    ] = None,
+    audit_log_path: Annotated[
+        str, typer.Option(rich_help_panel=AUDITING, help="File of the log, one JSON event a line; -: standard output.")
+    ] = "",
+    audit_log_maxage: Annotated[
+        int, typer.Option(rich_help_panel=AUDITING, min=0, help="Days to keep full files; 0: without limit.")
+    ] = 0,
+    audit_log_maxbackup: Annotated[
+        int, typer.Option(rich_help_panel=AUDITING, min=0, help="Number of full files to keep; 0: all.")
+    ] = 0,
+    audit_log_maxsize: Annotated[
+        int, typer.Option(rich_help_panel=AUDITING, min=0, help="MiB at which a file is full; 0: 100.")
+    ] = 0,
     verbosity: Annotated[int, typer.Option("-v", "--v", help="Verbosity: 0 for operators, 1 for developers.")] = 0,
 ) -> None:
     from bridgehead.apiserver.serve import ServeOptions, serve
@@ -105,6 +124,12 @@ def command(
             token_file=token_auth_file,
             signing_key=service_account_key_file,
             store=store,
+            encryption=encryption_provider_config,
+            audit_policy=audit_policy_file,
+            audit_log=audit_log_path,
+            audit_max_age_days=audit_log_maxage,
+            audit_max_backups=audit_log_maxbackup,
+            audit_max_size_mib=audit_log_maxsize,
             service_cidrs=tuple(service_cluster_ip_range.split(",")),
             node_ports=_port_range(service_node_port_range),
             advertise=advertise_address,

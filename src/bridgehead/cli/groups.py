@@ -15,6 +15,7 @@ AUTHENTICATION: Final = "Authentication of clients"
 STORAGE: Final = "Storage and allocation"
 KUBELETS: Final = "Connections to kubelets"
 AGGREGATION: Final = "Aggregated APIs"
+AUDITING: Final = "Audit log"
 
 NODE: Final = "Node"
 PODS: Final = "Pods"

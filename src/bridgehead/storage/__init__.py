@@ -3,6 +3,9 @@
     store      the interface
     memory     in memory
     sqlite     in memory, and durable in one SQLite file
+    file       the format of this file, its lock, errors with advice
+    copies     backups of this file, and their restoration
+    sealing    encryption of objects in this file; encryption/ reads its configuration and has the ciphers
     state      the objects, and the rules of a write
     history    the newest changes, and watches
     errors     the errors
@@ -11,6 +14,8 @@ Other packages import from here.
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from .errors import (
     AlreadyExists,
@@ -26,6 +31,9 @@ from .errors import (
 from .memory import MemoryStore
 from .state import Companions, Create, Delete
 from .store import Change, Facts, JsonObject, Key, Record, Store, Watch
+
+if TYPE_CHECKING:
+    from .sealing import Encryption
 
 __all__ = [
     "AlreadyExists",
@@ -49,19 +57,27 @@ __all__ = [
     "TooOld",
     "Watch",
     "open_store",
+    "store_path",
 ]
 
 
-def open_store(url: str) -> Store:
+def open_store(url: str, encryption: Encryption | None = None) -> Store:
     """Open the store of `url`: `memory`, or `sqlite://` and a path (`sqlite:///var/lib/bridgehead/state.db`).
 
-    Reads the whole file before it returns. Raises `StoreBroken` with a one-line advice.
+    Reads the whole file before it returns. `encryption` is for the file; memory stays plain.
+    Raises `StoreBroken` with a one-line advice.
     """
     if url == "memory":
         return MemoryStore()
-    scheme, separator, path = url.partition("://")
-    if scheme == "sqlite" and separator and path:
-        from .sqlite import SqliteStore  # loads SQLite on demand
+    path = store_path(url)
+    if path is None:
+        raise StoreBroken(f"unknown store {url!r}: use 'memory' or 'sqlite:///path/to/file'")
+    from .sqlite import SqliteStore  # loads SQLite on demand
 
-        return SqliteStore(path)
-    raise StoreBroken(f"unknown store {url!r}: use 'memory' or 'sqlite:///path/to/file'")
+    return SqliteStore(path, encryption=encryption)
+
+
+def store_path(url: str) -> str | None:
+    """Return the path in a `sqlite://` URL, None for other text."""
+    scheme, separator, path = url.partition("://")
+    return path if scheme == "sqlite" and separator and path else None

@@ -42,6 +42,9 @@ class MemoryStore:
     def is_claimed(self, claim: str) -> bool:
         return self._state.holder(claim) is not None
 
+    def is_stale(self, key: Key) -> bool:
+        return False
+
     async def create(self, key: Key, value: JsonObject, facts: Facts, *, also: Companions = ()) -> Record:
         return await self._write(Create(key, value, facts, also))
 

@@ -4,8 +4,9 @@ Writes that arrive during a commit wait and share the next commit. Each is check
 transaction in a worker thread, and then they become visible to readers, watchers and their writers. A failed commit
 fails all its writes and changes nothing.
 
-The file belongs to one process at a time (`locking_mode=EXCLUSIVE`). It contains Secrets, so only its owner may read
-it.
+The file belongs to one process at a time (`file.FileLock`); others may read it, which is how backups are made. It
+contains Secrets, so only its owner may read it. With an `Encryption`, objects are encrypted in the file, and plain in
+memory.
 """
 
 from __future__ import annotations
@@ -13,9 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import sqlite3
-import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -24,8 +23,10 @@ from typing import Any, TypeVar
 import msgspec
 
 from .errors import StoreBroken, StoreDamaged
+from .file import FileLock, broken, check_content, check_format, corrupt, create
 from .history import DEFAULT_BYTES, DEFAULT_CHANGES
 from .memory import MemoryStore
+from .sealing import ENCRYPTED, Encryption, Unreadable
 from .state import Batch, Write
 from .store import Change, Facts, Key, Record
 
@@ -33,21 +34,9 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_APPLICATION_ID = 0x42726467  # "Brdg", in the header of the SQLite file
-_FORMAT = 1
-_SCHEMA = f"""
-    BEGIN;
-    CREATE TABLE objects (
-        resource TEXT NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL,
-        revision INTEGER NOT NULL, value BLOB NOT NULL, facts BLOB NOT NULL,
-        UNIQUE (resource, namespace, name)
-    );
-    CREATE TABLE store (revision INTEGER NOT NULL);
-    INSERT INTO store VALUES (0);
-    PRAGMA application_id = {_APPLICATION_ID};
-    PRAGMA user_version = {_FORMAT};
-    COMMIT;
-"""
+# Writers to the file hold SQLite's own locks for moments only: a backup that begins, a shell.
+_BUSY_SECONDS = 5.0
+_VALUE, _FACTS = "value", "facts"
 
 
 class _StoredFacts(msgspec.Struct, omit_defaults=True):
@@ -74,74 +63,85 @@ _decode_facts = msgspec.json.Decoder(_StoredFacts).decode
 class Database:
     """The SQLite file. Not thread-safe.
 
-    Every method raises `StoreBroken` with a one-line advice.
+    Every method raises `StoreBroken` with a one-line advice. `stale` are the objects that the file has in another form
+    than `encryption` gives them now: of another key, or plain. An unchanged object is written again if it is stale.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, encryption: Encryption | None = None) -> None:
         self._path = path
+        self._encryption = encryption
         self._damage: StoreDamaged | None = None
-        _create(path)
+        self._lock: FileLock | None = None
+        self.stale: set[Key] = set()
+        create(path)
         try:
-            # No timeout: another process that has the file keeps it for its lifetime.
-            self._connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
+            self._connection = sqlite3.connect(
+                path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
+            )
         except sqlite3.Error as error:
-            raise _broken(path, error) from error
+            raise broken(path, error) from error
         try:
             self._prepare()
         except BaseException:
-            self._connection.close()
+            self.close()
             raise
 
     def _prepare(self) -> None:
         run = self._connection.execute
+        check_format(self._connection, self._path)
+        self._lock = FileLock(self._path)
         try:
-            run("PRAGMA locking_mode = EXCLUSIVE")
-            (owner,) = run("PRAGMA application_id").fetchone()
-            (tables,) = run("SELECT count(*) FROM sqlite_master").fetchone()
-            if owner != _APPLICATION_ID:
-                raise StoreBroken(f"{self._path} is another program's database: choose another path for the store")
-            if not tables:
-                raise _corrupt(self._path, "it has no tables")
             run("PRAGMA journal_mode = WAL")
             run("PRAGMA synchronous = FULL")
-            (version,) = run("PRAGMA user_version").fetchone()
-            (verdict,) = run("PRAGMA quick_check(1)").fetchone()
+            if self._encryption is not None:
+                # What was plain before must not stay in free pages, nor in the journal of an earlier process.
+                run("PRAGMA secure_delete = ON")
+                run("PRAGMA wal_checkpoint(TRUNCATE)")
         except sqlite3.Error as error:
-            raise _broken(self._path, error) from error
-        if version != _FORMAT:
-            raise StoreBroken(
-                f"{self._path} has format {version}, this bridgehead reads {_FORMAT}: "
-                "start the version that wrote it, or move the file away to begin with an empty store"
-            )
-        if verdict != "ok":
-            raise _corrupt(self._path, verdict.splitlines()[-1])
+            raise broken(self._path, error) from error
 
     def load(self) -> tuple[list[Record], int]:
         """Return all objects and the revision of the newest write."""
         try:
+            revision = check_content(self._connection, self._path)
             rows = self._connection.execute("SELECT resource, namespace, name, revision, value, facts FROM objects")
-            records = [self._record(*row) for row in rows]
-            revisions = [row[0] for row in self._connection.execute("SELECT revision FROM store")]
+            return [self._record(*row) for row in rows], revision
         except sqlite3.Error as error:
-            raise _broken(self._path, error) from error
-        if len(revisions) != 1 or type(revisions[0]) is not int:
-            raise _corrupt(self._path, "its revision is missing")
-        newest = max((record.revision for record in records), default=0)
-        if newest > revisions[0]:
-            raise _corrupt(self._path, f"an object has revision {newest}, but the store has {revisions[0]}")
-        return records, revisions[0]
+            raise broken(self._path, error) from error
 
     def _record(self, *row: Any) -> Record:
         """Decode a row. Raises `StoreBroken` for one that `_row` cannot have written."""
         resource, namespace, name, revision, value, facts = row
         try:
             key = msgspec.convert((resource, namespace, name), Key)
+            if self._encryption is not None or value[:1] == ENCRYPTED[:1]:
+                value, facts = self._unsealed(key, value, facts)
             stored, version = _decode_facts(facts), _decode_stored(value).metadata.resource_version
         except (msgspec.MsgspecError, UnicodeDecodeError, TypeError) as error:
-            raise _corrupt(self._path, f"{resource} {namespace}/{name}: {error}") from error
+            raise corrupt(self._path, f"{resource} {namespace}/{name}: {error}") from error
         if type(value) is not bytes or version != str(revision):
-            raise _corrupt(self._path, f"{resource} {namespace}/{name} is not of revision {revision}")
+            raise corrupt(self._path, f"{resource} {namespace}/{name} is not of revision {revision}")
         return Record(key, revision, value, Facts(stored.labels, stored.fields, stored.claims))
+
+    def _unsealed(self, key: Key, value: bytes, facts: bytes) -> tuple[bytes, bytes]:
+        """Return a stored value and its facts in plain form, and remember whether they are stale."""
+        if self._encryption is None:
+            if not value.startswith(ENCRYPTED):
+                return value, facts
+            raise StoreBroken(
+                f"the store {self._path} has encrypted objects ({key.resource}): "
+                "name the file of the keys with --encryption-provider-config"
+            )
+        sealing = self._encryption.of(key.resource)
+        if not sealing.is_current(value):
+            self.stale.add(key)
+        try:
+            return sealing.unseal(key, _VALUE, value), sealing.unseal(key, _FACTS, facts)
+        except Unreadable as error:
+            raise StoreBroken(
+                f"can't decrypt {key.resource} {key.namespace}/{key.name} in the store {self._path}: {error}: "
+                "add the key with which it was written to the encryption configuration"
+            ) from error
 
     def commit(self, changes: list[Change]) -> None:
         """Make the changes durable, all or none. A damaged file is not written to any more."""
@@ -158,11 +158,13 @@ class Database:
                     self._connection.execute("ROLLBACK")
                 raise
         except sqlite3.Error as error:
-            broken = _broken(self._path, error)
-            if isinstance(broken, StoreDamaged):
-                self._damage = broken
-                log.error("%s", broken)
-            raise broken from error
+            failure = broken(self._path, error)
+            if isinstance(failure, StoreDamaged):
+                self._damage = failure
+                log.error("%s", failure)
+            raise failure from error
+        if self.stale:
+            self._forget_stale(changes)
 
     def _write(self, changes: list[Change]) -> None:
         # An object that is written twice in the batch needs only its last state on disk.
@@ -174,82 +176,50 @@ class Database:
         self._connection.executemany(
             "INSERT INTO objects (resource, namespace, name, revision, value, facts) VALUES (?, ?, ?, ?, ?, ?) "
             "ON CONFLICT DO UPDATE SET revision = excluded.revision, value = excluded.value, facts = excluded.facts",
-            [_row(change.record) for change in last.values() if change.type != "DELETED"],
+            [self._row(change.record) for change in last.values() if change.type != "DELETED"],
         )
         before, after = changes[0].record.revision - 1, changes[-1].record.revision
         found = self._connection.execute("UPDATE store SET revision = ? WHERE revision = ?", (after, before))
         if found.rowcount != 1:
             raise StoreBroken(f"{self._path} is no longer at revision {before}: another process wrote to it; restart")
 
+    def _row(self, record: Record) -> tuple[str, str, str, int, bytes, bytes]:
+        facts = record.facts
+        stored = _encode_facts(_StoredFacts(dict(facts.labels), dict(facts.fields), facts.claims))
+        value, key = record.value, record.key
+        if self._encryption is not None:
+            sealing = self._encryption.of(key.resource)
+            value, stored = sealing.seal(key, _VALUE, value), sealing.seal(key, _FACTS, stored)
+        return (*key, record.revision, value, stored)
+
+    def _forget_stale(self, changes: list[Change]) -> None:
+        self.stale.difference_update(change.record.key for change in changes)
+        if not self.stale:
+            # The journal has the last plain copies.
+            with contextlib.suppress(sqlite3.Error):
+                self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
     def close(self) -> None:
         self._connection.close()
-
-
-def _create(path: Path) -> None:
-    """Create an empty store if there is no file.
-
-    The complete file is linked into place, so an empty file is always damage and never an unfinished store.
-    """
-    try:
-        if path.exists():
-            if path.is_file() and path.stat().st_size == 0:
-                raise _corrupt(path, "it is empty")
-            return
-        with tempfile.TemporaryDirectory(prefix=f".{path.name}-", dir=path.parent) as directory:
-            new = Path(directory) / path.name
-            os.close(os.open(new, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-            with contextlib.closing(sqlite3.connect(new, isolation_level=None)) as connection:
-                connection.executescript(_SCHEMA)
-            with contextlib.suppress(FileExistsError):  # another process was faster
-                os.link(new, path)
-    except OSError as error:
-        raise StoreBroken(f"can't create the store {path}: {error.strerror}: choose another path") from error
-    except sqlite3.Error as error:
-        raise _broken(path, error) from error
-
-
-def _row(record: Record) -> tuple[str, str, str, int, bytes, bytes]:
-    facts = record.facts
-    stored = _StoredFacts(dict(facts.labels), dict(facts.fields), facts.claims)
-    return (*record.key, record.revision, record.value, _encode_facts(stored))
-
-
-def _corrupt(path: Path, what: str) -> StoreDamaged:
-    return StoreDamaged(
-        f"the store {path} is damaged ({what}): restore it from a copy, or move it away to begin with an empty store"
-    )
-
-
-def _broken(path: Path, error: sqlite3.Error) -> StoreBroken:
-    """Convert a SQLite error into an error with advice for the operator."""
-    name: str = getattr(error, "sqlite_errorname", "")
-    match name.split("_")[1] if name.count("_") else "":
-        case "BUSY" | "LOCKED":
-            return StoreBroken(f"the store {path} is in use by another process: stop it, or choose another path")
-        case "NOTADB":
-            return StoreDamaged(
-                f"{path} is not a bridgehead store: choose another path; if it was one, it is damaged: "
-                "restore it from a copy, or move it away to begin with an empty store"
-            )
-        case "CORRUPT" | "SCHEMA" | "MISMATCH" | "CONSTRAINT" | "FORMAT" | "ERROR" | "":
-            # SQL errors are damage, too: the statements fit the tables that `_SCHEMA` creates.
-            return _corrupt(path, str(error))
-        case "FULL":
-            return StoreBroken(f"the disk that holds the store {path} is full: free some space and try again")
-        case "CANTOPEN" | "READONLY" | "PERM" | "AUTH":
-            return StoreBroken(f"can't write the store {path} ({error}): check its directory's and its own permissions")
-    return StoreBroken(f"the store {path} refused ({error}): check the disk that holds it")
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
 
 
 class SqliteStore(MemoryStore):
     """A store in memory and in a SQLite file; see `store.Store`. Opening it reads the file; raises `StoreBroken`."""
 
     def __init__(
-        self, path: str | Path, *, history_changes: int = DEFAULT_CHANGES, history_bytes: int = DEFAULT_BYTES
+        self,
+        path: str | Path,
+        *,
+        encryption: Encryption | None = None,
+        history_changes: int = DEFAULT_CHANGES,
+        history_bytes: int = DEFAULT_BYTES,
     ) -> None:
         super().__init__(history_changes=history_changes, history_bytes=history_bytes)
         # Absolute, because SQLite opens its log by name later.
-        self._database = Database(Path(path).absolute())
+        self._database = Database(Path(path).absolute(), encryption)
         try:
             records, revision = self._database.load()
         except StoreBroken:
@@ -260,6 +230,9 @@ class SqliteStore(MemoryStore):
         self._queue: list[tuple[Write, asyncio.Future[Record]]] = []
         self._committing: asyncio.Task[None] | None = None
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="store")
+
+    def is_stale(self, key: Key) -> bool:
+        return key in self._database.stale
 
     async def _write(self, write: Write) -> Record:
         self._check_open()

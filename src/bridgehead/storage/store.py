@@ -111,6 +111,10 @@ class Store(Protocol):
 
     def is_claimed(self, claim: str) -> bool: ...
 
+    def is_stale(self, key: Key) -> bool:
+        """Whether an update is to write the object even if nothing in it changes, so that it gets its current key."""
+        ...
+
     async def create(self, key: Key, value: JsonObject, facts: Facts, *, also: Companions = ()) -> Record:
         """Store a new object. Raises `AlreadyExists`, `ClaimTaken`.
 

@@ -31,11 +31,11 @@ def initialize(obj: JsonObject, resource: Resource, namespace: str, now: str) ->
 
 def identify(obj: JsonObject, now: str) -> None:
     """Set uid and creation time."""
-    obj["metadata"]["uid"] = _random_uuid()
+    obj["metadata"]["uid"] = random_uuid()
     obj["metadata"]["creationTimestamp"] = now
 
 
-def _random_uuid() -> str:
+def random_uuid() -> str:
     """Return a UUID of version 4 (RFC 9562), without the system call and the object of `uuid.uuid4`."""
     digits = f"{random.getrandbits(128) & ~_UUID_FIXED_BITS | _UUID_VERSION_4:032x}"
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"

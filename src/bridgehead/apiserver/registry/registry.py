@@ -240,7 +240,8 @@ class Registry:
                 pair = (new, old) if view is None else (view.show(new), view.show(old))
                 await validate(validators, attributes, *pair)
             converter, facts = resource.converter, changed.facts
-            if changed.is_same and (converter is None or converter.is_in_storage_version(current)):
+            is_current = converter is None or converter.is_in_storage_version(current)
+            if changed.is_same and is_current and not self.store.is_stale(current.key):
                 return current
             if converter is not None:
                 new, facts = await self._to_stored(resource, new)

@@ -1,0 +1,65 @@
+"""Parts of the commands `backup` and `restore`: the choice of the store, progress, errors."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bridgehead.lab import registry
+from bridgehead.lab.plan import LabFiles
+
+from .lab_options import reporting_errors
+
+if TYPE_CHECKING:
+    from bridgehead.storage.copies import Copied
+
+StoreOption = Annotated[
+    str, typer.Option("--store", help="Store of an API server, sqlite:///PATH or PATH, instead of a lab's.")
+]
+
+
+def store_of(files: LabFiles, store: str) -> Path:
+    """Return the path of the store. Raises `LabError` when neither a store is given nor such a lab exists."""
+    from bridgehead.storage import store_path
+
+    if store:
+        return Path(store_path(store) or store)
+    if not files.config.exists():
+        raise registry.no_such_lab(files)
+    return files.store
+
+
+@contextmanager
+def reporting_store_errors() -> Iterator[None]:
+    """Print an error of the lab or of the store as one line, and exit with code 1."""
+    from bridgehead.storage import StorageError
+
+    with reporting_errors():
+        try:
+            yield
+        except StorageError as error:
+            sys.stderr.write(f"bridgehead: {error}\n")
+            raise typer.Exit(1) from error
+
+
+class Progress:
+    """A line on standard error that counts up, if standard error is a terminal."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._is_shown = sys.stderr.isatty()
+
+    def __call__(self, done: int, total: int) -> None:
+        if self._is_shown:
+            end = "\n" if done >= total else ""
+            sys.stderr.write(f"\r{self._what}: {100 * done // max(total, 1)} %{end}")
+            sys.stderr.flush()
+
+
+def describe(copied: Copied) -> str:
+    return f"{copied.objects:,} objects, revision {copied.revision}, {copied.size_bytes / 2**20:.1f} MiB"
