@@ -98,6 +98,7 @@ class ServerProcess:
 
     directory: Path
     store: str = "memory"
+    more_options: dict[str, object] = field(default_factory=dict)
     _held: socket.socket = field(default_factory=hold_port)  # keeps the port between two starts
     _process: subprocess.Popen[bytes] | None = field(default=None)
 
@@ -128,6 +129,7 @@ class ServerProcess:
                 "service-account-key-file": here / "sa.key",
                 "advertise-address": "10.0.0.1:6443",
                 "store": self.store,
+                **self.more_options,
             }
             arguments = [f"--{name}={value}" for name, value in options.items()]
             self._process = subprocess.Popen(

@@ -26,6 +26,7 @@ from .flowcontrol.control import FlowControl, Seat, is_long_running
 from .flowcontrol.levels import Overloaded
 from .handlers.discovery import Discovery
 from .handlers.health import Health
+from .handlers.issuer import IssuerDiscovery
 from .handlers.metrics import Metrics
 from .handlers.objects import Handlers
 from .handlers.openapi import OpenApi
@@ -67,7 +68,7 @@ _TOO_MANY = Response(
     ((b"retry-after", b"1"), (b"x-content-type-options", b"nosniff")),
 )
 
-_HEADERS = ((b"cache-control", b"no-cache, private"),)
+_CACHE_CONTROL = (b"cache-control", b"no-cache, private")
 
 
 class Application:
@@ -85,6 +86,7 @@ class Application:
         aggregator: Aggregator,
         discovery: Discovery,
         openapi: OpenApi,
+        issuer: IssuerDiscovery,
         health: Health,
         metrics: Metrics,
         unsent: UnsentBudget,
@@ -100,6 +102,7 @@ class Application:
         self._aggregator = aggregator
         self._discovery = discovery
         self._openapi = openapi
+        self._issuer = issuer
         self._health = health
         self._metrics = metrics
         self._unsent = unsent
@@ -129,7 +132,8 @@ class Application:
         try:
             if info.verb != "watch" and not is_long_running(info):
                 check_timeout(query)
-            user = impersonate(self._authenticate(scope, headers), scope["headers"], info, self._authorizer)
+            user = await self._authenticate(scope, headers)
+            user = impersonate(user, scope["headers"], info, self._authorizer)
             await seat.take(self._flow_control.classify(user, info), user, info)
             self._authorizer.check(user, info)
             known = True
@@ -174,19 +178,19 @@ class Application:
         """Answer a WebSocket: exec, attach or port-forward."""
         info = parse_request("GET", scope["path"], parse_query(scope["query_string"]))
         try:
-            user = self._authenticate(scope, dict(scope["headers"]))
+            user = await self._authenticate(scope, dict(scope["headers"]))
             user = impersonate(user, scope["headers"], info, self._authorizer)
             self._authorizer.check(user, info)
             await self._pod_streams.answer_socket(info, user, scope, receive, send)
         except ApiStatus as status:
             await deny(scope, send, status)
 
-    def _authenticate(self, scope: Scope, headers: dict[bytes, bytes]) -> User:
+    async def _authenticate(self, scope: Scope, headers: dict[bytes, bytes]) -> User:
         """Return the user of a request. Raises a 401."""
         try:
             # The user of the connection's certificate, from `http.server.PeerProtocol`.
             peer = scope.get("state", {}).get("peer")
-            return self._authenticator.authenticate(headers.get(b"authorization", b"").decode("latin-1"), peer)
+            return await self._authenticator.authenticate(headers.get(b"authorization", b"").decode("latin-1"), peer)
         except InvalidCredentials as error:
             log.info("%s %s: %s", scope.get("method", "GET"), scope["path"], error)  # a WebSocket's scope has no method
             raise unauthorized() from None
@@ -215,6 +219,8 @@ class Application:
             return self._version
         if path == "/metrics":
             return self._metrics.render()
+        if self._issuer.serves(path):
+            return self._issuer.handle(path)
         if path.startswith("/openapi/"):
             return await self._openapi.handle(path, request)
         accept = request.header(b"accept")
@@ -239,7 +245,9 @@ class Application:
         send: Send,
         scope: Scope,
     ) -> None:
-        headers = [*_HEADERS, *more_headers]
+        headers = list(more_headers)
+        if not any(name == b"cache-control" for name, _ in more_headers):
+            headers.insert(0, _CACHE_CONTROL)
         if response.content_type:
             headers.insert(0, (b"content-type", response.content_type.encode("latin-1", "replace")))
         headers += [(b"warning", _warning(text)) for text in limit_warnings(warnings)]

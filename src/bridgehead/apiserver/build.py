@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from bridgehead.heap import Trimmer
+from bridgehead.signing_keys import SigningKey
 from bridgehead.storage import Store
 
 from .access.authentication import Authenticator
 from .access.authorization import Authorizer
 from .access.node_authorizer import NodeAuthorizer
 from .access.rbac.stored_policy import StoredPolicy
-from .access.tokens import SigningKey, TokenAuthority
+from .access.tokens import TokenAuthority, TokenSettings
 from .admission.parts import AdmissionParts
 from .admission.plugins import build_chain
 from .app import Application
@@ -26,6 +27,7 @@ from .flowcontrol.control import FlowControl
 from .handlers.apply import Applier
 from .handlers.discovery import Discovery
 from .handlers.health import Health
+from .handlers.issuer import IssuerDiscovery
 from .handlers.metrics import Metrics
 from .handlers.objects import Handlers
 from .handlers.openapi import OpenApi
@@ -38,6 +40,7 @@ from .proxying.aggregation.aggregator import Aggregator
 from .proxying.aggregation.transport import ProxyCertificate, Transport
 from .proxying.connections import Connections
 from .proxying.subresource import ProxySubresource
+from .registry.legacy_tokens import LegacyTokenUses
 from .registry.registry import Registry
 from .registry.watching import OpenWatches
 from .resource import Resource
@@ -76,7 +79,8 @@ class ApiParts:
 class ApiSettings:
     """Settings. `users` are those of the static token file; `kubelet_tls` is for logs and exec.
 
-    `proxy_certificate` is for the servers of aggregated APIs.
+    `proxy_certificate` is for the servers of aggregated APIs. `jwks_uri` is the URL of the keys of service account
+    tokens.
     """
 
     signing_key: SigningKey
@@ -84,6 +88,8 @@ class ApiSettings:
     proxy_certificate: ProxyCertificate | None = None
     users: Mapping[str, User] = field(default_factory=dict)
     clock: Callable[[], float] = time.time
+    tokens: TokenSettings = field(default_factory=TokenSettings)
+    jwks_uri: str = ""
 
 
 def _shape_of(schema: Schema, resource: Resource, kind: tuple[str, str, str]) -> Shape:
@@ -113,7 +119,9 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
     registry = Registry(resources, store, schema, settings.clock, chain)
     definitions = Definitions(registry, metadata, webhooks)
     definitions.load()
-    tokens = TokenAuthority(settings.signing_key, store, settings.clock)
+    legacy_tokens = LegacyTokenUses(registry)
+    tokens = TokenAuthority(settings.signing_key, store, settings.clock, settings.tokens, legacy_tokens.record)
+    authenticator = Authenticator(settings.users, tokens)
     applier = Applier(registry, authorizer)
     watches = OpenWatches()
     rendering = Rendering(registry, schema)
@@ -129,7 +137,7 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
     discovery, openapi = Discovery(resources), OpenApi(resources)
     aggregator = Aggregator(registry, discovery, openapi, connections, Transport(settings.proxy_certificate))
     application = Application(
-        authenticator=Authenticator(settings.users, tokens.verify),
+        authenticator=authenticator,
         authorizer=authorizer,
         handlers=Handlers(
             registry,
@@ -139,13 +147,14 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
             watches,
             rendering,
         ),
-        reviews=Reviews(authorizer, tokens, schema),
+        reviews=Reviews(authorizer, authenticator, schema),
         pod_streams=PodStreams(registry, kubelets),
         proxy=ProxySubresource(registry, kubelets, connections),
         aggregator=aggregator,
         discovery=discovery,
         openapi=openapi,
         # The store is completely loaded before the server is built.
+        issuer=IssuerDiscovery(tokens, settings.jwks_uri),
         health=Health({"ping": _succeed}, {"ping": _succeed, "store": _succeed, "shutdown": not_shutting_down}),
         metrics=metrics,
         unsent=UnsentBudget(on_freed=trimmer.on_freed),

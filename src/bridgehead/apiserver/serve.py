@@ -17,12 +17,14 @@ from pathlib import Path
 import uvloop
 
 from bridgehead.objects.addresses import join_host_port
+from bridgehead.signing_keys import SigningKey
 from bridgehead.storage import open_store
 
 from .access.authentication import read_token_file
-from .access.tokens import SigningKey
+from .access.tokens import ISSUER, TokenSettings
 from .bootstrap import ensure_system_objects, maintain_system_objects
 from .build import ApiSettings, build_api
+from .handlers.issuer import JWKS_PATH
 from .http.server import ApiServer, open_listeners, parse_address, server_context
 from .proxying.aggregation.authentication import RequestHeaders, authentication_data, publish_authentication
 from .proxying.aggregation.transport import ProxyCertificate
@@ -47,6 +49,10 @@ class ServeOptions:
     client_ca: Path | None = None
     token_file: Path | None = None
     signing_key: Path
+    issuers: tuple[str, ...] = (ISSUER,)
+    audiences: tuple[str, ...] = ()
+    extends_tokens: bool = True
+    jwks_uri: str = ""
     store: str = "memory"
     service_cidrs: tuple[str, ...] = ("10.96.0.0/12",)
     node_ports: tuple[int, int] = (30000, 32767)
@@ -78,9 +84,17 @@ async def _serve(options: ServeOptions) -> None:
     listeners = open_listeners(options.listen, options.listen_fds)
     store = open_store(options.store)
     try:
-        parts = build_api(table, store, ApiSettings(key, _kubelet_tls(options), _proxy_certificate(options), users))
         service_ip = str(ip_network(options.service_cidrs[0])[1])
         advertise = _advertised(options, listeners)
+        settings = ApiSettings(
+            key,
+            _kubelet_tls(options),
+            _proxy_certificate(options),
+            users,
+            tokens=TokenSettings(options.issuers, options.audiences, options.extends_tokens),
+            jwks_uri=options.jwks_uri or _jwks_uri(advertise or listeners[0].getsockname()[:2]),
+        )
+        parts = build_api(table, store, settings)
         await ensure_system_objects(parts.registry, service_ip=service_ip, advertise=advertise)
         await publish_authentication(parts.registry, trusted)
         server = ApiServer(parts.application, context, parts.watches.close)
@@ -122,6 +136,10 @@ def _context(options: ServeOptions) -> ssl.SSLContext:
         files = ", ".join(str(path) for path in (options.tls_certificate, options.tls_key, options.client_ca) if path)
         why = f"not PEM, or not the certificate's key ({error.reason or error})"
         raise ValueError(f"can't use the certificates ({files}): {why}") from error
+
+
+def _jwks_uri(address: tuple[str, int]) -> str:
+    return f"https://{join_host_port(*address)}{JWKS_PATH}"
 
 
 def _kubelet_tls(options: ServeOptions) -> KubeletTls | None:

@@ -29,6 +29,31 @@ def command(
             rich_help_panel=AUTHENTICATION, parser=path, help="RSA key that signs service account tokens (PEM)."
         ),
     ],
+    service_account_issuer: Annotated[
+        list[str] | None,
+        typer.Option(
+            rich_help_panel=AUTHENTICATION,
+            help="Issuer of service account tokens; of several, the first issues and all are accepted."
+            "  [default: https://kubernetes.default.svc.cluster.local]",
+        ),
+    ] = None,
+    service_account_jwks_uri: Annotated[
+        str,
+        typer.Option(
+            rich_help_panel=AUTHENTICATION,
+            help="URL of the keys of service account tokens, in the issuer's discovery document.",
+        ),
+    ] = "",
+    service_account_extend_token_expiration: Annotated[
+        bool,
+        typer.Option(rich_help_panel=AUTHENTICATION, help="Let tokens that pods get by default be valid for a year."),
+    ] = True,
+    api_audiences: Annotated[
+        str,
+        typer.Option(
+            rich_help_panel=AUTHENTICATION, help="Audiences of the API server, separated by commas; none: the issuers."
+        ),
+    ] = "",
     listen: Annotated[
         list[str] | None,
         typer.Option(
@@ -90,6 +115,7 @@ def command(
     ] = "",
     verbosity: Annotated[int, typer.Option("-v", "--v", help="Verbosity: 0 for operators, 1 for developers.")] = 0,
 ) -> None:
+    from bridgehead.apiserver.access.tokens import ISSUER
     from bridgehead.apiserver.serve import ServeOptions, serve
     from bridgehead.cli.logs_setup import configure
     from bridgehead.storage import StorageError
@@ -104,6 +130,10 @@ def command(
             client_ca=client_ca_file,
             token_file=token_auth_file,
             signing_key=service_account_key_file,
+            issuers=tuple(service_account_issuer or (ISSUER,)),
+            audiences=tuple(audience for audience in api_audiences.split(",") if audience),
+            extends_tokens=service_account_extend_token_expiration,
+            jwks_uri=service_account_jwks_uri,
             store=store,
             service_cidrs=tuple(service_cluster_ip_range.split(",")),
             node_ports=_port_range(service_node_port_range),

@@ -46,6 +46,10 @@ def command(
         Path | None,
         typer.Option(parser=path, help="Certificate to publish as ConfigMap kube-root-ca.crt in each namespace."),
     ] = None,
+    service_account_private_key_file: Annotated[
+        Path | None,
+        typer.Option(parser=path, help="RSA or ECDSA key that signs tokens in Secrets (PEM). Default: they get none."),
+    ] = None,
     leader_elect: Annotated[bool, typer.Option(help="Run only while holding the leader's Lease.")] = True,
     verbosity: Annotated[int, typer.Option("-v", "--v", help="Verbosity: 0 for operators, 1 for developers.")] = 0,
 ) -> None:
@@ -60,7 +64,12 @@ def command(
         fail("controllers", f"--root-ca-file: {root_ca_file}: {error.strerror}")
     except UnicodeDecodeError:
         fail("controllers", f"--root-ca-file: {root_ca_file}: not a certificate (PEM)")
-    settings = Settings(max_endpoints_per_slice, node_monitor_grace_period, root_ca)
+    settings = Settings(
+        max_endpoints_per_slice,
+        node_monitor_grace_period,
+        root_ca,
+        service_account_private_key_file,
+    )
     with reporting_failures("controllers", ConfigError):
         config = load_config(kubeconfig)
         lost = asyncio.run(_run(config, names, settings, leader_elect))

@@ -239,6 +239,7 @@ def _controllers(files: LabFiles) -> PartPlan:
             "controllers",
             f"--kubeconfig={files.part_kubeconfig('controllers')}",
             f"--root-ca-file={files.pki / 'ca.crt'}",
+            f"--service-account-private-key-file={files.pki / 'sa.key'}",
             "--no-leader-elect",
         ),
     )

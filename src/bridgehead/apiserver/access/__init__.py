@@ -2,6 +2,7 @@
 
 authentication     the user of a request: client certificate, token file, service account token
 tokens             signs and verifies service account tokens
+claims             what these tokens contain, and its checks
 impersonation      `kubectl --as`
 authorization      system:masters, nodes, RBAC
 rbac/              decisions by the stored roles and bindings

@@ -8,10 +8,13 @@ this server signed (`tokens`). A request with invalid credentials is refused; a 
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bridgehead.apiserver.http.user import ANONYMOUS, AUTHENTICATED, InvalidCredentials, User
+
+from .claims import matching_audiences
+from .tokens import TokenAuthority
 
 
 def read_token_file(path: Path) -> dict[str, User]:
@@ -29,13 +32,13 @@ def read_token_file(path: Path) -> dict[str, User]:
 
 
 class Authenticator:
-    """Static tokens first, then `verify_token`, which returns None for a token that is not a JWT."""
+    """Static tokens first, then the tokens of service accounts."""
 
-    def __init__(self, tokens: Mapping[str, User], verify_token: Callable[[str], User | None]) -> None:
+    def __init__(self, tokens: Mapping[str, User], service_accounts: TokenAuthority) -> None:
         self._tokens = tokens
-        self._verify_token = verify_token
+        self._service_accounts = service_accounts
 
-    def authenticate(self, authorization: str, peer: User | None) -> User:
+    async def authenticate(self, authorization: str, peer: User | None) -> User:
         """Return the user of a request. Raises `InvalidCredentials`.
 
         `authorization` is the header's value, `peer` the user of the connection's certificate.
@@ -48,7 +51,20 @@ class Authenticator:
         token = token.strip()
         if scheme.lower() != "bearer" or not token:
             return ANONYMOUS
-        user = self._tokens.get(token) or self._verify_token(token)
-        if user is None:
-            raise InvalidCredentials("unknown bearer token")
+        user, _ = await self.verify(token, self._service_accounts.audiences)
         return user
+
+    async def verify(self, token: str, audiences: Sequence[str] = ()) -> tuple[User, tuple[str, ...]]:
+        """Return the user of a token, and those of `audiences` that it is for; (): the API server's own.
+
+        Raises `InvalidCredentials`.
+        """
+        own = self._service_accounts.audiences
+        audiences = audiences or own
+        user = self._tokens.get(token)
+        if user is not None:
+            return user, matching_audiences(own, audiences)
+        found = self._service_accounts.verify(token, audiences)
+        if found is None:
+            raise InvalidCredentials("invalid bearer token")
+        return found
