@@ -66,12 +66,13 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol() -> Generator[None, object, object]:
-    """Remove handlers that a test gave the root logger: later tests would log to a stream that is closed by then."""
-    before = logging.root.handlers[:]
+    """Restore the root logger after a test: later tests would log more, and to a stream that is closed by then."""
+    handlers, level = logging.root.handlers[:], logging.root.level
     try:
         return (yield)
     finally:
-        logging.root.handlers[:] = before
+        logging.root.handlers[:] = handlers
+        logging.root.setLevel(level)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -253,7 +253,7 @@ def timed_out() -> ApiStatus:
 
 
 def unavailable(why: str, *, retry_after_seconds: int = 0) -> ApiStatus:
-    """The server cannot answer now. Clients repeat the request by themselves if they are told when."""
+    """The server cannot answer now. Clients repeat the request by themselves if the answer contains a time."""
     details = {"retryAfterSeconds": retry_after_seconds} if retry_after_seconds else None
     return ApiStatus(503, "ServiceUnavailable", why, details)
 

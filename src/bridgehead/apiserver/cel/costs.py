@@ -1,4 +1,4 @@
-"""What calls cost: the actual cost for given arguments, and the estimate for given sizes.
+"""Costs of calls: the actual cost for given arguments, and the estimate for given sizes.
 
 Cost has no unit; Kubernetes takes one to be about 50 ns of its own server. A `Cost` is attached to each overload.
 

@@ -31,7 +31,7 @@ MATCH_CONDITIONS_BUDGET = 2_500_000
 
 
 class Budget:
-    """What the evaluations of one request may still cost."""
+    """The cost that the evaluations of one request may still have."""
 
     __slots__ = ("remaining",)
 

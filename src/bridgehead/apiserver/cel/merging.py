@@ -58,17 +58,17 @@ def _equal(frame: Frame, one: list[Any], other: list[Any], keys: tuple[str, ...]
 def _add(frame: Frame, one: list[Any], other: list[Any], keys: tuple[str, ...]) -> list[Any]:
     """Return the items of `one`, replaced by those of `other` with the same key, and the other items of `other`."""
     result = list(one)
-    places = {_key(item, keys): index for index, item in enumerate(one)}
-    places.pop(None, None)
+    indexes = {_key(item, keys): index for index, item in enumerate(one)}
+    indexes.pop(None, None)
     for item in other:
         key = _key(item, keys)
         if key is None:
             frame.do(len(result))
             if not contains(frame, result, item):
                 result.append(item)
-        elif key in places:
-            result[places[key]] = item
+        elif key in indexes:
+            result[indexes[key]] = item
         else:
-            places[key] = len(result)
+            indexes[key] = len(result)
             result.append(item)
     return result

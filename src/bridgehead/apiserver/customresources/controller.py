@@ -77,7 +77,7 @@ _decode = msgspec.json.decode
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What the controller remembers of a definition. `digest` is that of what is served, "" if nothing is."""
+    """A definition as the controller remembers it. `digest` is that of what is served, "" if nothing is."""
 
     group: str
     names: JsonObject

@@ -12,7 +12,7 @@ Snapshot = tuple[int, list[Record]]
 
 
 class Serves(Protocol):
-    """What a watch needs of a converter."""
+    """The part of a converter that a watch uses."""
 
     def is_current(self, record: Record) -> bool: ...
 

@@ -80,7 +80,7 @@ class OpenApi:
         self._built: dict[tuple[str, str], tuple[str, bytes]] = {}  # by path and media type: hash, document
 
     def set_external(self, apis: Iterable[ExternalApi]) -> None:
-        """Set the aggregated APIs. Their documents of version 3 are only listed; that of version 2 includes them."""
+        """Set the aggregated APIs. The index lists their documents of version 3; that of version 2 includes them."""
         self._external = tuple(apis)
         self._revision = -1
 

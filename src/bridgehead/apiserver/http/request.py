@@ -81,7 +81,7 @@ class Disconnected(Exception):
 
 
 class StreamBroken(Exception):
-    """A stream that ended too early. Its connection is closed, so that the client notices."""
+    """A stream that ended too early. The connection is closed, so that the client notices."""
 
 
 class Stream(Protocol):

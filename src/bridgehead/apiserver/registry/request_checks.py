@@ -34,7 +34,7 @@ def check_url(resource: Resource, namespace: str, name: str, meta: JsonObject) -
 
 
 def check_resource_version(resource: Resource, obj: JsonObject, name: str) -> None:
-    """Raise a 422 for an update that does not say which version of the object it changes."""
+    """Raise a 422 for an update without the version of the object that it changes."""
     if obj.get("metadata", {}).get("resourceVersion") in (None, "", "0"):
         error = field.invalid("metadata.resourceVersion", 0, "must be specified for an update")
         raise invalid(resource.group, resource.plural, name, [error])

@@ -39,7 +39,7 @@ def configuration(settings: NodeSettings) -> Page:
 
 
 def summary(settings: NodeSettings, pods: Iterable[Pod]) -> Page:
-    """Return the page /stats/summary. It names pods and containers; their use of resources is not measured."""
+    """Return the page /stats/summary. The page names pods and containers; their use of resources is not measured."""
     return {
         "node": {"nodeName": settings.name},
         "pods": [

@@ -213,7 +213,7 @@ def test_valid_definitions_have_no_errors(crd):
 
 
 @pytest.mark.parametrize(("crd", "expected"), INVALID)
-def test_an_error_is_reported_in_the_words_of_kubernetes(crd, expected):
+def test_an_error_is_reported_with_the_text_of_kubernetes(crd, expected):
     assert any(expected in error for error in errors(crd)), errors(crd)
 
 

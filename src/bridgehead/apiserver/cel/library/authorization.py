@@ -28,7 +28,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class AccessQuery:
-    """What a check asks. `path` is set for non-resource requests; `service_account` is (namespace, name) or None."""
+    """A question to the authorizer. `path` is set for non-resource requests; `service_account` is (namespace, name)."""
 
     verb: str = ""
     path: str = ""

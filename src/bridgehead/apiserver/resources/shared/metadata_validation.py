@@ -39,7 +39,7 @@ def validate_metadata(obj: JsonObject, resource: Resource) -> list[FieldError]:
 
 
 def validate_embedded_metadata(path: str, metadata: JsonObject) -> list[FieldError]:
-    """Validate the metadata of an object inside of another one. It may leave out its name."""
+    """Validate the metadata of an object inside of another one. The name may be absent."""
     name, namespace, generation = metadata.get("name", ""), metadata.get("namespace", ""), metadata.get("generation", 0)
     errors = field.invalid_for(f"{path}.name", name, check_path_segment(name)) if name else []
     if namespace:

@@ -385,7 +385,7 @@ def test_roots(case: str) -> None:
     assert errors_of(schema) == wanted
 
 
-def test_the_root_may_not_restrict_the_status_in_other_ways() -> None:
+def test_the_root_may_not_restrict_the_status_otherwise() -> None:
     assert errors_of(struct(spec=STRING) | {"description": "d", "required": ["spec"]}, has_status=True) == []
     (error,) = errors_of(struct(spec=STRING) | {"not": {"required": ["status"]}}, has_status=True)
     assert error.startswith('s: Invalid value: {"type":"object"')
