@@ -49,6 +49,7 @@ class Authority:
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test-ca")])
         certificate = self._certificate(self._name, self._key.public_key(), is_ca=True)
         (directory / "ca.crt").write_bytes(certificate)
+        (directory / "ca.key").write_bytes(self._key.private_bytes(_PEM, _PKCS8, serialization.NoEncryption()))
 
     def issue(self, file: str, common_name: str, *organizations: str, serves: str = "") -> None:
         """Write `file`.crt and `file`.key, for a server on 127.0.0.1, of the DNS name `serves`, and for a client."""

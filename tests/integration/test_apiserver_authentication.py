@@ -11,6 +11,10 @@ from collections.abc import AsyncIterator, Iterator
 
 import jwt
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 from bridgehead.client import ApiClient, load_config
 from bridgehead.controllers.manager import Manager, Settings
@@ -21,7 +25,13 @@ from .apiserver_process import DEADLINE, ServerProcess, write_files
 pytestmark = [pytest.mark.integration, pytest.mark.needs("kubectl")]
 
 ISSUER = "https://issuer.example.com"
-CONTROLLERS = ("serviceaccount-controller", "serviceaccount-token-controller")
+CONTROLLERS = (
+    "serviceaccount-controller",
+    "serviceaccount-token-controller",
+    "certificatesigningrequest-approving-controller",
+    "certificatesigningrequest-signing-controller",
+    "certificatesigningrequest-cleaner-controller",
+)
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +48,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 @pytest.fixture
 async def controllers(server) -> AsyncIterator[None]:
     here = server.directory
-    settings = Settings(root_ca=(here / "ca.crt").read_text(), service_account_private_key=here / "sa.key")
+    settings = Settings(
+        root_ca=(here / "ca.crt").read_text(),
+        service_account_private_key=here / "sa.key",
+        cluster_signing_certificate=here / "ca.crt",
+        cluster_signing_key=here / "ca.key",
+    )
     async with (
         ApiClient(load_config(here / "kubeconfig")) as client,
         running(Manager(client, CONTROLLERS, settings).run()),
@@ -94,6 +109,73 @@ async def test_a_secret_of_an_account_that_does_not_exist_is_deleted(server, con
     name = "secret/missing-token"
     await kubectl(server, "create", "-f", "-", stdin=other)
     await kubectl(server, "wait", name, "--for=delete", f"--timeout={DEADLINE}s")
+
+
+REQUEST = """
+apiVersion: certificates.k8s.io/v1
+kind: CertificateSigningRequest
+metadata: {name: %s}
+spec: {request: %s, signerName: %s, usages: [digital signature, client auth], expirationSeconds: 3600}
+"""
+
+
+def make_request(
+    name: str, signer: str, key: ec.EllipticCurvePrivateKey, *subject: tuple[x509.ObjectIdentifier, str]
+) -> str:
+    builder = x509.CertificateSigningRequestBuilder()
+    builder = builder.subject_name(x509.Name([x509.NameAttribute(oid, value) for oid, value in subject]))
+    pem = builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+    return REQUEST % (name, base64.b64encode(pem).decode(), signer)
+
+
+async def test_an_approved_request_becomes_a_certificate_that_identifies_its_user(server, controllers):
+    key, here = ec.generate_private_key(ec.SECP256R1()), server.directory
+    signer = "kubernetes.io/kube-apiserver-client"
+    made = make_request("alice", signer, key, (NameOID.ORGANIZATION_NAME, "dev"), (NameOID.COMMON_NAME, "alice"))
+    await kubectl(server, "create", "-f", "-", stdin=made)
+    row = (await kubectl(server, "get", "csr")).splitlines()
+    assert row[0].split() == ["NAME", "AGE", "SIGNERNAME", "REQUESTOR", "REQUESTEDDURATION", "CONDITION"]
+    assert row[1].split()[2:] == [signer, "kubernetes-admin", "60m", "Pending"]
+    assert await kubectl(server, "certificate", "approve", "alice") == (
+        "certificatesigningrequest.certificates.k8s.io/alice approved\n"
+    )
+    await kubectl(server, "wait", "csr/alice", "--for=jsonpath={.status.certificate}", f"--timeout={DEADLINE}s")
+    assert "Approved,Issued" in await kubectl(server, "get", "csr", "alice")
+    assert "Common Name:    alice" in await kubectl(server, "describe", "csr", "alice")
+    certificate = await kubectl(server, "get", "csr", "alice", "-o", "jsonpath={.status.certificate}")
+    (here / "alice.crt").write_bytes(base64.b64decode(certificate))
+    pem, pkcs8, plain = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    (here / "alice.key").write_bytes(key.private_bytes(pem, pkcs8, plain))
+    as_alice = ("--client-certificate", str(here / "alice.crt"), "--client-key", str(here / "alice.key"))
+    who = json.loads(
+        await kubectl(server, "auth", "whoami", "-o", "json", *as_alice, "--kubeconfig", without_user(server))
+    )
+    user = who["status"]["userInfo"]
+    assert (user["username"], user["groups"]) == ("alice", ["dev", "system:authenticated"])
+
+
+async def test_requests_may_be_denied_and_those_of_nodes_are_approved(server, controllers):
+    key = ec.generate_private_key(ec.SECP256R1())
+    denied = make_request("bob", "example.com/signer", key, (NameOID.COMMON_NAME, "bob"))
+    await kubectl(server, "create", "-f", "-", stdin=denied)
+    await kubectl(server, "certificate", "deny", "bob")
+    assert "Denied" in await kubectl(server, "get", "csr", "bob")
+    again = await asyncio.to_thread(server.kubectl, "certificate", "approve", "bob")
+    assert again.stderr == 'error: certificate signing request "bob" is already Denied\n'
+    node = ((NameOID.ORGANIZATION_NAME, "system:nodes"), (NameOID.COMMON_NAME, "system:node:node1"))
+    made = make_request("node1", "kubernetes.io/kube-apiserver-client-kubelet", key, *node)
+    files = [str(server.directory / f"node1.{suffix}") for suffix in ("crt", "key")]
+    as_node = ("--client-certificate", files[0], "--client-key", files[1], "--kubeconfig", without_user(server))
+    await kubectl(server, "create", "-f", "-", *as_node, stdin=made)
+    await kubectl(server, "wait", "csr/node1", "--for=jsonpath={.status.certificate}", f"--timeout={DEADLINE}s")
+    described = json.loads(await kubectl(server, "get", "csr", "node1", "-o", "json"))
+    (condition,) = described["status"]["conditions"]
+    assert condition["message"] == "Auto approving self kubelet client certificate after SubjectAccessReview."
+    wrong = make_request("wrong", "kubernetes.io/kubelet-serving", key, *node)
+    await kubectl(server, "create", "-f", "-", stdin=wrong)
+    await kubectl(server, "certificate", "approve", "wrong")
+    await kubectl(server, "wait", "csr/wrong", "--for=condition=Failed", f"--timeout={DEADLINE}s")
+    assert "Approved,Failed" in await kubectl(server, "get", "csr", "wrong")
 
 
 def without_user(server: ServerProcess) -> str:

@@ -115,7 +115,9 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
     metrics, webhooks = Metrics(), WebhookClient(store)
     authorizer = Authorizer(StoredPolicy(store), NodeAuthorizer(store))
     shape_of = partial(_shape_of, schema)
-    chain = build_chain(AdmissionParts(store, resources, authorizer, webhooks, metrics.registry, shape_of))
+    chain = build_chain(
+        AdmissionParts(store, resources, authorizer, webhooks, metrics.registry, shape_of, settings.clock)
+    )
     registry = Registry(resources, store, schema, settings.clock, chain)
     definitions = Definitions(registry, metadata, webhooks)
     definitions.load()

@@ -51,7 +51,6 @@ class ServeOptions:
     signing_key: Path
     issuers: tuple[str, ...] = (ISSUER,)
     audiences: tuple[str, ...] = ()
-    extends_tokens: bool = True
     jwks_uri: str = ""
     store: str = "memory"
     service_cidrs: tuple[str, ...] = ("10.96.0.0/12",)
@@ -91,7 +90,7 @@ async def _serve(options: ServeOptions) -> None:
             _kubelet_tls(options),
             _proxy_certificate(options),
             users,
-            tokens=TokenSettings(options.issuers, options.audiences, options.extends_tokens),
+            tokens=TokenSettings(options.issuers, options.audiences),
             jwks_uri=options.jwks_uri or _jwks_uri(advertise or listeners[0].getsockname()[:2]),
         )
         parts = build_api(table, store, settings)

@@ -44,10 +44,6 @@ def command(
             help="URL of the keys of service account tokens, in the issuer's discovery document.",
         ),
     ] = "",
-    service_account_extend_token_expiration: Annotated[
-        bool,
-        typer.Option(rich_help_panel=AUTHENTICATION, help="Let tokens that pods get by default be valid for a year."),
-    ] = True,
     api_audiences: Annotated[
         str,
         typer.Option(
@@ -132,7 +128,6 @@ def command(
             signing_key=service_account_key_file,
             issuers=tuple(service_account_issuer or (ISSUER,)),
             audiences=tuple(audience for audience in api_audiences.split(",") if audience),
-            extends_tokens=service_account_extend_token_expiration,
             jwks_uri=service_account_jwks_uri,
             store=store,
             service_cidrs=tuple(service_cluster_ip_range.split(",")),

@@ -57,6 +57,9 @@ class Settings:
     node_monitor_grace_period: float = 40.0
     root_ca: str = ""
     service_account_private_key: Path | None = None
+    cluster_signing_certificate: Path | None = None
+    cluster_signing_key: Path | None = None
+    cluster_signing_seconds: float = 365 * 24 * 3600.0
 
 
 # Names are those of kube-controller-manager's `--controllers`. The garbage collector comes last: it shares the
@@ -95,6 +98,18 @@ CONTROLLERS: dict[str, Entry] = {
     ),
     "root-ca-certificate-publisher-controller": Entry(
         "namespaces.root_ca", "RootCAPublisher", "root-ca-publisher", ("root_ca",)
+    ),
+    "certificatesigningrequest-approving-controller": Entry(
+        "certificates.approving", "CertificateApprovingController", "certificate-approver"
+    ),
+    "certificatesigningrequest-signing-controller": Entry(
+        "certificates.signing",
+        "CertificateSigningController",
+        "certificate-signer",
+        ("cluster_signing_certificate", "cluster_signing_key", "cluster_signing_seconds"),
+    ),
+    "certificatesigningrequest-cleaner-controller": Entry(
+        "certificates.cleaning", "CertificateCleaner", "certificate-cleaner"
     ),
     "namespace-controller": Entry("namespaces.namespaces", "NamespaceController", "namespace-controller"),
     "garbage-collector-controller": Entry("namespaces.garbage", "GarbageCollector", "garbage-collector-controller"),

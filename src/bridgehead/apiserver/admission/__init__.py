@@ -12,6 +12,7 @@ node_addresses     refusal of load balancer addresses that belong to nodes or to
 matching           rules and selectors of webhooks and policies
 expressions        variables of expressions; imported with the first request that has one
 webhooks/          MutatingAdmissionWebhook, ValidatingAdmissionWebhook
+certificates       CertificateApproval, CertificateSigning, CertificateSubjectRestriction; users of requests
 escalation         refusal of roles and bindings that give more rights than their writer has
 connecting         the objects of exec, attach, portforward and proxy
 

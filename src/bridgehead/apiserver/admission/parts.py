@@ -20,6 +20,7 @@ class AdmissionParts:
     """Parts of the server. `metrics` is the registry of its metrics.
 
     `shape_of` returns the shape of (group, version, kind), which is the resource's own kind or that of a subresource.
+    `clock` returns seconds since the epoch.
     """
 
     store: Store
@@ -28,3 +29,4 @@ class AdmissionParts:
     webhooks: WebhookClient
     metrics: CollectorRegistry
     shape_of: Callable[[Resource, tuple[str, str, str]], Shape]
+    clock: Callable[[], float]

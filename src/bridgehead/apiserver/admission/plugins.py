@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .certificates import CertificateApproval, CertificateRequests, CertificateSigning, CertificateSubjectRestriction
 from .chain import Chain
 from .classes import DefaultIngressClass, DefaultStorageClass, PodPriority, PriorityClasses, RuntimeClass
 from .escalation import RoleEscalation
@@ -28,8 +29,12 @@ def build_chain(parts: AdmissionParts) -> Chain:
             RuntimeClass(store),
             DefaultIngressClass(store),
             MutatingWebhooks(webhooks),
+            CertificateRequests(parts.clock),
             NodeAddresses(store),
             RoleEscalation(parts.authorizer),
+            CertificateApproval(parts.authorizer),
+            CertificateSigning(parts.authorizer),
+            CertificateSubjectRestriction(),
             ValidatingWebhooks(webhooks),
         )
     )
