@@ -100,6 +100,7 @@ class ServerProcess:
     directory: Path
     store: str = "memory"
     more_options: dict[str, object] = field(default_factory=dict)
+    probe: str = "/readyz"  # a path that needs no credentials
     _held: socket.socket = field(default_factory=hold_port)  # keeps the port between two starts
     _process: subprocess.Popen[bytes] | None = field(default=None)
 
@@ -140,7 +141,7 @@ class ServerProcess:
             )
         # The socket is open already: the first request waits until it is served.
         try:
-            self.read("/readyz")
+            self.read(self.probe)
         except (OSError, http.client.HTTPException) as error:
             self.close()
             raise RuntimeError((here / "log").read_text()) from error

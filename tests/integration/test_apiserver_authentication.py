@@ -5,9 +5,15 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import http.server
 import json
+import ssl
+import threading
+import time
 import urllib.error
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import ClassVar
 
 import jwt
 import pytest
@@ -18,6 +24,7 @@ from cryptography.x509.oid import NameOID
 
 from bridgehead.client import ApiClient, load_config
 from bridgehead.controllers.manager import Manager, Settings
+from bridgehead.signing_keys import SigningKey
 
 from .api_world import running
 from .apiserver_process import DEADLINE, ServerProcess, write_files
@@ -201,3 +208,77 @@ def test_tokens_have_the_chosen_issuer_whose_keys_are_published(server):
     claims = jwt.decode(token, key.key, algorithms=["RS256"], audience="vault", issuer=ISSUER)
     assert claims["exp"] - claims["iat"] == 1200
     assert claims["kubernetes.io"]["secret"]["name"] == "x"
+
+
+CONFIGURATION = """
+apiVersion: apiserver.config.k8s.io/v1
+kind: AuthenticationConfiguration
+anonymous: {enabled: true, conditions: [{path: /livez}]}
+jwt:
+- issuer: {url: "https://127.0.0.1:%d", audiences: [cluster], certificateAuthority: %s}
+  claimMappings:
+    username: {expression: "'oidc:' + claims.sub"}
+    groups: {claim: groups, prefix: "oidc:"}
+  userValidationRules: [{expression: "user.username != 'oidc:mallory'", message: mallory may not}]
+"""
+
+
+class IssuerHandler(http.server.BaseHTTPRequestHandler):
+    """Serves the documents of an issuer: `documents` by path."""
+
+    documents: ClassVar[dict[str, object]] = {}
+
+    def do_GET(self) -> None:
+        body = json.dumps(self.documents[self.path]).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *arguments: object) -> None: ...
+
+
+@contextlib.contextmanager
+def running_issuer(directory: Path, key: SigningKey) -> Iterator[int]:
+    """Serve an issuer over HTTPS on loopback; yields its port."""
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), IssuerHandler) as issuer:
+        port: int = issuer.server_address[1]
+        url = f"https://127.0.0.1:{port}"
+        IssuerHandler.documents = {
+            "/.well-known/openid-configuration": {"issuer": url, "jwks_uri": f"{url}/keys"},
+            "/keys": {"keys": [key.jwk()]},
+        }
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(directory / "server.crt", directory / "server.key")
+        issuer.socket = context.wrap_socket(issuer.socket, server_side=True)
+        thread = threading.Thread(target=issuer.serve_forever)
+        thread.start()
+        try:
+            yield port
+        finally:
+            issuer.shutdown()
+            thread.join()
+
+
+def test_an_issuers_tokens_are_accepted_by_the_configuration(tmp_path):
+    write_files(tmp_path)
+    key = SigningKey(ec.generate_private_key(ec.SECP256R1()))
+    file = tmp_path / "authentication.yaml"
+    with running_issuer(tmp_path, key) as port, contextlib.closing(ServerProcess(tmp_path)) as server:
+        text = CONFIGURATION % (port, json.dumps((tmp_path / "ca.crt").read_text()))
+        file.write_text(text)
+        server.more_options["authentication-config"] = file
+        server.probe = "/livez"
+        server.start()
+        server.write_kubeconfig()
+        claims = {"iss": f"https://127.0.0.1:{port}", "aud": "cluster", "exp": time.time() + 600, "groups": ["dev"]}
+        ask = ("auth", "whoami", "-o", "json", "--kubeconfig", without_user(server), "--token")
+        user = json.loads(server.kubectl(*ask, key.sign({**claims, "sub": "alice"})).stdout)["status"]["userInfo"]
+        assert user == {"username": "oidc:alice", "groups": ["oidc:dev", "system:authenticated"]}
+        assert "Unauthorized" in server.kubectl(*ask, key.sign({**claims, "sub": "mallory"})).stderr
+        assert "Unauthorized" in server.kubectl(*ask, key.sign({**claims, "sub": "alice", "aud": "x"})).stderr
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            server.read("/version")
+        file.write_text(text.replace("{path: /livez}", "{path: /livez}, {path: /version}"))
+        assert json.loads(server.read("/version"))["major"] == "1"
+        assert server.stop() == 0

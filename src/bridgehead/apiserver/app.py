@@ -190,7 +190,8 @@ class Application:
         try:
             # The user of the connection's certificate, from `http.server.PeerProtocol`.
             peer = scope.get("state", {}).get("peer")
-            return await self._authenticator.authenticate(headers.get(b"authorization", b"").decode("latin-1"), peer)
+            authorization = headers.get(b"authorization", b"").decode("latin-1")
+            return await self._authenticator.authenticate(authorization, peer, scope["path"])
         except InvalidCredentials as error:
             log.info("%s %s: %s", scope.get("method", "GET"), scope["path"], error)  # a WebSocket's scope has no method
             raise unauthorized() from None

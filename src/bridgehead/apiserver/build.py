@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bridgehead.heap import Trimmer
 from bridgehead.signing_keys import SigningKey
@@ -49,6 +51,9 @@ from .streams.pod_streams import PodStreams
 from .table import ResourceTable
 from .webhookclient.client import WebhookClient
 
+if TYPE_CHECKING:
+    from .access.jwtissuers.issuers import JwtIssuers
+
 
 @dataclass(frozen=True, slots=True)
 class ApiParts:
@@ -80,7 +85,7 @@ class ApiSettings:
     """Settings. `users` are those of the static token file; `kubelet_tls` is for logs and exec.
 
     `proxy_certificate` is for the servers of aggregated APIs. `jwks_uri` is the URL of the keys of service account
-    tokens.
+    tokens, `authentication_file` an AuthenticationConfiguration.
     """
 
     signing_key: SigningKey
@@ -90,6 +95,7 @@ class ApiSettings:
     clock: Callable[[], float] = time.time
     tokens: TokenSettings = field(default_factory=TokenSettings)
     jwks_uri: str = ""
+    authentication_file: Path | None = None
 
 
 def _shape_of(schema: Schema, resource: Resource, kind: tuple[str, str, str]) -> Shape:
@@ -100,12 +106,26 @@ def _shape_of(schema: Schema, resource: Resource, kind: tuple[str, str, str]) ->
     return schema.of_kind(*kind)
 
 
+def _jwt_issuers(settings: ApiSettings) -> JwtIssuers | None:
+    if settings.authentication_file is None:
+        return None
+    from .access.jwtissuers.issuers import JwtIssuers  # imports CEL, which most servers need later or never
+
+    try:
+        return JwtIssuers(settings.authentication_file, settings.tokens.issuers, settings.clock)
+    except ValueError as error:
+        raise ValueError(f"{settings.authentication_file}: {error}") from error
+
+
 def _succeed() -> str | None:
     return None
 
 
 def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) -> ApiParts:
-    """Assemble a server. Raises KeyError when the schema has no definition for a kind of the table."""
+    """Assemble a server. Raises KeyError when the schema has no definition for a kind of the table.
+
+    An AuthenticationConfiguration that can't be read raises OSError or ValueError.
+    """
     schema = Schema(LazyDefinitions(), plain_scalars)
 
     def metadata() -> Shape:
@@ -123,7 +143,7 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
     definitions.load()
     legacy_tokens = LegacyTokenUses(registry)
     tokens = TokenAuthority(settings.signing_key, store, settings.clock, settings.tokens, legacy_tokens.record)
-    authenticator = Authenticator(settings.users, tokens)
+    authenticator = Authenticator(settings.users, tokens, _jwt_issuers(settings))
     applier = Applier(registry, authorizer)
     watches = OpenWatches()
     rendering = Rendering(registry, schema)

@@ -48,6 +48,7 @@ class ServeOptions:
     tls_key: Path
     client_ca: Path | None = None
     token_file: Path | None = None
+    authentication_config: Path | None = None
     signing_key: Path
     issuers: tuple[str, ...] = (ISSUER,)
     audiences: tuple[str, ...] = ()
@@ -91,6 +92,7 @@ async def _serve(options: ServeOptions) -> None:
             _proxy_certificate(options),
             users,
             tokens=TokenSettings(options.issuers, options.audiences),
+            authentication_file=options.authentication_config,
             jwks_uri=options.jwks_uri or _jwks_uri(advertise or listeners[0].getsockname()[:2]),
         )
         parts = build_api(table, store, settings)

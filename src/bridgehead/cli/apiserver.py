@@ -29,6 +29,14 @@ def command(
             rich_help_panel=AUTHENTICATION, parser=path, help="RSA key that signs service account tokens (PEM)."
         ),
     ],
+    authentication_config: Annotated[
+        Path | None,
+        typer.Option(
+            rich_help_panel=AUTHENTICATION,
+            parser=path,
+            help="AuthenticationConfiguration: issuers of JWTs, anonymous requests. Read again when it changes.",
+        ),
+    ] = None,
     service_account_issuer: Annotated[
         list[str] | None,
         typer.Option(
@@ -126,6 +134,7 @@ def command(
             client_ca=client_ca_file,
             token_file=token_auth_file,
             signing_key=service_account_key_file,
+            authentication_config=authentication_config,
             issuers=tuple(service_account_issuer or (ISSUER,)),
             audiences=tuple(audience for audience in api_audiences.split(",") if audience),
             jwks_uri=service_account_jwks_uri,
