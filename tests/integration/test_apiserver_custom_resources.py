@@ -20,6 +20,7 @@ from kubernetes import client, dynamic, watch
 from kubernetes.client.exceptions import ApiException
 
 from .apiserver_process import DEADLINE, ServerProcess, write_files
+from .webhook_server import respond, webhook_server_thread
 
 pytestmark = [pytest.mark.integration, pytest.mark.needs("kubectl")]
 
@@ -88,6 +89,34 @@ apiVersion: v1
 kind: Namespace
 metadata: {name: metal-system}
 ---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: controller, namespace: metal-system}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: metal-controller}
+rules:
+- {apiGroups: [metal.example.com], resources: [pools, pools/status], verbs: [get, list, watch, update]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: metal-controller}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: metal-controller}
+subjects: [{kind: ServiceAccount, name: controller, namespace: metal-system}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+metadata: {name: metal-webhook}
+webhooks:
+- name: pools.metal.example.com
+  admissionReviewVersions: [v1]
+  sideEffects: None
+  failurePolicy: Ignore
+  clientConfig: {service: {name: webhook, namespace: metal-system, path: /validate}}
+  rules:
+  - {apiGroups: [metal.example.com], apiVersions: [v1beta1], operations: [CREATE], resources: [pools], scope: '*'}
+---
 apiVersion: apps/v1
 kind: Deployment
 metadata: {name: controller, namespace: metal-system, labels: {app: metal}}
@@ -151,8 +180,8 @@ def test_w39_an_add_on_with_kubectl(server):
     assert "pools.metal.example.com created" in run(server, "apply", "-f", "-", stdin=MANIFEST)
     run(server, "wait", "--for=condition=Established", "crd/pools.metal.example.com", "--timeout=30s")
     again = run(server, "apply", "-f", "-", stdin=MANIFEST).splitlines()
-    assert len(again) == 3
-    assert all(line.endswith("unchanged") for line in again)
+    assert len(again) == 7
+    assert [line for line in again if not line.endswith("unchanged")] == []
     header, *found = rows(run(server, "get", "crd"))
     assert header.startswith("NAME SCOPE VERSIONS CREATED AT")
     assert found[0].startswith("pools.metal.example.com Namespaced v1beta1(storage) 20")
@@ -212,6 +241,78 @@ def test_a_definition_is_deleted_with_its_instances(server):
     run(server, "apply", "-f", "-", stdin=MANIFEST)
     run(server, "wait", "--for=condition=Established", "crd/pools.metal.example.com", "--timeout=30s")
     assert server.kubectl("get", "pools").stderr.startswith("No resources found")
+
+
+# --- a conversion webhook
+
+
+def host_version(name: str, *fields: str, storage: bool) -> dict[str, Any]:
+    properties = {field: {"type": "string"} for field in fields}
+    return {
+        "name": name,
+        "served": True,
+        "storage": storage,
+        "schema": {"openAPIV3Schema": {"type": "object", "properties": properties}},
+        "selectableFields": [{"jsonPath": f".{field}"} for field in fields],
+    }
+
+
+def convert(review: dict[str, Any]) -> dict[str, Any]:
+    """Answer a ConversionReview: `hostPort` of v1 is `host` and `port` of v2."""
+    request = review["request"]
+    converted = []
+    for obj in request["objects"]:
+        if request["desiredAPIVersion"].endswith("/v2"):
+            obj["host"], _, obj["port"] = obj.pop("hostPort").partition(":")
+        else:
+            obj["hostPort"] = f"{obj.pop('host')}:{obj.pop('port')}"
+        converted.append({**obj, "apiVersion": request["desiredAPIVersion"]})
+    return respond(review, convertedObjects=converted, result={"status": "Success"})
+
+
+def test_a_webhook_converts_between_versions(server):
+    with webhook_server_thread() as hooks:
+        hooks.handlers["/convert"] = convert
+        webhook = {"clientConfig": hooks.client_config("/convert"), "conversionReviewVersions": ["v1"]}
+        versions = [
+            host_version("v1", "hostPort", storage=True),
+            host_version("v2", "host", "port", storage=False),
+        ]
+        crd = {
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": "hosts.stable.example.com"},
+            "spec": {
+                "group": "stable.example.com",
+                "scope": "Namespaced",
+                "names": {"kind": "Host", "plural": "hosts"},
+                "versions": versions,
+                "conversion": {"strategy": "Webhook", "webhook": webhook},
+            },
+        }
+        run(server, "apply", "-f", "-", stdin=json.dumps(crd))
+        run(server, "wait", "--for=condition=Established", "crd/hosts.stable.example.com", "--timeout=30s")
+        host = {"apiVersion": "stable.example.com/v2", "kind": "Host", "metadata": {"name": "a"}}
+        run(server, "apply", "-f", "-", stdin=json.dumps({**host, "host": "h", "port": "80"}))
+        assert run(server, "get", "hosts.v1.stable.example.com", "a", "-o", "jsonpath={.hostPort}") == "h:80"
+        assert run(server, "get", "hosts", "a", "-o", "jsonpath={.host} {.port}") == "h 80"
+        again = run(server, "apply", "-f", "-", stdin=json.dumps({**host, "host": "h", "port": "81"}))
+        assert again == "host.stable.example.com/a configured\n"
+        # The storage version changes, and the list has objects that are stored in both.
+        versions[0]["storage"], versions[1]["storage"] = False, True
+        run(server, "apply", "-f", "-", stdin=json.dumps(crd))
+        run(server, "apply", "-f", "-", stdin=json.dumps({**host, "metadata": {"name": "b"}, "host": "i", "port": "1"}))
+        path = "jsonpath={.items[*].hostPort}"
+        assert run(server, "get", "hosts.v1.stable.example.com", "-o", path) == "h:81 i:1"
+        selected = run(server, "get", "hosts", "--field-selector=host=i", "-o", "name")
+        assert selected == "host.stable.example.com/b\n"
+        assert all(target == "/convert?timeout=30s" for target, _, _ in hooks.requests)
+    # Without its webhook, the storage version is served.
+    run(server, "apply", "-f", "-", stdin=json.dumps({**host, "metadata": {"name": "c"}, "host": "i", "port": "1"}))
+    gone = fail(server, "get", "hosts.v1.stable.example.com", "c")
+    assert "conversion webhook for stable.example.com/v2, Kind=Host failed: Post" in gone
+    assert "connect: connection refused" in gone
+    run(server, "delete", "crd", "hosts.stable.example.com", "--timeout=60s")
 
 
 # --- the `kubernetes` client

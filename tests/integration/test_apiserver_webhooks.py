@@ -15,6 +15,8 @@ import pytest
 
 from bridgehead.apiserver.http.user import User
 from bridgehead.storage import Facts, Key
+from tests.unit.apiserver.customresources.definitions import crontab, define, definition, version
+from tests.unit.apiserver.customresources.definitions import url as crontabs_url
 from tests.unit.apiserver.world import Answer, World, open_world
 
 from .api_world import hold_port
@@ -166,6 +168,17 @@ async def test_subresources_and_connections_are_asked_about_their_own_kinds(clus
     request = cluster.reviews()[-1]
     assert (request["kind"]["kind"], request["resource"]["resource"]) == ("Scale", "deployments")
     assert (request["object"]["spec"], request["oldObject"]["spec"]) == ({"replicas": 2}, {"replicas": 1})
+
+
+async def test_a_mutation_of_a_connection_counts(cluster):
+    cluster.hooks.handlers["/default"] = lambda review: patch(
+        review, [{"op": "add", "path": "/container", "value": "missing"}]
+    )
+    rules = [{**MAPS, "operations": ["CONNECT"], "resources": ["pods/attach"]}]
+    await cluster.register("mutating", cluster.hook("default", rules=rules))
+    await cluster.create("p", url=f"{DEFAULT}/pods", spec=pod())
+    answer = await cluster.world.call("GET", f"{DEFAULT}/pods/p/attach?container=c&stdin=true")
+    assert (answer.status, answer.json["message"]) == (400, "container missing is not valid for pod p")
 
 
 async def test_mutating_webhooks_patch_in_order(cluster):
@@ -591,3 +604,24 @@ async def test_conditions_that_do_not_compile_are_refused(cluster):
         (cause,) = answer.json["details"]["causes"]
         assert (answer.status, cause["field"]) == (422, "webhooks[0].matchConditions[0].expression")
         assert why in cause["message"]
+
+
+async def test_custom_resources_are_shown_in_the_version_of_the_rule(cluster):
+    versions = version("v1beta1", storage=False), version("v1")
+    await define(cluster.world, definition(*versions))
+    rule = {
+        "operations": ["CREATE"],
+        "apiGroups": ["stable.example.com"],
+        "apiVersions": ["v1"],
+        "resources": ["crontabs"],
+    }
+    change = [{"op": "add", "path": "/spec/image", "value": "changed"}]
+    cluster.hooks.handlers |= {"/change": lambda review: patch(review, change), "/see": allow}
+    await cluster.register("mutating", cluster.hook("change", rules=[rule]))
+    await cluster.register("validating", cluster.hook("see", rules=[rule]))
+    answer = await cluster.world.call("POST", crontabs_url("v1beta1"), crontab(version="v1beta1"))
+    assert (answer.status, answer.json["spec"]["image"]) == (201, "changed")
+    assert answer.json["apiVersion"] == "stable.example.com/v1beta1"
+    (request,) = cluster.reviews("/see")
+    assert (request["kind"]["version"], request["requestKind"]["version"]) == ("v1", "v1beta1")
+    assert request["object"]["apiVersion"] == "stable.example.com/v1"

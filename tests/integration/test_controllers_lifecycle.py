@@ -51,13 +51,14 @@ LIFECYCLE = (
 
 @contextlib.asynccontextmanager
 async def cluster(
-    *names: str, controllers: dict[str, Entry] = CONTROLLERS, **settings: Any
+    *names: str, controllers: dict[str, Entry] = CONTROLLERS, aggregates: bool = False, **settings: Any
 ) -> AsyncIterator[ApiClient]:
-    """A client of an API server for which these controllers run."""
+    """A client of an API server for which these controllers run. `aggregates`: it has aggregated APIs."""
     chosen = Settings(root_ca="PEM\n", **settings)
     async with (
         api_world() as world,
         ApiClient(world.config) as client,
+        running(*([world.parts.aggregator.run()] if aggregates else [])),
         running(Manager(client, names, chosen, controllers).run()),
     ):
         yield client
@@ -297,6 +298,34 @@ def definition(plural: str, kind: str, version: str) -> dict[str, Any]:
             "versions": [{"name": version, "served": True, "storage": True, "schema": schema}],
         },
     }
+
+
+async def test_an_aggregated_api_that_does_not_answer_delays_only_namespaces():
+    async with cluster("garbage-collector-controller", "namespace-controller", aggregates=True) as client:
+        services = metadata_kind("apiregistration.k8s.io", "v1", "apiservices", "APIService", False)
+        spec = {"group": "gone.example.com", "version": "v1", "groupPriorityMinimum": 1, "versionPriority": 1}
+        spec["service"] = {"namespace": "default", "name": "nowhere"}
+        await client.create(services, {"metadata": {"name": "v1.gone.example.com"}, "spec": spec})
+
+        async def is_listed() -> bool:
+            groups = await client.request("GET", "/apis")
+            return "gone.example.com" in [group["name"] for group in groups["groups"]]
+
+        await until(is_listed)
+        await client.create(NAMESPACES, {"metadata": {"name": "blue"}})
+        await client.create(SECRETS, {"metadata": {"name": "s", "namespace": "blue"}})
+        await client.delete(NAMESPACES, "blue")
+
+        async def failure() -> str:
+            conditions = (await client.get(NAMESPACES, "blue")).status.conditions
+            return next((c.message for c in conditions if c.reason == "DiscoveryFailed"), "")
+
+        text = "Discovery failed for some groups: unable to retrieve the complete list of server APIs: "
+        assert (await until(failure)).startswith(f"{text}gone.example.com/v1: ")
+        await until(gone(client, SECRETS, "s", "blue"))
+        assert await exists(client, NAMESPACES, "blue"), "nobody knows what else is in it"
+        await client.delete(services, "v1.gone.example.com")
+        await until(gone(client, NAMESPACES, "blue", ""))
 
 
 async def test_custom_resources_that_come_and_go_own_and_are_collected():

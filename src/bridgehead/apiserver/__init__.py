@@ -7,8 +7,8 @@ A request passes these layers from top to bottom. Imports have the same directio
     app                     the ASGI application: one request, from its bytes to its answer
     proxying/               requests that go on to other servers: pods, services, nodes, aggregated APIs
     handlers/   streams/    answers: objects, reviews, discovery, OpenAPI; requests that go on to a pod's kubelet
-    customresources/        CustomResourceDefinitions, and the resources that they define
     flowcontrol/            priority levels: how many requests are carried out at a time
+    customresources/        CustomResourceDefinitions, and the resources that they define
     registry/               operations on stored objects: create, update, list, watch
     admission/              plug-ins that check and change what is written
     access/                 authentication and authorization

@@ -33,6 +33,7 @@ from .handlers.openapi import OpenApi
 from .handlers.rendering import Rendering
 from .handlers.reviews import Reviews
 from .http.compression import compressed
+from .http.handshake import deny
 from .http.negotiation import JSON, wants_indented
 from .http.paths import RequestInfo, check_timeout, parse_query, parse_request
 from .http.request import Disconnected, Receive, Request, Response, Scope, Send, Stream, StreamBroken
@@ -41,7 +42,6 @@ from .http.user import InvalidCredentials, User
 from .http.worker import run_long
 from .proxying.aggregation.aggregator import Aggregator
 from .proxying.subresource import ProxySubresource
-from .streams.kubelet import deny
 from .streams.pod_streams import PodStreams
 
 log = logging.getLogger(__name__)
@@ -139,7 +139,11 @@ class Application:
             known = True
             request = Request(info, scope["method"], query, headers, user, scope, receive)
             warnings = request.warnings
-            response = await self._dispatch(request)
+            if self._aggregator.serves(info.path):
+                seat.leave()  # the server behind has limits of its own
+                response = await self._aggregator.answer(request)
+            else:
+                response = await self._dispatch(request)
             refused = False
         except ApiStatus as status:
             known = known and status.code not in (403, 404, 405)
@@ -198,8 +202,6 @@ class Application:
 
     async def _dispatch(self, request: Request) -> Response:
         info = request.info
-        if self._aggregator.serves(info.path):
-            return await self._aggregator.answer(request)
         if info.is_resource:
             if self._reviews.serves(info):
                 return await self._rendering.other(request.header(b"accept"), await self._reviews.handle(request))

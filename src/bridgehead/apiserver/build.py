@@ -22,10 +22,12 @@ from .admission.parts import AdmissionParts
 from .admission.plugins import build_chain
 from .app import Application
 from .bodies.protobuf import plain_scalars
-from .bodies.schema import OBJECT_META, LazyDefinitions, Schema, Shape
+from .bodies.schema import OBJECT_META, JsonShape, LazyDefinitions, Schema, Shape
 from .customresources.controller import Definitions
 from .customresources.kind import definition_resource
+from .fieldmanagement.types import MapType
 from .flowcontrol.control import FlowControl
+from .flowcontrol.metrics import PriorityLevelMetrics
 from .handlers.apply import Applier
 from .handlers.discovery import Discovery
 from .handlers.health import Health
@@ -46,7 +48,7 @@ from .registry.legacy_tokens import LegacyTokenUses
 from .registry.registry import Registry
 from .registry.watching import OpenWatches
 from .resource import Resource
-from .streams.kubelet import KubeletAccess, KubeletTls
+from .streams.kubelet_access import KubeletAccess, KubeletTls
 from .streams.pod_streams import PodStreams
 from .table import ResourceTable
 from .webhookclient.client import WebhookClient
@@ -103,7 +105,13 @@ def _shape_of(schema: Schema, resource: Resource, kind: tuple[str, str, str]) ->
     if resource.definition is not None and kind[2] == resource.kind:
         shape: Shape = resource.definition.shape
         return shape
-    return schema.of_kind(*kind)
+    try:
+        return schema.of_kind(*kind)
+    except KeyError:
+        return _ANY_JSON  # PodExecOptions and its like have no definition
+
+
+_ANY_JSON = JsonShape("map[string]interface {}")
 
 
 def _jwt_issuers(settings: ApiSettings) -> JwtIssuers | None:
@@ -134,9 +142,13 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
     resources = ResourceTable((*table, definition_resource(metadata)))
     metrics, webhooks = Metrics(), WebhookClient(store)
     authorizer = Authorizer(StoredPolicy(store), NodeAuthorizer(store))
+
+    def type_of(resource: Resource) -> MapType:
+        return registry.ownership.kind(resource).root
+
     shape_of = partial(_shape_of, schema)
     chain = build_chain(
-        AdmissionParts(store, resources, authorizer, webhooks, metrics.registry, shape_of, settings.clock)
+        AdmissionParts(store, resources, authorizer, webhooks, metrics.registry, shape_of, type_of, settings.clock)
     )
     registry = Registry(resources, store, schema, settings.clock, chain)
     definitions = Definitions(registry, metadata, webhooks)
@@ -151,7 +163,7 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
     connections = Connections()
     trimmer = Trimmer()
     flow_control = FlowControl(registry)
-    metrics.add_flow_control(flow_control)
+    metrics.registry.register(PriorityLevelMetrics(lambda: flow_control.levels))
 
     def not_shutting_down() -> str | None:
         return "process is shutting down" if watches.closed else None

@@ -131,6 +131,11 @@ def not_acceptable(accepted: Sequence[str]) -> ApiStatus:
     return ApiStatus(406, "NotAcceptable", f"only the following media types are accepted: {', '.join(accepted)}")
 
 
+def unsuitable_form(form: str, why: str) -> ApiStatus:
+    """A 406 for a form that the answer cannot have: the metadata of one object for a list, or the reverse."""
+    return ApiStatus(406, "NotAcceptable", f"you requested {form}, but the requested object {why}")
+
+
 def already_exists(resource: Resource, name: str) -> ApiStatus:
     return ApiStatus(
         409,

@@ -208,6 +208,10 @@ class Converter(Protocol):
         """Return an object of this version in the storage version. Raises `ApiStatus`."""
         ...
 
+    async def converted(self, obj: JsonObject, resource: Resource) -> JsonObject:
+        """Return an object of this version in another one. Raises `ApiStatus`."""
+        ...
+
     def is_in_storage_version(self, record: Record) -> bool: ...
 
     async def view(self, store: Store, namespace: str | None, *, with_records: bool) -> Store:

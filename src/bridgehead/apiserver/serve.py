@@ -33,7 +33,7 @@ from .registry.expiry import expire_events
 from .registry.ip_addresses import IpAddresses
 from .registry.service_cidrs import ServiceCidrs
 from .resources import build_table
-from .streams.kubelet import KubeletTls
+from .streams.kubelet_access import KubeletTls
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from bridgehead.objects.kinds import ALL_KINDS, Kind
 from bridgehead.objects.meta import Object
 
 from .api import ApiClient
-from .errors import BadAnswer, NotFound
+from .errors import ApiError, BadAnswer, NotFound
 
 
 @dataclass(frozen=True)
@@ -64,9 +64,22 @@ def metadata_kind(group: str, version: str, plural: str, name: str, namespaced: 
     return kind
 
 
-async def discover(client: ApiClient) -> list[ServedKind]:
-    """Return all kinds that can be listed, each in the first version of its group that has it. Raises ClientError."""
+@dataclass(frozen=True)
+class Discovered:
+    """All kinds that can be listed, each in the first version of its group that has it.
+
+    `failures` are the groups and versions whose resources are not known, with the reasons: an aggregated API may not
+    answer while all others do.
+    """
+
+    kinds: list[ServedKind]
+    failures: dict[str, str]
+
+
+async def discover(client: ApiClient) -> Discovered:
+    """Ask for all groups. Raises ClientError when the API server itself does not answer."""
     served = _served("", "v1", await client.request("GET", "/api/v1"))
+    failures: dict[str, str] = {}
     groups = _decode(await client.request("GET", "/apis"), _Groups)
     for group in groups.groups:
         preferred = [group.preferred_version] if group.preferred_version is not None else []
@@ -75,12 +88,16 @@ async def discover(client: ApiClient) -> list[ServedKind]:
         for version in versions:
             try:
                 document = await client.request("GET", f"/apis/{group.name}/{version}")
+                of_version = _served(group.name, version, document)
             except NotFound:
                 continue  # a custom resource that has just been removed
-            found = [one for one in _served(group.name, version, document) if one.kind.plural not in known]
+            except (ApiError, BadAnswer) as error:
+                failures[f"{group.name}/{version}"] = str(error)
+                continue
+            found = [one for one in of_version if one.kind.plural not in known]
             known |= {one.kind.plural for one in found}
             served += found
-    return served
+    return Discovered(served, failures)
 
 
 def _served(group: str, version: str, document: dict[str, Any]) -> list[ServedKind]:

@@ -75,10 +75,12 @@ QUERIES: dict[str, st.SearchStrategy[str]] = {
     "container": TEXTS,
     "hash": TEXTS,
 }
+MEDIA = ("application/json", "application/vnd.kubernetes.protobuf")
 HEADERS: dict[str, st.SearchStrategy[str]] = {
     "accept": st.sampled_from(
         ["*/*", TABLE, "application/yaml", "x", ";;q=x", "application/json;as=Table;v=v9;g=meta.k8s.io"]
-        + [f"application/json;as=PartialObjectMetadata{more};v=v1;g=meta.k8s.io" for more in ("", "List")]
+        + [f"{media};as=PartialObjectMetadata{more};v=v1;g=meta.k8s.io" for media in MEDIA for more in ("", "List")]
+        + [*MEDIA]
     ),
     "accept-encoding": st.sampled_from(["gzip", "x"]),
     "authorization": st.sampled_from(["", "Bearer", "Bearer a.b.c", "Basic x", "Bearer é", "Bearer \x00"]),

@@ -361,22 +361,21 @@ class StructShape(Shape):
 
 
 class SubschemaShape(Shape):
-    """A schema of a custom resource, or in its place a boolean (`additionalProperties`) or a list (`items`)."""
+    """A schema of a custom resource (`schema`), or in its place a boolean or a list (`other`)."""
 
-    __slots__ = ("schema",)
+    __slots__ = ("other", "schema")
 
-    def __init__(self, go: str, schema: Shape) -> None:
+    def __init__(self, go: str, schema: Shape, other: Shape) -> None:
         super().__init__(go)
         self.schema = schema
+        self.other = other
 
     def conform(self, value: Any, path: JsonPath, unknown: list[str]) -> Any:
-        is_or_bool = self.go.endswith("OrBool")
-        if type(value) is list and not is_or_bool:
-            return [self.schema.conform(one, (path, index, _INDEX), unknown) for index, one in enumerate(value)]
-        if type(value) is bool and is_or_bool:
-            return value
+        wanted, name = (bool, "boolean") if isinstance(self.other, BoolShape) else (list, "list")
+        if type(value) is wanted:
+            return self.other.conform(value, path, unknown)
         if type(value) is not dict:
-            raise _Mismatch("", text=f"{'boolean' if is_or_bool else 'list'} or JSON schema expected")
+            raise _Mismatch("", text=f"{name} or JSON schema expected")
         return self.schema.conform(value, path, unknown)
 
     def child(self, key: str) -> Shape:
@@ -396,11 +395,12 @@ _SPECIAL: dict[str, Shape] = {
     "io.k8s.apimachinery.pkg.runtime.RawExtension": JsonShape("runtime.RawExtension"),
 }
 _APIEXTENSIONS = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1."
-# Definitions without fields that stand for a schema, and the definition of schemas.
-_SUBSCHEMAS = {
-    f"{_APIEXTENSIONS}JSONSchemaPropsOr{other}": f"{_APIEXTENSIONS}JSONSchemaProps" for other in ("Array", "Bool")
+_SPECIAL |= {
+    f"{_APIEXTENSIONS}JSON": JsonShape("v1.JSON"),
+    f"{_APIEXTENSIONS}CustomResourceSubresourceStatus": StructShape(f"{_APIEXTENSIONS}CustomResourceSubresourceStatus"),
 }
 _STRING, _BOOL, _FLOAT, _BYTES = StringShape("string"), BoolShape("bool"), NumberShape("float64"), BytesShape("[]uint8")
+_STRINGS = ListShape(_STRING, False, "")
 _INT32, _INT64 = IntShape("int32"), IntShape("int64")
 
 
@@ -441,9 +441,11 @@ class Schema:
         shape = self._shapes.get(name)
         if shape is None:
             definition = self._definitions[name]
-            if name in _SUBSCHEMAS:
-                schema = self._named(_SUBSCHEMAS[name])
-                shape = self._shapes[name] = SubschemaShape(".".join(name.split(".")[-2:]), schema)
+            if name.startswith(f"{_APIEXTENSIONS}JSONSchemaPropsOr"):
+                schema = self._named(f"{_APIEXTENSIONS}JSONSchemaProps")
+                others = {"Bool": _BOOL, "Array": ListShape(schema, False, ""), "StringArray": _STRINGS}
+                other = others[name.removeprefix(f"{_APIEXTENSIONS}JSONSchemaPropsOr")]
+                shape = self._shapes[name] = SubschemaShape(".".join(name.split(".")[-2:]), schema, other)
             elif "properties" not in definition:
                 shape = self._shapes[name] = self._inline(definition)
             else:

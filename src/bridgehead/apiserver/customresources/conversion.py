@@ -143,6 +143,12 @@ class VersionConverter:
         (stored,) = await self._conversion.convert([obj], self.storage.api_version)
         return self._completed(stored)
 
+    async def converted(self, obj: JsonObject, resource: Resource) -> JsonObject:
+        if resource.api_version == self._resource.api_version:
+            return obj
+        (found,) = await self._conversion.convert([obj], resource.api_version)
+        return found
+
     async def view(self, store: Store, namespace: str | None, *, with_records: bool) -> Store:
         if not with_records or self._is_clean:
             return View(store, None, self._open)

@@ -9,11 +9,7 @@ from collections.abc import Sequence
 
 from bridgehead.apiserver.resource import FieldError, JsonObject
 from bridgehead.apiserver.resources.shared import field
-from bridgehead.apiserver.resources.shared.webhook_validation import (
-    validate_ca_bundle,
-    validate_webhook_service,
-    validate_webhook_url,
-)
+from bridgehead.apiserver.resources.shared.webhook_validation import validate_ca_bundle, validate_client_config
 from bridgehead.objects.names import check_dns1035_label
 
 from .definitions import ESTABLISHED, is_true
@@ -48,14 +44,7 @@ def validate_conversion(conversion: JsonObject | None, old: JsonObject | None) -
 
 
 def _validate_client(path: str, client: JsonObject, *, may_have_bad_bundle: bool) -> list[FieldError]:
-    url, service = client.get("url"), client.get("service")
-    errors: list[FieldError] = []
-    if (url is None) == (service is None):
-        errors.append(field.required(path, "exactly one of url or service is required"))
-    elif url is not None:
-        errors += validate_webhook_url(f"{path}.url", url)
-    elif service is not None:
-        errors += validate_webhook_service(f"{path}.service", service)
+    errors = validate_client_config(path, client)
     if client.get("caBundle") and not may_have_bad_bundle:
         errors += validate_ca_bundle(f"{path}.caBundle", client["caBundle"])
     return errors

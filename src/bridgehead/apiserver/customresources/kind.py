@@ -19,6 +19,7 @@ from .definitions import (
     TERMINATING,
     is_true,
     make_condition,
+    schema_of,
     storage_version,
     versions_of,
     with_conditions,
@@ -85,6 +86,12 @@ class DefinitionStrategy(Strategy):
         if obj.get("spec") == old.get("spec") and "deletionTimestamp" in obj["metadata"]:
             return []  # finalizers of a definition can be removed, whatever its schema is
         return validate_definition_update(obj, old, self._metadata())
+
+    def warnings(self, obj: JsonObject) -> list[str]:
+        from .schema import format_warnings
+
+        found = [text for version in versions_of(obj) for text in format_warnings(schema_of(version) or {})]
+        return list(dict.fromkeys(found))
 
 
 def _add_stored_version(obj: JsonObject) -> None:

@@ -4,6 +4,7 @@
     levels.py      priority levels: seats, and the queues of requests that wait for one
     seats.py       the limits of each level
     conditions.py  the condition Dangling of a FlowSchema
+    metrics.py     seats, waiting and refused requests
     control.py     the configuration in force, kept up to date
 
 `app` calls `FlowControl.classify` for each request, and takes a seat for the time in which the request is handled.

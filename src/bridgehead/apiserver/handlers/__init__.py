@@ -4,6 +4,7 @@ objects          get, list, watch and writes of the resources in the table
 options          options of writes
 rendering        answers in the form that the Accept header asks for
 event_forms      forms of a watch's events
+messages         objects and events in protobuf
 rendered         objects in other forms than the stored one, shared by watches
 tables           rows for `kubectl get`
 stored_forms     conversion of objects that are stored in the form of another resource

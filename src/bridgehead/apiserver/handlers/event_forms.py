@@ -1,4 +1,4 @@
-"""The forms in which a client can ask for the events of a watch. `registry.watching.EventForm` describes the methods.
+"""The forms of JSON in which a client can ask for the events of a watch; see `registry.watching.EventForm`.
 
 Source: apiserver/pkg/endpoints/handlers/response.go (watchEmbeddedEncoder), watch.go.
 """
@@ -9,12 +9,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from bridgehead.apiserver.bodies.protobuf.framing import envelope, event_start
-from bridgehead.apiserver.bodies.protobuf.objects import ProtobufObjects
-from bridgehead.apiserver.bodies.schema import Shape
 from bridgehead.apiserver.bodies.serialization import stored_metadata
-from bridgehead.apiserver.errors import ApiStatus
-from bridgehead.apiserver.http.negotiation import PROTOBUF
 from bridgehead.apiserver.registry.watching import EventForm
 from bridgehead.apiserver.resource import JsonObject, Resource
 
@@ -31,9 +26,14 @@ class ServedEvents(EventForm):
         self._rendered = rendered
 
     def stored(self, value: bytes, revision: int) -> bytes:
-        if not revision:
+        # The form of a custom resource may change while its objects stay.
+        if not revision or self._resource.definition is not None:
             return served_value(self._resource, value)
-        return self._rendered.get(f"json {self._resource.id}", revision, lambda: served_value(self._resource, value))
+        return self._rendered.get(
+            f"json {self._resource.api_version} {self._resource.id}",
+            revision,
+            lambda: served_value(self._resource, value),
+        )
 
 
 class TableEvents(EventForm):
@@ -64,57 +64,17 @@ class TableEvents(EventForm):
 
 
 class PartialEvents(EventForm):
-    """JSON of the objects' metadata."""
+    """JSON of the objects' metadata. A conversion may change them, so that each version has its own."""
 
-    def __init__(self, version: str, rendered: Rendered) -> None:
+    def __init__(self, resource: Resource, version: str, rendered: Rendered) -> None:
         self._version = version
         self._rendered = rendered
+        self._form = f"partial {version}" if resource.converter is None else f"partial {version} {resource.version}"
 
     def stored(self, value: bytes, revision: int) -> bytes:
         if not revision:
             return tables.render_partial(value, self._version)
-        form = f"partial {self._version}"
-        return self._rendered.get(form, revision, lambda: tables.render_partial(value, self._version))
+        return self._rendered.get(self._form, revision, lambda: tables.render_partial(value, self._version))
 
     def bookmark(self, obj: JsonObject) -> bytes:
         return msgspec.json.encode(tables.partial(obj, self._version))
-
-
-class ProtobufEvents(EventForm):
-    """Frames with objects in protobuf; `partial` is the version of meta.k8s.io if only metadata are wanted, else ""."""
-
-    content_type = f"{PROTOBUF};stream=watch"
-    end = b""
-
-    def __init__(
-        self, resource: Resource, shape: Shape, protobuf: ProtobufObjects, rendered: Rendered, partial: str = ""
-    ) -> None:
-        self._resource = resource
-        self._shape = shape
-        self._protobuf = protobuf
-        self._rendered = rendered
-        self._partial = partial
-        self._form = f"protobuf partial {partial}" if partial else f"protobuf {resource.id}"
-
-    def start(self, type: str, size: int) -> bytes:
-        return event_start(type, size)
-
-    def stored(self, value: bytes, revision: int) -> bytes:
-        if not revision:
-            return self._encode_stored(value)
-        return self._rendered.get(self._form, revision, lambda: self._encode_stored(value))
-
-    def bookmark(self, obj: JsonObject) -> bytes:
-        return self._encode(obj)
-
-    def status(self, status: ApiStatus) -> bytes:
-        return self._protobuf.body(status.to_object()) or b""
-
-    def _encode_stored(self, value: bytes) -> bytes:
-        return self._encode(msgspec.json.decode(value if self._partial else served_value(self._resource, value)))
-
-    def _encode(self, obj: JsonObject) -> bytes:
-        if self._partial:
-            return self._protobuf.partial(obj["metadata"], self._partial)
-        message = self._protobuf.message(obj, self._shape)
-        return envelope(self._resource.api_version, self._resource.kind, message)

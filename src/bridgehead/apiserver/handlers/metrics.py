@@ -2,42 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
-from prometheus_client.registry import Collector
 
-from bridgehead.apiserver.flowcontrol.control import FlowControl
 from bridgehead.apiserver.http.paths import RequestInfo
 from bridgehead.apiserver.http.request import Response
 
 _BUCKETS = (0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.5, 2, 3, 5, 10, 30, 60)
-
-
-class _PriorityLevels(Collector):
-    """The seats and queues of priority levels, read when metrics are asked for."""
-
-    def __init__(self, flow_control: FlowControl) -> None:
-        self._flow_control = flow_control
-
-    def collect(self) -> Iterator[Metric]:
-        prefix, label = "apiserver_flowcontrol", ["priority_level"]
-        seats = GaugeMetricFamily(f"{prefix}_nominal_limit_seats", "Seats of a level.", labels=label)
-        taken = GaugeMetricFamily(f"{prefix}_current_executing_seats", "Seats that are taken.", labels=label)
-        waiting = GaugeMetricFamily(f"{prefix}_current_inqueue_requests", "Requests that wait.", labels=label)
-        refused = CounterMetricFamily(
-            f"{prefix}_rejected_requests", "Requests that were refused.", labels=[*label, "reason"]
-        )
-        for level in self._flow_control.levels:
-            name = [level.name]
-            seats.add_metric(name, level.limits.seats or 0)
-            taken.add_metric(name, level.taken)
-            waiting.add_metric(name, level.waiting)
-            for why, count in level.refused.items():
-                refused.add_metric([*name, why], count)
-        yield from (seats, taken, waiting, refused)
 
 
 class Metrics:
@@ -61,10 +32,6 @@ class Metrics:
 
     def watches(self, change: int) -> None:
         self._watches.inc(change)
-
-    def add_flow_control(self, flow_control: FlowControl) -> None:
-        """Add the seats and queues of priority levels."""
-        self.registry.register(_PriorityLevels(flow_control))
 
     def count(self, info: RequestInfo, code: int, seconds: float | None, *, known: bool) -> None:
         """Count a request. Requests with a path that the server does not have (not `known`) share one set of labels."""

@@ -26,7 +26,6 @@ from bridgehead.apiserver.errors import (
     method_not_allowed,
     not_found_path,
     success,
-    terminating_resource,
 )
 from bridgehead.apiserver.fieldmanagement.managers import APPLY, Writer
 from bridgehead.apiserver.http.paths import Query
@@ -123,8 +122,6 @@ class Handlers:
     # --- writing
 
     async def _create(self, request: Request, resource: Resource) -> Response:
-        if resource.refuses_create:
-            raise terminating_resource(resource.refuses_create)
         writer = parse_writer(request)
         obj = stored_object(resource, await self._decode(request, resource))
         record = await self._store_new(request, resource, obj, writer)

@@ -205,12 +205,15 @@ def _hash(resources: Iterable[Resource], external: Iterable[ExternalApi] = ()) -
 
 
 def closure(definitions: dict[str, JsonObject], roots: Iterable[str]) -> set[str]:
-    """Return the names of the roots and of all definitions that they refer to."""
+    """Return the names of the roots and of all definitions that they refer to.
+
+    Values in a schema of a custom resource, e.g. defaults, may look like references to definitions that do not exist.
+    """
     found: set[str] = set()
-    waiting = [name for name in roots if name in definitions]
+    waiting = list(roots)
     while waiting:
         name = waiting.pop()
-        if name not in found:
+        if name in definitions and name not in found:
             found.add(name)
             waiting += _references(definitions[name])
     return found

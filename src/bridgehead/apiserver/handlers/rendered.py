@@ -1,13 +1,13 @@
 """Objects in forms other than the stored one, kept while several clients may want them.
 
-All watches of a resource that ask for the same form share the bytes of each change, as watches of the stored form do.
+All watches and lists of a resource that ask for the same form share the bytes, as those of the stored form do.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-MAX_BYTES = 4 * 1024 * 1024
+MAX_BYTES = 16 * 1024 * 1024
 
 
 class Rendered:

@@ -9,16 +9,15 @@ import asyncio
 import time
 from collections.abc import Iterable, Sequence
 from functools import partial
-from itertools import chain
 
 import msgspec
 
 from bridgehead.apiserver.bodies.collection import dump_yaml, json_document, yaml_document
-from bridgehead.apiserver.bodies.protobuf.framing import envelope_start, list_item, list_start, metadata_only
+from bridgehead.apiserver.bodies.protobuf.framing import envelope_start, item_start, list_start
 from bridgehead.apiserver.bodies.protobuf.objects import ProtobufObjects, is_encodable
 from bridgehead.apiserver.bodies.schema import Schema
 from bridgehead.apiserver.bodies.serialization import stored_metadata
-from bridgehead.apiserver.errors import ApiStatus
+from bridgehead.apiserver.errors import ApiStatus, unsuitable_form
 from bridgehead.apiserver.http.compression import THRESHOLD_BYTES
 from bridgehead.apiserver.http.negotiation import JSON, PROTOBUF, YAML, MediaType, choose, wants_indented
 from bridgehead.apiserver.http.piecewise import PiecewiseBody
@@ -31,8 +30,9 @@ from bridgehead.apiserver.resource import JsonObject, Resource
 from bridgehead.storage import Record
 
 from . import tables
-from .event_forms import PartialEvents, ProtobufEvents, ServedEvents, TableEvents
-from .rendered import Rendered
+from .event_forms import PartialEvents, ServedEvents, TableEvents
+from .messages import Messages, ProtobufEvents
+from .rendered import MAX_BYTES, Rendered
 from .stored_forms import served_value
 
 # Accept headers for JSON, which most clients send.
@@ -57,8 +57,14 @@ class Rendering:
 
     def check_acceptable(self, request: Request, resource: Resource) -> None:
         """Raise a 406 for a media type that is not offered, before the request is carried out."""
-        if request.header(b"accept") not in _PLAIN:
-            self._choose(request, resource, watch=request.info.verb == "watch")
+        if request.header(b"accept") in _PLAIN:
+            return
+        verb = request.info.verb
+        media, is_list = self._choose(request, resource, watch=verb == "watch"), verb in ("list", "deletecollection")
+        if media.form == "PartialObjectMetadata" and is_list:
+            raise unsuitable_form(media.form, f"is a list ({_go_type(resource)}List)")
+        if media.form == "PartialObjectMetadataList" and not is_list:
+            raise unsuitable_form(media.form, f"is not a list ({_go_type(resource)})")
 
     def _choose(self, request: Request, resource: Resource, *, watch: bool = False) -> MediaType:
         accept = request.header(b"accept")
@@ -173,27 +179,24 @@ class Rendering:
         self, resource: Resource, media: MediaType, meta: JsonObject, records: Sequence[Record], *, is_large: bool
     ) -> Response:
         """Return a list in protobuf: all items are encoded before the first is sent, because the length comes first."""
-        shape = self._registry.shape(resource)
-        if media.form:
-            api_version, kind = f"meta.k8s.io/{media.version}", "PartialObjectMetadataList"
-        else:
-            api_version, kind = resource.api_version, f"{resource.kind}List"
+        messages = self._messages(resource, media)
+        is_kept = sum(len(record.value) for record in records) <= MAX_BYTES
         parts = [list_start(self._protobuf.list_metadata(meta))]
         began = time.perf_counter()
         for record in records:
-            if media.form:
-                message = metadata_only(self._protobuf.metadata(msgspec.json.decode(record.value)["metadata"]))
-            else:
-                obj = msgspec.json.decode(served_value(resource, record.value))
-                message = self._protobuf.message(obj, shape)
-            parts.append(list_item(message))
+            message = messages.stored(record.value, record.revision if is_kept else 0)
+            parts += (item_start(len(message)), message)
             if is_large and time.perf_counter() - began > _SLICE_SECONDS:
                 await asyncio.sleep(0)
                 began = time.perf_counter()
-        parts.insert(0, envelope_start(api_version, kind, sum(map(len, parts))))
+        parts.insert(0, envelope_start(messages.api_version, f"{messages.kind}List", sum(map(len, parts))))
         if not is_large:
             return Response(200, b"".join(parts), PROTOBUF)
-        return Response(200, content_type=PROTOBUF, stream=PiecewiseBody(chain(parts)), drops_slow=True)
+        return Response(200, content_type=PROTOBUF, stream=PiecewiseBody(parts), drops_slow=True)
+
+    def _messages(self, resource: Resource, media: MediaType) -> Messages:
+        partial = media.version if media.form else ""
+        return Messages(resource, self._registry.shape(resource), self._protobuf, self._rendered, partial)
 
     # --- watches
 
@@ -204,12 +207,18 @@ class Rendering:
             include = tables.parse_include(request.query)
             return TableEvents(resource, media.version, include, self._registry.clock)
         if media.type == PROTOBUF:
-            version = media.version if media.form else ""
-            shape = self._registry.shape(resource)
-            return ProtobufEvents(resource, shape, self._protobuf, self._rendered, version)
+            return ProtobufEvents(self._messages(resource, media))
         if media.form:
-            return PartialEvents(media.version, self._rendered)
+            return PartialEvents(resource, media.version, self._rendered)
         return _STORED_EVENTS if resource.stored_form is None else ServedEvents(resource, self._rendered)
+
+
+def _go_type(resource: Resource) -> str:
+    """Return the Go type of a resource's objects, as Kubernetes' messages have it."""
+    if resource.definition is not None:
+        return "*unstructured.Unstructured"
+    package = "core" if resource.group in ("", "events.k8s.io") else resource.group.partition(".")[0]
+    return f"*{package}.{resource.kind}"
 
 
 def list_head(resource: Resource, meta: JsonObject) -> JsonObject:

@@ -5,6 +5,7 @@ socket_protocol   WebSockets
 spdy_upgrade      SPDY connections, presented as WebSockets
 tunnel            upgraded connections that the application takes over
 paths             what a request asks for: verb, group, resource, namespace, name
+handshake         refusal of a WebSocket
 user              the user of a request
 negotiation       media types
 request           request and response, as handlers get and return them

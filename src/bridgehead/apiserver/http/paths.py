@@ -16,6 +16,7 @@ from urllib.parse import parse_qsl
 from bridgehead.apiserver.errors import bad_request
 
 Query = Mapping[str, str]
+QueryList = list[tuple[str, str]]
 
 # What Go's time.ParseDuration accepts.
 _DURATION = re.compile(r"[+-]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)")
@@ -62,6 +63,11 @@ def parse_query(raw: bytes) -> dict[str, str]:
     for name, value in parse_qsl(raw.decode("latin-1"), keep_blank_values=True):
         query.setdefault(name, value)
     return query
+
+
+def parse_query_list(query_string: bytes) -> QueryList:
+    """Parse a query; keep repeated names (`command`)."""
+    return parse_qsl(query_string.decode("latin-1"), keep_blank_values=True)
 
 
 def is_true(query: Query, name: str) -> bool:

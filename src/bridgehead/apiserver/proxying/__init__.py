@@ -1,6 +1,8 @@
 """Requests that the API server passes on to a server behind it: the `proxy` subresource and aggregated APIs.
 
 subresource     pods, services and nodes: the target of a request, and its answer
+aggregation/    APIs that other servers serve
+routes          where a request goes, and what it carries
 forwarding      an HTTP request to a target and its response, both as streams
 tunnels         a request that upgrades its connection (WebSocket, SPDY), as raw bytes
 connections     addresses, TLS and errors of connections to targets

@@ -8,10 +8,12 @@ from __future__ import annotations
 import errno
 import ssl
 from functools import cached_property
-
-import aiohttp
+from typing import TYPE_CHECKING
 
 from .targets import Target
+
+if TYPE_CHECKING:
+    import aiohttp
 
 CONNECT_SECONDS = 30.0
 _MAX_HEADER_BYTES = 64 * 1024
@@ -56,6 +58,8 @@ class Connections:
 
 def open_session() -> aiohttp.ClientSession:
     """Open a session that passes requests and bodies on as they are."""
+    import aiohttp
+
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0, force_close=True),
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),
@@ -69,6 +73,8 @@ def open_session() -> aiohttp.ClientSession:
 
 def describe(error: BaseException, target: Target) -> str:
     """Return the text of a failed connection or request as Go's `net` package describes it."""
+    import aiohttp
+
     dialing = f"dial tcp {target.authority}"
     if isinstance(error, aiohttp.ServerDisconnectedError):
         return "EOF"

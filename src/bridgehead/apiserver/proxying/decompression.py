@@ -18,7 +18,8 @@ class Recoder:
 
     def __init__(self, coding: str, feed: Callable[[bytes], bytes], close: Callable[[], bytes]) -> None:
         """`coding` is a key of `CODINGS`."""
-        self._decompressor = zlib.decompressobj(CODINGS[coding])
+        self._wbits = CODINGS[coding]
+        self._decompressor = zlib.decompressobj(self._wbits)
         self._compressor = zlib.compressobj(wbits=CODINGS[coding])
         self._feed = feed
         self._close = close
@@ -26,8 +27,10 @@ class Recoder:
     def pieces(self, data: bytes) -> Iterator[bytes]:
         """Yield the changed body as far as `data` reaches. Raises zlib.error for data that is not compressed."""
         while data:
+            if self._decompressor.eof:  # a body may have several members
+                self._decompressor = zlib.decompressobj(self._wbits)
             content = self._decompressor.decompress(data, _PIECE_BYTES)
-            data = self._decompressor.unconsumed_tail
+            data = self._decompressor.unconsumed_tail or self._decompressor.unused_data
             if content:
                 yield self._compressor.compress(self._feed(content))
         yield self._compressor.flush(zlib.Z_SYNC_FLUSH)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 import zlib
 from collections.abc import AsyncGenerator, Callable
-from dataclasses import dataclass
 
 import aiohttp
 from multidict import CIMultiDict
@@ -18,31 +16,10 @@ from bridgehead.apiserver.http.unsent import Connection
 
 from .connections import describe
 from .decompression import CODINGS, Recoder
-from .headers import Headers, request_headers, response_headers, with_location
+from .headers import request_headers, response_headers, with_location
 from .html import LinkRewriter
-from .targets import Target
+from .routes import Route, client_address
 from .urls import Links
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Route:
-    """Where a request goes. `path` is the escaped path with the query; `tls` is used for https.
-
-    `server_name`: the name in the target's certificate, "" for none. `extra_headers` replace those of the request.
-    `links`: the rule for links in the response, None to leave them.
-    """
-
-    target: Target
-    path: str
-    tls: ssl.SSLContext | None = None
-    server_name: str = ""
-    extra_headers: tuple[tuple[bytes, bytes], ...] = ()
-    links: Links | None = None
-
-    def headers(self, headers: Headers) -> Headers:
-        """Return the request's headers with `extra_headers`."""
-        replaced = {name for name, _ in self.extra_headers}
-        return [pair for pair in headers if pair[0] not in replaced] + list(self.extra_headers)
 
 
 async def forward(request: Request, route: Route, session: aiohttp.ClientSession) -> Response:
@@ -85,12 +62,6 @@ def _text(value: bytes) -> str:
         return value.decode()
     except UnicodeDecodeError:
         return value.decode("latin-1")
-
-
-def client_address(request: Request) -> str:
-    """Return the client's address, "" if the connection has none."""
-    client = request.scope.get("client")
-    return str(client[0]) if client else ""
 
 
 def _response(request: Request, links: Links | None, answer: aiohttp.ClientResponse, upload: _Upload) -> Response:
@@ -179,6 +150,7 @@ class _Download:
                 async for piece in self._answer.content.iter_any():
                     for changed in recoder.pieces(piece):
                         yield changed
+                        await asyncio.sleep(0)  # a small body may decompress to any size
                 yield recoder.end()
             else:
                 async for piece in self._answer.content.iter_any():

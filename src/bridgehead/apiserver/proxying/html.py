@@ -63,11 +63,16 @@ class LinkRewriter:
     def __init__(self, rewrite: Callable[[str], str]) -> None:
         self._rewrite = rewrite
         self._waiting = b""
+        # What waits is looked at again when it has doubled: a page in small pieces costs no more than a whole one.
+        self._next_look = 0
         self._text_element = b""  # the element whose text is being read
 
     def feed(self, data: bytes) -> bytes:
         """Return the next bytes of the page. A tag that is not complete yet waits for the rest."""
         page = self._waiting + data
+        if len(page) < self._next_look:
+            self._waiting = page
+            return b""
         done: list[bytes] = []
         position = 0
         while position < len(page):
@@ -89,12 +94,15 @@ class LinkRewriter:
         if len(self._waiting) > MAX_TAG_BYTES:
             done.append(self._waiting)
             self._waiting = b""
+        self._next_look = min(2 * len(self._waiting), MAX_TAG_BYTES + 1)
         return b"".join(done)
 
     def close(self) -> bytes:
         """Return what still waits at the end of the page."""
+        self._next_look = 0
+        done = self.feed(b"")
         rest, self._waiting = self._waiting, b""
-        return rest
+        return done + rest
 
     def _text_end(self, page: bytes, position: int) -> int | None:
         """Return the end of the text that certainly belongs to the current text element; None if that is nothing."""
@@ -120,18 +128,19 @@ class LinkRewriter:
         following = page[position + 1 : position + 2]
         if not following or (following == b"!" and len(page) - position < 4):
             return None
-        if not following.isalpha():
+        named = _TAG_NAME.match(page, position)
+        if named is None:
             # An end tag, a declaration, or a "<" in text.
             end = page.find(b">", position) if following in b"/!?" else position
             return None if end < 0 else _append(done, page[position : end + 1], end + 1)
-        return self._take_tag(page, position, done)
+        return self._take_tag(named, done)
 
-    def _take_tag(self, page: bytes, start: int, done: list[bytes]) -> int | None:
-        """Append a start tag with its links rewritten; return its end, None if it is not complete."""
-        named = _TAG_NAME.match(page, start)
-        if named is None:
-            return None
-        name = named.group(1).lower()
+    def _take_tag(self, named: re.Match[bytes], done: list[bytes]) -> int | None:
+        """Append a start tag with its links rewritten; return its end, None if it is not complete.
+
+        `named` is the match of its name.
+        """
+        page, start, name = named.string, named.start(), named.group(1).lower()
         links = _URL_ATTRIBUTES.get(name, frozenset())
         pieces: list[bytes] = []
         copied, position = start, named.end()

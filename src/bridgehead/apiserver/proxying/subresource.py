@@ -20,12 +20,11 @@ from bridgehead.apiserver.http.request import Request, Response
 from bridgehead.apiserver.http.tunnel import asks_for_upgrade
 from bridgehead.apiserver.registry.registry import Registry
 from bridgehead.apiserver.resource import JsonObject
-from bridgehead.apiserver.streams.kubelet import KubeletAccess, kubelet_address
+from bridgehead.apiserver.streams.kubelet_access import KubeletAccess, kubelet_address
 from bridgehead.storage import Key
 
-from . import tunnels
 from .connections import Connections
-from .forwarding import Route, forward
+from .routes import Route, pass_on
 from .targets import (
     ProxyName,
     Target,
@@ -76,9 +75,7 @@ class ProxySubresource:
             extra_headers=() if is_upgraded else ((b"x-forwarded-uri", path.forwarded_uri.encode()),),
             links=Links(path.prefix, target.authority, request.header(b"host")),
         )
-        if is_upgraded:
-            return await tunnels.connect(request, route)
-        return await forward(request, route, self._connections.session())
+        return await pass_on(request, route, self._connections)
 
     async def _admit(self, request: Request, path: str) -> None:
         """Ask admission. Raises `ApiStatus` for a connection that is refused."""

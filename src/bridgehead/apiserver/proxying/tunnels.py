@@ -13,8 +13,8 @@ from bridgehead.apiserver.http.request import Request, Response
 from bridgehead.apiserver.http.tunnel import Tunnel, tunnel_of
 
 from .connections import CONNECT_SECONDS, describe
-from .forwarding import Route, client_address
 from .headers import is_valid, response_headers, upgrade_headers
+from .routes import Route, client_address
 
 _CHUNK_BYTES = 64 * 1024
 _MAX_HEAD_BYTES = 64 * 1024

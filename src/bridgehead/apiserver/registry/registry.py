@@ -16,7 +16,15 @@ import msgspec
 from bridgehead.apiserver.admission.attributes import Attributes
 from bridgehead.apiserver.admission.chain import Chain, Plugin, mutate, validate
 from bridgehead.apiserver.bodies.schema import Schema, Shape
-from bridgehead.apiserver.errors import already_exists, bad_request, conflict, not_found, not_found_path, unavailable
+from bridgehead.apiserver.errors import (
+    already_exists,
+    bad_request,
+    conflict,
+    not_found,
+    not_found_path,
+    terminating_resource,
+    unavailable,
+)
 from bridgehead.apiserver.fieldmanagement.managers import SERVER, Entries, Writer
 from bridgehead.apiserver.http.worker import run_long
 from bridgehead.apiserver.resource import Change, JsonObject, Resource
@@ -139,6 +147,8 @@ class Registry:
         `attributes` describe the request to admission; None: the server writes, and admission is not asked.
         `writer` becomes the manager of the object's fields; the managedFields of an apply are taken as they are.
         """
+        if resource.refuses_create:
+            raise terminating_resource(resource.refuses_create)
         meta = obj.setdefault("metadata", {})
         if meta.get("resourceVersion") not in (None, "", "0"):
             raise bad_request("resourceVersion should not be set on objects to be created")

@@ -1,6 +1,7 @@
 """Logs, exec, attach and port-forward.
 
-pod_streams    finds the pod and its Node
-kubelet        forwards the request to the node's kubelet
-log_options    validation of the query of a log
+pod_streams      finds the pod and its Node
+kubelet          forwards the request to the node's kubelet
+kubelet_access   connections to kubelets
+log_options      validation of the query of a log
 """

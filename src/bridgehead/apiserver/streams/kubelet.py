@@ -9,22 +9,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ssl
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, quote, urlencode
+from urllib.parse import quote, urlencode
 
 import aiohttp
-import msgspec
 from yarl import URL
 
 from bridgehead.apiserver.errors import ApiStatus, bad_request
+from bridgehead.apiserver.http.handshake import deny
+from bridgehead.apiserver.http.paths import QueryList
 from bridgehead.apiserver.http.request import Receive, Response, Scope, Send
 from bridgehead.apiserver.resource import JsonObject
 from bridgehead.objects.addresses import join_host_port
 
+from .kubelet_access import KubeletAccess, kubelet_address
 from .log_options import check_log_options
 
 # WebSocket subprotocols by subresource; a client may also offer none. The kubelet speaks them, messages pass unparsed.
@@ -35,56 +34,12 @@ _PROTOCOLS = {
     "attach": _COMMAND_PROTOCOLS,
     "portforward": ("SPDY/3.1+portforward.k8s.io", *_CHANNEL_PROTOCOLS),
 }
-_KUBELET_PORT = 10250
-_CONNECT_SECONDS = 10.0
 _MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 _MAX_ERROR_CHARACTERS = 2048
-_MAX_CLOSE_REASON_CHARACTERS = 120  # a control frame has at most 125 bytes (RFC 6455, 5.5)
 _LOG_PARAMETERS = frozenset(
     {"follow", "previous", "sinceSeconds", "sinceTime", "tailLines", "limitBytes", "timestamps"}
 )
 _STREAM_PARAMETERS = {"stdin": "input", "stdout": "output", "stderr": "error", "tty": "tty"}
-
-QueryList = list[tuple[str, str]]
-
-
-@dataclass(frozen=True)
-class KubeletTls:
-    """The API server's client certificate for kubelets, and the CA of kubelets' certificates (PEM files)."""
-
-    certificate: Path
-    key: Path
-    authority: Path
-
-
-class KubeletAccess:
-    """Connections to kubelets; plain HTTP without `tls`. The owner must call `close`."""
-
-    def __init__(self, tls: KubeletTls | None) -> None:
-        """Load certificates. Raises OSError, ssl.SSLError."""
-        self.scheme = "https" if tls is not None else "http"
-        self.context: ssl.SSLContext | None = None
-        self._session: aiohttp.ClientSession | None = None
-        if tls is not None:
-            self.context = ssl.create_default_context(cafile=str(tls.authority))
-            self.context.load_cert_chain(tls.certificate, tls.key)
-
-    def session(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            connector = aiohttp.TCPConnector(ssl=self.context if self.context is not None else True, limit=0)
-            timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS)
-            self._session = aiohttp.ClientSession(connector=connector, timeout=timeout, auto_decompress=False)
-        return self._session
-
-    async def close(self) -> None:
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
-
-
-def parse_query_list(query_string: bytes) -> QueryList:
-    """Parse a query; keep repeated names (`command`)."""
-    return parse_qsl(query_string.decode("latin-1"), keep_blank_values=True)
 
 
 async def answer(
@@ -224,18 +179,6 @@ async def _to_client(kubelet: aiohttp.ClientWebSocketResponse, send: Send) -> No
     await send({"type": "websocket.close", "code": aiohttp.WSCloseCode.OK})
 
 
-async def deny(scope: Scope, send: Send, status: ApiStatus) -> None:
-    """Answer a WebSocket's handshake with a `Status` instead of accepting it."""
-    if "websocket.http.response" not in (scope.get("extensions") or {}):
-        reason = status.message[:_MAX_CLOSE_REASON_CHARACTERS]
-        await send({"type": "websocket.close", "code": aiohttp.WSCloseCode.POLICY_VIOLATION, "reason": reason})
-        return
-    body = msgspec.json.encode(status.to_object())
-    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
-    await send({"type": "websocket.http.response.start", "status": status.code, "headers": headers})
-    await send({"type": "websocket.http.response.body", "body": body})
-
-
 # --- The kubelet's URL, and its errors ---------------------------------------------------------------------------
 
 
@@ -254,17 +197,6 @@ def choose_container(pod: JsonObject, wanted: str) -> str:
     if init:
         text += f" or one of the init containers: [{' '.join(init)}]"
     raise bad_request(text)
-
-
-def kubelet_address(node: JsonObject) -> tuple[str, int]:
-    """Return the address and port of a node's kubelet. Raises a 500 for a node without an address."""
-    status = node.get("status", {})
-    address = next((a["address"] for a in status.get("addresses", ()) if a.get("type") == "InternalIP"), None)
-    if address is None:
-        name = node["metadata"]["name"]
-        raise ApiStatus(500, "InternalError", f"no preferred addresses found; node {name} has no InternalIP", {})
-    port = status.get("daemonEndpoints", {}).get("kubeletEndpoint", {}).get("Port", _KUBELET_PORT)
-    return address, int(port)
 
 
 def _upgrade_url(

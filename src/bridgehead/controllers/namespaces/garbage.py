@@ -18,7 +18,7 @@ import msgspec
 
 from bridgehead.client import ApiClient, Done, EventRecorder, Informer, Outcome, Retry, WorkQueue
 from bridgehead.client.discovery import ServedKind, discover, metadata_kind
-from bridgehead.client.errors import ClientError, NotFound
+from bridgehead.client.errors import ApiError, ClientError, NotFound
 from bridgehead.objects.kinds import Kind
 from bridgehead.objects.meta import Object, OwnerReference
 
@@ -56,6 +56,7 @@ class GarbageCollector:
         self._unused: dict[tuple[str, str], Kind[Any]] = {}  # by group and plural: kinds without objects
         self._absent: OrderedDict[tuple[str, str], None] = OrderedDict()  # namespace and uid of missing owners
         self._queue: WorkQueue[str] = WorkQueue("garbage")
+        self._unknown: frozenset[str] = frozenset()
         self._definitions_changed = asyncio.Event()
         informers.get(_DEFINITIONS).on_change(lambda old, new: self._definitions_changed.set())
 
@@ -63,7 +64,7 @@ class GarbageCollector:
         """Run until cancelled. Raises ClientError when discovery fails."""
         await self._informers.wait_synced()
         self._definitions_changed.clear()
-        for one in await discover(self._client):
+        for one in await self._discover_kinds():
             self._register(one)
         await self._follow_used()
         for informer in self._followed.values():
@@ -100,7 +101,12 @@ class GarbageCollector:
     async def _follow_used(self) -> None:
         """Follow the kinds that have objects by now. Raises ClientError."""
         for resource, kind in list(self._unused.items()):
-            found = await self._client.list(kind, label_selector=_SELECTIONS.get(resource, ""), limit=1)
+            try:
+                found = await self._client.list(kind, label_selector=_SELECTIONS.get(resource, ""), limit=1)
+            except ApiError as error:
+                # The server of an aggregated API does not answer; the others do.
+                log.debug("cannot look for objects of %s: %s", kind.plural, error)
+                continue
             if found.items:
                 self._follow(kind)
 
@@ -125,9 +131,19 @@ class GarbageCollector:
                 await asyncio.sleep(UNUSED_SECONDS)
                 self._definitions_changed.set()
 
+    async def _discover_kinds(self) -> list[ServedKind]:
+        """Return the kinds that are known; `_unknown` are the groups and versions that do not answer."""
+        discovered = await discover(self._client)
+        self._unknown = frozenset(discovered.failures)
+        for group, error in discovered.failures.items():
+            log.warning("cannot discover the kinds of %s: %s", group, error)
+        return discovered.kinds
+
     async def _rediscover(self) -> None:
-        served = {(one.kind.group, one.kind.name): one for one in await discover(self._client)}
+        served = {(one.kind.group, one.kind.name): one for one in await self._discover_kinds()}
         for name, kind in list(self._kinds.items()):
+            if f"{kind.group}/{kind.version}" in self._unknown:
+                continue
             if name not in served or served[name].kind != kind:
                 self._forget(kind)
         new = [one for name, one in served.items() if name not in self._kinds]

@@ -77,11 +77,14 @@ class NamespaceController:
     async def _empty(self, name: str) -> Remains:
         remains = Remains()
         try:
-            served = await discover(self._client)
+            discovered = await discover(self._client)
         except ApiError as error:
             remains.discovery_failure = str(error)
             return remains
-        emptied = [one for one in served if one.kind.namespaced and "delete" in one.verbs]
+        if discovered.failures:
+            groups = ", ".join(f"{group}: {error}" for group, error in discovered.failures.items())
+            remains.discovery_failure = f"unable to retrieve the complete list of server APIs: {groups}"
+        emptied = [one for one in discovered.kinds if one.kind.namespaced and "delete" in one.verbs]
         emptied.sort(key=lambda one: one.kind is not PODS)
         for one in emptied:
             try:

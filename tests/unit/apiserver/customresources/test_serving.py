@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections import Counter
 from collections.abc import AsyncIterator
+from itertools import count
 
 import pytest
 
 from bridgehead.apiserver.build import ApiSettings, build_api
 from bridgehead.apiserver.resources import build_table
+from bridgehead.storage import Facts, Key
 from tests.unit.apiserver.world import TABLE, World, open_world, signing_key
 
 from .definitions import (
@@ -201,6 +205,20 @@ async def test_openapi_describes_the_resource_in_both_versions(world):
     assert b"com.example.stable.v1.CronTab" in (await world.call("GET", "/openapi/v2", headers=protobuf)).body
 
 
+async def test_values_that_look_like_references_do_not_break_openapi(world):
+    reference = {"$ref": "#/$defs/unknown"}
+    link = {"type": "object", "properties": {"$ref": {"type": "string"}}, "default": reference}
+    schema = {"type": "object", "properties": {"link": link, "$ref": {"type": "string"}}}
+    schema["properties"]["choice"] = {"type": "object", "enum": [reference]}
+    await define(world, definition(version(schema=schema)))
+    for path in ("/openapi/v3/apis/stable.example.com/v1", "/openapi/v2"):
+        answer = await world.get(path)
+        schemas = answer["definitions"] if "definitions" in answer else answer["components"]["schemas"]
+        assert schemas["com.example.stable.v1.CronTab"]["properties"]["link"]["default"] == reference
+    protobuf = {"accept": "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"}
+    assert (await world.call("GET", "/openapi/v2", headers=protobuf)).status == 200
+
+
 async def test_a_definition_takes_its_instances_with_it(world):
     await define(world, definition())
     await world.create(url(), crontab("a"))
@@ -321,3 +339,73 @@ async def test_the_status_of_a_definition_can_be_written(world):
     assert answer.json["status"]["conditions"][-1] == condition
     assert (await world.call("GET", url())).status == 200
     assert answer.json["metadata"]["generation"] == 1
+
+
+async def test_no_instance_outlives_its_definition(world):
+    """Clients write while definitions are deleted and defined again."""
+    stopping = asyncio.Event()
+    answers: Counter[int] = Counter()
+
+    async def write(number: int) -> None:
+        for turn in count():
+            if stopping.is_set():
+                return
+            name = f"n{number}-{turn}"
+            created = await world.call("POST", url(), crontab(name))
+            headers = {"content-type": "application/apply-patch+yaml"}
+            applied = await world.call("PATCH", f"{url(name=name)}?fieldManager=x", crontab(name), headers=headers)
+            patched = await world.patch(url(name=name), {"spec": {"image": "x"}})
+            answers.update((created.status, applied.status, patched.status))
+            await asyncio.sleep(0)
+
+    writers = [asyncio.create_task(write(number)) for number in range(4)]
+
+    async def is_gone() -> bool:
+        return (await world.call("GET", f"{DEFINITIONS}/{NAME}")).status == 404
+
+    async def are_written() -> bool:
+        return len(world.store.list(NAME)) > 8
+
+    for _ in range(3):
+        await define(world, definition())
+        await until(are_written)
+        await world.call("DELETE", f"{DEFINITIONS}/{NAME}")
+        await until(is_gone)
+        assert world.store.list(NAME) == []
+    stopping.set()
+    await asyncio.gather(*writers)
+    assert set(answers) <= {200, 201, 404, 405, 503}
+    assert world.store.list(NAME) == []
+
+
+async def test_a_definition_cannot_replace_what_kubernetes_has(world):
+    backend = {"service": {"name": "a", "port": {"number": 1}}}
+    ingress = {"metadata": {"name": "kept"}, "spec": {"defaultBackend": backend}}
+    ingresses = "/apis/networking.k8s.io/v1/namespaces/default/ingresses"
+    await world.create(ingresses, ingress)
+    crd = definition(plural="ingresses", kind="Ingress", group="networking.k8s.io")
+    crd["metadata"]["annotations"] = {"api-approved.kubernetes.io": "unapproved, a test"}
+    await define(world, crd)
+    assert (await world.get(f"{ingresses}/kept"))["spec"]["defaultBackend"] == backend
+    name = "ingresses.networking.k8s.io"
+    await world.call("DELETE", f"{DEFINITIONS}/{name}")
+
+    async def is_gone() -> bool:
+        return (await world.call("GET", f"{DEFINITIONS}/{name}")).status == 404
+
+    await until(is_gone)
+    assert (await world.call("GET", f"{ingresses}/kept")).status == 200
+
+
+async def test_a_broken_definition_in_the_store_leaves_the_others_alone(world, caplog):
+    await define(world, definition())
+    key = Key("customresourcedefinitions.apiextensions.k8s.io", "", "broken.example.com")
+    served = {"conditions": [{"type": "Established", "status": "True"}]}
+    await world.store.create(key, {"metadata": {"name": "broken.example.com"}, "status": served}, Facts())
+    table = build_table(service_cidrs=("10.96.0.0/12",), node_port_range=(30000, 32767))
+    again = World(build_api(table, world.store, ApiSettings(signing_key())), world.store, world.clock)
+    assert (await again.call("GET", url())).status == 200
+    assert "cannot serve the CustomResourceDefinition broken.example.com" in caplog.text
+    await define(world, definition(plural="tabs", kind="Tab"))
+    assert (await world.call("GET", url(plural="tabs"))).status == 200
+    await again.parts.close()

@@ -13,8 +13,13 @@ from bridgehead.apiserver.bodies.protobuf import (
     plain_scalars,
 )
 from bridgehead.apiserver.bodies.protobuf.decoding import split_untrusted
+from bridgehead.apiserver.bodies.protobuf.objects import ProtobufObjects
 from bridgehead.apiserver.bodies.schema import LazyDefinitions, Schema, conform
+from bridgehead.apiserver.errors import expired
 from bridgehead.apiserver.handlers import rendered
+from bridgehead.apiserver.handlers.messages import Messages, ProtobufEvents
+from bridgehead.apiserver.resources import build_table
+from tests.unit.apiserver.customresources.definitions import DEFINITIONS, NAME, crontab, define, definition, url
 from tests.unit.apiserver.world import Answer, World, open_world
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"
@@ -140,12 +145,67 @@ async def test_a_watch_that_is_too_old_ends_with_a_status(world):
     assert (answer.status, decoded(answer.body)["reason"]) == (410, "Expired")
 
 
+def test_an_error_in_a_watch_is_a_status():
+    """The other events may be of any kind."""
+    resource = build_table(service_cidrs=("10.96.0.0/12",), node_port_range=(30000, 32767))[0]
+    shape = SCHEMA.of_kind("", "v1", "Namespace")
+    form = ProtobufEvents(Messages(resource, shape, ProtobufObjects(SCHEMA), rendered.Rendered()))
+    raw = form.status(expired("list again"))
+    frame = form.start("ERROR", len(raw)) + raw + form.end
+    assert int.from_bytes(frame[:4], "big") == len(frame) - 4
+    kind, status = event(frame[4:])
+    assert (kind, status["kind"], status["message"], status["code"]) == ("ERROR", "Status", "list again", 410)
+
+
 async def test_tables_are_json_only(world):
     table = "as=Table;g=meta.k8s.io;v=v1"
     alone = await world.call("GET", CONFIG_MAPS, headers={"accept": f"{PROTOBUF};{table}"})
     assert alone.status == 406
     both = {"accept": f"{PROTOBUF};{table},application/json;{table},application/json"}
     assert (await world.call("GET", CONFIG_MAPS, headers=both)).json["kind"] == "Table"
+
+
+async def test_custom_resources_are_json_and_their_definitions_are_not(world):
+    await define(world, definition())
+    await world.create(url(), crontab())
+    path = f"{DEFINITIONS}/{NAME}"
+    in_json, in_protobuf = await world.get(path), await world.call("GET", path, headers=ACCEPT)
+    assert is_protobuf(in_protobuf)
+    shape = SCHEMA.of_kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
+    assert conform(decoded(in_protobuf.body), shape)[0] == in_json
+    answer = await world.call("GET", url(name="a"), headers=ACCEPT)
+    assert (answer.header("content-type"), answer.json["kind"]) == (["application/json"], "CronTab")
+    assert (await world.call("GET", url(), headers={"accept": PROTOBUF})).status == 406
+    partial = decoded((await world.call("GET", url(name="a"), headers={"accept": PARTIAL})).body)
+    assert (partial["kind"], partial["metadata"]["name"]) == ("PartialObjectMetadata", "a")
+    watch = await world.watch(url(), headers={"accept": PARTIAL})
+    kind, obj = event(await watch.next_frame())
+    assert (kind, obj["kind"], obj["metadata"]["name"]) == ("ADDED", "PartialObjectMetadata", "a")
+    await watch.leave()
+
+
+async def test_a_definition_can_be_created_in_protobuf(world):
+    shape = SCHEMA.of_kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
+    crd = conform(definition(), shape)[0]
+    body = ProtobufObjects(SCHEMA).body(
+        {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition"} | crd
+    )
+    answer = await world.call("POST", DEFINITIONS, body, headers={"content-type": PROTOBUF})
+    assert answer.status == 201
+    assert answer.json["spec"]["versions"] == definition()["spec"]["versions"]
+
+
+async def test_metadata_of_one_object_are_no_form_of_a_list(world):
+    await world.create(CONFIG_MAPS, {"metadata": {"name": "a"}})
+    for form, path, why in (
+        ("PartialObjectMetadata", CONFIG_MAPS, "is a list (*core.ConfigMapList)"),
+        ("PartialObjectMetadataList", f"{CONFIG_MAPS}/a", "is not a list (*core.ConfigMap)"),
+        ("PartialObjectMetadataList", f"{CONFIG_MAPS}?watch=true", "is not a list (*core.ConfigMap)"),
+    ):
+        headers = {"accept": f"application/json;as={form};g=meta.k8s.io;v=v1"}
+        answer = await world.call("GET", path, headers=headers)
+        expected = f"you requested {form}, but the requested object {why}"
+        assert (answer.status, answer.json["message"]) == (406, expected)
 
 
 async def test_watches_are_not_in_yaml(world):

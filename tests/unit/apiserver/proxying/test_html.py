@@ -45,6 +45,7 @@ def rewritten(*pieces: bytes) -> bytes:
         (b'<a href="/unfinished', b'<a href="/unfinished'),
         (b"text <", b"text <"),
         (b"<script>text <", b"<script>text <"),
+        (b'<script>if (a</b/.test(c)) d', b'<script>if (a</b/.test(c)) d'),
         (b"<!-- open", b"<!-- open"),
         (b"<", b"<"),
         (b"<!", b"<!"),
@@ -67,6 +68,22 @@ def test_any_split_of_a_page_gives_the_same_result(pieces):
 def test_a_page_without_links_stays_as_it_is(page):
     rewriter = LinkRewriter(lambda url: url)
     assert rewriter.feed(page) + rewriter.close() == page
+
+
+def test_a_page_in_small_pieces_costs_no_more_than_a_whole_one():
+    """A page of a hostile pod: a tag with thousands of attributes that comes byte by byte."""
+    calls = 0
+
+    def count(url: str) -> str:
+        nonlocal calls
+        calls += 1
+        return url
+
+    page = b"<a " + b"href='>' " * 5_000 + b">"
+    rewriter = LinkRewriter(count)
+    passed = b"".join(rewriter.feed(page[i : i + 1]) for i in range(len(page)))
+    assert passed + rewriter.close() == page
+    assert calls < 4 * 5_000
 
 
 def test_a_tag_without_an_end_does_not_fill_the_memory():

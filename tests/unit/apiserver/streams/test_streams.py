@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from bridgehead.apiserver.errors import ApiStatus
-from bridgehead.apiserver.streams.kubelet import choose_container, kubelet_address, parse_query_list
+from bridgehead.apiserver.http.paths import parse_query_list
+from bridgehead.apiserver.streams.kubelet import choose_container
+from bridgehead.apiserver.streams.kubelet_access import kubelet_address
 
 
 def pod(*names, init=()):

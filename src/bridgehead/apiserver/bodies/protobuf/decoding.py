@@ -26,6 +26,7 @@ from bridgehead.apiserver.bodies.schema import (
     Shape,
     StringShape,
     StructShape,
+    SubschemaShape,
     TimeShape,
 )
 from bridgehead.apiserver.resource import JsonObject
@@ -150,7 +151,23 @@ def _read_value(value: Wire, shape: Shape, depth: int) -> Any:
             return next((_text(part) for number, part in parts if number == fields.QUANTITY_STRING), "0")
         case JsonShape():
             return _json(_bytes(value))
+        case SubschemaShape():
+            return _schema_or(_bytes(value), shape, depth)
     return None
+
+
+def _schema_or(raw: bytes, shape: SubschemaShape, depth: int) -> Any:
+    """Decode a JSONSchemaPropsOrBool, JSONSchemaPropsOrArray or JSONSchemaPropsOrStringArray."""
+    parts = list(split_untrusted(memoryview(raw)))
+    is_list = isinstance(shape.other, ListShape)
+    number_of_schema = fields.SCHEMA_OR_LIST_SCHEMA if is_list else fields.SCHEMA_OR_BOOL_SCHEMA
+    for number, part in parts:
+        if number == number_of_schema:
+            return _read_value(part, shape.schema, depth)
+    if isinstance(shape.other, ListShape):
+        items = (part for number, part in parts if number == fields.SCHEMA_OR_LIST_ITEMS)
+        return [item for part in items for item in _list_items(part, shape.other, depth)]
+    return any(_number(part) for number, part in parts if number == fields.SCHEMA_OR_BOOL_ALLOWS)
 
 
 def _json(raw: bytes) -> Any:

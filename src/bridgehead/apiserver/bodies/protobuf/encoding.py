@@ -30,6 +30,7 @@ from bridgehead.apiserver.bodies.schema import (
     Shape,
     StringShape,
     StructShape,
+    SubschemaShape,
     TimeShape,
 )
 from bridgehead.apiserver.resource import JsonObject
@@ -148,6 +149,8 @@ class Encoder:
                 return _content_writer(number, _quantity)
             case JsonShape():
                 return _content_writer(number, _json)
+            case SubschemaShape():
+                return self._schema_or_writer(number, shape)
         return None
 
     def _struct_writer(self, number: int, shape: StructShape) -> Write:
@@ -183,6 +186,30 @@ class Encoder:
                 write_key(entry, key)
                 write_value(entry, value[key])
                 _append(into, start, entry)
+
+        return write
+
+    def _schema_or_writer(self, number: int, shape: SubschemaShape) -> Write | None:
+        """Return what writes a JSONSchemaPropsOrBool, JSONSchemaPropsOrArray or JSONSchemaPropsOrStringArray."""
+        start, is_list = tag(number, fields.BYTES), isinstance(shape.other, ListShape)
+        write_schema = self._writer(
+            fields.SCHEMA_OR_LIST_SCHEMA if is_list else fields.SCHEMA_OR_BOOL_SCHEMA, shape.schema
+        )
+        write_other = self._writer(
+            fields.SCHEMA_OR_LIST_ITEMS if is_list else fields.SCHEMA_OR_BOOL_ALLOWS, shape.other
+        )
+        if write_schema is None or write_other is None:
+            return None
+
+        def write(into: bytearray, value: Any) -> None:
+            inner = bytearray()
+            if type(value) is dict:
+                if not is_list:
+                    write_other(inner, True)
+                write_schema(inner, value)
+            else:
+                write_other(inner, value)
+            _append(into, start, inner)
 
         return write
 

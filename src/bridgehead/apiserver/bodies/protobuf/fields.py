@@ -27,6 +27,8 @@ TYPE_INT, TYPE_STRING = 0, 1  # of intstr.Type
 QUANTITY_STRING = 1
 RAW = 1  # of FieldsV1 and RawExtension
 METADATA, ITEMS = 1, 2  # of lists and of PartialObjectMetadata
+SCHEMA_OR_BOOL_ALLOWS, SCHEMA_OR_BOOL_SCHEMA = 1, 2  # of JSONSchemaPropsOrBool
+SCHEMA_OR_LIST_SCHEMA, SCHEMA_OR_LIST_ITEMS = 1, 2  # of JSONSchemaPropsOrArray and JSONSchemaPropsOrStringArray
 EVENT_TYPE, EVENT_OBJECT = 1, 2  # of WatchEvent
 
 

@@ -15,10 +15,15 @@ _ITEM = tag(fields.ITEMS, fields.BYTES)
 _EVENT_OBJECT, _OBJECT_RAW = tag(fields.EVENT_OBJECT, fields.BYTES), tag(fields.RAW, fields.BYTES)
 
 
+def type_head(api_version: str, kind: str) -> bytes:
+    """Return the beginning of a body: the magic bytes and the type of its object."""
+    type_meta = field(fields.TYPE_META_API_VERSION, api_version.encode()) + field(fields.TYPE_META_KIND, kind.encode())
+    return fields.MAGIC + field(fields.UNKNOWN_TYPE_META, type_meta)
+
+
 def envelope_start(api_version: str, kind: str, size: int) -> bytes:
     """Return what comes before a message of `size` bytes."""
-    type_meta = field(fields.TYPE_META_API_VERSION, api_version.encode()) + field(fields.TYPE_META_KIND, kind.encode())
-    return fields.MAGIC + field(fields.UNKNOWN_TYPE_META, type_meta) + _RAW + varint(size)
+    return type_head(api_version, kind) + _RAW + varint(size)
 
 
 def envelope(api_version: str, kind: str, message: bytes) -> bytes:
@@ -35,14 +40,14 @@ def list_start(metadata: bytes) -> bytes:
     return field(fields.METADATA, metadata)
 
 
-def list_item(message: bytes) -> bytes:
-    """Return an item of a list, as part of the list's message."""
-    return _ITEM + varint(len(message)) + message
+def item_start(size: int) -> bytes:
+    """Return what comes before an item of a list, which is a message of `size` bytes."""
+    return _ITEM + varint(size)
 
 
-def event_start(type: str, size: int) -> bytes:
-    """Return what comes before the object of an event, whose envelope has `size` bytes."""
-    kind = field(fields.EVENT_TYPE, type.encode())
-    raw = _OBJECT_RAW + varint(size)
-    start = kind + _EVENT_OBJECT + varint(len(raw) + size) + raw
+def event_start(type: str, head: bytes, size: int) -> bytes:
+    """Return what comes before the object of an event: a message of `size` bytes, whose type is `head`."""
+    body = head + _RAW + varint(size)
+    raw = _OBJECT_RAW + varint(len(body) + size)
+    start = field(fields.EVENT_TYPE, type.encode()) + _EVENT_OBJECT + varint(len(raw) + len(body) + size) + raw + body
     return (len(start) + size).to_bytes(4, "big") + start

@@ -38,6 +38,10 @@ class ProtobufObjects:
     def list_metadata(self, metadata: JsonObject) -> bytes:
         return self.message(metadata, self._schema.of_kind("", "v1", "NamespaceList").child("metadata"))
 
+    def status(self, status: JsonObject) -> bytes:
+        """Return the message of a Status."""
+        return self.message(status, self._schema.of_kind("", "v1", "Status"))
+
     def partial(self, metadata: JsonObject, version: str) -> bytes:
         """Return the body of a PartialObjectMetadata. `version` is that of meta.k8s.io."""
         return envelope(f"meta.k8s.io/{version}", "PartialObjectMetadata", metadata_only(self.metadata(metadata)))

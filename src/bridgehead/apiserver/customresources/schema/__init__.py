@@ -5,8 +5,8 @@ node            the tree of a schema
 pruning         an object without unknown fields, and their paths
 defaulting      default values
 embedded        apiVersion, kind and metadata of embedded objects
-values          checks of values: types, lengths, alternatives, required fields; `numbers`, `patterns` (RE2) and
-                `formats` are parts of it
+values          checks of values: types, lengths, alternatives, required fields; `choices`, `numbers`,
+                `patterns` (RE2) and `formats` are parts of it
 lists           uniqueness in sets and in lists with keys
 ratcheting      which old value belongs to a new one, and whether it changed
 shape           the object as decoding and field management see it
@@ -19,8 +19,8 @@ errors, paths   texts of errors, and paths in them
 The package is imported when the first CustomResourceDefinition is served.
 """
 
-from .declaration import validate_schema
+from .declaration import format_warnings, validate_schema
 from .field_paths import BadFieldPath, resolve
 from .structural import Structural
 
-__all__ = ["BadFieldPath", "Structural", "resolve", "validate_schema"]
+__all__ = ["BadFieldPath", "Structural", "format_warnings", "resolve", "validate_schema"]

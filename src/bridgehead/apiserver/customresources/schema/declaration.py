@@ -14,12 +14,13 @@ from bridgehead.apiserver.resource import FieldError, JsonObject
 from bridgehead.apiserver.resources.shared import field
 
 from .default_values import validate_defaults
-from .errors import Errors
+from .errors import Errors, quote
+from .formats import unrecognized_format
 from .list_types import validate_list_and_map_types
 from .node import EMBEDDED, LIST_TYPE, META_FIELDS, PRESERVE_UNKNOWN, VALIDATIONS, Node, subschema
 from .paths import child, key
 from .rule_declaration import CostTotal, validate_rule_fields, validate_rule_programs
-from .structure import MAX_DEPTH, is_too_deep, unsupported, validate_structural
+from .structure import MAX_DEPTH, is_too_deep, subschemas, unsupported, validate_structural
 
 _TYPES = ("array", "boolean", "integer", "number", "object", "string")
 # Fields that may stand at the root if there is a status subresource: without them, the schema of the status says all.
@@ -73,6 +74,19 @@ def validate_schema(
     if impossible and not errors:
         errors.append(field.invalid(path, "", impossible))
     return errors + walk.total.validate(path)
+
+
+def format_warnings(schema: JsonObject) -> list[str]:
+    """Return warnings about formats in a declared schema that values are not checked for."""
+    found: dict[str, None] = {}
+    waiting = [schema]
+    while waiting:
+        one = waiting.pop()
+        name = one.get("format", "")
+        if name and unrecognized_format(one.get("type", ""), name):
+            found[f"unrecognized format {quote(name)}"] = None
+        waiting.extend(subschemas(one))
+    return list(found)
 
 
 def _validate_root(path: str, schema: JsonObject) -> list[FieldError]:

@@ -20,8 +20,27 @@ from bridgehead.apiserver.resources.shared import field
 from .paths import NO_FIELD, Path, child
 
 Errors = list[FieldError]
+
+
+class Report(list[FieldError]):
+    """Errors of one validation of values.
+
+    `changed` are the ids of the paths of values that contain a changed part: these need no comparison.
+    """
+
+    __slots__ = ("changed",)
+
+    def __init__(self, changed: set[int] | None = None) -> None:
+        super().__init__()
+        self.changed: set[int] = set() if changed is None else changed
+
+    def fork(self) -> Report:
+        """Return an empty report on the same values, for an alternative."""
+        return Report(self.changed)
+
+
 # Checks a value at a path: (value, old value or ABSENT, path, errors to append to) -> parts that passed.
-Check = Callable[[Any, Any, Path, Errors], int]
+Check = Callable[[Any, Any, Path, Report], int]
 
 # A list of a million wrong items must not become a million errors. Kubernetes has no limit.
 MAX_ERRORS = 1000

@@ -12,7 +12,7 @@ from bridgehead.apiserver.resource import JsonObject
 from bridgehead.apiserver.resources.shared import field
 
 from . import errors as words
-from .errors import Check, Errors
+from .errors import Check, Report
 from .paths import Path, dotted
 
 _INT64 = range(-(2**63), 2**63)
@@ -31,7 +31,7 @@ def is_whole(value: float) -> bool:
 def integer_check(wanted: str, got: str) -> Check:
     """Return a check that a number is whole and fits 64 bits. `wanted` and `got` are the types in the message."""
 
-    def step(value: Any, old: Any, path: Path, errors: Errors) -> int:
+    def step(value: Any, old: Any, path: Path, errors: Report) -> int:
         if value in _INT64 if type(value) is int else is_whole(value):
             return 0
         errors.append(words.wrong_type(dotted(path), wanted, got))
@@ -61,7 +61,7 @@ def _limit(limit: float, *, is_int: bool) -> float:
 def _minimum(limit: float, *, exclusive: bool) -> Check:
     text = f"should be greater than {'' if exclusive else 'or equal to '}{words.number_text(limit)}"
 
-    def step(value: Any, old: Any, path: Path, errors: Errors) -> int:
+    def step(value: Any, old: Any, path: Path, errors: Report) -> int:
         if value < limit or (exclusive and value == limit):
             errors.append(words.failed(dotted(path), value, text))
         return 0
@@ -72,7 +72,7 @@ def _minimum(limit: float, *, exclusive: bool) -> Check:
 def _maximum(limit: float, *, exclusive: bool) -> Check:
     text = f"should be less than {'' if exclusive else 'or equal to '}{words.number_text(limit)}"
 
-    def step(value: Any, old: Any, path: Path, errors: Errors) -> int:
+    def step(value: Any, old: Any, path: Path, errors: Report) -> int:
         if value > limit or (exclusive and value == limit):
             errors.append(words.failed(dotted(path), value, text))
         return 0
@@ -84,7 +84,7 @@ def _multiple(factor: float, *, is_int: bool) -> Check:
     whole = int(factor)
     text = f"should be a multiple of {words.number_text(whole if is_int and whole else float(factor))}"
 
-    def step(value: Any, old: Any, path: Path, errors: Errors) -> int:
+    def step(value: Any, old: Any, path: Path, errors: Report) -> int:
         if factor < 0:
             name = dotted(path)
             detail = f"factor MultipleOf declared for {name} must be positive: {words.number_text(factor)}"

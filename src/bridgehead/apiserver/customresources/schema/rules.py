@@ -17,9 +17,9 @@ from bridgehead.apiserver.cel.values import NONE, Optional
 from bridgehead.apiserver.resource import FieldError, JsonObject
 from bridgehead.apiserver.resources.shared import field
 
-from .errors import Errors, at_fields, quote
+from .errors import MAX_ERRORS, Errors, at_fields, quote
 from .node import Node
-from .paths import child, key
+from .paths import NO_FIELD, child, key
 from .programs import CompiledRule, compile_node
 from .ratcheting import ABSENT, correlation, is_unchanged
 
@@ -117,6 +117,8 @@ class _Run:
         self._budget = budget
         self._errors = errors
         self._warnings = warnings
+        # Items without old values have the same part around them: by its id, the part and whether it is unchanged.
+        self._compared: dict[int, tuple[object, bool]] = {}
 
     def evaluate(self, rules: list[CompiledRule], node: Node, value: Any, old: _Old, path: str) -> None:
         """Evaluate the rules of one schema. Raises _Stop."""
@@ -184,10 +186,18 @@ class _Run:
         return "" if "\n" in text or len(text.encode(errors="replace")) > _MOST_MESSAGE_BYTES else text
 
     def _add(self, rule: CompiledRule, error: FieldError, old: _Old) -> None:
-        if not rule.uses_old and old.part is not None and is_unchanged(*old.part):
-            self._warnings.append(f"{error.field or '<nil>'}: {error.message}")
+        if not rule.uses_old and old.part is not None and self._is_unchanged(old.part):
+            self._warnings.append(f"{error.field or NO_FIELD}: {error.message}")
         else:
             self._errors.append(error)
+        if len(self._errors) + len(self._warnings) > MAX_ERRORS:
+            raise _Stop
+
+    def _is_unchanged(self, part: tuple[Node, Any, Any]) -> bool:
+        known = self._compared.get(id(part))
+        if known is None:
+            known = self._compared[id(part)] = part, is_unchanged(*part)
+        return known[1]
 
 
 class _Refused(Exception):

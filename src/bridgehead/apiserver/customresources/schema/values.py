@@ -18,7 +18,8 @@ from bridgehead.apiserver.resource import JsonObject
 from bridgehead.apiserver.resources.shared import field
 
 from . import errors as words
-from .errors import Check, Errors
+from .choices import all_of, any_of, forbid, one_of
+from .errors import Check, Errors, Report
 from .formats import format_check, unrecognized_format
 from .node import INT_OR_STRING, Node, subschema
 from .numbers import integer_check, number_checks
@@ -63,7 +64,7 @@ class SchemaCheck:
             plan = self._plans[kind] = _compile(kind, self.schema, self.node)
         return plan
 
-    def __call__(self, value: Any, old: Any, path: Path, errors: Errors) -> int:
+    def __call__(self, value: Any, old: Any, path: Path, errors: Report) -> int:
         count, steps = self.plan(type(value))
         for step in steps:
             count += step(value, old, path, errors)
@@ -81,13 +82,13 @@ def _compile(kind: type, schema: JsonObject, node: Node | None) -> Plan:
 
 def validate_value(check: Check, value: Any, old: Any, node: Node, path: str = "") -> Errors:
     """Return the errors of a value. `old` is its old value or ABSENT; what did not change may be invalid."""
-    errors: Errors = []
+    errors = Report()
     check(value, ABSENT, None, errors)
     if errors and old is not ABSENT:
         # Only here are old values looked up, so that a valid object costs nothing more.
         if is_unchanged(node, old, value):
             return []
-        errors = []
+        errors = Report()
         check(value, old, None, errors)
     return words.at_fields(errors, path)
 
@@ -147,7 +148,7 @@ def _null_plan(schema: JsonObject, types: tuple[str, ...], enum: Check | None) -
 
 
 def _wrong_type(wanted: str, got: str) -> Check:
-    def step(value: Any, old: Any, path: Path, errors: Errors) -> int:
+    def step(value: Any, old: Any, path: Path, errors: Report) -> int:
         errors.append(words.wrong_type(dotted(path), wanted, got))
         return -1
 
@@ -176,7 +177,7 @@ def _enum(values: list[Any] | None) -> Check | None:
     known = [(type(value), value) for value in values]
     numbers = {value for value in values if type(value) in (int, float)}
 
-    def step(value: Any, old: Any, path: Path, errors: Errors) -> int:
+    def step(value: Any, old: Any, path: Path, errors: Report) -> int:
         kind = type(value)
         if kind in (int, float):
             if value in numbers:
@@ -190,7 +191,7 @@ def _enum(values: list[Any] | None) -> Check | None:
 
 
 def _format_step(format: str, is_valid: Callable[[str], bool]) -> Check:
-    def step(value: Any, old: Any, path: Path, errors: Errors) -> int:
+    def step(value: Any, old: Any, path: Path, errors: Report) -> int:
         if not is_valid(value):
             errors.append(words.wrong_type(dotted(path), format, value))
         return 0
@@ -204,7 +205,7 @@ def _string_steps(schema: JsonObject) -> list[Check]:
         return []
     matches = compile_pattern(pattern) if pattern else None
 
-    def step(value: Any, old: Any, path: Path, errors: Errors) -> int:
+    def step(value: Any, old: Any, path: Path, errors: Report) -> int:
         if longest is not None and len(value) > longest:
             errors.append(field.too_long(dotted(path), longest))
         elif shortest is not None and len(value) < shortest:
@@ -222,7 +223,7 @@ def _list_steps(schema: JsonObject, node: Node | None) -> list[Check]:
         return []
     check = None if items is None else SchemaCheck(items, None if node is None else node.items)
 
-    def step(value: Any, old: Any, path: Path, errors: Errors) -> int:
+    def step(value: Any, old: Any, path: Path, errors: Report) -> int:
         count = 0
         if check is not None:
             old_item = correlation(node, old)
@@ -242,14 +243,18 @@ def _list_steps(schema: JsonObject, node: Node | None) -> list[Check]:
     return [step]
 
 
-def _part(check: SchemaCheck, plan: Plan, value: Any, old: Any, path: Path, errors: Errors) -> int:
+def _part(check: SchemaCheck, plan: Plan, value: Any, old: Any, path: tuple[Path, str | int], errors: Report) -> int:
     """Check a part of a list or an object; errors of a part that did not change are dropped."""
     before = len(errors)
     count = 0
     for step in plan[1]:
         count += step(value, old, path, errors)
-    if len(errors) > before and old is not ABSENT and is_unchanged(check.node, old, value):
-        del errors[before:]
+    if len(errors) > before and old is not ABSENT:
+        if id(path) not in errors.changed and is_unchanged(check.node, old, value):
+            del errors[before:]
+        else:
+            errors.changed.add(id(path[0]))
+        errors.changed.discard(id(path))  # another path may get the id of one that is gone
     return count
 
 
@@ -264,7 +269,7 @@ def _object_steps(schema: JsonObject, node: Node | None) -> list[Check]:
     }
     values = SchemaCheck(additional, None if node is None else node.values) if isinstance(additional, dict) else None
 
-    def step(value: Any, old: Any, path: Path, errors: Errors) -> int:
+    def step(value: Any, old: Any, path: Path, errors: Report) -> int:
         if least is not None and len(value) < least:
             errors.append(words.failed(dotted(path), len(value), f"should have at least {least} properties"))
             return 0
@@ -299,78 +304,10 @@ def _object_steps(schema: JsonObject, node: Node | None) -> list[Check]:
 def _choices(schema: JsonObject, node: Node | None) -> tuple[Check, ...]:
     """Return the steps of anyOf, oneOf, allOf and not, in the order of kube-openapi."""
     steps: list[Check] = []
-    for key, make in (("anyOf", _any_of), ("oneOf", _one_of), ("allOf", _all_of)):
+    for key, make in (("anyOf", any_of), ("oneOf", one_of), ("allOf", all_of)):
         if schema.get(key):
             steps.append(make([SchemaCheck(choice, node) for choice in schema[key]]))
     negated = subschema(schema.get("not"))
     if negated is not None:
-        steps.append(_not(SchemaCheck(negated, node)))
+        steps.append(forbid(SchemaCheck(negated, node)))
     return tuple(steps)
-
-
-def _any_of(checks: list[Check]) -> Check:
-    def step(value: Any, old: Any, path: Path, errors: Errors) -> int:
-        best: Errors = []
-        highest = -1
-        for check in checks:
-            found: Errors = []
-            count = check(value, old, path, found)
-            if not found:
-                return count
-            if count > highest:
-                best, highest = found, count
-        errors.append(words.failed_choice(dotted(path), "validate at least one schema (anyOf)"))
-        errors += best
-        return highest
-
-    return step
-
-
-def _one_of(checks: list[Check]) -> Check:
-    def step(value: Any, old: Any, path: Path, errors: Errors) -> int:
-        best: Errors = []
-        highest = passed = first = 0
-        for check in checks:
-            found: Errors = []
-            count = check(value, old, path, found)
-            if not found:
-                first = first if passed else count
-                passed += 1
-            elif not passed and (not best or count > highest):
-                best, highest = found, count
-        if passed == 1:
-            return first
-        why = f"Found {passed} valid alternatives" if passed else "Found none valid"
-        errors.append(words.failed_choice(dotted(path), f"validate one and only one schema (oneOf). {why}"))
-        if passed:
-            return 0
-        errors += best
-        return highest
-
-    return step
-
-
-def _all_of(checks: list[Check]) -> Check:
-    def step(value: Any, old: Any, path: Path, errors: Errors) -> int:
-        count = passed = 0
-        for check in checks:
-            before = len(errors)
-            count += check(value, old, path, errors)
-            passed += len(errors) == before
-        if passed != len(checks):
-            none = "" if passed else ". None validated"
-            errors.append(words.failed_choice(dotted(path), f"validate all the schemas (allOf){none}"))
-        return count
-
-    return step
-
-
-def _not(check: Check) -> Check:
-    def step(value: Any, old: Any, path: Path, errors: Errors) -> int:
-        found: Errors = []
-        check(value, old, path, found)
-        if not found:
-            errors.append(words.failed_choice(dotted(path), "not validate the schema (not)"))
-        return 0
-
-    return step

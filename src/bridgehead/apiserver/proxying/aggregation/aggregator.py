@@ -21,9 +21,8 @@ from bridgehead.apiserver.handlers.external import ExternalApi
 from bridgehead.apiserver.handlers.openapi import OpenApi
 from bridgehead.apiserver.http.request import Request, Response
 from bridgehead.apiserver.http.tunnel import asks_for_upgrade
-from bridgehead.apiserver.proxying import tunnels
 from bridgehead.apiserver.proxying.connections import Connections
-from bridgehead.apiserver.proxying.forwarding import Route, forward
+from bridgehead.apiserver.proxying.routes import Route, pass_on
 from bridgehead.apiserver.proxying.targets import Target
 from bridgehead.apiserver.registry.registry import Registry
 from bridgehead.apiserver.resource import JsonObject
@@ -124,9 +123,7 @@ class Aggregator:
             ),
         )
         try:
-            if is_upgraded:
-                return await tunnels.connect(request, route)
-            return await forward(request, route, self._connections.session())
+            return await pass_on(request, route, self._connections)
         except ApiStatus as status:
             return _text(503, status.message)
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import aiohttp
-from yarl import URL
-
 from bridgehead.apiserver.proxying.connections import Connections, describe
 from bridgehead.apiserver.proxying.targets import Target
 
@@ -28,6 +25,9 @@ class Fetcher:
         self, api: RemoteApi, target: Target, path: str, *, accept: str = "application/json", verifies: bool = True
     ) -> tuple[int, bytes]:
         """Return the status and the body of a path, escaped. Raises `FetchFailed`."""
+        import aiohttp
+        from yarl import URL
+
         url = f"https://{target.authority}{path}"
         headers = [(name.decode(), value.decode()) for name, value in user_headers(AGGREGATOR)]
         try:

@@ -29,6 +29,7 @@ from bridgehead.apiserver.bodies.schema import (
     Shape,
     StringShape,
     StructShape,
+    SubschemaShape,
     TimeShape,
 )
 from bridgehead.apiserver.resources import build_table
@@ -49,6 +50,7 @@ OTHERS = [
     ("authorization.k8s.io", "v1", "SelfSubjectRulesReview"),
     ("authorization.k8s.io", "v1", "SubjectAccessReview"),
     ("apiregistration.k8s.io", "v1", "APIService"),
+    ("apiextensions.k8s.io", "v1", "CustomResourceDefinition"),
     ("rbac.authorization.k8s.io", "v1", "ClusterRole"),
     ("certificates.k8s.io", "v1", "CertificateSigningRequest"),
     ("admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicy"),
@@ -65,6 +67,8 @@ def made(shape: Shape, source: random.Random, share: float, depth: int = 0) -> A
             chosen = {name: child for name, child in shape.fields.items() if source.random() < share}
             if depth > _DEPTH:
                 return {}
+            if shape.name == "JSONSchemaProps":
+                share /= 3  # it contains itself
             return {name: made(child, source, share, depth + 1) for name, child in chosen.items()}
         case ListShape():
             return [made(shape.items, source, share, depth + 1) for _ in range(source.choice([1, 2]))]
@@ -90,7 +94,9 @@ def made(shape: Shape, source: random.Random, share: float, depth: int = 0) -> A
         case QuantityShape():
             return source.choice(["0", "100m", "1Gi"])
         case JsonShape():
-            return {"f:spec": {"f:a": {}}}
+            return source.choice([{"f:spec": {"f:a": {}}}, "text", 0, False, [1, "a"], {}])
+        case SubschemaShape():
+            return made(source.choice([shape.schema, shape.other]), source, share, depth + 1)
     return None
 
 
@@ -114,6 +120,8 @@ def without_types(value: Any, shape: Shape) -> Any:
         return [without_types(item, shape.items) for item in value]
     if isinstance(shape, MapShape):
         return {key: without_types(item, shape.values) for key, item in value.items()}
+    if isinstance(shape, SubschemaShape):
+        return without_types(value, shape.schema if isinstance(value, dict) else shape.other)
     return value
 
 
@@ -140,6 +148,8 @@ def test_every_field_of_every_kind_has_a_number():
             look(shape.items)
         elif isinstance(shape, MapShape):
             look(shape.values)
+        elif isinstance(shape, SubschemaShape):
+            look(shape.schema)
         elif isinstance(shape, StructShape) and shape.definition not in seen:
             seen.add(shape.definition)
             for name, child in shape.fields.items():

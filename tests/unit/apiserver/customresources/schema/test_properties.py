@@ -5,12 +5,16 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import jsonschema
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridgehead.apiserver.bodies.schema import LazyDefinitions, Schema, conform
 from bridgehead.apiserver.customresources.schema import Structural, validate_schema
+from bridgehead.apiserver.customresources.schema.errors import Report
 from bridgehead.apiserver.customresources.schema.publishing import definition_2, definition_3
+from bridgehead.apiserver.customresources.schema.ratcheting import ABSENT
+from bridgehead.apiserver.customresources.schema.values import SchemaCheck
 from bridgehead.apiserver.resource import JsonObject
 
 META = Schema(LazyDefinitions()).of_kind("", "v1", "Pod").child("metadata")
@@ -130,3 +134,19 @@ def test_any_schema_that_is_accepted_works(schema: JsonObject, obj: JsonObject) 
     definition_2(schema, "g.io", "v1", "K")
     definition_3(schema, "g.io", "v1", "K")
     assert schema == before
+
+
+WITHOUT_NULLS = st.recursive(
+    SCALARS.filter(lambda value: value is not None and value != 2.0),
+    lambda below: st.lists(below, max_size=3) | st.dictionaries(NAMES, below, max_size=3),
+    max_leaves=8,
+)
+
+
+@settings(deadline=None, max_examples=150)
+@given(SCHEMAS, WITHOUT_NULLS)
+def test_values_are_valid_where_another_validator_finds_them_valid(schema: JsonObject, value: Any) -> None:
+    """Nulls are left out, which JSON Schema and OpenAPI 3.0 treat in different ways, and whole floats."""
+    errors = Report()
+    SchemaCheck(schema, None)(value, ABSENT, None, errors)
+    assert (not errors) == jsonschema.Draft4Validator(schema).is_valid(value)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from bridgehead.apiserver.customresources.schema import Structural
+from bridgehead.apiserver.customresources.schema.errors import MAX_ERRORS
 from bridgehead.apiserver.resource import JsonObject
 
 from .objects import INTEGER, STRING, keyed, listing, mapping, struct, texts
@@ -110,3 +113,35 @@ def test_a_write_to_the_status_checks_the_status() -> None:
         "status",
         'Invalid value: "string":  in body must be of type object: "string"',
     )
+
+
+def test_a_change_beside_an_unchanged_object_does_not_matter() -> None:
+    part = struct(("missing",), inner=struct(("missing",), name=SHORT))
+    schema = struct(all=mapping(part), other=STRING)
+    old = {"all": {str(number): {"inner": {"name": "long"}} for number in range(200)}}
+    new = {"all": {name: {"inner": {"name": "longer" if int(name) % 2 else "long"}} for name in old["all"]}}
+    found = texts(schema, new, old)
+    assert len(found) == 300
+    assert {int(text.split(".")[1].partition(":")[0]) % 2 for text in found} == {1}
+
+
+def test_large_objects_are_compared_once() -> None:
+    """If the whole were compared for each of its parts, this test would reach its time limit."""
+    item = struct(("missing",), name=STRING, n=INTEGER)
+    schema = nest(keyed(item, "name"), 90)
+    old = nested_value([{"name": str(number), "n": 1} for number in range(20_000)], 90)
+    new = nested_value([{"name": str(number), "n": number // 19_999} for number in range(20_000)][::-1], 90)
+    structural = Structural.parse(schema)
+    assert len(structural.validate(new, old)) == MAX_ERRORS + 1
+
+
+def nest(schema: JsonObject, levels: int) -> JsonObject:
+    for _ in range(levels):
+        schema = struct(a=schema)
+    return schema
+
+
+def nested_value(value: Any, levels: int) -> Any:
+    for _ in range(levels):
+        value = {"a": value}
+    return value

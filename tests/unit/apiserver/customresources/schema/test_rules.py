@@ -10,6 +10,7 @@ import pytest
 
 from bridgehead.apiserver.bodies.schema import LazyDefinitions, Schema
 from bridgehead.apiserver.customresources.schema import Structural, validate_schema
+from bridgehead.apiserver.customresources.schema.errors import MAX_ERRORS
 from bridgehead.apiserver.customresources.schema.rule_declaration import CostTotal
 from bridgehead.apiserver.customresources.schema.rules import Validator
 from bridgehead.apiserver.resource import JsonObject
@@ -453,3 +454,11 @@ def test_the_engine_is_loaded_with_the_first_rule() -> None:
         "sys.exit(any(name.startswith('bridgehead.apiserver.cel') for name in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
+
+
+def test_errors_of_rules_are_bounded_and_parts_compared_once() -> None:
+    schema = struct(a=listing(ruled(INTEGER, "self < 0")), b=STRING)
+    many = {"a": [1] * 100_000}
+    assert len(texts(schema, many)) == MAX_ERRORS + 1
+    errors, warnings = update(schema, many, {**many, "b": "x"})
+    assert (errors, len(warnings)) == ([], MAX_ERRORS + 1)
