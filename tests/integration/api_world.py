@@ -12,13 +12,13 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from bridgehead.apiserver.access.tokens import SigningKey
 from bridgehead.apiserver.bootstrap import ensure_system_objects
 from bridgehead.apiserver.build import ApiParts, ApiSettings, build_api
 from bridgehead.apiserver.http.server import ApiServer, open_listeners
 from bridgehead.apiserver.http.user import User
 from bridgehead.apiserver.resources import build_table
 from bridgehead.client import ClientConfig, Informer
+from bridgehead.signing_keys import SigningKey
 from bridgehead.storage.memory import MemoryStore
 
 DEADLINE = 100.0

@@ -12,7 +12,6 @@ import ssl
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -50,6 +49,7 @@ class Authority:
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test-ca")])
         certificate = self._certificate(self._name, self._key.public_key(), is_ca=True)
         (directory / "ca.crt").write_bytes(certificate)
+        (directory / "ca.key").write_bytes(self._key.private_bytes(_PEM, _PKCS8, serialization.NoEncryption()))
 
     def issue(self, file: str, common_name: str, *organizations: str, serves: str = "") -> None:
         """Write `file`.crt and `file`.key, for a server on 127.0.0.1, of the DNS name `serves`, and for a client."""
@@ -99,7 +99,8 @@ class ServerProcess:
 
     directory: Path
     store: str = "memory"
-    options: Mapping[str, object] = field(default_factory=dict)  # further ones of the command
+    options: dict[str, object] = field(default_factory=dict)  # further ones of the command
+    probe: str = "/readyz"  # a path that needs no credentials
     _held: socket.socket = field(default_factory=hold_port)  # keeps the port between two starts
     _process: subprocess.Popen[bytes] | None = field(default=None)
 
@@ -140,7 +141,7 @@ class ServerProcess:
             )
         # The socket is open already: the first request waits until it is served.
         try:
-            self.read("/readyz")
+            self.read(self.probe)
         except (OSError, http.client.HTTPException) as error:
             self.close()
             raise RuntimeError((here / "log").read_text()) from error

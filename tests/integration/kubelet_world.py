@@ -12,7 +12,6 @@ from typing import Any
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from bridgehead.apiserver.access.tokens import SigningKey
 from bridgehead.apiserver.bootstrap import ensure_system_objects
 from bridgehead.apiserver.build import ApiSettings, build_api
 from bridgehead.apiserver.http.server import ApiServer, open_listeners
@@ -26,6 +25,7 @@ from bridgehead.kubelet.runtimes.fake import Behaviour, FakeRuntime
 from bridgehead.kubelet.server.kubelet_server import KubeletServer
 from bridgehead.objects.core import Event, Pod
 from bridgehead.objects.kinds import CONFIG_MAPS, EVENTS, PODS, SERVICE_ACCOUNTS
+from bridgehead.signing_keys import SigningKey
 from bridgehead.storage import open_store
 
 from .api_world import free_ports

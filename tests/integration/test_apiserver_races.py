@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from bridgehead.apiserver.access.tokens import SigningKey
 from bridgehead.apiserver.bootstrap import ensure_system_objects
 from bridgehead.apiserver.build import ApiParts, ApiSettings, build_api
 from bridgehead.apiserver.http.user import User
 from bridgehead.apiserver.resources import build_table
+from bridgehead.signing_keys import SigningKey
 from bridgehead.storage import open_store
 
 pytestmark = pytest.mark.integration

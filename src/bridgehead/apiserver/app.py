@@ -28,6 +28,7 @@ from .flowcontrol.control import FlowControl, Seat, is_long_running
 from .flowcontrol.levels import Overloaded
 from .handlers.discovery import Discovery
 from .handlers.health import Health
+from .handlers.issuer import IssuerDiscovery
 from .handlers.metrics import Metrics
 from .handlers.objects import Handlers
 from .handlers.openapi import OpenApi
@@ -69,7 +70,7 @@ _TOO_MANY = Response(
     ((b"retry-after", b"1"), (b"x-content-type-options", b"nosniff")),
 )
 
-_HEADERS = ((b"cache-control", b"no-cache, private"),)
+_CACHE_CONTROL = (b"cache-control", b"no-cache, private")
 
 
 class Application:
@@ -87,6 +88,7 @@ class Application:
         aggregator: Aggregator,
         discovery: Discovery,
         openapi: OpenApi,
+        issuer: IssuerDiscovery,
         health: Health,
         metrics: Metrics,
         unsent: UnsentBudget,
@@ -103,6 +105,7 @@ class Application:
         self._aggregator = aggregator
         self._discovery = discovery
         self._openapi = openapi
+        self._issuer = issuer
         self._health = health
         self._metrics = metrics
         self._unsent = unsent
@@ -136,7 +139,7 @@ class Application:
         try:
             if info.verb != "watch" and not is_long_running(info):
                 check_timeout(query)
-            user = self._authenticate(scope, headers)
+            user = await self._authenticate(scope, headers)
             trail = self._begin_trail(info, user, scope, headers, audit_id)
             user = self._impersonate(user, scope, info, trail)
             await seat.take(self._flow_control.classify(user, info), user, info)
@@ -205,7 +208,7 @@ class Application:
             await send(message)
 
         try:
-            user = self._authenticate(scope, headers)
+            user = await self._authenticate(scope, headers)
             trail = self._begin_trail(info, user, scope, headers, audit_id)
             user = self._impersonate(user, scope, info, trail)
             self._authorize(user, info, trail)
@@ -219,12 +222,13 @@ class Application:
         finally:
             trail.complete()
 
-    def _authenticate(self, scope: Scope, headers: dict[bytes, bytes]) -> User:
+    async def _authenticate(self, scope: Scope, headers: dict[bytes, bytes]) -> User:
         """Return the user of a request. Raises a 401."""
         try:
             # The user of the connection's certificate, from `http.server.PeerProtocol`.
             peer = scope.get("state", {}).get("peer")
-            return self._authenticator.authenticate(headers.get(b"authorization", b"").decode("latin-1"), peer)
+            authorization = headers.get(b"authorization", b"").decode("latin-1")
+            return await self._authenticator.authenticate(authorization, peer, scope["path"])
         except InvalidCredentials as error:
             log.info("%s %s: %s", scope.get("method", "GET"), scope["path"], error)  # a WebSocket's scope has no method
             raise unauthorized() from None
@@ -264,6 +268,8 @@ class Application:
             return self._version
         if path == "/metrics":
             return self._metrics.render()
+        if self._issuer.serves(path):
+            return self._issuer.handle(path)
         if path.startswith("/openapi/"):
             return await self._openapi.handle(path, request)
         accept = request.header(b"accept")
@@ -288,7 +294,9 @@ class Application:
         send: Send,
         scope: Scope,
     ) -> None:
-        headers = [*_HEADERS, *more_headers]
+        headers = list(more_headers)
+        if not any(name == b"cache-control" for name, _ in more_headers):
+            headers.insert(0, _CACHE_CONTROL)
         if response.content_type:
             headers.insert(0, (b"content-type", response.content_type.encode("latin-1", "replace")))
         headers += [(b"warning", _warning(text)) for text in limit_warnings(warnings)]

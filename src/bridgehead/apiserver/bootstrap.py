@@ -1,5 +1,7 @@
 """Objects that every cluster has: system namespaces and classes, the Service `kubernetes`, default roles.
 
+Also the date since which uses of legacy tokens are recorded.
+
 They are created at every start and checked periodically afterwards, because `kubectl delete service --all` deletes the
 Service. Existing objects are kept; only the addresses of `kubernetes` are updated.
 Source: pkg/controlplane/controller/kubernetesservice, systemnamespaces.
@@ -16,6 +18,7 @@ from bridgehead.storage import Key, StoreBroken
 from .errors import ApiStatus
 from .registry.aggregated_roles import AggregatedRoles
 from .registry.default_roles import ensure_default_roles
+from .registry.legacy_tokens import TRACKING, date_of
 from .registry.registry import Registry
 from .registry.service_cidrs import ensure_default
 from .resource import JsonObject, Resource, copied
@@ -86,6 +89,7 @@ async def _ensure_objects(registry: Registry, *, service_ip: str, advertise: tup
     # At the same time, so that they share commits.
     await asyncio.gather(*(_ensure(registry, path, "", obj) for path, objects in _CLUSTER_OBJECTS for obj in objects))
     await ensure_default(registry)
+    await _ensure(registry, ("", "v1", "configmaps"), "kube-system", _token_tracking(registry.clock()))
     service = _service(service_ip, _DEFAULT_PORT if advertise is None else advertise[1])
     await _ensure(registry, ("", "v1", "services"), "default", service)
     if advertise is None:
@@ -129,6 +133,10 @@ async def _create(registry: Registry, resource: Resource, namespace: str, obj: J
         # Another server on the same store may have been first.
         if status.reason != "AlreadyExists":
             raise
+
+
+def _token_tracking(now: float) -> JsonObject:
+    return {"metadata": {"name": TRACKING}, "data": {"since": date_of(now)}}
 
 
 def _service(ip: str, port: int) -> JsonObject:

@@ -6,16 +6,18 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bridgehead.heap import Trimmer
+from bridgehead.signing_keys import SigningKey
 from bridgehead.storage import Store
 
 from .access.authentication import Authenticator
 from .access.authorization import Authorizer
 from .access.node_authorizer import NodeAuthorizer
 from .access.rbac.stored_policy import StoredPolicy
-from .access.tokens import SigningKey, TokenAuthority
+from .access.tokens import TokenAuthority, TokenSettings
 from .admission.parts import AdmissionParts
 from .admission.plugins import build_chain
 from .app import Application
@@ -30,6 +32,7 @@ from .flowcontrol.metrics import PriorityLevelMetrics
 from .handlers.apply import Applier
 from .handlers.discovery import Discovery
 from .handlers.health import Health
+from .handlers.issuer import IssuerDiscovery
 from .handlers.metrics import Metrics
 from .handlers.objects import Handlers
 from .handlers.openapi import OpenApi
@@ -42,6 +45,7 @@ from .proxying.aggregation.aggregator import Aggregator
 from .proxying.aggregation.transport import ProxyCertificate, Transport
 from .proxying.connections import Connections
 from .proxying.subresource import ProxySubresource
+from .registry.legacy_tokens import LegacyTokenUses
 from .registry.registry import Registry
 from .registry.watching import OpenWatches
 from .resource import Resource
@@ -51,6 +55,7 @@ from .table import ResourceTable
 from .webhookclient.client import WebhookClient
 
 if TYPE_CHECKING:
+    from .access.jwtissuers.issuers import JwtIssuers
     from .audit.auditor import Auditor
 
 
@@ -84,7 +89,8 @@ class ApiParts:
 class ApiSettings:
     """Settings. `users` are those of the static token file; `kubelet_tls` is for logs and exec.
 
-    `auditor` writes the audit log; `proxy_certificate` is for the servers of aggregated APIs.
+    `auditor` writes the audit log; `proxy_certificate` is for the servers of aggregated APIs. `jwks_uri` is the URL of
+    the keys of service account tokens, `authentication_file` an AuthenticationConfiguration.
     """
 
     signing_key: SigningKey
@@ -93,6 +99,9 @@ class ApiSettings:
     users: Mapping[str, User] = field(default_factory=dict)
     clock: Callable[[], float] = time.time
     auditor: Auditor | None = None
+    tokens: TokenSettings = field(default_factory=TokenSettings)
+    jwks_uri: str = ""
+    authentication_file: Path | None = None
 
 
 def _shape_of(schema: Schema, resource: Resource, kind: tuple[str, str, str]) -> Shape:
@@ -109,12 +118,26 @@ def _shape_of(schema: Schema, resource: Resource, kind: tuple[str, str, str]) ->
 _ANY_JSON = JsonShape("map[string]interface {}")
 
 
+def _jwt_issuers(settings: ApiSettings) -> JwtIssuers | None:
+    if settings.authentication_file is None:
+        return None
+    from .access.jwtissuers.issuers import JwtIssuers  # imports CEL, which most servers need later or never
+
+    try:
+        return JwtIssuers(settings.authentication_file, settings.tokens.issuers, settings.clock)
+    except ValueError as error:
+        raise ValueError(f"{settings.authentication_file}: {error}") from error
+
+
 def _succeed() -> str | None:
     return None
 
 
 def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) -> ApiParts:
-    """Assemble a server. Raises KeyError when the schema has no definition for a kind of the table."""
+    """Assemble a server. Raises KeyError when the schema has no definition for a kind of the table.
+
+    An AuthenticationConfiguration that can't be read raises OSError or ValueError.
+    """
     schema = Schema(LazyDefinitions(), plain_scalars)
 
     def metadata() -> Shape:
@@ -128,11 +151,15 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
         return registry.ownership.kind(resource).root
 
     shape_of = partial(_shape_of, schema)
-    chain = build_chain(AdmissionParts(store, resources, authorizer, webhooks, metrics.registry, shape_of, type_of))
+    chain = build_chain(
+        AdmissionParts(store, resources, authorizer, webhooks, metrics.registry, shape_of, type_of, settings.clock)
+    )
     registry = Registry(resources, store, schema, settings.clock, chain)
     definitions = Definitions(registry, metadata, webhooks)
     definitions.load()
-    tokens = TokenAuthority(settings.signing_key, store, settings.clock)
+    legacy_tokens = LegacyTokenUses(registry)
+    tokens = TokenAuthority(settings.signing_key, store, settings.clock, settings.tokens, legacy_tokens.record)
+    authenticator = Authenticator(settings.users, tokens, _jwt_issuers(settings))
     applier = Applier(registry, authorizer)
     watches = OpenWatches()
     rendering = Rendering(registry, schema)
@@ -150,7 +177,7 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
     if settings.auditor is not None:
         settings.auditor.use_schema(schema)
     application = Application(
-        authenticator=Authenticator(settings.users, tokens.verify),
+        authenticator=authenticator,
         authorizer=authorizer,
         handlers=Handlers(
             registry,
@@ -160,13 +187,14 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
             watches,
             rendering,
         ),
-        reviews=Reviews(authorizer, tokens, schema),
+        reviews=Reviews(authorizer, authenticator, schema),
         pod_streams=PodStreams(registry, kubelets),
         proxy=ProxySubresource(registry, kubelets, connections),
         aggregator=aggregator,
         discovery=discovery,
         openapi=openapi,
         # The store is completely loaded before the server is built.
+        issuer=IssuerDiscovery(tokens, settings.jwks_uri),
         health=Health({"ping": _succeed}, {"ping": _succeed, "store": _succeed, "shutdown": not_shutting_down}),
         metrics=metrics,
         unsent=UnsentBudget(on_freed=trimmer.on_freed),

@@ -18,13 +18,15 @@ from typing import TYPE_CHECKING
 import uvloop
 
 from bridgehead.objects.addresses import join_host_port
+from bridgehead.signing_keys import SigningKey
 from bridgehead.storage import open_store
 from bridgehead.storage.sealing import Encryption
 
 from .access.authentication import read_token_file
-from .access.tokens import SigningKey
+from .access.tokens import ISSUER, TokenSettings
 from .bootstrap import ensure_system_objects, maintain_system_objects
 from .build import ApiSettings, build_api
+from .handlers.issuer import JWKS_PATH
 from .http.server import ApiServer, open_listeners, parse_address, server_context
 from .proxying.aggregation.authentication import RequestHeaders, authentication_data, publish_authentication
 from .proxying.aggregation.transport import ProxyCertificate
@@ -52,7 +54,11 @@ class ServeOptions:
     tls_key: Path
     client_ca: Path | None = None
     token_file: Path | None = None
+    authentication_config: Path | None = None
     signing_key: Path
+    issuers: tuple[str, ...] = (ISSUER,)
+    audiences: tuple[str, ...] = ()
+    jwks_uri: str = ""
     store: str = "memory"
     encryption: Path | None = None
     audit_policy: Path | None = None
@@ -91,10 +97,19 @@ async def _serve(options: ServeOptions) -> None:
     listeners = open_listeners(options.listen, options.listen_fds)
     store = open_store(options.store, encryption)
     try:
-        settings = ApiSettings(key, _kubelet_tls(options), _proxy_certificate(options), users=users, auditor=auditor)
-        parts = build_api(table, store, settings)
         service_ip = str(ip_network(options.service_cidrs[0])[1])
         advertise = _advertised(options, listeners)
+        settings = ApiSettings(
+            key,
+            _kubelet_tls(options),
+            _proxy_certificate(options),
+            users=users,
+            auditor=auditor,
+            tokens=TokenSettings(options.issuers, options.audiences),
+            authentication_file=options.authentication_config,
+            jwks_uri=options.jwks_uri or _jwks_uri(advertise or listeners[0].getsockname()[:2]),
+        )
+        parts = build_api(table, store, settings)
         await ensure_system_objects(parts.registry, service_ip=service_ip, advertise=advertise)
         await publish_authentication(parts.registry, trusted)
         server = ApiServer(parts.application, context, parts.watches.close)
@@ -161,6 +176,10 @@ def _auditor(options: ServeOptions) -> Auditor | None:
         return None
     rotation = Rotation(options.audit_max_age_days, options.audit_max_backups, options.audit_max_size_mib)
     return Auditor(policy, AuditSink(options.audit_log, rotation))
+
+
+def _jwks_uri(address: tuple[str, int]) -> str:
+    return f"https://{join_host_port(*address)}{JWKS_PATH}"
 
 
 def _kubelet_tls(options: ServeOptions) -> KubeletTls | None:

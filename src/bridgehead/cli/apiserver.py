@@ -29,6 +29,35 @@ def command(
             rich_help_panel=AUTHENTICATION, parser=path, help="RSA key that signs service account tokens (PEM)."
         ),
     ],
+    authentication_config: Annotated[
+        Path | None,
+        typer.Option(
+            rich_help_panel=AUTHENTICATION,
+            parser=path,
+            help="AuthenticationConfiguration: issuers of JWTs, anonymous requests. Read again when it changes.",
+        ),
+    ] = None,
+    service_account_issuer: Annotated[
+        list[str] | None,
+        typer.Option(
+            rich_help_panel=AUTHENTICATION,
+            help="Issuer of service account tokens; of several, the first issues and all are accepted."
+            "  [default: https://kubernetes.default.svc.cluster.local]",
+        ),
+    ] = None,
+    service_account_jwks_uri: Annotated[
+        str,
+        typer.Option(
+            rich_help_panel=AUTHENTICATION,
+            help="URL of the keys of service account tokens, in the issuer's discovery document.",
+        ),
+    ] = "",
+    api_audiences: Annotated[
+        str,
+        typer.Option(
+            rich_help_panel=AUTHENTICATION, help="Audiences of the API server, separated by commas; none: the issuers."
+        ),
+    ] = "",
     listen: Annotated[
         list[str] | None,
         typer.Option(
@@ -109,6 +138,7 @@ def command(
     ] = 0,
     verbosity: Annotated[int, typer.Option("-v", "--v", help="Verbosity: 0 for operators, 1 for developers.")] = 0,
 ) -> None:
+    from bridgehead.apiserver.access.tokens import ISSUER
     from bridgehead.apiserver.serve import ServeOptions, serve
     from bridgehead.cli.logs_setup import configure
     from bridgehead.storage import StorageError
@@ -123,6 +153,10 @@ def command(
             client_ca=client_ca_file,
             token_file=token_auth_file,
             signing_key=service_account_key_file,
+            authentication_config=authentication_config,
+            issuers=tuple(service_account_issuer or (ISSUER,)),
+            audiences=tuple(audience for audience in api_audiences.split(",") if audience),
+            jwks_uri=service_account_jwks_uri,
             store=store,
             encryption=encryption_provider_config,
             audit_policy=audit_policy_file,

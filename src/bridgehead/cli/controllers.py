@@ -20,6 +20,7 @@ from bridgehead.client.errors import ConfigError
 from bridgehead.controllers.manager import Manager, Settings, select_controllers
 from bridgehead.objects.endpoint_slices import DEFAULT_MAX_ENDPOINTS
 from bridgehead.objects.meta import ObjectKey
+from bridgehead.objects.times import parse_duration
 
 from .failures import fail, reporting_failures
 from .logs_setup import configure
@@ -46,6 +47,17 @@ def command(
         Path | None,
         typer.Option(parser=path, help="Certificate to publish as ConfigMap kube-root-ca.crt in each namespace."),
     ] = None,
+    service_account_private_key_file: Annotated[
+        Path | None,
+        typer.Option(parser=path, help="RSA or ECDSA key that signs tokens in Secrets (PEM). Default: they get none."),
+    ] = None,
+    cluster_signing_cert_file: Annotated[
+        Path | None, typer.Option(parser=path, help="CA that signs approved CertificateSigningRequests (PEM).")
+    ] = None,
+    cluster_signing_key_file: Annotated[Path | None, typer.Option(parser=path, help="Key of this CA (PEM).")] = None,
+    cluster_signing_duration: Annotated[
+        str, typer.Option(help="Longest lifetime of a signed certificate, as a duration such as 8760h.")
+    ] = "8760h",
     leader_elect: Annotated[bool, typer.Option(help="Run only while holding the leader's Lease.")] = True,
     verbosity: Annotated[int, typer.Option("-v", "--v", help="Verbosity: 0 for operators, 1 for developers.")] = 0,
 ) -> None:
@@ -55,12 +67,24 @@ def command(
     except ValueError as error:
         fail("controllers", f"--controllers: {error}", 2)
     try:
+        signing_seconds = parse_duration(cluster_signing_duration)
+    except ValueError as error:
+        fail("controllers", f"--cluster-signing-duration: {error}", 2)
+    try:
         root_ca = root_ca_file.read_text(encoding="ascii") if root_ca_file else ""
     except OSError as error:
         fail("controllers", f"--root-ca-file: {root_ca_file}: {error.strerror}")
     except UnicodeDecodeError:
         fail("controllers", f"--root-ca-file: {root_ca_file}: not a certificate (PEM)")
-    settings = Settings(max_endpoints_per_slice, node_monitor_grace_period, root_ca)
+    settings = Settings(
+        max_endpoints_per_slice,
+        node_monitor_grace_period,
+        root_ca,
+        service_account_private_key_file,
+        cluster_signing_cert_file,
+        cluster_signing_key_file,
+        signing_seconds,
+    )
     with reporting_failures("controllers", ConfigError):
         config = load_config(kubeconfig)
         lost = asyncio.run(_run(config, names, settings, leader_elect))

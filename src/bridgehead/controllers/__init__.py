@@ -1,6 +1,7 @@
 """The controllers: each compares the desired with the observed state and takes steps until both agree.
 
 `manager` runs the controllers over the informers of `shared`. A module with a controller reads, writes and records
-Events; modules without I/O beside it decide. The packages are `workloads`, `scheduling`, `endpoints`, `nodes` and
-`namespaces`. Modules for all of them: `claims` (ownership), `latest` (own writes), `conditions`, `pod_status`.
+Events; modules without I/O beside it decide. The packages are `workloads`, `scheduling`, `endpoints`, `nodes`,
+`certificates` and `namespaces`. Modules for all of them: `claims` (ownership), `latest` (own writes), `conditions`,
+`pod_status`.
 """

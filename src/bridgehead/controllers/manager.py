@@ -12,6 +12,7 @@ import importlib
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 from bridgehead.backoff import Backoff
@@ -50,11 +51,15 @@ class Entry:
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings from the command line. `root_ca` is PEM; periods are in seconds."""
+    """Settings from the command line. `root_ca` is PEM; periods are in seconds; keys are files in PEM."""
 
     max_endpoints_per_slice: int = DEFAULT_MAX_ENDPOINTS
     node_monitor_grace_period: float = 40.0
     root_ca: str = ""
+    service_account_private_key: Path | None = None
+    cluster_signing_certificate: Path | None = None
+    cluster_signing_key: Path | None = None
+    cluster_signing_seconds: float = 365 * 24 * 3600.0
 
 
 # Names are those of kube-controller-manager's `--controllers`. The garbage collector comes last: it shares the
@@ -85,8 +90,26 @@ CONTROLLERS: dict[str, Entry] = {
     "serviceaccount-controller": Entry(
         "namespaces.serviceaccounts", "ServiceAccountController", "serviceaccount-controller"
     ),
+    "serviceaccount-token-controller": Entry(
+        "namespaces.account_tokens",
+        "ServiceAccountTokenController",
+        "serviceaccount-token-controller",
+        ("service_account_private_key", "root_ca"),
+    ),
     "root-ca-certificate-publisher-controller": Entry(
         "namespaces.root_ca", "RootCAPublisher", "root-ca-publisher", ("root_ca",)
+    ),
+    "certificatesigningrequest-approving-controller": Entry(
+        "certificates.approving", "CertificateApprovingController", "certificate-approver"
+    ),
+    "certificatesigningrequest-signing-controller": Entry(
+        "certificates.signing",
+        "CertificateSigningController",
+        "certificate-signer",
+        ("cluster_signing_certificate", "cluster_signing_key", "cluster_signing_seconds"),
+    ),
+    "certificatesigningrequest-cleaner-controller": Entry(
+        "certificates.cleaning", "CertificateCleaner", "certificate-cleaner"
     ),
     "namespace-controller": Entry("namespaces.namespaces", "NamespaceController", "namespace-controller"),
     "garbage-collector-controller": Entry("namespaces.garbage", "GarbageCollector", "garbage-collector-controller"),

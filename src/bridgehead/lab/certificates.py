@@ -122,6 +122,10 @@ def _make_all(config: LabConfig, files: LabFiles) -> None:
     # A CA of its own: whoever has a certificate of the cluster's CA could name any user to an aggregated API otherwise.
     front_proxy = _Authority(files.pki, "front-proxy-ca", "bridgehead-front-proxy-ca")
     front_proxy.issue(_Identity("front-proxy-client", "front-proxy-client"))
+    # A CA of its own also signs CertificateSigningRequests, because its key is in the lab. It may name any user to this
+    # lab's API server, but no server's certificate of it is trusted by kubeconfigs.
+    signer = _Authority(files.pki, "signer-ca", "bridgehead-signer-ca")
+    (files.pki / "client-ca.crt").write_bytes(authority.pem + signer.pem)
     service_account_key = files.pki / "sa.key"
     if not service_account_key.exists():
         _write_private(service_account_key, _pem(rsa.generate_private_key(public_exponent=65537, key_size=2048)))

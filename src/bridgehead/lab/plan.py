@@ -164,7 +164,17 @@ class LabFiles:
     def read_inside(self) -> tuple[str, ...]:
         """Patterns (`Path.glob`) of the files in `pki` that the lab's parts read: without the CA's and the
         administrator's keys."""
-        return ("ca.crt", "front-proxy-ca.crt", "front-proxy-client*", "sa.key", "apiserver*", "controllers*", "node*")
+        return (
+            "ca.crt",
+            "client-ca.crt",
+            "signer-ca*",
+            "front-proxy-ca.crt",
+            "front-proxy-client*",
+            "sa.key",
+            "apiserver*",
+            "controllers*",
+            "node*",
+        )
 
     def log(self, part: str) -> Path:
         return self.root / "logs" / f"{part}.log"
@@ -215,11 +225,11 @@ def _api_server(config: LabConfig, files: LabFiles, listen_fd: int) -> PartPlan:
             f"--advertise-address={join_host_port(ranges[0].lab, API_PORT)}",
             f"--tls-cert-file={pki / 'apiserver.crt'}",
             f"--tls-private-key-file={pki / 'apiserver.key'}",
-            f"--client-ca-file={pki / 'ca.crt'}",
+            f"--client-ca-file={pki / 'client-ca.crt'}",
             f"--service-account-key-file={pki / 'sa.key'}",
             f"--kubelet-client-certificate={pki / 'apiserver-kubelet-client.crt'}",
             f"--kubelet-client-key={pki / 'apiserver-kubelet-client.key'}",
-            f"--kubelet-certificate-authority={pki / 'ca.crt'}",
+            f"--kubelet-certificate-authority={pki / 'client-ca.crt'}",
             f"--proxy-client-cert-file={pki / 'front-proxy-client.crt'}",
             f"--proxy-client-key-file={pki / 'front-proxy-client.key'}",
             f"--requestheader-client-ca-file={pki / 'front-proxy-ca.crt'}",
@@ -239,6 +249,9 @@ def _controllers(files: LabFiles) -> PartPlan:
             "controllers",
             f"--kubeconfig={files.part_kubeconfig('controllers')}",
             f"--root-ca-file={files.pki / 'ca.crt'}",
+            f"--service-account-private-key-file={files.pki / 'sa.key'}",
+            f"--cluster-signing-cert-file={files.pki / 'signer-ca.crt'}",
+            f"--cluster-signing-key-file={files.pki / 'signer-ca.key'}",
             "--no-leader-elect",
         ),
     )

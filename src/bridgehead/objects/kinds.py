@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from .apps import DaemonSet, Deployment, ReplicaSet
+from .certificates import CertificateSigningRequest
 from .coordination import Lease
 from .core import (
     ConfigMap,
@@ -73,6 +74,9 @@ REPLICA_SETS = Kind(ReplicaSet, "apps", "v1", "replicasets")
 DAEMON_SETS = Kind(DaemonSet, "apps", "v1", "daemonsets")
 ENDPOINT_SLICES = Kind(EndpointSlice, "discovery.k8s.io", "v1", "endpointslices")
 LEASES = Kind(Lease, "coordination.k8s.io", "v1", "leases")
+CERTIFICATE_SIGNING_REQUESTS = Kind(
+    CertificateSigningRequest, "certificates.k8s.io", "v1", "certificatesigningrequests", namespaced=False
+)
 SERVICE_CIDRS = Kind(ServiceCIDR, "networking.k8s.io", "v1", "servicecidrs", namespaced=False)
 
 ALL_KINDS: tuple[Kind[Object], ...] = (
@@ -91,4 +95,5 @@ ALL_KINDS: tuple[Kind[Object], ...] = (
     ENDPOINT_SLICES,
     LEASES,
     SERVICE_CIDRS,
+    CERTIFICATE_SIGNING_REQUESTS,
 )  # type: ignore[assignment]

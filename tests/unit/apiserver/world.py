@@ -12,13 +12,13 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from bridgehead.apiserver.access.tokens import SigningKey
 from bridgehead.apiserver.audit.auditor import Auditor
 from bridgehead.apiserver.bootstrap import ensure_system_objects
 from bridgehead.apiserver.build import ApiParts, ApiSettings, build_api
 from bridgehead.apiserver.http.user import User
 from bridgehead.apiserver.resource import Resource
 from bridgehead.apiserver.resources import build_table
+from bridgehead.signing_keys import SigningKey
 from bridgehead.storage import MemoryStore, Record, Store
 
 ADMIN = User("kubernetes-admin", ("system:masters", "system:authenticated"))
@@ -237,15 +237,10 @@ async def open_world(
     store = _StoreAfterStart(**settings)
     table = build_table(service_cidrs=("10.96.0.0/12",), node_port_range=(30000, 32767)) + resources
     users = {"token-of-bob": User("bob", ("system:authenticated",))}
-<<<<<<< HEAD
-    parts = build_api(table, store, ApiSettings(signing_key(), users=users, clock=clock))
+    parts = build_api(table, store, ApiSettings(signing_key(), users=users, clock=clock, auditor=auditor))
     if not store.revision:
         await ensure_system_objects(parts.registry, service_ip="10.96.0.1", advertise=("10.0.0.1", 6443))
         store.keep(table)
-=======
-    parts = build_api(table, store, ApiSettings(signing_key(), users=users, clock=clock, auditor=auditor))
-    await ensure_system_objects(parts.registry, service_ip="10.96.0.1", advertise=("10.0.0.1", 6443))
->>>>>>> 8904fdfedacb54964d2b3f9b9635466623545083
     world = World(parts, store, clock)
     following = asyncio.create_task(parts.definitions.run())
     try:

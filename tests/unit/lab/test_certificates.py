@@ -144,7 +144,12 @@ def test_a_new_authority_issues_all_certificates_again(files: LabFiles) -> None:
     make_certificates(CONFIG, files)
     after = contents(files)
     front_proxy = {f"front-proxy-{name}" for name in ("ca.crt", "ca.key", "client.crt", "client.key")}
-    assert {name for name in after if after[name] == before[name]} == {"sa.key", *front_proxy}
+    assert {name for name in after if after[name] == before[name]} == {
+        "sa.key",
+        "signer-ca.crt",
+        "signer-ca.key",
+        *front_proxy,
+    }
 
 
 @pytest.mark.parametrize(("name", "text"), [("ca.key", None), ("ca.key", b"junk"), ("ca.crt", b"junk")])

@@ -1,17 +1,24 @@
 """Authentication of a request by client certificate or bearer token.
 
-Tokens are those of a static file (Kubernetes' CSV: token, user, uid, "group1,group2") or service account tokens that
-this server signed (`tokens`). A request with invalid credentials is refused; a request without any is
-`system:anonymous`. Source: Kubernetes "Authenticating".
+Tokens are those of a static file (Kubernetes' CSV: token, user, uid, "group1,group2"), service account tokens that this
+server signed (`tokens`), or those of other issuers (`jwtissuers`). A request with invalid credentials is refused; a
+request without any is `system:anonymous`. Source: Kubernetes "Authenticating".
 """
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bridgehead.apiserver.http.user import ANONYMOUS, AUTHENTICATED, InvalidCredentials, User
+
+from .claims import issuer_of, matching_audiences
+from .tokens import TokenAuthority
+
+if TYPE_CHECKING:
+    from .jwtissuers.issuers import JwtIssuers
 
 
 def read_token_file(path: Path) -> dict[str, User]:
@@ -29,26 +36,51 @@ def read_token_file(path: Path) -> dict[str, User]:
 
 
 class Authenticator:
-    """Static tokens first, then `verify_token`, which returns None for a token that is not a JWT."""
+    """Static tokens first, then the tokens of service accounts, then those of other issuers."""
 
-    def __init__(self, tokens: Mapping[str, User], verify_token: Callable[[str], User | None]) -> None:
+    def __init__(
+        self, tokens: Mapping[str, User], service_accounts: TokenAuthority, issuers: JwtIssuers | None = None
+    ) -> None:
         self._tokens = tokens
-        self._verify_token = verify_token
+        self._service_accounts = service_accounts
+        self._issuers = issuers
 
-    def authenticate(self, authorization: str, peer: User | None) -> User:
-        """Return the user of a request. Raises `InvalidCredentials`.
+    async def authenticate(self, authorization: str, peer: User | None, path: str) -> User:
+        """Return the user of a request for `path`. Raises `InvalidCredentials`.
 
         `authorization` is the header's value, `peer` the user of the connection's certificate.
         """
         if peer is not None:
             return peer
         if not authorization:
-            return ANONYMOUS
+            return self._anonymous(path)
         scheme, _, token = authorization.partition(" ")
         token = token.strip()
         if scheme.lower() != "bearer" or not token:
-            return ANONYMOUS
-        user = self._tokens.get(token) or self._verify_token(token)
-        if user is None:
-            raise InvalidCredentials("unknown bearer token")
+            return self._anonymous(path)
+        user, _ = await self.verify(token, self._service_accounts.audiences)
         return user
+
+    def _anonymous(self, path: str) -> User:
+        if self._issuers is not None and not self._issuers.allows_anonymous(path):
+            raise InvalidCredentials("anonymous requests are not allowed")
+        return ANONYMOUS
+
+    async def verify(self, token: str, audiences: Sequence[str] = ()) -> tuple[User, tuple[str, ...]]:
+        """Return the user of a token, and those of `audiences` that it is for; (): the API server's own.
+
+        Raises `InvalidCredentials`.
+        """
+        own = self._service_accounts.audiences
+        audiences = audiences or own
+        user = self._tokens.get(token)
+        if user is not None:
+            return user, matching_audiences(own, audiences)
+        found = self._service_accounts.verify(token, audiences)
+        if found is not None:
+            return found
+        issuer = issuer_of(token) if self._issuers is not None else None
+        user = await self._issuers.verify(token, issuer) if self._issuers is not None and issuer else None
+        if user is None:
+            raise InvalidCredentials("invalid bearer token")
+        return user, matching_audiences(own, audiences)

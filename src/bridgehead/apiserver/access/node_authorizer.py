@@ -34,6 +34,7 @@ _RULES = (
     Rule(("create", "update", "patch"), ("", "events.k8s.io"), ("events",)),
     # The kubelet keeps a terminating pod running until no proxy sends it new connections. Not in NodeRules.
     Rule(("list", "watch"), ("discovery.k8s.io",), ("endpointslices",)),
+    Rule(("create", "get", "list", "watch"), ("certificates.k8s.io",), ("certificatesigningrequests",)),
     Rule(("create",), ("authentication.k8s.io",), ("tokenreviews",)),
     Rule(("create",), ("authorization.k8s.io",), ("subjectaccessreviews", "localsubjectaccessreviews")),
 )

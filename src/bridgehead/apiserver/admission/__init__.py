@@ -13,6 +13,7 @@ matching, forms    rules and selectors of webhooks and policies; objects in the 
 activation         variables of expressions      (both are imported with the first request that has one)
 evaluation         expressions of webhooks and policies
 webhooks/          MutatingAdmissionWebhook, ValidatingAdmissionWebhook
+certificates       CertificateApproval, CertificateSigning, CertificateSubjectRestriction; users of requests
 policies/          MutatingAdmissionPolicy, ValidatingAdmissionPolicy
 escalation         refusal of roles and bindings that give more rights than their writer has
 connecting         the objects of exec, attach, portforward and proxy

@@ -15,14 +15,17 @@ from bridgehead.apiserver.access.node_authorizer import LEASE_NAMESPACE, node_na
 from bridgehead.apiserver.errors import forbidden, not_found_named
 from bridgehead.apiserver.http.user import User
 from bridgehead.apiserver.resource import JsonObject, Resource
+from bridgehead.apiserver.resources.certificates import common_name_of
 from bridgehead.apiserver.resources.pods import MIRROR_POD, references
 from bridgehead.objects.node_labels import find_restricted
 from bridgehead.storage import Key, Store
 
-from .attributes import Attributes
+from .attributes import CREATE, Attributes, shown_name
 from .chain import Plugin
 
-_RESTRICTED = frozenset({"nodes", "pods", "leases.coordination.k8s.io", "serviceaccounts"})
+_CERTIFICATES = "certificatesigningrequests.certificates.k8s.io"
+_RESTRICTED = frozenset({"nodes", "pods", "leases.coordination.k8s.io", "serviceaccounts", _CERTIFICATES})
+_NODE_SIGNERS = ("kubernetes.io/kubelet-serving", "kubernetes.io/kube-apiserver-client-kubelet")
 
 
 class NodeRestriction(Plugin):
@@ -45,6 +48,8 @@ class NodeRestriction(Plugin):
                 self._check_token(node, attributes, obj.get("spec", {}))
             case "leases.coordination.k8s.io", _:
                 _check_lease(node, resource, attributes.namespace, _name(attributes, obj, old))
+            case "certificatesigningrequests.certificates.k8s.io", "" if attributes.operation == CREATE:
+                _check_certificate(attributes, obj)
             case "nodes", _:
                 self._check_node(node, attributes, obj, old)
             case "pods", "eviction":
@@ -229,6 +234,19 @@ def _check_lease(node: str, leases: Resource, namespace: str, name: str) -> None
         raise forbidden(leases, name, why)
     if name != node:
         raise forbidden(leases, name, "can only access node lease with the same name as the requesting node")
+
+
+def _check_certificate(attributes: Attributes, obj: JsonObject) -> None:
+    """Check a request for a certificate: a node gets those of nodes for itself only."""
+    spec, user = obj.get("spec", {}), attributes.user
+    if spec.get("signerName") not in _NODE_SIGNERS:
+        return
+    try:
+        name = common_name_of(spec.get("request", ""))
+    except ValueError as error:
+        raise forbidden(attributes.resource, shown_name(obj), f"unable to parse csr: {error}") from None
+    if name != user.name:
+        raise forbidden(attributes.resource, shown_name(obj), f"can only create a node CSR with CN={user.name}")
 
 
 def _labels(obj: JsonObject) -> dict[str, str]:

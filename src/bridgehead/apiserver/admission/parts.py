@@ -23,7 +23,7 @@ TypeOf = Callable[[Resource], MapType]
 
 @dataclass(frozen=True, slots=True)
 class AdmissionParts:
-    """Parts of the server. `metrics` is the registry of its metrics."""
+    """Parts of the server. `metrics` is the registry of its metrics, `clock` returns seconds since the epoch."""
 
     store: Store
     table: ResourceTable
@@ -32,3 +32,4 @@ class AdmissionParts:
     metrics: CollectorRegistry
     shape_of: ShapeOf
     type_of: TypeOf
+    clock: Callable[[], float]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .certificates import CertificateApproval, CertificateRequests, CertificateSigning, CertificateSubjectRestriction
 from .chain import Chain
 from .classes import DefaultIngressClass, DefaultStorageClass, PodPriority, PriorityClasses, RuntimeClass
 from .escalation import RoleEscalation
@@ -16,7 +17,7 @@ from .webhooks.plugins import MutatingWebhooks, ValidatingWebhooks, Webhooks
 
 
 def build_chain(parts: AdmissionParts) -> Chain:
-    store, webhooks = parts.store, Webhooks(parts)
+    store, authorizer, webhooks = parts.store, parts.authorizer, Webhooks(parts)
     return Chain(
         (
             NamespaceLifecycle(store),
@@ -30,8 +31,12 @@ def build_chain(parts: AdmissionParts) -> Chain:
             DefaultIngressClass(store),
             MutatingPolicies(parts),
             MutatingWebhooks(webhooks),
+            CertificateRequests(parts.clock),
             NodeAddresses(store),
-            RoleEscalation(parts.authorizer),
+            RoleEscalation(authorizer),
+            CertificateApproval(authorizer),
+            CertificateSigning(authorizer),
+            CertificateSubjectRestriction(),
             ParameterRights(parts),
             ValidatingPolicies(parts),
             ValidatingWebhooks(webhooks),

@@ -8,8 +8,10 @@ messages         objects and events in protobuf
 rendered         objects in other forms than the stored one, shared by watches
 tables           rows for `kubectl get`
 stored_forms     conversion of objects that are stored in the form of another resource
-subresources     scale, binding, eviction, token, finalize
+subresources     scale, binding, eviction, finalize
+token_requests   the subresource token of service accounts
 scale_views      the Scale of an object
+issuer           discovery of the issuer of service account tokens
 reviews          access reviews, token reviews
 discovery, openapi, openapi_enums, openapi_protobuf, health, metrics
                  documents about the server itself

@@ -32,6 +32,7 @@ from bridgehead.apiserver.http.paths import Query
 from bridgehead.apiserver.http.request import Request, Response, respond
 from bridgehead.apiserver.http.worker import run_long
 from bridgehead.apiserver.registry import lists
+from bridgehead.apiserver.registry.attempts import STATUS_VIEWS
 from bridgehead.apiserver.registry.registry import Registry
 from bridgehead.apiserver.registry.request_checks import check_name, check_resource_version
 from bridgehead.apiserver.registry.watching import OpenWatches, WatchStream, parse_watch_options
@@ -83,7 +84,7 @@ class Handlers:
             request.warnings.append(resource.warning)
         if resource.is_read_only and info.verb not in ("get", "list"):
             raise method_not_allowed()
-        if info.subresource and info.subresource != "status":
+        if info.subresource and info.subresource not in STATUS_VIEWS:
             response = await self._subresources.handle(request, resource)
             return await self._rendering.stored(request, resource, response)
         handler = self._verbs.get(info.verb)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from bridgehead.apiserver.access.authentication import Authenticator
 from bridgehead.apiserver.access.authorization import Authorizer
 from bridgehead.apiserver.access.node_authorizer import node_name_of
 from bridgehead.apiserver.access.rbac.policy import join_errors
-from bridgehead.apiserver.access.tokens import TokenAuthority
 from bridgehead.apiserver.bodies.decoding import decode_kind
 from bridgehead.apiserver.bodies.schema import Schema, Shape
 from bridgehead.apiserver.errors import bad_request, invalid, method_not_allowed
@@ -28,9 +28,9 @@ _KINDS = {(group, plural): kind for group, _, plural, kind, _ in REVIEWS}
 
 
 class Reviews:
-    def __init__(self, authorizer: Authorizer, tokens: TokenAuthority, schema: Schema) -> None:
+    def __init__(self, authorizer: Authorizer, authenticator: Authenticator, schema: Schema) -> None:
         self._authorizer = authorizer
-        self._tokens = tokens
+        self._authenticator = authenticator
         self._shapes: dict[str, Shape] = {
             kind: schema.of_kind(group, version, kind) for group, version, _, kind, _ in REVIEWS
         }
@@ -49,10 +49,10 @@ class Reviews:
             raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
         if kind.endswith("SubjectAccessReview"):
             _check_access_review(kind, review)
-        review["status"] = self._answer(kind, review.get("spec", {}), request.user)
+        review["status"] = await self._answer(kind, review.get("spec", {}), request.user)
         return respond(review, 201)
 
-    def _answer(self, kind: str, spec: JsonObject, user: User) -> JsonObject:
+    async def _answer(self, kind: str, spec: JsonObject, user: User) -> JsonObject:
         match kind:
             case "SelfSubjectReview":
                 return {"userInfo": _user_info(user)}
@@ -61,7 +61,7 @@ class Reviews:
             case "SelfSubjectRulesReview":
                 return self._rules(user, spec.get("namespace", ""))
             case "TokenReview":
-                return self._token(spec.get("token", ""), spec.get("audiences", ()) or (self._tokens.issuer,))
+                return await self._token(spec.get("token", ""), spec.get("audiences", ()))
         extra = {key: tuple(values) for key, values in spec.get("extra", {}).items()}
         user = User(spec.get("user", ""), tuple(spec.get("groups", ())), spec.get("uid", ""), extra)
         return self._access(user, spec)
@@ -104,13 +104,13 @@ class Reviews:
         }
         return status | ({"evaluationError": join_errors(errors)} if errors else {})
 
-    def _token(self, token: str, audiences: Sequence[str]) -> JsonObject:
+    async def _token(self, token: str, audiences: Sequence[str]) -> JsonObject:
+        if not token:
+            raise bad_request("token is required for TokenReview in authentication")
         try:
-            user, meant = self._tokens.verify_for(token, audiences)
+            user, meant = await self._authenticator.verify(token, audiences)
         except InvalidCredentials as error:
-            return {"authenticated": False, "error": str(error), "user": {}}
-        if user is None:
-            return {"authenticated": False, "user": {}}
+            return {"user": {}, "error": str(error)}
         return {"authenticated": True, "user": _user_info(user), "audiences": list(meant)}
 
 

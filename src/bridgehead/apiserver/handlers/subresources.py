@@ -1,7 +1,6 @@
 """The subresources that are not views of the object: scale, binding, eviction, token, finalize.
 
-Source: Kubernetes API reference; pkg/registry/core/pod/storage, pkg/registry/apps/*/storage,
-pkg/registry/core/serviceaccount/storage/token.go.
+Source: Kubernetes API reference; pkg/registry/core/pod/storage, pkg/registry/apps/*/storage.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ from bridgehead.apiserver.errors import (
     internal_error,
     invalid,
     method_not_allowed,
-    unavailable,
 )
 from bridgehead.apiserver.fieldmanagement.managers import APPLY, Writer
 from bridgehead.apiserver.http.request import Request, Response, respond
@@ -40,8 +38,7 @@ from bridgehead.storage import Record
 from .apply import Applier, reported
 from .options import attributes_of, is_dry_run, parse_writer
 from .scale_views import scale_view, spec_path
-
-_MIN_TOKEN_SECONDS, _DEFAULT_TOKEN_SECONDS, _MAX_TOKEN_SECONDS = 600, 3600, 2**32
+from .token_requests import TokenRequests
 
 
 class Subresources:
@@ -50,11 +47,10 @@ class Subresources:
     def __init__(self, registry: Registry, tokens: TokenAuthority, applier: Applier, schema: Schema) -> None:
         self._registry = registry
         self._applier = applier
-        self._tokens = tokens
         self._scale = schema.of_kind("autoscaling", "v1", "Scale")
         self._binding = schema.of_kind("", "v1", "Binding")
         self._eviction = schema.of_kind("policy", "v1", "Eviction")
-        self._token = schema.of_kind("authentication.k8s.io", "v1", "TokenRequest")
+        self._token_requests = TokenRequests(registry, tokens, schema, self._admit)
 
     async def handle(self, request: Request, resource: Resource) -> Response:
         match request.info.subresource, request.info.verb:
@@ -67,7 +63,7 @@ class Subresources:
             case "eviction", "create":
                 return await self._evict(request, resource)
             case "token", "create":
-                return await self._issue_token(request, resource)
+                return await self._token_requests.create(request, resource)
             case "finalize", "update":
                 return await self._finalize(request, resource)
         raise method_not_allowed()
@@ -190,73 +186,6 @@ class Subresources:
         )
         await self._registry.delete(resource, info.namespace, info.name, options)
         return respond(created(), 201)
-
-    async def _issue_token(self, request: Request, resource: Resource) -> Response:
-        info = request.info
-        asked = await decode_kind(request, "authentication.k8s.io", "v1", "TokenRequest", self._token)
-        asked = await self._admit(request, resource, asked, ("authentication.k8s.io", "v1", "TokenRequest"))
-        spec = asked.setdefault("spec", {})
-        account = self._registry.get(resource, info.namespace, info.name)
-        seconds = spec.setdefault("expirationSeconds", _DEFAULT_TOKEN_SECONDS)
-        if not _MIN_TOKEN_SECONDS <= seconds <= _MAX_TOKEN_SECONDS:
-            bound = (
-                "may not specify a duration less than 10 minutes"
-                if seconds < _MIN_TOKEN_SECONDS
-                else f"may not specify a duration larger than {_MAX_TOKEN_SECONDS} seconds"
-            )
-            why = f"Invalid value: {seconds}: {bound}"
-            error = FieldError("FieldValueInvalid", "spec.expirationSeconds", why)
-            raise invalid("authentication.k8s.io", "TokenRequest", "", [error])
-        pod, node = self._bound_to(info.namespace, info.name, spec.get("boundObjectRef"))
-        uid = msgspec.json.decode(account.value)["metadata"]["uid"]
-        token, until = self._tokens.issue(
-            info.namespace,
-            info.name,
-            uid,
-            audiences=spec.get("audiences", ()),
-            seconds=seconds,
-            pod=pod,
-            node=node,
-        )
-        spec.setdefault("audiences", [self._tokens.issuer])
-        asked["metadata"] = {
-            "name": info.name,
-            "namespace": info.namespace,
-            "creationTimestamp": format_time(self._registry.clock()),
-        }
-        asked["status"] = {"token": token, "expirationTimestamp": format_time(until)}
-        return respond(asked, 201)
-
-    def _bound_to(
-        self, namespace: str, account: str, reference: JsonObject | None
-    ) -> tuple[tuple[str, str] | None, tuple[str, str] | None]:
-        """Return (name, uid) of the pod that the token is bound to, and of its node. Raises a 400, 404 or 409."""
-        if not reference:
-            return None, None
-        if reference.get("kind") != "Pod":
-            raise bad_request(f"cannot bind token to object of type {reference.get('kind')!r}: only Pod is supported")
-        pods = self._registry.find("", "v1", "pods")
-        if pods is None:
-            raise unavailable("this server has no pods to bind a token to")
-        name = reference.get("name", "")
-        pod = msgspec.json.decode(self._registry.get(pods, namespace, name).value)
-        uid, spec = pod["metadata"]["uid"], pod.get("spec", {})
-        if reference.get("uid") and reference["uid"] != uid:
-            why = f"the UID in the bound object reference ({reference['uid']}) does not match the UID in record"
-            raise conflict(pods, name, why)
-        if spec.get("serviceAccountName", "default") != account:
-            raise bad_request(
-                f"cannot bind token for serviceaccount {account!r} to pod running with different serviceaccount name."
-            )
-        node = self._node_of(spec.get("nodeName", ""))
-        return (name, uid), node
-
-    def _node_of(self, name: str) -> tuple[str, str] | None:
-        nodes = self._registry.find("", "v1", "nodes")
-        if not name or nodes is None:
-            return None
-        record = self._registry.store.get(self._registry.key(nodes, "", name))
-        return None if record is None else (name, msgspec.json.decode(record.value)["metadata"]["uid"])
 
     async def _finalize(self, request: Request, resource: Resource) -> Response:
         info = request.info

@@ -10,6 +10,7 @@ list_options        options of lists and watches that exclude each other
 continue_tokens     tokens for the next page of a list
 service_cidrs       ranges of ClusterIPs: allocation, conditions, draining
 ip_addresses        restoration of the IPAddress objects of Services' addresses
+legacy_tokens       dates of the last uses of tokens in Secrets
 expiry              deletion of old Events
 default_roles       creation of the default roles and bindings
 policy_status       the status of admission policies

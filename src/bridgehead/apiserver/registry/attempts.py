@@ -23,6 +23,8 @@ from . import metadata
 from .ownership import FIELD, LABELLED_BY_STATUS, Ownership
 from .request_checks import check_url
 
+# The subresources that write only the status.
+STATUS_VIEWS = ("status", "approval")
 # The one subresource that changes spec and status together.
 BINDING = "binding"
 
@@ -146,7 +148,7 @@ class Attempts:
 
     def default_changed(self, resource: Resource, new: JsonObject, old: JsonObject, subresource: str) -> JsonObject:
         """Return a copy of `new` with default values, and without the changes that this request may not make."""
-        if subresource == "status":
+        if subresource in STATUS_VIEWS:
             new = _with_status_only(resource, new, old)
         else:
             new = dict(new)

@@ -102,4 +102,8 @@ def _reset_fields(resource: Resource) -> dict[str, FieldSet]:
     by_status = ["spec", "metadata.ownerReferences"]
     if resource.kind not in LABELLED_BY_STATUS:
         by_status.append("metadata.labels")
-    return {"": reset("status"), "status": reset(*by_status)}
+    fields = {"": reset("status"), "status": reset(*by_status)}
+    if "approval" in resource.subresources:
+        fields = {"": reset("spec", "status"), "status": reset(*by_status, "status.conditions")}
+        fields["approval"] = reset(*by_status, "status.certificate")
+    return fields

@@ -18,6 +18,7 @@
     admissionregistration/  configurations of webhooks
     rbac/           Role, ClusterRole, RoleBinding, ClusterRoleBinding; also the default ones
     apiservices     APIService
+    certificates/   CertificateSigningRequest
     shared/         rules and columns that several resources use
 
 Nothing here does I/O or reads a clock. The only randomness is that of the allocation for Services
@@ -33,6 +34,7 @@ from bridgehead.apiserver.resource import Resource
 from . import (
     admissionregistration,
     apiservices,
+    certificates,
     componentstatuses,
     configmaps,
     devices,
@@ -114,4 +116,5 @@ def build_table(*, service_cidrs: Sequence[str], node_port_range: tuple[int, int
         rbac.ROLE_BINDINGS,
         rbac.CLUSTER_ROLE_BINDINGS,
         apiservices.RESOURCE,
+        certificates.CERTIFICATE_SIGNING_REQUESTS,
     )

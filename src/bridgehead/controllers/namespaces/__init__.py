@@ -1,4 +1,5 @@
 """Controllers for the content of namespaces, and the garbage collector.
 
-`namespaces` (with `namespace_conditions`), `serviceaccounts`, `root_ca`, `garbage` (with `ownership`).
+`namespaces` (with `namespace_conditions`), `serviceaccounts`, `account_tokens`, `root_ca`, `garbage` (with
+`ownership`).
 """

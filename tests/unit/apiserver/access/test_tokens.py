@@ -11,9 +11,12 @@ from typing import Any
 import jwt
 import pytest
 from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 
 from bridgehead.apiserver.access.tokens import ISSUER
 from bridgehead.apiserver.http.user import User
+from bridgehead.objects.times import parse_time
+from bridgehead.signing_keys import SigningKey
 from tests.unit.apiserver.world import World, open_world, signing_key
 
 ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
@@ -157,7 +160,7 @@ async def test_a_token_is_valid_for_its_audiences_only(world):
     assert (await review(vault, "bank", "vault"))["audiences"] == ["vault"]
     for token, audiences in ((own, ["vault"]), (vault, []), (vault, ["bank"])):
         status = await review(token, *audiences)
-        assert status["authenticated"] is False
+        assert "authenticated" not in status
         assert "is invalid for the target audiences" in status["error"]
     assert await status_with(world, vault) == 401
 
@@ -224,3 +227,209 @@ async def test_anonymous_requests_are_denied(world):
             for headers in ({}, {"authorization": "Basic YWRtaW46YWRtaW4="}, {"authorization": "Bearer"}):
                 answer = await world.call(method, url, user=None, headers=headers)
                 assert answer.status in (403, 404), (method, url, answer.body)
+
+
+async def test_a_token_may_be_bound_to_a_node_or_a_secret(world):
+    nodes, secrets = "/api/v1/nodes", "/api/v1/namespaces/default/secrets"
+    for url, kind in ((nodes, "Node"), (secrets, "Secret")):
+        uid = (await world.create(url, {"metadata": {"name": "x"}}))["metadata"]["uid"]
+        reference = {"kind": kind, "apiVersion": "v1", "name": "x"}
+        token = await issue(world, boundObjectRef=reference)
+        assert claims_of(token)["kubernetes.io"][kind.lower()] == {"name": "x", "uid": uid}
+        assert await status_with(world, token) == 201
+        body = {"spec": {"boundObjectRef": {**reference, "uid": "other"}}}
+        answer = await world.call("POST", f"{ACCOUNTS}/default/token", body)
+        assert answer.status == 409
+        assert answer.json["message"] == (
+            f'Operation cannot be fulfilled on {kind} "x": the UID in the bound object reference (other) does not '
+            "match the UID in record. The object might have been deleted and then recreated"
+        )
+        await world.call("DELETE", f"{url}/x")
+        assert await status_with(world, token) == 401
+        await world.create(url, {"metadata": {"name": "x"}})
+        assert await status_with(world, token) == 401
+        review = await world.create("/apis/authentication.k8s.io/v1/tokenreviews", {"spec": {"token": token}})
+        assert f"does not match service account {kind.lower()} ref claim ({uid})" in review["status"]["error"]
+
+
+async def test_a_pods_token_names_its_node(world):
+    spec = {"nodeName": "node1", "containers": [{"name": "c", "image": "i"}]}
+    await world.create(PODS, {"metadata": {"name": "p"}, "spec": spec})
+    reference = {"kind": "Pod", "apiVersion": "v1", "name": "p"}
+    assert claims_of(await issue(world, boundObjectRef=reference))["kubernetes.io"]["node"] == {"name": "node1"}
+    uid = (await world.create("/api/v1/nodes", {"metadata": {"name": "node1"}}))["metadata"]["uid"]
+    token = await issue(world, boundObjectRef=reference)
+    assert claims_of(token)["kubernetes.io"]["node"] == {"name": "node1", "uid": uid}
+    headers = {"authorization": f"Bearer {token}", "content-type": "application/json"}
+    who = (await world.call("POST", WHO, b"{}", user=None, headers=headers)).json["status"]["userInfo"]
+    assert who["extra"]["authentication.kubernetes.io/node-uid"] == [uid]
+    await world.call("DELETE", "/api/v1/nodes/node1")
+    assert await status_with(world, token) == 201, "it is bound to the pod only"
+
+
+async def test_the_lifetime_has_bounds_and_is_extended_for_pods_by_default(world):
+    spec = {"containers": [{"name": "c", "image": "i"}]}
+    await world.create(PODS, {"metadata": {"name": "p"}, "spec": spec})
+    bound = {"kind": "Pod", "apiVersion": "v1", "name": "p"}
+    for given, lifetime in (
+        ({"expirationSeconds": 600}, 600),
+        ({"expirationSeconds": 3607}, 3607),
+        ({"expirationSeconds": 3600, "boundObjectRef": bound}, 3600),
+        ({"expirationSeconds": 3607, "boundObjectRef": bound, "audiences": ["vault"]}, 3607),
+        ({"expirationSeconds": 3607, "boundObjectRef": bound}, 365 * 24 * 3600),
+    ):
+        answer = await world.call("POST", f"{ACCOUNTS}/default/token", {"spec": given})
+        claims = claims_of(answer.json["status"]["token"])
+        assert claims["exp"] - claims["iat"] == lifetime
+        assert claims["kubernetes.io"].get("warnafter", 0) == (claims["iat"] + 3607 if lifetime > 4000 else 0)
+        # The client asks for a new one at the time that it wanted.
+        until = parse_time(answer.json["status"]["expirationTimestamp"])
+        assert until - claims["iat"] == given["expirationSeconds"]
+    for seconds, why in (
+        (599, "Invalid value: 599: may not specify a duration less than 10 minutes"),
+        (2**32 + 1, "Invalid value: 4294967297: may not specify a duration larger than 2^32 seconds"),
+    ):
+        answer = await world.call("POST", f"{ACCOUNTS}/default/token", {"spec": {"expirationSeconds": seconds}})
+        assert answer.status == 422
+        assert why in answer.json["message"]
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "message"),
+    [
+        (
+            {"metadata": {"name": "other"}},
+            422,
+            'TokenRequest.authentication.k8s.io "default" is invalid: metadata.name: Invalid value: "other": must '
+            "match the service account name if specified",
+        ),
+        (
+            {"metadata": {"namespace": "other"}},
+            422,
+            'TokenRequest.authentication.k8s.io "default" is invalid: metadata.namespace: Invalid value: "other": must '
+            "match the service account namespace if specified",
+        ),
+        (
+            {"spec": {"boundObjectRef": {"kind": "Deployment", "apiVersion": "apps/v1", "name": "x"}}},
+            400,
+            "cannot bind token to object of type apps/v1, Kind=Deployment",
+        ),
+        (
+            {"spec": {"boundObjectRef": {"kind": "ConfigMap", "apiVersion": "v1", "name": "x"}}},
+            400,
+            "cannot bind token to object of type /v1, Kind=ConfigMap",
+        ),
+        ({"spec": {"boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": "x"}}}, 404, 'pods "x" not found'),
+        (
+            {"spec": {"boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": "others"}}},
+            400,
+            'cannot bind token for serviceaccount "default" to pod running with different serviceaccount name.',
+        ),
+    ],
+)
+async def test_invalid_token_requests(world, body, code, message):
+    await world.create(ACCOUNTS, {"metadata": {"name": "other"}})
+    spec = {"serviceAccountName": "other", "containers": [{"name": "c", "image": "i"}]}
+    await world.create(PODS, {"metadata": {"name": "others"}, "spec": spec})
+    answer = await world.call("POST", f"{ACCOUNTS}/default/token", body)
+    assert (answer.status, answer.json["message"]) == (code, message)
+
+
+async def test_the_token_of_a_secret_is_valid_while_the_secret_holds_it(world):
+    secrets = "/api/v1/namespaces/default/secrets"
+    uid = (await world.get(f"{ACCOUNTS}/default"))["metadata"]["uid"]
+    claims = {
+        "iss": "kubernetes/serviceaccount",
+        "kubernetes.io/serviceaccount/namespace": "default",
+        "kubernetes.io/serviceaccount/secret.name": "legacy",
+        "kubernetes.io/serviceaccount/service-account.name": "default",
+        "kubernetes.io/serviceaccount/service-account.uid": uid,
+        "sub": "system:serviceaccount:default:default",
+    }
+    token = signing_key().sign(claims)
+    assert await status_with(world, token) == 401, "there is no Secret"
+    annotations = {"kubernetes.io/service-account.name": "default"}
+    data = {"token": base64.b64encode(token.encode()).decode()}
+    secret = {"metadata": {"name": "legacy", "annotations": annotations}, "data": data}
+    await world.create(secrets, {**secret, "type": "kubernetes.io/service-account-token"})
+    headers = {"authorization": f"Bearer {token}", "content-type": "application/json"}
+    who = (await world.call("POST", WHO, b"{}", user=None, headers=headers)).json["status"]["userInfo"]
+    groups = ["system:serviceaccounts", "system:serviceaccounts:default", "system:authenticated"]
+    assert who == {"username": "system:serviceaccount:default:default", "uid": uid, "groups": groups}
+    watch = await world.watch(f"{secrets}?fieldSelector=metadata.name=legacy")
+    while "labels" not in (metadata := (await watch.next())["object"]["metadata"]):
+        pass
+    assert metadata["labels"] == {"kubernetes.io/legacy-token-last-used": "2026-11-21"}
+    await watch.leave()
+    for wrong, why in (
+        (without("sub"), "missing required field `sub`"),
+        (with_value("system:serviceaccount:default:x", "sub"), "sub claim is invalid"),
+        (with_value("", "kubernetes.io/serviceaccount/secret.name"), "secretName claim is missing"),
+        (with_value(5, "kubernetes.io/serviceaccount/secret.name"), "Expected `str`, got `int`"),
+        (with_value("y", "kubernetes.io/serviceaccount/secret.name"), "Token has been invalidated"),
+        (lambda changed: changed.update(jti="2"), "Token does not match server's copy"),
+    ):
+        changed = dict(claims)
+        wrong(changed)
+        review = {"spec": {"token": signing_key().sign(changed)}}
+        status = (await world.create("/apis/authentication.k8s.io/v1/tokenreviews", review))["status"]
+        assert why in status["error"]
+    labels = {"kubernetes.io/legacy-token-invalid-since": "2026-11-21"}
+    await world.patch(f"{secrets}/legacy", {"metadata": {"labels": labels}})
+    assert await status_with(world, token) == 401
+    await world.patch(f"{secrets}/legacy", {"metadata": {"labels": dict.fromkeys(labels)}})
+    assert await status_with(world, token) == 201
+    await world.call("DELETE", f"{secrets}/legacy")
+    assert await status_with(world, token) == 401
+
+
+async def test_a_review_is_for_tokens_of_every_kind(world):
+    url = "/apis/authentication.k8s.io/v1/tokenreviews"
+    assert (await world.call("POST", url, {"spec": {}})).status == 400
+    status = (await world.create(url, {"spec": {"token": "token-of-bob"}}))["status"]
+    assert (status["user"]["username"], status["audiences"]) == ("bob", [ISSUER])
+    status = (await world.create(url, {"spec": {"token": "token-of-bob", "audiences": ["vault"]}}))["status"]
+    assert "authenticated" not in status
+    status = (await world.create(url, {"spec": {"token": "nonsense"}}))["status"]
+    assert status == {"user": {}, "error": "invalid bearer token"}
+
+
+async def test_the_issuer_publishes_its_keys(world):
+    answer = await world.call("GET", "/.well-known/openid-configuration")
+    assert answer.header("cache-control") == ["public, max-age=3600"]
+    assert answer.json["issuer"] == ISSUER
+    assert answer.json["id_token_signing_alg_values_supported"] == ["RS256"]
+    answer = await world.call("GET", "/openid/v1/jwks")
+    assert answer.header("content-type") == ["application/jwk-set+json"]
+    keys = jwt.PyJWKSet.from_dict(answer.json)
+    token = await issue(world, audiences=["oidc-discovery-test"])
+    key = keys[jwt.get_unverified_header(token)["kid"]]
+    unexpired = {"verify_exp": False}
+    verified = jwt.decode(token, key.key, algorithms=["RS256"], audience="oidc-discovery-test", options=unexpired)
+    assert verified["sub"] == "system:serviceaccount:default:default"
+    account = User("system:serviceaccount:default:default", ("system:serviceaccounts", "system:authenticated"))
+    assert (await world.call("GET", "/openid/v1/jwks", user=account)).status == 200
+    assert (await world.call("GET", "/openid/v1/jwks", user=None)).status == 403
+    assert (await world.call("POST", "/openid/v1/jwks")).status == 405
+
+
+@pytest.mark.parametrize(("curve", "algorithm"), [(ec.SECP256R1(), "ES256"), (ec.SECP384R1(), "ES384")])
+def test_elliptic_keys_sign_tokens(curve, algorithm):
+    key = SigningKey(ec.generate_private_key(curve))
+    published = jwt.PyJWK(key.jwk())
+    assert (published.algorithm_name, published.key_id) == (algorithm, key.id)
+    assert jwt.decode(key.sign({"sub": "x"}), published.key, algorithms=[algorithm]) == {"sub": "x"}
+
+
+def test_what_is_no_key_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="unknown private key curve"):
+        SigningKey(ec.generate_private_key(ec.SECP256K1()))
+    file = tmp_path / "key"
+    file.write_text("nonsense")
+    with pytest.raises(ValueError, match="not an RSA or ECDSA private key without a password"):
+        SigningKey.read(file)
+    key = ed25519.Ed25519PrivateKey.generate()
+    pkcs8, plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    file.write_bytes(key.private_bytes(serialization.Encoding.PEM, pkcs8, plain))
+    with pytest.raises(ValueError, match="not an RSA or ECDSA private key"):
+        SigningKey.read(file)

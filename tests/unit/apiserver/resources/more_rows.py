@@ -2,6 +2,17 @@
 """Rows of `kubectl get -o wide` for the kinds that other people's controllers use: resource, object (YAML), cells."""
 
 ROWS = {
+    "pending request": ("certificatesigningrequests.certificates.k8s.io", "{metadata: {name: a}}", [
+        "a", "<unknown>", "<none>", "", "<none>", "Pending"]),
+    "issued certificate": ("certificatesigningrequests.certificates.k8s.io", """
+        metadata: {name: a, creationTimestamp: "2027-01-15T07:55:00Z"}
+        spec: {signerName: a.io/b, username: alice, expirationSeconds: 86400}
+        status: {certificate: QQ==, conditions: [{type: Approved, status: "True"}]}
+        """, ["a", "5m", "a.io/b", "alice", "24h", "Approved,Issued"]),
+    "failed request": ("certificatesigningrequests.certificates.k8s.io", """
+        metadata: {name: a}
+        status: {conditions: [{type: Failed}, {type: Denied}]}
+        """, ["a", "<unknown>", "<none>", "", "<none>", "Denied,Failed"]),
     "component": (
         "componentstatuses",
         "{metadata: {name: etcd-0}, conditions: [{type: Healthy, status: 'True', message: ok}]}",
@@ -157,6 +168,13 @@ ROWS = {
 
 # kind, singular, short names, categories, namespaced
 NAMES = {
+    "certificatesigningrequests.certificates.k8s.io": (
+        "CertificateSigningRequest",
+        "certificatesigningrequest",
+        ("csr",),
+        (),
+        False,
+    ),
     "componentstatuses": ("ComponentStatus", "componentstatus", ("cs",), (), False),
     "podtemplates": ("PodTemplate", "podtemplate", (), (), True),
     "events.events.k8s.io": ("Event", "event", ("ev",), (), True),

@@ -4,7 +4,7 @@
 Each case is an object in YAML, merged with a name, and the texts of its errors; no text: the object is accepted.
 """
 
-from . import policy_refusals, webhook_refusals
+from . import certificate_requests, policy_refusals, webhook_refusals
 
 SUBDOMAIN = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and "
@@ -439,6 +439,7 @@ ALL = (
     | RBAC
     | API_SERVICES
     | webhook_refusals.REFUSALS
+    | certificate_requests.REFUSALS
     | policy_refusals.REFUSALS
 )
 
@@ -446,6 +447,7 @@ _INGRESS_CLASS = ["{spec: {controller: a/b}}", "{spec: {controller: a/c}}"]
 _NEW_REFERENCE = '{"APIGroup":"rbac.authorization.k8s.io","Kind":"ClusterRole","Name":"b"}'
 UPDATES = [
     *webhook_refusals.UPDATES,
+    *certificate_requests.UPDATES,
     *policy_refusals.UPDATES,
     *(
         (f"{plural}.rbac.authorization.k8s.io", f"{{{_TO_CLUSTER_ROLE}}}", "{roleRef: {kind: ClusterRole, name: b}}", [

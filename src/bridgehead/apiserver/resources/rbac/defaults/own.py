@@ -7,11 +7,16 @@ from __future__ import annotations
 
 from bridgehead.apiserver.resource import JsonObject
 
-from .notation import READ, account, allow, bind, cluster_role, role, user
+from .notation import READ, account, allow, bind, cluster_role, group, role, user
 
 _SYSTEM = "kube-system"
 _LABELS = {"app.kubernetes.io/part-of": "bridgehead"}
 _CONTROLLERS, _DNS, _PROGRESS = "bridgehead:kube-controller-manager", "bridgehead:dns", "bridgehead:proxy-progress"
+_CERTIFICATES = "certificates.k8s.io"
+_SIGNERS = (
+    "kubernetes.io/kube-apiserver-client kubernetes.io/kube-apiserver-client-kubelet kubernetes.io/kubelet-serving"
+    " kubernetes.io/legacy-unknown"
+)
 
 
 def own_objects() -> list[JsonObject]:
@@ -26,6 +31,9 @@ def own_objects() -> list[JsonObject]:
             allow("create", "configmaps endpoints endpoints/restricted pods pods/binding serviceaccounts"),
             allow("create", "controllerrevisions replicasets", "apps"),
             allow("create", "endpointslices", "discovery.k8s.io"),
+            allow("create", "subjectaccessreviews", "authorization.k8s.io"),
+            allow("approve", "signers", _CERTIFICATES, names="kubernetes.io/kube-apiserver-client-kubelet"),
+            allow("sign", "signers", _CERTIFICATES, names=_SIGNERS),
             labels=_LABELS,
         ),
         # As ClusterRole system:coredns, which kubeadm installs.
@@ -39,6 +47,13 @@ def own_objects() -> list[JsonObject]:
         progress,
         bind(_CONTROLLERS, user("system:kube-controller-manager"), labels=_LABELS),
         bind(_DNS, account("bridgehead-dns"), labels=_LABELS),
+        # As ClusterRoleBinding kubeadm:node-autoapprove-certificate-rotation.
+        bind(
+            "system:certificates.k8s.io:certificatesigningrequests:selfnodeclient",
+            group("system:nodes"),
+            name="bridgehead:node-autoapprove-certificate-rotation",
+            labels=_LABELS,
+        ),
         # As ClusterRoleBinding kubeadm:node-proxier: the proxies are pods.
         bind("system:node-proxier", account("kube-proxy"), name="bridgehead:node-proxier", labels=_LABELS),
         bind(progress, user("system:kube-proxy"), account("kube-proxy"), namespace=_SYSTEM, labels=_LABELS),

@@ -1,0 +1,136 @@
+"""The subresource `token` of service accounts (`kubectl create token`).
+
+Source: Kubernetes pkg/registry/core/serviceaccount/storage/token.go, pkg/apis/authentication/validation.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from bridgehead.apiserver.access.claims import Bound, Reference
+from bridgehead.apiserver.access.tokens import TokenAuthority
+from bridgehead.apiserver.bodies.decoding import decode_kind
+from bridgehead.apiserver.bodies.schema import Schema
+from bridgehead.apiserver.bodies.serialization import stored_metadata
+from bridgehead.apiserver.errors import ApiStatus, bad_request, invalid, not_found_path
+from bridgehead.apiserver.http.request import Request, Response, respond
+from bridgehead.apiserver.registry.registry import Registry
+from bridgehead.apiserver.resource import FieldError, JsonObject, Resource
+from bridgehead.apiserver.resources.shared import field
+from bridgehead.objects.times import format_time
+
+_KIND = ("authentication.k8s.io", "v1", "TokenRequest")
+_MIN_SECONDS, _DEFAULT_SECONDS, _MAX_SECONDS = 600, 3600, 2**32
+_BOUND_KINDS = {"Pod": "pods", "Node": "nodes", "Secret": "secrets"}
+
+# Lets admission check and change an object that is not stored.
+Admit = Callable[[Request, Resource, JsonObject, tuple[str, str, str]], Awaitable[JsonObject]]
+
+
+class TokenRequests:
+    """Issues tokens. `admit` is called before."""
+
+    def __init__(self, registry: Registry, tokens: TokenAuthority, schema: Schema, admit: Admit) -> None:
+        self._registry = registry
+        self._tokens = tokens
+        self._shape = schema.of_kind(*_KIND)
+        self._admit = admit
+
+    async def create(self, request: Request, accounts: Resource) -> Response:
+        """Answer a POST to the subresource. Raises `ApiStatus`."""
+        info = request.info
+        asked = await decode_kind(request, *_KIND, self._shape)
+        _check_names(asked.get("metadata", {}), info.namespace, info.name)
+        uid = stored_metadata(self._registry.get(accounts, info.namespace, info.name).value).uid
+        spec = asked.setdefault("spec", {})
+        spec["expirationSeconds"] = spec.get("expirationSeconds", _DEFAULT_SECONDS)
+        asked = await self._admit(request, accounts, asked, _KIND)
+        spec = asked.setdefault("spec", {})
+        if errors := validate_expiration(spec.get("expirationSeconds", 0)):
+            raise invalid(_KIND[0], _KIND[2], "", errors)
+        bound = self._bound_to(info.namespace, info.name, spec.get("boundObjectRef"))
+        now = self._registry.clock()
+        spec["audiences"] = list(spec.get("audiences") or self._tokens.audiences)
+        token, until = self._tokens.issue(
+            info.namespace,
+            Reference(info.name, uid),
+            bound,
+            audiences=spec["audiences"],
+            seconds=spec["expirationSeconds"],
+        )
+        names = {"name": info.name, "namespace": info.namespace, "creationTimestamp": format_time(now)}
+        asked["metadata"] = {**asked.get("metadata", {}), **names}
+        asked["status"] = {"token": token, "expirationTimestamp": format_time(until)}
+        return respond(asked, 201)
+
+    def _bound_to(self, namespace: str, account: str, reference: JsonObject | None) -> Bound:
+        """Return the objects that the token is bound to. Raises a 400, 404 or 409."""
+        if not reference:
+            return Bound()
+        api_version, kind, name = (reference.get(key, "") for key in ("apiVersion", "kind", "name"))
+        if "/" in api_version or kind not in _BOUND_KINDS:
+            group, _, version = api_version.rpartition("/")
+            shown = f"{group}/{version}, Kind={kind}"
+            raise bad_request(f"cannot bind token to object of type {shown}")
+        obj = self._read(_BOUND_KINDS[kind], "" if kind == "Node" else namespace, name)
+        uid = obj["metadata"]["uid"]
+        if kind == "Pod" and obj.get("spec", {}).get("serviceAccountName", "") != account:
+            shown = json.dumps(account)
+            raise bad_request(
+                f"cannot bind token for serviceaccount {shown} to pod running with different serviceaccount name."
+            )
+        if reference.get("uid") and reference["uid"] != uid:
+            raise _uid_differs(kind, name, reference["uid"])
+        bound = Reference(name, uid)
+        match kind:
+            case "Secret":
+                return Bound(secret=bound)
+            case "Node":
+                return Bound(node=bound)
+        return Bound(pod=bound, node=self._node_of(obj.get("spec", {}).get("nodeName", "")))
+
+    def _read(self, plural: str, namespace: str, name: str) -> JsonObject:
+        resource = self._registry.find("", "v1", plural)
+        if resource is None:
+            raise not_found_path()
+        obj: JsonObject = msgspec.json.decode(self._registry.get(resource, namespace, name).value)
+        return obj
+
+    def _node_of(self, name: str) -> Reference | None:
+        """Return a pod's node, without uid if there is no such Node object."""
+        nodes = self._registry.find("", "v1", "nodes")
+        if not name or nodes is None:
+            return None
+        record = self._registry.store.get(self._registry.key(nodes, "", name))
+        return Reference(name, "" if record is None else stored_metadata(record.value).uid)
+
+
+def validate_expiration(seconds: int) -> list[FieldError]:
+    """Return errors for a lifetime out of bounds."""
+    if seconds < _MIN_SECONDS:
+        return [field.invalid("spec.expirationSeconds", seconds, "may not specify a duration less than 10 minutes")]
+    if seconds > _MAX_SECONDS:
+        why = "may not specify a duration larger than 2^32 seconds"
+        return [field.invalid("spec.expirationSeconds", seconds, why)]
+    return []
+
+
+def _check_names(metadata: JsonObject, namespace: str, name: str) -> None:
+    """Raise a 422 for names that are not those of the URL."""
+    for key, wanted in (("name", name), ("namespace", namespace)):
+        given = metadata.get(key, "")
+        if given and given != wanted:
+            why = f"must match the service account {key} if specified"
+            raise invalid(_KIND[0], _KIND[2], name, [field.invalid(f"metadata.{key}", given, why)])
+
+
+def _uid_differs(kind: str, name: str, uid: str) -> ApiStatus:
+    why = (
+        f"the UID in the bound object reference ({uid}) does not match the UID in record. The object might have been "
+        "deleted and then recreated"
+    )
+    message = f'Operation cannot be fulfilled on {kind} "{name}": {why}'
+    return ApiStatus(409, "Conflict", message, {"name": name, "kind": kind})
