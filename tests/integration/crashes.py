@@ -32,7 +32,7 @@ JsonObject = dict[str, Any]
 
 @dataclass
 class Known:
-    """What is known of one name: the number of its last acknowledged write, and its revision; None: deleted.
+    """The known state of one name: the number of its last acknowledged write, and its revision; None: deleted.
 
     `asked` is the number of a write without an answer, None for a deletion; `is_open` whether there is such a request.
     """
