@@ -89,6 +89,8 @@ def _tokenize(text: str) -> list[str]:
 
 
 def _parse_requirement(tokens: list[str]) -> Requirement:
+    if tokens[0] in ("=", "==", "!=", ">", "<", "(", ")"):
+        raise ValueError(f"found '{tokens[0]}', expected: !, identifier, or 'end of string'")
     if tokens[0] == "!":
         tokens.pop(0)
         return Requirement(_parse_key(tokens), "!")

@@ -580,6 +580,9 @@ async def test_the_scale_subresource_reads_and_writes_replicas(world):
     url = f"{DEPLOYMENTS}/web/scale"
     scale = await world.get(url)
     assert (scale["kind"], scale["spec"], scale["status"]["selector"]) == ("Scale", {"replicas": 2}, "app=web")
+    table = await world.get(url, headers={"accept": TABLE})
+    assert [column["name"] for column in table["columnDefinitions"]] == ["Name", "Desired", "Available", "Age"]
+    assert table["rows"][0]["cells"][:3] == ["web", 2, 0]
     scale["spec"]["replicas"] = 4
     assert (await world.call("PUT", url, scale)).json["spec"] == {"replicas": 4}
     assert (await world.call("PUT", url, scale)).json["reason"] == "Conflict"

@@ -48,6 +48,8 @@ def test_matching(text, matches):
         ("a,", "ends with ','"),
         ("a b", "found 'b', expected: in, notin, =, ==, !=, gt, lt"),
         ("a=b c", "expected ',' between the terms"),
+        ("=a", "^found '=', expected: !, identifier, or 'end of string'$"),
+        ("a,(b)", r"^found '\(', expected: !"),
         ("!", "found '', expected: identifier"),
         ("a>" + "9" * 5000, "must be an integer"),
         ("a>b", "for 'Gt', 'Lt' operators, 'b' must be an integer"),

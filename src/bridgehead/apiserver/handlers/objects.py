@@ -42,6 +42,7 @@ from bridgehead.storage import Record, Store
 from .apply import Applier
 from .options import attributes_of, delete_attributes, is_dry_run, parse_delete_options, parse_writer
 from .rendering import Rendering
+from .scale_views import SCALE_COLUMNS
 from .stored_forms import stored_change, stored_object
 from .subresources import Subresources
 
@@ -86,7 +87,8 @@ class Handlers:
             raise method_not_allowed()
         if info.subresource and info.subresource not in STATUS_VIEWS:
             response = await self._subresources.handle(request, resource)
-            return await self._rendering.stored(request, resource, response)
+            columns = SCALE_COLUMNS if info.subresource == "scale" else ()
+            return await self._rendering.stored(request, resource, response, columns)
         handler = self._verbs.get(info.verb)
         if handler is None or (info.subresource and info.verb not in ("get", "update", "patch")):
             raise method_not_allowed()

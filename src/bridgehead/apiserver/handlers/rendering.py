@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 
 import msgspec
@@ -26,7 +27,7 @@ from bridgehead.apiserver.http.worker import run_long
 from bridgehead.apiserver.registry import lists
 from bridgehead.apiserver.registry.registry import Registry
 from bridgehead.apiserver.registry.watching import EventForm
-from bridgehead.apiserver.resource import JsonObject, Resource
+from bridgehead.apiserver.resource import Column, JsonObject, Resource
 from bridgehead.storage import Record
 
 from . import tables
@@ -80,8 +81,13 @@ class Rendering:
         record = await self._registry.served(resource, record)
         return await self.stored(request, resource, Response(status, record.value))
 
-    async def stored(self, request: Request, resource: Resource, response: Response) -> Response:
-        """Return an answer whose body is an object of the resource, as it is stored, or of another kind."""
+    async def stored(
+        self, request: Request, resource: Resource, response: Response, columns: tuple[Column, ...] = ()
+    ) -> Response:
+        """Return an answer whose body is an object of the resource, as it is stored, or of another kind.
+
+        `columns` are the table's, if they are not those of the resource.
+        """
         accept = request.header(b"accept")
         if response.content_type != JSON:
             return response
@@ -92,7 +98,7 @@ class Rendering:
         if media.form == "Table":
             render = partial(
                 tables.render_table,
-                resource,
+                replace(resource, columns=columns) if columns else resource,
                 (value,),
                 {"resourceVersion": stored_metadata(value).resource_version},
                 version=media.version,

@@ -11,9 +11,16 @@ from typing import Any
 
 from bridgehead.apiserver.registry.registry import View
 from bridgehead.apiserver.resource import JsonObject, Resource, ScalePaths
+from bridgehead.apiserver.resources.shared.columns import AGE, NAME, number_column
 from bridgehead.apiserver.resources.shared.metadata_validation import selector_text
 
 _REPLICAS = ("spec", "replicas")
+SCALE_COLUMNS = (
+    NAME,
+    number_column("Desired", "spec", "replicas"),
+    number_column("Available", "status", "replicas"),
+    AGE,
+)
 
 
 def scale_view(resource: Resource) -> View:

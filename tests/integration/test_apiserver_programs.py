@@ -1,0 +1,145 @@
+"""Clients of other people with `bridgehead apiserver`: lightkube, the `kubernetes` client's informers and elections.
+
+test_apiserver_custom_resources.py has an operator made with kopf and the dynamic client with server-side apply.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import lightkube
+import pytest
+from kubernetes import client
+from kubernetes.informer import SharedInformer
+from lightkube.codecs import load_all_yaml
+from lightkube.generic_resource import create_namespaced_resource
+from lightkube.models.autoscaling_v1 import ScaleSpec
+from lightkube.models.meta_v1 import ObjectMeta
+from lightkube.resources.apps_v1 import Deployment
+from lightkube.resources.core_v1 import ConfigMap
+
+from .apiserver_process import DEADLINE, DEPLOYMENT, ServerProcess, write_files
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    with contextlib.closing(ServerProcess(tmp_path_factory.mktemp("apiserver"))) as server:
+        write_files(server.directory)
+        server.start()
+        server.write_kubeconfig()
+        yield server
+        assert server.stop() == 0
+
+
+@pytest.fixture
+def core(server: ServerProcess) -> Iterator[client.CoreV1Api]:
+    configuration = client.Configuration(host=server.url)
+    configuration.ssl_ca_cert = str(server.directory / "ca.crt")
+    configuration.cert_file = str(server.directory / "admin.crt")
+    configuration.key_file = str(server.directory / "admin.key")
+    with client.ApiClient(configuration) as api:
+        yield client.CoreV1Api(api)
+
+
+def config_map(name: str, **data: str) -> client.V1ConfigMap:
+    return client.V1ConfigMap(metadata=client.V1ObjectMeta(name=name, labels={"of": "informer"}), data=data)
+
+
+def test_an_informer_of_the_python_client(core: client.CoreV1Api) -> None:
+    core.create_namespaced_config_map("default", config_map("before", a="1"))
+    events: queue.Queue[tuple[str, str, str]] = queue.Queue()
+    informer = SharedInformer(core.list_namespaced_config_map, namespace="default", label_selector="of=informer")
+    for kind in ("ADDED", "MODIFIED", "DELETED"):
+        informer.add_event_handler(kind, lambda obj, kind=kind: events.put((kind, obj.metadata.name, obj.data["a"])))
+    informer.start()
+    try:
+        assert events.get(timeout=DEADLINE) == ("ADDED", "before", "1")
+        core.create_namespaced_config_map("default", config_map("after", a="2"))
+        assert events.get(timeout=DEADLINE) == ("ADDED", "after", "2")
+        core.patch_namespaced_config_map("after", "default", {"data": {"a": "3"}})
+        assert events.get(timeout=DEADLINE) == ("MODIFIED", "after", "3")
+        core.delete_namespaced_config_map("before", "default")
+        assert events.get(timeout=DEADLINE) == ("DELETED", "before", "1")
+        assert informer.cache.list_keys() == ["default/after"]
+    finally:
+        core.delete_collection_namespaced_config_map("default", label_selector="of=informer")
+        informer.stop()
+
+
+_CANDIDATE = """
+import sys
+from kubernetes import config
+from kubernetes.leaderelection.electionconfig import Config
+from kubernetes.leaderelection.leaderelection import LeaderElection
+from kubernetes.leaderelection.resourcelock.leaselock import LeaseLock
+
+config.load_kube_config()
+lock = LeaseLock("leader", "default", sys.argv[1])
+LeaderElection(Config(lock, 3, 2, 1, lambda: print("leads", flush=True), None)).run()
+"""
+
+
+@contextlib.contextmanager
+def candidate(server: ServerProcess, name: str) -> Iterator[subprocess.Popen[str]]:
+    """A program that prints a line when it leads."""
+    argv = [sys.executable, "-c", _CANDIDATE, name]
+    with subprocess.Popen(
+        argv, env=server.environment(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def first_line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline()
+
+
+@pytest.mark.slow
+def test_leader_election_of_the_python_client(server: ServerProcess, core: client.CoreV1Api) -> None:
+    leases = client.CoordinationV1Api(core.api_client)
+    with candidate(server, "one") as one:
+        assert first_line(one) == "leads\n"
+        assert leases.read_namespaced_lease("leader", "default").spec.holder_identity == "one"
+        with candidate(server, "two") as two:
+            one.kill()
+            assert first_line(two) == "leads\n"
+            assert leases.read_namespaced_lease("leader", "default").spec.holder_identity == "two"
+
+
+@pytest.fixture
+def light(server: ServerProcess) -> lightkube.Client:
+    config = lightkube.KubeConfig.from_file(server.directory / "kubeconfig")
+    return lightkube.Client(config, field_manager="lightkube", trust_env=False)
+
+
+def test_lightkube(light: lightkube.Client) -> None:
+    (web,) = load_all_yaml(DEPLOYMENT)
+    applied = light.apply(web)
+    assert applied.metadata.managedFields[0].manager == "lightkube"
+    scale = light.replace(Deployment.Scale(metadata=ObjectMeta(name="web"), spec=ScaleSpec(replicas=2)), "web")
+    assert scale.spec.replicas == 2
+    with pytest.raises(lightkube.ApiError) as caught:
+        light.apply(web, field_manager="another")
+    assert caught.value.status.reason == "Conflict"
+    assert light.apply(web, field_manager="another", force=True).spec.replicas == 3
+    made = [light.create(ConfigMap(metadata=ObjectMeta(name=f"light{n}", labels={"n": str(n)}))) for n in range(3)]
+    listed = list(light.list(ConfigMap, labels={"n": ["0", "2"]}, chunk_size=1))
+    assert [one.metadata.name for one in listed] == ["light0", "light2"]
+    patched = light.patch(ConfigMap, "light0", {"data": {"a": "b"}})
+    watch = light.watch(ConfigMap, labels={"n": "0"}, resource_version=made[0].metadata.resourceVersion)
+    assert next(watch) == ("MODIFIED", patched)
+    light.delete(ConfigMap, "light1")
+    with pytest.raises(lightkube.ApiError) as caught:
+        light.get(ConfigMap, "light1")
+    assert (caught.value.status.code, caught.value.status.reason) == (404, "NotFound")
+    generic = create_namespaced_resource("", "v1", "ConfigMap", "configmaps")
+    assert light.get(generic, "light0")["data"] == {"a": "b"}
