@@ -1,7 +1,8 @@
 """The controller of definitions: it follows the store and makes the table agree with it.
 
 For each definition it decides about names, serves the versions, sets the conditions, and deletes the instances of a
-definition that is being deleted. Definitions of the store are served before the first request.
+definition that is being deleted. Definitions of the store are served before the first request. A definition with the
+name of a built-in resource is stored, but never served, and its deletion deletes no instances.
 Source: apiextensions-apiserver/pkg/controller: status, establish, apiapproval, finalizer.
 """
 
@@ -94,6 +95,7 @@ class Definitions:
         self._registry = registry
         self._store = registry.store
         self._table = registry.table
+        self._built_in = frozenset(resource.id for resource in registry.table)
         self._metadata = metadata
         self._client = client
         self._known: dict[str, _Known] = {}
@@ -219,7 +221,7 @@ class Definitions:
     def _serve(self, name: str, crd: JsonObject | None, *, is_now_served: bool) -> None:
         """Make the table agree with a definition; None: there is no definition of this name any more."""
         known = self._known.get(name)
-        if crd is None or not is_now_served:
+        if crd is None or not is_now_served or name in self._built_in:
             if known is not None and known.digest:
                 self._table.remove(name)
                 _retire(known)
@@ -296,7 +298,7 @@ class Definitions:
         crd = _decode(record.value)
         await self._set_condition(name, _IN_PROGRESS)
         resources = self._table.versions(name)
-        if is_true(crd, ESTABLISHED) and resources:
+        if is_true(crd, ESTABLISHED) and resources and name not in self._built_in:
             await self._delete_instances(name, resources[0])
             finished = _COMPLETED
         else:

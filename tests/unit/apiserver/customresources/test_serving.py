@@ -62,6 +62,25 @@ async def test_a_definition_gets_its_defaults_and_is_established(world):
     assert table["rows"][0]["cells"][:3] == [NAME, "Namespaced", "v1(storage)"]
 
 
+async def test_a_definition_does_not_replace_a_built_in_resource(world):
+    ingresses = "/apis/networking.k8s.io/v1/namespaces/default/ingresses"
+    spec = {"defaultBackend": {"service": {"name": "web", "port": {"number": 80}}}}
+    await world.create(ingresses, {"metadata": {"name": "kept"}, "spec": spec})
+    crd = definition(plural="ingresses", kind="Ingress", group="networking.k8s.io")
+    crd["metadata"]["annotations"] = {"api-approved.kubernetes.io": "https://example.com/1"}
+    await define(world, crd)
+    refused = await world.call("POST", ingresses, {"metadata": {"name": "new"}, "spec": {}})
+    assert (refused.status, refused.json["details"]["kind"]) == (422, "Ingress")
+    name = crd["metadata"]["name"]
+    assert (await world.call("DELETE", f"{DEFINITIONS}/{name}")).status == 200
+
+    async def is_gone() -> bool:
+        return (await world.call("GET", f"{DEFINITIONS}/{name}")).status == 404
+
+    await until(is_gone)
+    assert (await world.get(f"{ingresses}/kept"))["spec"] == spec
+
+
 async def test_objects_are_pruned_defaulted_and_validated(world):
     await define(world, definition())
     sent = crontab(spec={"cronSpec": "@daily", "imag": "typo"})
