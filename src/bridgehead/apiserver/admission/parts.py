@@ -9,22 +9,26 @@ from prometheus_client import CollectorRegistry
 
 from bridgehead.apiserver.access.authorization import Authorizer
 from bridgehead.apiserver.bodies.schema import Shape
+from bridgehead.apiserver.fieldmanagement.types import MapType
 from bridgehead.apiserver.resource import Resource
 from bridgehead.apiserver.table import ResourceTable
 from bridgehead.apiserver.webhookclient.client import WebhookClient
 from bridgehead.storage import Store
 
+# Returns the shape of (group, version, kind), which is the resource's own kind or that of a subresource.
+ShapeOf = Callable[[Resource, tuple[str, str, str]], Shape]
+# Returns the type of a resource's objects, for merges.
+TypeOf = Callable[[Resource], MapType]
+
 
 @dataclass(frozen=True, slots=True)
 class AdmissionParts:
-    """Parts of the server. `metrics` is the registry of its metrics.
-
-    `shape_of` returns the shape of (group, version, kind), which is the resource's own kind or that of a subresource.
-    """
+    """Parts of the server. `metrics` is the registry of its metrics."""
 
     store: Store
     table: ResourceTable
     authorizer: Authorizer
     webhooks: WebhookClient
     metrics: CollectorRegistry
-    shape_of: Callable[[Resource, tuple[str, str, str]], Shape]
+    shape_of: ShapeOf
+    type_of: TypeOf
