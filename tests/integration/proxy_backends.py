@@ -88,6 +88,10 @@ async def teapot(_: web.Request) -> web.Response:
     return web.Response(status=418, text="no sockets here")
 
 
+async def unnamed(_: web.Request) -> web.Response:
+    return web.Response(status=599)
+
+
 class Never:
     """A page that never ends, and begins only if the query asks for it."""
 
@@ -120,6 +124,7 @@ def application(never: Never | None = None) -> web.Application:
     app.router.add_get("/breaks", breaks)
     app.router.add_get("/socket", socket)
     app.router.add_get("/teapot", teapot)
+    app.router.add_get("/unnamed", unnamed)
     app.router.add_route("*", "/{path:.*}", echo)
     return app
 

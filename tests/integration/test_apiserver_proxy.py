@@ -178,9 +178,10 @@ async def test_links_lead_through_the_proxy() -> None:
 @in_namespace
 async def test_tls_and_upgrades() -> None:
     add_addresses(POD_IP)
+    never = Never()
     async with (
         proxy_world() as (_, client),
-        backend(POD_IP, 8080, application()),
+        backend(POD_IP, 8080, application(never)),
         backend(POD_IP, 8443, application(), ssl_context=server_certificate()),
     ):
         for where in (f"{_PODS}/https:web:8443", f"{_SERVICES}/https:web:tls", f"{_SERVICES}/https:web:443"):
@@ -207,6 +208,17 @@ async def test_tls_and_upgrades() -> None:
         status, _, body = await client.call("GET", f"{_PODS}/web:1/proxy/", headers=upgrade)
         text = f"error dialing backend: dial tcp {POD_IP}:1: connect: connection refused"
         assert (status, json.loads(body)["message"]) == (500, text)
+        # The target gets no body, and does not wait for one.
+        status, _, body = await client.call("POST", f"{_PODS}/web/proxy/", headers=upgrade, data=b"x" * 9)
+        assert (status, json.loads(body)["message"]) == (500, "invalid upgrade response: status code 200")
+        # A status without a name passes, too.
+        assert (await client.call("GET", f"{_PODS}/web/proxy/unnamed", headers=upgrade))[0] == 599
+        # A request ends with its client, also before the target has answered.
+        waiting = asyncio.create_task(client.call("GET", f"{_PODS}/web/proxy/never", headers=upgrade))
+        async with asyncio.timeout(40):
+            await never.began.wait()
+            waiting.cancel()
+            await never.ended.wait()
         h2c = {"Connection": "Upgrade, HTTP2-Settings", "Upgrade": "h2c", "HTTP2-Settings": "AA"}
         status, _, body = await client.call("GET", f"{_PODS}/web/proxy/", headers=h2c)
         assert (status, json.loads(body)["path"]) == (200, "/")

@@ -188,7 +188,7 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
             rendering,
         ),
         reviews=Reviews(authorizer, authenticator, schema),
-        pod_streams=PodStreams(registry, kubelets),
+        pod_streams=PodStreams(registry, authorizer, kubelets),
         proxy=ProxySubresource(registry, kubelets, connections),
         aggregator=aggregator,
         discovery=discovery,

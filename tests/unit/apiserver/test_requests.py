@@ -715,6 +715,36 @@ async def test_a_websocket_with_an_unknown_token_is_refused(world):
     assert (sent[0]["type"], sent[0]["status"]) == ("websocket.http.response.start", 401)
 
 
+@pytest.mark.parametrize("subresource", ["exec", "attach", "portforward"])
+async def test_connections_to_pods_take_the_right_to_create(world, subresource):
+    """A GET is authorized as `get`, and WebSockets begin with one."""
+    await create_pod(world, "web")
+    rights = "/apis/rbac.authorization.k8s.io/v1/namespaces/default"
+    rule = {"apiGroups": [""], "resources": [f"pods/{subresource}"], "verbs": ["get"]}
+    await world.create(f"{rights}/roles", {"metadata": {"name": "reader"}, "rules": [rule]})
+    binding = {
+        "metadata": {"name": "reader"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "reader"},
+        "subjects": [{"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "bob"}],
+    }
+    await world.create(f"{rights}/rolebindings", binding)
+    url = f"/api/v1/namespaces/default/pods/web/{subresource}"
+    bob = User("bob", ("system:authenticated",))
+    refused = await world.call("GET", url, user=bob)
+    assert (refused.status, refused.json["message"]) == (403, 'pods "web" is forbidden: ')
+    sent = []
+
+    async def send(message):
+        sent.append(message)
+
+    scope = world.scope("GET", url, {}, bob) | {"type": "websocket", "extensions": {"websocket.http.response": {}}}
+    await world.parts.application(scope, None, send)
+    assert (sent[0]["type"], sent[0]["status"]) == ("websocket.http.response.start", 403)
+    rule["verbs"].append("create")
+    assert (await world.patch(f"{rights}/roles/reader", {"rules": [rule]})).status == 200
+    assert (await world.call("GET", url, user=bob)).status == 400  # the pod has no node
+
+
 async def test_impersonation_follows_the_policy(world):
     refused = await world.call("GET", SERVICES, headers={"impersonate-user": "bob"})
     assert 'User "bob" cannot list' in refused.json["message"]

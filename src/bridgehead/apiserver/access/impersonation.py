@@ -93,7 +93,8 @@ def impersonate(user: User, headers: Iterable[tuple[bytes, bytes]], info: Reques
 
 def _parse(headers: Iterable[tuple[bytes, bytes]]) -> _Wanted | None:
     """Return the user that the headers name, None without such headers. Raises a 400."""
-    found = [(header, raw.decode("latin-1")) for header, raw in headers if header.startswith(_PREFIX)]
+    # Names are UTF-8, as in certificates and bindings.
+    found = [(header, raw.decode(errors="replace")) for header, raw in headers if header.startswith(_PREFIX)]
     if not found:
         return None
     wanted = _Wanted()

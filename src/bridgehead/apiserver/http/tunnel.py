@@ -17,6 +17,8 @@ from .request import Scope
 log = logging.getLogger(__name__)
 
 _EXTENSION = "bridgehead.tunnel"
+# Of a status that a target made up there is no phrase.
+_PHRASES = {int(status): status.phrase.encode() for status in http.HTTPStatus}
 # Reading pauses while more bytes wait for the application.
 _HIGH_WATER_BYTES = 64 * 1024
 
@@ -143,8 +145,7 @@ class TunnelProtocol(asyncio.Protocol):
         if self._is_taken:
             return  # the answer was the upgrade
         if message["type"] == "http.response.start":
-            phrase = http.HTTPStatus(message["status"]).phrase
-            lines = [b"HTTP/1.1 %d %b" % (message["status"], phrase.encode())]
+            lines = [b"HTTP/1.1 %d %b" % (message["status"], _PHRASES.get(message["status"], b""))]
             lines += [name + b": " + value for name, value in message["headers"] if name != b"connection"]
             await self.write(b"\r\n".join((*lines, b"connection: close", b"", b"")))
         else:

@@ -26,6 +26,7 @@ _HOP_BY_HOP = frozenset(
         b"upgrade",
     )
 )
+_FRAMING = frozenset((b"content-length", b"transfer-encoding", b"trailer", b"expect"))
 # The credentials are this server's: the server behind must not get them.
 _CREDENTIALS = frozenset((b"authorization", b"x-remote-user", b"x-remote-group", b"x-remote-uid"))
 _CREDENTIAL_PREFIXES = (b"impersonate-", b"x-remote-extra-")
@@ -54,8 +55,12 @@ def request_headers(headers: HeaderPairs, client: str) -> Headers:
 
 
 def upgrade_headers(headers: HeaderPairs, client: str) -> Headers:
-    """Return the headers of a request for an upgrade. Those about the connection are passed on."""
-    kept = [(name, value) for name, value in headers if not _is_credential(name)]
+    """Return the headers of a request for an upgrade, which is passed on without a body.
+
+    Those about the connection are passed on, but none that announces a body: the target would wait for it, or take
+    what the client sends next for another request of this server.
+    """
+    kept = [(name, value) for name, value in headers if name not in _FRAMING and not _is_credential(name)]
     kept = [
         (name, _BEARER_PROTOCOL.sub(b"", value).rstrip(b", ") if name == b"sec-websocket-protocol" else value)
         for name, value in kept

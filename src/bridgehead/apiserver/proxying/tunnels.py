@@ -9,7 +9,7 @@ import ssl
 import httptools
 
 from bridgehead.apiserver.errors import ApiStatus
-from bridgehead.apiserver.http.request import Request, Response
+from bridgehead.apiserver.http.request import Disconnected, Request, Response
 from bridgehead.apiserver.http.tunnel import Tunnel, tunnel_of
 
 from .connections import CONNECT_SECONDS, describe
@@ -25,7 +25,8 @@ _REFUSAL_SECONDS = 10.0
 async def connect(request: Request, route: Route) -> Response:
     """Pass an upgrade on; return when the upgraded connection has ended, or the target's refusal.
 
-    Raises a 500 if the target cannot be reached or answers neither with an upgrade nor with an error.
+    Raises a 500 if the target cannot be reached or answers neither with an upgrade nor with an error, `Disconnected`
+    if the client leaves before the target answers.
     """
     client = tunnel_of(request.scope)
     if client is None:
@@ -42,8 +43,8 @@ async def connect(request: Request, route: Route) -> Response:
     except (OSError, TimeoutError, ssl.SSLError) as error:
         raise _failed(f"error dialing backend: {describe(error, route.target)}") from error
     try:
-        writer.write(_head(request, route) + await request.body())
-        head = await _read_head(reader)
+        writer.write(_head(request, route))
+        head = await _await_head(request, reader)
         status = _status(head)
         if status == 101:
             await client.start(head)
@@ -71,6 +72,27 @@ def _head(request: Request, route: Route) -> bytes:
     lines = [f"{request.method} {route.path} HTTP/1.1".encode()]
     lines += [name + b": " + value for name, value in headers]
     return b"\r\n".join(lines) + b"\r\n\r\n"
+
+
+async def _await_head(request: Request, reader: asyncio.StreamReader) -> bytes:
+    """Return the head of the target's response. Raises `Disconnected` if the client leaves first."""
+    reading = asyncio.ensure_future(_read_head(reader))
+    leaving = asyncio.ensure_future(_leave(request))
+    try:
+        await asyncio.wait((reading, leaving), return_when=asyncio.FIRST_COMPLETED)
+        if not reading.done():
+            raise Disconnected
+        return reading.result()
+    finally:
+        leaving.cancel()
+        reading.cancel()
+        await asyncio.gather(reading, leaving, return_exceptions=True)
+
+
+async def _leave(request: Request) -> None:
+    """Wait until the client has left. An upgrade has no body (see `http.server`)."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 async def _read_head(reader: asyncio.StreamReader) -> bytes:

@@ -1,15 +1,20 @@
 """The subresources of a pod that its kubelet serves: log, exec, attach, portforward.
 
 Finds the pod and its Node in the store, and asks admission for all but logs. `kubelet` forwards the request.
+All but logs take the right to `create` the subresource, also with GET, which WebSockets use.
+Source: Kubernetes pkg/registry/core/pod/rest (subresources.go, authorize.go).
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import msgspec
 
+from bridgehead.apiserver.access.authorization import Authorizer
 from bridgehead.apiserver.admission.attributes import CONNECT, Attributes
 from bridgehead.apiserver.admission.connecting import connect_kind, connect_options, connect_query
-from bridgehead.apiserver.errors import method_not_allowed, not_found_path
+from bridgehead.apiserver.errors import forbidden, method_not_allowed, not_found_path
 from bridgehead.apiserver.http.paths import QueryList, RequestInfo, parse_query_list
 from bridgehead.apiserver.http.request import Receive, Request, Response, Scope, Send
 from bridgehead.apiserver.http.user import User
@@ -23,8 +28,9 @@ _NAMES = frozenset({"log", "exec", "attach", "portforward"})
 
 
 class PodStreams:
-    def __init__(self, registry: Registry, kubelets: KubeletAccess) -> None:
+    def __init__(self, registry: Registry, authorizer: Authorizer, kubelets: KubeletAccess) -> None:
         self._registry = registry
+        self._authorizer = authorizer
         self._kubelets = kubelets
 
     def serves(self, info: RequestInfo) -> bool:
@@ -56,7 +62,10 @@ class PodStreams:
         await kubelet.answer_socket(scope, receive, send, pod, node, info.subresource, query, self._kubelets)
 
     async def _admit(self, info: RequestInfo, user: User, query: QueryList) -> QueryList:
-        """Ask admission; return the query, which it may change. Raises `ApiStatus` for a refused connection."""
+        """Ask admission, and for the right to create; return the query, which admission may change.
+
+        Raises `ApiStatus` for a refused connection.
+        """
         pods = self._registry.find("", "v1", "pods")
         if pods is None:
             raise not_found_path()
@@ -64,6 +73,10 @@ class PodStreams:
         attributes = Attributes(CONNECT, pods, info.subresource, info.namespace, info.name, user, kind=kind)
         options = connect_options("pods", info.subresource, query)
         admitted = await self._registry.admission.admit(attributes, copied(options), {})
+        if info.verb != "create":
+            decision = self._authorizer.decide(user, replace(info, verb="create"))
+            if not decision.allowed:
+                raise forbidden(pods, info.name, decision.reason)
         return query if admitted == options or info.subresource == "portforward" else connect_query(admitted)
 
     def _find(self, info: RequestInfo) -> tuple[JsonObject, JsonObject | None]:

@@ -211,6 +211,12 @@ def test_refusals_are_those_of_the_first_mode(wanted, request_, rights, message)
     assert (refused.value.code, refused.value.message) == (403, message)
 
 
+def test_names_are_utf_8():
+    wanted = impersonate(BOB, headers("josé", groups=("größe",)), PODS, Rights(("*",)))
+    assert (wanted.name, wanted.groups) == ("josé", ("größe", "system:authenticated"))
+    assert impersonate(BOB, [(b"impersonate-user", b"\xff")], PODS, Rights(("*",))).name == "\ufffd"
+
+
 def test_parts_without_a_user_are_refused():
     with pytest.raises(ApiStatus) as refused:
         impersonate(BOB, headers(uid="7", groups=["a", "b"], k="v"), PODS, Rights(("*",)))

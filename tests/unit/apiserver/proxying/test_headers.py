@@ -53,6 +53,8 @@ def test_an_upgrade_keeps_the_headers_of_the_connection():
         forwarded,
     ]
     assert upgrade_headers([*own, (b"sec-websocket-protocol", token)], "::1") == [*own, forwarded]
+    body = [(b"content-length", b"9"), (b"transfer-encoding", b"chunked"), (b"trailer", b"x"), (b"expect", b"y")]
+    assert upgrade_headers([*own, *body], "::1") == [*own, forwarded]
 
 
 def test_a_response_loses_what_is_about_its_connection():
