@@ -17,6 +17,7 @@ from .access.rbac.stored_policy import StoredPolicy
 from .access.tokens import SigningKey, TokenAuthority
 from .admission.parts import AdmissionParts
 from .admission.plugins import build_chain
+from .admission.resource_quota import Charges
 from .app import Application
 from .bodies.protobuf import plain_scalars
 from .bodies.schema import OBJECT_META, LazyDefinitions, Schema, Shape
@@ -39,6 +40,7 @@ from .proxying.aggregation.aggregator import Aggregator
 from .proxying.aggregation.transport import ProxyCertificate, Transport
 from .proxying.connections import Connections
 from .proxying.subresource import ProxySubresource
+from .registry.quota_usage import QuotaUsage
 from .registry.registry import Registry
 from .registry.watching import OpenWatches
 from .resource import Resource
@@ -64,6 +66,7 @@ class ApiParts:
     connections: Connections
     trimmer: Trimmer
     flow_control: FlowControl
+    quota_usage: QuotaUsage
 
     async def close(self) -> None:
         """Release what is open, after the last request."""
@@ -110,7 +113,8 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
     metrics, webhooks = Metrics(), WebhookClient(store)
     authorizer = Authorizer(StoredPolicy(store), NodeAuthorizer(store))
     shape_of = partial(_shape_of, schema)
-    chain = build_chain(AdmissionParts(store, resources, authorizer, webhooks, metrics.registry, shape_of))
+    charges = Charges()
+    chain = build_chain(AdmissionParts(store, resources, authorizer, webhooks, metrics.registry, charges, shape_of))
     registry = Registry(resources, store, schema, settings.clock, chain)
     definitions = Definitions(registry, metadata, webhooks)
     definitions.load()
@@ -166,4 +170,5 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
         connections,
         trimmer,
         flow_control,
+        QuotaUsage(registry, charges),
     )

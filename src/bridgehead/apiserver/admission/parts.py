@@ -14,11 +14,14 @@ from bridgehead.apiserver.table import ResourceTable
 from bridgehead.apiserver.webhookclient.client import WebhookClient
 from bridgehead.storage import Store
 
+from .resource_quota import Charges
+
 
 @dataclass(frozen=True, slots=True)
 class AdmissionParts:
     """Parts of the server. `metrics` is the registry of its metrics.
 
+    `charges` are what quotas count and what is not stored yet.
     `shape_of` returns the shape of (group, version, kind), which is the resource's own kind or that of a subresource.
     """
 
@@ -27,4 +30,5 @@ class AdmissionParts:
     authorizer: Authorizer
     webhooks: WebhookClient
     metrics: CollectorRegistry
+    charges: Charges
     shape_of: Callable[[Resource, tuple[str, str, str]], Shape]

@@ -6,10 +6,12 @@ from .chain import Chain
 from .classes import DefaultIngressClass, DefaultStorageClass, PodPriority, PriorityClasses, RuntimeClass
 from .escalation import RoleEscalation
 from .lifecycle import NamespaceLifecycle
+from .limit_ranger import LimitRanger
 from .node_addresses import NodeAddresses
 from .node_restriction import NodeRestriction
 from .parts import AdmissionParts
 from .podsecurity.plugin import PodSecurity
+from .resource_quota import ResourceQuota
 from .service_accounts import ServiceAccounts
 from .webhooks.plugins import MutatingWebhooks, ValidatingWebhooks, Webhooks
 
@@ -19,6 +21,7 @@ def build_chain(parts: AdmissionParts) -> Chain:
     return Chain(
         (
             NamespaceLifecycle(store),
+            LimitRanger(store),
             ServiceAccounts(store),
             NodeRestriction(store),
             PodSecurity(store),
@@ -31,5 +34,7 @@ def build_chain(parts: AdmissionParts) -> Chain:
             NodeAddresses(store),
             RoleEscalation(parts.authorizer),
             ValidatingWebhooks(webhooks),
+            # Last, because it counts what it admits.
+            ResourceQuota(store, parts.charges),
         )
     )

@@ -12,5 +12,6 @@ service_cidrs       ranges of ClusterIPs: allocation, conditions, draining
 ip_addresses        restoration of the IPAddress objects of Services' addresses
 expiry              deletion of old Events
 default_roles       creation of the default roles and bindings
+quota_usage         status of ResourceQuotas
 aggregated_roles    rules of aggregated ClusterRoles
 """
