@@ -46,6 +46,9 @@ from .subresources import Subresources
 
 Handler = Callable[[Request, Resource], Awaitable[Response]]
 
+# Subresources that are written as the object itself, and change a part of it.
+_OWN_FORM = ("status", "ephemeralcontainers")
+
 
 class Handlers:
     def __init__(
@@ -83,7 +86,7 @@ class Handlers:
             request.warnings.append(resource.warning)
         if resource.is_read_only and info.verb not in ("get", "list"):
             raise method_not_allowed()
-        if info.subresource and info.subresource != "status":
+        if info.subresource and info.subresource not in _OWN_FORM:
             response = await self._subresources.handle(request, resource)
             return await self._rendering.stored(request, resource, response)
         handler = self._verbs.get(info.verb)
