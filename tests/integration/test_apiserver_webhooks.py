@@ -170,6 +170,17 @@ async def test_subresources_and_connections_are_asked_about_their_own_kinds(clus
     assert (request["object"]["spec"], request["oldObject"]["spec"]) == ({"replicas": 2}, {"replicas": 1})
 
 
+async def test_a_mutation_of_a_connection_counts(cluster):
+    cluster.hooks.handlers["/default"] = lambda review: patch(
+        review, [{"op": "add", "path": "/container", "value": "missing"}]
+    )
+    rules = [{**MAPS, "operations": ["CONNECT"], "resources": ["pods/attach"]}]
+    await cluster.register("mutating", cluster.hook("default", rules=rules))
+    await cluster.create("p", url=f"{DEFAULT}/pods", spec=pod())
+    answer = await cluster.world.call("GET", f"{DEFAULT}/pods/p/attach?container=c&stdin=true")
+    assert (answer.status, answer.json["message"]) == (400, "container missing is not valid for pod p")
+
+
 async def test_mutating_webhooks_patch_in_order(cluster):
     def stage(number: int):
         def answer(review):

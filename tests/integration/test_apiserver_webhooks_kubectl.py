@@ -45,7 +45,7 @@ def configuration(kind: str, name: str, hooks: WebhookServer, **settings: Any) -
     hook = {
         "name": f"{name}.example.com",
         "clientConfig": hooks.client_config(f"/{name}"),
-        "rules": [{"operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]}],
+        "rules": [rule()],
         "sideEffects": "None",
         "admissionReviewVersions": ["v1"],
         **settings,
@@ -67,8 +67,10 @@ def test_kubectl_shows_denials_warnings_and_mutations(k, hooks):
         ("ValidatingWebhookConfiguration", "deny", {}),
         ("MutatingWebhookConfiguration", "add", {"rules": [rule(operations=["CREATE"])]}),
     ):
-        created = k("apply", "-f", "-", stdin=configuration(kind, name, hooks, **settings))
-        assert created == f"{kind.lower()}.admissionregistration.k8s.io/{name} created\n"
+        # `rules` is replaced as a whole, so kubectl finds a change unless the manifest has the default scope.
+        for done in ("created", "unchanged"):
+            applied = k("apply", "-f", "-", stdin=configuration(kind, name, hooks, **settings))
+            assert applied == f"{kind.lower()}.admissionregistration.k8s.io/{name} {done}\n"
         header, row = k("get", kind.lower()).splitlines()
         assert (header.split(), row.split()[:2]) == (["NAME", "WEBHOOKS", "AGE"], [name, "1"])
     stored = json.loads(k("get", "mutatingwebhookconfigurations", "add", "-o", "json"))["webhooks"][0]
@@ -96,7 +98,12 @@ def test_kubectl_shows_denials_warnings_and_mutations(k, hooks):
     k("create", "configmap", "bad", "--from-literal=bad=1")
     k("delete", "configmap", "bad")
     assert [body["request"]["operation"] for _, _, body in hooks.requests][-1] == "DELETE"
+    # An injector of certificates owns the bundle, by server-side apply or by a patch.
+    bundle = {"webhooks": [{"name": "deny.example.com", "clientConfig": {"caBundle": "Zm9yZWlnbg=="}}]}
+    k("patch", "validatingwebhookconfiguration", "deny", "-p", json.dumps(bundle))
+    assert "unable to parse bytes as PEM block" in k("delete", "configmap", "good", fails=True)
     k("delete", "validatingwebhookconfigurations,mutatingwebhookconfigurations", "--all")
+    k("delete", "configmap", "good")
 
 
 def test_kubectl_explains_and_refuses_configurations(k, hooks):
@@ -115,4 +122,5 @@ def test_kubectl_explains_and_refuses_configurations(k, hooks):
 
 
 def rule(**changes: Any) -> dict[str, Any]:
-    return {"operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"], **changes}
+    plain = {"operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"], "scope": "*"}
+    return plain | changes

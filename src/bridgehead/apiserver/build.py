@@ -20,9 +20,10 @@ from .admission.plugins import build_chain
 from .admission.resource_quota import Charges
 from .app import Application
 from .bodies.protobuf import plain_scalars
-from .bodies.schema import OBJECT_META, LazyDefinitions, Schema, Shape
+from .bodies.schema import OBJECT_META, JsonShape, LazyDefinitions, Schema, Shape
 from .customresources.controller import Definitions
 from .customresources.kind import definition_resource
+from .fieldmanagement.types import MapType
 from .flowcontrol.control import FlowControl
 from .flowcontrol.metrics import PriorityLevelMetrics
 from .handlers.apply import Applier
@@ -95,7 +96,13 @@ def _shape_of(schema: Schema, resource: Resource, kind: tuple[str, str, str]) ->
     if resource.definition is not None and kind[2] == resource.kind:
         shape: Shape = resource.definition.shape
         return shape
-    return schema.of_kind(*kind)
+    try:
+        return schema.of_kind(*kind)
+    except KeyError:
+        return _ANY_JSON  # PodExecOptions and its like have no definition
+
+
+_ANY_JSON = JsonShape("map[string]interface {}")
 
 
 def _succeed() -> str | None:
@@ -112,9 +119,14 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
     resources = ResourceTable((*table, definition_resource(metadata)))
     metrics, webhooks = Metrics(), WebhookClient(store)
     authorizer = Authorizer(StoredPolicy(store), NodeAuthorizer(store))
+
+    def type_of(resource: Resource) -> MapType:
+        return registry.ownership.kind(resource).root
+
     shape_of = partial(_shape_of, schema)
     charges = Charges()
-    chain = build_chain(AdmissionParts(store, resources, authorizer, webhooks, metrics.registry, charges, shape_of))
+    parts = AdmissionParts(store, resources, authorizer, webhooks, metrics.registry, charges, shape_of, type_of)
+    chain = build_chain(parts)
     registry = Registry(resources, store, schema, settings.clock, chain)
     definitions = Definitions(registry, metadata, webhooks)
     definitions.load()

@@ -7,11 +7,15 @@ is a listener. Pure: no I/O, no clock, no randomness.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 
 from .resource import Resource
 
 Path = tuple[str, str, str]
+
+_VERSION = re.compile(r"v([1-9][0-9]*)(?:(alpha|beta)([1-9][0-9]*))?")
+_STAGES = {None: 0, "beta": 1, "alpha": 2}
 
 
 class ResourceTable:
@@ -84,6 +88,18 @@ class ResourceTable:
         self.revision += 1
         for listener in self._listeners:
             listener()
+
+
+def version_order(version: str) -> tuple[int, int, int, str]:
+    """Return a key that sorts versions by preference: v2, v1, v2beta1, v1beta2, v1alpha1, then others by name.
+
+    Source: apimachinery/pkg/version/helpers.go.
+    """
+    parsed = _VERSION.fullmatch(version)
+    if parsed is None:
+        return len(_STAGES), 0, 0, version
+    major, stage, minor = parsed.groups()
+    return _STAGES[stage], -int(major), -int(minor or 0), version
 
 
 def _path(resource: Resource) -> Path:

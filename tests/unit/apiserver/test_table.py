@@ -10,10 +10,9 @@ import pytest
 
 from bridgehead.apiserver.bodies.schema import ANYTHING, Shape
 from bridgehead.apiserver.fieldmanagement.types import MapType, Types, as_root
-from bridgehead.apiserver.handlers.discovery import version_order
 from bridgehead.apiserver.resource import Resource
 from bridgehead.apiserver.resources.shared.columns import NAME
-from bridgehead.apiserver.table import ResourceTable
+from bridgehead.apiserver.table import ResourceTable, version_order
 from tests.unit.apiserver.world import World, open_world
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"

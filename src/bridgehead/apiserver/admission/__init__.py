@@ -11,9 +11,11 @@ resource_quota     ResourceQuota
 classes            Priority, DefaultStorageClass, RuntimeClass, DefaultIngressClass
 podsecurity/       PodSecurity
 node_addresses     refusal of load balancer addresses that belong to nodes or to the API server
-matching           rules and selectors of webhooks and policies
-expressions        variables of expressions; imported with the first request that has one
+matching, forms    rules and selectors of webhooks and policies; objects in the versions of the rules
+activation         variables of expressions      (both are imported with the first request that has one)
+evaluation         expressions of webhooks and policies
 webhooks/          MutatingAdmissionWebhook, ValidatingAdmissionWebhook
+policies/          MutatingAdmissionPolicy, ValidatingAdmissionPolicy
 escalation         refusal of roles and bindings that give more rights than their writer has
 connecting         the objects of exec, attach, portforward and proxy
 

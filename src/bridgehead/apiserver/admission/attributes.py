@@ -19,12 +19,14 @@ class Reinvocation:
     """State of the two passes that mutating plug-ins may make over one object.
 
     A plug-in that called out to a program sets `is_wanted` when a second pass is due; in this pass, `is_second` is
-    True. `kept` is for what a plug-in remembers between the passes, under a key of its own.
+    True. `kept` is for what a plug-in remembers between the passes, under a key of its own. `deadline` is when webhooks
+    must have answered, all together and for all attempts of the write (time of the event loop); 0: none was asked yet.
     """
 
     is_second: bool = False
     is_wanted: bool = False
     kept: dict[str, Any] = field(default_factory=dict)
+    deadline: float = 0.0
 
 
 @dataclass(slots=True, eq=False)  # frozen ones take three times as long to make, and each write makes one

@@ -48,5 +48,14 @@ def connect_options(plural: str, subresource: str, query: Iterable[tuple[str, st
     return options
 
 
+def connect_query(options: JsonObject) -> list[tuple[str, str]]:
+    """Return the query of exec or attach for these options, which admission may have changed."""
+    query = [(name, "true") for name in _STREAMS if options.get(name) is True]
+    if options.get("container"):
+        query.append(("container", str(options["container"])))
+    command = options.get("command")
+    return query + [("command", str(one)) for one in (command if isinstance(command, list) else ())]
+
+
 def _is_true(value: str) -> bool:
     return value.lower() in ("1", "t", "true")

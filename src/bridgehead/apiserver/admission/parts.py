@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry
 
 from bridgehead.apiserver.access.authorization import Authorizer
 from bridgehead.apiserver.bodies.schema import Shape
+from bridgehead.apiserver.fieldmanagement.types import MapType
 from bridgehead.apiserver.resource import Resource
 from bridgehead.apiserver.table import ResourceTable
 from bridgehead.apiserver.webhookclient.client import WebhookClient
@@ -16,13 +17,17 @@ from bridgehead.storage import Store
 
 from .resource_quota import Charges
 
+# Returns the shape of (group, version, kind), which is the resource's own kind or that of a subresource.
+ShapeOf = Callable[[Resource, tuple[str, str, str]], Shape]
+# Returns the type of a resource's objects, for merges.
+TypeOf = Callable[[Resource], MapType]
+
 
 @dataclass(frozen=True, slots=True)
 class AdmissionParts:
     """Parts of the server. `metrics` is the registry of its metrics.
 
     `charges` are what quotas count and what is not stored yet.
-    `shape_of` returns the shape of (group, version, kind), which is the resource's own kind or that of a subresource.
     """
 
     store: Store
@@ -31,4 +36,5 @@ class AdmissionParts:
     webhooks: WebhookClient
     metrics: CollectorRegistry
     charges: Charges
-    shape_of: Callable[[Resource, tuple[str, str, str]], Shape]
+    shape_of: ShapeOf
+    type_of: TypeOf

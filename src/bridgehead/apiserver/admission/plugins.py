@@ -11,13 +11,15 @@ from .node_addresses import NodeAddresses
 from .node_restriction import NodeRestriction
 from .parts import AdmissionParts
 from .podsecurity.plugin import PodSecurity
+from .policies.mutating import MutatingPolicies
+from .policies.validating import ValidatingPolicies
 from .resource_quota import ResourceQuota
 from .service_accounts import ServiceAccounts
 from .webhooks.plugins import MutatingWebhooks, ValidatingWebhooks, Webhooks
 
 
 def build_chain(parts: AdmissionParts) -> Chain:
-    store, webhooks = parts.store, Webhooks(parts)
+    store, authorizer, table, webhooks = parts.store, parts.authorizer, parts.table, Webhooks(parts)
     return Chain(
         (
             NamespaceLifecycle(store),
@@ -30,9 +32,11 @@ def build_chain(parts: AdmissionParts) -> Chain:
             DefaultStorageClass(store),
             RuntimeClass(store),
             DefaultIngressClass(store),
+            MutatingPolicies(store, authorizer, table, parts.shape_of, parts.type_of),
             MutatingWebhooks(webhooks),
             NodeAddresses(store),
-            RoleEscalation(parts.authorizer),
+            RoleEscalation(authorizer),
+            ValidatingPolicies(store, authorizer, table),
             ValidatingWebhooks(webhooks),
             # Last, because it counts what it admits.
             ResourceQuota(store, parts.charges),

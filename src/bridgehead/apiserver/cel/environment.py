@@ -125,9 +125,8 @@ class Environment:
         check_literals(expression, checker.nodes)
         wanted = (result,) if isinstance(result, Type) else result
         if wanted is not None and found not in wanted:
-            if len(wanted) == 1:
-                raise WrongResult(f"must evaluate to {wanted[0]}")
-            raise WrongResult(f"must evaluate to one of [{' '.join(map(str, wanted))}]")
+            what = str(wanted[0]) if len(wanted) == 1 else f"one of [{' '.join(map(str, wanted))}]"
+            raise WrongResult(f"must evaluate to {what} but got {found}")
         try:
             return Program(root, frozenset(checker.references), self._make_struct)
         except RecursionError:

@@ -12,7 +12,8 @@
     conversion      stored objects of one version -> objects of another one, without or with a webhook
     reviews         ConversionReview: requests, and the checks of answers
     views           a store that shows converted objects
-    controller      follows the definitions: names, conditions, table, deletion of instances
+    controller      follows the definitions: names, conditions, table
+    removal         deletion of a definition and of its instances
     schema/         structural schemas: validation, pruning, defaulting
 
 The server follows its own store: a definition becomes part of the table when its names are accepted, and Established

@@ -1,8 +1,8 @@
 """The controller of definitions: it follows the store and makes the table agree with it.
 
-For each definition it decides about names, serves the versions, sets the conditions, and deletes the instances of a
-definition that is being deleted. Definitions of the store are served before the first request.
-Source: apiextensions-apiserver/pkg/controller: status, establish, apiapproval, finalizer.
+For each definition it decides about names, serves the versions, sets the conditions, and begins the removal of one that
+is being deleted. Definitions of the store are served before the first request.
+Source: apiextensions-apiserver/pkg/controller: status, establish, apiapproval.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ import msgspec
 
 from bridgehead.apiserver.bodies.schema import Shape
 from bridgehead.apiserver.errors import ApiStatus
-from bridgehead.apiserver.registry.deletion import DeleteOptions
 from bridgehead.apiserver.registry.registry import Registry
 from bridgehead.apiserver.resource import JsonObject, Resource
 from bridgehead.apiserver.resources.shared.conditions import find_condition
@@ -36,11 +35,11 @@ from .definitions import (
     TERMINATING,
     is_served,
     is_true,
-    make_condition,
     same_condition,
     with_conditions,
 )
 from .naming import IS_ESTABLISHED, decide_names
+from .removal import Removals, update_definition
 
 if TYPE_CHECKING:
     from .conversion import Conversion, VersionConverter
@@ -50,27 +49,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _RETRY_SECONDS = 1.0
-# After this time a definition says that it waits for its instances.
-_CHECK_SECONDS = 60.0
-
-_IN_PROGRESS = make_condition(
-    TERMINATING,
-    is_true=True,
-    reason="InstanceDeletionInProgress",
-    message="CustomResource deletion is in progress",
-)
-_STILL_THERE = make_condition(
-    TERMINATING,
-    is_true=True,
-    reason="InstanceDeletionCheck",
-    message="could not confirm zero CustomResources remaining: timed out waiting for the condition",
-)
-_COMPLETED = make_condition(
-    TERMINATING, is_true=False, reason="InstanceDeletionCompleted", message="removed all instances"
-)
-_NEVER_ESTABLISHED = make_condition(
-    TERMINATING, is_true=False, reason="NeverEstablished", message="resource was never established"
-)
 
 _decode = msgspec.json.decode
 
@@ -97,15 +75,18 @@ class Definitions:
         self._metadata = metadata
         self._client = client
         self._known: dict[str, _Known] = {}
-        self._removals: dict[str, asyncio.Task[None]] = {}
+        self._removals = Removals(registry)
         self._since = self._store.revision
 
     def load(self) -> None:
         """Serve the stored definitions, before the server answers requests."""
         self._since = self._store.revision
         for record in self._store.list(ID):
-            crd = _decode(record.value)
-            self._serve(record.key.name, crd, is_now_served=is_served(crd))
+            try:
+                crd = _decode(record.value)
+                self._serve(record.key.name, crd, is_now_served=is_served(crd))
+            except Exception:  # of one definition, such as one that an earlier version of the server accepted
+                log.exception("cannot serve the CustomResourceDefinition %s", record.key.name)
 
     async def run(self) -> None:
         """Follow the definitions until cancelled."""
@@ -116,8 +97,7 @@ class Definitions:
                     return
                 self._since = self._store.revision
         finally:
-            for task in self._removals.values():
-                task.cancel()
+            self._removals.cancel()
 
     async def _follow(self) -> None:
         watch = self._store.watch(ID, since=self._since)
@@ -144,6 +124,8 @@ class Definitions:
             except (ApiStatus, StorageError) as error:
                 log.warning("cannot update the CustomResourceDefinition %s: %s", name, error)
                 failed.add(name)
+            except Exception:  # of one definition; the others must go on
+                log.exception("cannot follow the CustomResourceDefinition %s", name)
         return failed
 
     async def _sync(self, name: str) -> list[str]:
@@ -158,9 +140,8 @@ class Definitions:
         crd: JsonObject = _decode(record.value)
         if "deletionTimestamp" in crd["metadata"]:
             self._serve(name, crd, is_now_served=is_served(crd))
-            if name not in self._removals and FINALIZER in crd["metadata"].get("finalizers", ()):
-                self._removals[name] = task = asyncio.create_task(self._remove(name))
-                task.add_done_callback(lambda _: self._removals.pop(name, None))
+            if FINALIZER in crd["metadata"].get("finalizers", ()):
+                self._removals.begin(name)
             return []
         wanted = self._with_status(name, crd)
         self._serve(name, wanted, is_now_served=is_served(wanted))
@@ -208,17 +189,15 @@ class Definitions:
                 return old  # the change is synced next
             return {**old, "status": status}
 
-        await self._update(name, change, "status")
-
-    async def _update(self, name: str, change: Callable[[JsonObject], JsonObject], subresource: str = "") -> None:
-        with _MissingIgnored():
-            await self._registry.update(self._table.by_id(ID), "", name, change, subresource=subresource)
+        await update_definition(self._registry, name, change, "status")
 
     # --- the table
 
     def _serve(self, name: str, crd: JsonObject | None, *, is_now_served: bool) -> None:
         """Make the table agree with a definition; None: there is no definition of this name any more."""
         known = self._known.get(name)
+        # Kubernetes' own resources cannot be replaced.
+        is_now_served = is_now_served and all(one.definition for one in self._table.versions(name))
         if crd is None or not is_now_served:
             if known is not None and known.digest:
                 self._table.remove(name)
@@ -277,62 +256,6 @@ class Definitions:
         changed = [replace(one, refuses_create=TERMINATING_REFUSAL) for one in self._table.versions(name)]
         self._table.replace(name, *changed)
 
-    # --- deletion
-
-    async def _remove(self, name: str) -> None:
-        """Delete the instances of a definition, then the definition."""
-        while True:
-            try:
-                await self._remove_once(name)
-                return
-            except (ApiStatus, StorageError) as error:
-                log.warning("cannot delete the instances of %s: %s", name, error)
-            await asyncio.sleep(_RETRY_SECONDS)
-
-    async def _remove_once(self, name: str) -> None:
-        record = self._store.get(Key(ID, "", name))
-        if record is None:
-            return
-        crd = _decode(record.value)
-        await self._set_condition(name, _IN_PROGRESS)
-        resources = self._table.versions(name)
-        if is_true(crd, ESTABLISHED) and resources:
-            await self._delete_instances(name, resources[0])
-            finished = _COMPLETED
-        else:
-            finished = _NEVER_ESTABLISHED
-        now = format_time(self._registry.clock())
-
-        def finish(old: JsonObject) -> JsonObject:
-            finalizers = [one for one in old["metadata"].get("finalizers", ()) if one != FINALIZER]
-            return {**old, "metadata": {**old["metadata"], "finalizers": finalizers}}
-
-        await self._update(name, lambda old: with_conditions(old, [finished], now), "status")
-        await self._update(name, finish)
-
-    async def _set_condition(self, name: str, condition: JsonObject) -> None:
-        now = format_time(self._registry.clock())
-        await self._update(name, lambda old: with_conditions(old, [condition], now), "status")
-
-    async def _delete_instances(self, name: str, resource: Resource) -> None:
-        """Delete all instances and wait until they are gone."""
-        watch = self._store.watch(resource.id, since=self._store.revision)
-        changes = aiter(watch)
-        try:
-            for record in self._store.list(resource.id):
-                with _MissingIgnored():
-                    await self._registry.delete(resource, record.key.namespace, record.key.name, DeleteOptions())
-            while self._store.list(resource.id, limit=1):
-                try:
-                    async with asyncio.timeout(_CHECK_SECONDS):
-                        await anext(changes)
-                except TimeoutError:
-                    await self._set_condition(name, _STILL_THERE)
-        except (StopAsyncIteration, Overflow):
-            await self._delete_instances(name, resource)
-        finally:
-            watch.close()
-
 
 def _structural(version: CustomVersion) -> Callable[[], Structural]:
     return lambda: version.schema.structural
@@ -341,12 +264,3 @@ def _structural(version: CustomVersion) -> Callable[[], Structural]:
 def _retire(known: _Known) -> None:
     for converter in known.converters:
         converter.retire()
-
-
-class _MissingIgnored:
-    """A context that suppresses a 404: another client was quicker."""
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
-        return isinstance(error, ApiStatus) and error.code == 404

@@ -16,6 +16,7 @@ import msgspec
 
 from bridgehead.apiserver.bodies.schema import Shape
 from bridgehead.apiserver.resource import Converter, JsonObject, Resource, ScalePaths
+from bridgehead.apiserver.table import version_order
 from bridgehead.objects.names import check_dns1123_subdomain
 
 from .columns import printer_columns
@@ -110,7 +111,7 @@ def _version(crd: JsonObject, version: JsonObject, names: JsonObject, metadata: 
         subresources=(*(("status",) if has_status else ()), *(("scale",) if scale else ())),
         strategy=strategy,
         selectable=dict(map(_selectable, version.get("selectableFields") or ())),
-        warning=_deprecation(version, group, kind),
+        warning=_deprecation(crd, version, kind),
         has_generation=True,
         check_name=check_dns1123_subdomain,
         definition=schema,
@@ -153,7 +154,17 @@ def _selected(names: tuple[str, ...], obj: JsonObject) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _deprecation(version: JsonObject, group: str, kind: str) -> str:
+def _deprecation(crd: JsonObject, version: JsonObject, kind: str) -> str:
+    """Return the warning in answers about a version, "" for one that is not deprecated."""
     if not version.get("deprecated"):
         return ""
-    return version.get("deprecationWarning") or f"{group}/{version['name']} {kind} is deprecated"
+    if version.get("deprecationWarning"):
+        return str(version["deprecationWarning"])
+    group, name = crd["spec"]["group"], version["name"]
+    text = f"{group}/{name} {kind} is deprecated"
+    better = [
+        one["name"]
+        for one in versions_of(crd)
+        if one.get("served") and not one.get("deprecated") and version_order(one["name"]) < version_order(name)
+    ]
+    return f"{text}; use {group}/{min(better, key=version_order)} {kind}" if better else text

@@ -2,21 +2,19 @@
 
 Legacy discovery has /api, /apis and a document for each group version. Aggregated discovery has everything in /api and
 /apis, for clients whose Accept header asks for it. Pure: no I/O, no clock, no randomness.
-Source: Kubernetes API concepts "API Discovery", KEP-3352; the order of versions is that of
-apimachinery/pkg/version/helpers.go.
+Source: Kubernetes API concepts "API Discovery", KEP-3352.
 """
 
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
 from bridgehead.apiserver.http.negotiation import parse_accept
 from bridgehead.apiserver.resource import JsonObject, Resource
-from bridgehead.apiserver.table import ResourceTable
+from bridgehead.apiserver.table import ResourceTable, version_order
 
 from .external import ExternalApi
 
@@ -185,19 +183,6 @@ def _with_external(
     for api in sorted(apis, key=lambda api: (-api.priorities[0], api.group, -api.priorities[1], api.version)):
         groups.setdefault(api.group, {})[api.version] = []
     return groups
-
-
-_VERSION = re.compile(r"v([1-9][0-9]*)(?:(alpha|beta)([1-9][0-9]*))?")
-_STAGES = {None: 0, "beta": 1, "alpha": 2}
-
-
-def version_order(version: str) -> tuple[int, int, int, str]:
-    """Return a key that sorts versions by preference: v2, v1, v2beta1, v1beta2, v1alpha1, then others by name."""
-    parsed = _VERSION.fullmatch(version)
-    if parsed is None:
-        return len(_STAGES), 0, 0, version
-    major, stage, minor = parsed.groups()
-    return _STAGES[stage], -int(major), -int(minor or 0), version
 
 
 def _group(group: str, versions: Iterable[str]) -> JsonObject:

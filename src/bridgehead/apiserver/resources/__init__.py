@@ -15,6 +15,7 @@
     storage/        PersistentVolume, PersistentVolumeClaim and the kinds of storage.k8s.io
     devices/        the kinds of resource.k8s.io
     flowcontrol/    FlowSchema, PriorityLevelConfiguration
+    admissionregistration/  configurations of webhooks, admission policies
     admissionregistration/  configurations of webhooks
     rbac/           Role, ClusterRole, RoleBinding, ClusterRoleBinding; also the default ones
     apiservices     APIService
@@ -109,6 +110,10 @@ def build_table(*, service_cidrs: Sequence[str], node_port_range: tuple[int, int
         flowcontrol.PRIORITY_LEVELS,
         admissionregistration.MUTATING_WEBHOOK_CONFIGURATIONS,
         admissionregistration.VALIDATING_WEBHOOK_CONFIGURATIONS,
+        admissionregistration.VALIDATING_ADMISSION_POLICIES,
+        admissionregistration.VALIDATING_ADMISSION_POLICY_BINDINGS,
+        admissionregistration.MUTATING_ADMISSION_POLICIES,
+        admissionregistration.MUTATING_ADMISSION_POLICY_BINDINGS,
         rbac.ROLES,
         rbac.CLUSTER_ROLES,
         rbac.ROLE_BINDINGS,

@@ -8,13 +8,13 @@ from __future__ import annotations
 import msgspec
 
 from bridgehead.apiserver.admission.attributes import CONNECT, Attributes
-from bridgehead.apiserver.admission.connecting import connect_kind, connect_options
+from bridgehead.apiserver.admission.connecting import connect_kind, connect_options, connect_query
 from bridgehead.apiserver.errors import method_not_allowed, not_found_path
 from bridgehead.apiserver.http.paths import QueryList, RequestInfo, parse_query_list
 from bridgehead.apiserver.http.request import Receive, Request, Response, Scope, Send
 from bridgehead.apiserver.http.user import User
 from bridgehead.apiserver.registry.registry import Registry
-from bridgehead.apiserver.resource import JsonObject
+from bridgehead.apiserver.resource import JsonObject, copied
 from bridgehead.storage import Key
 
 from .kubelet_access import KubeletAccess
@@ -38,7 +38,7 @@ class PodStreams:
         pod, node = self._find(info)
         query = parse_query_list(request.scope["query_string"])
         if info.subresource != "log":
-            await self._admit(info, request.user, query)
+            query = await self._admit(info, request.user, query)
         from . import kubelet  # with its HTTP client, which most servers do not need at their start
 
         return await kubelet.answer(pod, node, info.subresource, query, self._kubelets)
@@ -50,19 +50,21 @@ class PodStreams:
         pod, node = self._find(info)
         query = parse_query_list(scope["query_string"])
         if info.subresource != "log":
-            await self._admit(info, user, query)
+            query = await self._admit(info, user, query)
         from . import kubelet
 
         await kubelet.answer_socket(scope, receive, send, pod, node, info.subresource, query, self._kubelets)
 
-    async def _admit(self, info: RequestInfo, user: User, query: QueryList) -> None:
-        """Ask admission. Raises `ApiStatus` for a connection that is refused."""
+    async def _admit(self, info: RequestInfo, user: User, query: QueryList) -> QueryList:
+        """Ask admission; return the query, which it may change. Raises `ApiStatus` for a refused connection."""
         pods = self._registry.find("", "v1", "pods")
         if pods is None:
             raise not_found_path()
         kind = connect_kind("pods", info.subresource)
         attributes = Attributes(CONNECT, pods, info.subresource, info.namespace, info.name, user, kind=kind)
-        await self._registry.admission.admit(attributes, connect_options("pods", info.subresource, query), {})
+        options = connect_options("pods", info.subresource, query)
+        admitted = await self._registry.admission.admit(attributes, copied(options), {})
+        return query if admitted == options or info.subresource == "portforward" else connect_query(admitted)
 
     def _find(self, info: RequestInfo) -> tuple[JsonObject, JsonObject | None]:
         """Return the pod, and its Node if it has one."""

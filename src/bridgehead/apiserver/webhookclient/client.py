@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .transport import Transport
 
 # A webhook may answer with a patch that contains the whole object in base64, or with converted objects of a list.
-MAX_ANSWER_BYTES = 16 * 1024 * 1024
+MAX_ANSWER_BYTES = 8 * 1024 * 1024
 
 
 class WebhookClient:

@@ -15,7 +15,7 @@ from .config import ClientConfig
 from .errors import CallFailed, NotConfigured
 from .services import Address
 
-_MAX_CONNECTIONS, _MAX_CONNECTIONS_PER_HOST = 1024, 256
+_MAX_CONNECTIONS, _MAX_CONNECTIONS_PER_HOST = 512, 64
 _IDLE_SECONDS = 90.0
 _MAX_CONTEXTS = 200
 _HEADERS = {"Content-Type": "application/json", "Accept": "application/json, */*", "Accept-Encoding": "identity"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridgehead.apiserver.admission.connecting import connect_kind, connect_options
+from bridgehead.apiserver.admission.connecting import connect_kind, connect_options, connect_query
 
 
 @pytest.mark.parametrize(
@@ -24,3 +24,10 @@ from bridgehead.apiserver.admission.connecting import connect_kind, connect_opti
 def test_options_of_connections(plural, subresource, query, path, expected):
     assert connect_options(plural, subresource, query, path) == {"apiVersion": "v1", **expected}
     assert connect_kind(plural, subresource) == ("", "v1", expected["kind"])
+
+
+def test_changed_options_become_the_query():
+    options = {"kind": "PodExecOptions", "stdin": True, "tty": False, "container": "c", "command": ["a", "b"]}
+    assert connect_query(options) == [("stdin", "true"), ("container", "c"), ("command", "a"), ("command", "b")]
+    # A webhook's changes have no schema.
+    assert connect_query({"command": 7, "stdout": "yes"}) == []

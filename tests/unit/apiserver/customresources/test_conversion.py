@@ -94,7 +94,9 @@ async def test_without_conversion_only_the_version_differs(world):
     two["spec"]["versions"][0] |= {"deprecated": True}
     await define(world, two)
     answer = await world.call("POST", url("v1beta1"), crontab(version="v1beta1"))
-    assert answer.header("warning") == ['299 - "stable.example.com/v1beta1 CronTab is deprecated"']
+    assert answer.header("warning") == [
+        '299 - "stable.example.com/v1beta1 CronTab is deprecated; use stable.example.com/v1 CronTab"'
+    ]
     assert answer.json["apiVersion"] == "stable.example.com/v1beta1"
     assert stored(world, "a")["apiVersion"] == "stable.example.com/v1"
     assert (await world.get(url(name="a")))["apiVersion"] == "stable.example.com/v1"

@@ -12,6 +12,7 @@ import pytest
 
 from bridgehead.apiserver.build import ApiSettings, build_api
 from bridgehead.apiserver.resources import build_table
+from bridgehead.storage import Facts, Key
 from tests.unit.apiserver.world import TABLE, World, open_world, signing_key
 
 from .definitions import (
@@ -375,3 +376,36 @@ async def test_no_instance_outlives_its_definition(world):
     await asyncio.gather(*writers)
     assert set(answers) <= {200, 201, 404, 405, 503}
     assert world.store.list(NAME) == []
+
+
+async def test_a_definition_cannot_replace_what_kubernetes_has(world):
+    backend = {"service": {"name": "a", "port": {"number": 1}}}
+    ingress = {"metadata": {"name": "kept"}, "spec": {"defaultBackend": backend}}
+    ingresses = "/apis/networking.k8s.io/v1/namespaces/default/ingresses"
+    await world.create(ingresses, ingress)
+    crd = definition(plural="ingresses", kind="Ingress", group="networking.k8s.io")
+    crd["metadata"]["annotations"] = {"api-approved.kubernetes.io": "unapproved, a test"}
+    await define(world, crd)
+    assert (await world.get(f"{ingresses}/kept"))["spec"]["defaultBackend"] == backend
+    name = "ingresses.networking.k8s.io"
+    await world.call("DELETE", f"{DEFINITIONS}/{name}")
+
+    async def is_gone() -> bool:
+        return (await world.call("GET", f"{DEFINITIONS}/{name}")).status == 404
+
+    await until(is_gone)
+    assert (await world.call("GET", f"{ingresses}/kept")).status == 200
+
+
+async def test_a_broken_definition_in_the_store_leaves_the_others_alone(world, caplog):
+    await define(world, definition())
+    key = Key("customresourcedefinitions.apiextensions.k8s.io", "", "broken.example.com")
+    served = {"conditions": [{"type": "Established", "status": "True"}]}
+    await world.store.create(key, {"metadata": {"name": "broken.example.com"}, "status": served}, Facts())
+    table = build_table(service_cidrs=("10.96.0.0/12",), node_port_range=(30000, 32767))
+    again = World(build_api(table, world.store, ApiSettings(signing_key())), world.store, world.clock)
+    assert (await again.call("GET", url())).status == 200
+    assert "cannot serve the CustomResourceDefinition broken.example.com" in caplog.text
+    await define(world, definition(plural="tabs", kind="Tab"))
+    assert (await world.call("GET", url(plural="tabs"))).status == 200
+    await again.parts.close()

@@ -139,6 +139,22 @@ ROWS = {
         roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: b}
         subjects: [{kind: ServiceAccount, namespace: n, name: s}]
         """, ["a", "ClusterRole/b", "<unknown>", "", "", "n/s"]),
+    "validating policy": ("validatingadmissionpolicies.admissionregistration.k8s.io", """
+        metadata: {name: a}
+        spec: {validations: [{expression: "true"}], paramKind: {apiVersion: v1, kind: ConfigMap}}
+        """, ["a", 1, "v1/ConfigMap", "<unknown>"]),
+    "mutating policy": ("mutatingadmissionpolicies.admissionregistration.k8s.io", """
+        metadata: {name: a}
+        spec: {mutations: [{patchType: JSONPatch}, {patchType: JSONPatch}]}
+        """, ["a", 2, "<unset>", "<unknown>"]),
+    "validating binding": ("validatingadmissionpolicybindings.admissionregistration.k8s.io", """
+        metadata: {name: a}
+        spec: {policyName: p, paramRef: {name: b, namespace: c}}
+        """, ["a", "p", "c/b", "<unknown>"]),
+    "mutating binding": ("mutatingadmissionpolicybindings.admissionregistration.k8s.io", """
+        metadata: {name: a}
+        spec: {policyName: p}
+        """, ["a", "p", "<unset>", "<unknown>"]),
     "local API": ("apiservices.apiregistration.k8s.io", """
         metadata: {name: v1.apps}
         status: {conditions: [{type: Available, status: "True", reason: Local}]}
@@ -191,4 +207,13 @@ NAMES = {
         "MutatingWebhookConfiguration", "mutatingwebhookconfiguration", (), ("api-extensions",), False),
     "validatingwebhookconfigurations.admissionregistration.k8s.io": (
         "ValidatingWebhookConfiguration", "validatingwebhookconfiguration", (), ("api-extensions",), False),
+    **{
+        f"{plural}.admissionregistration.k8s.io": (kind, kind.lower(), (), ("api-extensions",), False)
+        for plural, kind in (
+            ("validatingadmissionpolicies", "ValidatingAdmissionPolicy"),
+            ("validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding"),
+            ("mutatingadmissionpolicies", "MutatingAdmissionPolicy"),
+            ("mutatingadmissionpolicybindings", "MutatingAdmissionPolicyBinding"),
+        )
+    },
 }  # fmt: skip

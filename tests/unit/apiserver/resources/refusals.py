@@ -4,7 +4,7 @@
 Each case is an object in YAML, merged with a name, and the texts of its errors; no text: the object is accepted.
 """
 
-from . import webhook_refusals
+from . import policy_refusals, webhook_refusals
 
 SUBDOMAIN = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and "
@@ -481,12 +481,22 @@ API_SERVICES = {
     ],
 }  # fmt: skip
 
-ALL = NETWORKING | CLASSES | STORAGE | DEVICES | RBAC | API_SERVICES | webhook_refusals.REFUSALS
+ALL = (
+    NETWORKING
+    | CLASSES
+    | STORAGE
+    | DEVICES
+    | RBAC
+    | API_SERVICES
+    | webhook_refusals.REFUSALS
+    | policy_refusals.REFUSALS
+)
 
 _INGRESS_CLASS = ["{spec: {controller: a/b}}", "{spec: {controller: a/c}}"]
 _NEW_REFERENCE = '{"APIGroup":"rbac.authorization.k8s.io","Kind":"ClusterRole","Name":"b"}'
 UPDATES = [
     *webhook_refusals.UPDATES,
+    *policy_refusals.UPDATES,
     *(
         (f"{plural}.rbac.authorization.k8s.io", f"{{{_TO_CLUSTER_ROLE}}}", "{roleRef: {kind: ClusterRole, name: b}}", [
             f"roleRef: Invalid value: {_NEW_REFERENCE}: cannot change roleRef"])

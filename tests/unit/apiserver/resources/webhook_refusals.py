@@ -131,7 +131,7 @@ CASES: list[tuple[dict[str, Any], list[str]]] = [
         "'_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or "
         "'123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"]),
     (hook(matchConditions=[{"name": "a", "expression": "1"}]), [
-        f'{H}.matchConditions[0].expression: Invalid value: "1": must evaluate to bool']),
+        f'{H}.matchConditions[0].expression: Invalid value: "1": must evaluate to bool but got int']),
     (hook(matchConditions=[{"name": "a", "expression": "true"}] * 2), [
         f'{H}.matchConditions[1].name: Duplicate value: "a"']),
     (hook(matchConditions=[{"name": f"a{n}", "expression": "true"} for n in range(65)]), [

@@ -5,7 +5,6 @@ hooks         webhooks as their configurations describe them
 sources       the webhooks of the stored configurations, and those that may be for a request
 reviews       AdmissionReviews and their answers
 conditions    matchConditions
-forms         objects in the version that a webhook asks for
 calls         one call, with its failure policy
 mutating      MutatingAdmissionWebhook
 validating    ValidatingAdmissionWebhook

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 import uuid
@@ -10,6 +11,7 @@ from functools import cached_property
 import msgspec
 
 from bridgehead.apiserver.admission.attributes import Attributes
+from bridgehead.apiserver.admission.forms import Forms
 from bridgehead.apiserver.admission.matching import matches_namespace, matches_object
 from bridgehead.apiserver.admission.parts import AdmissionParts
 from bridgehead.apiserver.errors import ApiStatus
@@ -18,14 +20,16 @@ from bridgehead.apiserver.webhookclient.config import parse_client_config
 from bridgehead.apiserver.webhookclient.errors import CallFailed, NotConfigured
 
 from .conditions import matches_conditions
-from .errors import WebhookFailed, denied, dry_run_unsupported, internal, quoted
-from .forms import Forms
+from .errors import WebhookFailed, denied, dry_run_unsupported, internal, quoted, request_timed_out
 from .hooks import Hook
 from .metrics import ADMIT, CALL_FAILED, DENIED, SERVER_FAILED, VALIDATING, WebhookMetrics
 from .reviews import Answer, InvalidAnswer, build_review, choose_version, read_answer
 from .sources import Candidate
 
 log = logging.getLogger(__name__)
+
+# As kube-apiserver's --request-timeout.
+_REQUEST_SECONDS = 60.0
 
 _encode = msgspec.json.Encoder().encode
 
@@ -60,9 +64,13 @@ class Caller:
     ) -> Answer:
         """Call a webhook and return its valid answer, which may be a denial.
 
-        Raises `WebhookFailed`, and a 400 for a dry run that the webhook does not support.
+        Raises `WebhookFailed`, a 400 for a dry run that the webhook does not support, and a 504 when the webhooks of
+        the request have taken too long together.
         """
         hook = candidate.hook
+        seconds = min(hook.seconds, _remaining(attributes))
+        if seconds <= 0:
+            raise request_timed_out()
         if attributes.dry_run and hook.has_side_effects:
             raise dry_run_unsupported(hook.name)
         uid = str(uuid.uuid4())
@@ -73,7 +81,7 @@ class Caller:
         review = _encode(build_review(version, uid, attributes, candidate.resource, obj, old))
         try:
             config = parse_client_config(hook.client_config)
-            given = await self.parts.webhooks.post(config, review, seconds=hook.seconds)
+            given = await self.parts.webhooks.post(config, review, seconds=seconds)
         except NotConfigured as error:
             raise WebhookFailed(hook.name, f"could not get REST client: {error}", 500) from None
         except CallFailed as error:
@@ -88,6 +96,14 @@ class Caller:
         for key, value in (answer.audit_annotations or {}).items():
             attributes.annotations[f"{hook.name}/{key}"] = value
         return answer
+
+
+def _remaining(attributes: Attributes) -> float:
+    """Return the seconds that webhooks still have for the request."""
+    passes, now = attributes.reinvocation, asyncio.get_running_loop().time()
+    if not passes.deadline:
+        passes.deadline = now + _REQUEST_SECONDS
+    return passes.deadline - now
 
 
 class Call:

@@ -1,9 +1,14 @@
 """matchConditions: expressions that a request must fulfil for a webhook to be called.
 
-Source: apiserver/pkg/admission/plugin/webhook/matchconditions/matcher.go.
+CEL is imported with the first request for a webhook that has conditions.
+Source: apiserver/pkg/admission/plugin/webhook/generic/webhook.go.
 """
 
 from __future__ import annotations
+
+import logging
+from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from bridgehead.apiserver.access.authorization import Authorizer
 from bridgehead.apiserver.admission.attributes import Attributes
@@ -11,7 +16,13 @@ from bridgehead.apiserver.errors import forbidden
 from bridgehead.apiserver.resource import JsonObject, Resource
 
 from .hooks import Hook
-from .reviews import V1, build_review
+
+if TYPE_CHECKING:
+    from bridgehead.apiserver.admission.evaluation import MatchConditions
+
+log = logging.getLogger(__name__)
+
+_MOST_KEPT = 1024
 
 
 def matches_conditions(
@@ -21,34 +32,21 @@ def matches_conditions(
 
     With failurePolicy Ignore, a webhook whose condition can't be evaluated is not called.
     """
-    from bridgehead.apiserver.admission.expressions import variables
-    from bridgehead.apiserver.cel import (
-        MATCH_CONDITIONS_BUDGET,
-        Budget,
-        BudgetExceeded,
-        CompileError,
-        EvaluationError,
-    )
-    from bridgehead.apiserver.resources.admissionregistration.expressions import compile_condition
+    from bridgehead.apiserver.admission.activation import request_variables
+    from bridgehead.apiserver.admission.evaluation import ExpressionFailed
 
-    request = build_review(V1, "", attributes, resource, {}, {})["request"]
-    values = variables(authorizer, attributes, request, obj, old)
-    budget, errors = Budget(MATCH_CONDITIONS_BUDGET), []
-    for condition in hook.match_conditions:
-        expression = condition["expression"]
-        try:
-            if not compile_condition(expression.strip()).evaluate(values, budget):
-                return False
-        except EvaluationError as error:
-            errors.append(f"expression '{expression}' resulted in error: {error}")
-        except CompileError as error:
-            errors.append(str(error))
-        except BudgetExceeded as error:
-            errors.append(str(error))
-            break
-    if not errors:
-        return True
-    if hook.ignores_failures:
-        return False
-    why = errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]"
-    raise forbidden(attributes.resource, attributes.name, why)
+    variables = request_variables(attributes, resource, obj, old, authorizer.decide)
+    try:
+        return _compiled(hook).hold(variables)
+    except ExpressionFailed as error:
+        if hook.ignores_failures:
+            log.warning("match conditions of webhook %s: %s; the webhook is not called", hook.name, error)
+            return False
+        raise forbidden(attributes.resource, attributes.name, str(error)) from None
+
+
+@lru_cache(maxsize=_MOST_KEPT)  # hooks are made anew when their configuration changes
+def _compiled(hook: Hook) -> MatchConditions:
+    from bridgehead.apiserver.admission.evaluation import MatchConditions
+
+    return MatchConditions(hook.match_conditions)

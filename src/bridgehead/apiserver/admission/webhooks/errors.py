@@ -34,6 +34,10 @@ def dry_run_unsupported(webhook: str) -> ApiStatus:
     return bad_request(f"admission webhook {quoted(webhook)} does not support dry run")
 
 
+def request_timed_out() -> ApiStatus:
+    return ApiStatus(504, "Timeout", "Timeout: request did not complete within requested timeout", {})
+
+
 def denied(webhook: str, status: JsonObject) -> ApiStatus:
     """Return the answer to the client for a request that a webhook denied. `status` is that of its answer."""
     why = f"admission webhook {quoted(webhook)} denied the request"

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from bridgehead.apiserver.admission.attributes import Attributes
+from bridgehead.apiserver.admission.forms import Forms
 from bridgehead.apiserver.bodies.patch import apply_json_patch
 from bridgehead.apiserver.bodies.schema import conform
 from bridgehead.apiserver.errors import PatchRefused, SchemaMismatch
@@ -21,7 +22,6 @@ from bridgehead.apiserver.resource import JsonObject, copied
 
 from .calls import Call, Caller
 from .errors import WebhookFailed, internal, quoted
-from .forms import Forms
 from .hooks import Hook
 from .reviews import JSON_PATCH, Answer
 from .sources import Candidate, HookSource

@@ -8,11 +8,11 @@ from __future__ import annotations
 import asyncio
 
 from bridgehead.apiserver.admission.attributes import Attributes
+from bridgehead.apiserver.admission.forms import Forms
 from bridgehead.apiserver.errors import ApiStatus
 from bridgehead.apiserver.resource import JsonObject
 
 from .calls import Call, Caller
-from .forms import Forms
 from .sources import Candidate, HookSource
 
 

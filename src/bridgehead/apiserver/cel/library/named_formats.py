@@ -18,6 +18,7 @@ from bridgehead.apiserver.cel.errors import EvaluationError
 from bridgehead.apiserver.cel.types import opaque
 from bridgehead.apiserver.cel.values import NONE, Optional
 from bridgehead.objects.names import (
+    check_dns1035_label,
     check_dns1123_label,
     check_dns1123_subdomain,
     check_label_value,
@@ -28,16 +29,6 @@ from .times import parse_timestamp
 from .urls import parse_request_uri
 
 _UUID = re.compile(r"[0-9a-fA-F]{8}-?([0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}")
-_DNS1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
-
-
-def _check_dns1035_label(text: str) -> list[str]:
-    errors = [] if len(text) <= 63 else ["must be no more than 63 bytes"]
-    if _DNS1035.fullmatch(text) is None:
-        rule = "a DNS-1035 label must consist of lower case alphanumeric characters or '-'"
-        example = "(e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')"
-        errors.append(f"{rule}, start with an alphabetic character, and end with an alphanumeric character {example}")
-    return errors
 
 
 def _prefix(check: Callable[[str], list[str]]) -> Callable[[str], list[str]]:
@@ -86,11 +77,11 @@ _FORMATS = {
     for name, check, size in (
         ("dns1123Label", check_dns1123_label, 30),
         ("dns1123Subdomain", check_dns1123_subdomain, 60),
-        ("dns1035Label", _check_dns1035_label, 30),
+        ("dns1035Label", check_dns1035_label, 30),
         ("qualifiedName", check_qualified_name, 60),
         ("dns1123LabelPrefix", _prefix(check_dns1123_label), 30),
         ("dns1123SubdomainPrefix", _prefix(check_dns1123_subdomain), 60),
-        ("dns1035LabelPrefix", _prefix(_check_dns1035_label), 30),
+        ("dns1035LabelPrefix", _prefix(check_dns1035_label), 30),
         ("labelValue", check_label_value, 40),
         ("uri", _valid_unless(parse_request_uri, ""), 1000),
         ("uuid", _valid_unless(_uuid, "does not match the UUID format"), 100),

@@ -1,72 +1,77 @@
-"""Compilation of the expressions of webhooks and policies: their variables and their errors.
+"""Validation of the expressions of match conditions and policies. CEL is imported with the first expression.
 
-This module imports CEL; it is imported when the first expression is compiled.
-Pure: no I/O, no clock, no randomness. Source: apiserver/pkg/admission/plugin/cel/compile.go.
+Pure: no I/O, no clock, no randomness. Source: Kubernetes `pkg/apis/admissionregistration/validation`.
 """
 
 from __future__ import annotations
 
-from functools import cache, lru_cache
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from bridgehead.apiserver.cel import BOOL, DYN, STRING, CompileError, Environment, Program, Type
-from bridgehead.apiserver.cel.library.authorization import AUTHORIZER, RESOURCE_CHECK
-from bridgehead.apiserver.cel.types import Field, list_of, map_of, struct
+from bridgehead.apiserver.resource import FieldError
+from bridgehead.apiserver.resources.shared import field
 
-_MAX_PROGRAMS = 1024
-
-
-def _struct(name: str, /, **fields: Type) -> Type:
-    return struct(f"kubernetes.{name}", {json_name: Field(json_name, type_) for json_name, type_ in fields.items()})
+if TYPE_CHECKING:
+    from bridgehead.apiserver.cel.types import Type
 
 
-@cache
-def request_type() -> Type:
-    """Return the type of the variable `request`: an AdmissionRequest without uid and objects."""
-    kind = _struct("GroupVersionKind", group=STRING, version=STRING, kind=STRING)
-    resource = _struct("GroupVersionResource", group=STRING, version=STRING, resource=STRING)
-    extra = map_of(STRING, list_of(STRING))
-    user = _struct("UserInfo", username=STRING, uid=STRING, groups=list_of(STRING), extra=extra)
-    return _struct(
-        "AdmissionRequest",
-        kind=kind,
-        resource=resource,
-        subResource=STRING,
-        requestKind=kind,
-        requestResource=resource,
-        requestSubResource=STRING,
-        name=STRING,
-        namespace=STRING,
-        operation=STRING,
-        userInfo=user,
-        dryRun=BOOL,
-        options=DYN,
-    )
+class Expressions:
+    """The expressions of one policy: which variables they can use, and what they must return."""
+
+    def __init__(self, *, has_params: bool, has_variables: bool = False, can_patch: bool = False) -> None:
+        self._has_params = has_params
+        self._can_patch = can_patch
+        self._variables: dict[str, Type] | None = {} if has_variables else None
+
+    def add_variable(self, path: str, name: str, expression: str) -> list[FieldError]:
+        """Compile a variable, which later expressions can use."""
+        problem, found = self._compile(expression, ())
+        if found is not None and self._variables is not None:
+            self._variables[name] = found
+        return [field.invalid(path, expression, problem)] if problem else []
+
+    def check(
+        self, path: str, expression: str, results: tuple[str, ...], *, has_authorizer: bool = True, shown: str = ""
+    ) -> list[FieldError]:
+        """Return an error unless the expression compiles to a value of one of the types `results`.
+
+        `results` are names of types, `Object` or `list(JSONPatch)`. Errors show the expression, or `shown` instead.
+        """
+        problem = self.problem(expression, results, has_authorizer=has_authorizer)
+        return [field.invalid(path, shown or expression, problem)] if problem else []
+
+    def problem(self, expression: str, results: tuple[str, ...], *, has_authorizer: bool = True) -> str:
+        """Return why the expression does not compile to one of `results`, or ""."""
+        return self._compile(expression, results, has_authorizer=has_authorizer)[0]
+
+    def _compile(
+        self, expression: str, results: tuple[str, ...], *, has_authorizer: bool = True
+    ) -> tuple[str, Type | None]:
+        """Return why the expression does not compile, or "", and the type of its value."""
+        from bridgehead.apiserver.cel import CompileError
+        from bridgehead.apiserver.cel.admission import admission_environment
+
+        environment = admission_environment(
+            has_params=self._has_params,
+            has_authorizer=has_authorizer,
+            can_patch=self._can_patch,
+            variables=self._variables,
+        )
+        try:
+            program = environment.compile(expression, result=_types(results) or None)
+        except CompileError as error:
+            return str(error), None
+        return "", program.result
 
 
-@cache
-def admission_environment() -> Environment:
-    """Return the environment with the variables that all expressions of admission have."""
-    return Environment(
-        {
-            "object": DYN,
-            "oldObject": DYN,
-            "request": request_type(),
-            "authorizer": AUTHORIZER,
-            "authorizer.requestResource": RESOURCE_CHECK,
-        }
-    )
+def _types(names: tuple[str, ...]) -> tuple[Type, ...]:
+    from bridgehead.apiserver.cel.admission import APPLY_CONFIGURATION, JSON_PATCHES
+    from bridgehead.apiserver.cel.types import parse_type
+
+    special: Mapping[str, Type] = {"Object": APPLY_CONFIGURATION, "list(JSONPatch)": JSON_PATCHES}
+    return tuple(special[name] if name in special else parse_type(name) for name in names)
 
 
-@lru_cache(maxsize=_MAX_PROGRAMS)
-def compile_condition(expression: str) -> Program:
-    """Compile a match condition. Raises `CompileError`."""
-    return admission_environment().compile(expression, result=BOOL)
-
-
-def condition_error(expression: str) -> str:
+def compile_match_condition(expression: str, *, has_params: bool = False) -> str:
     """Return why a match condition does not compile, or ""."""
-    try:
-        compile_condition(expression)
-    except CompileError as error:
-        return str(error)
-    return ""
+    return Expressions(has_params=has_params).problem(expression, ("bool",))
