@@ -39,6 +39,7 @@ class ApiWorld:
         self._port = self._held.getsockname()[1]
         self._server: ApiServer | None = None
         self._serving: asyncio.Task[None] | None = None
+        self._following: asyncio.Future[Any] | None = None
         self._listener: Any = None
         self._parts: Any = None
 
@@ -60,7 +61,7 @@ class ApiWorld:
         await ensure_system_objects(parts.registry, service_ip="10.96.0.1", advertise=("10.0.0.1", self._port))
         self._parts = parts
         self._server = ApiServer(parts.application, self._context, parts.watches.close)
-        self._following = asyncio.create_task(parts.definitions.run())
+        self._following = asyncio.gather(parts.definitions.run(), parts.quota_usage.run())
         self._serving = asyncio.create_task(self._server.serve([self._listener]))
 
     async def stop(self) -> None:

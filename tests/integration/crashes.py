@@ -1,7 +1,8 @@
 """An API server that is killed while clients write, and what must be true afterwards.
 
 Clients create, patch and delete Services. Each has names of its own, so it knows what each of its objects must be:
-what the last answer said, or what the one request without an answer asked for. `benchmarks.crashes` runs it at length.
+what the last answer stated, or what the one request without an answer asked for. `benchmarks.crashes` runs it at
+length.
 """
 
 from __future__ import annotations

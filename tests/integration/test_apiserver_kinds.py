@@ -42,6 +42,16 @@ KINDS = {
         "podtemplate.template.spec",
         "nginx",
     ),
+    "resourcequotas": (
+        "{apiVersion: v1, kind: ResourceQuota, spec: {hard: {count/widgets.example.com: 3, secrets: 70}}}",
+        "quota.spec.scopeSelector",
+        "",
+    ),
+    "limitranges": (
+        "{apiVersion: v1, kind: LimitRange, spec: {limits: [{type: Pod, max: {cpu: 100}}]}}",
+        "limits.spec.limits.maxLimitRequestRatio",
+        "Z",
+    ),
     "runtimeclasses": (
         "{apiVersion: node.k8s.io/v1, kind: RuntimeClass, handler: runsc}",
         "runtimeclass.handler",
@@ -164,6 +174,22 @@ def test_api_resources(server):
     assert "persistentvolumeclaims pvc v1 true PersistentVolumeClaim" in lines
     raw = json.loads(run(server, "get", "--raw", "/apis/networking.k8s.io/v1"))
     assert "ingresses/status" in [entry["name"] for entry in raw["resources"]]
+
+
+def test_a_quota_is_counted_and_obeyed(server):
+    run(server, "create", "namespace", "small")
+    run(server, "create", "quota", "q", "--namespace=small", "--hard=secrets=1,services.nodeports=0")
+    run(server, "wait", "--namespace=small", "quota/q", "--for=jsonpath={.status.used.secrets}=0", "--timeout=60s")
+    run(server, "create", "secret", "generic", "a", "--namespace=small")
+    refused = server.kubectl("create", "secret", "generic", "b", "--namespace=small")
+    assert "exceeded quota: q, requested: secrets=1, used: secrets=1, limited: secrets=1" in refused.stderr
+    assert "secrets: 1/1, services.nodeports: 0/0" in run(server, "get", "quota", "--namespace=small")
+    described = [" ".join(line.split()) for line in run(server, "describe", "quota", "-n", "small").splitlines()]
+    assert "secrets 1 1" in described
+    refused = server.kubectl("create", "service", "nodeport", "s", "--tcp=80", "--namespace=small")
+    assert "exceeded quota: q, requested: services.nodeports=1" in refused.stderr
+    run(server, "delete", "secret", "a", "--namespace=small")
+    run(server, "wait", "--namespace=small", "quota/q", "--for=jsonpath={.status.used.secrets}=0", "--timeout=60s")
 
 
 def test_a_service_in_a_range_that_is_added_and_drained(server):

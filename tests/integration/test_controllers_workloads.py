@@ -20,10 +20,19 @@ from bridgehead.controllers.scheduling.scheduler import Scheduler
 from bridgehead.controllers.shared import Informers
 from bridgehead.controllers.workloads.daemonsets import DaemonSetController
 from bridgehead.controllers.workloads.deployments import DeploymentController
-from bridgehead.controllers.workloads.replicasets import ReplicaSetController
+from bridgehead.controllers.workloads.replicasets import ReplicaSetController, ReplicationControllerController
 from bridgehead.objects.apps import DaemonSet, Deployment, ReplicaSet
 from bridgehead.objects.core import Pod
-from bridgehead.objects.kinds import DAEMON_SETS, DEPLOYMENTS, EVENTS, NODES, PODS, REPLICA_SETS, SERVICE_ACCOUNTS
+from bridgehead.objects.kinds import (
+    DAEMON_SETS,
+    DEPLOYMENTS,
+    EVENTS,
+    NODES,
+    PODS,
+    REPLICA_SETS,
+    REPLICATION_CONTROLLERS,
+    SERVICE_ACCOUNTS,
+)
 
 from .api_world import api_world, until_seen
 from .api_world import running as running_parts
@@ -72,7 +81,7 @@ class Cluster:
 
     async def until(self, what: Callable[[], Any]) -> Any:
         """The first true value of `what()`, asked again whenever anything watched changes."""
-        watched = (NODES, PODS, DEPLOYMENTS, REPLICA_SETS, DAEMON_SETS, EVENTS)
+        watched = (NODES, PODS, DEPLOYMENTS, REPLICA_SETS, REPLICATION_CONTROLLERS, DAEMON_SETS, EVENTS)
         return await until_seen(what, *map(self.informers.get, watched))
 
     def pods(self, **labels: str) -> list[Pod]:
@@ -124,7 +133,13 @@ async def running(nodes: int = 3) -> AsyncIterator[Cluster]:
         kubelet = Kubelet(client, informers)
         controllers = [
             kind(client, informers, recorder)
-            for kind in (DeploymentController, ReplicaSetController, DaemonSetController, Scheduler)
+            for kind in (
+                DeploymentController,
+                ReplicaSetController,
+                ReplicationControllerController,
+                DaemonSetController,
+                Scheduler,
+            )
         ]
         for kind in (NODES, EVENTS):
             informers.get(kind)
@@ -191,6 +206,29 @@ async def test_a_deployment_creates_pods_on_all_nodes_and_records_events() -> No
             f"Successfully assigned default/{p.metadata.name} to {p.spec.node_name}" for p in cluster.pods()
         )
         assert sorted(cluster.messages("Pod", "Scheduled")) == placed
+
+
+async def test_a_replication_controller_keeps_its_pods() -> None:
+    async with running() as cluster:
+        template = {"metadata": {"labels": {"app": "old"}}, "spec": {"containers": [{"name": "a", "image": "nginx"}]}}
+        body = {"metadata": {"name": "old"}, "spec": {"replicas": 2, "template": template}}
+        await cluster.client.create(REPLICATION_CONTROLLERS, body, "default")
+
+        def status() -> Any:
+            (controller,) = cluster.informers.get(REPLICATION_CONTROLLERS).items()
+            return controller.status
+
+        await cluster.until(lambda: cluster.pods(app="old") and status().ready_replicas == 2)
+        owner = cluster.pods(app="old")[0].metadata.controller
+        assert owner is not None
+        assert (owner.api_version, owner.kind, owner.name) == ("v1", "ReplicationController", "old")
+        scale = {"spec": {"replicas": 1}}
+        await cluster.client.patch(REPLICATION_CONTROLLERS, "old", "default", scale, subresource="scale")
+        await cluster.until(lambda: len(cluster.pods(app="old")) == 1 and status().replicas == 1)
+        released = cluster.pods(app="old")[0].metadata.name
+        await cluster.client.patch(PODS, released, "default", {"metadata": {"labels": {"app": "free"}}})
+        await cluster.until(lambda: [pod.metadata.controller for pod in cluster.pods(app="free")] == [None])
+        await cluster.until(lambda: len(cluster.pods(app="old")) == 1)
 
 
 async def test_a_rollout_and_its_undo_keep_the_history() -> None:

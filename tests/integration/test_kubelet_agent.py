@@ -62,6 +62,25 @@ async def test_a_pod_becomes_ready_and_is_deleted(world):
     assert world.runtime.sandboxes == {}
 
 
+async def test_a_running_pod_gets_an_ephemeral_container_once(world):
+    await world.start_kubelet()
+    await world.create("web")
+    await world.until("web", is_running)
+    change = {"spec": {"ephemeralContainers": [{"name": "debug", "image": "job:1"}]}}
+    await world.admin.patch(PODS, "web", "default", change, "strategic", "ephemeralcontainers")
+
+    def has_ended(pod):
+        statuses = pod.status.ephemeral_container_statuses
+        return statuses and statuses[0].state.terminated is not None
+
+    pod = await world.until("web", has_ended)
+    assert pod.status.ephemeral_container_statuses[0].state.terminated.reason == "Completed"
+    assert is_running(pod)
+    pod = await world.until("web", lambda pod: pod.status.observed_generation == pod.metadata.generation)
+    assert pod.status.ephemeral_container_statuses[0].restart_count == 0
+    await world.until_event("web", "Started", "Started container debug")
+
+
 async def test_the_node_is_registered_and_ready(world):
     await world.start_kubelet()
     await world.until_event("node1", "NodeReady")
@@ -256,6 +275,24 @@ async def test_volumes_follow_changes_of_their_objects(world):
     await world.admin.delete(PODS, "web", "default")
     await world.until_gone("web")
     assert not shown.exists()
+
+
+async def test_volumes_follow_the_labels_and_annotations_of_the_pod(world):
+    await world.start_kubelet()
+    items = [{"path": name, "fieldRef": {"fieldPath": f"metadata.{name}"}} for name in ("labels", "annotations")]
+    volumes = [
+        {"name": "direct", "downwardAPI": {"items": items}},
+        {"name": "projected", "projected": {"sources": [{"downwardAPI": {"items": items}}]}},
+    ]
+    mounts = [{"name": name, "mountPath": f"/{name}"} for name in ("direct", "projected")]
+    await world.create("web", volumes=volumes, containers=[container(volumeMounts=mounts)])
+    await world.until("web", is_running)
+    [spec] = world.runtime.specs
+    directories = [world.root / mounted(spec, f"/{name}").source for name in ("direct", "projected")]
+    await world.admin.patch(PODS, "web", "default", {"metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}}})
+    for shown in directories:
+        await world.wait_for(lambda shown=shown: 'a="b"' in (shown / "labels").read_text())
+        await world.wait_for(lambda shown=shown: 'c="d"' in (shown / "annotations").read_text())
 
 
 async def test_a_failing_readiness_probe_unreadies_and_a_failing_liveness_probe_restarts(world):

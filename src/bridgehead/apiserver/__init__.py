@@ -16,6 +16,7 @@ A request passes these layers from top to bottom. Imports have the same directio
     webhookclient/          calls of webhooks
     bodies/                 request bodies to objects: JSON, YAML, protobuf, patches, schema checks
     http/                   the HTTPS server; path, user and media type of a request
+    quotas/                 what objects use, quotas and limits of namespaces
     resources/              Kubernetes' own resources: names, columns, defaults, validation, allocation
     fieldmanagement/  cel/  managers of fields and server-side apply; expressions of rules and policies
     errors, table, resource types that all layers use: `Status` errors, the table of resources, an entry of it

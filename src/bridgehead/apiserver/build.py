@@ -20,6 +20,7 @@ from .access.rbac.stored_policy import StoredPolicy
 from .access.tokens import TokenAuthority, TokenSettings
 from .admission.parts import AdmissionParts
 from .admission.plugins import build_chain
+from .admission.resource_quota import Charges
 from .app import Application
 from .audit.trail import begin_unaudited
 from .bodies.protobuf import plain_scalars
@@ -46,6 +47,7 @@ from .proxying.aggregation.transport import ProxyCertificate, Transport
 from .proxying.connections import Connections
 from .proxying.subresource import ProxySubresource
 from .registry.legacy_tokens import LegacyTokenUses
+from .registry.quota_usage import QuotaUsage
 from .registry.registry import Registry
 from .registry.watching import OpenWatches
 from .resource import Resource
@@ -76,6 +78,7 @@ class ApiParts:
     connections: Connections
     trimmer: Trimmer
     flow_control: FlowControl
+    quota_usage: QuotaUsage
 
     async def close(self) -> None:
         """Release what is open, after the last request."""
@@ -151,8 +154,19 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
         return registry.ownership.kind(resource).root
 
     shape_of = partial(_shape_of, schema)
+    charges = Charges()
     chain = build_chain(
-        AdmissionParts(store, resources, authorizer, webhooks, metrics.registry, shape_of, type_of, settings.clock)
+        AdmissionParts(
+            store,
+            resources,
+            authorizer,
+            webhooks,
+            metrics.registry,
+            charges,
+            shape_of,
+            type_of,
+            settings.clock,
+        )
     )
     registry = Registry(resources, store, schema, settings.clock, chain)
     definitions = Definitions(registry, metadata, webhooks)
@@ -216,4 +230,5 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
         connections,
         trimmer,
         flow_control,
+        QuotaUsage(registry, charges),
     )

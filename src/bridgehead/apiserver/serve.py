@@ -125,6 +125,7 @@ async def _serve(options: ServeOptions) -> None:
                     tasks.create_task(IpAddresses(parts.registry).run()),
                     tasks.create_task(AggregatedRoles(parts.registry).run()),
                     tasks.create_task(PolicyStatus(parts.registry, parts.schema).run()),
+                    tasks.create_task(parts.quota_usage.run()),
                     tasks.create_task(parts.aggregator.run()),
                     tasks.create_task(
                         maintain_system_objects(parts.registry, service_ip=service_ip, advertise=advertise)

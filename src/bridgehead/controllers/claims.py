@@ -17,11 +17,12 @@ from bridgehead.client.errors import Conflict, Invalid, NotFound
 from bridgehead.objects.apps import DaemonSet, Deployment, ReplicaSet
 from bridgehead.objects.kinds import Kind
 from bridgehead.objects.meta import Object, ObjectKey, OwnerReference
+from bridgehead.objects.replication import ReplicationController
 from bridgehead.objects.selectors import Selector, compile_selector
 
 Owner = TypeVar("Owner", bound=Object)
 Owned = TypeVar("Owned", bound=Object)
-Workload = Deployment | ReplicaSet | DaemonSet
+Workload = Deployment | ReplicaSet | DaemonSet | ReplicationController
 
 
 def controller_reference(kind: Kind[Owner], owner: Owner) -> OwnerReference:

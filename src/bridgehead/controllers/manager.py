@@ -68,6 +68,9 @@ CONTROLLERS: dict[str, Entry] = {
     "scheduler": Entry("scheduling.scheduler", "Scheduler", "default-scheduler"),
     "deployment-controller": Entry("workloads.deployments", "DeploymentController", "deployment-controller"),
     "replicaset-controller": Entry("workloads.replicasets", "ReplicaSetController", "replicaset-controller"),
+    "replicationcontroller-controller": Entry(
+        "workloads.replicasets", "ReplicationControllerController", "replication-controller"
+    ),
     "daemonset-controller": Entry("workloads.daemonsets", "DaemonSetController", "daemonset-controller"),
     "endpoints-controller": Entry("endpoints.endpoints", "EndpointsController", "endpoint-controller"),
     "endpointslice-controller": Entry(

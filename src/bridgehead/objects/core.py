@@ -428,6 +428,7 @@ class PodReadinessGate(Part, frozen=True, kw_only=True):
 class PodSpec(Part, frozen=True, kw_only=True):
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
+    ephemeral_containers: tuple[Container, ...] = ()
     volumes: tuple[Volume, ...] = ()
     node_name: str = ""
     node_selector: dict[str, str] = {}
@@ -512,6 +513,8 @@ class PodStatus(Part, frozen=True, kw_only=True):
     start_time: str | None = None
     init_container_statuses: tuple[ContainerStatus, ...] = ()
     container_statuses: tuple[ContainerStatus, ...] = ()
+    ephemeral_container_statuses: tuple[ContainerStatus, ...] = ()
+    observed_generation: int | None = None
     qos_class: str = ""
 
 

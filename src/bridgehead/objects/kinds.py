@@ -25,6 +25,7 @@ from .core import (
 from .endpoint_slices import EndpointSlice
 from .meta import Object
 from .networking import ServiceCIDR
+from .replication import ReplicationController
 
 T = TypeVar("T", bound=Object)
 
@@ -69,6 +70,7 @@ EVENTS = Kind(Event, "", "v1", "events")
 CONFIG_MAPS = Kind(ConfigMap, "", "v1", "configmaps")
 SECRETS = Kind(Secret, "", "v1", "secrets")
 SERVICE_ACCOUNTS = Kind(ServiceAccount, "", "v1", "serviceaccounts")
+REPLICATION_CONTROLLERS = Kind(ReplicationController, "", "v1", "replicationcontrollers")
 DEPLOYMENTS = Kind(Deployment, "apps", "v1", "deployments")
 REPLICA_SETS = Kind(ReplicaSet, "apps", "v1", "replicasets")
 DAEMON_SETS = Kind(DaemonSet, "apps", "v1", "daemonsets")
@@ -89,6 +91,7 @@ ALL_KINDS: tuple[Kind[Object], ...] = (
     CONFIG_MAPS,
     SECRETS,
     SERVICE_ACCOUNTS,
+    REPLICATION_CONTROLLERS,
     DEPLOYMENTS,
     REPLICA_SETS,
     DAEMON_SETS,

@@ -48,12 +48,21 @@ def canonical_quantity(text: str) -> str:
     value = max(-_MOST, min(_MOST, parse_quantity(text))).quantize(_LEAST_PART, ROUND_UP)
     if not value:
         return "0"
-    if text.endswith("i"):
+    has_exponent = text[-1].isdigit() and "e" in text.lower()
+    return _format(value, is_binary=text.endswith("i"), has_exponent=has_exponent)
+
+
+def format_quantity(value: Decimal, *, is_binary: bool = False) -> str:
+    """Return the quantity that stands for a number, with suffixes as in `1Gi` (`is_binary`) or in `1G`."""
+    return _format(value, is_binary=is_binary, has_exponent=False) if value else "0"
+
+
+def _format(value: Decimal, *, is_binary: bool, has_exponent: bool) -> str:
+    if is_binary:
         whole = int(value.to_integral_value(ROUND_UP))
         if abs(whole) >= 1024:
             return _binary(whole)
         value = Decimal(whole)
-    has_exponent = text[-1].isdigit() and "e" in text.lower()
     sign, digits, exponent = value.normalize().as_tuple()
     number, power = int("".join(map(str, digits))), int(exponent)
     shift = power % 3

@@ -6,6 +6,8 @@ plugins, parts     the chain of this server, and what its plug-ins need of the s
 lifecycle          NamespaceLifecycle
 service_accounts   ServiceAccount
 node_restriction   NodeRestriction
+limit_ranger       LimitRanger
+resource_quota     ResourceQuota
 classes            Priority, DefaultStorageClass, RuntimeClass, DefaultIngressClass
 podsecurity/       PodSecurity
 node_addresses     refusal of load balancer addresses that belong to nodes or to the API server

@@ -15,6 +15,8 @@ from bridgehead.apiserver.table import ResourceTable
 from bridgehead.apiserver.webhookclient.client import WebhookClient
 from bridgehead.storage import Store
 
+from .resource_quota import Charges
+
 # Returns the shape of (group, version, kind), which is the resource's own kind or that of a subresource.
 ShapeOf = Callable[[Resource, tuple[str, str, str]], Shape]
 # Returns the type of a resource's objects, for merges.
@@ -23,13 +25,17 @@ TypeOf = Callable[[Resource], MapType]
 
 @dataclass(frozen=True, slots=True)
 class AdmissionParts:
-    """Parts of the server. `metrics` is the registry of its metrics, `clock` returns seconds since the epoch."""
+    """Parts of the server. `metrics` is the registry of its metrics, `clock` returns seconds since the epoch.
+
+    `charges` are what quotas count and what is not stored yet.
+    """
 
     store: Store
     table: ResourceTable
     authorizer: Authorizer
     webhooks: WebhookClient
     metrics: CollectorRegistry
+    charges: Charges
     shape_of: ShapeOf
     type_of: TypeOf
     clock: Callable[[], float]

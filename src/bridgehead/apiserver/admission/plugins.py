@@ -7,11 +7,13 @@ from .chain import Chain
 from .classes import DefaultIngressClass, DefaultStorageClass, PodPriority, PriorityClasses, RuntimeClass
 from .escalation import RoleEscalation
 from .lifecycle import NamespaceLifecycle
+from .limit_ranger import LimitRanger
 from .node_addresses import NodeAddresses
 from .node_restriction import NodeRestriction
 from .parts import AdmissionParts
 from .podsecurity.plugin import PodSecurity
 from .policies.plugins import MutatingPolicies, ParameterRights, ValidatingPolicies
+from .resource_quota import ResourceQuota
 from .service_accounts import ServiceAccounts
 from .webhooks.plugins import MutatingWebhooks, ValidatingWebhooks, Webhooks
 
@@ -21,6 +23,7 @@ def build_chain(parts: AdmissionParts) -> Chain:
     return Chain(
         (
             NamespaceLifecycle(store),
+            LimitRanger(store),
             ServiceAccounts(store),
             NodeRestriction(store),
             PodSecurity(store),
@@ -40,5 +43,7 @@ def build_chain(parts: AdmissionParts) -> Chain:
             ParameterRights(parts),
             ValidatingPolicies(parts),
             ValidatingWebhooks(webhooks),
+            # Last, because it counts what it admits.
+            ResourceQuota(store, parts.charges),
         )
     )

@@ -48,6 +48,9 @@ from .subresources import Subresources
 
 Handler = Callable[[Request, Resource], Awaitable[Response]]
 
+# Subresources that are written as the object itself, and change a part of it.
+_OWN_FORM = (*STATUS_VIEWS, "ephemeralcontainers")
+
 
 class Handlers:
     def __init__(
@@ -85,7 +88,7 @@ class Handlers:
             request.warnings.append(resource.warning)
         if resource.is_read_only and info.verb not in ("get", "list"):
             raise method_not_allowed()
-        if info.subresource and info.subresource not in STATUS_VIEWS:
+        if info.subresource and info.subresource not in _OWN_FORM:
             response = await self._subresources.handle(request, resource)
             columns = SCALE_COLUMNS if info.subresource == "scale" else ()
             return await self._rendering.stored(request, resource, response, columns)

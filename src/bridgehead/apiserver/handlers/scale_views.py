@@ -41,9 +41,12 @@ def replicas_path(resource: Resource) -> tuple[str, ...]:
 
 
 def scale_of(obj: JsonObject) -> JsonObject:
-    """Return the autoscaling/v1 Scale of a Deployment or ReplicaSet."""
+    """Return the autoscaling/v1 Scale of a Deployment, ReplicaSet or ReplicationController."""
     spec, status = obj.get("spec", {}), obj.get("status", {})
-    shown = {"replicas": status.get("replicas", 0), "selector": selector_text(spec.get("selector", {}))}
+    selector = spec.get("selector", {})
+    if obj.get("kind") == "ReplicationController":
+        selector = {"matchLabels": selector}
+    shown = {"replicas": status.get("replicas", 0), "selector": selector_text(selector)}
     return _scale(obj, {"replicas": spec.get("replicas", 0)}, shown)
 
 

@@ -229,7 +229,9 @@ def bind(pod: JsonObject, node: str, now: float) -> JsonObject:
     """Return the pod assigned to `node`."""
     status = pod.get("status", {})
     conditions = [c for c in status.get("conditions", ()) if c.get("type") != "PodScheduled"]
-    scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": format_time(now)}
+    scheduled: JsonObject = {"type": "PodScheduled", "status": "True", "lastTransitionTime": format_time(now)}
+    if generation := pod["metadata"].get("generation"):
+        scheduled["observedGeneration"] = generation
     return {
         **pod,
         "spec": {**pod.get("spec", {}), "nodeName": node},

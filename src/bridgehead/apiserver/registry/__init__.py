@@ -14,5 +14,6 @@ legacy_tokens       dates of the last uses of tokens in Secrets
 expiry              deletion of old Events
 default_roles       creation of the default roles and bindings
 policy_status       the status of admission policies
+quota_usage         status of ResourceQuotas
 aggregated_roles    rules of aggregated ClusterRoles
 """

@@ -216,7 +216,8 @@ class Attempts:
         errors += strategy.validate_update(new, old, subresource)
         if errors:
             raise invalid(resource.group, resource.kind, old["metadata"]["name"], errors)
-        metadata.count_generation(new, old, resource)
+        if subresource != BINDING:
+            metadata.count_generation(new, old, resource)
 
     def _is_taken(self, refused: AbstractSet[str]) -> Callable[[str], bool]:
         """Return `Store.is_claimed`, which also covers what refused earlier attempts."""

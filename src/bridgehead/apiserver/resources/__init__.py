@@ -8,7 +8,8 @@
     pods/           Pod; also the defaults and the validation of pod templates
     services/       Service; also the allocation of ClusterIPs and node ports
     events/         Event, in two groups
-    workloads/      Deployment, ReplicaSet, DaemonSet, PodTemplate
+    workloads/      Deployment, ReplicaSet, DaemonSet, ReplicationController, PodTemplate
+    quotas/         ResourceQuota, LimitRange
     networking/     Ingress, IngressClass, NetworkPolicy, ServiceCIDR, IPAddress
     runtimeclasses  RuntimeClass
     storage/        PersistentVolume, PersistentVolumeClaim and the kinds of storage.k8s.io
@@ -48,6 +49,7 @@ from . import (
     nodes,
     pods,
     priorityclasses,
+    quotas,
     rbac,
     runtimeclasses,
     secrets,
@@ -77,10 +79,13 @@ def build_table(*, service_cidrs: Sequence[str], node_port_range: tuple[int, int
         componentstatuses.RESOURCE,
         secrets.RESOURCE,
         serviceaccounts.RESOURCE,
+        quotas.RESOURCE_QUOTAS,
+        quotas.LIMIT_RANGES,
         workloads.DEPLOYMENTS,
         workloads.REPLICA_SETS,
         workloads.DAEMON_SETS,
         workloads.POD_TEMPLATES,
+        workloads.REPLICATION_CONTROLLERS,
         endpointslices.RESOURCE,
         leases.RESOURCE,
         events.EVENTS,

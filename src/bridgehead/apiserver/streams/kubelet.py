@@ -187,8 +187,9 @@ def choose_container(pod: JsonObject, wanted: str) -> str:
     name, spec = pod["metadata"]["name"], pod.get("spec", {})
     own = [container["name"] for container in spec.get("containers", ())]
     init = [container["name"] for container in spec.get("initContainers", ())]
+    ephemeral = [container["name"] for container in spec.get("ephemeralContainers", ())]
     if wanted:
-        if wanted not in own + init:
+        if wanted not in own + init + ephemeral:
             raise bad_request(f"container {wanted} is not valid for pod {name}")
         return wanted
     if len(own) == 1 and not init:

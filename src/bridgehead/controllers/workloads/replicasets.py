@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Any, Final
 
-from bridgehead.client import ApiClient, EventRecorder, WorkQueue
+from bridgehead.client import ApiClient, EventRecorder, Informer, WorkQueue
 from bridgehead.client.errors import ClientError
 from bridgehead.client.workqueue import Done, Outcome, Requeue, Retry
 from bridgehead.objects.apps import ReplicaSet, ReplicaSetStatus
 from bridgehead.objects.core import Pod
-from bridgehead.objects.kinds import PODS, REPLICA_SETS
+from bridgehead.objects.kinds import PODS, REPLICA_SETS, REPLICATION_CONTROLLERS, Kind
 from bridgehead.objects.meta import Condition, ObjectKey
 from bridgehead.objects.selectors import compile_selector
 from bridgehead.objects.times import format_time
@@ -60,7 +60,12 @@ def compute_status(
 
 
 class ReplicaSetController:
-    """Creates and deletes pods. `clock` returns seconds since the epoch."""
+    """Creates and deletes pods. `clock` returns seconds since the epoch.
+
+    A ReplicationController is an older form of the same: its controller is this one with another `kind`.
+    """
+
+    kind: Kind[Any] = REPLICA_SETS
 
     def __init__(
         self,
@@ -71,12 +76,12 @@ class ReplicaSetController:
     ) -> None:
         self._client = client
         self._clock = clock
-        self._replica_sets = informers.get(REPLICA_SETS)
+        self._replica_sets: Informer[Any] = informers.get(self.kind)
         self._pods = informers.get(PODS)
-        self._control = PodControl(client, recorder, REPLICA_SETS)
-        self._claimer = Claimer(client, REPLICA_SETS, PODS)
+        self._control = PodControl(client, recorder, self.kind)
+        self._claimer = Claimer(client, self.kind, PODS)
         self._expectations = Expectations(clock)
-        self._queue: WorkQueue[ObjectKey] = WorkQueue("replicasets")
+        self._queue: WorkQueue[ObjectKey] = WorkQueue(self.kind.plural)
         self._owned = OwnedIndex(self._pods)
         self._siblings = OwnedIndex(self._replica_sets)
         self._latest = Latest(self._replica_sets)
@@ -98,7 +103,7 @@ class ReplicaSetController:
             self._queue.add(changed.key)
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
-        for owner in observe_pod_change(self._expectations, REPLICA_SETS, old, new):
+        for owner in observe_pod_change(self._expectations, self.kind, old, new):
             self._queue.add(owner)
         for adopter in adopters(self._replica_sets.items(), old, new):
             self._queue.add(adopter)
@@ -156,3 +161,9 @@ class ReplicaSetController:
         patch = status_patch(replica_set.status, wanted, always=("replicas",))
         if patch is not None:
             await self._latest.patch_status(self._client, replica_set, {"status": patch})
+
+
+class ReplicationControllerController(ReplicaSetController):
+    """The controller of ReplicationControllers."""
+
+    kind = REPLICATION_CONTROLLERS

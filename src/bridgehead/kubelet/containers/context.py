@@ -40,8 +40,12 @@ class NodeContext:
         """Record an Event about the pod or one of its containers."""
         path = ""
         if container is not None:
-            is_init = any(c.name == container.name for c in pod.spec.init_containers)
-            path = f"spec.{'initContainers' if is_init else 'containers'}{{{container.name}}}"
+            kinds = (
+                ("initContainers", pod.spec.init_containers),
+                ("ephemeralContainers", pod.spec.ephemeral_containers),
+            )
+            names = (kind for kind, containers in kinds if any(c.name == container.name for c in containers))
+            path = f"spec.{next(names, 'containers')}{{{container.name}}}"
         reference = ObjectReference(
             api_version="v1",
             kind="Pod",
@@ -79,7 +83,8 @@ class PodContext:
         return next(iter(self.pod_ips), "")
 
     def all_containers(self) -> tuple[Container, ...]:
-        return self.pod.spec.init_containers + self.pod.spec.containers
+        spec = self.pod.spec
+        return spec.init_containers + spec.containers + spec.ephemeral_containers
 
     def container(self, name: str) -> Container:
         """Return the container with this name. Raises KeyError."""

@@ -42,7 +42,10 @@ class ContainerDriver:
     def probe_running(self) -> None:
         """Probe the containers that ran before the kubelet started, beginning with the results in their status."""
         status = self._context.pod.status
-        known = {s.name: s for s in status.container_statuses + status.init_container_statuses}
+        known = {
+            s.name: s
+            for s in status.container_statuses + status.init_container_statuses + status.ephemeral_container_statuses
+        }
         running = self._containers.running()
         for container in self._context.all_containers():
             if container.name in running:

@@ -43,7 +43,8 @@ class PodContainers:
         self.attempts: dict[str, int] = {}
         self._pull_failures: dict[str, float] = {}
         status = pod.status
-        self.runs, self.previous = known_runs(status.init_container_statuses + status.container_statuses, time.time())
+        known = status.init_container_statuses + status.container_statuses + status.ephemeral_container_statuses
+        self.runs, self.previous = known_runs(known, time.time())
         for name, run in self.runs.items():
             self.attempts[name] = run.attempt
 

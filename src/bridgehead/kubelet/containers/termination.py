@@ -72,7 +72,7 @@ class Terminator:
         `sigterm_allowed`."""
         spec = self._context.pod.spec
         sidecars = [c for c in spec.init_containers if is_sidecar(c)]
-        others = [c for c in spec.containers + spec.init_containers if c not in sidecars]
+        others = [c for c in spec.containers + spec.init_containers + spec.ephemeral_containers if c not in sidecars]
         async with asyncio.TaskGroup() as tasks:
             for container in others:
                 tasks.create_task(self.stop(container, deadline, sigterm_allowed=sigterm_allowed))

@@ -54,11 +54,19 @@ class PodView(msgspec.Struct, frozen=True, kw_only=True):
 def pod_status(pod: Pod, view: PodView, now: float) -> PodStatus:
     """Return the status at `now`. The previous status (`pod.status`) provides the start time and transition times."""
     # Containers of a rejected pod have no status, so that `kubectl get` shows the reason of the rejection.
-    spec = msgspec.structs.replace(pod.spec, init_containers=(), containers=()) if view.is_rejected else pod.spec
+    spec = (
+        msgspec.structs.replace(pod.spec, init_containers=(), containers=(), ephemeral_containers=())
+        if view.is_rejected
+        else pod.spec
+    )
     init_statuses = tuple(_container_status(pod, c, view, is_init=True) for c in spec.init_containers)
     statuses = tuple(_container_status(pod, c, view, is_init=False) for c in spec.containers)
     phase = _phase(pod, view)
-    conditions = _conditions(pod, view, phase, statuses)
+    generation = pod.metadata.generation or None
+    conditions = [
+        msgspec.structs.replace(condition, observed_generation=generation)
+        for condition in _conditions(pod, view, phase, statuses)
+    ]
     return PodStatus(
         phase=phase,
         conditions=_with_times(conditions, pod.status.conditions, now),
@@ -71,6 +79,8 @@ def pod_status(pod: Pod, view: PodView, now: float) -> PodStatus:
         start_time=pod.status.start_time or format_time(now),
         init_container_statuses=init_statuses,
         container_statuses=statuses,
+        ephemeral_container_statuses=tuple(_ephemeral_status(pod, c, view) for c in spec.ephemeral_containers),
+        observed_generation=generation,
         qos_class=pod.status.qos_class,
     )
 
@@ -111,6 +121,12 @@ def _container_status(pod: Pod, container: Container, view: PodView, *, is_init:
         state=state,
         last_state=last,
     )
+
+
+def _ephemeral_status(pod: Pod, container: Container, view: PodView) -> ContainerStatus:
+    """Return the status of a container that is never ready and never restarted."""
+    status = _container_status(pod, container, view, is_init=False)
+    return msgspec.structs.replace(status, ready=False, started=None)
 
 
 def _waiting_state(waiting: Waiting) -> ContainerState:

@@ -86,6 +86,9 @@ class PodWorker:
 
     def observe(self, pod: Pod) -> None:
         """The pod as the API server has it now."""
+        before, meta = self._context.pod.metadata, pod.metadata
+        if (before.labels, before.annotations) != (meta.labels, meta.annotations):
+            self._volumes.mark_stale()  # volumes with fields of the pod
         self._context.pod = pod
         self._status_manager.observe(pod)
         if pod.metadata.deletion_timestamp is not None:

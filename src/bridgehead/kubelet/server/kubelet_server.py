@@ -105,7 +105,7 @@ class KubeletServer:
         if worker is None:
             raise NotServed(404, f'pod "{match["pod"]}" not found')
         spec = worker.pod.spec
-        for container in spec.containers + spec.init_containers:
+        for container in spec.containers + spec.init_containers + spec.ephemeral_containers:
             if container.name == match["container"]:
                 return worker, container
         raise NotServed(404, f"container {match['container']} not found in pod {match['pod']}_{match['namespace']}")

@@ -28,7 +28,7 @@ def references_of(pod: Pod) -> frozenset[Reference]:
     names: set[tuple[str, str]] = set()
     for volume in pod.spec.volumes:
         names |= _named_by_volume(volume)
-    for container in pod.spec.containers + pod.spec.init_containers:
+    for container in pod.spec.containers + pod.spec.init_containers + pod.spec.ephemeral_containers:
         for source in container.env_from:
             names |= _named_by_env_from(source)
         for variable in container.env:

@@ -53,6 +53,19 @@ ROWS = {
         metadata: {name: a}
         template: {metadata: {labels: {b: c}}, spec: {containers: [{name: d, image: e}, {name: f, image: g}]}}
         """, ["a", "d,f", "e,g", "b=c"]),
+    "resource quota": ("resourcequotas", """
+        metadata: {name: a}
+        status:
+          hard: {pods: "10", limits.cpu: "2", cpu: "1"}
+          used: {pods: "3", limits.cpu: 500m}
+        """, ["a", "cpu: 0/1, pods: 3/10", "limits.cpu: 500m/2", "<unknown>"]),
+    "limit range": ("limitranges", '{metadata: {name: a, creationTimestamp: "2027-01-15T07:55:00Z"}}', [
+        "a", "2027-01-15T07:55:00Z"]),
+    "replication controller": ("replicationcontrollers", """
+        metadata: {name: a}
+        spec: {replicas: 3, selector: {b: c}, template: {spec: {containers: [{name: d, image: e}]}}}
+        status: {replicas: 2, readyReplicas: 1}
+        """, ["a", 3, 2, 1, "<unknown>", "d", "e", "b=c"]),
     "runtime class": ("runtimeclasses.node.k8s.io", "{metadata: {name: a}, handler: runsc}", ["a", "runsc", "<unknown>"]),
     "priority class": ("priorityclasses.scheduling.k8s.io", "{metadata: {name: a}, value: 7, preemptionPolicy: Never}",
         ["a", 7, "false", "<unknown>", "Never"]),
@@ -176,6 +189,9 @@ NAMES = {
         False,
     ),
     "componentstatuses": ("ComponentStatus", "componentstatus", ("cs",), (), False),
+    "replicationcontrollers": ("ReplicationController", "replicationcontroller", ("rc",), ("all",), True),
+    "resourcequotas": ("ResourceQuota", "resourcequota", ("quota",), (), True),
+    "limitranges": ("LimitRange", "limitrange", ("limits",), (), True),
     "podtemplates": ("PodTemplate", "podtemplate", (), (), True),
     "events.events.k8s.io": ("Event", "event", ("ev",), (), True),
     "ingresses.networking.k8s.io": ("Ingress", "ingress", ("ing",), (), True),

@@ -122,6 +122,56 @@ CLASSES = {
     "componentstatuses": [("{}", [])],
     "events.events.k8s.io": [("{}", [
         "eventTime: Required value", 'type: Invalid value: "": has invalid value: '])],
+    "replicationcontrollers": [
+        ("{spec: {template: {metadata: {labels: {a: b}}, spec: {containers: [{name: a, image: b}]}}}}", []),
+        ("{}", ["spec.selector: Required value", "spec.template: Required value"]),
+        ("{spec: {replicas: -1, selector: {a: c}, template: {metadata: {labels: {a: b}}, spec: {restartPolicy: Never, "
+         "containers: [{name: a, image: b}]}}}}", [
+            "spec.replicas: Invalid value: -1: must be greater than or equal to 0",
+            'spec.template.metadata.labels: Invalid value: {"a":"b"}: `selector` does not match template `labels`',
+            'spec.template.spec.restartPolicy: Unsupported value: "Never": supported values: "Always"']),
+    ],
+    "resourcequotas": [
+        ("{spec: {hard: {cpu: '1', count/widgets.example.com: 2, requests.example.com/gpu: 1, pods: 3}}}", []),
+        ("{spec: {hard: {pods: 2}, scopeSelector: {matchExpressions: [{scopeName: PriorityClass, operator: In, "
+         "values: [a]}]}}}", []),
+        ("{spec: {hard: {apples: '1'}}}", [
+            'spec.hard[apples]: Invalid value: "apples": must be a standard resource type or fully qualified',
+            'spec.hard[apples]: Invalid value: "apples": must be a standard resource for quota']),
+        ("{spec: {hard: {pods: '1.5', cpu: '-1'}}}", [
+            'spec.hard[pods]: Invalid value: "1.5": must be an integer',
+            'spec.hard[cpu]: Invalid value: "-1": must be greater than or equal to 0']),
+        ("{spec: {hard: {services: 1}, scopes: [BestEffort, NotBestEffort]}}", [
+            'spec.scopes: Invalid value: ["BestEffort","NotBestEffort"]: unsupported scope applied to resource',
+            'spec.scopes: Invalid value: ["BestEffort","NotBestEffort"]: unsupported scope applied to resource',
+            'spec.scopes: Invalid value: ["BestEffort","NotBestEffort"]: conflicting scopes']),
+        ("{spec: {scopes: [Sometimes]}}", ['spec.scopes: Invalid value: ["Sometimes"]: unsupported scope']),
+        ("{spec: {scopeSelector: {matchExpressions: [{scopeName: PriorityClass, operator: In}]}}}", [
+            "spec.scopeSelector.matchExpressions.values: Required value: must be at least one value when `operator` is "
+            "'In' or 'NotIn' for scope selector"]),
+        ("{spec: {scopeSelector: {matchExpressions: [{scopeName: PriorityClass, operator: Is}]}}}", [
+            'spec.scopeSelector.matchExpressions.operator: Invalid value: "Is": not a valid selector operator']),
+    ],
+    "limitranges": [
+        ("{spec: {limits: [{type: Container, max: {cpu: 2}, min: {cpu: 100m}}, {type: Pod, max: {memory: 1Gi}}]}}", []),
+        ("{spec: {limits: [{type: Cup}]}}", [
+            'spec.limits[0].type: Invalid value: "Cup": must be a standard limit type or fully qualified']),
+        ("{spec: {limits: [{type: Pod, default: {cpu: 1}}, {type: Pod}]}}", [
+            "spec.limits[0].default: Forbidden: may not be specified when `type` is 'Pod'",
+            'spec.limits[1].type: Duplicate value: "Pod"']),
+        ("{spec: {limits: [{type: Pod, min: {cpu: '2'}, max: {cpu: '1'}}]}}", [
+            'spec.limits[0].min[cpu]: Invalid value: "2": min value 2 is greater than max value 1']),
+        ("{spec: {limits: [{type: PersistentVolumeClaim}]}}", [
+            "spec.limits[0].limits: Required value: either minimum or maximum storage value is required, but neither was "
+            "provided"]),
+        ("{spec: {limits: [{type: Container, maxLimitRequestRatio: {cpu: 500m}}]}}", [
+            'spec.limits[0].maxLimitRequestRatio[cpu]: Invalid value: "500m": ratio 500m is less than 1']),
+        ("{spec: {limits: [{type: Container, max: {storage: 1}}]}}", [
+            'spec.limits[0].max[storage]: Invalid value: "storage": must be a standard resource for containers',
+            'spec.limits[0].default[storage]: Invalid value: "storage": must be a standard resource for containers',
+            'spec.limits[0].defaultRequest[storage]: Invalid value: "storage": must be a standard resource for containers',
+        ]),
+    ],
     "podtemplates": [
         ("{template: {spec: {containers: [{name: a, image: b}]}}}", []),
         ("{}", ["template.spec.containers: Required value"]),

@@ -28,6 +28,11 @@ def with_init(policy="Always", sidecar=False):
     )
 
 
+def debugged(policy="Always"):
+    ephemeral = (Container(name="debug"),)
+    return PodSpec(containers=(Container(name="a"),), ephemeral_containers=ephemeral, restart_policy=policy)
+
+
 def compute(spec, runs, *, sandbox=True, started=(), waits=()):
     return compute_pod_actions(
         spec,
@@ -48,6 +53,9 @@ FINISHED = PodActions(finished=True)
         (spec(), {}, PodActions(start=("a", "b"))),
         (spec(), {"a": UP}, PodActions(start=("b",))),
         (spec(), {"a": UP, "b": UP}, PodActions()),
+        (debugged(), {"a": UP}, PodActions(start=("debug",))),
+        (debugged(), {"a": UP, "debug": FAILED}, PodActions()),
+        (debugged("Never"), {"a": DONE, "debug": UP}, FINISHED),
         (spec(), {"a": DONE, "b": UP}, PodActions(start=("a",))),
         (spec("OnFailure"), {"a": DONE, "b": UP}, PodActions()),
         (spec("OnFailure"), {"a": FAILED, "b": UP}, PodActions(start=("a",))),

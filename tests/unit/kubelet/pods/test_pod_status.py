@@ -218,6 +218,23 @@ def test_a_container_waits_for_the_init_containers():
     assert done.init_container_statuses[0].state.terminated.reason == "Completed"
 
 
+def test_an_ephemeral_container_is_shown_and_never_ready():
+    observed = pod()
+    spec = msgspec.structs.replace(observed.spec, ephemeral_containers=(Container(name="debug"),))
+    status = pod_status(msgspec.structs.replace(observed, spec=spec), view({"a": UP, "b": UP, "debug": UP}), NOW)
+    (shown,) = status.ephemeral_container_statuses
+    assert (shown.name, shown.ready, shown.started, shown.state.running is not None) == ("debug", False, None, True)
+    assert condition(status, "Ready").status == "True"
+
+
+def test_the_status_names_the_generation_that_it_is_about():
+    observed = pod()
+    newer = msgspec.structs.replace(observed, metadata=ObjectMeta(name="p", generation=3))
+    status = pod_status(newer, view({"a": UP, "b": UP}), NOW)
+    assert status.observed_generation == 3
+    assert {one.observed_generation for one in status.conditions} == {3}
+
+
 def test_runs_are_restored_from_the_status_after_a_restart():
     status = pod_status(
         pod(names=("up", "crashing", "done", "new")),

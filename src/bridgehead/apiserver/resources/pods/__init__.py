@@ -3,9 +3,10 @@
     pods              the entry in the table: names, hooks, field selectors
     pod_defaults      values for fields that a pod spec leaves out
     pod_validation    the spec as a whole, templates, and which fields of a pod may change; calls the validation of
-                      parts: container_, probe_, volume_, security_ and affinity_validation
+                      parts: container_, ephemeral_, probe_, volume_, security_ and affinity_validation
     pod_columns       the columns of `kubectl get pods`
     pod_qos           the quality-of-service class
+    pod_resources     what a pod requests as a whole, and its limits
     pod_warnings      Warning headers
     pod_references    the ConfigMaps and Secrets that a pod refers to, for access control and admission
 
@@ -14,14 +15,24 @@ Other packages import from here.
 
 from .affinity_validation import validate_node_selector
 from .pod_defaults import set_spec_defaults
+from .pod_qos import qos_class
 from .pod_references import MIRROR_POD, references
+from .pod_resources import ONE, ZERO, Amount, Amounts, add, parse_amounts, pod_amounts
 from .pod_validation import validate_template, validate_tolerations
 from .pod_warnings import warn_of_pod_spec
 from .pods import RESOURCE
 
 __all__ = [
     "MIRROR_POD",
+    "ONE",
     "RESOURCE",
+    "ZERO",
+    "Amount",
+    "Amounts",
+    "add",
+    "parse_amounts",
+    "pod_amounts",
+    "qos_class",
     "references",
     "set_spec_defaults",
     "validate_node_selector",

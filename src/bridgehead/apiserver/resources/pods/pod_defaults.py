@@ -27,6 +27,8 @@ def set_spec_defaults(spec: JsonObject) -> None:
     _synchronize(spec, "serviceAccountName", "serviceAccount")
     for container in containers_of(spec):
         _set_container_defaults(container)
+    for container in spec.get("ephemeralContainers", ()):
+        _set_container_defaults(container)
     for volume in spec.get("volumes", ()):
         _set_volume_defaults(volume)
 

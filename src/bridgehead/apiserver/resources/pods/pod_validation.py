@@ -25,6 +25,7 @@ from bridgehead.objects.names import (
 
 from .affinity_validation import validate_affinity
 from .container_validation import validate_container
+from .ephemeral_validation import validate_ephemeral_containers
 from .pod_qos import qos_class
 from .security_validation import validate_pod_security_context
 from .volume_validation import validate_volumes
@@ -62,6 +63,7 @@ def validate_template(path: str, template: JsonObject) -> list[FieldError]:
 def validate_pod_spec(path: str, spec: JsonObject) -> list[FieldError]:
     errors, volumes = validate_volumes(f"{path}.volumes", spec.get("volumes", ()))
     errors.extend(_validate_containers(path, spec, volumes))
+    errors.extend(validate_ephemeral_containers(f"{path}.ephemeralContainers", spec, volumes))
     errors.extend(field.one_of(f"{path}.restartPolicy", spec.get("restartPolicy"), _RESTART_POLICIES))
     errors.extend(_validate_dns(path, spec))
     errors.extend(validate_labels(f"{path}.nodeSelector", spec.get("nodeSelector", {})))

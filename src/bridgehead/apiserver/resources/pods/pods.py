@@ -13,6 +13,7 @@ from bridgehead.apiserver.resources.shared.columns import selectable
 from bridgehead.objects.names import check_dns1123_subdomain
 from bridgehead.objects.taints import NOT_READY, UNREACHABLE
 
+from .ephemeral_validation import SUBRESOURCE, validate_added, validate_new_pod, with_ephemeral_only
 from .pod_columns import POD_COLUMNS
 from .pod_defaults import set_pod_defaults, set_spec_defaults
 from .pod_qos import qos_class
@@ -48,6 +49,8 @@ class PodStrategy(Strategy):
             obj["spec"] = old.get("spec", {})
             obj.setdefault("status", {}).setdefault("phase", old.get("status", {}).get("phase", "Pending"))
             obj["status"].setdefault("qosClass", qos_class(obj["spec"]))
+        elif subresource == SUBRESOURCE:
+            with_ephemeral_only(obj, old)
         elif subresource == "":
             _add_default_tolerations(obj["spec"])
             obj["status"] = old.get("status", {})
@@ -55,7 +58,12 @@ class PodStrategy(Strategy):
     def validate(self, obj: JsonObject) -> list[FieldError]:
         return validate_pod_spec("spec", obj.get("spec", {}))
 
+    def validate_create(self, obj: JsonObject) -> list[FieldError]:
+        return validate_new_pod(obj.get("spec", {}))
+
     def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
+        if subresource == SUBRESOURCE:
+            return validate_added(obj, old)
         errors = validate_pod_update(obj.get("spec", {}), old.get("spec", {}), binds=subresource == "binding")
         return [*errors, *_validate_mirror_annotation(_annotations(obj), _annotations(old))]
 
@@ -101,7 +109,7 @@ RESOURCE = Resource(
     namespaced=True,
     short_names=("po",),
     categories=("all",),
-    subresources=("status", "binding", "log", "exec", "attach", "portforward", "proxy", "eviction"),
+    subresources=("status", "binding", "log", "exec", "attach", "portforward", "proxy", "eviction", SUBRESOURCE),
     columns=POD_COLUMNS,
     strategy=PodStrategy(),
     selectable={

@@ -1,0 +1,200 @@
+"""The status of ResourceQuotas: what the objects of their namespaces use.
+
+`QuotaUsage` follows the stored quotas, and the objects of those resources that any quota counts. A change that matters
+makes it count the namespace again. Admission counts new objects before they are stored (`admission/resource_quota.py`).
+Source: Kubernetes pkg/controller/resourcequota.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from functools import partial
+
+import msgspec
+
+from bridgehead.apiserver.admission.resource_quota import QUOTAS, SETTLE_SECONDS, Charges
+from bridgehead.apiserver.errors import ApiStatus
+from bridgehead.apiserver.fieldmanagement.managers import Writer
+from bridgehead.apiserver.quotas.checking import count_quota, counted_resources
+from bridgehead.apiserver.quotas.usage import usage_of
+from bridgehead.apiserver.resource import JsonObject
+from bridgehead.storage import Change, Overflow, Record, StorageError, TooOld
+
+from .registry import Registry
+
+log = logging.getLogger(__name__)
+
+_WRITER = Writer("kube-controller-manager", subresource="status")
+_RETRY_SECONDS = 1.0
+
+_decode = msgspec.json.decode
+
+
+class QuotaUsage:
+    """The controller of the quotas' status."""
+
+    def __init__(self, registry: Registry, charges: Charges) -> None:
+        self._registry = registry
+        self._store = registry.store
+        self._charges = charges
+        # By namespace and name: the resources that a quota counts.
+        self._counted: dict[tuple[str, str], set[str]] = {}
+        self._followers: dict[str, asyncio.Task[None]] = {}
+        self._settling: dict[str, asyncio.TimerHandle] = {}
+        self._stale: set[str] = set()
+        self._woken = asyncio.Event()
+        charges.on_charge = self._charged
+        registry.table.on_change(self._table_changed)
+
+    async def run(self) -> None:
+        """Keep the status of all quotas until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._count())
+                follow = partial(self._follow, QUOTAS, self._read_all, self._quota_changed)
+                await follow(tasks)
+        finally:
+            for timer in self._settling.values():
+                timer.cancel()
+            self._settling.clear()
+            self._followers.clear()
+
+    # --- Changes --------------------------------------------------------------------------------------
+
+    async def _follow(
+        self,
+        resource: str,
+        begin: Callable[[asyncio.TaskGroup], None],
+        changed: Callable[[asyncio.TaskGroup, Change], None],
+        tasks: asyncio.TaskGroup,
+    ) -> None:
+        """Call `begin`, then `changed` for each change of a resource; begin again when the watch falls behind."""
+        while True:
+            watch = self._store.watch(resource, since=self._store.revision)
+            try:
+                begin(tasks)
+                async for changes in watch:
+                    for change in changes:
+                        changed(tasks, change)
+                return
+            except (Overflow, TooOld):
+                continue
+            finally:
+                watch.close()
+
+    def _read_all(self, tasks: asyncio.TaskGroup) -> None:
+        self._counted = {}
+        for record in self._store.list(QUOTAS):
+            self._counted[record.key.namespace, record.key.name] = counted_resources(_decode(record.value))
+            self._mark(record.key.namespace)
+        self._follow_counted(tasks)
+
+    def _quota_changed(self, tasks: asyncio.TaskGroup, change: Change) -> None:
+        key = change.record.key
+        if change.type == "DELETED":
+            self._counted.pop((key.namespace, key.name), None)
+        else:
+            quota = _decode(change.record.value)
+            before = None if change.previous is None else _decode(change.previous.value)
+            hard = quota.get("spec", {}).get("hard", {})
+            # Most changes are those that admission made to `used`.
+            if before is not None and before["spec"] == quota["spec"] and quota.get("status", {}).get("hard") == hard:
+                return
+            self._counted[key.namespace, key.name] = counted_resources(quota)
+            self._mark(key.namespace)
+        self._follow_counted(tasks)
+
+    def _follow_counted(self, tasks: asyncio.TaskGroup) -> None:
+        """Follow the resources that quotas count, and no others."""
+        wanted = set().union(*self._counted.values())
+        for resource in self._followers.keys() - wanted:
+            self._followers.pop(resource).cancel()
+        for resource in wanted - self._followers.keys():
+            begin, changed = partial(self._begin, resource), partial(self._object_changed, resource)
+            self._followers[resource] = tasks.create_task(self._follow(resource, begin, changed, tasks))
+
+    def _begin(self, resource: str, tasks: asyncio.TaskGroup) -> None:
+        for (namespace, _), counted in self._counted.items():
+            if resource in counted:
+                self._mark(namespace)
+
+    def _object_changed(self, resource: str, tasks: asyncio.TaskGroup, change: Change) -> None:
+        namespace = change.record.key.namespace
+        if not self._has_quota(namespace, resource) or namespace in self._stale:
+            return
+        if change.type == "MODIFIED" and change.previous is not None:
+            now = self._registry.clock()
+            new, old = (usage_of(resource, _decode(one.value), now) for one in (change.record, change.previous))
+            if new == old and not _scope_may_change(change.record, change.previous):
+                return
+        self._mark(namespace)
+
+    def _has_quota(self, namespace: str, resource: str) -> bool:
+        return any(one == namespace and resource in counted for (one, _), counted in self._counted.items())
+
+    def _charged(self, namespace: str) -> None:
+        """Count again when it is certain whether the admitted object was stored."""
+        if namespace not in self._settling:
+            loop = asyncio.get_running_loop()
+            self._settling[namespace] = loop.call_later(SETTLE_SECONDS, self._settled, namespace)
+
+    def _settled(self, namespace: str) -> None:
+        self._settling.pop(namespace, None)
+        self._mark(namespace)
+
+    def _table_changed(self) -> None:
+        """Count again: a quota may name a resource that is defined later."""
+        for namespace, _ in self._counted:
+            self._mark(namespace)
+
+    def _mark(self, namespace: str) -> None:
+        self._stale.add(namespace)
+        self._woken.set()
+
+    # --- Counting -------------------------------------------------------------------------------------
+
+    async def _count(self) -> None:
+        while True:
+            await self._woken.wait()
+            self._woken.clear()
+            while self._stale:
+                namespace = self._stale.pop()
+                try:
+                    await self._count_namespace(namespace)
+                except (ApiStatus, StorageError) as error:
+                    log.warning("cannot update the resource quotas of %s: %s", namespace, error)
+                    self._stale.add(namespace)
+                    await asyncio.sleep(_RETRY_SECONDS)
+
+    async def _count_namespace(self, namespace: str) -> None:
+        resource = self._registry.table.by_id(QUOTAS)
+        for record in self._store.list(QUOTAS, namespace):
+            try:
+                await self._registry.update(
+                    resource, namespace, record.key.name, self._counted_again, writer=_WRITER, subresource="status"
+                )
+            except ApiStatus as status:
+                if status.code != 404:
+                    raise
+
+    def _counted_again(self, quota: JsonObject) -> JsonObject:
+        """Return the quota with the status of this moment; called again after a lost race with admission."""
+        namespace = quota["metadata"]["namespace"]
+        objects = {
+            resource: [*self._objects(resource, namespace)]
+            for resource in counted_resources(quota)
+            if self._registry.table.versions(resource)
+        }
+        return {**quota, "status": count_quota(quota, objects, self._registry.clock())}
+
+    def _objects(self, resource: str, namespace: str) -> Iterable[JsonObject]:
+        for record in self._store.list(resource, namespace):
+            yield _decode(record.value)
+        yield from self._charges.waiting(resource, namespace, self._store)
+
+
+def _scope_may_change(new: Record, old: Record) -> bool:
+    """Whether a quota's scopes may select a changed pod differently: they read a few fields of its spec."""
+    return bool(_decode(new.value).get("spec") != _decode(old.value).get("spec"))

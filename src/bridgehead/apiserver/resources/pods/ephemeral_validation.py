@@ -1,0 +1,90 @@
+"""Validation of ephemeral containers, which are added to a pod that runs.
+
+Pure: no I/O, no clock, no randomness.
+Source: Kubernetes `validateEphemeralContainers`, `ValidatePodEphemeralContainersUpdate`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from bridgehead.apiserver.resource import FieldError, JsonObject
+from bridgehead.apiserver.resources.shared import field
+
+from .container_validation import validate_container
+from .pod_references import MIRROR_POD
+
+SUBRESOURCE = "ephemeralcontainers"
+
+_PATH = "spec.ephemeralContainers"
+_FORBIDDEN = (
+    "ports",
+    "resources",
+    "resizePolicy",
+    "restartPolicy",
+    "livenessProbe",
+    "readinessProbe",
+    "startupProbe",
+    "lifecycle",
+)
+_NOT_ALLOWED = "cannot be set for an Ephemeral Container"
+
+
+def validate_ephemeral_containers(path: str, spec: JsonObject, volumes: Collection[str]) -> list[FieldError]:
+    """Validate the ephemeral containers of a pod spec. `volumes` are the names of its valid volumes."""
+    errors: list[FieldError] = []
+    others = {one.get("name") for kind in ("containers", "initContainers") for one in spec.get(kind, ())}
+    names = set(others)
+    host_users = spec.get("hostUsers", True)
+    for index, container in enumerate(spec.get("ephemeralContainers", ())):
+        item, name = f"{path}[{index}]", container.get("name", "")
+        errors += validate_container(item, container, volumes, 0, host_users=host_users)
+        if not container.get("image"):
+            errors.append(field.required(f"{item}.image"))
+        if name in names:
+            errors.append(field.duplicate(f"{item}.name", name))
+        names.add(name)
+        target = container.get("targetContainerName")
+        if target and target not in others:
+            errors.append(field.not_found(f"{item}.targetContainerName", target))
+        errors += [field.forbidden(f"{item}.{one}", _NOT_ALLOWED) for one in _FORBIDDEN if container.get(one)]
+        errors += [field.forbidden(one, _NOT_ALLOWED) for one in _sub_paths(item, container)]
+    return errors
+
+
+def validate_added(obj: JsonObject, old: JsonObject) -> list[FieldError]:
+    """Validate that ephemeral containers are only added."""
+    if MIRROR_POD in old["metadata"].get("annotations", {}):
+        return [field.forbidden("", "static pods do not support ephemeral containers")]
+    errors = []
+    new = {one.get("name"): one for one in obj.get("spec", {}).get("ephemeralContainers", ())}
+    for before in old.get("spec", {}).get("ephemeralContainers", ()):
+        name = before.get("name")
+        if name not in new:
+            errors.append(field.forbidden(_PATH, f'existing ephemeral containers "{name}" may not be removed\n'))
+        elif new[name] != before:
+            errors.append(field.forbidden(_PATH, f'existing ephemeral containers "{name}" may not be changed\n'))
+    return errors
+
+
+def validate_new_pod(spec: JsonObject) -> list[FieldError]:
+    return [field.forbidden(_PATH, "cannot be set on create")] if spec.get("ephemeralContainers") else []
+
+
+def with_ephemeral_only(obj: JsonObject, old: JsonObject) -> None:
+    """Take over everything but the ephemeral containers from `old`."""
+    added = obj.get("spec", {}).get("ephemeralContainers")
+    spec = {key: value for key, value in old.get("spec", {}).items() if key != "ephemeralContainers"}
+    obj["spec"] = spec | {"ephemeralContainers": added} if added else spec
+    obj["status"] = old.get("status", {})
+    for name in ("labels", "annotations", "finalizers", "ownerReferences"):
+        obj["metadata"].pop(name, None)
+        if name in old["metadata"]:
+            obj["metadata"][name] = old["metadata"][name]
+
+
+def _sub_paths(path: str, container: JsonObject) -> Iterator[str]:
+    for index, mount in enumerate(container.get("volumeMounts", ())):
+        for name in ("subPath", "subPathExpr"):
+            if mount.get(name):
+                yield f"{path}.volumeMounts[{index}].{name}"

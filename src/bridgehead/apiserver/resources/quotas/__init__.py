@@ -1,0 +1,13 @@
+"""ResourceQuota and LimitRange (core/v1).
+
+    resourcequotas    the entry of ResourceQuota, its rules and columns
+    limitranges       the entry of LimitRange, its defaults, rules and columns
+    resource_names    names of resources that quotas and limits may have
+
+What quotas count, and what admission does with both kinds, is in `apiserver/quotas`.
+"""
+
+from .limitranges import RESOURCE as LIMIT_RANGES
+from .resourcequotas import RESOURCE as RESOURCE_QUOTAS
+
+__all__ = ["LIMIT_RANGES", "RESOURCE_QUOTAS"]
