@@ -52,6 +52,11 @@ KINDS = {
         "limits.spec.limits.maxLimitRequestRatio",
         "Z",
     ),
+    "poddisruptionbudgets": (
+        "{apiVersion: policy/v1, kind: PodDisruptionBudget, spec: {maxUnavailable: 30%, selector: {}}}",
+        "pdb.spec.unhealthyPodEvictionPolicy",
+        "30%",
+    ),
     "runtimeclasses": (
         "{apiVersion: node.k8s.io/v1, kind: RuntimeClass, handler: runsc}",
         "runtimeclass.handler",

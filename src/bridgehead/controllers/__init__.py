@@ -2,6 +2,6 @@
 
 `manager` runs the controllers over the informers of `shared`. A module with a controller reads, writes and records
 Events; modules without I/O beside it decide. The packages are `workloads`, `scheduling`, `endpoints`, `nodes`,
-`certificates` and `namespaces`. Modules for all of them: `claims` (ownership), `latest` (own writes), `conditions`,
-`pod_status`.
+`certificates`, `disruption` and `namespaces`. Modules for all of them: `claims` (ownership), `latest` (own writes),
+`conditions`, `pod_status`.
 """

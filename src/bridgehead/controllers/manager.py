@@ -72,6 +72,7 @@ CONTROLLERS: dict[str, Entry] = {
         "workloads.replicasets", "ReplicationControllerController", "replication-controller"
     ),
     "daemonset-controller": Entry("workloads.daemonsets", "DaemonSetController", "daemonset-controller"),
+    "disruption-controller": Entry("disruption.budgets", "DisruptionController", "controllermanager"),
     "endpoints-controller": Entry("endpoints.endpoints", "EndpointsController", "endpoint-controller"),
     "endpointslice-controller": Entry(
         "endpoints.endpointslices", "EndpointSliceController", "endpoint-slice-controller", ("max_endpoints_per_slice",)

@@ -25,6 +25,7 @@ from .core import (
 from .endpoint_slices import EndpointSlice
 from .meta import Object
 from .networking import ServiceCIDR
+from .policy import PodDisruptionBudget
 from .replication import ReplicationController
 
 T = TypeVar("T", bound=Object)
@@ -80,6 +81,7 @@ CERTIFICATE_SIGNING_REQUESTS = Kind(
     CertificateSigningRequest, "certificates.k8s.io", "v1", "certificatesigningrequests", namespaced=False
 )
 SERVICE_CIDRS = Kind(ServiceCIDR, "networking.k8s.io", "v1", "servicecidrs", namespaced=False)
+POD_DISRUPTION_BUDGETS = Kind(PodDisruptionBudget, "policy", "v1", "poddisruptionbudgets")
 
 ALL_KINDS: tuple[Kind[Object], ...] = (
     NAMESPACES,
@@ -99,4 +101,5 @@ ALL_KINDS: tuple[Kind[Object], ...] = (
     LEASES,
     SERVICE_CIDRS,
     CERTIFICATE_SIGNING_REQUESTS,
+    POD_DISRUPTION_BUDGETS,
 )  # type: ignore[assignment]

@@ -29,13 +29,13 @@ from bridgehead.apiserver.errors import (
 from bridgehead.apiserver.fieldmanagement.managers import APPLY, Writer
 from bridgehead.apiserver.http.request import Request, Response, respond
 from bridgehead.apiserver.registry.attempts import BINDING
-from bridgehead.apiserver.registry.deletion import DeleteOptions
 from bridgehead.apiserver.registry.registry import Registry
 from bridgehead.apiserver.resource import Change, FieldError, JsonObject, Resource
 from bridgehead.objects.times import format_time
 from bridgehead.storage import Record
 
 from .apply import Applier, reported
+from .evictions import Evictions
 from .options import attributes_of, is_dry_run, parse_writer
 from .scale_views import scale_view, spec_path
 from .token_requests import TokenRequests
@@ -50,6 +50,7 @@ class Subresources:
         self._scale = schema.of_kind("autoscaling", "v1", "Scale")
         self._binding = schema.of_kind("", "v1", "Binding")
         self._eviction = schema.of_kind("policy", "v1", "Eviction")
+        self._evictions = Evictions(registry)
         self._token_requests = TokenRequests(registry, tokens, schema, self._admit)
 
     async def handle(self, request: Request, resource: Resource) -> Response:
@@ -173,19 +174,9 @@ class Subresources:
         return respond(created(), 201)
 
     async def _evict(self, request: Request, resource: Resource) -> Response:
-        info = request.info
         eviction = await decode_kind(request, "policy", "v1", "Eviction", self._eviction)
         eviction = await self._admit(request, resource, eviction, ("policy", "v1", "Eviction"))
-        given = eviction.get("deleteOptions", {})
-        preconditions = given.get("preconditions", {})
-        options = DeleteOptions(
-            grace_seconds=given.get("gracePeriodSeconds"),
-            uid=preconditions.get("uid"),
-            resource_version=preconditions.get("resourceVersion"),
-            dry_run="All" in given.get("dryRun", ()) or is_dry_run(request.query),
-        )
-        await self._registry.delete(resource, info.namespace, info.name, options)
-        return respond(created(), 201)
+        return await self._evictions.evict(request, resource, eviction)
 
     async def _finalize(self, request: Request, resource: Resource) -> Response:
         info = request.info

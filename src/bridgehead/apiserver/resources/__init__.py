@@ -3,7 +3,7 @@
 `build_table` makes the table. docs/recipes/add-a-kind.md explains how to add a resource.
 
     namespaces, nodes, leases, endpoints, endpointslices, configmaps, secrets, serviceaccounts, priorityclasses,
-    componentstatuses
+    poddisruptionbudgets, componentstatuses
                     one module for each resource: names, columns, defaults, validation
     pods/           Pod; also the defaults and the validation of pod templates
     services/       Service; also the allocation of ClusterIPs and node ports
@@ -16,7 +16,6 @@
     devices/        the kinds of resource.k8s.io
     flowcontrol/    FlowSchema, PriorityLevelConfiguration
     admissionregistration/  configurations of webhooks, admission policies
-    admissionregistration/  configurations of webhooks
     rbac/           Role, ClusterRole, RoleBinding, ClusterRoleBinding; also the default ones
     apiservices     APIService
     certificates/   CertificateSigningRequest
@@ -47,6 +46,7 @@ from . import (
     namespaces,
     networking,
     nodes,
+    poddisruptionbudgets,
     pods,
     priorityclasses,
     quotas,
@@ -96,6 +96,7 @@ def build_table(*, service_cidrs: Sequence[str], node_port_range: tuple[int, int
         networking.IP_ADDRESSES,
         runtimeclasses.RESOURCE,
         priorityclasses.RESOURCE,
+        poddisruptionbudgets.RESOURCE,
         storage.PERSISTENT_VOLUMES,
         storage.PERSISTENT_VOLUME_CLAIMS,
         storage.STORAGE_CLASSES,

@@ -35,6 +35,7 @@ async def test_legacy_discovery_lists_groups_and_resources(world):
         "flowcontrol.apiserver.k8s.io",
         "networking.k8s.io",
         "node.k8s.io",
+        "policy",
         "rbac.authorization.k8s.io",
         "resource.k8s.io",
         "scheduling.k8s.io",
@@ -84,7 +85,7 @@ async def test_openapi_v3_documents_describe_the_served_kinds(world):
     groups = ("apiextensions.k8s.io", "apiregistration.k8s.io", "apps", "certificates.k8s.io")
     groups += ("coordination.k8s.io", "discovery.k8s.io", "events.k8s.io", "flowcontrol.apiserver.k8s.io")
     groups += ("admissionregistration.k8s.io", "networking.k8s.io", "node.k8s.io", "rbac.authorization.k8s.io")
-    groups += ("resource.k8s.io", "scheduling.k8s.io", "storage.k8s.io")
+    groups += ("policy", "resource.k8s.io", "scheduling.k8s.io", "storage.k8s.io")
     assert set(paths) == {"api/v1", *(f"apis/{group}/v1" for group in groups)}
     url = paths["apis/apps/v1"]["serverRelativeURL"]
     answer = await world.call("GET", url, headers={"accept-encoding": "gzip", "user-agent": "curl/8"})

@@ -67,6 +67,13 @@ ROWS = {
         status: {replicas: 2, readyReplicas: 1}
         """, ["a", 3, 2, 1, "<unknown>", "d", "e", "b=c"]),
     "runtime class": ("runtimeclasses.node.k8s.io", "{metadata: {name: a}, handler: runsc}", ["a", "runsc", "<unknown>"]),
+    "budget": ("poddisruptionbudgets.policy", """
+        metadata: {name: a, creationTimestamp: "2027-01-15T07:55:00Z"}
+        spec: {minAvailable: 2}
+        status: {disruptionsAllowed: 1}
+        """, ["a", "2", "N/A", 1, "5m"]),
+    "budget of a share": ("poddisruptionbudgets.policy", "{metadata: {name: a}, spec: {maxUnavailable: 30%}}", [
+        "a", "N/A", "30%", 0, "<unknown>"]),
     "priority class": ("priorityclasses.scheduling.k8s.io", "{metadata: {name: a}, value: 7, preemptionPolicy: Never}",
         ["a", 7, "false", "<unknown>", "Never"]),
     "persistent volume": ("persistentvolumes", """
@@ -201,6 +208,7 @@ NAMES = {
     "servicecidrs.networking.k8s.io": ("ServiceCIDR", "servicecidr", (), (), False),
     "ipaddresses.networking.k8s.io": ("IPAddress", "ipaddress", ("ip",), (), False),
     "runtimeclasses.node.k8s.io": ("RuntimeClass", "runtimeclass", (), (), False),
+    "poddisruptionbudgets.policy": ("PodDisruptionBudget", "poddisruptionbudget", ("pdb",), (), True),
     "priorityclasses.scheduling.k8s.io": ("PriorityClass", "priorityclass", ("pc",), (), False),
     "persistentvolumes": ("PersistentVolume", "persistentvolume", ("pv",), (), False),
     "persistentvolumeclaims": ("PersistentVolumeClaim", "persistentvolumeclaim", ("pvc",), (), True),

@@ -172,6 +172,20 @@ CLASSES = {
             'spec.limits[0].defaultRequest[storage]: Invalid value: "storage": must be a standard resource for containers',
         ]),
     ],
+    "poddisruptionbudgets.policy": [
+        ("{}", []),
+        ("{spec: {minAvailable: 100%, selector: {}, unhealthyPodEvictionPolicy: AlwaysAllow}}", []),
+        ("{spec: {minAvailable: -1, maxUnavailable: 101%, unhealthyPodEvictionPolicy: Never}}", [
+            'spec: Invalid value: {"minAvailable":-1,"maxUnavailable":"101%","unhealthyPodEvictionPolicy":"Never"}: '
+            "minAvailable and maxUnavailable cannot be both set",
+            "spec.minAvailable: Invalid value: -1: must be greater than or equal to 0",
+            'spec.maxUnavailable: Invalid value: "101%": must not be greater than 100%',
+            'spec.unhealthyPodEvictionPolicy: Unsupported value: "Never": supported values: "AlwaysAllow", '
+            '"IfHealthyBudget"']),
+        ("{spec: {selector: {matchExpressions: [{key: a, operator: In}]}}}", [
+            "spec.selector.matchExpressions[0].values: Required value: must be specified when `operator` is 'In' or "
+            "'NotIn'"]),
+    ],
     "podtemplates": [
         ("{template: {spec: {containers: [{name: a, image: b}]}}}", []),
         ("{}", ["template.spec.containers: Required value"]),

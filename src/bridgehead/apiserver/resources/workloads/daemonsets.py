@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource
 from bridgehead.apiserver.resources.shared import field
+from bridgehead.apiserver.resources.shared.amounts import is_zero, validate_share
 from bridgehead.apiserver.resources.shared.columns import (
     AGE,
     NAME,
@@ -18,7 +19,7 @@ from bridgehead.apiserver.resources.shared.columns import (
 )
 from bridgehead.objects.names import check_dns1123_subdomain
 
-from .workload_strategy import WorkloadStrategy, is_zero, set_rolling_update, validate_share
+from .workload_strategy import WorkloadStrategy, set_rolling_update
 
 _NO_PODS = ("currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady")
 _STRATEGIES = ("RollingUpdate", "OnDelete")

@@ -5,16 +5,12 @@ Pure: no I/O, no clock, no randomness. Source: Kubernetes `pkg/apis/apps/validat
 
 from __future__ import annotations
 
-import re
-from typing import Any
-
 import msgspec
 
 from bridgehead.apiserver.resource import FieldError, JsonObject, StatusStrategy
 from bridgehead.apiserver.resources.pods import set_spec_defaults, validate_template, warn_of_pod_spec
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.metadata_validation import validate_label_selector
-from bridgehead.objects.integers import parse_integer
 from bridgehead.objects.meta import LabelSelector
 from bridgehead.objects.selectors import compile_selector
 
@@ -85,31 +81,3 @@ def set_rolling_update(strategy: JsonObject, unavailable: int | str, surge: int 
         rolling = strategy.setdefault("rollingUpdate", {})
         rolling.setdefault("maxUnavailable", unavailable)
         rolling.setdefault("maxSurge", surge)
-
-
-def validate_amount(path: str, value: Any) -> list[FieldError]:
-    """Validate a number of pods, or a percentage such as `25%`."""
-    if isinstance(value, int):
-        return field.non_negative(path, value)
-    if not re.fullmatch(r"[0-9]+%", str(value)):
-        detail = (
-            "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex "
-            "used for validation is '[0-9]+%')"
-        )
-        return [field.invalid(path, value, detail)]
-    return []
-
-
-def is_zero(value: Any) -> bool:
-    return value in (0, "0%")
-
-
-def validate_share(path: str, value: Any) -> list[FieldError]:
-    """Validate a number of pods, or a percentage of at most 100%."""
-    errors = validate_amount(path, value)
-    if errors or not isinstance(value, str):
-        return errors
-    percent = parse_integer(value.removesuffix("%"))
-    if percent is None or percent > 100:
-        errors.append(field.invalid(path, value, "must not be greater than 100%"))
-    return errors

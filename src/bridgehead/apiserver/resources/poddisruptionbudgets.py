@@ -1,0 +1,79 @@
+"""PodDisruptionBudget (policy/v1): its entry in the table and its rules.
+
+Pure: no I/O, no clock, no randomness.
+Source: Kubernetes `ValidatePodDisruptionBudgetSpec`, `ValidatePodDisruptionBudgetStatusUpdate`.
+"""
+
+from __future__ import annotations
+
+from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource, StatusStrategy
+from bridgehead.apiserver.resources.shared import field
+from bridgehead.apiserver.resources.shared.amounts import validate_share
+from bridgehead.apiserver.resources.shared.columns import AGE, NAME, at, number_column
+from bridgehead.apiserver.resources.shared.metadata_validation import validate_label_selector
+from bridgehead.objects.names import check_path_segment
+
+# Numbers that the status always shows.
+_COUNTS = ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods")
+_EVICTION_POLICIES = ("AlwaysAllow", "IfHealthyBudget")
+
+
+class PodDisruptionBudgetStrategy(StatusStrategy):
+    def prepare_create(self, obj: JsonObject) -> None:
+        obj.setdefault("spec", {})
+        obj["status"] = dict.fromkeys(_COUNTS, 0)
+
+    def prepare_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> None:
+        super().prepare_update(obj, old, subresource)
+        obj["status"] = dict.fromkeys(_COUNTS, 0) | obj.get("status", {})
+
+    def validate(self, obj: JsonObject) -> list[FieldError]:
+        spec = obj.get("spec", {})
+        errors = []
+        if "minAvailable" in spec and "maxUnavailable" in spec:
+            errors.append(field.invalid("spec", spec, "minAvailable and maxUnavailable cannot be both set"))
+        for name in ("minAvailable", "maxUnavailable"):
+            if name in spec:
+                errors.extend(validate_share(f"spec.{name}", spec[name]))
+        errors.extend(validate_label_selector("spec.selector", spec.get("selector", {})))
+        if "unhealthyPodEvictionPolicy" in spec:
+            policy = spec["unhealthyPodEvictionPolicy"]
+            errors.extend(field.one_of("spec.unhealthyPodEvictionPolicy", policy, _EVICTION_POLICIES))
+        return errors
+
+    def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
+        if subresource != "status":
+            return []
+        status = obj.get("status", {})
+        return [error for name in _COUNTS for error in field.non_negative(f"status.{name}", status.get(name, 0))]
+
+
+def _amount_column(name: str, spec_field: str) -> Column:
+    def cell(obj: JsonObject, now: float) -> str:
+        value = at(obj, "spec", spec_field)
+        return "N/A" if value is None else str(value)
+
+    return Column(name, cell)
+
+
+RESOURCE = Resource(
+    group="policy",
+    version="v1",
+    kind="PodDisruptionBudget",
+    plural="poddisruptionbudgets",
+    singular="poddisruptionbudget",
+    namespaced=True,
+    short_names=("pdb",),
+    subresources=("status",),
+    strategy=PodDisruptionBudgetStrategy(),
+    columns=(
+        NAME,
+        _amount_column("Min Available", "minAvailable"),
+        _amount_column("Max Unavailable", "maxUnavailable"),
+        number_column("Allowed Disruptions", "status", "disruptionsAllowed"),
+        AGE,
+    ),
+    has_generation=True,
+    allows_unconditional_update=False,
+    check_name=check_path_segment,
+)
