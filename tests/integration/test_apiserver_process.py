@@ -176,7 +176,7 @@ def test_headers_without_end_are_refused(server):
         (["--service-cluster-ip-range=banana"], "--service-cluster-ip-range: 'banana'"),
         (["--tls-cert-file=/nonexistent"], "/nonexistent"),
         (["--service-account-key-file=/nonexistent"], "/nonexistent"),
-        (["--service-account-key-file=/etc/passwd"], "/etc/passwd: not an RSA private key"),
+        (["--service-account-key-file=/etc/passwd"], "/etc/passwd: not an RSA or ECDSA private key"),
         (["--token-auth-file=/nonexistent"], "/nonexistent"),
         (["--proxy-client-cert-file=/nonexistent", "--proxy-client-key-file=/nonexistent"], "/nonexistent"),
         (["--proxy-client-key-file=/nonexistent"], "must be given together"),
