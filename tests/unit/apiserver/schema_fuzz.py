@@ -63,7 +63,7 @@ class Schemas:
                 return {key: self.value(properties[key], key, depth + 1) for key in wanted if depth < 14}
             case "object":
                 inner = schema.get("additionalProperties")
-                keys = {draw.choice(TEXTS[:8]) for _ in range(draw.randrange(3))}
+                keys = [draw.choice(TEXTS[:8]) for _ in range(draw.randrange(3))]  # a set has no order that lasts
                 return {k: self.value(inner if isinstance(inner, dict) else {}, "", depth + 1) for k in keys}
             case "array":
                 count = draw.choice((0, 1, 1, 1, 2)) if depth < 12 else 0
