@@ -227,7 +227,7 @@ def _merge_map(original: JsonObject, patch: JsonObject, shape: Shape) -> JsonObj
             field = key.removeprefix(_DELETE_PRIMITIVES)
             if field in merged:
                 unwanted = {repr(item) for item in _list(key, value)}
-                merged[field] = [item for item in merged[field] if repr(item) not in unwanted]
+                merged[field] = [item for item in _list(field, merged[field]) if repr(item) not in unwanted]
     for key, value in patch.items():
         if key.startswith(_ORDER):
             field = key.removeprefix(_ORDER)

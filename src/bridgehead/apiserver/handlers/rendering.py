@@ -37,6 +37,7 @@ from .rendered import MAX_BYTES, Rendered
 from .stored_forms import served_value
 
 # Accept headers for JSON, which most clients send.
+_ANSWERED_BY_STATUS = ("binding", "eviction")  # a Status has no other form, whatever the client accepts
 _PLAIN = ("", "*/*", JSON)
 
 # A smaller list is rendered at once, in a few milliseconds.
@@ -95,6 +96,8 @@ class Rendering:
             response.body = served_value(resource, response.body)
             return response
         media, value = self._choose(request, resource), response.body
+        if request.info.subresource in _ANSWERED_BY_STATUS:
+            media = replace(media, form="")
         if media.form == "Table":
             render = partial(
                 tables.render_table,

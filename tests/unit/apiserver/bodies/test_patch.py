@@ -288,6 +288,7 @@ def test_strategic_merge_patches_follow_kubernetes_rules(schema, case):
         (400, {"$patch": "explode"}),
         (400, {"containers": [{"name": "a", "$patch": "explode"}]}),
         (400, {"$setElementOrder/containers": "x", "containers": []}),
+        (400, {"$deleteFromPrimitiveList/hostname": ["x"], "hostname": 5}),
         (422, {"$retainKeys": ["hostname"], "subdomain": "x"}),
     ],
 )
