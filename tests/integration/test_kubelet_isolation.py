@@ -204,12 +204,12 @@ TRACE = """
 import ctypes, os, pathlib
 libc = ctypes.CDLL(None)
 while True:
-    for comm in pathlib.Path("/proc").glob("[0-9]*/comm"):
+    for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
-            pid = int(comm.parent.name)
-            if comm.read_text() == "sleep\\n" and libc.ptrace(0x4206, pid, None, None) == 0:  # PTRACE_SEIZE
+            comm = pathlib.Path("/proc", pid, "comm").read_text()
+            if comm == "sleep\\n" and libc.ptrace(0x4206, int(pid), None, None) == 0:  # PTRACE_SEIZE
                 print(pid, flush=True)
-        except OSError:
+        except OSError:  # the process has ended
             pass
 """
 
