@@ -24,6 +24,7 @@ CONNECTIONS = 64
 WATCHERS = 1_000
 ENDPOINTS = 5_000
 LISTS = 5
+PODS = 1_000  # more than connections: writers of one object wait for each other
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 
 _NAMESPACE = "/api/v1/namespaces/default"
@@ -59,8 +60,8 @@ def _measure(server: ServerProcess) -> Rows:
         rows.append((f"list of {OBJECTS:,} Services, {form}", _list(server, _SERVICES, form)))
     rows.append((f"list of {OBJECTS:,} EndpointSlices", _list(server, _SLICES, "application/json")))
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
-    _load(server, [_post(f"{_NAMESPACE}/serviceaccounts", account), _post(_PODS, _pod(0))])
-    rows.append(_writes(server, "patches of a pod's status", [_patch_status(n) for n in range(OBJECTS)]))
+    _load(server, [_post(f"{_NAMESPACE}/serviceaccounts", account), *(_post(_PODS, _pod(n)) for n in range(PODS))])
+    rows.append(_writes(server, "patches of pods' status", [_patch_status(n) for n in range(OBJECTS)]))
     _load(server, [_post(_CRDS, _definition())])
     _wait_served(server)
     rows.append(_writes(server, "custom resources with a schema", _create(_CUSTOM, _widget)))
@@ -221,7 +222,7 @@ def _pod(number: int) -> dict[str, object]:
 
 def _patch_status(number: int) -> bytes:
     body = _encode({"status": {"message": f"change {number}"}})
-    path = f"{_PODS}/pod-0/status"
+    path = f"{_PODS}/pod-{number % PODS}/status"
     return encode_request("PATCH", path, body, content_type="application/merge-patch+json")
 
 
