@@ -2,6 +2,7 @@
 
 BalancerError
   ConfigurationInvalid   the objects contradict each other; the last valid configuration stays in force
+  DetectorEnded          the process of the failure detector ended before its speaker
 """
 
 from __future__ import annotations
@@ -13,3 +14,7 @@ class BalancerError(Exception):
 
 class ConfigurationInvalid(BalancerError):
     """The objects make no valid configuration. The text names the object and what to change, in one line."""
+
+
+class DetectorEnded(BalancerError):
+    """The failure detector has ended; a speaker cannot go on without it."""
