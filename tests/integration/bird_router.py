@@ -19,6 +19,8 @@ from .namespaced import sh
 
 DEADLINE_SECONDS = 60
 ROUTER4, ROUTER6 = "10.0.0.1", "fd00:a::1"
+# The test may have moved to another namespace; its first process has not.
+_ROOT_NAMESPACE = "nsenter --net=/run/netns/fabric"
 _COMMON = """
 log stderr all;
 router id 10.0.0.1;
@@ -42,7 +44,7 @@ def node_address(number: int, family: int = 4) -> str:
 def make_fabric(nodes: int) -> None:
     """Make namespaces `router`, `node1`, ... whose eth0 are on a bridge. The caller's namespace has only the bridge."""
     names = ["router", *(f"node{number}" for number in range(1, nodes + 1))]
-    sh("ip link add fabric type bridge; ip link set fabric up")
+    sh("ip link add fabric type bridge; ip link set fabric up; ip netns attach fabric $$")
     for index, name in enumerate(names):
         addresses = (ROUTER4, ROUTER6) if name == "router" else (node_address(index), node_address(index, 6))
         sh(f"""
@@ -56,6 +58,19 @@ def make_fabric(nodes: int) -> None:
             ip -n {name} address add {addresses[0]}/24 dev eth0
             ip -n {name} -6 address add {addresses[1]}/64 dev eth0 nodad
         """)
+
+
+def cut(name: str) -> None:
+    """Let all packets of a namespace be lost, in both directions, while its link stays up."""
+    # A queue that no packet fits into: the kernel of a test may lack netem.
+    sh(f"{_ROOT_NAMESPACE} tc qdisc add dev {name} root tbf rate 8bit burst 1 limit 1")
+    sh(f"nsenter --net=/run/netns/{name} tc qdisc add dev eth0 root tbf rate 8bit burst 1 limit 1")
+
+
+def heal(name: str) -> None:
+    """Undo `cut`."""
+    sh(f"{_ROOT_NAMESPACE} tc qdisc delete dev {name} root")
+    sh(f"nsenter --net=/run/netns/{name} tc qdisc delete dev eth0 root")
 
 
 class Bird:
@@ -108,6 +123,11 @@ class Bird:
         """Return the state of each BFD session by the neighbour's address: "Up", "Down", "Init"."""
         rows = [line.split() for line in self.ask("show", "bfd", "sessions").splitlines()]
         return {row[0]: row[2] for row in rows if len(row) >= 5 and _is_address(row[0])}
+
+    def established_since(self) -> dict[str, str]:
+        """Return the time since when each BGP session is established, by the protocol's name."""
+        rows = [line.split() for line in self.ask("show", "protocols").splitlines()]
+        return {row[0]: row[4] for row in rows if row[1:2] == ["BGP"] and row[5:] == ["Established"]}
 
     def next_hops(self, prefix: str) -> list[str]:
         """Return the next hops of a route in the router's kernel, sorted."""

@@ -1,0 +1,240 @@
+"""All BGP sessions of a node: an Announcer of the speaker."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import time
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Literal, NamedTuple
+
+from bridgehead.network.paths import address_on, find_path
+from bridgehead.objects.meta import ObjectKey
+
+from ..model import BfdProfile, Peer
+from ..ranges import IpAddress
+from ..speaker.announcer import Held
+from ..view import ClusterView, Publication
+from .bfd_sessions import BfdDetector, BfdSessions, PathEvent
+from .exabgp import HOLD_SECONDS, SessionSettings, router_id_of
+from .routes import RoutePlan
+from .session import CONNECT_SECONDS, NotConfigurable, PeerSession
+
+log = logging.getLogger("bridgehead.balancer.bgp")
+
+EventType = Literal["Normal", "Warning"]
+# Reports something that concerns a peer: its name, the type, the reason and the message of an Event.
+ReportEvent = Callable[[str, EventType, str, str], None]
+# Returns the password in a Secret with this namespace and name; raises LookupError with the reason.
+ReadPassword = Callable[[str, str], Awaitable[str]]
+# Called with the Services whose announced addresses or peers have changed.
+OnAnnounced = Callable[[Collection[ObjectKey]], None]
+
+_LARGEST_TTL = 255
+
+
+class PeerState(NamedTuple):
+    """A session for `bridgehead balancer status` and metrics. `since`: epoch seconds of the last change of `status`.
+
+    `bfd`: the state of the BFD session ("up", "down"), or "" without one.
+    """
+
+    name: str
+    address: IpAddress
+    status: str
+    since: float
+    reason: str
+    bfd: str
+    announced: int
+    pending: int
+    updates: int
+
+
+class BgpAnnouncer:
+    """The sessions of this node with its peers, and its routes."""
+
+    protocol = "bgp"
+
+    def __init__(
+        self, detector: BfdDetector, read_password: ReadPassword, report: ReportEvent, on_announced: OnAnnounced
+    ) -> None:
+        self._read_password = read_password
+        self._report = report
+        self._on_announced = on_announced
+        self._plan = RoutePlan()
+        self._this_node = ""
+        self._wanted: dict[str, tuple[Peer, BfdProfile | None]] = {}
+        self._has_changed = asyncio.Event()
+        self._sessions: dict[str, PeerSession] = {}
+        self._since: dict[ObjectKey, float] = {}
+        self._bfd = BfdSessions(detector, self._on_bfd)
+
+    # --- The speaker's interface ----------------------------------------------------------------------------------
+
+    def update(
+        self, view: ClusterView, publications: Mapping[ObjectKey, Publication], changed: Collection[ObjectKey]
+    ) -> None:
+        self._this_node = view.this_node
+        wanted = _wanted_peers(view)
+        if wanted != self._wanted:
+            self._wanted = wanted
+            self._has_changed.set()
+        change = self._plan.update(view, publications, changed)
+        for name, prefixes in change.prefixes.items():
+            session = self._sessions.get(name)
+            if session is not None:
+                session.update(prefixes)
+        announced = self._plan.services()
+        for key in change.services:
+            if key in announced:
+                self._since.setdefault(key, time.time())
+            else:
+                self._since.pop(key, None)
+        if change.services:
+            self._on_announced(change.services)
+
+    async def run(self) -> None:
+        running: dict[str, tuple[tuple[Peer, BfdProfile | None], asyncio.Task[None]]] = {}
+        try:
+            async with asyncio.TaskGroup() as group:
+                while True:
+                    await self._has_changed.wait()
+                    self._has_changed.clear()
+                    for name in list(running):
+                        if self._wanted.get(name) != running[name][0]:
+                            _, task = running.pop(name)
+                            del self._sessions[name]
+                            task.cancel()
+                            await asyncio.wait([task])
+                            self._bfd.end(name)
+                    for name, (peer, profile) in self._wanted.items():
+                        if name not in running:
+                            session = self._sessions[name] = self._make_session(peer, profile)
+                            running[name] = ((peer, profile), group.create_task(session.run()))
+        finally:
+            self._sessions.clear()
+            self._bfd.end_all()
+
+    def held(self) -> Collection[Held]:
+        return [
+            Held(address, key, self.protocol, self._since.get(key, 0.0), tuple(sorted(peers)), "this node may announce")
+            for key in self._plan.services()
+            for address, peers in self._plan.announced(key).items()
+        ]
+
+    # --- What users see -------------------------------------------------------------------------------------------
+
+    def announced_peers(self, key: ObjectKey) -> frozenset[str]:
+        """Return the peers to which any address of a Service is announced, for its ServiceBGPStatus."""
+        return frozenset(peer for peers in self._plan.announced(key).values() for peer in peers)
+
+    def peer_states(self) -> list[PeerState]:
+        """Return the sessions, by name."""
+        return [
+            PeerState(
+                name,
+                self._wanted[name][0].address,
+                session.status,
+                session.since,
+                session.reason,
+                self._bfd.state(name),
+                session.statistics.announced,
+                session.statistics.pending,
+                session.statistics.updates,
+            )
+            for name, session in sorted(self._sessions.items())
+            if name in self._wanted
+        ]
+
+    # --- Sessions -------------------------------------------------------------------------------------------------
+
+    def _make_session(self, peer: Peer, profile: BfdProfile | None) -> PeerSession:
+        for problem in unsupported_options(peer, profile):
+            self._report(peer.name, "Warning", "UnsupportedOption", problem)
+
+        async def configure() -> SessionSettings:
+            settings = await self._settings(peer)
+            if profile is not None:
+                self._bfd.begin(peer, profile, settings.local_address, settings.peer_asn == settings.my_asn)
+            return settings
+
+        connect_seconds = float(peer.connect_time or CONNECT_SECONDS)
+        return PeerSession(peer.name, self._plan, configure, self._on_session, connect_seconds=connect_seconds)
+
+    async def _settings(self, peer: Peer) -> SessionSettings:
+        """Return the settings of a session by this node's present addresses and the present password."""
+        path = find_path(str(peer.address))
+        if path is None:
+            raise NotConfigurable(f"no route to {peer.address}")
+        local = peer.source_address or ipaddress.ip_address(path.source)
+        next_hops = {version: address_on(path.link, version) for version in (4, 6)}
+        next_hops[local.version] = str(local)
+        password = peer.password
+        if peer.password_secret is not None:
+            try:
+                password = await self._read_password(*peer.password_secret)
+            except LookupError as error:
+                raise NotConfigurable(str(error)) from None
+        peer_asn = {"internal": peer.my_asn, "external": 0}.get(str(peer.peer_asn), peer.peer_asn)
+        is_internal = peer_asn == peer.my_asn
+        return SessionSettings(
+            local_address=local,
+            peer_address=peer.address,
+            port=peer.port,
+            my_asn=peer.my_asn,
+            peer_asn=int(peer_asn),
+            router_id=peer.router_id or router_id_of(local, self._this_node),
+            hold_time=HOLD_SECONDS if peer.hold_time is None else peer.hold_time,
+            password=password,
+            # As FRR: an external peer is on the link, unless the configuration says otherwise.
+            ttl=_LARGEST_TTL if peer.ebgp_multi_hop else 0 if is_internal else 1,
+            graceful_restart=peer.graceful_restart,
+            next_hops={version: address for version, address in next_hops.items() if address},
+        )
+
+    def _on_session(self, session: PeerSession) -> None:
+        if session.status == "established":
+            self._report(session.name, "Normal", "SessionEstablished", f"BGP session of node {self._this_node} is up")
+            log.info("peer %s: session established", session.name)
+        elif session.reason:
+            message = f"BGP session of node {self._this_node} is down: {session.reason}"
+            self._report(session.name, "Warning", "SessionDown", message)
+            log.warning("peer %s: no session: %s", session.name, session.reason)
+
+    def _on_bfd(self, name: str, event: PathEvent, reason: str) -> None:
+        session = self._sessions.get(name)
+        if event == "failed":
+            self._report(name, "Warning", "BFDFailed", reason)
+        elif session is not None and event == "up":
+            session.connect()
+        elif session is not None and event == "lost":
+            log.warning("peer %s: %s", name, reason)
+            self._report(name, "Warning", "BFDDown", f"node {self._this_node}: {reason}")
+            session.tear_down()
+
+
+def unsupported_options(peer: Peer, profile: BfdProfile | None) -> list[str]:
+    """Return what this speaker does otherwise than a peer's object asks for, for Events."""
+    found = []
+    hold_time = HOLD_SECONDS if peer.hold_time is None else peer.hold_time
+    if peer.keepalive_time is not None and peer.keepalive_time != hold_time // 3:
+        found.append(f"keepaliveTime {peer.keepalive_time}s is ignored: it is a third of the hold time, {hold_time}s")
+    if peer.passive:
+        found.append("passive mode is ignored: this speaker connects to its peers")
+    if profile is not None and profile.echo_mode:
+        found.append(f"echoMode of BFD profile {profile.name} is ignored: the session is in asynchronous mode")
+    return found
+
+
+def _wanted_peers(view: ClusterView) -> dict[str, tuple[Peer, BfdProfile | None]]:
+    """Return this node's peers, each with its BFD profile."""
+    node = view.nodes.get(view.this_node)
+    if node is None:
+        return {}
+    profiles = view.configuration.bfd_profiles
+    return {
+        peer.name: (peer, profiles.get(peer.bfd_profile))
+        for peer in view.configuration.peers.values()
+        if peer.nodes.matches(node.labels)
+    }
