@@ -24,6 +24,7 @@ QUERY_INTERVAL: Final = 0.02  # between two queries about a silent node
 QUERIED: Final = 3  # nodes that are asked about a silent one
 ISOLATED_SECONDS: Final = 2.0  # after which a node that receives nothing believes that all others are dead
 FIRST_SECONDS: Final = 0.5  # after the start, in which this node only listens
+_ECHO_SECONDS: Final = 1.5 * INTERVAL  # age of an echo when packets pass in both directions
 _CONFIRMATION_SECONDS: Final = DEAD_AFTER + 2 * INTERVAL  # since a packet of this node that another one has received
 _REPLY_INTERVAL: Final = 0.01
 _MICROSECONDS: Final = 1_000_000
@@ -54,7 +55,7 @@ class _Peer:
     id: bytes
     is_neighbour: bool = True
     is_alive: bool = False
-    direct: float = _LONG_AGO  # when the last heartbeat with a recent echo arrived
+    direct: float = _LONG_AGO  # when a heartbeat with a recent echo arrived last
     evidence: float = _LONG_AGO  # when the node was alive for certain, from whatever source
     received: float = _LONG_AGO  # when the last authentic packet arrived
     sent: float = _LONG_AGO
@@ -107,14 +108,17 @@ class Membership:
             return None  # a duplicate, or overtaken; a lower timestamp after a silence is a node that has restarted
         peer.timestamp, peer.received = packet.timestamp, now
         echo = packet.echo / _MICROSECONDS
-        is_recent = -INTERVAL <= now - echo <= DEAD_AFTER
+        # A node that no longer receives echoes the same packet for ever.
+        moment = min(now, echo + _ECHO_SECONDS)
+        is_recent = now - moment <= DEAD_AFTER
         if is_recent:
             self._confirmed = max(self._confirmed, echo)
-            peer.direct = peer.evidence = now
+            peer.direct = max(peer.direct, moment)
+            peer.evidence = max(peer.evidence, moment)
             peer.is_leaving, peer.is_fit = packet.is_leaving, packet.is_fit
             for age in packet.ages:
                 self._relay(age, now)
-        if (packet.wants_reply or not is_recent) and now - peer.sent >= _REPLY_INTERVAL:
+        if (packet.wants_reply or moment < now) and now - peer.sent >= _REPLY_INTERVAL:
             return peer.name
         return None
 
