@@ -41,8 +41,11 @@ class Change(NamedTuple):
 
 
 class View(NamedTuple):
-    """The conclusion. `members`: nodes alive, this one included if the others receive it. `leaving`: those of them
-    that end soon, as planned. `is_isolated`: this node has peers and receives none of them."""
+    """The conclusion. `members`: nodes alive, this one included if the others receive it.
+
+    `leaving`: members that end soon, as planned. `is_isolated`: several peers became silent at once and none has been
+    received since, so this node is rather cut off itself.
+    """
 
     members: frozenset[str]
     leaving: frozenset[str]
@@ -79,7 +82,8 @@ class Membership:
     _by_id: dict[bytes, _Peer] = field(default_factory=dict)
     _next_send: float = _LONG_AGO
     _confirmed: float = _LONG_AGO  # when a packet was sent that a peer has received
-    _isolated_since: float | None = None
+    _alone_since: float | None = None  # since when all of several peers are silent
+    _is_isolated: bool = False
 
     def __post_init__(self) -> None:
         self._id = node_id(self.this)
@@ -173,8 +177,8 @@ class Membership:
             for peer in self._peers.values()
             if peer.is_alive
         ]
-        if self._isolated_since is not None:
-            found.append(self._isolated_since + ISOLATED_SECONDS)
+        if self._alone_since is not None:
+            found.append(self._alone_since + ISOLATED_SECONDS)
         return min(found)
 
     def on_timer(self, now: float) -> list[tuple[str, Heartbeat]]:
@@ -202,8 +206,7 @@ class Membership:
             members.add(self.this)
             if self.is_leaving:
                 leaving.add(self.this)
-        is_isolated = bool(self._peers) and not self._audible(now)
-        return View(frozenset(members), frozenset(leaving), is_isolated)
+        return View(frozenset(members), frozenset(leaving), self._is_isolated)
 
     def _audible(self, now: float) -> int:
         """Return how many peers this node receives now, whether or not they receive this node."""
@@ -237,12 +240,13 @@ class Membership:
         others = [peer for peer in self._peers.values() if peer.is_alive and peer.suspected is None]
         is_alone = not others and len(silent) > 1
         if not is_alone:
-            self._isolated_since = None
-        elif self._isolated_since is None:
-            self._isolated_since = now
+            self._alone_since = None
+            self._is_isolated &= not others
+        elif self._alone_since is None:
+            self._alone_since, self._is_isolated = now, True
         for peer, suspected in silent:
-            if self._isolated_since is not None:
-                if now - self._isolated_since >= ISOLATED_SECONDS:
+            if self._alone_since is not None:
+                if now - self._alone_since >= ISOLATED_SECONDS:
                     self._change(peer, is_alive=False, reason="no node answers", now=now)
             elif not others:
                 self._change(peer, is_alive=False, reason="no heartbeats", now=now)

@@ -9,6 +9,8 @@ BPF_RET: Final = 0x06
 
 # Sizes and modes of BPF_LD
 BPF_W: Final = 0x00
+BPF_H: Final = 0x08
+BPF_B: Final = 0x10
 BPF_ABS: Final = 0x20
 
 # Operations of BPF_JMP
