@@ -1,4 +1,4 @@
-"""What a node answers to ARP and neighbour discovery packets, and which packets claim its addresses.
+"""Answers to ARP and neighbour discovery packets, and the packets that claim addresses of this node.
 
 Pure: no I/O, no clock, no randomness.
 """

@@ -17,7 +17,7 @@ _MACS: Final = 4  # of one address that are remembered: a flood with random ones
 
 
 class Verdict(NamedTuple):
-    """What to do about a claim: raise an Event, announce the address again."""
+    """Reaction to a claim: an Event is raised, the address is announced again."""
 
     is_reported: bool
     is_defended: bool
