@@ -7,6 +7,8 @@ BalancerError
 
 from __future__ import annotations
 
+from bridgehead.objects.meta import ObjectReference
+
 
 class BalancerError(Exception):
     """Base of the errors of this package."""
@@ -18,3 +20,11 @@ class ConfigurationInvalid(BalancerError):
 
 class DetectorEnded(BalancerError):
     """The failure detector has ended; a speaker cannot go on without it."""
+    """The objects make no valid configuration. The text names the object and what to change, in one line.
+
+    `about`: the object at fault, if it is one; the Event is about it.
+    """
+
+    def __init__(self, message: str, about: ObjectReference | None = None) -> None:
+        super().__init__(" ".join(message.split()))
+        self.about = about
