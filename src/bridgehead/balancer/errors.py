@@ -15,11 +15,6 @@ class BalancerError(Exception):
 
 
 class ConfigurationInvalid(BalancerError):
-    """The objects make no valid configuration. The text names the object and what to change, in one line."""
-
-
-class DetectorEnded(BalancerError):
-    """The failure detector has ended; a speaker cannot go on without it."""
     """The objects make no valid configuration. The text names the object and what to change, in one line.
 
     `about`: the object at fault, if it is one; the Event is about it.
@@ -28,3 +23,7 @@ class DetectorEnded(BalancerError):
     def __init__(self, message: str, about: ObjectReference | None = None) -> None:
         super().__init__(" ".join(message.split()))
         self.about = about
+
+
+class DetectorEnded(BalancerError):
+    """The failure detector has ended; a speaker cannot go on without it."""

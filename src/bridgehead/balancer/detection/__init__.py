@@ -11,6 +11,7 @@ The speaker starts the process before it imports what a speaker needs, and it en
 | `packets.py` | heartbeats on the network: encoding, authentication |
 | `topology.py` | which nodes exchange heartbeats with each other |
 | `membership.py` | which nodes are alive: the decision, on the caller's clock |
+| `bfd/` | BFD sessions with routers |
 | `heartbeats.py` | the engine of the heartbeats: sockets around `membership.py` |
 
 Nothing here imports more than the standard library and `network`, so that the process is small and starts in

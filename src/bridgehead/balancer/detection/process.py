@@ -56,9 +56,10 @@ def _main(channel: Channel) -> int:
 
 
 def _make_engines(report: Report) -> Sequence[Engine]:
+    from .bfd.engine import BfdEngine
     from .heartbeats import Heartbeats
 
-    return (Heartbeats(report),)
+    return (Heartbeats(report), BfdEngine(report))
 
 
 class ObservationClock:

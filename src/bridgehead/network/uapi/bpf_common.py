@@ -9,7 +9,6 @@ BPF_RET: Final = 0x06
 
 # Sizes and modes of BPF_LD
 BPF_W: Final = 0x00
-BPF_H: Final = 0x08
 BPF_B: Final = 0x10
 BPF_ABS: Final = 0x20
 
@@ -17,6 +16,7 @@ BPF_ABS: Final = 0x20
 BPF_JA: Final = 0x00
 BPF_JEQ: Final = 0x10
 BPF_JGT: Final = 0x20
+BPF_JGE: Final = 0x30
 BPF_JSET: Final = 0x40
 
 # Source of the operand
