@@ -7,13 +7,22 @@ BalancerError
 
 from __future__ import annotations
 
+from bridgehead.objects.meta import ObjectReference
+
 
 class BalancerError(Exception):
     """Base of the errors of this package."""
 
 
 class ConfigurationInvalid(BalancerError):
-    """The objects make no valid configuration. The text names the object and what to change, in one line."""
+    """The objects make no valid configuration. The text names the object and what to change, in one line.
+
+    `about`: the object at fault, if it is one; the Event is about it.
+    """
+
+    def __init__(self, message: str, about: ObjectReference | None = None) -> None:
+        super().__init__(" ".join(message.split()))
+        self.about = about
 
 
 class DetectorEnded(BalancerError):

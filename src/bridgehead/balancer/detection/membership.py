@@ -24,6 +24,7 @@ QUERY_INTERVAL: Final = 0.02  # between two queries about a silent node
 QUERIED: Final = 3  # nodes that are asked about a silent one
 ISOLATED_SECONDS: Final = 2.0  # after which a node that receives nothing believes that all others are dead
 FIRST_SECONDS: Final = 0.5  # after the start, in which this node only listens
+_ECHO_SECONDS: Final = 1.5 * INTERVAL  # age of an echo when packets pass in both directions
 _CONFIRMATION_SECONDS: Final = DEAD_AFTER + 2 * INTERVAL  # since a packet of this node that another one has received
 _REPLY_INTERVAL: Final = 0.01
 _MICROSECONDS: Final = 1_000_000
@@ -40,8 +41,11 @@ class Change(NamedTuple):
 
 
 class View(NamedTuple):
-    """The conclusion. `members`: nodes alive, this one included if the others receive it. `leaving`: those of them
-    that end soon, as planned. `is_isolated`: this node has peers and receives none of them."""
+    """The conclusion. `members`: nodes alive, this one included if the others receive it.
+
+    `leaving`: members that end soon, as planned. `is_isolated`: several peers became silent at once and none has been
+    received since, so this node is rather cut off itself.
+    """
 
     members: frozenset[str]
     leaving: frozenset[str]
@@ -54,7 +58,7 @@ class _Peer:
     id: bytes
     is_neighbour: bool = True
     is_alive: bool = False
-    direct: float = _LONG_AGO  # when the last heartbeat with a recent echo arrived
+    direct: float = _LONG_AGO  # when a heartbeat with a recent echo arrived last
     evidence: float = _LONG_AGO  # when the node was alive for certain, from whatever source
     received: float = _LONG_AGO  # when the last authentic packet arrived
     sent: float = _LONG_AGO
@@ -78,7 +82,8 @@ class Membership:
     _by_id: dict[bytes, _Peer] = field(default_factory=dict)
     _next_send: float = _LONG_AGO
     _confirmed: float = _LONG_AGO  # when a packet was sent that a peer has received
-    _isolated_since: float | None = None
+    _alone_since: float | None = None  # since when all of several peers are silent
+    _is_isolated: bool = False
 
     def __post_init__(self) -> None:
         self._id = node_id(self.this)
@@ -107,14 +112,17 @@ class Membership:
             return None  # a duplicate, or overtaken; a lower timestamp after a silence is a node that has restarted
         peer.timestamp, peer.received = packet.timestamp, now
         echo = packet.echo / _MICROSECONDS
-        is_recent = -INTERVAL <= now - echo <= DEAD_AFTER
+        # A node that no longer receives echoes the same packet for ever.
+        moment = min(now, echo + _ECHO_SECONDS)
+        is_recent = now - moment <= DEAD_AFTER
         if is_recent:
             self._confirmed = max(self._confirmed, echo)
-            peer.direct = peer.evidence = now
+            peer.direct = max(peer.direct, moment)
+            peer.evidence = max(peer.evidence, moment)
             peer.is_leaving, peer.is_fit = packet.is_leaving, packet.is_fit
             for age in packet.ages:
                 self._relay(age, now)
-        if (packet.wants_reply or not is_recent) and now - peer.sent >= _REPLY_INTERVAL:
+        if (packet.wants_reply or moment < now) and now - peer.sent >= _REPLY_INTERVAL:
             return peer.name
         return None
 
@@ -169,8 +177,8 @@ class Membership:
             for peer in self._peers.values()
             if peer.is_alive
         ]
-        if self._isolated_since is not None:
-            found.append(self._isolated_since + ISOLATED_SECONDS)
+        if self._alone_since is not None:
+            found.append(self._alone_since + ISOLATED_SECONDS)
         return min(found)
 
     def on_timer(self, now: float) -> list[tuple[str, Heartbeat]]:
@@ -198,8 +206,7 @@ class Membership:
             members.add(self.this)
             if self.is_leaving:
                 leaving.add(self.this)
-        is_isolated = bool(self._peers) and not self._audible(now)
-        return View(frozenset(members), frozenset(leaving), is_isolated)
+        return View(frozenset(members), frozenset(leaving), self._is_isolated)
 
     def _audible(self, now: float) -> int:
         """Return how many peers this node receives now, whether or not they receive this node."""
@@ -233,12 +240,13 @@ class Membership:
         others = [peer for peer in self._peers.values() if peer.is_alive and peer.suspected is None]
         is_alone = not others and len(silent) > 1
         if not is_alone:
-            self._isolated_since = None
-        elif self._isolated_since is None:
-            self._isolated_since = now
+            self._alone_since = None
+            self._is_isolated &= not others
+        elif self._alone_since is None:
+            self._alone_since, self._is_isolated = now, True
         for peer, suspected in silent:
-            if self._isolated_since is not None:
-                if now - self._isolated_since >= ISOLATED_SECONDS:
+            if self._alone_since is not None:
+                if now - self._alone_since >= ISOLATED_SECONDS:
                     self._change(peer, is_alive=False, reason="no node answers", now=now)
             elif not others:
                 self._change(peer, is_alive=False, reason="no heartbeats", now=now)
