@@ -19,7 +19,9 @@ from .namespaced import in_namespace
 pytestmark = pytest.mark.integration
 
 V4, V6 = ipaddress.ip_address("10.1.0.10"), ipaddress.ip_address("fd00:b::10")
-PEER = Peer("router", my_asn=64512, peer_asn=64513, address=ipaddress.ip_address(ROUTER4), hold_time=30)
+PEER = Peer(
+    "router", my_asn=64512, peer_asn=64513, address=ipaddress.ip_address(ROUTER4), hold_time=30, both_families=True
+)
 BFD = BfdProfile("fast", receive_interval=100, transmit_interval=100)
 KERNEL = """
 protocol kernel { ipv4 { export all; import none; }; merge paths on; }
@@ -91,7 +93,9 @@ def test_attributes_aggregates_and_peers() -> None:
     pool = Pool("special", "metallb", (parse_range("10.1.9.0/24"),), bgp=advertisements)
     service = publication("web", ipaddress.ip_address("10.1.9.9"), pool=pool)
     external = replace(PEER, router_id="1.2.3.4")
-    internal = Peer("internal", my_asn=64512, peer_asn="internal", address=ipaddress.ip_address(ROUTER6))
+    internal = Peer(
+        "internal", my_asn=64512, peer_asn="internal", address=ipaddress.ip_address(ROUTER6), both_families=True
+    )
     with (
         Bird(
             KERNEL

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ipaddress
 import logging
 import time
@@ -14,7 +15,7 @@ from bridgehead.objects.meta import ObjectKey
 
 from ..model import BfdProfile, Peer
 from ..ranges import IpAddress
-from ..speaker.announcer import Held
+from ..speaker.announcer import Held, Observer
 from ..view import ClusterView, Publication
 from .bfd_sessions import BfdDetector, BfdSessions, PathEvent
 from .exabgp import HOLD_SECONDS, SessionSettings, router_id_of
@@ -28,10 +29,10 @@ EventType = Literal["Normal", "Warning"]
 ReportEvent = Callable[[str, EventType, str, str], None]
 # Returns the password in a Secret with this namespace and name; raises LookupError with the reason.
 ReadPassword = Callable[[str, str], Awaitable[str]]
-# Called with the Services whose announced addresses or peers have changed.
-OnAnnounced = Callable[[Collection[ObjectKey]], None]
 
 _LARGEST_TTL = 255
+_PASSWORD_SECONDS = 30.0  # between looks at the Secrets in use
+_WHY = "every node that may announce the Service has a route to it"
 
 
 class PeerState(NamedTuple):
@@ -42,6 +43,7 @@ class PeerState(NamedTuple):
 
     name: str
     address: IpAddress
+    port: int
     status: str
     since: float
     reason: str
@@ -57,11 +59,11 @@ class BgpAnnouncer:
     protocol = "bgp"
 
     def __init__(
-        self, detector: BfdDetector, read_password: ReadPassword, report: ReportEvent, on_announced: OnAnnounced
+        self, observer: Observer, detector: BfdDetector, read_password: ReadPassword, report: ReportEvent
     ) -> None:
+        self._observer = observer
         self._read_password = read_password
         self._report = report
-        self._on_announced = on_announced
         self._plan = RoutePlan()
         self._this_node = ""
         self._wanted: dict[str, tuple[Peer, BfdProfile | None]] = {}
@@ -92,12 +94,13 @@ class BgpAnnouncer:
             else:
                 self._since.pop(key, None)
         if change.services:
-            self._on_announced(change.services)
+            self._observer.on_held_changed(change.services)
 
     async def run(self) -> None:
         running: dict[str, tuple[tuple[Peer, BfdProfile | None], asyncio.Task[None]]] = {}
         try:
             async with asyncio.TaskGroup() as group:
+                group.create_task(self._follow_passwords())
                 while True:
                     await self._has_changed.wait()
                     self._has_changed.clear()
@@ -116,18 +119,17 @@ class BgpAnnouncer:
             self._sessions.clear()
             self._bfd.end_all()
 
-    def held(self) -> Collection[Held]:
+    def held(self, services: Collection[ObjectKey] | None = None) -> Collection[Held]:
         return [
-            Held(address, key, self.protocol, self._since.get(key, 0.0), tuple(sorted(peers)), "this node may announce")
-            for key in self._plan.services()
+            Held(address, key, self.protocol, self._since.get(key, 0.0), tuple(sorted(peers)), _WHY)
+            for key in (self._plan.services() if services is None else services)
             for address, peers in self._plan.announced(key).items()
         ]
 
-    # --- What users see -------------------------------------------------------------------------------------------
-
-    def announced_peers(self, key: ObjectKey) -> frozenset[str]:
-        """Return the peers to which any address of a Service is announced, for its ServiceBGPStatus."""
-        return frozenset(peer for peers in self._plan.announced(key).values() for peer in peers)
+    @property
+    def is_handing_over(self) -> bool:
+        """Whether a peer has not been sent all changes yet."""
+        return any(session.statistics.pending for session in self._sessions.values())
 
     def peer_states(self) -> list[PeerState]:
         """Return the sessions, by name."""
@@ -135,6 +137,7 @@ class BgpAnnouncer:
             PeerState(
                 name,
                 self._wanted[name][0].address,
+                self._wanted[name][0].port,
                 session.status,
                 session.since,
                 session.reason,
@@ -170,12 +173,12 @@ class BgpAnnouncer:
         local = peer.source_address or ipaddress.ip_address(path.source)
         next_hops = {version: address_on(path.link, version) for version in (4, 6)}
         next_hops[local.version] = str(local)
-        password = peer.password
-        if peer.password_secret is not None:
-            try:
-                password = await self._read_password(*peer.password_secret)
-            except LookupError as error:
-                raise NotConfigurable(str(error)) from None
+        if not peer.both_families:
+            next_hops = {local.version: str(local)}
+        try:
+            password = await self._password(peer)
+        except LookupError as error:
+            raise NotConfigurable(str(error)) from None
         peer_asn = {"internal": peer.my_asn, "external": 0}.get(str(peer.peer_asn), peer.peer_asn)
         is_internal = peer_asn == peer.my_asn
         return SessionSettings(
@@ -192,6 +195,22 @@ class BgpAnnouncer:
             graceful_restart=peer.graceful_restart,
             next_hops={version: address for version, address in next_hops.items() if address},
         )
+
+    async def _password(self, peer: Peer) -> str:
+        """Return the peer's password. Raises LookupError."""
+        return await self._read_password(*peer.password_secret) if peer.password_secret else peer.password
+
+    async def _follow_passwords(self) -> None:
+        """Restart sessions whose password in a Secret has changed."""
+        while True:
+            await asyncio.sleep(_PASSWORD_SECONDS)
+            for name, session in list(self._sessions.items()):
+                peer, _ = self._wanted.get(name, (None, None))
+                if peer is None or peer.password_secret is None or session.settings is None:
+                    continue
+                with contextlib.suppress(LookupError):  # the session goes on with the password that it has
+                    if await self._password(peer) != session.settings.password:
+                        session.restart()
 
     def _on_session(self, session: PeerSession) -> None:
         if session.status == "established":

@@ -23,7 +23,7 @@ _LONGEST_PASSWORD = 80  # TCP_MD5SIG_MAXKEYLEN
 class SessionSettings(NamedTuple):
     """All that a session is configured by. `peer_asn` 0: any other than `my_asn`.
 
-    `next_hops`: this node's address in each IP family whose routes are announced. `ttl` 0: the kernel's default.
+    `next_hops`: this node's address in each IP family whose routes the session has. `ttl` 0: the kernel's default.
     """
 
     local_address: IpAddress
@@ -84,7 +84,7 @@ def render_configuration(settings: SessionSettings, attempt: int) -> str:
         f"neighbor {settings.peer_address} {{",
         *(f"    {name} {value};" for name, value in options.items()),
         f"    capability {{ asn4 enable; route-refresh disable; graceful-restart {restart}; }}",
-        "    family { ipv4 unicast; ipv6 unicast; }",
+        f"    family {{ {' '.join(f'ipv{version} unicast;' for version in sorted(settings.next_hops))} }}",
         "    api { processes [ speaker ]; neighbor-changes; }",
         "}",
     ]

@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 from bridgehead.objects.meta import ObjectKey
 
-from ..candidates import announcing_nodes, is_selected
-from ..model import BgpAdvertisement
+from ..candidates import eligible_nodes, is_selected, leaving_nodes, placement
+from ..model import BgpAdvertisement, NodeSelection
 from ..ranges import IpAddress
 from ..view import ClusterView, Publication
 
@@ -53,6 +53,8 @@ class RoutePlan:
 
     def __init__(self) -> None:
         self._view: ClusterView | None = None
+        self._eligible: dict[NodeSelection, frozenset[str]] = {}  # nodes by what selects them
+        self._leaving: frozenset[str] = frozenset()
         self._claims: dict[ObjectKey, frozenset[_Claim]] = {}
         # peer -> prefix -> Services that want it; several, if addresses share an aggregate or Services an address
         self._services: dict[str, dict[Prefix, dict[ObjectKey, Route]]] = {}
@@ -66,11 +68,13 @@ class RoutePlan:
         """
         if self._view is None or not _is_alike(self._view, view):
             changed = publications.keys() | self._claims.keys()
+            self._eligible.clear()
+            self._leaving = leaving_nodes(view)
         self._view = view
         change = PlanChange({}, set())
         for key in changed:
             publication = publications.get(key)
-            claims = frozenset(_claims(view, publication)) if publication is not None else frozenset()
+            claims = frozenset(self._wanted(view, publication)) if publication is not None else frozenset()
             before = self._claims.get(key, frozenset())
             if claims == before:
                 continue
@@ -118,25 +122,31 @@ class RoutePlan:
             routes = (claim.route,) if other is None else (claim.route, other)
             wanted[key] = _merge(claim.route.prefix, routes)
 
+    def _wanted(self, view: ClusterView, publication: Publication) -> Iterator[_Claim]:
+        """Yield the routes of this node for a Service."""
+        for address, pool in publication.addresses:
+            for advertisement in pool.bgp:
+                if not is_selected(publication, advertisement.service_selectors):
+                    continue
+                if view.this_node not in placement(publication, *self._nodes(view, advertisement.nodes)):
+                    continue
+                prefix = _aggregate(address, advertisement)
+                route = Route(prefix, advertisement.local_preference, advertisement.communities)
+                for peer in _peers(view, advertisement):
+                    yield _Claim(peer, route, address)
+
+    def _nodes(self, view: ClusterView, selection: NodeSelection) -> tuple[frozenset[str], frozenset[str]]:
+        """Return the eligible nodes and the leaving ones."""
+        if selection not in self._eligible:
+            self._eligible[selection] = eligible_nodes(view, selection)
+        return self._eligible[selection], self._leaving
+
 
 def _is_alike(old: ClusterView, new: ClusterView) -> bool:
     return old.configuration is new.configuration and old.nodes == new.nodes and old.this_node == new.this_node
 
 
-def _claims(view: ClusterView, publication: Publication) -> Iterator[_Claim]:
-    """Yield what this node has to announce for a Service."""
-    for address, pool in publication.addresses:
-        for advertisement in pool.bgp:
-            if not is_selected(publication, advertisement.service_selectors):
-                continue
-            if view.this_node not in announcing_nodes(view, publication, advertisement.nodes):
-                continue
-            route = Route(_aggregate(address, advertisement), advertisement.local_preference, advertisement.communities)
-            for peer in peers_of(view, advertisement):
-                yield _Claim(peer, route, address)
-
-
-def peers_of(view: ClusterView, advertisement: BgpAdvertisement) -> list[str]:
+def _peers(view: ClusterView, advertisement: BgpAdvertisement) -> list[str]:
     """Return the names of this node's peers that an advertisement is for."""
     node = view.nodes.get(view.this_node)
     if node is None:

@@ -111,6 +111,11 @@ class PeerSession:
             self._process.configure(render_configuration(self.settings, self._attempt))
             self._command(RELOAD)
 
+    def restart(self) -> None:
+        """End the session and begin it anew, with settings that are looked up again."""
+        if self._process is not None:
+            self._process.kill()
+
     async def run(self) -> None:
         """Hold the session until cancelled. Then the peer has no route of this node any more.
 
@@ -178,12 +183,12 @@ class PeerSession:
         self._forget_routes()
         for prefix, route in self._plan.routes(self.name).items():
             self._announce(prefix, route)
-        for version in (4, 6):
+        for version in self.settings.next_hops if self.settings is not None else ():
             self._command(end_of_routes(version))
 
     def _announce(self, prefix: Prefix, route: Route | None) -> None:
         next_hop = self.settings.next_hops.get(prefix.version) if self.settings is not None else None
-        if next_hop is None:  # this node has no address of the family
+        if next_hop is None:  # the session does not have the family
             route = None
         if route == self._sent.get(prefix):
             return

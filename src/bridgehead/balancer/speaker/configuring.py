@@ -17,6 +17,7 @@ from bridgehead.client.errors import ClientError
 from bridgehead.objects import metallb, openelb
 from bridgehead.objects.core import Node
 from bridgehead.objects.kinds import CONFIG_MAPS, Kind
+from bridgehead.objects.meta import ObjectKey, ObjectReference
 
 from ..configuration import ConfigurationObjects, NodeFacts, compile_configuration
 from ..errors import ConfigurationInvalid
@@ -71,6 +72,23 @@ class ConfigurationWatch:
     def error(self) -> str:
         """Why the objects, as they are now, are not in force; "" if they are."""
         return self._last_error
+
+    def peer_reference(self, name: str) -> ObjectReference | None:
+        """Return a reference to the object that a peer of the configuration was made from; None if it is gone."""
+        for source, namespace in (("peers", self._namespace), ("openelb_peers", "")):
+            informer = self._informers[source]
+            found = informer.get(ObjectKey(namespace, name))
+            if found is not None:
+                kind = informer.kind
+                return ObjectReference(
+                    api_version=kind.api_version,
+                    kind=kind.name,
+                    name=name,
+                    namespace=namespace,
+                    uid=found.metadata.uid,
+                    resource_version=found.metadata.resource_version,
+                )
+        return None
 
     async def run(self) -> None:
         """Follow the objects until cancelled."""
