@@ -24,6 +24,7 @@ MODULES = {
     "barrier": "The barrier before SIGTERM",
     "api": "The API server",
     "storage": "Storage",
+    "failover": "",
 }
 RESULTS = Path(__file__).with_name("results")
 

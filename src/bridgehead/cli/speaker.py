@@ -1,7 +1,7 @@
 """Announce load-balancer addresses from this node: by ARP and neighbour discovery, BGP and VRRP.
 
-The speaker runs on each node of any cluster, in the node's network namespace, with CAP_NET_ADMIN and CAP_NET_RAW. Without
---kubeconfig it uses the service account of its pod. `bridgehead balancer` gives Services their addresses.
+The speaker runs on each node of any cluster, in the node's network namespace, with CAP_NET_ADMIN and CAP_NET_RAW.
+Without --kubeconfig it uses the service account of its pod. `bridgehead balancer` gives Services their addresses.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def command(
     ] = 7946,
     host: Annotated[
         str, Option(rich_help_panel=ADDRESSES, help="Address of /metrics, /healthz, /readyz and /status.")
-    ] = "0.0.0.0",  # noqa: S104 - MetalLB's default
+    ] = "0.0.0.0",
     port: Annotated[
         int, Option(min=0, max=65535, rich_help_panel=ADDRESSES, help="Port of these pages; 0 disables them.")
     ] = 7472,

@@ -1,4 +1,4 @@
-"""Metrics of a speaker, under MetalLB's names. They are read from the parts when the page is requested."""
+"""Metrics of a speaker, under MetalLB's names, read from the parts when the page is requested."""
 
 from __future__ import annotations
 
