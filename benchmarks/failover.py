@@ -14,8 +14,8 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -92,15 +92,21 @@ async def _measure(runs: int, busy_seconds: float) -> dict[str, Any]:
 async def _count_false_takeovers(world: SpeakerWorld, seconds: float) -> int:
     """Return how often a speaker believed another one dead while each processor had two processes that only compute."""
     before = [await _deaths(world, node) for node in NODES_IN_WORLD]
-    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2 * (os.cpu_count() or 1))]
-    try:
+    with _busy_processors():
         await asyncio.sleep(seconds)
         after = [await _deaths(world, node) for node in NODES_IN_WORLD]
+    return sum(after) - sum(before)
+
+
+@contextmanager
+def _busy_processors() -> Iterator[None]:
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2 * (os.cpu_count() or 1))]
+    try:
+        yield
     finally:
         for process in busy:
             process.kill()
             process.wait()
-    return sum(after) - sum(before)
 
 
 async def _deaths(world: SpeakerWorld, node: str) -> int:
