@@ -13,7 +13,8 @@ from bridgehead.balancer.model import BfdProfile, BgpAdvertisement, Peer, Pool
 from bridgehead.balancer.ranges import parse_range
 
 from .bgp_node import Node, configuration, publication
-from .bird_router import ROUTER4, ROUTER6, Bird, cut, eventually, heal, make_fabric, node_address
+from .bird_router import BFD as ROUTER_BFD
+from .bird_router import FAMILIES, KERNEL, ROUTER4, ROUTER6, Bird, bgp, cut, eventually, heal, make_fabric, node_address
 from .namespaced import in_namespace
 
 pytestmark = pytest.mark.integration
@@ -22,19 +23,7 @@ V4, V6 = ipaddress.ip_address("10.1.0.10"), ipaddress.ip_address("fd00:b::10")
 PEER = Peer(
     "router", my_asn=64512, peer_asn=64513, address=ipaddress.ip_address(ROUTER4), hold_time=30, both_families=True
 )
-BFD = BfdProfile("fast", receive_interval=100, transmit_interval=100)
-KERNEL = """
-protocol kernel { ipv4 { export all; import none; }; merge paths on; }
-protocol kernel k6 { ipv6 { export all; import none; }; merge paths on; }
-"""
-FAMILIES = "ipv4 { import all; export none; }; ipv6 { import all; export none; };"
-
-
-def bgp(number: int, options: str = "", asn: int = 64512) -> str:
-    return (
-        f"protocol bgp node{number} {{ local {ROUTER4} as 64513; neighbor {node_address(number)} as {asn};"
-        f" connect delay time 1; error wait time 1, 2; {options} {FAMILIES} }}\n"
-    )
+FAST = BfdProfile("fast", receive_interval=100, transmit_interval=100)
 
 
 def both(*addresses: int) -> list[str]:
@@ -132,11 +121,10 @@ def test_attributes_aggregates_and_peers() -> None:
 @in_namespace
 def test_bfd_moves_routes_away_and_back() -> None:
     make_fabric(2)
-    given = configuration(replace(PEER, bfd_profile="fast"), profiles=(BFD,))
+    given = configuration(replace(PEER, bfd_profile="fast"), profiles=(FAST,))
     service = publication("web", V4)
-    bird_bfd = 'protocol bfd { interface "eth0" { min rx interval 100 ms; min tx interval 100 ms; multiplier 3; }; }\n'
     with (
-        Bird(KERNEL + bird_bfd + bgp(1, "bfd;") + bgp(2, "bfd;")) as bird,
+        Bird(KERNEL + ROUTER_BFD + bgp(1, "bfd;") + bgp(2, "bfd;")) as bird,
         Node("node1") as node1,
         Node("node2") as node2,
     ):
