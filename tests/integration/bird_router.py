@@ -74,9 +74,10 @@ def heal(name: str) -> None:
 
 
 class Bird:
-    """BIRD in the namespace `router`. Use as a context manager."""
+    """BIRD in a network namespace, "" for that of the test. Use as a context manager."""
 
-    def __init__(self, configuration: str) -> None:
+    def __init__(self, configuration: str, namespace: str = "router") -> None:
+        self._inside = ["ip", "netns", "exec", namespace] if namespace else []
         self._directory = tempfile.TemporaryDirectory()
         self._path = Path(self._directory.name, "bird.conf")
         self._socket = Path(self._directory.name, "bird.ctl")
@@ -86,7 +87,7 @@ class Bird:
 
     def __enter__(self) -> Bird:
         self._process = subprocess.Popen(
-            ["ip", "netns", "exec", "router", "bird", "-f", "-c", str(self._path), "-s", str(self._socket)],
+            [*self._inside, "bird", "-f", "-c", str(self._path), "-s", str(self._socket)],
             stdout=self._log,
             stderr=self._log,
         )
@@ -132,7 +133,7 @@ class Bird:
     def next_hops(self, prefix: str) -> list[str]:
         """Return the next hops of a route in the router's kernel, sorted."""
         family = "-6" if ":" in prefix else "-4"
-        fields = sh(f"ip -n router {family} route show {prefix}").split()
+        fields = sh(" ".join([*self._inside, "ip", family, "route", "show", prefix])).split()
         return sorted(value for name, value in itertools.pairwise(fields) if name == "via")
 
 
@@ -142,3 +143,20 @@ def _is_address(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+KERNEL = """
+protocol kernel { ipv4 { export all; import none; }; merge paths on; }
+protocol kernel k6 { ipv6 { export all; import none; }; merge paths on; }
+"""
+BFD = 'protocol bfd { interface "*" { min rx interval 100 ms; min tx interval 100 ms; multiplier 3; }; }\n'
+FAMILIES = "ipv4 { import all; export none; }; ipv6 { import all; export none; };"
+
+
+def bgp(number: int, options: str = "", asn: int = 64512) -> str:
+    """Return the configuration of the router's session with a node."""
+    return (
+        f"protocol bgp node{number} {{ local {ROUTER4} as 64513; neighbor {node_address(number)} as {asn};"
+        f" connect delay time 1; error wait time 1, 2; {options}"
+        f" {FAMILIES} }}\n"
+    )

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import os
 import signal
+import subprocess
+import sys
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import IO
 
 import pytest
 
@@ -13,8 +18,10 @@ from bridgehead.balancer.model import BfdProfile, BgpAdvertisement, Peer, Pool
 from bridgehead.balancer.ranges import parse_range
 
 from .bgp_node import Node, configuration, publication
-from .bird_router import ROUTER4, ROUTER6, Bird, cut, eventually, heal, make_fabric, node_address
-from .namespaced import in_namespace
+from .bird_router import BFD as ROUTER_BFD
+from .bird_router import FAMILIES, KERNEL, ROUTER4, ROUTER6, Bird, bgp, cut, eventually, heal, make_fabric, node_address
+from .hostile_bgp_peer import PEERS, ways
+from .namespaced import in_namespace, sh
 
 pytestmark = pytest.mark.integration
 
@@ -22,19 +29,7 @@ V4, V6 = ipaddress.ip_address("10.1.0.10"), ipaddress.ip_address("fd00:b::10")
 PEER = Peer(
     "router", my_asn=64512, peer_asn=64513, address=ipaddress.ip_address(ROUTER4), hold_time=30, both_families=True
 )
-BFD = BfdProfile("fast", receive_interval=100, transmit_interval=100)
-KERNEL = """
-protocol kernel { ipv4 { export all; import none; }; merge paths on; }
-protocol kernel k6 { ipv6 { export all; import none; }; merge paths on; }
-"""
-FAMILIES = "ipv4 { import all; export none; }; ipv6 { import all; export none; };"
-
-
-def bgp(number: int, options: str = "", asn: int = 64512) -> str:
-    return (
-        f"protocol bgp node{number} {{ local {ROUTER4} as 64513; neighbor {node_address(number)} as {asn};"
-        f" connect delay time 1; error wait time 1, 2; {options} {FAMILIES} }}\n"
-    )
+FAST = BfdProfile("fast", receive_interval=100, transmit_interval=100)
 
 
 def both(*addresses: int) -> list[str]:
@@ -132,11 +127,10 @@ def test_attributes_aggregates_and_peers() -> None:
 @in_namespace
 def test_bfd_moves_routes_away_and_back() -> None:
     make_fabric(2)
-    given = configuration(replace(PEER, bfd_profile="fast"), profiles=(BFD,))
+    given = configuration(replace(PEER, bfd_profile="fast"), profiles=(FAST,))
     service = publication("web", V4)
-    bird_bfd = 'protocol bfd { interface "eth0" { min rx interval 100 ms; min tx interval 100 ms; multiplier 3; }; }\n'
     with (
-        Bird(KERNEL + bird_bfd + bgp(1, "bfd;") + bgp(2, "bfd;")) as bird,
+        Bird(KERNEL + ROUTER_BFD + bgp(1, "bfd;") + bgp(2, "bfd;")) as bird,
         Node("node1") as node1,
         Node("node2") as node2,
     ):
@@ -207,3 +201,40 @@ def test_sessions_survive_a_router_and_an_exabgp_that_end() -> None:
         with Bird(KERNEL + bgp(1)) as bird:
             eventually(lambda: bird.next_hops("10.1.0.10") == both(1), "the route from the new router")
         assert node.peers()["nowhere"].reason == "no route to 10.9.9.9"
+
+
+@in_namespace
+def test_hostile_peers_cost_only_their_own_sessions() -> None:
+    make_fabric(1)
+    hostile = [
+        replace(PEER, name=f"hostile{index}", address=ipaddress.ip_address(f"10.0.0.{10 + index}"), connect_time=1)
+        for index in range(PEERS)
+    ]
+    web, other = publication("web", V4), publication("other", ipaddress.ip_address("10.1.0.11"))
+    with Bird(KERNEL + bgp(1, "strict bind;")) as bird, Node("node1") as node, contextlib.ExitStack() as routers:
+        node.update(configuration(PEER), {web.key: web})
+        eventually(lambda: bird.next_hops("10.1.0.10") == both(1), "the route")
+        established = bird.established_since()
+        outputs = [
+            routers.enter_context(hostile_router(str(peer.address), index)) for index, peer in enumerate(hostile)
+        ]
+        node.update(configuration(PEER, *hostile), {web.key: web})
+        for index in range(len(ways())):
+            assert outputs[index % PEERS].readline()
+            assert node.peers()["router"].status == "established"
+        node.update(configuration(PEER, *hostile), {web.key: web, other.key: other}, other.key)
+        eventually(lambda: bird.next_hops("10.1.0.11") == both(1), "another route")
+        assert bird.established_since() == established
+
+
+@contextlib.contextmanager
+def hostile_router(address: str, index: int) -> Iterator[IO[bytes]]:
+    """A router in the namespace of BIRD. Yields its output."""
+    sh(f"ip -n router address add {address}/24 dev eth0")
+    command = ["ip", "netns", "exec", "router", sys.executable, "-m", "tests.integration.hostile_bgp_peer"]
+    with subprocess.Popen([*command, address, str(index)], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        try:
+            yield process.stdout
+        finally:
+            process.kill()
