@@ -67,7 +67,7 @@ def _decode(body: bytes, kind: str) -> Json:
     except msgspec.MsgspecError as error:
         raise BadReview(f"not a JSON object: {error}") from None
     if review.get("kind") != kind or not isinstance(review.get("apiVersion"), str):
-        raise BadReview(f"not an {kind}")
+        raise BadReview(f"no {kind}")
     return review
 
 
