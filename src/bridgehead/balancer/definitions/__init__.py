@@ -1,0 +1,1 @@
+"""CustomResourceDefinitions of MetalLB and OpenELB, and their installation."""

@@ -1,0 +1,119 @@
+"""Installation of the definitions of MetalLB's and OpenELB's kinds, and of the namespace of their objects.
+
+Only what is missing is created: definitions that the user applied, of whatever version, stay as they are. Definitions
+that this module creates have no managed fields, so that the user may apply others later, by server-side apply too.
+Called by the controller before it starts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from pathlib import Path
+from typing import Any
+
+from bridgehead.backoff import Backoff
+from bridgehead.client import ApiClient
+from bridgehead.client.errors import AlreadyExists, ClientError, NotFound
+from bridgehead.objects.kinds import NAMESPACES, Kind
+from bridgehead.objects.meta import Condition, Object, Part, is_condition_true
+
+log = logging.getLogger(__name__)
+
+
+class DefinitionStatus(Part, frozen=True, kw_only=True):
+    conditions: tuple[Condition, ...] = ()
+
+
+class CustomResourceDefinition(Object, frozen=True, kw_only=True):
+    status: DefinitionStatus = DefinitionStatus()
+
+
+DEFINITIONS = Kind(
+    CustomResourceDefinition, "apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False
+)
+# Names of the definitions, by the file that has them. An installed one is found without reading YAML.
+FILES = {
+    "metallb.yaml": (
+        "ipaddresspools.metallb.io",
+        "l2advertisements.metallb.io",
+        "bgpadvertisements.metallb.io",
+        "communities.metallb.io",
+        "bgppeers.metallb.io",
+        "bfdprofiles.metallb.io",
+        "servicel2statuses.metallb.io",
+        "servicebgpstatuses.metallb.io",
+        "configurationstates.metallb.io",
+    ),
+    "openelb.yaml": (
+        "eips.network.kubesphere.io",
+        "bgpconfs.network.kubesphere.io",
+        "bgppeers.network.kubesphere.io",
+    ),
+}
+_DELAYS = (0.02, 1.0)  # seconds: first and longest between two looks at a new definition
+
+
+def load_definitions(file: str) -> list[dict[str, Any]]:
+    """Return the definitions of one of `FILES`."""
+    import yaml
+
+    from bridgehead.yaml_loader import Loader
+
+    text = Path(__file__).with_name(file).read_text(encoding="utf-8")
+    items: list[dict[str, Any]] = yaml.load(text, Loader=Loader)["items"]
+    return items
+
+
+async def install(client: ApiClient, namespace: str) -> None:
+    """Create the namespace and the definitions that are missing, and return when all are served. Raises ClientError."""
+    await _create_namespace(client, namespace)
+    names = [name for group in FILES.values() for name in group]
+    found = await asyncio.gather(*(_is_established(client, name) for name in names))
+    waiting = [name for name, is_established in zip(names, found, strict=True) if not is_established]
+    if not waiting:
+        return
+    for file, group in FILES.items():
+        if any(name in waiting for name in group):
+            for definition in load_definitions(file):
+                if definition["metadata"]["name"] in waiting:
+                    await _create(client, definition)
+    await asyncio.gather(*(_wait_established(client, name) for name in waiting))
+
+
+async def _create_namespace(client: ApiClient, namespace: str) -> None:
+    try:
+        await client.get(NAMESPACES, namespace)
+    except NotFound:
+        with contextlib.suppress(AlreadyExists):
+            await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+            log.info("created the namespace %s", namespace)
+
+
+async def _create(client: ApiClient, definition: dict[str, Any]) -> None:
+    name = definition["metadata"]["name"]
+    try:
+        await client.create(DEFINITIONS, definition)
+    except AlreadyExists:
+        return
+    log.info("created the definition %s", name)
+    try:
+        # An empty entry resets managedFields, see Kubernetes' "Server-Side Apply".
+        await client.patch(DEFINITIONS, name, "", {"metadata": {"managedFields": [{}]}})
+    except ClientError as error:
+        log.debug("%s keeps its managed fields: %s", name, error)
+
+
+async def _is_established(client: ApiClient, name: str) -> bool:
+    try:
+        definition = await client.get(DEFINITIONS, name)
+    except NotFound:
+        return False
+    return is_condition_true(definition.status.conditions, "Established")
+
+
+async def _wait_established(client: ApiClient, name: str) -> None:
+    backoff = Backoff(*_DELAYS)
+    while not await _is_established(client, name):  # noqa: ASYNC110 - the event is in another process
+        await asyncio.sleep(backoff.next())
