@@ -236,11 +236,15 @@ class _Start:
 
     async def _missing_balancer(self) -> str | None:
         """Return what the load balancer lacks: its pods, or the pool, whose definition its controller installs."""
-        try:
-            await self._install("pool.yaml")
-        except NotFound:
-            return f"{_BALANCER.title} (no definitions of pools yet)"
-        return await self._missing_pods(_BALANCER)
+        missing = await self._missing_pods(_BALANCER)
+        if missing is None:
+            try:
+                await self._install("pool.yaml")
+            except NotFound:
+                controllers = [pod for name in _BALANCER.deployments for pod in await self._pods(name)]
+                if not any(map(_is_crashing, controllers)):
+                    missing = f"{_BALANCER.title} (no definitions of pools yet)"
+        return missing
 
     async def _pods(self, app: str) -> list[Pod]:
         return (await self._client.list(PODS, "kube-system", label_selector=f"k8s-app={app}")).items
