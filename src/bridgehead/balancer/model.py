@@ -127,7 +127,7 @@ class Peer:
     """A BGP neighbour, with which every selected node has a session. Times in seconds; None: the default.
 
     `peer_asn` is a number, or "internal" or "external". `password_secret`: namespace and name of a Secret of type
-    kubernetes.io/basic-auth, or None.
+    kubernetes.io/basic-auth, or None. `both_families`: announce routes of both families in the session.
     """
 
     name: str
@@ -147,6 +147,7 @@ class Peer:
     graceful_restart: bool = False
     ebgp_multi_hop: bool = False
     passive: bool = False
+    both_families: bool = False
 
 
 @dataclass(frozen=True)
