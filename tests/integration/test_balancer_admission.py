@@ -27,7 +27,7 @@ POOLS = Kind(Object, "metallb.io", "v1beta1", "ipaddresspools")
 METALLB = ADOPTED_SERVICES[0]
 
 
-def refuse_bad_names(resource: str, operation: str, old: Any, new: Any) -> str:
+def refuse_bad_names(group: str, resource: str, operation: str, old: Any, new: Any) -> str:
     return f"{resource}: bad name" if new and new["metadata"]["name"].startswith("bad") else ""
 
 

@@ -12,8 +12,9 @@ import msgspec
 
 Json = dict[str, Any]
 
-# Takes plural, operation (CREATE, UPDATE, DELETE), the old and the new object; returns the reason of a refusal, or "".
-Judge = Callable[[str, str, Json | None, Json | None], str]
+# Takes group, plural, operation (CREATE, UPDATE, DELETE), the old and the new object; returns the reason of a refusal,
+# or "".
+Judge = Callable[[str, str, str, Json | None, Json | None], str]
 # Takes an object and the apiVersion that is wanted; returns the object in that version. Raises ValueError.
 Convert = Callable[[Json, str], Json]
 
@@ -28,6 +29,7 @@ def answer_admission(body: bytes, judge: Judge) -> Json:
     request = _part(review, "request")
     resource = _part(request, "resource")
     reason = judge(
+        str(resource.get("group", "")),
         str(resource.get("resource", "")),
         str(request.get("operation", "")),
         request.get("oldObject") or None,

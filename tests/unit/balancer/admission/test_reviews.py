@@ -43,7 +43,10 @@ def test_the_judge_gets_resource_operation_and_objects():
 
     answer_admission(admission(), judge)
     answer_admission(admission(operation="DELETE", object=None, oldObject=POOL), judge)
-    assert seen == [("ipaddresspools", "CREATE", None, POOL), ("ipaddresspools", "DELETE", POOL, None)]
+    assert seen == [
+        ("metallb.io", "ipaddresspools", "CREATE", None, POOL),
+        ("metallb.io", "ipaddresspools", "DELETE", POOL, None),
+    ]
 
 
 @pytest.mark.parametrize(
