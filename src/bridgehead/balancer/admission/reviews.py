@@ -20,7 +20,7 @@ Convert = Callable[[Json, str], Json]
 
 
 class BadReview(ValueError):
-    """The body is no review. The text says what is missing."""
+    """The body is no review. The text names what is missing."""
 
 
 def answer_admission(body: bytes, judge: Judge) -> Json:
