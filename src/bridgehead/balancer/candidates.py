@@ -18,21 +18,29 @@ def is_selected(publication: Publication, selectors: Sequence[Selector]) -> bool
     return not selectors or any(selector.matches(publication.labels) for selector in selectors)
 
 
-def announcing_nodes(view: ClusterView, publication: Publication, nodes: NodeSelection) -> frozenset[str]:
-    """Return the nodes that may announce a Service's addresses, of those that `nodes` selects.
+def eligible_nodes(view: ClusterView, nodes: NodeSelection) -> frozenset[str]:
+    """Return the nodes that `nodes` selects and that may announce addresses at all. Liveness is not considered."""
+    return frozenset(node.name for node in view.nodes.values() if not node.is_excluded and nodes.matches(node.labels))
+
+
+def leaving_nodes(view: ClusterView) -> frozenset[str]:
+    """Return the nodes whose addresses move away."""
+    return frozenset(node.name for node in view.nodes.values() if node.is_leaving)
+
+
+def placement(publication: Publication, eligible: frozenset[str], leaving: frozenset[str]) -> frozenset[str]:
+    """Return the nodes, of those in `eligible`, that may announce a Service's addresses.
 
     No node without an endpoint that counts; with externalTrafficPolicy Local only nodes that have one. Nodes that
-    leave count only if no other node is left. Liveness is not considered here. Source: MetalLB's speaker, which
-    withdraws a Service without ready or serving endpoints everywhere.
+    leave count only if no other node is left. Source: MetalLB's speaker, which withdraws a Service without ready or
+    serving endpoints everywhere.
     """
     if not publication.has_endpoints:
         return frozenset()
-    able = [
-        node
-        for node in view.nodes.values()
-        if not node.is_excluded
-        and nodes.matches(node.labels)
-        and (not publication.is_local or node.name in publication.endpoint_nodes)
-    ]
-    staying = frozenset(node.name for node in able if not node.is_leaving)
-    return staying or frozenset(node.name for node in able)
+    able = eligible & publication.endpoint_nodes if publication.is_local else eligible
+    return (able - leaving) or able
+
+
+def announcing_nodes(view: ClusterView, publication: Publication, nodes: NodeSelection) -> frozenset[str]:
+    """Return the `placement` of a Service on the nodes that `nodes` selects. Liveness is not considered."""
+    return placement(publication, eligible_nodes(view, nodes), leaving_nodes(view))

@@ -2,6 +2,7 @@
 
 BalancerError
   ConfigurationInvalid   the objects contradict each other; the last valid configuration stays in force
+  DetectorEnded          the process of the failure detector ended before its speaker
 """
 
 from __future__ import annotations
@@ -22,3 +23,7 @@ class ConfigurationInvalid(BalancerError):
     def __init__(self, message: str, about: ObjectReference | None = None) -> None:
         super().__init__(" ".join(message.split()))
         self.about = about
+
+
+class DetectorEnded(BalancerError):
+    """The failure detector has ended; a speaker cannot go on without it."""

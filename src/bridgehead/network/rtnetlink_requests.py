@@ -173,6 +173,11 @@ def is_operating(answer: bytes) -> bool:
     return parse_attributes(answer[LINK_HEADER.size :]).get(IFLA_OPERSTATE) == bytes([IF_OPER_UP])
 
 
+def list_links() -> Request:
+    """List all links."""
+    return Request(RTM_GETLINK, 0, _ANY_LINK, "list links")
+
+
 def set_no_link_local(index: int) -> Request:
     """Give a link that is down no IPv6 link-local address later; it does not solicit routers either."""
     mode = attribute(IFLA_INET6_ADDR_GEN_MODE, struct.pack("=B", IN6_ADDR_GEN_MODE_NONE))

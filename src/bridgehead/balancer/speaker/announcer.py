@@ -5,7 +5,7 @@ Pure: no I/O, no clock, no randomness.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -28,6 +28,16 @@ class Held:
     since: float
     detail: tuple[str, ...] = ()
     why: str = ""
+
+
+class Observer(Protocol):
+    """The part of the agent that announcers call, from the event loop."""
+
+    def on_held_changed(self, services: Iterable[ObjectKey]) -> None:
+        """Look at `held` again, because what this node announces of these Services changed."""
+
+    def record(self, service: ObjectKey, *, type: str = "Warning", reason: str, message: str) -> None:
+        """Record an Event about a Service."""
 
 
 class Announcer(Protocol):

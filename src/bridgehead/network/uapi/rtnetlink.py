@@ -15,6 +15,7 @@ RTM_NEWNEIGH: Final = 28
 RTM_NEWRULE: Final = 32
 
 # multicast groups, as a bit mask for bind()
+RTMGRP_LINK: Final = 1
 RTMGRP_IPV4_IFADDR: Final = 0x10
 RTMGRP_IPV6_IFADDR: Final = 0x100
 

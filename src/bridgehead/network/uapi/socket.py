@@ -9,5 +9,6 @@ AF_ALG: Final = 38
 AF_VSOCK: Final = 40
 
 SOL_NETLINK: Final = 270
+SO_ATTACH_FILTER: Final = 26
 SO_SNDBUFFORCE: Final = 32
 SO_RCVBUFFORCE: Final = 33

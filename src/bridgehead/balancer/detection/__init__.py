@@ -1,0 +1,19 @@
+"""Failure detection: a small process beside each speaker that exchanges heartbeats with the other nodes.
+
+The speaker starts the process before it imports what a speaker needs, and it ends with the speaker.
+
+| module | what is in it |
+| --- | --- |
+| `engine.py` | the interface of the protocols in the process (heartbeats, BFD) |
+| `process.py` | the process and its loop |
+| `channel.py` | messages between the speaker and the process |
+| `detector.py` | the speaker's end |
+| `packets.py` | heartbeats on the network: encoding, authentication |
+| `topology.py` | which nodes exchange heartbeats with each other |
+| `membership.py` | which nodes are alive: the decision, on the caller's clock |
+| `bfd/` | BFD sessions with routers |
+| `heartbeats.py` | the engine of the heartbeats: sockets around `membership.py` |
+
+Nothing here imports more than the standard library and `network`, so that the process is small and starts in
+milliseconds. docs/decisions/0038-failure-detection.md has the reasons.
+"""

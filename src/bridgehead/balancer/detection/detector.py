@@ -1,0 +1,108 @@
+"""The speaker's end of the detector: starts the process, sends it what it needs, and receives its conclusions.
+
+While the detector is silent (stopped, or starved of processor time) nobody knows whether the other nodes have taken
+this node's addresses over, so the speaker has to stop answering for them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from ..errors import DetectorEnded
+from .channel import BEAT_SECONDS, SILENCE_SECONDS
+from .engine import Message
+from .process import start
+
+Handler = Callable[[Message], None]
+_HUNG_SECONDS = 3.0  # a busy event loop may be late for a while; a stopped process is noticed by its missing beats
+_END_SECONDS = 2.0
+
+
+class Detector:
+    """The process. Construct it early (the constructor forks), then `run` it in the speaker's event loop."""
+
+    def __init__(self) -> None:
+        self.pid, self._channel = start()
+        self._handlers: dict[str, Handler] = {}
+        self._on_silence: Callable[[bool], None] = lambda is_silent: None
+        self._last_beat = 0.0
+        self._loop_beat = time.monotonic()
+        self.is_silent = False
+
+    def on_message(self, name: str, handler: Handler) -> None:
+        """Call `handler` with each message of an engine."""
+        self._handlers[name] = handler
+
+    def on_silence(self, handler: Callable[[bool], None]) -> None:
+        """Call `handler(True)` when the detector is stopped, and `handler(False)` when it runs again."""
+        self._on_silence = handler
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Send a message to the engine that its key "to" names."""
+        self._channel.send(message)
+
+    async def run(self) -> None:
+        """Follow the detector until cancelled; then it ends. Raises DetectorEnded if it ends before."""
+        loop = asyncio.get_running_loop()
+        ended = loop.create_future()
+        stopping = threading.Event()
+        self._last_beat = self._loop_beat = time.monotonic()
+        loop.add_reader(self._channel, self._read, ended)
+        # A thread, since the event loop may be busy for longer than a stopped process may remain unnoticed.
+        beats = threading.Thread(target=self._beat, args=(stopping,), name="detector-beats", daemon=True)
+        beats.start()
+        try:
+            while not ended.done():
+                planned = time.monotonic() + BEAT_SECONDS
+                await asyncio.wait([ended], timeout=BEAT_SECONDS)
+                self._check(max(0.0, time.monotonic() - planned))
+        finally:
+            stopping.set()
+            loop.remove_reader(self._channel)
+            beats.join()
+            self.close()
+        raise DetectorEnded("the failure detector has ended")
+
+    def close(self) -> None:
+        """End the detector, which announces that this speaker ends, and wait for it."""
+        self._channel.close()
+        with contextlib.suppress(ChildProcessError):
+            deadline = time.monotonic() + _END_SECONDS
+            while os.waitpid(self.pid, os.WNOHANG)[0] == 0:
+                if time.monotonic() > deadline:  # it is stopped
+                    os.kill(self.pid, 9)
+                    os.waitpid(self.pid, 0)
+                    return
+                time.sleep(0.001)
+
+    def _check(self, late: float) -> None:
+        """Judge the detector's silence, without the time in which this process itself was late."""
+        now = self._loop_beat = time.monotonic()
+        self._last_beat += late
+        is_silent = now - self._last_beat > SILENCE_SECONDS
+        if is_silent != self.is_silent:
+            self.is_silent = is_silent
+            self._on_silence(is_silent)
+
+    def _beat(self, stopping: threading.Event) -> None:
+        while not stopping.wait(BEAT_SECONDS):
+            if time.monotonic() - self._loop_beat < _HUNG_SECONDS:
+                self._channel.beat()
+
+    def _read(self, ended: asyncio.Future[None]) -> None:
+        try:
+            for message in self._channel.receive():
+                self._last_beat = time.monotonic()
+                if message is not None:
+                    handler = self._handlers.get(message["to"])
+                    if handler is not None:
+                        handler(message)
+        except EOFError:
+            if not ended.done():
+                ended.set_result(None)

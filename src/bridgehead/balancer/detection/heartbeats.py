@@ -1,0 +1,194 @@
+"""The engine of heartbeats: UDP sockets and link states around the decisions of `membership.py`.
+
+Messages from the speaker, all keys but "to" optional:
+
+    {"to": "heartbeats", "this": "node1", "port": 7946, "key": "hexadecimal", "peers": {"node2": "10.0.0.202"},
+     "links": ["eth0"], "ready": true, "leaving": true}
+
+`links`: announcements need one of these interfaces to transmit; none: no condition. `ready`: the speaker can announce.
+
+Messages to the speaker, when the view or this node's own state changes:
+
+    {"to": "heartbeats", "members": ["node1"], "leaving": [], "isolated": false, "is_fit": true,
+     "changes": [["node2", false, "no heartbeats", 0.31]]}
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Collection, Iterable
+from typing import Final
+
+from bridgehead.network.link_states import LinkStates
+
+from .engine import NEVER, Descriptor, Message, Report
+from .membership import Membership, View
+from .packets import MAX_BYTES, Heartbeat, decode, encode
+
+NAME: Final = "heartbeats"
+DEFAULT_PORT: Final = 7946  # MetalLB's memberlist
+_PACKETS_AT_ONCE: Final = 500
+_REPEATED: Final = 2  # copies of the last heartbeat of a node that ends
+_EXPEDITED: Final = 0xC0  # IP_TOS: DSCP class selector 6, network control
+
+
+class Heartbeats:
+    """The engine. Without a key or a port nothing is sent."""
+
+    name = NAME
+
+    def __init__(self, report: Report) -> None:
+        self._report = report
+        self._membership: Membership | None = None
+        self._key = b""
+        self._addresses: dict[str, str] = {}
+        self._port = 0
+        self._sockets: dict[int, socket.socket] = {}  # by address family
+        self._links = LinkStates()
+        self._needed_links: frozenset[str] = frozenset()
+        self._is_ready = False
+        self._is_speaker_running = True
+        self._last: tuple[View, bool] | None = None
+
+    def descriptors(self) -> Collection[Descriptor]:
+        return (*self._sockets.values(), self._links)
+
+    def next_deadline(self) -> float:
+        return NEVER if self._membership is None or not self._key else self._membership.next_deadline()
+
+    # --- The speaker ---------------------------------------------------------------------------------------------
+
+    def on_message(self, message: Message, now: float) -> None:
+        if "this" in message and self._membership is None:
+            self._membership = Membership(message["this"], now, is_fit=False)
+        if "key" in message:
+            self._key = bytes.fromhex(message["key"])
+        if "port" in message and message["port"] != self._port:
+            self._port = message["port"]
+            self._close_sockets()
+        if "peers" in message:
+            self._addresses = message["peers"]
+            if self._membership is not None:
+                self._membership.set_peers(self._addresses)
+        if "links" in message:
+            self._needed_links = frozenset(message["links"])
+        self._is_ready = message.get("ready", self._is_ready)
+        if "leaving" in message and self._membership is not None:
+            self._membership.is_leaving = message["leaving"]
+            self._send(self._membership.announce(now))
+        self._open_sockets()
+        self._set_fit(now)
+        self._conclude(now)
+
+    def on_speaker(self, is_running: bool, now: float) -> None:
+        self._is_speaker_running = is_running
+        self._set_fit(now)
+        self._conclude(now)
+
+    def on_end(self, now: float) -> None:
+        self._is_speaker_running = False
+        for _ in range(_REPEATED):
+            self._set_fit(now)
+            if self._membership is not None:
+                self._send(self._membership.announce(now))
+        self._close_sockets()
+        self._links.close()
+
+    def _set_fit(self, now: float) -> None:
+        """Let the others know at once when this node can no longer announce, or can again."""
+        is_linked = not self._needed_links or any(self._links.transmits(name) for name in self._needed_links)
+        is_fit = self._is_ready and self._is_speaker_running and is_linked
+        if self._membership is not None and is_fit != self._membership.is_fit:
+            self._membership.is_fit = is_fit
+            self._send(self._membership.announce(now))
+
+    # --- The network ---------------------------------------------------------------------------------------------
+
+    def on_timer(self, now: float) -> None:
+        if self._membership is not None:
+            self._send(self._membership.on_timer(now))
+            self._conclude(now)
+
+    def on_suspension(self, seconds: float, now: float) -> None:
+        if self._membership is not None:
+            self._membership.suspend(seconds, now)
+
+    def on_input(self, descriptor: Descriptor, now: float) -> None:
+        if descriptor is self._links:
+            self._links.update()
+            self._set_fit(now)
+        elif isinstance(descriptor, socket.socket) and self._membership is not None:
+            self._receive(descriptor, self._membership, now)
+        self._conclude(now)
+
+    def _receive(self, sock: socket.socket, membership: Membership, now: float) -> None:
+        for _ in range(_PACKETS_AT_ONCE):
+            try:
+                data = sock.recv(MAX_BYTES)
+            except BlockingIOError:
+                return
+            except OSError:
+                continue  # an ICMP error of an earlier packet
+            packet = decode(data, self._key) if self._key else None
+            if packet is not None:
+                name = membership.receive(packet, now)
+                if name is not None:
+                    self._send([(name, membership.heartbeat(name, now))])
+
+    def _send(self, packets: Iterable[tuple[str, Heartbeat]]) -> None:
+        if not self._key:
+            return
+        for name, packet in packets:
+            address = self._addresses.get(name, "")
+            sock = self._sockets.get(socket.AF_INET6 if ":" in address else socket.AF_INET)
+            if sock is not None and address:
+                # A packet that cannot be sent is a lost one: the others notice the silence.
+                with contextlib.suppress(OSError):
+                    sock.sendto(encode(packet, self._key), (address, self._port))
+
+    def _open_sockets(self) -> None:
+        """Open a socket for each family of the peers' addresses. A port in use is reported once for each message."""
+        families = {socket.AF_INET6 if ":" in address else socket.AF_INET for address in self._addresses.values()}
+        for family in families - self._sockets.keys() if self._port else ():
+            sock = socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+            try:
+                if family == socket.AF_INET6:
+                    sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                    sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_TCLASS, _EXPEDITED)
+                else:
+                    sock.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, _EXPEDITED)
+                sock.bind(("", self._port))
+            except OSError as error:
+                sock.close()
+                self._report({"to": NAME, "error": f"cannot bind UDP port {self._port}: {error.strerror}"})
+            else:
+                self._sockets[family] = sock
+
+    def _close_sockets(self) -> None:
+        for sock in self._sockets.values():
+            sock.close()
+        self._sockets.clear()
+
+    # --- Conclusions ---------------------------------------------------------------------------------------------
+
+    def _conclude(self, now: float) -> None:
+        """Report the view when it has changed."""
+        if self._membership is None or not self._key:
+            return
+        view = self._membership.view(now)
+        if view is None or (view, self._membership.is_fit) == self._last:
+            return
+        changes, self._membership.changes = self._membership.changes, []
+        is_sent = self._report(
+            {
+                "to": NAME,
+                "members": sorted(view.members),
+                "leaving": sorted(view.leaving),
+                "isolated": view.is_isolated,
+                "is_fit": self._membership.is_fit,
+                "changes": changes,
+            }
+        )
+        if is_sent:  # otherwise again at the next timer: the speaker is stopped and does not read
+            self._last = (view, self._membership.is_fit)

@@ -1,0 +1,268 @@
+"""Which nodes are alive, as one node concludes it from heartbeats.
+
+A node is alive while this node has recent evidence of it: a heartbeat of its own, or the age of one in a heartbeat of
+another node. Only a heartbeat that echoes a recent packet of the receiver counts, so a node that cannot receive, or
+whose packets are replayed, is not alive. Before a silent node is declared dead, another node has to answer after the
+silence began; that answer contains its own evidence. A node that receives nothing at all changes nothing for a while:
+it is rather cut off itself than the only survivor.
+
+All times are seconds of the observation clock (`engine.py`). Pure: no I/O, no clock, no randomness.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from .packets import LONGEST_AGE, Age, Heartbeat, node_id
+from .topology import neighbours
+
+INTERVAL: Final = 0.05  # between two heartbeats to each neighbour
+DEAD_AFTER: Final = 0.3  # without evidence
+QUERY_INTERVAL: Final = 0.02  # between two queries about a silent node
+QUERIED: Final = 3  # nodes that are asked about a silent one
+ISOLATED_SECONDS: Final = 2.0  # after which a node that receives nothing believes that all others are dead
+FIRST_SECONDS: Final = 0.5  # after the start, in which this node only listens
+_ECHO_SECONDS: Final = 1.5 * INTERVAL  # age of an echo when packets pass in both directions
+_CONFIRMATION_SECONDS: Final = DEAD_AFTER + 2 * INTERVAL  # since a packet of this node that another one has received
+_REPLY_INTERVAL: Final = 0.01
+_MICROSECONDS: Final = 1_000_000
+_LONG_AGO: Final = float("-inf")
+
+
+class Change(NamedTuple):
+    """A node that became alive or dead. `silence`: seconds since the last evidence of it."""
+
+    node: str
+    is_alive: bool
+    reason: str
+    silence: float
+
+
+class View(NamedTuple):
+    """The conclusion. `members`: nodes alive, this one included if the others receive it.
+
+    `leaving`: members that end soon, as planned. `is_isolated`: several peers became silent at once and none has been
+    received since, so this node is rather cut off itself.
+    """
+
+    members: frozenset[str]
+    leaving: frozenset[str]
+    is_isolated: bool
+
+
+@dataclass
+class _Peer:
+    name: str
+    id: bytes
+    is_neighbour: bool = True
+    is_alive: bool = False
+    direct: float = _LONG_AGO  # when a heartbeat with a recent echo arrived last
+    evidence: float = _LONG_AGO  # when the node was alive for certain, from whatever source
+    received: float = _LONG_AGO  # when the last authentic packet arrived
+    sent: float = _LONG_AGO
+    timestamp: int = 0  # of that packet, to be echoed
+    is_leaving: bool = False
+    is_fit: bool = True
+    suspected: float | None = None  # since when the node has been silent for too long
+    queried: float = _LONG_AGO
+
+
+@dataclass
+class Membership:
+    """The conclusions of the node `this`. `start`: the time now."""
+
+    this: str
+    start: float
+    is_fit: bool = True
+    is_leaving: bool = False
+    changes: list[Change] = field(default_factory=list)  # to be taken by the caller
+    _peers: dict[str, _Peer] = field(default_factory=dict)
+    _by_id: dict[bytes, _Peer] = field(default_factory=dict)
+    _next_send: float = _LONG_AGO
+    _confirmed: float = _LONG_AGO  # when a packet was sent that a peer has received
+    _alone_since: float | None = None  # since when all of several peers are silent
+    _is_isolated: bool = False
+
+    def __post_init__(self) -> None:
+        self._id = node_id(self.this)
+        self._listening_until = self.start + FIRST_SECONDS
+
+    def set_peers(self, names: Iterable[str]) -> None:
+        """Set the other nodes of the cluster, whether or not a speaker runs there."""
+        wanted = set(names) - {self.this}
+        for name in self._peers.keys() - wanted:
+            del self._by_id[self._peers.pop(name).id]
+        for name in wanted - self._peers.keys():
+            self._peers[name] = peer = _Peer(name, node_id(name))
+            self._by_id[peer.id] = peer
+        near = neighbours(self.this, wanted)
+        for peer in self._peers.values():
+            peer.is_neighbour = peer.name in near
+
+    # --- Packets -------------------------------------------------------------------------------------------------
+
+    def receive(self, packet: Heartbeat, now: float) -> str | None:
+        """Take an authentic packet. Return the peer that should get a heartbeat at once, or None."""
+        peer = self._by_id.get(packet.sender)
+        if peer is None or packet.destination != self._id:
+            return None
+        if packet.timestamp <= peer.timestamp and now - peer.received <= DEAD_AFTER:
+            return None  # a duplicate, or overtaken; a lower timestamp after a silence is a node that has restarted
+        peer.timestamp, peer.received = packet.timestamp, now
+        echo = packet.echo / _MICROSECONDS
+        # A node that no longer receives echoes the same packet for ever.
+        moment = min(now, echo + _ECHO_SECONDS)
+        is_recent = now - moment <= DEAD_AFTER
+        if is_recent:
+            self._confirmed = max(self._confirmed, echo)
+            peer.direct = max(peer.direct, moment)
+            peer.evidence = max(peer.evidence, moment)
+            peer.is_leaving, peer.is_fit = packet.is_leaving, packet.is_fit
+            for age in packet.ages:
+                self._relay(age, now)
+        if (packet.wants_reply or moment < now) and now - peer.sent >= _REPLY_INTERVAL:
+            return peer.name
+        return None
+
+    def _relay(self, age: Age, now: float) -> None:
+        peer, moment = self._by_id.get(age.node), now - age.seconds
+        if peer is not None and age.seconds < LONGEST_AGE and moment > peer.evidence + INTERVAL / 10:
+            peer.evidence = moment
+            peer.is_leaving, peer.is_fit = age.is_leaving, age.is_fit
+
+    def heartbeat(self, name: str, now: float, *, wants_reply: bool = False) -> Heartbeat:
+        """Return the packet for a peer."""
+        peer = self._peers[name]
+        peer.sent = now
+        ages = [
+            Age(other.id, now - other.direct, other.is_leaving, other.is_fit)
+            for other in self._peers.values()
+            if other is not peer and now - other.direct < LONGEST_AGE
+        ]
+        return Heartbeat(
+            self._id,
+            peer.id,
+            int(now * _MICROSECONDS),
+            peer.timestamp,
+            is_leaving=self.is_leaving,
+            is_fit=self.is_fit,
+            wants_reply=wants_reply,
+            ages=ages,
+        )
+
+    def announce(self, now: float) -> list[tuple[str, Heartbeat]]:
+        """Return heartbeats to all neighbours and members, because this node's own state has changed."""
+        self._next_send = now + INTERVAL
+        return [
+            (peer.name, self.heartbeat(peer.name, now))
+            for peer in self._peers.values()
+            if peer.is_neighbour or peer.is_alive
+        ]
+
+    # --- Time ----------------------------------------------------------------------------------------------------
+
+    def suspend(self, seconds: float, now: float) -> None:
+        """Take into account that this node did not run for a while. After a long pause the others believe it dead."""
+        if seconds > DEAD_AFTER:
+            self._confirmed = _LONG_AGO
+            self._listening_until = now + _CONFIRMATION_SECONDS
+
+    def next_deadline(self) -> float:
+        """Return the time at which `on_timer` has something to do."""
+        found = [self._next_send]
+        found += [
+            peer.evidence + DEAD_AFTER if peer.suspected is None else peer.queried + QUERY_INTERVAL
+            for peer in self._peers.values()
+            if peer.is_alive
+        ]
+        if self._alone_since is not None:
+            found.append(self._alone_since + ISOLATED_SECONDS)
+        return min(found)
+
+    def on_timer(self, now: float) -> list[tuple[str, Heartbeat]]:
+        """Return the heartbeats to send now."""
+        packets = []
+        if now >= self._next_send:
+            packets = [
+                (peer.name, self.heartbeat(peer.name, now)) for peer in self._peers.values() if peer.is_neighbour
+            ]
+            # A late heartbeat moves the later ones, so that they are never sent in bursts.
+            self._next_send = now + INTERVAL
+        self._conclude(now)
+        packets += [(name, self.heartbeat(name, now, wants_reply=True)) for name in sorted(self._queries(now))]
+        return packets
+
+    def view(self, now: float) -> View | None:
+        """Return the conclusion; None as long as this node has only listened since its start or a pause."""
+        self._conclude(now)
+        members = {peer.name for peer in self._peers.values() if peer.is_alive}
+        is_known = not self._peers or all(peer.is_alive for peer in self._peers.values())
+        if now < self._listening_until and not (is_known and self._is_confirmed(now)):
+            return None
+        leaving = {peer.name for peer in self._peers.values() if peer.is_alive and peer.is_leaving}
+        if self.is_fit and self._is_confirmed(now):
+            members.add(self.this)
+            if self.is_leaving:
+                leaving.add(self.this)
+        return View(frozenset(members), frozenset(leaving), self._is_isolated)
+
+    def _audible(self, now: float) -> int:
+        """Return how many peers this node receives now, whether or not they receive this node."""
+        return sum(now - peer.received <= DEAD_AFTER for peer in self._peers.values())
+
+    def _is_confirmed(self, now: float) -> bool:
+        """Return whether this node may believe that the others receive it.
+
+        A node that receives at most one peer cannot distinguish whose fault it is when that one does not receive it.
+        """
+        return now - self._confirmed <= _CONFIRMATION_SECONDS or (
+            self._audible(now) <= 1 and (not self._peers or now >= self._listening_until)
+        )
+
+    # --- Conclusions ---------------------------------------------------------------------------------------------
+
+    def _conclude(self, now: float) -> None:
+        for peer in self._peers.values():
+            is_recent = now - peer.evidence <= DEAD_AFTER
+            if is_recent:
+                peer.suspected = None
+            if is_recent and peer.is_fit != peer.is_alive:
+                reason = "its heartbeats arrive" if peer.is_fit else "its speaker does not run"
+                self._change(peer, is_alive=peer.is_fit, reason=reason, now=now)
+            elif peer.is_alive and not is_recent and peer.suspected is None:
+                peer.suspected = now
+        self._judge([(p, p.suspected) for p in self._peers.values() if p.is_alive and p.suspected is not None], now)
+
+    def _judge(self, silent: list[tuple[_Peer, float]], now: float) -> None:
+        """Declare silent nodes dead if the others, or the time, confirm it."""
+        others = [peer for peer in self._peers.values() if peer.is_alive and peer.suspected is None]
+        is_alone = not others and len(silent) > 1
+        if not is_alone:
+            self._alone_since = None
+            self._is_isolated &= not others
+        elif self._alone_since is None:
+            self._alone_since, self._is_isolated = now, True
+        for peer, suspected in silent:
+            if self._alone_since is not None:
+                if now - self._alone_since >= ISOLATED_SECONDS:
+                    self._change(peer, is_alive=False, reason="no node answers", now=now)
+            elif not others:
+                self._change(peer, is_alive=False, reason="no heartbeats", now=now)
+            elif any(other.direct > suspected for other in others):
+                self._change(peer, is_alive=False, reason="no heartbeats, confirmed by another node", now=now)
+
+    def _queries(self, now: float) -> Iterator[str]:
+        """Yield the peers to ask about silent nodes: the silent ones and some others."""
+        for peer in self._peers.values():
+            if peer.is_alive and peer.suspected is not None and now - peer.queried >= QUERY_INTERVAL:
+                peer.queried = now
+                yield peer.name
+                others = (p.name for p in self._peers.values() if p.is_alive and p.suspected is None)
+                yield from (name for name, _ in zip(others, range(QUERIED), strict=False))
+
+    def _change(self, peer: _Peer, *, is_alive: bool, reason: str, now: float) -> None:
+        peer.is_alive, peer.suspected = is_alive, None
+        silence = 0.0 if peer.evidence == _LONG_AGO else now - peer.evidence
+        self.changes.append(Change(peer.name, is_alive, reason, silence))

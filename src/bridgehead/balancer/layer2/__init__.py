@@ -1,0 +1,13 @@
+"""Announcement by ARP and IPv6 neighbour discovery: one node answers for an address.
+
+| module | what is in it |
+| --- | --- |
+| `holders.py` | which node holds which address: the decision of all speakers alike |
+| `arp.py`, `ndp.py` | packets: encoding and decoding |
+| `answers.py` | what to answer to a packet, and claims of other machines |
+| `schedule.py` | when gratuitous announcements are sent |
+| `claims.py` | which claims of other machines are reported |
+| `interfaces.py` | the interfaces that announcements use |
+| `responder.py` | the sockets |
+| `announcer.py` | the `Announcer` of the speaker |
+"""

@@ -1,0 +1,234 @@
+"""The layer 2 announcer: takes addresses over, and gives them up, as `holders.py` decides.
+
+An address that moves away as planned is still answered for until its new holder has announced it (`_HANDOVER_SECONDS`
+at most), so that no request remains unanswered in between; this node forwards what still arrives anyway.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import re
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from bridgehead.network.link_states import Link, LinkStates
+from bridgehead.objects.meta import ObjectKey
+
+from ..ranges import IpAddress
+from ..speaker.announcer import Held, Observer
+from ..view import ClusterView, Publication
+from .claims import Claims
+from .holders import Holder, Holders
+from .interfaces import DEFAULT_EXCLUDED, usable_links
+from .responder import Responder
+from .schedule import Schedule
+
+log = logging.getLogger(__name__)
+
+_HANDOVER_SECONDS: Final = 1.0  # in which the new holder announces the address; it takes a few milliseconds
+_ADDRESSES_AT_ONCE: Final = 50  # announced before the rest of the process gets its turn
+
+
+@dataclass
+class _Own:
+    """An address that this node answers for. `gives_up_at`: the end of a handover to another node, or None."""
+
+    holder: Holder
+    since: float
+    gives_up_at: float | None = None
+
+
+class Layer2Announcer:
+    """The `Announcer` of layer 2. `interfaces`: the only ones that are used; empty: all but `excluded`.
+
+    `serves_vrrp`: addresses that VRRP should announce are announced here, because nothing else can.
+    """
+
+    protocol = "layer2"
+
+    def __init__(
+        self,
+        observer: Observer,
+        *,
+        interfaces: Iterable[str] = (),
+        excluded: Iterable[str] = DEFAULT_EXCLUDED,
+        serves_vrrp: bool = False,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._observer = observer
+        self._interfaces = frozenset(interfaces)
+        self._excluded = re.compile("|".join(f"(?:{pattern})" for pattern in excluded) or r"(?!)")
+        self._now = now
+        self._view = ClusterView("")
+        self._holders = Holders(serves_vrrp=serves_vrrp)
+        self._own: dict[IpAddress, _Own] = {}
+        self._schedule: Schedule[IpAddress] = Schedule()
+        self._claims = Claims()
+        self._responder = Responder(self._on_claim)
+        self._wake = asyncio.Event()
+
+    @property
+    def links(self) -> Collection[Link]:
+        """The interfaces in use."""
+        return self._responder.links.values()
+
+    @property
+    def responder(self) -> Responder:
+        """The sockets, for metrics."""
+        return self._responder
+
+    # --- Decisions -----------------------------------------------------------------------------------------------
+
+    def update(
+        self, view: ClusterView, publications: Mapping[ObjectKey, Publication], changed: Collection[ObjectKey]
+    ) -> None:
+        old, self._view = self._view, view
+        services: set[ObjectKey] = set()
+        for address in self._holders.update(view, publications, changed):
+            services.update(self._holders.services(address))
+            own = self._own.get(address)
+            if own is not None:
+                services.add(own.holder.service)
+            self._apply(address, self._holders.get(address))
+        if view.members - old.members or (old.is_isolated and not view.is_isolated):
+            # A node that was cut off, or that joined, may have answered for an address, or may have missed who does.
+            self._announce_all()
+        if services:
+            self._observer.on_held_changed(services)
+        self._wake.set()
+
+    def _apply(self, address: IpAddress, holder: Holder | None) -> None:
+        own, this = self._own.get(address), self._view.this_node
+        if holder is not None and holder.node == this:
+            self._responder.hold(address, holder.interfaces)
+            if own is None or own.gives_up_at is not None:
+                self._own[address] = _Own(holder, self._now() if own is None else own.since)
+                self._begin([address])
+                log.info("announcing %s of %s (%s)", address, holder.service, holder.reason)
+            else:
+                if own.holder.interfaces != holder.interfaces:
+                    self._begin([address])
+                own.holder = holder
+        elif own is not None and holder is not None and this in self._view.members:
+            if own.gives_up_at is None:
+                own.gives_up_at = _monotonic() + _HANDOVER_SECONDS
+                self._schedule.stop(address)
+                self._claims.release(address)
+                log.info("handing %s of %s over to %s", address, own.holder.service, holder.node)
+        elif own is not None:
+            self._release(address)
+
+    def _release(self, address: IpAddress) -> None:
+        own = self._own.pop(address)
+        self._responder.release(address)
+        self._schedule.stop(address)
+        self._claims.release(address)
+        log.info("no longer announcing %s of %s", address, own.holder.service)
+
+    def _announce_all(self) -> None:
+        self._begin([address for address, own in self._own.items() if own.gives_up_at is None])
+
+    def _begin(self, addresses: Iterable[IpAddress]) -> None:
+        now = _monotonic()
+        for address in addresses:
+            self._claims.hold(address, now)
+            self._schedule.begin([address], now)
+        self._wake.set()
+
+    def held(self) -> Collection[Held]:
+        """Return the addresses that this node answers for, without those that are being handed over."""
+        return [
+            Held(
+                address,
+                service,
+                self.protocol,
+                own.since,
+                tuple(self._responder.interfaces_of(address)),
+                own.holder.reason,
+            )
+            for address, own in self._own.items()
+            if own.gives_up_at is None
+            for service in sorted(self._holders.services(address))
+        ]
+
+    @property
+    def is_handing_over(self) -> bool:
+        """Whether an address still waits for its new holder."""
+        return any(own.gives_up_at is not None for own in self._own.values())
+
+    # --- The network ---------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        loop = asyncio.get_running_loop()
+        with contextlib.closing(self._responder), LinkStates() as states:
+            self._use_links(states)
+            loop.add_reader(states, self._on_links, states)
+            try:
+                while True:
+                    self._give_up_late()
+                    self._announce_due()
+                    await self._sleep()
+            finally:
+                loop.remove_reader(states)
+
+    async def _sleep(self) -> None:
+        """Wait for an update or the next deadline, and let the rest of the process have its turn in any case."""
+        deadlines = [own.gives_up_at for own in self._own.values() if own.gives_up_at is not None]
+        seconds = min([self._schedule.next_deadline(), *deadlines]) - _monotonic()
+        self._wake.clear()
+        if seconds <= 0:
+            await asyncio.sleep(0)
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds if seconds < float("inf") else None):
+                await self._wake.wait()
+
+    def _announce_due(self) -> None:
+        for due in self._schedule.due(_monotonic(), _ADDRESSES_AT_ONCE):
+            # A node that is cut off cannot know who holds the address by now, so it only answers who can reach it.
+            if not self._view.is_isolated:
+                self._responder.announce(due.item)
+                if due.is_last:
+                    self._responder.probe(due.item)
+
+    def _give_up_late(self) -> None:
+        now = _monotonic()
+        for address, own in list(self._own.items()):
+            if own.gives_up_at is not None and now >= own.gives_up_at:
+                log.warning("%s was not announced by its new holder yet", address)
+                self._release(address)
+
+    def _on_links(self, states: LinkStates) -> None:
+        states.update()
+        self._use_links(states)
+
+    def _use_links(self, states: LinkStates) -> None:
+        before = {link.name for link in self.links}
+        if self._responder.set_links(usable_links(states.all(), self._interfaces, self._excluded)):
+            self._announce_all()
+        after = {link.name for link in self.links}
+        if before != after:
+            log.info("interfaces: %s", ", ".join(sorted(after)) or "none")
+            self._observer.on_held_changed(own.holder.service for own in self._own.values())
+
+    def _on_claim(self, address: IpAddress, mac: bytes, link: Link) -> None:
+        own = self._own[address]
+        if own.gives_up_at is not None:  # the new holder
+            self._release(address)
+            return
+        verdict = self._claims.judge(address, mac, _monotonic())
+        if verdict.is_reported:
+            message = f"another machine, {mac.hex(':')}, answers for {address} on {link.name}"
+            log.warning("%s", message)
+            for service in self._holders.services(address):
+                self._observer.record(service, reason="DuplicateAddress", message=message)
+        if verdict.is_defended and not self._view.is_isolated:
+            self._responder.announce(address)
+
+
+def _monotonic() -> float:
+    return time.monotonic()

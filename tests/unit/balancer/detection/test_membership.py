@@ -1,0 +1,224 @@
+"""Conclusions from heartbeats, on a virtual network and clock."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bridgehead.balancer.detection.membership import ISOLATED_SECONDS
+
+from .virtual_cluster import VirtualCluster
+
+NAMES = ("node1", "node2", "node3")
+
+
+def cut(cluster: VirtualCluster, *pairs: tuple[str, str]) -> None:
+    cluster.passes = lambda sender, receiver: (sender, receiver) not in pairs
+
+
+def isolate(cluster: VirtualCluster, name: str) -> None:
+    cluster.passes = lambda sender, receiver: name not in (sender, receiver)
+
+
+def test_all_nodes_find_each_other_before_they_conclude_anything():
+    cluster = VirtualCluster(*NAMES).start()
+    assert cluster.all_members() == [set(NAMES)] * 3
+    assert all(len(node.views) == 1 for node in cluster.nodes.values())
+
+
+def test_a_node_without_peers_is_alone_at_once():
+    cluster = VirtualCluster("node1")
+    cluster.run(0.01)
+    assert cluster.members("node1") == {"node1"}
+
+
+def test_a_node_whose_peers_run_no_speaker_listens_first():
+    cluster = VirtualCluster("node1")
+    cluster.nodes["node1"].membership.set_peers(["node2", "node3"])
+    cluster.run(0.4)
+    assert cluster.nodes["node1"].views == []
+    cluster.run(0.4)
+    assert cluster.members("node1") == {"node1"}
+
+
+def test_a_dead_node_is_declared_dead_by_all_within_350_ms_of_its_last_heartbeat():
+    cluster = VirtualCluster(*NAMES).start()
+    cluster.nodes["node2"].is_dead = True
+    died = cluster.now
+    cluster.run(0.36)
+    assert cluster.all_members() == [{"node1", "node3"}] * 2
+    assert all(cluster.nodes[name].views[-1][0] - died > 0.2 for name in ("node1", "node3"))
+
+
+def test_two_of_five_dead_at_once_are_declared_dead_without_delay():
+    cluster = VirtualCluster("a", "b", "c", "d", "e").start()
+    for name in "ab":
+        cluster.nodes[name].is_dead = True
+    cluster.run(0.37)
+    assert cluster.all_members() == [{"c", "d", "e"}] * 3
+
+
+def test_the_last_of_two_takes_over():
+    cluster = VirtualCluster("node1", "node2").start()
+    cluster.nodes["node2"].is_dead = True
+    cluster.run(0.36)
+    assert cluster.members("node1") == {"node1"}
+
+
+def test_a_broken_path_between_two_nodes_kills_neither():
+    cluster = VirtualCluster(*NAMES).start()
+    cut(cluster, ("node1", "node2"), ("node2", "node1"))
+    cluster.run(2)
+    assert cluster.all_members() == [set(NAMES)] * 3
+
+
+def test_a_path_broken_in_one_direction_kills_neither():
+    cluster = VirtualCluster(*NAMES).start()
+    cut(cluster, ("node1", "node2"))
+    cluster.run(2)
+    assert cluster.all_members() == [set(NAMES)] * 3
+
+
+@pytest.mark.parametrize("direction", ["cannot send", "cannot receive"])
+def test_a_node_cut_off_in_one_direction_is_dead_for_the_others(direction):
+    cluster = VirtualCluster(*NAMES).start()
+    others = ("node2", "node3")
+    pairs = [("node1", other) for other in others]
+    cut(cluster, *(pairs if direction == "cannot send" else [(b, a) for a, b in pairs]))
+    cluster.run(0.5)
+    assert [cluster.members(name) for name in others] == [{"node2", "node3"}] * 2
+    if direction == "cannot send":  # the others' heartbeats do not echo it, so it knows
+        assert "node1" not in cluster.members("node1")
+    else:
+        assert cluster.members("node1") == set(NAMES)
+        assert cluster.nodes["node1"].views[-1][1].is_isolated
+
+
+def test_an_isolated_node_keeps_its_view_for_a_while():
+    cluster = VirtualCluster(*NAMES).start()
+    isolate(cluster, "node1")
+    cluster.run(1.5)
+    assert cluster.members("node1") == set(NAMES)
+    assert cluster.nodes["node1"].views[-1][1].is_isolated
+    cluster.run(ISOLATED_SECONDS)
+    assert cluster.members("node1") == {"node1"}
+    assert cluster.nodes["node1"].views[-1][1].is_isolated
+    cluster.passes = lambda sender, receiver: True
+    cluster.run(0.2)
+    assert not cluster.nodes["node1"].views[-1][1].is_isolated
+
+
+def test_all_agree_within_a_tenth_of_a_second_after_a_heal():
+    cluster = VirtualCluster("a", "b", "c", "d").start()
+    cluster.passes = lambda sender, receiver: (sender in "ab") == (receiver in "ab")
+    cluster.run(5)
+    assert cluster.members("a") == {"a", "b"}
+    assert cluster.members("c") == {"c", "d"}
+    cluster.passes = lambda sender, receiver: True
+    cluster.run(0.12)
+    assert cluster.all_members() == [set("abcd")] * 4
+
+
+def test_a_stopped_node_that_runs_again_first_learns_what_the_others_believe():
+    cluster = VirtualCluster(*NAMES).start()
+    cluster.pause("node1")
+    cluster.run(3)
+    assert cluster.all_members() == [{"node2", "node3"}] * 2
+    before = len(cluster.nodes["node1"].views)
+    cluster.resume("node1")
+    cluster.run(0.2)
+    assert cluster.all_members() == [set(NAMES)] * 3
+    # It declared nobody dead for its own pause.
+    assert all(view.members >= {"node2", "node3"} for _, view in cluster.nodes["node1"].views[before:])
+
+
+def test_a_node_that_ends_is_dead_at_once():
+    cluster = VirtualCluster(*NAMES).start()
+    cluster.announce("node1", is_fit=False)
+    cluster.run(0.005)
+    assert cluster.members("node2") == {"node2", "node3"}
+    assert cluster.nodes["node2"].membership.changes[-1].reason == "its speaker does not run"
+
+
+def test_a_node_that_leaves_is_known_to_leave():
+    cluster = VirtualCluster(*NAMES).start()
+    cluster.announce("node1", is_leaving=True)
+    cluster.run(0.1)
+    assert [node.views[-1][1].leaving for node in cluster.nodes.values()] == [{"node1"}] * 3
+    assert cluster.all_members() == [set(NAMES)] * 3
+
+
+def test_a_large_cluster_agrees_by_relays():
+    names = [f"node{number:03}" for number in range(60)]
+    cluster = VirtualCluster(*names).start()
+    assert cluster.all_members() == [set(names)] * 60
+    cluster.nodes["node017"].is_dead = True
+    cluster.run(0.5)
+    assert cluster.all_members() == [set(names) - {"node017"}] * 59
+    cluster.announce("node044", is_fit=False)
+    cluster.run(0.12)
+    assert cluster.members("node001") == set(names) - {"node017", "node044"}
+
+
+def test_a_replayed_packet_is_no_evidence():
+    cluster = VirtualCluster("node1", "node2").start()
+    old = cluster.nodes["node2"].membership.heartbeat("node1", cluster.now)
+    cluster.nodes["node2"].is_dead = True
+    cluster.run(0.5)
+    assert cluster.members("node1") == {"node1"}
+    cluster._push(cluster.now, "node1", old)
+    cluster.run(0.1)
+    assert cluster.members("node1") == {"node1"}
+
+
+@settings(max_examples=40)
+@given(st.integers(0, 2**32), st.floats(0, 0.15), st.lists(st.floats(0.01, 0.25), max_size=12))
+def test_no_node_is_declared_dead_by_lost_packets_or_short_pauses(seed, loss, pauses):
+    """A tenth of all packets may be lost, and nodes may pause for less than the time after which they are dead."""
+    cluster = VirtualCluster("a", "b", "c", "d").start()
+    choice = random.Random(seed)
+    cluster.passes = lambda sender, receiver: choice.random() >= loss
+    for seconds in pauses:
+        name = choice.choice("abcd")
+        cluster.pause(name)
+        cluster.run(min(seconds, 0.2))
+        cluster.resume(name)
+        cluster.run(0.3)
+    # The observers' own pauses make nobody dead, however long they are.
+    cluster.passes = lambda sender, receiver: True
+    cluster.run(0.3)
+    assert all(change.is_alive for node in cluster.nodes.values() for change in node.membership.changes)
+
+
+@settings(max_examples=40)
+@given(
+    st.integers(0, 2**32),
+    st.lists(st.sampled_from(["pause", "resume", "split", "isolate", "heal", "loss"]), min_size=1, max_size=8),
+)
+def test_all_agree_after_any_history_once_it_heals(seed, history):
+    cluster = VirtualCluster("a", "b", "c", "d", "e").start()
+    choice = random.Random(seed)
+    for event in history:
+        name = choice.choice("abcde")
+        side = set(choice.sample("abcde", 2))
+        match event:
+            case "pause":
+                cluster.pause(name)
+            case "resume":
+                cluster.resume(name)
+            case "split":
+                cluster.passes = lambda sender, receiver, side=side: (sender in side) == (receiver in side)
+            case "isolate":
+                isolate(cluster, name)
+            case "heal":
+                cluster.passes = lambda sender, receiver: True
+            case "loss":
+                cluster.passes = lambda sender, receiver: choice.random() > 0.5
+        cluster.run(choice.random() * 3)
+    cluster.passes = lambda sender, receiver: True
+    cluster.resume(*(node.name for node in cluster.nodes.values() if node.is_paused))
+    cluster.run(1.0)
+    assert cluster.all_members() == [set("abcde")] * 5
