@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from bridgehead.balancer.allocation import Allocator, Decision, converge
+from bridgehead.balancer.allocation import Allocator, Decision, adopt, converge
 from bridgehead.balancer.configuration import compile_configuration
 from bridgehead.objects.core import Service
 
@@ -73,11 +73,13 @@ class World:
         self.services[name] = with_status(found, decision)
 
     def restart(self) -> None:
-        """Begin with an empty allocator, and converge Services with addresses first, as the controller does."""
+        """Begin with an empty allocator, and adopt the addresses that Services have, as the controller does."""
         spaces = [space.pool for space in self.allocator.spaces()]
         self.allocator = Allocator()
         self.allocator.set_pools(spaces)
-        for name in sorted(self.services, key=lambda name: not self.services[name].status.load_balancer.ingress):
+        for found in self.services.values():
+            adopt(self.allocator, found, self.namespaces.get(found.metadata.namespace, {}))
+        for name in self.services:
             self.converge(name)
 
     def outcome(self, name: str) -> str:

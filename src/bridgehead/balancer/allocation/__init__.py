@@ -1,7 +1,7 @@
 """Allocation of addresses to Services: bookkeeping of pools, addresses in use and requests, without I/O."""
 
 from .allocator import Allocation, Allocator
-from .convergence import Decision, Note, Pending, converge
+from .convergence import Decision, Note, Pending, adopt, converge
 from .reasons import NotAllocated, PendingReason
 from .requests import Request, read_request
 
@@ -14,6 +14,7 @@ __all__ = [
     "Pending",
     "PendingReason",
     "Request",
+    "adopt",
     "converge",
     "read_request",
 ]

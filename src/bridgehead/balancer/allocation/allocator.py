@@ -18,17 +18,19 @@ from ..ranges import IpAddress
 from .eligibility import by_priority, is_allowed, is_bound
 from .explanations import describe_pools, full, not_compatible
 from .reasons import NotAllocated, PendingReason, quote_addresses
-from .requests import Request, Version
+from .requests import Port, Request, Version
 from .space import PoolSpace
-from .usage import AddressUsage
+from .usage import AddressUsage, ShareKey
 
 
 @dataclass(frozen=True)
 class Allocation:
-    """Addresses of a Service. `pools`: names of their pools, in the same order."""
+    """Addresses of a Service. `pools`: names of their pools, in the same order. `ports`, `share`: as in the request."""
 
     addresses: tuple[IpAddress, ...]
     pools: tuple[str, ...]
+    ports: tuple[Port, ...] = ()
+    share: ShareKey = ("", "")
 
     @property
     def pool(self) -> str:
@@ -237,13 +239,17 @@ class Allocator:
     def _assign(self, request: Request, addresses: Sequence[IpAddress], *, is_new: bool = False) -> Allocation:
         """Record an allocation, in the place of the one that the Service has. Raises NotAllocated."""
         pools = self._pools_for(request, addresses, is_new)
+        share = (request.sharing_key, request.backend_key)
+        allocation = Allocation(tuple(addresses), tuple(pools), request.ports, share)
+        if self._allocations.get(request.key) == allocation:
+            return allocation
         for address in addresses:
             self._usage.check(address, request)
         self.release(request.key)
         for address in addresses:
             self._usage.add(address, request)
             self._recount(address, 1)
-        allocation = self._allocations[request.key] = Allocation(tuple(addresses), tuple(pools))
+        self._allocations[request.key] = allocation
         return allocation
 
     def _pools_for(self, request: Request, addresses: Sequence[IpAddress], is_new: bool) -> list[str]:

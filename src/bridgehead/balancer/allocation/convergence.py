@@ -5,6 +5,7 @@ Pure: no I/O, no clock, no randomness. Source: MetalLB, controller/service.go (E
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -48,7 +49,9 @@ class Decision:
 def converge(allocator: Allocator, service: Service, namespace_labels: Labels) -> Decision:
     """Decide on a Service of type LoadBalancer that has cluster IPs, and record the decision in `allocator`."""
     decision = Decision()
-    current = current_addresses(service)
+    held = allocator.allocation(service.key)
+    # A decision may not be written yet: the Service keeps what it was given, also when the write is repeated.
+    current = current_addresses(service) or (() if held is None else held.addresses)
     deprecated = deprecated_annotations(service)
     if deprecated:
         message = f"{', '.join(deprecated)}: the prefix metallb.universe.tf is deprecated, use metallb.io"
@@ -66,6 +69,14 @@ def converge(allocator: Allocator, service: Service, namespace_labels: Labels) -
     elif len(decision.allocation.addresses) < len(request.versions) and not request.is_openelb:
         _add_family(allocator, request, decision)
     return decision
+
+
+def adopt(allocator: Allocator, service: Service, namespace_labels: Labels) -> None:
+    """Record the addresses that a Service has, if it may keep them. For all Services before any other decision."""
+    current = current_addresses(service)
+    if current:
+        with contextlib.suppress(NotAllocated):
+            _keep(allocator, read_request(service, namespace_labels), current, Decision())
 
 
 def current_addresses(service: Service) -> tuple[IpAddress, ...]:
