@@ -34,6 +34,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "proxy": ("Parts of a cluster; each also runs alone", "Program this node's kernel with the Services of a cluster."),
     "speaker": ("Parts of a cluster; each also runs alone", "Announce load-balancer addresses from this node."),
     "dns": ("Parts of a cluster; each also runs alone", "Answer the names of a cluster's Services and pods."),
+    "balancer": ("Parts of a cluster; each also runs alone", "Give load-balancer addresses to Services."),
     "version": ("Bridgehead itself", "Print the version."),
     "completion": ("Bridgehead itself", "Print the completion script of a shell."),
 }
