@@ -245,10 +245,15 @@ class SpeakerProcess:
     def status(self) -> dict[str, Any]:
         """Return the page /status, {} while it is not served."""
         try:
-            with urllib.request.urlopen(f"http://{node_ip(self.node)}:{PAGES_PORT}/status", timeout=5) as answer:
-                found: dict[str, Any] = json.load(answer)
+            found: dict[str, Any] = json.loads(self.page("/status"))
         except OSError:
             return {}
+        return found
+
+    def page(self, path: str) -> bytes:
+        """Return an HTTP page. Raises OSError."""
+        with urllib.request.urlopen(f"http://{node_ip(self.node)}:{PAGES_PORT}{path}", timeout=5) as answer:
+            found: bytes = answer.read()
         return found
 
 
