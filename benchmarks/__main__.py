@@ -25,6 +25,7 @@ MODULES = {
     "api": "The API server",
     "storage": "Storage",
     "failover": "",
+    "announcing": "Announcing by layer 2",
     "failover_bgp": "",
 }
 RESULTS = Path(__file__).with_name("results")

@@ -64,6 +64,13 @@ def sh(*lines: str) -> None:
     subprocess.run(["sh", "-ec", "\n".join(lines)], check=True, stdout=subprocess.DEVNULL)
 
 
+def enter_world(forbidden: str) -> None:
+    """Prepare a process in new namespaces. `forbidden`: the network namespace that the benchmark was started in."""
+    if os.readlink("/proc/self/ns/net") == forbidden:
+        raise SystemExit("this is the network namespace that the benchmark was started in; not touching it")
+    sh("mount -t tmpfs none /run", "ip link set lo up")
+
+
 # --- The network ----------------------------------------------------------------------------------------------------
 
 

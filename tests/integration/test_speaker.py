@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import ipaddress
 import itertools
+import os
 import random
 import re
 import signal
@@ -255,3 +256,8 @@ async def test_foreign_machines_and_floods():
         assert await world.holder(vip(10)) == holder
         events = [message for reason, message in await world.events("web") if reason == "DuplicateAddress"]
         assert len(events) <= 10
+
+        # A speaker without its failure detector cannot know who has its addresses by now, so it ends.
+        os.kill(world.speakers[holder].detector_pid, signal.SIGKILL)
+        assert await asyncio.to_thread(world.speakers[holder].process.wait, 60) == 1
+        await until_answered(vip(10), *others(holder))
