@@ -32,6 +32,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "kubelet": ("Parts of a cluster; each also runs alone", "Run the pods of one node."),
     "runtime": ("Parts of a cluster; each also runs alone", "Run the containers of one node for its kubelet."),
     "proxy": ("Parts of a cluster; each also runs alone", "Program this node's kernel with the Services of a cluster."),
+    "speaker": ("Parts of a cluster; each also runs alone", "Announce load-balancer addresses from this node."),
     "dns": ("Parts of a cluster; each also runs alone", "Answer the names of a cluster's Services and pods."),
     "balancer": ("Parts of a cluster; each also runs alone", "Give load-balancer addresses to Services."),
     "version": ("Bridgehead itself", "Print the version."),

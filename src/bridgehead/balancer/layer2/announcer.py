@@ -70,6 +70,8 @@ class Layer2Announcer:
         self._claims = Claims()
         self._responder = Responder(self._on_claim)
         self._wake = asyncio.Event()
+        self._is_running = False
+        self._used: frozenset[str] = frozenset()  # names of all interfaces so far
 
     @property
     def links(self) -> Collection[Link]:
@@ -97,6 +99,8 @@ class Layer2Announcer:
         if view.members - old.members or (old.is_isolated and not view.is_isolated):
             # A node that was cut off, or that joined, may have answered for an address, or may have missed who does.
             self._announce_all()
+        if self._is_running:
+            self._report_unreachable(changed)
         if services:
             self._observer.on_held_changed(services)
         self._wake.set()
@@ -122,6 +126,16 @@ class Layer2Announcer:
         elif own is not None:
             self._release(address)
 
+    def _report_unreachable(self, services: Iterable[ObjectKey]) -> None:
+        """Record Events about addresses that this node holds but has no interface for."""
+        for service in services:
+            for address in self._holders.addresses(service):
+                own = self._own.get(address)
+                if own is not None and not self._responder.interfaces_of(address):
+                    wanted = ", ".join(sorted(own.holder.interfaces or self._interfaces)) or "any"
+                    message = f'failed to announce "{address}" with protocol "layer2": no usable interface ({wanted})'
+                    self._observer.record(service, reason="announceFailed", message=message)
+
     def _release(self, address: IpAddress) -> None:
         own = self._own.pop(address)
         self._responder.release(address)
@@ -139,8 +153,15 @@ class Layer2Announcer:
             self._schedule.begin([address], now)
         self._wake.set()
 
-    def held(self) -> Collection[Held]:
+    def held(self, services: Collection[ObjectKey] | None = None) -> Collection[Held]:
         """Return the addresses that this node answers for, without those that are being handed over."""
+        if services is None:
+            return self._held(self._own, None)
+        addresses = {address for service in services for address in self._holders.addresses(service)}
+        return self._held(addresses & self._own.keys(), frozenset(services))
+
+    def _held(self, addresses: Iterable[IpAddress], services: frozenset[ObjectKey] | None) -> list[Held]:
+        owns = [(address, self._own[address]) for address in addresses]
         return [
             Held(
                 address,
@@ -150,9 +171,10 @@ class Layer2Announcer:
                 tuple(self._responder.interfaces_of(address)),
                 own.holder.reason,
             )
-            for address, own in self._own.items()
+            for address, own in owns
             if own.gives_up_at is None
             for service in sorted(self._holders.services(address))
+            if services is None or service in services
         ]
 
     @property
@@ -166,6 +188,7 @@ class Layer2Announcer:
         loop = asyncio.get_running_loop()
         with contextlib.closing(self._responder), LinkStates() as states:
             self._use_links(states)
+            self._is_running = True
             loop.add_reader(states, self._on_links, states)
             try:
                 while True:
@@ -213,6 +236,9 @@ class Layer2Announcer:
         after = {link.name for link in self.links}
         if before != after:
             log.info("interfaces: %s", ", ".join(sorted(after)) or "none")
+            self._used |= after
+            # The first interface that disappears must not end the condition that one of them transmits.
+            self._observer.on_links_changed(self._interfaces or self._used)
             self._observer.on_held_changed(own.holder.service for own in self._own.values())
 
     def _on_claim(self, address: IpAddress, mac: bytes, link: Link) -> None:
