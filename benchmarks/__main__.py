@@ -24,6 +24,8 @@ MODULES = {
     "barrier": "The barrier before SIGTERM",
     "api": "The API server",
     "storage": "Storage",
+    "failover": "",
+    "failover_bgp": "",
 }
 RESULTS = Path(__file__).with_name("results")
 

@@ -28,10 +28,11 @@ _SIGNING_KEY = SigningKey(rsa.generate_private_key(public_exponent=65537, key_si
 class ApiWorld:
     """An API server that can be stopped and started again with the same store and port.
 
-    `context` is for TLS, `settings` are further ones of `ApiSettings`.
+    `context` is for TLS, `settings` are further ones of `ApiSettings`. `address`: of the server.
     """
 
-    def __init__(self, context: ssl.SSLContext | None = None, **settings: Any) -> None:
+    def __init__(self, context: ssl.SSLContext | None = None, *, address: str = "127.0.0.1", **settings: Any) -> None:
+        self.address = address
         self._context = context
         self._settings = settings
         self._store = MemoryStore()
@@ -51,13 +52,13 @@ class ApiWorld:
     @property
     def config(self) -> ClientConfig:
         scheme = "http" if self._context is None else "https"
-        return ClientConfig(server=f"{scheme}://127.0.0.1:{self._port}", token="admin")
+        return ClientConfig(server=f"{scheme}://{self.address}:{self._port}", token="admin")
 
     async def start(self) -> None:
         table = build_table(service_cidrs=("10.96.0.0/12",), node_port_range=(30000, 32767))
         users = {"admin": User("kubernetes-admin", frozenset({"system:masters"}))}
         parts = build_api(table, self._store, ApiSettings(_SIGNING_KEY, users=users, **self._settings))
-        (self._listener,) = open_listeners([f"127.0.0.1:{self._port}"], [])
+        (self._listener,) = open_listeners([f"{self.address}:{self._port}"], [])
         await ensure_system_objects(parts.registry, service_ip="10.96.0.1", advertise=("10.0.0.1", self._port))
         self._parts = parts
         self._server = ApiServer(parts.application, self._context, parts.watches.close)

@@ -19,6 +19,8 @@ from .namespaced import sh
 
 DEADLINE_SECONDS = 60
 ROUTER4, ROUTER6 = "10.0.0.1", "fd00:a::1"
+# The test may have moved to another namespace; its first process has not.
+_ROOT_NAMESPACE = "nsenter --net=/run/netns/fabric"
 _COMMON = """
 log stderr all;
 router id 10.0.0.1;
@@ -42,7 +44,7 @@ def node_address(number: int, family: int = 4) -> str:
 def make_fabric(nodes: int) -> None:
     """Make namespaces `router`, `node1`, ... whose eth0 are on a bridge. The caller's namespace has only the bridge."""
     names = ["router", *(f"node{number}" for number in range(1, nodes + 1))]
-    sh("ip link add fabric type bridge; ip link set fabric up")
+    sh("ip link add fabric type bridge; ip link set fabric up; ip netns attach fabric $$")
     for index, name in enumerate(names):
         addresses = (ROUTER4, ROUTER6) if name == "router" else (node_address(index), node_address(index, 6))
         sh(f"""
@@ -58,10 +60,24 @@ def make_fabric(nodes: int) -> None:
         """)
 
 
-class Bird:
-    """BIRD in the namespace `router`. Use as a context manager."""
+def cut(name: str) -> None:
+    """Let all packets of a namespace be lost, in both directions, while its link stays up."""
+    # A queue that no packet fits into: the kernel of a test may lack netem.
+    sh(f"{_ROOT_NAMESPACE} tc qdisc add dev {name} root tbf rate 8bit burst 1 limit 1")
+    sh(f"nsenter --net=/run/netns/{name} tc qdisc add dev eth0 root tbf rate 8bit burst 1 limit 1")
 
-    def __init__(self, configuration: str) -> None:
+
+def heal(name: str) -> None:
+    """Undo `cut`."""
+    sh(f"{_ROOT_NAMESPACE} tc qdisc delete dev {name} root")
+    sh(f"nsenter --net=/run/netns/{name} tc qdisc delete dev eth0 root")
+
+
+class Bird:
+    """BIRD in a network namespace, "" for that of the test. Use as a context manager."""
+
+    def __init__(self, configuration: str, namespace: str = "router") -> None:
+        self._inside = ["ip", "netns", "exec", namespace] if namespace else []
         self._directory = tempfile.TemporaryDirectory()
         self._path = Path(self._directory.name, "bird.conf")
         self._socket = Path(self._directory.name, "bird.ctl")
@@ -71,7 +87,7 @@ class Bird:
 
     def __enter__(self) -> Bird:
         self._process = subprocess.Popen(
-            ["ip", "netns", "exec", "router", "bird", "-f", "-c", str(self._path), "-s", str(self._socket)],
+            [*self._inside, "bird", "-f", "-c", str(self._path), "-s", str(self._socket)],
             stdout=self._log,
             stderr=self._log,
         )
@@ -109,10 +125,15 @@ class Bird:
         rows = [line.split() for line in self.ask("show", "bfd", "sessions").splitlines()]
         return {row[0]: row[2] for row in rows if len(row) >= 5 and _is_address(row[0])}
 
+    def established_since(self) -> dict[str, str]:
+        """Return the time since when each BGP session is established, by the protocol's name."""
+        rows = [line.split() for line in self.ask("show", "protocols").splitlines()]
+        return {row[0]: row[4] for row in rows if row[1:2] == ["BGP"] and row[5:] == ["Established"]}
+
     def next_hops(self, prefix: str) -> list[str]:
         """Return the next hops of a route in the router's kernel, sorted."""
         family = "-6" if ":" in prefix else "-4"
-        fields = sh(f"ip -n router {family} route show {prefix}").split()
+        fields = sh(" ".join([*self._inside, "ip", family, "route", "show", prefix])).split()
         return sorted(value for name, value in itertools.pairwise(fields) if name == "via")
 
 
@@ -122,3 +143,20 @@ def _is_address(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+KERNEL = """
+protocol kernel { ipv4 { export all; import none; }; merge paths on; }
+protocol kernel k6 { ipv6 { export all; import none; }; merge paths on; }
+"""
+BFD = 'protocol bfd { interface "*" { min rx interval 100 ms; min tx interval 100 ms; multiplier 3; }; }\n'
+FAMILIES = "ipv4 { import all; export none; }; ipv6 { import all; export none; };"
+
+
+def bgp(number: int, options: str = "", asn: int = 64512) -> str:
+    """Return the configuration of the router's session with a node."""
+    return (
+        f"protocol bgp node{number} {{ local {ROUTER4} as 64513; neighbor {node_address(number)} as {asn};"
+        f" connect delay time 1; error wait time 1, 2; {options}"
+        f" {FAMILIES} }}\n"
+    )

@@ -18,7 +18,7 @@ from bridgehead.balancer.detection.bfd.session import Timing
 from bridgehead.balancer.detection.channel import BEAT_SECONDS, open_channel
 from bridgehead.balancer.detection.process import Loop
 
-from .bird_router import ROUTER4, ROUTER6, Bird, eventually, make_fabric, node_address
+from .bird_router import ROUTER4, ROUTER6, Bird, cut, eventually, heal, make_fabric, node_address
 from .namespaced import in_namespace, sh
 
 pytestmark = pytest.mark.integration
@@ -101,13 +101,13 @@ def test_sessions_with_bird_come_up_fail_and_heal() -> None:
         assert len(sessions.changes) == before
 
         # The router is cut off without its link going down.
-        sh("nsenter --net=/run/netns/router tc qdisc add dev eth0 root tbf rate 8bit burst 1 limit 1")
+        cut("router")
         eventually(lambda: set(sessions.states().values()) == {State.DOWN}, "all are down")
         assert {change.diagnostic for change in sessions.changes[-3:]} <= {
             Diagnostic.DETECTION_TIME_EXPIRED,
             Diagnostic.NEIGHBOR_SIGNALED_DOWN,
         }
-        sh("nsenter --net=/run/netns/router tc qdisc delete dev eth0 root")
+        heal("router")
         eventually(lambda: set(sessions.states().values()) == {State.UP}, "all are up again")
 
         # The end of one session is no failure for the others.

@@ -3,6 +3,7 @@
 | modules | what they do |
 | --- | --- |
 | `links`, `addresses`, `own_addresses` | interfaces, addresses, routes; `rtnetlink_requests` encodes the requests |
+| `paths` | which link and source address packets to a host have |
 | `link_states` | states of interfaces, as they change |
 | `conntrack` | flows of connection tracking |
 | `ipvs`, `ipset` | virtual servers, IP sets |

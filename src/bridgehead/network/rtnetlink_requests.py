@@ -68,7 +68,7 @@ from .uapi.veth import VETH_INFO_PEER
 
 LINK_HEADER: Final = struct.Struct("=BxHiII")  # struct ifinfomsg: family, type, index, flags, changed flags
 ADDRESS_HEADER: Final = struct.Struct("=BBBBI")  # struct ifaddrmsg: family, prefix length, flags, scope, link's index
-_ROUTE_HEADER: Final = struct.Struct("=BBBBBBBBI")  # struct rtmsg: family, destination's and source's length, tos,
+ROUTE_HEADER: Final = struct.Struct("=BBBBBBBBI")  # struct rtmsg: family, destination's and source's length, tos,
 #                                                     table, protocol, scope, type, flags
 _NEIGHBOUR_HEADER: Final = struct.Struct("=BxxxiHBB")  # struct ndmsg: family, link's index, state, flags, type
 _RULE_HEADER: Final = struct.Struct("=BBBBBxxBI")  # struct fib_rule_hdr: family, lengths, tos, table, action, flags
@@ -268,13 +268,13 @@ def _route(
     kind: int = RTN_UNICAST,
     flags: int = 0,
 ) -> bytes:
-    return _ROUTE_HEADER.pack(family, length, 0, 0, table, RTPROT_STATIC, scope, kind, flags)
+    return ROUTE_HEADER.pack(family, length, 0, 0, table, RTPROT_STATIC, scope, kind, flags)
 
 
 def get_route(address: str) -> Request:
     """Ask for the route to an address; `is_local_route` reads the answer, which is None without a route."""
     family, length, packed = pack_address(address)
-    body = _ROUTE_HEADER.pack(family, length, 0, 0, 0, 0, 0, 0, 0) + attribute(RTA_DST, packed)
+    body = ROUTE_HEADER.pack(family, length, 0, 0, 0, 0, 0, 0, 0) + attribute(RTA_DST, packed)
     return Request(RTM_GETROUTE, 0, body, f"get route {address}", _NO_ROUTE)
 
 

@@ -49,7 +49,8 @@ def decode(frame: bytes) -> ArpPacket | None:
     return ArpPacket(destination, operation == ARPOP_REQUEST, *rest)
 
 
-def _encode(packet: ArpPacket) -> bytes:
+def encode(packet: ArpPacket) -> bytes:
+    """Return the frame of a packet."""
     frame = _FRAME.pack(
         packet.destination,
         packet.sender_mac,
@@ -69,7 +70,7 @@ def _encode(packet: ArpPacket) -> bytes:
 
 def reply(request: ArpPacket, mac: bytes) -> bytes:
     """Return the frame that answers a request: the requested address is at `mac`."""
-    return _encode(ArpPacket(request.sender_mac, False, mac, request.target, request.sender_mac, request.sender))
+    return encode(ArpPacket(request.sender_mac, False, mac, request.target, request.sender_mac, request.sender))
 
 
 def gratuitous(address: ipaddress.IPv4Address, mac: bytes) -> tuple[bytes, bytes]:
@@ -79,11 +80,11 @@ def gratuitous(address: ipaddress.IPv4Address, mac: bytes) -> tuple[bytes, bytes
     """
     packed = address.packed
     return (
-        _encode(ArpPacket(BROADCAST, True, mac, packed, _NO_MAC, packed)),
-        _encode(ArpPacket(BROADCAST, False, mac, packed, BROADCAST, packed)),
+        encode(ArpPacket(BROADCAST, True, mac, packed, _NO_MAC, packed)),
+        encode(ArpPacket(BROADCAST, False, mac, packed, BROADCAST, packed)),
     )
 
 
 def probe(address: ipaddress.IPv4Address, mac: bytes) -> bytes:
     """Return the frame that asks whether another machine has the address, without claiming it (RFC 5227, 2.1.1)."""
-    return _encode(ArpPacket(BROADCAST, True, mac, _NO_ADDRESS, _NO_MAC, address.packed))
+    return encode(ArpPacket(BROADCAST, True, mac, _NO_ADDRESS, _NO_MAC, address.packed))

@@ -55,6 +55,10 @@ class Holders:
         """Return the Services that have an address."""
         return self._services.get(address, ())
 
+    def addresses(self, service: ObjectKey) -> Collection[IpAddress]:
+        """Return the addresses of a Service."""
+        return self._addresses.get(service, ())
+
     def update(
         self, view: ClusterView, publications: Mapping[ObjectKey, Publication], changed: Collection[ObjectKey]
     ) -> set[IpAddress]:

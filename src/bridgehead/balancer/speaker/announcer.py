@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from bridgehead.objects.meta import ObjectKey
 
@@ -36,6 +36,9 @@ class Observer(Protocol):
     def on_held_changed(self, services: Iterable[ObjectKey]) -> None:
         """Look at `held` again, because what this node announces of these Services changed."""
 
+    def on_links_changed(self, names: Collection[str]) -> None:
+        """Take the names of the interfaces that addresses are announced on."""
+
     def record(self, service: ObjectKey, *, type: str = "Warning", reason: str, message: str) -> None:
         """Record an Event about a Service."""
 
@@ -57,5 +60,14 @@ class Announcer(Protocol):
     async def run(self) -> None:
         """Announce until cancelled. At the end all that this announcer made is gone."""
 
-    def held(self) -> Collection[Held]:
-        """Return what this node announces now."""
+    def held(self, services: Collection[ObjectKey] | None = None) -> Collection[Held]:
+        """Return what this node announces now, of these Services only or of all."""
+
+
+@runtime_checkable
+class HandsOver(Protocol):
+    """An announcer that goes on for a moment with addresses that move to another node as planned."""
+
+    @property
+    def is_handing_over(self) -> bool:
+        """Whether an address still waits for its new holder."""

@@ -1,0 +1,259 @@
+"""All BGP sessions of a node: an Announcer of the speaker."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import logging
+import time
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Literal, NamedTuple
+
+from bridgehead.network.paths import address_on, find_path
+from bridgehead.objects.meta import ObjectKey
+
+from ..model import BfdProfile, Peer
+from ..ranges import IpAddress
+from ..speaker.announcer import Held, Observer
+from ..view import ClusterView, Publication
+from .bfd_sessions import BfdDetector, BfdSessions, PathEvent
+from .exabgp import HOLD_SECONDS, SessionSettings, router_id_of
+from .routes import RoutePlan
+from .session import CONNECT_SECONDS, NotConfigurable, PeerSession
+
+log = logging.getLogger("bridgehead.balancer.bgp")
+
+EventType = Literal["Normal", "Warning"]
+# Reports something that concerns a peer: its name, the type, the reason and the message of an Event.
+ReportEvent = Callable[[str, EventType, str, str], None]
+# Returns the password in a Secret with this namespace and name; raises LookupError with the reason.
+ReadPassword = Callable[[str, str], Awaitable[str]]
+
+_LARGEST_TTL = 255
+_PASSWORD_SECONDS = 30.0  # between looks at the Secrets in use
+_WHY = "every node that may announce the Service has a route to it"
+
+
+class PeerState(NamedTuple):
+    """A session for `bridgehead balancer status` and metrics. `since`: epoch seconds of the last change of `status`.
+
+    `bfd`: the state of the BFD session ("up", "down"), or "" without one.
+    """
+
+    name: str
+    address: IpAddress
+    port: int
+    status: str
+    since: float
+    reason: str
+    bfd: str
+    announced: int
+    pending: int
+    updates: int
+
+
+class BgpAnnouncer:
+    """The sessions of this node with its peers, and its routes."""
+
+    protocol = "bgp"
+
+    def __init__(
+        self, observer: Observer, detector: BfdDetector, read_password: ReadPassword, report: ReportEvent
+    ) -> None:
+        self._observer = observer
+        self._read_password = read_password
+        self._report = report
+        self._plan = RoutePlan()
+        self._this_node = ""
+        self._wanted: dict[str, tuple[Peer, BfdProfile | None]] = {}
+        self._has_changed = asyncio.Event()
+        self._sessions: dict[str, PeerSession] = {}
+        self._since: dict[ObjectKey, float] = {}
+        self._bfd = BfdSessions(detector, self._on_bfd)
+
+    # --- The speaker's interface ----------------------------------------------------------------------------------
+
+    def update(
+        self, view: ClusterView, publications: Mapping[ObjectKey, Publication], changed: Collection[ObjectKey]
+    ) -> None:
+        self._this_node = view.this_node
+        wanted = _wanted_peers(view)
+        if wanted != self._wanted:
+            self._wanted = wanted
+            self._has_changed.set()
+        change = self._plan.update(view, publications, changed)
+        for name, prefixes in change.prefixes.items():
+            session = self._sessions.get(name)
+            if session is not None:
+                session.update(prefixes)
+        announced = self._plan.services()
+        for key in change.services:
+            if key in announced:
+                self._since.setdefault(key, time.time())
+            else:
+                self._since.pop(key, None)
+        if change.services:
+            self._observer.on_held_changed(change.services)
+
+    async def run(self) -> None:
+        running: dict[str, tuple[tuple[Peer, BfdProfile | None], asyncio.Task[None]]] = {}
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._follow_passwords())
+                while True:
+                    await self._has_changed.wait()
+                    self._has_changed.clear()
+                    for name in list(running):
+                        if self._wanted.get(name) != running[name][0]:
+                            _, task = running.pop(name)
+                            del self._sessions[name]
+                            task.cancel()
+                            await asyncio.wait([task])
+                            self._bfd.end(name)
+                    for name, (peer, profile) in self._wanted.items():
+                        if name not in running:
+                            session = self._sessions[name] = self._make_session(peer, profile)
+                            running[name] = ((peer, profile), group.create_task(session.run()))
+        finally:
+            self._sessions.clear()
+            self._bfd.end_all()
+
+    def held(self, services: Collection[ObjectKey] | None = None) -> Collection[Held]:
+        return [
+            Held(address, key, self.protocol, self._since.get(key, 0.0), tuple(sorted(peers)), _WHY)
+            for key in (self._plan.services() if services is None else services)
+            for address, peers in self._plan.announced(key).items()
+        ]
+
+    @property
+    def is_handing_over(self) -> bool:
+        """Whether a peer has not been sent all changes yet."""
+        return any(session.statistics.pending for session in self._sessions.values())
+
+    def peer_states(self) -> list[PeerState]:
+        """Return the sessions, by name."""
+        return [
+            PeerState(
+                name,
+                self._wanted[name][0].address,
+                self._wanted[name][0].port,
+                session.status,
+                session.since,
+                session.reason,
+                self._bfd.state(name),
+                session.statistics.announced,
+                session.statistics.pending,
+                session.statistics.updates,
+            )
+            for name, session in sorted(self._sessions.items())
+            if name in self._wanted
+        ]
+
+    # --- Sessions -------------------------------------------------------------------------------------------------
+
+    def _make_session(self, peer: Peer, profile: BfdProfile | None) -> PeerSession:
+        for problem in unsupported_options(peer, profile):
+            self._report(peer.name, "Warning", "UnsupportedOption", problem)
+
+        async def configure() -> SessionSettings:
+            settings = await self._settings(peer)
+            if profile is not None:
+                self._bfd.begin(peer, profile, settings.local_address, settings.peer_asn == settings.my_asn)
+            return settings
+
+        connect_seconds = float(peer.connect_time or CONNECT_SECONDS)
+        return PeerSession(peer.name, self._plan, configure, self._on_session, connect_seconds=connect_seconds)
+
+    async def _settings(self, peer: Peer) -> SessionSettings:
+        """Return the settings of a session by this node's present addresses and the present password."""
+        path = find_path(str(peer.address))
+        if path is None:
+            raise NotConfigurable(f"no route to {peer.address}")
+        local = peer.source_address or ipaddress.ip_address(path.source)
+        next_hops = {version: address_on(path.link, version) for version in (4, 6)}
+        next_hops[local.version] = str(local)
+        if not peer.both_families:
+            next_hops = {local.version: str(local)}
+        try:
+            password = await self._password(peer)
+        except LookupError as error:
+            raise NotConfigurable(str(error)) from None
+        peer_asn = {"internal": peer.my_asn, "external": 0}.get(str(peer.peer_asn), peer.peer_asn)
+        is_internal = peer_asn == peer.my_asn
+        return SessionSettings(
+            local_address=local,
+            peer_address=peer.address,
+            port=peer.port,
+            my_asn=peer.my_asn,
+            peer_asn=int(peer_asn),
+            router_id=peer.router_id or router_id_of(local, self._this_node),
+            hold_time=HOLD_SECONDS if peer.hold_time is None else peer.hold_time,
+            password=password,
+            # As FRR: an external peer is on the link, unless the configuration says otherwise.
+            ttl=_LARGEST_TTL if peer.ebgp_multi_hop else 0 if is_internal else 1,
+            graceful_restart=peer.graceful_restart,
+            next_hops={version: address for version, address in next_hops.items() if address},
+        )
+
+    async def _password(self, peer: Peer) -> str:
+        """Return the peer's password. Raises LookupError."""
+        return await self._read_password(*peer.password_secret) if peer.password_secret else peer.password
+
+    async def _follow_passwords(self) -> None:
+        """Restart sessions whose password in a Secret has changed."""
+        while True:
+            await asyncio.sleep(_PASSWORD_SECONDS)
+            for name, session in list(self._sessions.items()):
+                peer, _ = self._wanted.get(name, (None, None))
+                if peer is None or peer.password_secret is None or session.settings is None:
+                    continue
+                with contextlib.suppress(LookupError):  # the session goes on with the password that it has
+                    if await self._password(peer) != session.settings.password:
+                        session.restart()
+
+    def _on_session(self, session: PeerSession) -> None:
+        if session.status == "established":
+            self._report(session.name, "Normal", "SessionEstablished", f"BGP session of node {self._this_node} is up")
+            log.info("peer %s: session established", session.name)
+        elif session.reason:
+            message = f"BGP session of node {self._this_node} is down: {session.reason}"
+            self._report(session.name, "Warning", "SessionDown", message)
+            log.warning("peer %s: no session: %s", session.name, session.reason)
+
+    def _on_bfd(self, name: str, event: PathEvent, reason: str) -> None:
+        session = self._sessions.get(name)
+        if event == "failed":
+            self._report(name, "Warning", "BFDFailed", reason)
+        elif session is not None and event == "up":
+            session.connect()
+        elif session is not None and event == "lost":
+            log.warning("peer %s: %s", name, reason)
+            self._report(name, "Warning", "BFDDown", f"node {self._this_node}: {reason}")
+            session.tear_down()
+
+
+def unsupported_options(peer: Peer, profile: BfdProfile | None) -> list[str]:
+    """Return what this speaker does otherwise than a peer's object asks for, for Events."""
+    found = []
+    hold_time = HOLD_SECONDS if peer.hold_time is None else peer.hold_time
+    if peer.keepalive_time is not None and peer.keepalive_time != hold_time // 3:
+        found.append(f"keepaliveTime {peer.keepalive_time}s is ignored: it is a third of the hold time, {hold_time}s")
+    if peer.passive:
+        found.append("passive mode is ignored: this speaker connects to its peers")
+    if profile is not None and profile.echo_mode:
+        found.append(f"echoMode of BFD profile {profile.name} is ignored: the session is in asynchronous mode")
+    return found
+
+
+def _wanted_peers(view: ClusterView) -> dict[str, tuple[Peer, BfdProfile | None]]:
+    """Return this node's peers, each with its BFD profile."""
+    node = view.nodes.get(view.this_node)
+    if node is None:
+        return {}
+    profiles = view.configuration.bfd_profiles
+    return {
+        peer.name: (peer, profiles.get(peer.bfd_profile))
+        for peer in view.configuration.peers.values()
+        if peer.nodes.matches(node.labels)
+    }

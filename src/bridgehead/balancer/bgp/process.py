@@ -1,0 +1,141 @@
+"""One ExaBGP as a child process: its configuration, its commands and its answers.
+
+The configuration may contain a password, so it is in a directory that only this user may open. ExaBGP reads it anew on
+the command reload.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import sys
+import tempfile
+from collections import deque
+from pathlib import Path
+
+from .child import remove_configuration
+from .exabgp import ENVIRONMENT, Answer, parse_answer
+
+log = logging.getLogger("bridgehead.balancer.bgp")
+
+_LONGEST_LINE = 1 << 20  # bytes; ExaBGP's own limit
+_END_SECONDS = 3.0
+_LAST_LINES = 12  # of the log, for the report of an unexpected end
+
+
+class ExaBgpProcess:
+    """A running ExaBGP. Make it with `start`; `stop` it in every case."""
+
+    def __init__(
+        self, process: asyncio.subprocess.Process, configuration: Path, commands: asyncio.WriteTransport
+    ) -> None:
+        self._process = process
+        self._configuration = configuration
+        self._commands = commands
+        self._last_lines: deque[str] = deque(maxlen=_LAST_LINES)
+        self._log_reader = asyncio.create_task(self._read_log())
+
+    @classmethod
+    async def start(cls, configuration: str) -> ExaBgpProcess:
+        """Start ExaBGP. Raises OSError."""
+        with contextlib.ExitStack() as on_error:
+            file = Path(tempfile.mkdtemp(prefix="bridgehead-bgp-"), "exabgp.conf")
+            on_error.callback(remove_configuration, file)
+            _write(file, configuration)
+            # Pipes, since the helper that ExaBGP starts opens them by their names in /proc.
+            commands_end, commands = os.pipe()
+            on_error.callback(os.close, commands)
+            try:
+                process = await asyncio.create_subprocess_exec(
+                    sys.executable, "-m", "bridgehead.balancer.bgp.child", str(os.getpid()), str(file),
+                    stdin=commands_end,
+                    stdout=asyncio.subprocess.PIPE,
+                    stderr=asyncio.subprocess.PIPE,
+                    limit=_LONGEST_LINE,
+                    env=os.environ | ENVIRONMENT | {"exabgp_daemon_user": _user_name()},
+                )  # fmt: skip
+            finally:
+                os.close(commands_end)
+            transport, _ = await asyncio.get_running_loop().connect_write_pipe(
+                asyncio.Protocol, os.fdopen(commands, "wb", 0)
+            )
+            on_error.pop_all()
+        return cls(process, file, transport)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def command(self, line: str) -> None:
+        """Send a command. A process that has ended ignores it."""
+        self._commands.write(line.encode() + b"\n")
+
+    def configure(self, configuration: str) -> None:
+        """Replace the configuration file; the command reload makes ExaBGP read it."""
+        _write(self._configuration, configuration)
+
+    def kill(self) -> None:
+        """End the process without any cleanup; `answer` then returns None."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+
+    async def answer(self) -> Answer | None:
+        """Return the next answer; None when the process has ended."""
+        stdout = self._process.stdout
+        if stdout is None:
+            return None
+        while True:
+            try:
+                line = await stdout.readline()
+            except ValueError:  # a line beyond the limit, which is dropped
+                continue
+            if not line:
+                return None
+            answer = parse_answer(line.decode("utf-8", "replace"))
+            if answer.kind != "other":
+                return answer
+
+    async def stop(self) -> str:
+        """End the process. Return the last lines of its log."""
+        self._commands.abort()
+        with contextlib.suppress(ProcessLookupError):
+            self._process.terminate()
+        try:
+            async with asyncio.timeout(_END_SECONDS):
+                await self._process.wait()
+        except TimeoutError:  # it is stopped, or does not read its commands
+            self.kill()
+            await self._process.wait()
+        remove_configuration(self._configuration)
+        self._log_reader.cancel()
+        await asyncio.wait([self._log_reader])
+        return "\n".join(self._last_lines)
+
+    async def _read_log(self) -> None:
+        stderr = self._process.stderr
+        while stderr is not None:
+            try:
+                line = await stderr.readline()
+            except ValueError:
+                continue
+            if not line:
+                return
+            text = line.decode("utf-8", "replace").rstrip()
+            self._last_lines.append(text)
+            log.debug("ExaBGP %d: %s", self._process.pid, text)
+
+
+def _write(file: Path, configuration: str) -> None:
+    file.write_text(configuration)
+
+
+def _user_name() -> str:
+    """Return a user that exists on this machine: ExaBGP demands one, although it does not change its user here."""
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return pwd.getpwall()[0].pw_name

@@ -1,0 +1,172 @@
+"""Routes that this node announces to each BGP peer.
+
+Source: MetalLB's speaker. Every node that may announce a Service announces a route to itself for each of its addresses,
+so routers spread connections over these nodes (equal-cost multipath).
+
+Pure: no I/O, no clock, no randomness.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from bridgehead.objects.meta import ObjectKey
+
+from ..candidates import eligible_nodes, is_selected, leaving_nodes, placement
+from ..model import BgpAdvertisement, NodeSelection
+from ..ranges import IpAddress
+from ..view import ClusterView, Publication
+
+Prefix = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+@dataclass(frozen=True)
+class Route:
+    """A route with its attributes. `local_preference` 0: the default. `communities`: (a, b), or large (a, b, c)."""
+
+    prefix: Prefix
+    local_preference: int = 0
+    communities: frozenset[tuple[int, ...]] = frozenset()
+
+
+@dataclass(frozen=True)
+class _Claim:
+    """A route that one advertisement of one address asks for."""
+
+    peer: str
+    route: Route
+    address: IpAddress
+
+
+class PlanChange(NamedTuple):
+    """Difference between two plans: prefixes, by peer, whose routes may differ, and Services."""
+
+    prefixes: dict[str, set[Prefix]]
+    services: set[ObjectKey]
+
+
+class RoutePlan:
+    """The routes of this node, kept up to date. Work is done for the Services that changed only."""
+
+    def __init__(self) -> None:
+        self._view: ClusterView | None = None
+        self._eligible: dict[NodeSelection, frozenset[str]] = {}  # nodes by what selects them
+        self._leaving: frozenset[str] = frozenset()
+        self._claims: dict[ObjectKey, frozenset[_Claim]] = {}
+        # peer -> prefix -> Services that want it; several, if addresses share an aggregate or Services an address
+        self._services: dict[str, dict[Prefix, dict[ObjectKey, Route]]] = {}
+
+    def update(
+        self, view: ClusterView, publications: Mapping[ObjectKey, Publication], changed: Collection[ObjectKey]
+    ) -> PlanChange:
+        """Take a new state. Return what changed.
+
+        `changed`: the Services that changed or went. The members of the view have no influence.
+        """
+        if self._view is None or not _is_alike(self._view, view):
+            changed = publications.keys() | self._claims.keys()
+            self._eligible.clear()
+            self._leaving = leaving_nodes(view)
+        self._view = view
+        change = PlanChange({}, set())
+        for key in changed:
+            publication = publications.get(key)
+            claims = frozenset(self._wanted(view, publication)) if publication is not None else frozenset()
+            before = self._claims.get(key, frozenset())
+            if claims == before:
+                continue
+            change.services.add(key)
+            for claim in before | claims:
+                change.prefixes.setdefault(claim.peer, set()).add(claim.route.prefix)
+            self._replace(key, claims)
+        return change
+
+    def route(self, peer: str, prefix: Prefix) -> Route | None:
+        """Return the route for a prefix, with the attributes of all Services that want it; None if none does."""
+        wanted = self._services.get(peer, {}).get(prefix)
+        if not wanted:
+            return None
+        return _merge(prefix, wanted.values())
+
+    def routes(self, peer: str) -> dict[Prefix, Route]:
+        """Return all routes for a peer."""
+        return {prefix: _merge(prefix, wanted.values()) for prefix, wanted in self._services.get(peer, {}).items()}
+
+    def services(self) -> Collection[ObjectKey]:
+        """Return the Services with an announced address."""
+        return self._claims.keys()
+
+    def announced(self, key: ObjectKey) -> dict[IpAddress, frozenset[str]]:
+        """Return the announced addresses of a Service, with the peers that have a route for them."""
+        found: dict[IpAddress, frozenset[str]] = {}
+        for claim in self._claims.get(key, ()):
+            found[claim.address] = found.get(claim.address, frozenset()) | {claim.peer}
+        return found
+
+    def _replace(self, key: ObjectKey, claims: frozenset[_Claim]) -> None:
+        # Several claims may be for one prefix: addresses in one aggregate.
+        for peer, prefix in {(claim.peer, claim.route.prefix) for claim in self._claims.pop(key, frozenset())}:
+            wanted = self._services[peer][prefix]
+            del wanted[key]
+            if not wanted:
+                del self._services[peer][prefix]
+        if not claims:
+            return
+        self._claims[key] = claims
+        for claim in claims:
+            wanted = self._services.setdefault(claim.peer, {}).setdefault(claim.route.prefix, {})
+            other = wanted.get(key)
+            routes = (claim.route,) if other is None else (claim.route, other)
+            wanted[key] = _merge(claim.route.prefix, routes)
+
+    def _wanted(self, view: ClusterView, publication: Publication) -> Iterator[_Claim]:
+        """Yield the routes of this node for a Service."""
+        for address, pool in publication.addresses:
+            for advertisement in pool.bgp:
+                if not is_selected(publication, advertisement.service_selectors):
+                    continue
+                if view.this_node not in placement(publication, *self._nodes(view, advertisement.nodes)):
+                    continue
+                prefix = _aggregate(address, advertisement)
+                route = Route(prefix, advertisement.local_preference, advertisement.communities)
+                for peer in _peers(view, advertisement):
+                    yield _Claim(peer, route, address)
+
+    def _nodes(self, view: ClusterView, selection: NodeSelection) -> tuple[frozenset[str], frozenset[str]]:
+        """Return the eligible nodes and the leaving ones."""
+        if selection not in self._eligible:
+            self._eligible[selection] = eligible_nodes(view, selection)
+        return self._eligible[selection], self._leaving
+
+
+def _is_alike(old: ClusterView, new: ClusterView) -> bool:
+    return old.configuration is new.configuration and old.nodes == new.nodes and old.this_node == new.this_node
+
+
+def _peers(view: ClusterView, advertisement: BgpAdvertisement) -> list[str]:
+    """Return the names of this node's peers that an advertisement is for."""
+    node = view.nodes.get(view.this_node)
+    if node is None:
+        return []
+    return [
+        peer.name
+        for peer in view.configuration.peers.values()
+        if peer.nodes.matches(node.labels) and (not advertisement.peers or peer.name in advertisement.peers)
+    ]
+
+
+def _aggregate(address: IpAddress, advertisement: BgpAdvertisement) -> Prefix:
+    if isinstance(address, ipaddress.IPv4Address):
+        return ipaddress.IPv4Network((address, advertisement.aggregation_length), strict=False)
+    return ipaddress.IPv6Network((address, advertisement.aggregation_length_v6), strict=False)
+
+
+def _merge(prefix: Prefix, routes: Collection[Route]) -> Route:
+    """Return one route with the communities of all. Configurations with different local preferences are refused."""
+    if len(routes) == 1:
+        return next(iter(routes))
+    communities = frozenset(community for route in routes for community in route.communities)
+    return Route(prefix, max(route.local_preference for route in routes), communities)

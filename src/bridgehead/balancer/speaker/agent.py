@@ -1,0 +1,312 @@
+"""The agent of a speaker: from the watch and the failure detector to the announcers.
+
+Informers mark changed Services; one consumer makes their publications anew and gives them, with the present view of the
+cluster, to every announcer. A change of one Service costs the work of one Service.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from bridgehead.client import ApiClient, EventRecorder, Informer, reference_to
+from bridgehead.objects.core import Node, Service
+from bridgehead.objects.endpoint_slices import EndpointSlice, index_by_service
+from bridgehead.objects.kinds import ENDPOINT_SLICES, NODES, SERVICES
+from bridgehead.objects.meta import ObjectKey
+
+from ..detection.detector import Detector
+from ..model import Configuration
+from ..view import ClusterView, NodeView, Publication
+from .announcer import Announcer, HandsOver, Held, Observer
+from .configuring import ConfigurationWatch
+from .members import MemberChange, Members, MemberWatch
+from .publications import node_view, publication_of
+
+log = logging.getLogger(__name__)
+
+COMPONENT: Final = "metallb-speaker"  # of Events, as MetalLB's
+_LEAVE_SECONDS: Final = 2.0  # in which other nodes take this one's addresses over before it ends
+_LEAVE_POLL_SECONDS: Final = 0.01
+_REMEMBERED: Final = 50
+
+
+@dataclass(frozen=True)
+class SpeakerOptions:
+    """Options of a speaker. `port`: of heartbeats (UDP); 0: no failure detection, every Node counts as a member.
+
+    `lb_class`: the only spec.loadBalancerClass that is announced; "": Services without one.
+    """
+
+    node_name: str
+    namespace: str
+    port: int
+    lb_class: str = ""
+    ignore_exclude: bool = False
+
+
+@dataclass(frozen=True)
+class Takeover:
+    """Addresses that this node took over because other nodes died.
+
+    `at`: epoch seconds. `seconds`: from the last evidence of the first of them until this node announced.
+    """
+
+    at: float
+    nodes: tuple[str, ...]
+    reason: str
+    addresses: int
+    seconds: float
+
+
+class SpeakerAgent:
+    """Drives announcers, which `make_announcers` returns for the agent as their observer.
+
+    `on_held` gets, for each Service whose announcements changed, what this node announces of it.
+    """
+
+    def __init__(
+        self,
+        client: ApiClient,
+        detector: Detector,
+        options: SpeakerOptions,
+        make_announcers: Callable[[Observer], Sequence[Announcer]],
+    ) -> None:
+        self._options = options
+        self._services: Informer[Service] = Informer(client, SERVICES)
+        self._slices: Informer[EndpointSlice] = Informer(client, ENDPOINT_SLICES, indexes={"service": index_by_service})
+        self._nodes: Informer[Node] = Informer(client, NODES)
+        self.recorder = EventRecorder(client, COMPONENT, options.node_name)
+        self.configuration = ConfigurationWatch(client, options.namespace, self._nodes, self._configuration_changed)
+        self.members = MemberWatch(
+            client, detector, options.node_name, options.namespace, options.port, self._members_changed
+        )
+        self._detector = detector
+        self._in_force: Configuration | None = None
+        self._publications: dict[ObjectKey, Publication] = {}
+        self._view = ClusterView(options.node_name)
+        self._changes: list[MemberChange] = []  # since the last update
+        self._changed_at = 0.0
+        self._dirty: set[ObjectKey] = set()
+        self._nodes_changed = True
+        self._held: dict[ObjectKey, tuple[Held, ...]] = {}
+        self._held_dirty: set[ObjectKey] = set()
+        self._wake = asyncio.Event()
+        self._synced = asyncio.Event()
+        self._is_leaving = False
+        self.takeovers: deque[Takeover] = deque(maxlen=_REMEMBERED)
+        self.takeover_count = 0
+        # What announcers add to the status page, by protocol; each value is fit for JSON.
+        self.sections: dict[str, Callable[[], Any]] = {}
+        self.on_held: list[Callable[[ObjectKey, tuple[Held, ...]], None]] = []
+        self.announcers = make_announcers(self)
+
+    @property
+    def view(self) -> ClusterView:
+        """The view of the last update."""
+        return self._view
+
+    @property
+    def held(self) -> Collection[Held]:
+        """Return all that this node announces."""
+        return [held for held_of_service in self._held.values() for held in held_of_service]
+
+    @property
+    def unready_reason(self) -> str:
+        """Why this speaker announces nothing yet; "" once it does."""
+        if not self._synced.is_set():
+            return "not all objects are read yet"
+        if self._options.port and not self.members.members.is_known:
+            return "waiting for heartbeats" if self.members.has_key else "waiting for the Secret with the speakers' key"
+        return ""
+
+    async def run(self) -> None:
+        """Announce until cancelled. Raises DetectorEnded."""
+        self._services.on_change(self._service_changed)
+        self._slices.on_change(self._slice_changed)
+        self._nodes.on_change(self._node_changed)
+        async with asyncio.TaskGroup() as tasks:
+            for informer in (self._services, self._slices, self._nodes):
+                tasks.create_task(informer.run())
+            tasks.create_task(self.configuration.run())
+            tasks.create_task(self.recorder.run())
+            tasks.create_task(self._detector.run())
+            if self._options.port:
+                tasks.create_task(self.members.run())
+            for announcer in self.announcers:
+                tasks.create_task(announcer.run())
+            tasks.create_task(self._consume())
+
+    async def leave(self) -> None:
+        """Hand this node's addresses over to others, before `run` is cancelled. Bounded."""
+        if not self._synced.is_set():
+            return
+        self._is_leaving = self._nodes_changed = True
+        self.members.leave()
+        self._wake.set()
+        deadline = time.monotonic() + _LEAVE_SECONDS
+        while time.monotonic() < deadline:
+            await asyncio.sleep(_LEAVE_POLL_SECONDS)
+            if not self._wake.is_set() and not self._is_handing_over:
+                return
+
+    @property
+    def _is_handing_over(self) -> bool:
+        return any(isinstance(announcer, HandsOver) and announcer.is_handing_over for announcer in self.announcers)
+
+    # --- Changes, from the informers and the detector --------------------------------------------------------------
+
+    def _service_changed(self, old: Service | None, new: Service | None) -> None:
+        either = new if new is not None else old
+        if either is not None:
+            self._mark(either.key)
+
+    def _slice_changed(self, old: EndpointSlice | None, new: EndpointSlice | None) -> None:
+        for slice_ in (old, new):
+            if slice_ is not None and slice_.service_key is not None:
+                self._mark(slice_.service_key)
+
+    def _node_changed(self, old: Node | None, new: Node | None) -> None:
+        if (
+            old is None
+            or new is None
+            or self._node_view(old) != self._node_view(new)
+            or (old.internal_ips != new.internal_ips)
+        ):
+            self._nodes_changed = True
+            self._wake.set()
+
+    def _configuration_changed(self, configuration: Configuration) -> None:
+        self._in_force = configuration
+        self._dirty.update(self._services.keys())
+        self._wake.set()
+
+    def _members_changed(self, members: Members, changes: list[MemberChange]) -> None:
+        self._changes += changes
+        self._changed_at = time.monotonic()
+        self._nodes_changed = True  # some may be leaving
+        if self._synced.is_set():
+            self._update()  # at once: other work may be waiting in the loop
+        else:
+            self._wake.set()
+
+    def _mark(self, key: ObjectKey) -> None:
+        self._dirty.add(key)
+        self._wake.set()
+
+    # --- The consumer ----------------------------------------------------------------------------------------------
+
+    async def _consume(self) -> None:
+        for informer in (self._services, self._slices, self._nodes):
+            await informer.wait_synced()
+        self.members.set_nodes(self._nodes.items())
+        while self._in_force is None:
+            self._wake.clear()
+            await self._wake.wait()
+        log.info("%d Services, %d nodes", len(self._services), len(self._nodes))
+        self.members.set_ready()
+        self._synced.set()
+        while True:
+            self._wake.clear()
+            self._update()
+            await self._wake.wait()
+
+    def _update(self) -> None:
+        """Bring the announcers up to date with all changes so far."""
+        dirty, self._dirty = self._dirty, set()
+        changed = {key for key in dirty if self._publish(key)}
+        before = sum(map(len, self._held.values())) if self._changes else 0
+        self._update_view()
+        for announcer in self.announcers:
+            announcer.update(self._view, self._publications, changed)
+        self.on_held_changed(changed)
+        self._report_held()
+        self._record_takeover(before)
+
+    def _publish(self, key: ObjectKey) -> bool:
+        """Make the publication of a Service anew. Return whether it differs from the last one."""
+        service = self._services.get(key)
+        fresh = None
+        if service is not None and self._in_force is not None:
+            slices = self._slices.by_index("service", f"{key.namespace}/{key.name}")
+            fresh = publication_of(service, slices, self._in_force, lb_class=self._options.lb_class)
+        if fresh == self._publications.get(key):
+            return False
+        if fresh is None:
+            del self._publications[key]
+        else:
+            self._publications[key] = fresh
+        return True
+
+    def _update_view(self) -> None:
+        members = self.members.members
+        nodes = self._view.nodes
+        if self._nodes_changed:
+            self._nodes_changed = False
+            self.members.set_nodes(self._nodes.items())
+            fresh = {node.metadata.name: self._node_view(node) for node in self._nodes.items()}
+            nodes = fresh if fresh != nodes else nodes
+        alive = members.alive if self._options.port else frozenset(nodes)
+        self._view = replace(
+            self._view,
+            configuration=self._in_force or Configuration(),
+            nodes=nodes,
+            members=alive,
+            is_isolated=members.is_isolated,
+        )
+
+    def _node_view(self, node: Node) -> NodeView:
+        name = node.metadata.name
+        is_leaving = name in self.members.members.leaving or (self._is_leaving and name == self._options.node_name)
+        return node_view(node, is_leaving=is_leaving, ignore_exclude=self._options.ignore_exclude)
+
+    def _record_takeover(self, before: int) -> None:
+        dead = [change for change in self._changes if not change.is_alive]
+        self._changes.clear()
+        gained = sum(map(len, self._held.values())) - before
+        if dead and gained > 0:
+            seconds = max(change.silence for change in dead) + time.monotonic() - self._changed_at
+            names = tuple(change.node for change in dead)
+            self.takeover_count += 1
+            self.takeovers.append(Takeover(time.time(), names, dead[0].reason, gained, seconds))
+            log.info("took over %d addresses from %s within %.0f ms", gained, ", ".join(names), seconds * 1000)
+
+    # --- What is announced -----------------------------------------------------------------------------------------
+
+    def on_held_changed(self, services: Iterable[ObjectKey]) -> None:
+        if not self._held_dirty:
+            asyncio.get_running_loop().call_soon(self._report_held)
+        self._held_dirty.update(services)
+
+    def _report_held(self) -> None:
+        """Compare what the announcers hold with what was reported, for the Services that changed."""
+        dirty, self._held_dirty = self._held_dirty, set()
+        if not dirty:
+            return
+        fresh: dict[ObjectKey, list[Held]] = {key: [] for key in dirty}
+        for announcer in self.announcers:
+            for held in announcer.held(dirty):
+                fresh[held.service].append(held)
+        for key, found in fresh.items():
+            old, new = self._held.pop(key, ()), tuple(found)
+            if new:
+                self._held[key] = new
+            for protocol in {held.protocol for held in new} - {held.protocol for held in old}:
+                message = f'announcing from node "{self._options.node_name}" with protocol "{protocol}"'
+                self.record(key, type="Normal", reason="nodeAssigned", message=message)
+            if old != new:
+                for handler in self.on_held:
+                    handler(key, new)
+
+    def on_links_changed(self, names: Collection[str]) -> None:
+        self.members.set_links(names)
+
+    def record(self, service: ObjectKey, *, type: str = "Warning", reason: str, message: str) -> None:
+        found = self._services.get(service)
+        if found is not None:
+            self.recorder.record(reference_to(found), type=type, reason=reason, message=message)

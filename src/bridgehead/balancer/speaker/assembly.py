@@ -1,0 +1,64 @@
+"""The parts of a speaker, put together. `cli/speaker.py` runs it."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+
+from bridgehead.client import ApiClient
+from bridgehead.pages import Routes
+
+from ..bgp.announcer import BgpAnnouncer, EventType
+from ..bgp.reports import session_metrics, status_section
+from ..detection.detector import Detector
+from ..layer2.announcer import Layer2Announcer
+from .agent import SpeakerAgent, SpeakerOptions
+from .announcer import Announcer, Observer
+from .metrics import SpeakerMetrics
+from .pages import speaker_routes
+from .passwords import read_password
+from .service_statuses import BGP, LAYER2, ServiceStatuses
+
+
+class Speaker:
+    """A speaker. `interfaces`: the only ones that layer 2 uses; empty: all that lead to a network."""
+
+    def __init__(
+        self, client: ApiClient, detector: Detector, options: SpeakerOptions, interfaces: tuple[str, ...] = ()
+    ) -> None:
+        def make_announcers(observer: Observer) -> list[Announcer]:
+            self.layer2 = Layer2Announcer(observer, interfaces=interfaces, serves_vrrp=True)
+            self.bgp = BgpAnnouncer(
+                observer, detector, functools.partial(read_password, client), self._record_about_peer
+            )
+            return [self.layer2, self.bgp]
+
+        self.agent = SpeakerAgent(client, detector, options, make_announcers)
+        self.metrics = SpeakerMetrics(self.agent)
+        self.metrics.add_layer2(self.layer2.responder)
+        self.metrics.add(lambda: session_metrics(self.bgp.peer_states()))
+        self.agent.sections["bgp"] = lambda: status_section(self.bgp.peer_states())
+
+        def is_alive(node: str) -> bool:
+            return node in self.agent.view.members
+
+        where = client, options.node_name, options.namespace, is_alive
+        self._statuses = (ServiceStatuses(LAYER2, *where), ServiceStatuses(BGP, *where))
+        for statuses in self._statuses:
+            self.agent.on_held.append(statuses.set_held)
+
+    def routes(self) -> Routes:
+        """Return the HTTP pages."""
+        return speaker_routes(self.agent, self.metrics)
+
+    async def run(self) -> None:
+        """Announce until cancelled. Raises DetectorEnded."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.agent.run())
+            for statuses in self._statuses:
+                tasks.create_task(statuses.run())
+
+    def _record_about_peer(self, name: str, type: EventType, reason: str, message: str) -> None:
+        peer = self.agent.configuration.peer_reference(name)
+        if peer is not None:
+            self.agent.recorder.record(peer, type=type, reason=reason, message=message)

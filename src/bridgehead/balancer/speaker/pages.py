@@ -1,0 +1,82 @@
+"""HTTP pages of a speaker: health, metrics, and the status that `bridgehead balancer status` reads."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+from bridgehead.pages import Page, Routes, metrics_page
+
+from .agent import SpeakerAgent
+from .announcer import Held
+from .metrics import SpeakerMetrics
+
+
+def speaker_routes(agent: SpeakerAgent, metrics: SpeakerMetrics) -> Routes:
+    """Return the pages. /readyz is 503 until the speaker announces; /healthz shows that the event loop runs."""
+
+    def readyz() -> Page:
+        reason = agent.unready_reason
+        return Page(503, reason.encode()) if reason else Page(200, b"ok")
+
+    return {
+        "/healthz": lambda: Page(200, b"ok"),
+        "/readyz": readyz,
+        "/metrics": lambda: metrics_page(metrics.exposition()),
+        "/status": lambda: Page(200, json.dumps(status(agent)).encode(), "application/json"),
+    }
+
+
+def status(agent: SpeakerAgent) -> dict[str, Any]:
+    """Return what the speaker does, fit for JSON. Times are epoch seconds, durations seconds.
+
+    `deaths`: how often this node concluded that another one is dead. `changes`: the last nodes that became alive or
+    dead, as this node concluded. `takeovers`: the last times that this node took addresses of dead nodes over.
+    `sections`: what the announcers add by protocol.
+    """
+    members = agent.members
+    return {
+        "node": agent.view.this_node,
+        "time": time.time(),
+        "notReady": agent.unready_reason,
+        "configurationError": agent.configuration.error,
+        "members": sorted(agent.view.members),
+        "leaving": sorted(members.members.leaving),
+        "isolated": agent.view.is_isolated,
+        "detectorError": members.error,
+        "held": [_held(held) for held in sorted(agent.held, key=lambda held: (held.service, held.address.packed))],
+        "takeovers": [
+            {
+                "at": takeover.at,
+                "nodes": list(takeover.nodes),
+                "reason": takeover.reason,
+                "addresses": takeover.addresses,
+                "seconds": round(takeover.seconds, 3),
+            }
+            for takeover in agent.takeovers
+        ],
+        "deaths": members.deaths,
+        "changes": [
+            {
+                "at": change.at,
+                "node": change.node,
+                "alive": change.is_alive,
+                "reason": change.reason,
+                "silence": round(change.silence, 3),
+            }
+            for change in members.history
+        ],
+        "sections": {name: section() for name, section in agent.sections.items()},
+    }
+
+
+def _held(held: Held) -> dict[str, Any]:
+    return {
+        "address": str(held.address),
+        "service": str(held.service),
+        "protocol": held.protocol,
+        "since": held.since,
+        "detail": list(held.detail),
+        "why": held.why,
+    }

@@ -1,0 +1,167 @@
+"""Announce load-balancer addresses from this node: by ARP and neighbour discovery, BGP and VRRP.
+
+The speaker runs on each node of any cluster, in the node's network namespace, with CAP_NET_ADMIN and CAP_NET_RAW.
+Without --kubeconfig it uses the service account of its pod. `bridgehead balancer` gives Services their addresses.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import socket
+from typing import TYPE_CHECKING, Annotated
+
+from typer import Option
+
+from bridgehead.balancer.detection.detector import Detector
+from bridgehead.balancer.errors import BalancerError
+from bridgehead.cli import logs_setup
+from bridgehead.cli.failures import reporting_failures
+from bridgehead.cli.groups import ACCESS, ADDRESSES, TUNING, WHAT
+from bridgehead.cli.parsing import level
+
+if TYPE_CHECKING:
+    from bridgehead.balancer.speaker.agent import SpeakerOptions
+    from bridgehead.balancer.speaker.assembly import Speaker
+    from bridgehead.client import ClientConfig
+
+log = logging.getLogger("bridgehead.speaker")
+
+BIND_RETRY_SECONDS = 5.0
+
+
+def command(
+    kubeconfig: Annotated[
+        str, Option(rich_help_panel=ACCESS, help="Kubeconfig file. Default: the pod's service account.")
+    ] = "",
+    node_name: Annotated[
+        str,
+        Option(
+            envvar="METALLB_NODE_NAME",
+            rich_help_panel=ACCESS,
+            help="Name of this node's Node object. Default: the host name.",
+        ),
+    ] = "",
+    namespace: Annotated[
+        str,
+        Option(
+            envvar="METALLB_NAMESPACE",
+            rich_help_panel=ACCESS,
+            help="Namespace of the configuration objects and of the speakers' Secret.",
+        ),
+    ] = "metallb-system",
+    interfaces: Annotated[
+        str,
+        Option(
+            rich_help_panel=WHAT,
+            help="Network interfaces that layer 2 uses, separated by commas. Default: all that lead to a network.",
+        ),
+    ] = "",
+    lb_class: Annotated[
+        str,
+        Option(
+            rich_help_panel=WHAT,
+            help="Announce only Services with this spec.loadBalancerClass. Default: those without a class.",
+        ),
+    ] = "",
+    ignore_exclude_lb: Annotated[
+        bool,
+        Option(
+            "--ignore-exclude-lb",
+            rich_help_panel=WHAT,
+            help="Ignore the label node.kubernetes.io/exclude-from-external-load-balancers.",
+        ),
+    ] = False,
+    detection_port: Annotated[
+        int,
+        Option(
+            "--detection-port",
+            "--ml-bindport",
+            min=0,
+            max=65535,
+            rich_help_panel=ADDRESSES,
+            help="UDP port of the heartbeats between speakers. 0: none; all nodes count as alive.",
+        ),
+    ] = 7946,
+    host: Annotated[
+        str, Option(rich_help_panel=ADDRESSES, help="Address of /metrics, /healthz, /readyz and /status.")
+    ] = "0.0.0.0",
+    port: Annotated[
+        int, Option(min=0, max=65535, rich_help_panel=ADDRESSES, help="Port of these pages; 0 disables them.")
+    ] = 7472,
+    verbosity: Annotated[
+        int,
+        Option("-v", "--v", parser=level, metavar="LEVEL", rich_help_panel=TUNING, help="Verbosity: 1 logs details."),
+    ] = 0,
+) -> None:
+    logs_setup.configure(verbosity)
+    # The failure detector is forked before the modules of the speaker are imported, so that it stays small.
+    detector = Detector()
+    from bridgehead.balancer.speaker.agent import SpeakerOptions
+    from bridgehead.client import load_config
+    from bridgehead.client.errors import ConfigError
+
+    with reporting_failures("speaker", BalancerError, ConfigError):
+        try:
+            config = load_config(kubeconfig or None)
+            options = SpeakerOptions(
+                node_name or socket.gethostname().strip().lower(),
+                namespace,
+                detection_port,
+                lb_class=lb_class,
+                ignore_exclude=ignore_exclude_lb,
+            )
+            used = tuple(filter(None, interfaces.split(",")))
+            asyncio.run(_run(config, detector, options, used, (host, port) if port else None))
+        finally:
+            detector.close()
+
+
+async def _run(
+    config: ClientConfig,
+    detector: Detector,
+    options: SpeakerOptions,
+    interfaces: tuple[str, ...],
+    pages: tuple[str, int] | None,
+) -> None:
+    """Announce until SIGTERM, which hands the addresses over to other nodes first, or SIGINT."""
+    from bridgehead.balancer.speaker.assembly import Speaker
+    from bridgehead.client import ApiClient
+
+    async with ApiClient(config, user_agent="metallb-speaker/bridgehead") as client:
+        speaker = Speaker(client, detector, options, interfaces)
+        log.info("speaker of node %s", options.node_name)
+        loop = asyncio.get_running_loop()
+        work = asyncio.ensure_future(_work(speaker, pages))
+        ending = asyncio.Event()
+        loop.add_signal_handler(signal.SIGTERM, ending.set)
+        loop.add_signal_handler(signal.SIGINT, work.cancel)
+        leaving = asyncio.ensure_future(ending.wait())
+        await asyncio.wait((work, leaving), return_when=asyncio.FIRST_COMPLETED)
+        if not work.done():
+            await speaker.agent.leave()
+        leaving.cancel()
+        work.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await work
+
+
+async def _work(speaker: Speaker, pages: tuple[str, int] | None) -> None:
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(speaker.run())
+        if pages is not None:
+            tasks.create_task(_serve(pages, speaker))
+
+
+async def _serve(address: tuple[str, int], speaker: Speaker) -> None:
+    """Serve the pages. A port in use is logged, and tried again: announcements do not depend on it."""
+    from bridgehead.pages import serve
+
+    while True:
+        try:
+            await serve(address, speaker.routes())
+        except OSError as error:
+            log.error("cannot serve /metrics on %s port %d: %s; trying again", *address, error.strerror)
+        await asyncio.sleep(BIND_RETRY_SECONDS)

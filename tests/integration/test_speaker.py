@@ -1,0 +1,228 @@
+"""Speakers on three nodes: who answers for an address, and who takes it over when a node fails."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import itertools
+import random
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+
+from bridgehead.balancer.layer2 import arp, ndp
+from bridgehead.network.link_states import LinkStates
+from bridgehead.network.packet_sockets import PacketSocket
+from bridgehead.network.uapi.if_ether import ETH_P_ARP, ETH_P_IPV6
+from bridgehead.objects.kinds import NODES
+from bridgehead.objects.metallb import SERVICE_L2_STATUSES
+
+from .api_world import until
+from .namespaced import in_namespace
+from .speaker_world import (
+    FAULTS,
+    NAMESPACE,
+    NODES_IN_WORLD,
+    SpeakerWorld,
+    answered_by,
+    fault,
+    speaker_world,
+    vip,
+)
+
+pytestmark = pytest.mark.integration
+
+WORLD = Path("/run/world")
+FOREIGN_MAC = bytes.fromhex("0200000000ff")
+
+
+async def until_answered(address: str, *nodes: str) -> str:
+    """Wait until one of these nodes answers the client; return it."""
+
+    async def answered() -> str:
+        node = await answered_by(address)
+        return node if node in nodes else ""
+
+    found: str = await until(answered)
+    return found
+
+
+def others(node: str) -> tuple[str, ...]:
+    return tuple(name for name in NODES_IN_WORLD if name != node)
+
+
+@in_namespace
+async def test_a_failed_node_loses_its_addresses_and_gets_them_back():
+    async with speaker_world(WORLD) as world:
+        await world.start_speakers()
+        await world.add_service("web", vip(10), vip(10, 6))
+        holder = await world.until_held(vip(10))
+        for address in (vip(10), vip(10, 6)):
+            await until_answered(address, holder)
+        for what in FAULTS:
+            with fault(world, what, holder):
+                for address in (vip(10), vip(10, 6)):
+                    await until_answered(address, *others(holder))
+                await world.until_members(*others(holder))
+            await world.until_members(*NODES_IN_WORLD)
+            await world.until_held(vip(10), holder)
+            await until_answered(vip(10), holder)
+        successor = await check_a_killed_speaker(world, holder)
+        status = await world.read_status(successor)
+        assert status["takeovers"]
+        assert {takeover["nodes"][0] for takeover in status["takeovers"]} == {holder}
+        assert all(change["silence"] < 60 for change in status["changes"])
+
+
+def is_running(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
+
+
+async def check_a_killed_speaker(world: SpeakerWorld, holder: str) -> str:
+    """A killed speaker's addresses move, its status object is deleted, and its failure detector ends."""
+    detector = world.speakers[holder].detector_pid
+    world.speakers[holder].signal(signal.SIGKILL)
+    successor = await world.until_held(vip(10), *others(holder))
+    await until_answered(vip(10), successor)
+
+    async def statuses() -> bool:
+        found = await world.client.list(SERVICE_L2_STATUSES, NAMESPACE)
+        return [status.status.node for status in found.items] == [successor]
+
+    await until(statuses)
+
+    async def detector_ended() -> bool:
+        return not is_running(detector)
+
+    await until(detector_ended)
+    return successor
+
+
+@in_namespace
+async def test_planned_moves_leave_no_request_unanswered():
+    async with speaker_world(WORLD) as world:
+        await world.start_speakers()
+        await world.add_service("web", vip(10), vip(10, 6))
+        await world.add_service("local", vip(11), nodes=["node1"], policy="Local")
+        holder = await world.until_held(vip(10))
+        await until_answered(vip(10), holder)
+        assert await world.until_held(vip(11)) == "node1"
+
+        # A cordoned node's addresses move while it still forwards.
+        client = ArpClient(vip(10))
+        await cordon(world, holder, is_on=True)
+        successor = await until_answered(vip(10), *others(holder))
+        await world.until_held(vip(10), successor)
+        await cordon(world, holder, is_on=False)
+        await until_answered(vip(10), holder)
+        await world.until_held(vip(10), holder)
+        assert await client.unanswered() == 0
+
+        # So do those of a speaker that ends.
+        client = ArpClient(vip(10))
+        world.speakers[holder].signal(signal.SIGTERM)
+        assert world.speakers[holder].process.wait(60) == 0
+        await until_answered(vip(10), *others(holder))
+        assert await client.unanswered() == 0
+        await world.until_members(*others(holder))
+        world.start_speaker(holder)
+        await world.until_members(*NODES_IN_WORLD)
+
+        # With externalTrafficPolicy Local the address follows the endpoints.
+        await world.set_endpoints("local", ["node2"])
+        await world.until_held(vip(11), "node2")
+        await until_answered(vip(11), "node2")
+        await world.set_endpoints("local", [])
+
+        async def withdrawn() -> bool:
+            return not await world.holder(vip(11))
+
+        await until(withdrawn)
+
+
+async def cordon(world: SpeakerWorld, node: str, *, is_on: bool) -> None:
+    await world.client.patch(NODES, node, "", {"spec": {"unschedulable": is_on}})
+
+
+class ArpClient(threading.Thread):
+    """Asks who has an address, again and again, until `stop`. Each request has a source of its own."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(daemon=True)
+        self._target = ipaddress.IPv4Address(address)
+        with LinkStates() as links:
+            (link,) = (link for link in links.all() if link.name == "fabric")
+        self._mac = link.mac
+        self._socket = PacketSocket(link.number, link.name, ETH_P_ARP)
+        self._stopping = threading.Event()
+        self._waiting: set[bytes] = set()
+        self.start()
+
+    def run(self) -> None:
+        for number in itertools.count():
+            if self._stopping.wait(0.005):
+                break
+            source = ipaddress.IPv4Address(f"10.0.{1 + number // 250 % 200}.{1 + number % 250}").packed
+            packet = arp.ArpPacket(arp.BROADCAST, True, self._mac, source, bytes(6), self._target.packed)
+            self._waiting.add(source)
+            self._socket.send(arp.encode(packet))
+            self._receive()
+
+    def _receive(self) -> None:
+        for frame in self._socket.receive(1000):
+            packet = arp.decode(frame)
+            if packet is not None and packet.sender == self._target.packed:
+                self._waiting.discard(packet.target)
+
+    async def unanswered(self) -> int:
+        """Stop, and return how many requests had no answer."""
+        self._stopping.set()
+        self.join()
+
+        async def all_answered() -> bool:
+            self._receive()
+            return not self._waiting
+
+        with contextlib.suppress(TimeoutError):
+            await until(all_answered, deadline=5)
+        self._socket.close()
+        return len(self._waiting)
+
+
+@in_namespace
+async def test_foreign_machines_and_floods():
+    """A foreign machine that claims an address is named in an Event; other addresses stay served in a flood."""
+    async with speaker_world(WORLD) as world:
+        await world.start_speakers()
+        await world.add_service("web", vip(10), vip(10, 6))
+        holder = await world.until_held(vip(10))
+        await until_answered(vip(10), holder)
+        address, address6 = ipaddress.IPv4Address(vip(10)), ipaddress.IPv6Address(vip(10, 6))
+        with LinkStates() as links:
+            (link,) = (link for link in links.all() if link.name == "fabric")
+        with (
+            PacketSocket(link.number, link.name, ETH_P_ARP) as arp_socket,
+            PacketSocket(link.number, link.name, ETH_P_IPV6) as ndp_socket,
+        ):
+
+            async def reported(text: str) -> bool:
+                for frame in arp.gratuitous(address, FOREIGN_MAC):
+                    arp_socket.send(frame)
+                ndp_socket.send(ndp.unsolicited(address6, FOREIGN_MAC))
+                events = await world.events("web")
+                return any(reason == "DuplicateAddress" and text in message for reason, message in events)
+
+            for text in (f"{FOREIGN_MAC.hex(':')}, answers for {address} on eth0", f"answers for {address6} on eth0"):
+                await until(lambda text=text: reported(text))
+            choice = random.Random(1)
+            for _ in range(20_000):
+                mac = bytes([2, *choice.randbytes(5)])
+                arp_socket.send(arp.gratuitous(address, mac)[choice.randrange(2)])
+                arp_socket.send(choice.randbytes(60))
+        await until_answered(vip(10), holder)
+        await until_answered(vip(10, 6), holder)
+        assert await world.holder(vip(10)) == holder
+        events = [message for reason, message in await world.events("web") if reason == "DuplicateAddress"]
+        assert len(events) <= 10

@@ -1,0 +1,142 @@
+"""Whole speakers that announce by BGP: the objects of the API server in, routes and reports out."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import signal
+import urllib.request
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from bridgehead.objects import metallb
+from bridgehead.objects.kinds import EVENTS, SECRETS
+
+from .api_world import until
+from .bird_router import BFD, KERNEL, Bird, bgp
+from .namespaced import in_namespace, sh
+from .speaker_world import (
+    CLIENT,
+    NAMESPACE,
+    NODES_IN_WORLD,
+    PAGES_PORT,
+    SpeakerWorld,
+    answered_by,
+    fault,
+    node_ip,
+    speaker_world,
+    vip,
+)
+
+pytestmark = pytest.mark.integration
+
+ALL = sorted(node_ip(name) for name in NODES_IN_WORLD)
+
+
+@contextlib.asynccontextmanager
+async def bgp_world(options: str = "bfd;") -> AsyncIterator[tuple[SpeakerWorld, Bird]]:
+    """The test's own namespace is the router, with BIRD, and the client behind it at once."""
+    # All packets of the client to an address go to one node.
+    sh("sysctl -qw net.ipv4.fib_multipath_hash_policy=0")
+    async with speaker_world(Path("/run/world")) as world:
+        await world.client.delete(metallb.L2_ADVERTISEMENTS, "all", NAMESPACE)
+        await world.create(metallb.BGP_ADVERTISEMENTS, {"metadata": {"name": "all", "namespace": NAMESPACE}})
+        profile = {"receiveInterval": 100, "transmitInterval": 100, "detectMultiplier": 3}
+        await world.create(
+            metallb.BFD_PROFILES, {"metadata": {"name": "fast", "namespace": NAMESPACE}, "spec": profile}
+        )
+        with Bird(KERNEL + BFD + "".join(bgp(number, options) for number in (1, 2, 3)), namespace="") as bird:
+            yield world, bird
+
+
+async def add_peer(world: SpeakerWorld, **fields: object) -> None:
+    spec = {"myASN": 64512, "peerASN": 64513, "peerAddress": CLIENT, "bfdProfile": "fast", **fields}
+    await world.create(metallb.BGP_PEERS, {"metadata": {"name": "router", "namespace": NAMESPACE}, "spec": spec})
+
+
+async def until_next_hops(bird: Bird, address: str, *wanted: str) -> None:
+    async def has_them() -> bool:
+        return bird.next_hops(address) == sorted(wanted)
+
+    await until(has_them)
+
+
+async def until_bfd(world: SpeakerWorld, *nodes: str) -> None:
+    for node in nodes:
+
+        async def is_up(node: str = node) -> bool:
+            sections = (await world.read_status(node)).get("sections", {})
+            return [(state["state"], state["bfd"]) for state in sections.get("bgp", ())] == [("established", "up")]
+
+        await until(is_up)
+
+
+async def check_faults(world: SpeakerWorld, bird: Bird) -> None:
+    """Check that routes leave a node that loses its packets, and one whose speaker ends."""
+    node = await answered_by(vip(10))
+    with fault(world, "black hole", node):
+        await until_next_hops(bird, vip(10), *(address for address in ALL if address != node_ip(node)))
+        assert await answered_by(vip(10)) not in ("", node)
+    await until_next_hops(bird, vip(10), *ALL)
+
+    # A speaker that ends withdraws its routes while its node goes on forwarding.
+    node = await answered_by(vip(10))
+    world.speakers[node].signal(signal.SIGTERM)
+    await until_next_hops(bird, vip(10), *(address for address in ALL if address != node_ip(node)))
+    assert await answered_by(vip(10)) not in ("", node)
+
+
+@in_namespace
+async def test_objects_become_routes_and_routes_are_reported():
+    async with bgp_world('bfd; password "secret";') as (world, bird):
+        await world.start_speakers()
+        await world.add_service("web", vip(10))
+        await add_peer(world, passwordSecret={"name": "bgp"})
+
+        async def events() -> set[tuple[str, str]]:
+            found = (await world.client.list(EVENTS, NAMESPACE)).items
+            return {(event.reason, event.message) for event in found if event.involved_object.name == "router"}
+
+        reason = f"Secret {NAMESPACE}/bgp with the password does not exist"
+
+        async def is_reported() -> bool:
+            return ("SessionDown", f"BGP session of node node1 is down: {reason}") in await events()
+
+        await until(is_reported)
+        data = {"password": base64.b64encode(b"secret").decode()}
+        meta = {"name": "bgp", "namespace": NAMESPACE}
+        await world.create(SECRETS, {"metadata": meta, "type": "kubernetes.io/basic-auth", "data": data})
+        await until_next_hops(bird, vip(10), *ALL)
+
+        async def is_established() -> bool:
+            return ("SessionEstablished", "BGP session of node node1 is up") in await events()
+
+        await until(is_established)
+        assert ("nodeAssigned", 'announcing from node "node1" with protocol "bgp"') in await world.events("web")
+
+        async def statuses() -> list[tuple[str, str, tuple[str, ...]]]:
+            found = (await world.client.list(metallb.SERVICE_BGP_STATUSES, NAMESPACE)).items
+            return sorted((one.status.node, one.status.service_name, one.status.peers) for one in found)
+
+        async def are_written() -> bool:
+            return await statuses() == [(node, "web", ("router",)) for node in NODES_IN_WORLD]
+
+        await until(are_written)
+        await until_bfd(world, *NODES_IN_WORLD)
+        with urllib.request.urlopen(f"http://{node_ip('node1')}:{PAGES_PORT}/metrics", timeout=5) as answer:  # noqa: ASYNC210
+            metrics = answer.read().decode()
+        assert 'metallb_bgp_session_up{peer="10.0.0.1:179"} 1.0' in metrics
+        assert 'metallb_bgp_announced_prefixes_total{peer="10.0.0.1:179"} 1.0' in metrics
+        assert 'metallb_bfd_session_up{peer="10.0.0.1"} 1.0' in metrics
+
+        await check_faults(world, bird)
+
+        await world.set_endpoints("web", [])
+        await until_next_hops(bird, vip(10))
+
+        async def are_gone() -> bool:
+            return await statuses() == []
+
+        await until(are_gone)
