@@ -1,7 +1,7 @@
 """Give load-balancer addresses to Services, from the pools of MetalLB's and OpenELB's objects.
 
-The controller works with any Kubernetes API server, given by a kubeconfig or, in a pod, by its service account. It
-installs the definitions of these objects where they are missing. `bridgehead speaker` announces the addresses.
+The controller works with any Kubernetes API server, given by a kubeconfig or, in a pod, by its service account. Missing
+definitions of these objects are installed. `bridgehead speaker` announces the addresses.
 """
 
 from __future__ import annotations
