@@ -177,7 +177,7 @@ def test_an_invalid_change_leaves_the_last_configuration_in_force(world: Balance
     overlapping = POOL.replace("localip-pool", "second").replace("10.0.0.10-10.0.0.50", "10.0.0.40/29")
     manifest = service("steady")
     world.apply(POOL)
-    world.eventually(lambda: world.state()["result"] == "Valid", "a valid configuration")
+    world.eventually(lambda: "status" in world.get(f"{METALLB}/ipaddresspools/localip-pool"), "the pool is in force")
     world.apply(overlapping)
     state = world.eventually(lambda: (found := world.state())["result"] == "Invalid" and found, "an invalid one")
     text = 'CIDR "10.0.0.40/29" in pool "second" overlaps with already defined CIDR "10.0.0.10-10.0.0.50"'
@@ -188,6 +188,16 @@ def test_an_invalid_change_leaves_the_last_configuration_in_force(world: Balance
     world.delete(overlapping)
     world.eventually(lambda: world.state()["result"] == "Valid", "the valid configuration again")
     assert world.addresses("steady") == ["10.0.0.10"]
+    world.delete(manifest, POOL)
+
+
+def test_an_address_that_the_api_server_refuses_has_an_event(world: BalancerProcess) -> None:
+    manifest, pool = service("refused"), POOL.replace("10.0.0.10-10.0.0.50", "10.100.0.0/30")  # the Service range
+    world.apply(pool, manifest)
+    world.eventually(lambda: "UpdateFailed" in {reason for reason, _ in world.events("refused")}, "an Event")
+    assert world.addresses("refused") == []
+    world.apply(POOL)
+    world.eventually(lambda: world.addresses("refused") == ["10.0.0.10"], "an address of the changed pool")
     world.delete(manifest, POOL)
 
 
@@ -241,3 +251,21 @@ def test_a_restart_changes_no_address(world: BalancerProcess) -> None:
     assert [address] not in before[1:]
     assert [world.addresses(name) for name in names[1:]] == before[1:]
     world.delete(*manifests[1:], new, POOL)
+
+
+def test_a_start_with_an_invalid_configuration_keeps_addresses(world: BalancerProcess) -> None:
+    overlapping = POOL.replace("localip-pool", "overlapping")
+    held, waiting = service("held"), service("waiting")
+    world.apply(POOL, held)
+    world.eventually(lambda: world.addresses("held") == ["10.0.0.10"], "an address")
+    assert world.stop(signal.SIGKILL) == -signal.SIGKILL
+    world.apply(overlapping, waiting)
+    world.start()
+    world.eventually(lambda: world.state()["result"] == "Invalid", "an invalid configuration")
+    (condition,) = world.eventually(lambda: world.service("waiting")["status"].get("conditions"), "a condition")
+    assert condition["reason"] == "InvalidConfiguration"
+    assert 'in pool "overlapping" overlaps with already defined CIDR' in condition["message"]
+    assert world.addresses("held") == ["10.0.0.10"]
+    world.delete(overlapping)
+    world.eventually(lambda: world.addresses("waiting") == ["10.0.0.11"], "an address")
+    world.delete(held, waiting, POOL)
