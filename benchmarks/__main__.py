@@ -24,6 +24,7 @@ MODULES = {
     "barrier": "The barrier before SIGTERM",
     "api": "The API server",
     "storage": "Storage",
+    "addresses": "Load-balancer addresses",
     "failover": "",
     "failover_bgp": "",
 }
