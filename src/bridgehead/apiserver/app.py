@@ -227,8 +227,7 @@ class Application:
         try:
             # The user of the connection's certificate, from `http.server.PeerProtocol`.
             peer = scope.get("state", {}).get("peer")
-            authorization = headers.get(b"authorization", b"").decode("latin-1")
-            return await self._authenticator.authenticate(authorization, peer, scope["path"])
+            return await self._authenticator.authenticate(headers, peer, scope["path"])
         except InvalidCredentials as error:
             log.info("%s %s: %s", scope.get("method", "GET"), scope["path"], error)  # a WebSocket's scope has no method
             raise unauthorized() from None

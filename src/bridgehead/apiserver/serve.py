@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import uvloop
 
 from bridgehead.objects.addresses import join_host_port
-from bridgehead.signing_keys import SigningKey
+from bridgehead.signing_keys import SigningKey, read_verification_keys
 from bridgehead.storage import open_store
 from bridgehead.storage.sealing import Encryption
 
@@ -46,7 +46,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeOptions:
-    """The options of `bridgehead apiserver`. `advertise` "": the first listening address that is not loopback."""
+    """The options of `bridgehead apiserver`. `advertise` "": the first listening address that is not loopback.
+
+    `service_account_keys` verify tokens. `signing_key` None: the first of them signs.
+    """
 
     listen: tuple[str, ...] = ()
     listen_fds: tuple[int, ...] = ()
@@ -55,7 +58,8 @@ class ServeOptions:
     client_ca: Path | None = None
     token_file: Path | None = None
     authentication_config: Path | None = None
-    signing_key: Path
+    service_account_keys: tuple[Path, ...]
+    signing_key: Path | None = None
     issuers: tuple[str, ...] = (ISSUER,)
     audiences: tuple[str, ...] = ()
     jwks_uri: str = ""
@@ -85,7 +89,8 @@ def serve(options: ServeOptions) -> None:
 
 async def _serve(options: ServeOptions) -> None:
     context = _context(options)
-    key = SigningKey.read(options.signing_key)
+    key = SigningKey.read(options.signing_key or options.service_account_keys[0])
+    verification_keys = [one for path in options.service_account_keys for one in read_verification_keys(path)]
     users = read_token_file(options.token_file) if options.token_file else {}
     try:
         table = build_table(service_cidrs=options.service_cidrs, node_port_range=options.node_ports)
@@ -105,7 +110,7 @@ async def _serve(options: ServeOptions) -> None:
             _proxy_certificate(options),
             users=users,
             auditor=auditor,
-            tokens=TokenSettings(options.issuers, options.audiences),
+            tokens=TokenSettings(options.issuers, options.audiences, verification_keys=tuple(verification_keys)),
             authentication_file=options.authentication_config,
             jwks_uri=options.jwks_uri or _jwks_uri(advertise or listeners[0].getsockname()[:2]),
         )

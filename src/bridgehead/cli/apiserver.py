@@ -24,11 +24,21 @@ def command(
         Path, typer.Option(rich_help_panel=SERVING, parser=path, help="Private key of the serving certificate (PEM).")
     ],
     service_account_key_file: Annotated[
-        Path,
+        list[Path],
         typer.Option(
-            rich_help_panel=AUTHENTICATION, parser=path, help="RSA key that signs service account tokens (PEM)."
+            rich_help_panel=AUTHENTICATION,
+            parser=path,
+            help="RSA or ECDSA keys that verify service account tokens (PEM); may be repeated.",
         ),
     ],
+    service_account_signing_key_file: Annotated[
+        Path | None,
+        typer.Option(
+            rich_help_panel=AUTHENTICATION,
+            parser=path,
+            help="Key that signs service account tokens (PEM).  [default: the first --service-account-key-file]",
+        ),
+    ] = None,
     authentication_config: Annotated[
         Path | None,
         typer.Option(
@@ -152,7 +162,8 @@ def command(
             tls_key=tls_private_key_file,
             client_ca=client_ca_file,
             token_file=token_auth_file,
-            signing_key=service_account_key_file,
+            service_account_keys=tuple(service_account_key_file),
+            signing_key=service_account_signing_key_file,
             authentication_config=authentication_config,
             issuers=tuple(service_account_issuer or (ISSUER,)),
             audiences=tuple(audience for audience in api_audiences.split(",") if audience),

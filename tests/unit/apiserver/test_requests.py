@@ -12,6 +12,7 @@ from bridgehead.apiserver.registry.expiry import expire_once
 from tests.unit.apiserver.world import ADMIN, TABLE, World, open_world
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
+TOKEN_SUBPROTOCOL = "base64url.bearer.authorization.k8s.io."
 SERVICES = "/api/v1/namespaces/default/services"
 PODS = "/api/v1/namespaces/default/pods"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
@@ -701,9 +702,17 @@ async def test_bearer_tokens_authenticate(world):
     assert (wrong.status, wrong.json["reason"]) == (401, "Unauthorized")
 
 
-async def test_a_websocket_with_an_unknown_token_is_refused(world):
+@pytest.mark.parametrize(
+    ("headers", "code"),
+    [
+        ({"authorization": "Bearer nonsense"}, 401),
+        ({"upgrade": "websocket", "sec-websocket-protocol": f"{TOKEN_SUBPROTOCOL}bm9uc2Vuc2U, v5.channel.k8s.io"}, 401),
+        ({"upgrade": "websocket", "sec-websocket-protocol": f"{TOKEN_SUBPROTOCOL}dG9rZW4tb2YtYm9i, x"}, 403),
+    ],
+)
+async def test_a_websocket_is_authenticated_by_header_or_subprotocol(world, headers, code):
     url = "/api/v1/namespaces/default/pods/web/exec"
-    scope = world.scope("GET", url, {"authorization": "Bearer nonsense"}, None)
+    scope = world.scope("GET", url, headers, None)
     scope |= {"type": "websocket", "extensions": {"websocket.http.response": {}}}
     del scope["method"]
     sent = []
@@ -712,7 +721,7 @@ async def test_a_websocket_with_an_unknown_token_is_refused(world):
         sent.append(message)
 
     await world.parts.application(scope, None, send)
-    assert (sent[0]["type"], sent[0]["status"]) == ("websocket.http.response.start", 401)
+    assert (sent[0]["type"], sent[0]["status"]) == ("websocket.http.response.start", code)
 
 
 @pytest.mark.parametrize("subresource", ["exec", "attach", "portforward"])

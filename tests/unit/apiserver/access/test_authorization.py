@@ -10,7 +10,7 @@ from bridgehead.apiserver.access.node_authorizer import NodeAuthorizer
 from bridgehead.apiserver.access.rbac.stored_policy import StoredPolicy
 from bridgehead.apiserver.errors import ApiStatus
 from bridgehead.apiserver.http.paths import parse_query, parse_request
-from bridgehead.apiserver.http.user import ANONYMOUS, AUTHENTICATED, User, user_from_certificate
+from bridgehead.apiserver.http.user import ANONYMOUS, AUTHENTICATED, InvalidCredentials, User, user_from_certificate
 from bridgehead.apiserver.resources.pods import references
 from bridgehead.apiserver.resources.rbac.defaults import default_objects
 from bridgehead.objects import progress
@@ -258,9 +258,20 @@ def test_a_certificate_names_user_and_groups():
         (("organizationName", "system:masters"), ("organizationName", "other")),
         (("commonName", "kubernetes-admin"),),
     )
-    user = user_from_certificate({"subject": subject})
-    assert user == User("kubernetes-admin", ("system:masters", "other", AUTHENTICATED))
-    assert user_from_certificate({}) is None
+    user = user_from_certificate({"subject": subject}, b"DER")
+    digest = "bffd28c8eeb10a5e50cf17b58f477ea1803895ae69744e6eb53cbcc3bf427adb"
+    extra = {"authentication.kubernetes.io/credential-id": (f"X509SHA256={digest}",)}
+    assert user == User("kubernetes-admin", ("system:masters", "other", AUTHENTICATED), "", extra)
+    assert user_from_certificate({}, b"") is None
+
+
+def test_a_certificate_may_name_one_uid():
+    uid, name = (("1.3.6.1.4.1.57683.2", "0815"),), (("commonName", "ann"),)
+    user = user_from_certificate({"subject": (name, uid)}, b"")
+    assert user is not None
+    assert user.uid == "0815"
+    with pytest.raises(InvalidCredentials, match="several uids or an empty one"):
+        user_from_certificate({"subject": (name, uid, uid)}, b"")
 
 
 def test_token_files_are_parsed_and_validated(tmp_path):
