@@ -77,8 +77,8 @@ class Structural:
     def validate(self, obj: JsonObject, old: JsonObject | None = None) -> list[FieldError]:
         """Validate a whole object: values, embedded metadata, lists, rules. `metadata` is validated elsewhere.
 
-        `old`: the object before an update, of which unchanged parts may stay invalid (validation ratcheting): the errors
-        of their rules are warnings.
+        `old`: the object before an update, of which unchanged parts may stay invalid (validation ratcheting): errors of
+        their rules are warnings.
         """
         root = self.root
         errors = validate_value(self.check, obj, ABSENT if old is None else old, root)
