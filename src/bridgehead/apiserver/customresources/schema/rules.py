@@ -60,7 +60,7 @@ class Validator:
         self._values = _below(node.values)
 
     def validate(self, obj: JsonObject, old: JsonObject | None) -> list[FieldError]:
-        """Return the errors of rules that fail. Those of parts that did not change are warnings."""
+        """Return the errors of rules that fail; errors of parts that did not change are warnings."""
         start = _Old(ABSENT, None) if old is None else _Old(old, (self._node, old, obj))
         return self._run(obj, start, "")
 
