@@ -20,7 +20,7 @@ import uvloop
 from bridgehead.objects.addresses import join_host_port
 from bridgehead.signing_keys import SigningKey, read_verification_keys
 from bridgehead.storage import open_store
-from bridgehead.storage.sealing import Encryption
+from bridgehead.storage.sealing import EncryptedStore, Encryption
 
 from .access.authentication import read_token_file
 from .access.tokens import ISSUER, TokenSettings
@@ -65,6 +65,7 @@ class ServeOptions:
     jwks_uri: str = ""
     store: str = "memory"
     encryption: Path | None = None
+    reloads_encryption: bool = False
     audit_policy: Path | None = None
     audit_log: str = ""
     audit_max_age_days: int = 0
@@ -136,6 +137,10 @@ async def _serve(options: ServeOptions) -> None:
                         maintain_system_objects(parts.registry, service_ip=service_ip, advertise=advertise)
                     ),
                 ]
+                if options.reloads_encryption and options.encryption and isinstance(store, EncryptedStore):
+                    from bridgehead.storage.encryption import follow_encryption
+
+                    background.append(tasks.create_task(follow_encryption(options.encryption, store)))
                 await server.serve(listeners)
                 for task in background:
                     task.cancel()

@@ -91,6 +91,14 @@ def command(
         Path | None,
         typer.Option(rich_help_panel=STORAGE, parser=path, help="EncryptionConfiguration for the store's file."),
     ] = None,
+    encryption_provider_config_automatic_reload: Annotated[
+        bool,
+        typer.Option(
+            "--encryption-provider-config-automatic-reload",
+            rich_help_panel=STORAGE,
+            help="Read the EncryptionConfiguration again when it changes.",
+        ),
+    ] = False,
     service_cluster_ip_range: Annotated[
         str, typer.Option(rich_help_panel=STORAGE, help="Range of ClusterIPs; two for dual-stack.")
     ] = ("10.96.0.0/12"),
@@ -170,6 +178,7 @@ def command(
             jwks_uri=service_account_jwks_uri,
             store=store,
             encryption=encryption_provider_config,
+            reloads_encryption=encryption_provider_config_automatic_reload,
             audit_policy=audit_policy_file,
             audit_log=audit_log_path,
             audit_max_age_days=audit_log_maxage,
