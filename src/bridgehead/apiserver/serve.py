@@ -71,6 +71,7 @@ class ServeOptions:
     audit_max_age_days: int = 0
     audit_max_backups: int = 0
     audit_max_size_mib: int = 0
+    audit_max_event_bytes: int = 0
     service_cidrs: tuple[str, ...] = ("10.96.0.0/12",)
     node_ports: tuple[int, int] = (30000, 32767)
     advertise: str = ""
@@ -186,7 +187,8 @@ def _auditor(options: ServeOptions) -> Auditor | None:
     if not options.audit_log:
         return None
     rotation = Rotation(options.audit_max_age_days, options.audit_max_backups, options.audit_max_size_mib)
-    return Auditor(policy, AuditSink(options.audit_log, rotation))
+    sink = AuditSink(options.audit_log, rotation)
+    return Auditor(policy, sink, max_event_bytes=options.audit_max_event_bytes)
 
 
 def _jwks_uri(address: tuple[str, int]) -> str:

@@ -154,6 +154,16 @@ def command(
     audit_log_maxsize: Annotated[
         int, typer.Option(rich_help_panel=AUDITING, min=0, help="MiB at which a file is full; 0: 100.")
     ] = 0,
+    audit_log_truncate_enabled: Annotated[
+        bool,
+        typer.Option("--audit-log-truncate-enabled", rich_help_panel=AUDITING, help="Bound the size of events."),
+    ] = False,
+    audit_log_truncate_max_event_size: Annotated[
+        int,
+        typer.Option(
+            rich_help_panel=AUDITING, min=1, help="Bytes of the largest event; a larger one is written without bodies."
+        ),
+    ] = 102400,
     verbosity: Annotated[int, typer.Option("-v", "--v", help="Verbosity: 0 for operators, 1 for developers.")] = 0,
 ) -> None:
     from bridgehead.apiserver.access.tokens import ISSUER
@@ -184,6 +194,7 @@ def command(
             audit_max_age_days=audit_log_maxage,
             audit_max_backups=audit_log_maxbackup,
             audit_max_size_mib=audit_log_maxsize,
+            audit_max_event_bytes=audit_log_truncate_max_event_size if audit_log_truncate_enabled else 0,
             service_cidrs=tuple(service_cluster_ip_range.split(",")),
             node_ports=_port_range(service_node_port_range),
             advertise=advertise_address,

@@ -359,6 +359,19 @@ async def test_unsupported_media_types_are_refused(world, type):
     assert (answer.status, answer.json["reason"]) == (415, "UnsupportedMediaType")
 
 
+async def test_a_subresource_is_not_carried_out_if_its_answer_is_not_acceptable(world):
+    await create_pod(world, "web")
+    pods, binding = "/api/v1/namespaces/default/pods", {"target": {"kind": "Node", "name": "node1"}}
+    headers = {"accept": "application/cbor", "content-type": "application/json"}
+    for subresource, body in (("binding", binding), ("eviction", {"metadata": {"name": "web"}})):
+        answer = await world.call("POST", f"{pods}/web/{subresource}", body, headers=headers)
+        assert (answer.status, answer.json["reason"]) == (406, "NotAcceptable")
+    pod = await world.get(f"{pods}/web")
+    assert "nodeName" not in pod["spec"]
+    assert "deletionTimestamp" not in pod["metadata"]
+    assert (await world.call("GET", f"{pods}/web/eviction", headers=headers)).status == 405
+
+
 async def test_unsupported_response_types_are_not_acceptable(world):
     answer = await world.call("GET", CONFIG_MAPS, headers={"accept": "application/cbor"})
     assert (answer.status, answer.json["reason"]) == (406, "NotAcceptable")

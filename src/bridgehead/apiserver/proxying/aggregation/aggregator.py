@@ -117,6 +117,7 @@ class Aggregator:
             server_name=remote.api.server_name,
             extra_headers=(
                 (b"host", target.authority.encode()),
+                (b"audit-id", request.audit_id),
                 *user_headers(request.user),
                 *(() if is_upgraded else forwarded),
             ),
