@@ -7,7 +7,6 @@ object.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
 
@@ -44,9 +43,7 @@ from .options import attributes_of, delete_attributes, is_dry_run, parse_delete_
 from .rendering import Rendering
 from .scale_views import SCALE_COLUMNS
 from .stored_forms import stored_change, stored_object
-from .subresources import Subresources
-
-Handler = Callable[[Request, Resource], Awaitable[Response]]
+from .subresources import Handler, Subresources
 
 # Subresources that are written as the object itself, and change a part of it.
 _OWN_FORM = (*STATUS_VIEWS, "ephemeralcontainers")
@@ -89,7 +86,9 @@ class Handlers:
         if resource.is_read_only and info.verb not in ("get", "list"):
             raise method_not_allowed()
         if info.subresource and info.subresource not in _OWN_FORM:
-            response = await self._subresources.handle(request, resource)
+            handle = self._subresources.find(info)
+            self._rendering.check_acceptable(request, resource)
+            response = await handle(request, resource)
             columns = SCALE_COLUMNS if info.subresource == "scale" else ()
             return await self._rendering.stored(request, resource, response, columns)
         handler = self._verbs.get(info.verb)

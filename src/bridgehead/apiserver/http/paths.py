@@ -33,7 +33,8 @@ class RequestInfo:
     """A parsed request. `is_resource` is False for paths such as /healthz or /apis, which only set `verb` and `path`.
 
     `verb` is get, list, watch, create, update, patch, delete or deletecollection; for other paths the method in
-    lower case. `rest` is the path after the subresource. The selectors are those of a list or a watch, unparsed.
+    lower case. `rest` is the path after the subresource. The selectors are those of a list, a watch or a deletion of
+    many objects, unparsed.
     """
 
     path: str
@@ -128,10 +129,11 @@ def parse_request(method: str, path: str, query: Query) -> RequestInfo:
     if not name:
         if verb == "get":
             verb = "watch" if is_true(query, "watch") else "list"
-            labels, fields = query.get("labelSelector", ""), query.get("fieldSelector", "")
-            name = _named_by_selector(fields)
+            name = _named_by_selector(query.get("fieldSelector", ""))
         elif verb == "delete":
             verb = "deletecollection"
+        if verb in ("list", "watch", "deletecollection"):
+            labels, fields = query.get("labelSelector", ""), query.get("fieldSelector", "")
     return RequestInfo(path, verb, True, group, version, namespace, resource, name, subresource, rest, labels, fields)
 
 
