@@ -8,7 +8,7 @@
     pods/           Pod; also the defaults and the validation of pod templates
     services/       Service; also the allocation of ClusterIPs and node ports
     events/         Event, in two groups
-    workloads/      Deployment, ReplicaSet, DaemonSet, ReplicationController, PodTemplate
+    workloads/      Deployment, ReplicaSet, DaemonSet, ControllerRevision, ReplicationController, PodTemplate
     quotas/         ResourceQuota, LimitRange
     networking/     Ingress, IngressClass, NetworkPolicy, ServiceCIDR, IPAddress
     runtimeclasses  RuntimeClass
@@ -84,6 +84,7 @@ def build_table(*, service_cidrs: Sequence[str], node_port_range: tuple[int, int
         workloads.DEPLOYMENTS,
         workloads.REPLICA_SETS,
         workloads.DAEMON_SETS,
+        workloads.CONTROLLER_REVISIONS,
         workloads.POD_TEMPLATES,
         workloads.REPLICATION_CONTROLLERS,
         endpointslices.RESOURCE,
