@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from .apps import DaemonSet, Deployment, ReplicaSet
+from .apps import ControllerRevision, DaemonSet, Deployment, ReplicaSet
 from .certificates import CertificateSigningRequest
 from .coordination import Lease
 from .core import (
@@ -75,6 +75,7 @@ REPLICATION_CONTROLLERS = Kind(ReplicationController, "", "v1", "replicationcont
 DEPLOYMENTS = Kind(Deployment, "apps", "v1", "deployments")
 REPLICA_SETS = Kind(ReplicaSet, "apps", "v1", "replicasets")
 DAEMON_SETS = Kind(DaemonSet, "apps", "v1", "daemonsets")
+CONTROLLER_REVISIONS = Kind(ControllerRevision, "apps", "v1", "controllerrevisions")
 ENDPOINT_SLICES = Kind(EndpointSlice, "discovery.k8s.io", "v1", "endpointslices")
 LEASES = Kind(Lease, "coordination.k8s.io", "v1", "leases")
 CERTIFICATE_SIGNING_REQUESTS = Kind(
@@ -97,6 +98,7 @@ ALL_KINDS: tuple[Kind[Object], ...] = (
     DEPLOYMENTS,
     REPLICA_SETS,
     DAEMON_SETS,
+    CONTROLLER_REVISIONS,
     ENDPOINT_SLICES,
     LEASES,
     SERVICE_CIDRS,
