@@ -9,6 +9,7 @@
     services/       Service; also the allocation of ClusterIPs and node ports
     events/         Event, in two groups
     workloads/      Deployment, ReplicaSet, DaemonSet, ControllerRevision, ReplicationController, PodTemplate
+    autoscaling/    HorizontalPodAutoscaler, in two versions
     quotas/         ResourceQuota, LimitRange
     networking/     Ingress, IngressClass, NetworkPolicy, ServiceCIDR, IPAddress
     runtimeclasses  RuntimeClass
@@ -34,6 +35,7 @@ from bridgehead.apiserver.resource import Resource
 from . import (
     admissionregistration,
     apiservices,
+    autoscaling,
     certificates,
     componentstatuses,
     configmaps,
@@ -87,6 +89,8 @@ def build_table(*, service_cidrs: Sequence[str], node_port_range: tuple[int, int
         workloads.CONTROLLER_REVISIONS,
         workloads.POD_TEMPLATES,
         workloads.REPLICATION_CONTROLLERS,
+        autoscaling.HORIZONTAL_POD_AUTOSCALERS,
+        autoscaling.OLDER_HORIZONTAL_POD_AUTOSCALERS,
         endpointslices.RESOURCE,
         leases.RESOURCE,
         events.EVENTS,
