@@ -73,6 +73,9 @@ CONTROLLERS: dict[str, Entry] = {
     ),
     "daemonset-controller": Entry("workloads.daemonsets", "DaemonSetController", "daemonset-controller"),
     "disruption-controller": Entry("disruption.budgets", "DisruptionController", "controllermanager"),
+    "horizontal-pod-autoscaler-controller": Entry(
+        "autoscaling.horizontal", "HorizontalController", "horizontal-pod-autoscaler"
+    ),
     "endpoints-controller": Entry("endpoints.endpoints", "EndpointsController", "endpoint-controller"),
     "endpointslice-controller": Entry(
         "endpoints.endpointslices", "EndpointSliceController", "endpoint-slice-controller", ("max_endpoints_per_slice",)
