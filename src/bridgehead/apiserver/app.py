@@ -35,6 +35,7 @@ from .handlers.objects import Handlers
 from .handlers.openapi import OpenApi
 from .handlers.rendering import Rendering
 from .handlers.reviews import Reviews
+from .handlers.watch_sockets import json_only, send_watch
 from .http.compression import compressed
 from .http.handshake import deny
 from .http.negotiation import JSON, wants_indented
@@ -208,7 +209,7 @@ class Application:
     # --- A WebSocket --------------------------------------------------------------------------------------------
 
     async def _answer_socket(self, exchange: Exchange, receive: Receive, send: Send) -> None:
-        """Answer a WebSocket: exec, attach or port-forward."""
+        """Answer a WebSocket: exec, attach, port-forward or a watch."""
 
         async def audited_send(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "websocket.accept":
@@ -219,7 +220,13 @@ class Application:
         try:
             user = self._impersonate(await self._authenticate(exchange), exchange)
             self._authorize(user, exchange)
-            await self._pod_streams.answer_socket(exchange.accept(user, receive), audited_send)
+            request = exchange.accept(user, receive)
+            if exchange.info.verb != "watch":
+                await self._pod_streams.answer_socket(request, audited_send)
+                return
+            response = await self._handlers.handle(replace(request, headers=json_only(request.headers)))
+            if response.stream is not None:
+                await send_watch(response.stream, receive, audited_send)
         except ApiStatus as status:
             exchange.trail.answer(_refusal(status), exchange.annotations)
             exchange.trail.start(status.code)
