@@ -24,6 +24,7 @@ MODULES = {
     "barrier": "The barrier before SIGTERM",
     "api": "The API server",
     "storage": "Storage",
+    "addresses": "Load-balancer addresses",
     "failover": "",
     "announcing": "Announcing by layer 2",
     "failover_bgp": "",

@@ -109,6 +109,7 @@ class BalancerController:
     def _on_invalid(self, error: ConfigurationInvalid) -> None:
         self._is_configured = True
         self.metrics.config_stale.set(1)
+        self._reconciler.refuse(str(error))
         self._reporter.on_invalid(error)
 
     def routes(self) -> Routes:

@@ -31,6 +31,7 @@ def own_objects() -> list[JsonObject]:
             allow("delete deletecollection get list patch update watch", "*", "*"),
             allow("create", "configmaps endpoints endpoints/restricted pods pods/binding serviceaccounts"),
             allow("create", "controllerrevisions replicasets", "apps"),
+            allow("create", "jobs", "batch"),
             allow("create", "endpointslices", "discovery.k8s.io"),
             allow("create", "subjectaccessreviews", "authorization.k8s.io"),
             allow("approve", "signers", _CERTIFICATES, names="kubernetes.io/kube-apiserver-client-kubelet"),
