@@ -14,9 +14,10 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import Any
 
 from tests.integration.api_world import until
 from tests.integration.speaker_world import (
@@ -36,21 +37,32 @@ from .tables import Table, not_measured
 
 RUNS = 50
 _ROOT = Path(__file__).parents[1]
+BUSY_SECONDS = 120.0
 _KILLED = "speaker killed"
 _AFTER_SECONDS = 0.3  # in which the client still asks after the takeover
 
 
 def run() -> list[Table]:
     command = ["unshare", "--user", "--map-root-user", "unshare", "--net", "--mount", "--kill-child", "--fork"]
-    command += [sys.executable, "-m", "benchmarks.failover", os.readlink("/proc/self/ns/net"), str(RUNS)]
+    command += [
+        sys.executable,
+        "-m",
+        "benchmarks.failover",
+        os.readlink("/proc/self/ns/net"),
+        str(RUNS),
+        str(BUSY_SECONDS),
+    ]
     result = subprocess.run(command, cwd=_ROOT, stdout=subprocess.PIPE, text=True, check=False)
     note = f"Layer 2, 3 nodes, {RUNS} runs each: the node that holds an address fails; a client asks every 5 ms."
     columns = ("failure", "gap, median", "gap, 90 %", "gap, longest", "new holder answers after, median", "longest")
-    rows = json.loads(result.stdout) if result.returncode == 0 else [[not_measured("the world did not start")] * 6]
-    return [Table("Takeovers", columns, rows, note)]
+    if result.returncode:
+        return [Table("Takeovers", columns, [[not_measured("the world did not start")] * len(columns)], note)]
+    measured = json.loads(result.stdout)
+    rows = [[f"false takeovers in {BUSY_SECONDS:.0f} s with all processors busy", str(measured["false takeovers"])]]
+    return [Table("Takeovers", columns, measured["rows"], note), Table("Busy nodes", ("what", "measured"), rows)]
 
 
-async def _measure(runs: int) -> list[list[str]]:
+async def _measure(runs: int, busy_seconds: float) -> dict[str, Any]:
     rows = []
     async with speaker_world(Path("/run/world")) as world:
         await world.start_speakers()
@@ -73,7 +85,33 @@ async def _measure(runs: int) -> list[list[str]]:
                 ]
             )
             print(*rows[-1], file=sys.stderr)
-    return rows
+        false_takeovers = await _count_false_takeovers(world, busy_seconds)
+    return {"rows": rows, "false takeovers": false_takeovers}
+
+
+async def _count_false_takeovers(world: SpeakerWorld, seconds: float) -> int:
+    """Return how often a speaker believed another one dead while each processor had two processes that only compute."""
+    before = [await _deaths(world, node) for node in NODES_IN_WORLD]
+    with _busy_processors():
+        await asyncio.sleep(seconds)
+        after = [await _deaths(world, node) for node in NODES_IN_WORLD]
+    return sum(after) - sum(before)
+
+
+@contextmanager
+def _busy_processors() -> Iterator[None]:
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2 * (os.cpu_count() or 1))]
+    try:
+        yield
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
+
+
+async def _deaths(world: SpeakerWorld, node: str) -> int:
+    changes = (await world.read_status(node))["deaths"]
+    return int(changes)
 
 
 async def _fail(world: SpeakerWorld, holder: str, what: str) -> tuple[float, float]:
@@ -124,12 +162,12 @@ def _milliseconds(seconds: float) -> str:
     return f"{seconds * 1000:.0f} ms"
 
 
-def main(forbidden: str, runs: str) -> None:
+def main(forbidden: str, runs: str, busy_seconds: str) -> None:
     if os.readlink("/proc/self/ns/net") == forbidden:
         raise SystemExit("this is the network namespace that the benchmark was started in; not touching it")
     subprocess.run(["mount", "-t", "tmpfs", "none", "/run"], check=True)
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
-    print(json.dumps(asyncio.run(_measure(int(runs)))))
+    print(json.dumps(asyncio.run(_measure(int(runs), float(busy_seconds)))))
 
 
 if __name__ == "__main__":

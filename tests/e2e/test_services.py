@@ -163,7 +163,7 @@ def test_w11_kubectl_create_expose_and_run_make_services(lab: Lab, ns: Namespace
         eventually(lambda url=url: ANSWER.match(curl(lab, url).stdout), message=f"{name} does not answer")
     table = ns.kubectl("get", "svc")
     assert re.search(r"out +ExternalName +<none> +example.org +<none> ", table), table
-    assert re.search(r"loadbalancer +LoadBalancer +\S+ +<pending> +80:3\d{4}/TCP", table), table
+    assert re.search(r"loadbalancer +LoadBalancer +\S+ +10\.0\.0\.\d+ +80:3\d{4}/TCP", table), table
 
 
 def test_w12_a_service_can_be_posted_as_json(lab: Lab, ns: Namespace) -> None:

@@ -99,7 +99,7 @@ class ServerProcess:
 
     directory: Path
     store: str = "memory"
-    options: dict[str, object] = field(default_factory=dict)  # further ones of the command
+    options: dict[str, object] = field(default_factory=dict)  # further ones of the command; True: without a value
     probe: str = "/readyz"  # a path that needs no credentials
     _held: socket.socket = field(default_factory=hold_port)  # keeps the port between two starts
     _process: subprocess.Popen[bytes] | None = field(default=None)
@@ -133,7 +133,7 @@ class ServerProcess:
                 "store": self.store,
                 **self.options,
             }
-            arguments = [f"--{name}={value}" for name, value in options.items()]
+            arguments = [f"--{name}" if value is True else f"--{name}={value}" for name, value in options.items()]
             self._process = subprocess.Popen(
                 [sys.executable, "-c", "from bridgehead.cli import main; main()", "apiserver", *arguments],
                 pass_fds=(listener.fileno(),),

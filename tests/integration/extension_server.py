@@ -77,6 +77,7 @@ class ExtensionServer:
                     headers.get("X-Remote-User"),
                     headers.getall("X-Remote-Group", []),
                     headers.get("X-Remote-Extra-Example.com%2fkey"),
+                    headers.get("Audit-ID"),
                 )
             )
         response: web.StreamResponse = await handler(request)

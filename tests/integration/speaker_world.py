@@ -405,7 +405,15 @@ async def answered_by(address: str) -> str:
     return ""
 
 
-FAULTS = ("black hole", "cannot send", "cannot receive", "speaker stopped", "detector stopped", "both stopped")
+FAULTS = (
+    "black hole",
+    "cannot send",
+    "cannot receive",
+    "cable pulled",
+    "speaker stopped",
+    "detector stopped",
+    "both stopped",
+)
 
 
 @contextlib.contextmanager
@@ -423,9 +431,12 @@ def fault(world: SpeakerWorld, what: str, node: str) -> Iterator[None]:
     )
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
+    if what == "cable pulled":
+        sh(f"ip link set {node} down")
     try:
         yield
     finally:
         set_faults()
+        sh(f"ip link set {node} up")
         for pid in pids:
             os.kill(pid, signal.SIGCONT)

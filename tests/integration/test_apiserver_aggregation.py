@@ -169,8 +169,10 @@ async def test_requests_reach_the_server_of_an_api() -> None:
             message = f'flunders.{GROUP} "one" is forbidden: User "eve" cannot get resource "flunders" in API group '
             assert body["message"].startswith(message)
             extra["Impersonate-Group"] = "system:masters"
+            extra["Audit-Id"] = "of-the-client"
             assert await world.call("GET", f"{_FLUNDERS}/one", **extra) == (200, flunder)
-            assert server.requests[-1][2:] == ("eve", ["system:masters", "system:authenticated"], "v")
+            eve = ("eve", ["system:masters", "system:authenticated"], "v", "of-the-client")
+            assert server.requests[-1][2:] == eve
 
             await check_documents(world)
             await check_kubectl(world)

@@ -246,7 +246,7 @@ def running_issuer(directory: Path, key: SigningKey) -> Iterator[int]:
         url = f"https://127.0.0.1:{port}"
         IssuerHandler.documents = {
             "/.well-known/openid-configuration": {"issuer": url, "jwks_uri": f"{url}/keys"},
-            "/keys": {"keys": [key.jwk()]},
+            "/keys": {"keys": [key.verification.jwk()]},
         }
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(directory / "server.crt", directory / "server.key")

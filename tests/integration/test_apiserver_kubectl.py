@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import subprocess
 from collections.abc import Iterator
 
@@ -166,11 +167,10 @@ def test_kubectl_explain(k):
 
 
 def test_kubectl_auth(k):
-    who = k("auth", "whoami", "-o", "json")
-    assert json.loads(who)["status"]["userInfo"] == {
-        "username": "kubernetes-admin",
-        "groups": ["system:masters", "system:authenticated"],
-    }
+    who = json.loads(k("auth", "whoami", "-o", "json"))["status"]["userInfo"]
+    (credential,) = who.pop("extra")["authentication.kubernetes.io/credential-id"]
+    assert re.fullmatch("X509SHA256=[0-9a-f]{64}", credential)
+    assert who == {"username": "kubernetes-admin", "groups": ["system:masters", "system:authenticated"]}
     assert k("auth", "can-i", "create", "pods") == "yes\n"
     assert k("auth", "can-i", "list", "pods", "--as=bob", fails=True) == ""
     assert "*.*" in k("auth", "can-i", "--list")

@@ -76,10 +76,6 @@ async def test_a_service_is_called_at_a_ready_endpoint_with_its_name(hooks, clie
     await put(store, "endpointslices.discovery.k8s.io", "s", slice_, {"kubernetes.io/service-name": "hook"})
     assert await client.post(parse_client_config(config), b"{}", seconds=LONG) == {"echo": {}}
     assert hooks.requests[-1][1]["host"] == "hook.default.svc:443"
-    # The Endpoints count where there are any.
-    subset = {"ports": [{"name": "web", "port": hooks.port}], "notReadyAddresses": [{"ip": "127.0.0.1"}]}
-    await put(store, "endpoints", "hook", {"subsets": [subset]})
-    assert "no endpoints available" in await failure(client, config)
 
 
 async def test_the_certificate_must_be_of_the_bundle_and_for_the_name(hooks, client, store):
@@ -88,8 +84,8 @@ async def test_the_certificate_must_be_of_the_bundle_and_for_the_name(hooks, cli
     assert unknown in await failure(client, {"url": hooks.url, "caBundle": foreign})
     assert unknown in await failure(client, {"url": hooks.url})
     await put(store, "services", "other", {"spec": {"ports": [{"port": 443}]}})
-    subset = {"ports": [{"port": hooks.port}], "addresses": [{"ip": "127.0.0.1"}]}
-    await put(store, "endpoints", "other", {"subsets": [subset]})
+    slice_ = {"ports": [{"port": hooks.port}], "endpoints": [{"addresses": ["127.0.0.1"]}]}
+    await put(store, "endpointslices.discovery.k8s.io", "s", slice_, {"kubernetes.io/service-name": "other"})
     other = {"service": {"namespace": "default", "name": "other"}, "caBundle": hooks.ca_bundle}
     assert "other.default.svc" in await failure(client, other)
     assert hooks.requests == []

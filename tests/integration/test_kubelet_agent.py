@@ -81,6 +81,76 @@ async def test_a_running_pod_gets_an_ephemeral_container_once(world):
     await world.until_event("web", "Started", "Started container debug")
 
 
+async def test_an_ephemeral_container_shares_the_processes_of_its_target(world):
+    await world.start_kubelet()
+    await world.create("web", shareProcessNamespace=True)
+    pod = await world.until("web", is_running)
+    assert world.runtime.sandbox_specs[-1].share_processes
+    change = {"name": "debug", "image": "app:1", "targetContainerName": "app"}
+    spec = {"ephemeralContainers": [change]}
+    await world.admin.patch(PODS, "web", "default", {"spec": spec}, "strategic", "ephemeralcontainers")
+    await world.until("web", lambda pod: any(one.state.running for one in pod.status.ephemeral_container_statuses))
+    target = pod.status.container_statuses[0].container_id.removeprefix("bridgehead://")
+    assert world.runtime.specs[-1].target == target
+
+
+def sized(cpu, memory="64Mi"):
+    return {"requests": {"cpu": cpu, "memory": memory}, "limits": {"cpu": cpu, "memory": memory}}
+
+
+async def test_a_running_pod_is_resized(world):
+    await world.start_kubelet()
+    policy = [{"resourceName": "memory", "restartPolicy": "RestartContainer"}]
+    app = {"name": "app", "image": "app:1", "resources": sized("100m"), "resizePolicy": policy}
+    await world.create("web", containers=[app])
+    before = await world.until("web", lambda pod: pod.is_ready)
+
+    def requested(pod):
+        (status,) = pod.status.container_statuses
+        return status.resources.requests, status.allocated_resources
+
+    assert requested(before) == (app["resources"]["requests"], app["resources"]["requests"])
+
+    async def resize(resources):
+        change = {"spec": {"containers": [{"name": "app", "resources": resources}]}}
+        return await world.admin.patch(PODS, "web", "default", change, "strategic", "resize")
+
+    def condition(pod, name):
+        return next((c for c in pod.status.conditions if c.type == name), None)
+
+    await resize(sized("200m"))
+    after = await world.until("web", lambda pod: requested(pod)[0]["cpu"] == "200m")
+    assert after.status.container_statuses[0].restart_count == 0
+    assert (world.runtime.specs[-1].limits.cpu_millis, after.status.observed_generation) == (200, 2)
+    await world.until_event("web", "ResizeCompleted")
+
+    await resize(sized("1000"))
+    waiting = await world.until("web", lambda pod: condition(pod, "PodResizePending") is not None)
+    assert condition(waiting, "PodResizePending").reason == "Infeasible"
+    assert requested(waiting)[1]["cpu"] == "200m"
+
+    await resize(sized("300m", "128Mi"))
+    done = await world.until("web", lambda pod: requested(pod)[0]["memory"] == "128Mi" and pod.is_ready)
+    assert done.status.container_statuses[0].restart_count == 1
+    assert world.runtime.specs[-1].limits.memory == 128 << 20
+    await world.until("web", lambda pod: condition(pod, "PodResizePending") is None)
+
+    # A kubelet that restarts knows what the containers have.
+    world.runtime.memory_used = 256 << 20
+    await world.admin.patch(
+        PODS, "web", "default", {"spec": {"containers": [{"name": "app", "resizePolicy": None}]}}, "strategic", "resize"
+    )
+    await world.stop_kubelet()
+    await resize(sized("300m", "96Mi"))
+    await world.start_kubelet()
+    stuck = await world.until("web", lambda pod: condition(pod, "PodResizeInProgress") is not None)
+    assert condition(stuck, "PodResizeInProgress").reason == "Error"
+    assert (requested(stuck)[0]["memory"], requested(stuck)[1]["memory"]) == ("128Mi", "96Mi")
+    world.runtime.memory_used = 0
+    await world.until("web", lambda pod: requested(pod)[0]["memory"] == "96Mi")
+    await world.until("web", lambda pod: condition(pod, "PodResizeInProgress") is None)
+
+
 async def test_the_node_is_registered_and_ready(world):
     await world.start_kubelet()
     await world.until_event("node1", "NodeReady")
@@ -532,20 +602,14 @@ async def test_a_host_network_pod_has_the_nodes_address(world):
     assert world.runtime.specs[0].env["HOSTNAME"] == "node1"
 
 
-@pytest.mark.slow
-async def test_a_host_port_that_is_not_opened_is_reported(world):
+async def test_the_runtime_learns_of_host_ports(world):
     await world.start_kubelet()
-    ports = [{"containerPort": 80, "hostPort": 8080}, {"containerPort": 53, "hostPort": 53, "protocol": "UDP"}]
-    container = {"name": "app", "image": "app:1", "ports": ports}
+    container = {"name": "app", "image": "app:1", "ports": [{"containerPort": 80, "hostPort": 8080}]}
     await world.create("mapped", containers=[container])
-    await world.until_event("mapped", "HostPortNotSupported", "hostPort 53, 8080 is not opened on the node")
-    await world.until("mapped", is_running)
     await world.create("plain")
-    await world.create("hosted", hostNetwork=True, containers=[container | {"ports": [{"containerPort": 80}]}])
-    for name in ("plain", "hosted"):
-        await world.until(name, is_running)
-        await world.until_event(name, "Started")
-        assert "HostPortNotSupported" not in [event.reason for event in await world.events(name)]
+    await world.until("mapped", is_running)
+    await world.until("plain", is_running)
+    assert {spec.name: spec.has_host_ports for spec in world.runtime.sandbox_specs} == {"mapped": True, "plain": False}
 
 
 async def test_an_active_deadline_ends_a_pod(world):

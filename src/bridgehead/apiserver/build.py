@@ -16,6 +16,7 @@ from bridgehead.storage import Store
 from .access.authentication import Authenticator
 from .access.authorization import Authorizer
 from .access.node_authorizer import NodeAuthorizer
+from .access.node_relations import NodeRelations
 from .access.rbac.stored_policy import StoredPolicy
 from .access.tokens import TokenAuthority, TokenSettings
 from .admission.parts import AdmissionParts
@@ -148,7 +149,7 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
 
     resources = ResourceTable((*table, definition_resource(metadata)))
     metrics, webhooks = Metrics(), WebhookClient(store)
-    authorizer = Authorizer(StoredPolicy(store), NodeAuthorizer(store))
+    authorizer = Authorizer(StoredPolicy(store), NodeAuthorizer(NodeRelations(store)))
 
     def type_of(resource: Resource) -> MapType:
         return registry.ownership.kind(resource).root

@@ -33,7 +33,7 @@ def copied(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class FieldError:
-    """One cause of a 422.
+    """One cause of a 422, or a warning about an object that is stored all the same.
 
     `reason` is one of FieldValueRequired, FieldValueInvalid, FieldValueDuplicate, FieldValueForbidden,
     FieldValueNotSupported, FieldValueTooLong, FieldValueNotFound, FieldValueTypeInvalid, FieldValueTooMany.
@@ -44,6 +44,7 @@ class FieldError:
     reason: str
     field: str
     message: str
+    is_warning: bool = False
 
 
 # The value of one cell of a table.
@@ -88,7 +89,7 @@ class Strategy:
     `claims`).
     For an update: `default`, `prepare_update`, `allocate`, `validate`, `validate_update`, then the store.
     The managers of fields own what is there after `default`. This hook may be called again for what admission adds.
-    Hooks change the object in place; validators only return errors.
+    Hooks change the object in place; validators only return errors and warnings.
     """
 
     def default(self, obj: JsonObject) -> None:

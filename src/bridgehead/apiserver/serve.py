@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 import uvloop
 
 from bridgehead.objects.addresses import join_host_port
-from bridgehead.signing_keys import SigningKey
+from bridgehead.signing_keys import SigningKey, read_verification_keys
 from bridgehead.storage import open_store
-from bridgehead.storage.sealing import Encryption
+from bridgehead.storage.sealing import EncryptedStore, Encryption
 
 from .access.authentication import read_token_file
 from .access.tokens import ISSUER, TokenSettings
@@ -46,7 +46,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeOptions:
-    """The options of `bridgehead apiserver`. `advertise` "": the first listening address that is not loopback."""
+    """The options of `bridgehead apiserver`. `advertise` "": the first listening address that is not loopback.
+
+    `service_account_keys` verify tokens. `signing_key` None: the first of them signs.
+    """
 
     listen: tuple[str, ...] = ()
     listen_fds: tuple[int, ...] = ()
@@ -55,17 +58,20 @@ class ServeOptions:
     client_ca: Path | None = None
     token_file: Path | None = None
     authentication_config: Path | None = None
-    signing_key: Path
+    service_account_keys: tuple[Path, ...]
+    signing_key: Path | None = None
     issuers: tuple[str, ...] = (ISSUER,)
     audiences: tuple[str, ...] = ()
     jwks_uri: str = ""
     store: str = "memory"
     encryption: Path | None = None
+    reloads_encryption: bool = False
     audit_policy: Path | None = None
     audit_log: str = ""
     audit_max_age_days: int = 0
     audit_max_backups: int = 0
     audit_max_size_mib: int = 0
+    audit_max_event_bytes: int = 0
     service_cidrs: tuple[str, ...] = ("10.96.0.0/12",)
     node_ports: tuple[int, int] = (30000, 32767)
     advertise: str = ""
@@ -85,7 +91,8 @@ def serve(options: ServeOptions) -> None:
 
 async def _serve(options: ServeOptions) -> None:
     context = _context(options)
-    key = SigningKey.read(options.signing_key)
+    key = SigningKey.read(options.signing_key or options.service_account_keys[0])
+    verification_keys = [one for path in options.service_account_keys for one in read_verification_keys(path)]
     users = read_token_file(options.token_file) if options.token_file else {}
     try:
         table = build_table(service_cidrs=options.service_cidrs, node_port_range=options.node_ports)
@@ -105,7 +112,7 @@ async def _serve(options: ServeOptions) -> None:
             _proxy_certificate(options),
             users=users,
             auditor=auditor,
-            tokens=TokenSettings(options.issuers, options.audiences),
+            tokens=TokenSettings(options.issuers, options.audiences, verification_keys=tuple(verification_keys)),
             authentication_file=options.authentication_config,
             jwks_uri=options.jwks_uri or _jwks_uri(advertise or listeners[0].getsockname()[:2]),
         )
@@ -131,6 +138,10 @@ async def _serve(options: ServeOptions) -> None:
                         maintain_system_objects(parts.registry, service_ip=service_ip, advertise=advertise)
                     ),
                 ]
+                if options.reloads_encryption and options.encryption and isinstance(store, EncryptedStore):
+                    from bridgehead.storage.encryption import follow_encryption
+
+                    background.append(tasks.create_task(follow_encryption(options.encryption, store)))
                 await server.serve(listeners)
                 for task in background:
                     task.cancel()
@@ -176,7 +187,8 @@ def _auditor(options: ServeOptions) -> Auditor | None:
     if not options.audit_log:
         return None
     rotation = Rotation(options.audit_max_age_days, options.audit_max_backups, options.audit_max_size_mib)
-    return Auditor(policy, AuditSink(options.audit_log, rotation))
+    sink = AuditSink(options.audit_log, rotation)
+    return Auditor(policy, sink, max_event_bytes=options.audit_max_event_bytes)
 
 
 def _jwks_uri(address: tuple[str, int]) -> str:

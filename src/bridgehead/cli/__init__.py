@@ -34,13 +34,14 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "proxy": ("Parts of a cluster; each also runs alone", "Program this node's kernel with the Services of a cluster."),
     "speaker": ("Parts of a cluster; each also runs alone", "Announce load-balancer addresses from this node."),
     "dns": ("Parts of a cluster; each also runs alone", "Answer the names of a cluster's Services and pods."),
+    "balancer": ("Parts of a cluster; each also runs alone", "Give load-balancer addresses to Services."),
     "version": ("Bridgehead itself", "Print the version."),
     "completion": ("Bridgehead itself", "Print the completion script of a shell."),
 }
 
 # Modules that most parts load, some only while they run: to read a kubeconfig, or to resolve a host name.
 _LOADED_BY_MOST = ("uvloop", "prometheus_client", "yaml", "encodings.idna")
-# Modules that one part loads late: the proxy, when it opens its mode and removes the rules of the others.
+# Modules that one part loads late: the proxy, for example, when it opens its mode and removes the rules of the others.
 _LOADED_LATE = {
     "proxy": (
         "bridgehead.proxy.nftables",
@@ -48,6 +49,8 @@ _LOADED_LATE = {
         "bridgehead.proxy.ipvs",
         "bridgehead.proxy.userspace",
     ),
+    # A speaker starts its failure detector before it imports these; a lab's parts share them anyway.
+    "speaker": ("bridgehead.balancer.speaker.assembly", "bridgehead.balancer.detection.heartbeats"),
 }
 
 

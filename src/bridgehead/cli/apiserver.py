@@ -24,11 +24,21 @@ def command(
         Path, typer.Option(rich_help_panel=SERVING, parser=path, help="Private key of the serving certificate (PEM).")
     ],
     service_account_key_file: Annotated[
-        Path,
+        list[Path],
         typer.Option(
-            rich_help_panel=AUTHENTICATION, parser=path, help="RSA key that signs service account tokens (PEM)."
+            rich_help_panel=AUTHENTICATION,
+            parser=path,
+            help="RSA or ECDSA keys that verify service account tokens (PEM); may be repeated.",
         ),
     ],
+    service_account_signing_key_file: Annotated[
+        Path | None,
+        typer.Option(
+            rich_help_panel=AUTHENTICATION,
+            parser=path,
+            help="Key that signs service account tokens (PEM).  [default: the first --service-account-key-file]",
+        ),
+    ] = None,
     authentication_config: Annotated[
         Path | None,
         typer.Option(
@@ -81,6 +91,14 @@ def command(
         Path | None,
         typer.Option(rich_help_panel=STORAGE, parser=path, help="EncryptionConfiguration for the store's file."),
     ] = None,
+    encryption_provider_config_automatic_reload: Annotated[
+        bool,
+        typer.Option(
+            "--encryption-provider-config-automatic-reload",
+            rich_help_panel=STORAGE,
+            help="Read the EncryptionConfiguration again when it changes.",
+        ),
+    ] = False,
     service_cluster_ip_range: Annotated[
         str, typer.Option(rich_help_panel=STORAGE, help="Range of ClusterIPs; two for dual-stack.")
     ] = ("10.96.0.0/12"),
@@ -136,6 +154,16 @@ def command(
     audit_log_maxsize: Annotated[
         int, typer.Option(rich_help_panel=AUDITING, min=0, help="MiB at which a file is full; 0: 100.")
     ] = 0,
+    audit_log_truncate_enabled: Annotated[
+        bool,
+        typer.Option("--audit-log-truncate-enabled", rich_help_panel=AUDITING, help="Bound the size of events."),
+    ] = False,
+    audit_log_truncate_max_event_size: Annotated[
+        int,
+        typer.Option(
+            rich_help_panel=AUDITING, min=1, help="Bytes of the largest event; a larger one is written without bodies."
+        ),
+    ] = 102400,
     verbosity: Annotated[int, typer.Option("-v", "--v", help="Verbosity: 0 for operators, 1 for developers.")] = 0,
 ) -> None:
     from bridgehead.apiserver.access.tokens import ISSUER
@@ -152,18 +180,21 @@ def command(
             tls_key=tls_private_key_file,
             client_ca=client_ca_file,
             token_file=token_auth_file,
-            signing_key=service_account_key_file,
+            service_account_keys=tuple(service_account_key_file),
+            signing_key=service_account_signing_key_file,
             authentication_config=authentication_config,
             issuers=tuple(service_account_issuer or (ISSUER,)),
             audiences=tuple(audience for audience in api_audiences.split(",") if audience),
             jwks_uri=service_account_jwks_uri,
             store=store,
             encryption=encryption_provider_config,
+            reloads_encryption=encryption_provider_config_automatic_reload,
             audit_policy=audit_policy_file,
             audit_log=audit_log_path,
             audit_max_age_days=audit_log_maxage,
             audit_max_backups=audit_log_maxbackup,
             audit_max_size_mib=audit_log_maxsize,
+            audit_max_event_bytes=audit_log_truncate_max_event_size if audit_log_truncate_enabled else 0,
             service_cidrs=tuple(service_cluster_ip_range.split(",")),
             node_ports=_port_range(service_node_port_range),
             advertise=advertise_address,

@@ -17,3 +17,18 @@ def path(text: str | Path) -> Path:
 def level(text: str | int) -> int:
     """Return the log verbosity. `-v=2`, the form of Go's programs, arrives as `=2`. Raises ValueError."""
     return int(str(text).removeprefix("="))
+
+
+def host_port(text: str, default_port: int) -> tuple[str, int]:
+    """Parse `10.0.0.1:80`, `:80`, `[::1]:80` or `10.0.0.1`. Raises ValueError."""
+    if text.startswith("["):
+        host, _, rest = text[1:].partition("]")
+        number = rest.removeprefix(":")
+    elif text.count(":") == 1:
+        host, _, number = text.partition(":")
+    else:
+        host, number = text, ""
+    number = number or str(default_port)
+    if not (number.isascii() and number.isdecimal()) or int(number) > 65535:
+        raise ValueError(f"{text!r} is not an address with a port")
+    return host, int(number)

@@ -52,6 +52,7 @@ def _describe(files: LabFiles) -> str:
         f'Lab "{lab.config.name}": up for {_age(time.time() - lab.started_at)}, API at'
         f" https://127.0.0.1:{lab.config.port}, KUBECONFIG={files.kubeconfig}"
         + (", a DNS on each node" if lab.config.node_dns else "")
+        + ("" if lab.config.balancer else ", without a load balancer")
     )
     return f"{first}\n{asyncio.run(_nodes(files, lab.config.context))}{_parts(registry.read_parts(files))}"
 

@@ -59,6 +59,14 @@ def command(
             " where the kernel is older than 5.7 and loses simultaneous queries.",
         ),
     ] = None,
+    balancer: Annotated[
+        bool | None,
+        typer.Option(
+            "--balancer/--no-balancer",
+            help="Give Services of type LoadBalancer addresses on the cluster's network. Default: as in the previous"
+            " run, else yes.",
+        ),
+    ] = None,
     host_access: Annotated[
         bool | None,
         typer.Option(
@@ -86,7 +94,7 @@ def command(
         try:
             try:
                 _claim(files)
-                config = _start(name, nodes, ephemeral, port, ip_family, node_dns, host_access, files, lock)
+                config = _start(name, nodes, ephemeral, port, ip_family, node_dns, balancer, host_access, files, lock)
             finally:
                 if not files.config.exists():
                     registry.remove_unused(files)
@@ -120,6 +128,7 @@ def _start(
     port: int | None,
     ip_family: IpFamily | None,
     node_dns: bool | None,
+    balancer: bool | None,
     host_access: bool | None,
     files: LabFiles,
     lock: int,
@@ -148,6 +157,7 @@ def _start(
             ephemeral=ephemeral,
             ip_family=family,
             node_dns=host.choose_node_dns(node_dns, before, os.uname().release),
+            balancer=balancer if balancer is not None else (before is None or before.balancer),
             host_access=has_host_access,
             id_base=id_base,
         )

@@ -32,6 +32,7 @@ class Ranges:
     services: str
     kubernetes_service: str
     cluster_dns: str
+    balancer: str  # addresses of Services of type LoadBalancer, on the local network
 
     @property
     def prefix_length(self) -> int:
@@ -54,6 +55,7 @@ IPV4: Final = Ranges(
     services="10.96.0.0/12",
     kubernetes_service="10.96.0.1",
     cluster_dns="10.96.0.10",
+    balancer="10.0.0.10-10.0.0.50",
 )
 IPV6: Final = Ranges(
     version=6,
@@ -63,6 +65,7 @@ IPV6: Final = Ranges(
     services="fd00:10:96::/112",
     kubernetes_service="fd00:10:96::1",
     cluster_dns="fd00:10:96::a",
+    balancer="fd00:10::10-fd00:10::50",
 )
 
 # The first family is the primary one: Services that request no family get it.

@@ -44,7 +44,7 @@ _NAMESPACES = (
 _KEPT_ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ")
 
 # Parts that run in containers, which the runtimes fork.
-_IN_CONTAINERS = (("proxy",), ("dns",))
+_IN_CONTAINERS = (("proxy",), ("dns",), ("balancer",), ("speaker",))
 
 Preload = Callable[[Iterable[Sequence[str]]], None]
 

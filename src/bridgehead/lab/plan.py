@@ -28,6 +28,7 @@ class LabConfig(msgspec.Struct, frozen=True, kw_only=True):
     ephemeral: bool = False
     ip_family: IpFamily = "ipv4"  # of labs that were made before there was a choice
     node_dns: bool = False  # a DNS server on each node, beside the Deployment
+    balancer: bool = True  # addresses for Services of type LoadBalancer
     host_access: bool = False  # pods may reach the machine's files
     id_base: int | None = None  # the machine's id of the lab's root, if the lab has a range of ids
 

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from importlib import resources
 from string import Template
 from typing import Any
@@ -22,12 +23,14 @@ from bridgehead.objects.kinds import (
     DAEMON_SETS,
     DEPLOYMENTS,
     LEASES,
+    NAMESPACES,
     NODES,
     PODS,
     SERVICE_ACCOUNTS,
     SERVICES,
     Kind,
 )
+from bridgehead.objects.meta import Object
 from bridgehead.objects.times import parse_time
 from bridgehead.yaml_loader import Loader
 
@@ -38,13 +41,33 @@ from .plan import CLUSTER_DOMAIN, LabConfig, LabFiles, plan_nodes
 
 _LOOK_EVERY = 0.05
 _KINDS: dict[str, Kind[Any]] = {
-    kind.name: kind for kind in (SERVICE_ACCOUNTS, CONFIG_MAPS, SERVICES, DAEMON_SETS, DEPLOYMENTS)
+    kind.name: kind for kind in (NAMESPACES, SERVICE_ACCOUNTS, CONFIG_MAPS, SERVICES, DAEMON_SETS, DEPLOYMENTS)
+} | {
+    name: Kind(Object, group, version, f"{name.lower()}s", namespaced=not name.startswith("Cluster"))
+    for group, version, names in (
+        ("rbac.authorization.k8s.io", "v1", "ClusterRole ClusterRoleBinding Role RoleBinding"),
+        ("metallb.io", "v1beta1", "IPAddressPool L2Advertisement"),
+    )
+    for name in names.split()
 }
 _DNS = "bridgehead-dns"
-_NODE_DNS = "bridgehead-node-dns"
 _NODE_LEASES = "kube-node-lease"
 
 Report = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class _AddOn:
+    """Workloads of kube-system that a lab has or has not. The first one's name is the label of its pods."""
+
+    title: str
+    file: str
+    daemon_sets: tuple[str, ...]
+    deployments: tuple[str, ...] = ()
+
+
+_NODE_DNS = _AddOn("the DNS on each node", "node-dns.yaml", ("bridgehead-node-dns",))
+_BALANCER = _AddOn("the load balancer", "balancer.yaml", ("bridgehead-speaker",), ("bridgehead-balancer",))
 
 
 def system_manifests(file: str, config: LabConfig) -> list[dict[str, Any]]:
@@ -55,6 +78,7 @@ def system_manifests(file: str, config: LabConfig) -> list[dict[str, Any]]:
         api_server=api_url(config.ranges),
         cluster_dns=config.ranges[0].cluster_dns,
         cluster_domain=CLUSTER_DOMAIN,
+        balancer_ranges=", ".join(ranges.balancer for ranges in config.ranges),
         version=__version__,
     )
     return list(yaml.load_all(filled, Loader=Loader))
@@ -97,7 +121,7 @@ class _Start:
         self._config = config
         self._started_at = started_at
         self._installed: set[str] = set()
-        self._has_settled_node_dns = False
+        self._removed: set[_AddOn] = set()
         self._has_reported_dns = False
 
     async def missing(self) -> str | None:
@@ -111,8 +135,11 @@ class _Start:
         # a Service that is not programmed yet is lost, and TCP retries only after a second.
         if missing is None or await self._is_programmed():
             await self._install("dns.yaml")
-            await self._settle_node_dns()
-            missing = missing or await self._missing_dns() or await self._missing_node_dns()
+            has_node_dns = await self._settle(_NODE_DNS, self._config.node_dns)
+            has_balancer = await self._settle(_BALANCER, self._config.balancer)
+            missing = missing or await self._missing_dns()
+            missing = missing or (await self._missing_pods(_NODE_DNS) if has_node_dns else None)
+            missing = missing or (await self._missing_balancer() if has_balancer else None)
         return missing
 
     async def _install(self, file: str) -> None:
@@ -123,7 +150,7 @@ class _Start:
             kind, meta = _KINDS[manifest["kind"]], manifest["metadata"]
             try:
                 # Read first: to create an existing Service is refused, because its address is taken by itself.
-                await self._client.get(kind, meta["name"], meta["namespace"])
+                await self._client.get(kind, meta["name"], meta.get("namespace", ""))
             except NotFound:
                 with contextlib.suppress(AlreadyExists):
                     await self._client.create(kind, manifest)
@@ -182,22 +209,42 @@ class _Start:
             return "no kube-dns pods, because they do not start: kubectl -n kube-system logs -l k8s-app=kube-dns"
         return None
 
-    async def _settle_node_dns(self) -> None:
-        """Install the DNS of the nodes, or remove that of a previous run."""
-        if self._config.node_dns:
-            await self._install("node-dns.yaml")
-        elif not self._has_settled_node_dns:
-            with contextlib.suppress(NotFound):
-                await self._client.delete(DAEMON_SETS, _NODE_DNS, "kube-system")
-            self._has_settled_node_dns = True
+    async def _settle(self, add_on: _AddOn, is_wanted: bool) -> bool:
+        """Install an add-on, or remove that of a previous run. Return `is_wanted`."""
+        if is_wanted:
+            await self._install(add_on.file)
+        elif add_on not in self._removed:
+            workloads = [(_KINDS["DaemonSet"], name) for name in add_on.daemon_sets]
+            workloads += [(_KINDS["Deployment"], name) for name in add_on.deployments]
+            for kind, name in workloads:
+                with contextlib.suppress(NotFound):
+                    await self._client.delete(kind, name, "kube-system")
+            self._removed.add(add_on)
+        return is_wanted
 
-    async def _missing_node_dns(self) -> str | None:
-        """Return what the DNS of the nodes lacks; a server that cannot start does not delay the lab."""
-        pods = await self._pods(_NODE_DNS) if self._config.node_dns else []
-        ready, crashing = sum(map(self._serves, pods)), sum(map(_is_crashing, pods))
-        if self._config.node_dns and ready + crashing < self._config.nodes:
-            return f"the DNS on each node ({ready} of {self._config.nodes} ready)"
+    async def _missing_pods(self, add_on: _AddOn) -> str | None:
+        """Return what an add-on lacks; pods that cannot start do not delay the lab."""
+        counts = [(name, self._config.nodes) for name in add_on.daemon_sets] + [
+            (name, 1) for name in add_on.deployments
+        ]
+        for name, wanted in counts:
+            pods = await self._pods(name)
+            ready, crashing = sum(map(self._serves, pods)), sum(map(_is_crashing, pods))
+            if ready + crashing < wanted:
+                return f"{add_on.title} ({ready} of {wanted} ready)"
         return None
+
+    async def _missing_balancer(self) -> str | None:
+        """Return what the load balancer lacks: its pods, or the pool, whose definition its controller installs."""
+        missing = await self._missing_pods(_BALANCER)
+        if missing is None:
+            try:
+                await self._install("pool.yaml")
+            except NotFound:
+                controllers = [pod for name in _BALANCER.deployments for pod in await self._pods(name)]
+                if not any(map(_is_crashing, controllers)):
+                    missing = f"{_BALANCER.title} (no definitions of pools yet)"
+        return missing
 
     async def _pods(self, app: str) -> list[Pod]:
         return (await self._client.list(PODS, "kube-system", label_selector=f"k8s-app={app}")).items

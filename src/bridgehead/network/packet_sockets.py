@@ -19,6 +19,7 @@ from .uapi.if_ether import ETH_P_IPV6
 from .uapi.socket import SO_ATTACH_FILTER
 
 _FRAME_BYTES: Final = 2048
+_BUFFER_BYTES: Final = 1 << 22  # a burst of some thousand frames; the kernel may grant less
 _INSTRUCTION: Final = struct.Struct("=HBBI")  # struct sock_filter: code, jumps if true and false, operand
 _GROUPS_AT_ONCE: Final = 100  # of one socket; the kernel limits the memory of a socket's options
 _ALL: Final = 0xFFFF
@@ -41,6 +42,7 @@ class PacketSocket(Closable):
         try:
             if protocol == ETH_P_IPV6:
                 _attach(self._socket, _NEIGHBOUR_DISCOVERY)
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_BYTES)
             # Without a protocol a new socket receives nothing, so no frame passes before the filter is attached.
             self._socket.bind((name, protocol))
         except OSError:

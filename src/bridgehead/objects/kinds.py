@@ -8,7 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from .apps import DaemonSet, Deployment, ReplicaSet
+from .apps import ControllerRevision, DaemonSet, Deployment, ReplicaSet
+from .autoscaling import HorizontalPodAutoscaler
+from .batch import CronJob, Job
 from .certificates import CertificateSigningRequest
 from .coordination import Lease
 from .core import (
@@ -75,12 +77,16 @@ REPLICATION_CONTROLLERS = Kind(ReplicationController, "", "v1", "replicationcont
 DEPLOYMENTS = Kind(Deployment, "apps", "v1", "deployments")
 REPLICA_SETS = Kind(ReplicaSet, "apps", "v1", "replicasets")
 DAEMON_SETS = Kind(DaemonSet, "apps", "v1", "daemonsets")
+JOBS = Kind(Job, "batch", "v1", "jobs")
+CRON_JOBS = Kind(CronJob, "batch", "v1", "cronjobs")
+CONTROLLER_REVISIONS = Kind(ControllerRevision, "apps", "v1", "controllerrevisions")
 ENDPOINT_SLICES = Kind(EndpointSlice, "discovery.k8s.io", "v1", "endpointslices")
 LEASES = Kind(Lease, "coordination.k8s.io", "v1", "leases")
 CERTIFICATE_SIGNING_REQUESTS = Kind(
     CertificateSigningRequest, "certificates.k8s.io", "v1", "certificatesigningrequests", namespaced=False
 )
 SERVICE_CIDRS = Kind(ServiceCIDR, "networking.k8s.io", "v1", "servicecidrs", namespaced=False)
+HORIZONTAL_POD_AUTOSCALERS = Kind(HorizontalPodAutoscaler, "autoscaling", "v2", "horizontalpodautoscalers")
 POD_DISRUPTION_BUDGETS = Kind(PodDisruptionBudget, "policy", "v1", "poddisruptionbudgets")
 
 ALL_KINDS: tuple[Kind[Object], ...] = (
@@ -97,9 +103,13 @@ ALL_KINDS: tuple[Kind[Object], ...] = (
     DEPLOYMENTS,
     REPLICA_SETS,
     DAEMON_SETS,
+    JOBS,
+    CRON_JOBS,
+    CONTROLLER_REVISIONS,
     ENDPOINT_SLICES,
     LEASES,
     SERVICE_CIDRS,
     CERTIFICATE_SIGNING_REQUESTS,
     POD_DISRUPTION_BUDGETS,
+    HORIZONTAL_POD_AUTOSCALERS,
 )  # type: ignore[assignment]

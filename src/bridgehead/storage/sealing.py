@@ -5,7 +5,7 @@ Pure: no I/O, no clock, no randomness.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from .store import Key
 
@@ -34,4 +34,13 @@ class Sealing(Protocol):
 class Encryption(Protocol):
     def of(self, resource: str) -> Sealing:
         """Return the encryption of a resource: `secrets`, `deployments.apps`."""
+        ...
+
+
+@runtime_checkable
+class EncryptedStore(Protocol):
+    """A store with a file whose objects may be encrypted."""
+
+    async def change_encryption(self, encryption: Encryption) -> None:
+        """Use another encryption from the next write on. Raises `StoreBroken` if it cannot decrypt the objects."""
         ...

@@ -143,6 +143,23 @@ class Database:
                 "add the key with which it was written to the encryption configuration"
             ) from error
 
+    def change_encryption(self, encryption: Encryption) -> None:
+        """Use another encryption from the next write on, if it can decrypt every object. The file is not written to."""
+        stale = set()
+        try:
+            rows = self._connection.execute("SELECT resource, namespace, name, value FROM objects")
+            for resource, namespace, name, value in rows:
+                key = Key(resource, namespace, name)
+                sealing = encryption.of(resource)
+                sealing.unseal(key, _VALUE, value)
+                if not sealing.is_current(value):
+                    stale.add(key)
+        except Unreadable as error:
+            raise StoreBroken(f"can't decrypt {resource} {namespace}/{name} in the store: {error}") from error
+        except sqlite3.Error as error:
+            raise broken(self._path, error) from error
+        self._encryption, self.stale = encryption, stale
+
     def commit(self, changes: list[Change]) -> None:
         """Make the changes durable, all or none. A damaged file is not written to any more."""
         if self._damage is not None:
@@ -233,6 +250,9 @@ class SqliteStore(MemoryStore):
 
     def is_stale(self, key: Key) -> bool:
         return key in self._database.stale
+
+    async def change_encryption(self, encryption: Encryption) -> None:
+        await self._in_worker(lambda: self._database.change_encryption(encryption))
 
     async def _write(self, write: Write) -> Record:
         self._check_open()

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator, Awaitable
 from typing import Any
 
 import pytest
 import yaml
 
+from bridgehead.apiserver.access.authorization import Authorizer
 from bridgehead.yaml_loader import Loader
 from tests.unit.apiserver.customresources.definitions import define
 from tests.unit.apiserver.world import TABLE, Answer, World, open_world
 
+REGISTRATION = "/apis/admissionregistration.k8s.io/v1"
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 PODS = "/api/v1/namespaces/default/pods"
 SERVICES = "/api/v1/namespaces/default/services"
@@ -134,3 +137,41 @@ async def test_other_requests_are_answered_while_rules_of_small_objects_loop(wor
     answer, others = await beside(world, world.call("POST", "/apis/a.io/v1/namespaces/default/loops", obj))
     assert answer.status == 201, answer.body
     assert others >= 3
+
+
+@pytest.mark.parametrize("kind", ["policy", "condition"])
+async def test_expressions_with_loops_that_ask_for_rights_do_not_block(world, kind):
+    """The expressions are evaluated in the worker, and the rights are looked up in the loop's thread."""
+    check = "authorizer.path('/x/' + string(i)).check('get').allowed()"
+    loop = f"[1, 2].all(i, {check})"
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"], "operations": ["CREATE"]}
+    if kind == "policy":
+        spec = {"matchConstraints": {"resourceRules": [rule]}, "validations": [{"expression": f"!{loop}"}]}
+        await world.create(f"{REGISTRATION}/validatingadmissionpolicies", {"metadata": {"name": "p"}, "spec": spec})
+        binding = {"metadata": {"name": "p"}, "spec": {"policyName": "p", "validationActions": ["Deny"]}}
+        await world.create(f"{REGISTRATION}/validatingadmissionpolicybindings", binding)
+    else:
+        webhook = {
+            "name": "hook.example.com",
+            "clientConfig": {"url": "https://127.0.0.1:1/"},
+            "rules": [rule],
+            "matchConditions": [{"name": "rights", "expression": loop}],
+            "admissionReviewVersions": ["v1"],
+            "sideEffects": "None",
+        }
+        hooks = {"metadata": {"name": "hooks"}, "webhooks": [webhook]}
+        await world.create(f"{REGISTRATION}/validatingwebhookconfigurations", hooks)
+    decide, threads = Authorizer.decide, set()
+
+    def decide_and_record(authorizer, user, request):
+        if request.path.startswith("/x/"):
+            threads.add(threading.get_ident())
+        return decide(authorizer, user, request)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Authorizer, "decide", decide_and_record)
+        answer, others = await beside(world, world.call("POST", CONFIG_MAPS, {"metadata": {"name": "a"}}))
+    # The administrator may do everything, so the validation fails, and the webhook is called, which does not exist.
+    assert answer.status == (422 if kind == "policy" else 500)
+    assert others > 1
+    assert threads == {threading.get_ident()}

@@ -12,6 +12,7 @@ from bridgehead.apiserver.registry.expiry import expire_once
 from tests.unit.apiserver.world import ADMIN, TABLE, World, open_world
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
+TOKEN_SUBPROTOCOL = "base64url.bearer.authorization.k8s.io."
 SERVICES = "/api/v1/namespaces/default/services"
 PODS = "/api/v1/namespaces/default/pods"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
@@ -358,6 +359,19 @@ async def test_unsupported_media_types_are_refused(world, type):
     assert (answer.status, answer.json["reason"]) == (415, "UnsupportedMediaType")
 
 
+async def test_a_subresource_is_not_carried_out_if_its_answer_is_not_acceptable(world):
+    await create_pod(world, "web")
+    pods, binding = "/api/v1/namespaces/default/pods", {"target": {"kind": "Node", "name": "node1"}}
+    headers = {"accept": "application/cbor", "content-type": "application/json"}
+    for subresource, body in (("binding", binding), ("eviction", {"metadata": {"name": "web"}})):
+        answer = await world.call("POST", f"{pods}/web/{subresource}", body, headers=headers)
+        assert (answer.status, answer.json["reason"]) == (406, "NotAcceptable")
+    pod = await world.get(f"{pods}/web")
+    assert "nodeName" not in pod["spec"]
+    assert "deletionTimestamp" not in pod["metadata"]
+    assert (await world.call("GET", f"{pods}/web/eviction", headers=headers)).status == 405
+
+
 async def test_unsupported_response_types_are_not_acceptable(world):
     answer = await world.call("GET", CONFIG_MAPS, headers={"accept": "application/cbor"})
     assert (answer.status, answer.json["reason"]) == (406, "NotAcceptable")
@@ -701,9 +715,17 @@ async def test_bearer_tokens_authenticate(world):
     assert (wrong.status, wrong.json["reason"]) == (401, "Unauthorized")
 
 
-async def test_a_websocket_with_an_unknown_token_is_refused(world):
+@pytest.mark.parametrize(
+    ("headers", "code"),
+    [
+        ({"authorization": "Bearer nonsense"}, 401),
+        ({"upgrade": "websocket", "sec-websocket-protocol": f"{TOKEN_SUBPROTOCOL}bm9uc2Vuc2U, v5.channel.k8s.io"}, 401),
+        ({"upgrade": "websocket", "sec-websocket-protocol": f"{TOKEN_SUBPROTOCOL}dG9rZW4tb2YtYm9i, x"}, 403),
+    ],
+)
+async def test_a_websocket_is_authenticated_by_header_or_subprotocol(world, headers, code):
     url = "/api/v1/namespaces/default/pods/web/exec"
-    scope = world.scope("GET", url, {"authorization": "Bearer nonsense"}, None)
+    scope = world.scope("GET", url, headers, None)
     scope |= {"type": "websocket", "extensions": {"websocket.http.response": {}}}
     del scope["method"]
     sent = []
@@ -712,7 +734,7 @@ async def test_a_websocket_with_an_unknown_token_is_refused(world):
         sent.append(message)
 
     await world.parts.application(scope, None, send)
-    assert (sent[0]["type"], sent[0]["status"]) == ("websocket.http.response.start", 401)
+    assert (sent[0]["type"], sent[0]["status"]) == ("websocket.http.response.start", code)
 
 
 @pytest.mark.parametrize("subresource", ["exec", "attach", "portforward"])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import contextlib
+import json
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,9 +14,9 @@ from typing import Any
 import pytest
 
 from bridgehead.storage import Facts, Key, StoreBroken, StoreDamaged
-from bridgehead.storage.encryption import ConfiguredEncryption, InvalidConfiguration, read_encryption
+from bridgehead.storage.encryption import ConfiguredEncryption, InvalidConfiguration, follow_encryption, read_encryption
 from bridgehead.storage.encryption.configuration import parse_configuration
-from bridgehead.storage.sealing import Unreadable
+from bridgehead.storage.sealing import Encryption, Unreadable
 from bridgehead.storage.sqlite import SqliteStore
 
 SECRET = Key("secrets", "default", "password")
@@ -239,3 +241,62 @@ async def test_a_store_without_its_keys_is_refused_and_kept(tmp_path: Path) -> N
         connection.commit()
     with pytest.raises((StoreBroken, StoreDamaged)):
         SqliteStore(path, encryption=encryption(CIPHERS[1]))
+
+
+class Reconfigured:
+    """A store that records its encryptions, and refuses those that cannot read a value."""
+
+    def __init__(self) -> None:
+        self.sealed = encryption(CIPHERS[0]).of("secrets").seal(SECRET, "value", PLAIN)
+        self.taken: list[Encryption] = []
+        self.refused = asyncio.Event()
+        self.changed = asyncio.Event()
+
+    async def change_encryption(self, encryption: Encryption) -> None:
+        try:
+            encryption.of("secrets").unseal(SECRET, "value", self.sealed)
+        except Unreadable as error:
+            self.refused.set()
+            raise StoreBroken("can't decrypt") from error
+        self.taken.append(encryption)
+        self.changed.set()
+
+
+async def test_a_changed_file_counts_if_it_is_valid_and_decrypts_the_objects(tmp_path: Path) -> None:
+    file, store = tmp_path / "keys.yaml", Reconfigured()
+    file.write_text(json.dumps(document([IDENTITY])))
+    follower = asyncio.create_task(follow_encryption(file, store, poll_seconds=0.001))
+
+    async def exchange(content: str) -> None:
+        (tmp_path / "new").write_text(content)
+        (tmp_path / "new").rename(file)
+
+    async with asyncio.timeout(30):
+        await asyncio.sleep(0)
+        await exchange("kind: nonsense")
+        file.unlink()
+        await exchange(json.dumps(document([CIPHERS[3]])))
+        await store.refused.wait()
+        await exchange(json.dumps(document([CIPHERS[3], CIPHERS[0]])))
+        await store.changed.wait()
+    follower.cancel()
+    assert [one.of("secrets").is_current(store.sealed) for one in store.taken] == [False]
+
+
+async def test_a_store_follows_a_new_configuration(tmp_path: Path) -> None:
+    path, old, new = tmp_path / "state.db", provider("aescbc", key("old")), provider("secretbox", key("new", 2))
+    store = SqliteStore(path, encryption=encryption(old))
+    await store.create(SECRET, {"metadata": {"name": "password"}}, Facts())
+    with pytest.raises(StoreBroken, match="can't decrypt secrets default/password in the store"):
+        await store.change_encryption(encryption(new))
+    assert not store.is_stale(SECRET)
+    await store.change_encryption(encryption(new, old))
+    assert store.is_stale(SECRET)
+    record = store.get(SECRET)
+    assert record is not None
+    await store.update(SECRET, {"metadata": {"name": "password"}}, Facts(), expected=record.revision)
+    assert not store.is_stale(SECRET)
+    await store.close()
+    again = SqliteStore(path, encryption=encryption(new))
+    assert again.get(SECRET) is not None
+    await again.close()

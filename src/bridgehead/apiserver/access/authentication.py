@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from bridgehead.apiserver.http.user import ANONYMOUS, AUTHENTICATED, InvalidCredentials, User
 
 from .claims import issuer_of, matching_audiences
+from .credentials import bearer_token
 from .tokens import TokenAuthority
 
 if TYPE_CHECKING:
@@ -45,18 +46,15 @@ class Authenticator:
         self._service_accounts = service_accounts
         self._issuers = issuers
 
-    async def authenticate(self, authorization: str, peer: User | None, path: str) -> User:
+    async def authenticate(self, headers: Mapping[bytes, bytes], peer: User | None, path: str) -> User:
         """Return the user of a request for `path`. Raises `InvalidCredentials`.
 
-        `authorization` is the header's value, `peer` the user of the connection's certificate.
+        Names of headers are in lower case. `peer` is the user of the connection's certificate.
         """
         if peer is not None:
             return peer
-        if not authorization:
-            return self._anonymous(path)
-        scheme, _, token = authorization.partition(" ")
-        token = token.strip()
-        if scheme.lower() != "bearer" or not token:
+        token = bearer_token(headers)
+        if not token:
             return self._anonymous(path)
         user, _ = await self.verify(token, self._service_accounts.audiences)
         return user

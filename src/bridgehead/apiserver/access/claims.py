@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from bridgehead.apiserver.http.user import AUTHENTICATED, InvalidCredentials, User
+from bridgehead.apiserver.http.user import AUTHENTICATED, CREDENTIAL_ID, InvalidCredentials, User
 
 PREFIX = "system:serviceaccount:"
 LEGACY_ISSUER = "kubernetes/serviceaccount"
@@ -142,7 +142,7 @@ def user_of(claims: Claims) -> User:
     private = claims.private
     extra: dict[str, tuple[str, ...]] = {}
     if claims.jti:
-        extra["authentication.kubernetes.io/credential-id"] = (f"JTI={claims.jti}",)
+        extra[CREDENTIAL_ID] = (f"JTI={claims.jti}",)
     for kind, reference in (("pod", private.pod), ("node", private.node)):
         if reference is not None:
             extra[f"authentication.kubernetes.io/{kind}-name"] = (reference.name,)

@@ -1,4 +1,4 @@
-"""Authorization of nodes: their own Node and Lease, the pods bound to them, and objects that these pods refer to.
+"""Authorization of nodes: their own Node, Lease and CSINode, the pods bound to them, and objects that these pods use.
 
 A node is a user `system:node:NAME` in the group `system:nodes`. `node_restriction` checks the content that a node
 writes, and the ownership of objects that the URL does not show.
@@ -7,19 +7,15 @@ Source: Kubernetes "Using Node Authorization", plugin/pkg/auth/authorizer/node, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import msgspec
-
+from bridgehead.apiserver.errors import qualified
 from bridgehead.apiserver.http.paths import RequestInfo
 from bridgehead.apiserver.http.user import User
-from bridgehead.apiserver.resource import JsonObject
-from bridgehead.apiserver.resources.pods import MIRROR_POD, references
 from bridgehead.apiserver.resources.rbac import Rule
 from bridgehead.objects import progress
 from bridgehead.objects.selectors import parse_field_selector
-from bridgehead.storage import Key, Store
+from bridgehead.storage import Key
 
+from .node_relations import NodeRelations
 from .rbac.policy import Decision
 
 _PREFIX = "system:node:"
@@ -31,6 +27,9 @@ LEASE_NAMESPACE = "kube-node-lease"
 # Rights of every node.
 _RULES = (
     Rule(_READ, ("",), ("services",)),
+    Rule(("get",), ("",), ("endpoints",)),
+    Rule(_READ, ("storage.k8s.io",), ("csidrivers",)),
+    Rule(_READ, ("node.k8s.io",), ("runtimeclasses",)),
     Rule(("create", "update", "patch"), ("", "events.k8s.io"), ("events",)),
     # The kubelet keeps a terminating pod running until no proxy sends it new connections. Not in NodeRules.
     Rule(("list", "watch"), ("discovery.k8s.io",), ("endpointslices",)),
@@ -50,10 +49,10 @@ def node_name_of(user: User) -> str | None:
 
 
 class NodeAuthorizer:
-    """Authorization of nodes by the pods in the store."""
+    """Authorization of nodes by the objects that their pods use."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, relations: NodeRelations) -> None:
+        self._relations = relations
 
     def __call__(self, user: User, request: RequestInfo) -> Decision:
         node = node_name_of(user)
@@ -67,11 +66,23 @@ class NodeAuthorizer:
             case "", "pods":
                 return self._decide_pod(node, request)
             case "", "configmaps" | "secrets":
-                return self._decide_payload(node, request)
+                return self._decide_read(node, request)
+            case "", "persistentvolumeclaims" if request.subresource == "status":
+                return self._decide_status(node, request)
+            case (
+                ("", "persistentvolumeclaims" | "persistentvolumes")
+                | ("resource.k8s.io", "resourceclaims")
+                | ("storage.k8s.io", "volumeattachments")
+            ):
+                return self._decide_get(node, request)
             case "", "serviceaccounts":
-                return self._decide_token(node, request)
+                return self._decide_account(node, request)
             case "coordination.k8s.io", "leases":
                 return _decide_lease(node, request)
+            case "storage.k8s.io", "csinodes":
+                return _decide_csi_node(node, request)
+            case "resource.k8s.io", "resourceslices":
+                return self._decide_slice(node, request)
         asked = (request.verb, request.group, request.resource, request.subresource, request.name)
         return _ALLOWED if any(rule.allows(*asked) for rule in _RULES) else _NO_OPINION
 
@@ -81,55 +92,69 @@ class NodeAuthorizer:
             case ("", "create" | "delete") | ("status", "update" | "patch") | ("eviction", "create"):
                 return _ALLOWED
             case "", "get":
-                return self._decide_related(node, self._has_pod(node, request))
+                return self._decide_related(node, request)
             case "", "list" | "watch":
-                if _selects_own_pods(node, request.field_selector):
+                if _selects_node("spec.nodeName", node, request.field_selector):
                     return _ALLOWED
                 if request.name:
-                    return self._decide_related(node, self._has_pod(node, request))
+                    return self._decide_related(node, request)
                 return Decision(False, "can only list/watch pods with spec.nodeName field selector")
         return _NO_OPINION
 
-    def _decide_payload(self, node: str, request: RequestInfo) -> Decision:
-        """Allow reading one ConfigMap or Secret that a pod of the node refers to."""
+    def _decide_read(self, node: str, request: RequestInfo) -> Decision:
+        """Allow reading, also by a watch, of one related object in a namespace."""
         if request.verb not in _READ:
             return Decision(False, "can only read resources of this type")
         if request.subresource:
             return Decision(False, "cannot read subresource")
         if not request.namespace:
             return Decision(False, "can only read namespaced object of this type")
-        if not request.name:
-            return Decision(False, "No Object name found")
-        wanted = ("configmap" if request.resource == "configmaps" else "secret", request.name)
-        pods = self._pods(node, request.namespace)
-        return self._decide_related(node, any(wanted in references(pod.get("spec", {})) for pod in pods))
+        return self._decide_related(node, request)
 
-    def _decide_token(self, node: str, request: RequestInfo) -> Decision:
+    def _decide_get(self, node: str, request: RequestInfo) -> Decision:
+        if request.verb != "get":
+            return Decision(False, "can only get individual resources of this type")
+        if request.subresource:
+            return Decision(False, "cannot get subresource")
+        return self._decide_related(node, request)
+
+    def _decide_status(self, node: str, request: RequestInfo) -> Decision:
+        if request.verb not in ("update", "patch"):
+            return Decision(False, "can only get/update/patch this type")
+        return self._decide_related(node, request)
+
+    def _decide_account(self, node: str, request: RequestInfo) -> Decision:
+        if request.verb == "get" and not request.subresource:
+            return self._decide_read(node, request)  # for credential providers of images
         if request.verb != "create" or not request.name:
             return Decision(False, "can only create tokens for individual service accounts")
         if request.subresource != "token":
             return Decision(False, "can only create token subresource of serviceaccount")
-        pods = self._pods(node, request.namespace)
-        runs = any(pod.get("spec", {}).get("serviceAccountName", "") == request.name for pod in pods)
-        return self._decide_related(node, runs)
+        return self._decide_related(node, request)
 
-    @staticmethod
-    def _decide_related(node: str, is_related: bool) -> Decision:
-        if is_related:
+    def _decide_slice(self, node: str, request: RequestInfo) -> Decision:
+        if request.subresource:
+            return Decision(False, "cannot authorize ResourceSlice subresources")
+        match request.verb:
+            case "create":
+                return _ALLOWED  # `node_restriction` checks the node of the new object
+            case "get" | "update" | "patch" | "delete":
+                return self._decide_related(node, request)
+            case "watch" | "list" | "deletecollection":
+                if _selects_node("spec.nodeName", node, request.field_selector):
+                    return _ALLOWED
+                why = "can only list/watch/deletecollection resourceslices with spec.nodeName field selector"
+                return Decision(False, why)
+        why = "get, watch, list, create, update, patch, delete, deletecollection"
+        return Decision(False, f"only the following verbs are allowed for a ResourceSlice: {why}")
+
+    def _decide_related(self, node: str, request: RequestInfo) -> Decision:
+        if not request.name:
+            return Decision(False, "No Object name found")
+        key = Key(qualified(request.resource, request.group), request.namespace, request.name)
+        if self._relations.has(node, key):
             return _ALLOWED
         return Decision(False, f"no relationship found between node '{node}' and this object")
-
-    def _has_pod(self, node: str, request: RequestInfo) -> bool:
-        record = self._store.get(Key("pods", request.namespace, request.name))
-        return record is not None and record.facts.fields.get("spec.nodeName") == node
-
-    def _pods(self, node: str, namespace: str) -> Iterator[JsonObject]:
-        """Yield the node's pods but mirror pods: a node creates these itself, and they must give it no rights."""
-        for record in self._store.list("pods", namespace):
-            if record.facts.fields.get("spec.nodeName") == node:
-                pod = msgspec.json.decode(record.value)
-                if MIRROR_POD not in pod["metadata"].get("annotations", {}):
-                    yield pod
 
 
 def _decide_node(node: str, request: RequestInfo) -> Decision:
@@ -158,11 +183,19 @@ def _decide_lease(node: str, request: RequestInfo) -> Decision:
     return _ALLOWED
 
 
-def _selects_own_pods(node: str, field_selector: str) -> bool:
+def _decide_csi_node(node: str, request: RequestInfo) -> Decision:
+    if request.verb not in ("get", "create", "update", "patch", "delete"):
+        return Decision(False, "can only get, create, update, patch, or delete a CSINode")
+    if request.subresource:
+        return Decision(False, "cannot authorize CSINode subresources")
+    if request.verb != "create" and request.name != node:
+        return Decision(False, "can only access CSINode with the same name as the requesting node")
+    return _ALLOWED
+
+
+def _selects_node(field: str, node: str, field_selector: str) -> bool:
     try:
         requirements = parse_field_selector(field_selector).requirements
     except ValueError:
         return False
-    return any(
-        one.key == "spec.nodeName" and one.operator == "in" and one.values == frozenset((node,)) for one in requirements
-    )
+    return any(one.key == field and one.operator == "in" and one.values == frozenset((node,)) for one in requirements)

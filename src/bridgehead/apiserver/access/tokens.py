@@ -12,6 +12,7 @@ import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import jwt
 import msgspec
@@ -20,7 +21,7 @@ from bridgehead.apiserver.bodies.serialization import StoredMetadata, stored_met
 from bridgehead.apiserver.http.user import InvalidCredentials, User
 from bridgehead.apiserver.resource import JsonObject
 from bridgehead.objects.times import parse_time
-from bridgehead.signing_keys import SigningKey
+from bridgehead.signing_keys import SigningKey, VerificationKey
 from bridgehead.storage import Key, Store
 
 from .claims import (
@@ -53,11 +54,13 @@ class TokenSettings:
 
     The first of `issuers` issues tokens; those of all are accepted. `audiences` are those of the API server itself;
     (): the issuers. `extends`: a pod's token for this server that is asked for 3607 seconds is valid for a year.
+    `verification_keys` verify tokens in addition to the key that signs, so that this key can be replaced.
     """
 
     issuers: tuple[str, ...] = (ISSUER,)
     audiences: tuple[str, ...] = ()
     extends: bool = True
+    verification_keys: tuple[VerificationKey, ...] = ()
 
     @property
     def own_audiences(self) -> tuple[str, ...]:
@@ -78,7 +81,9 @@ class TokenAuthority:
         settings: TokenSettings = TokenSettings(),
         on_legacy_use: Callable[[JsonObject], None] = lambda secret: None,
     ) -> None:
-        self.key = key
+        self._key = key
+        keys = (key.verification, *settings.verification_keys)
+        self.keys: dict[str, VerificationKey] = {one.id: one for one in keys}
         self.issuers = settings.issuers
         self.audiences = settings.own_audiences
         self._extends = settings.extends
@@ -107,7 +112,7 @@ class TokenAuthority:
             warn_after=warn_after,
             jti=str(uuid.uuid4()),
         )
-        return self.key.sign(claims), float(now + seconds)
+        return self._key.sign(claims), float(now + seconds)
 
     def verify(self, token: str, audiences: Sequence[str]) -> tuple[User, tuple[str, ...]] | None:
         """Return a service account's user, and those of `audiences` that the token is for.
@@ -134,18 +139,29 @@ class TokenAuthority:
         if issuer != LEGACY_ISSUER and issuer not in self.issuers:
             return None
         try:
-            claims = jwt.decode(
-                token,
-                self.key.public,
-                algorithms=[self.key.algorithm],
-                # Times and audiences are checked on every request, with this server's clock.
-                options={"verify_aud": False, "verify_exp": False, "verify_nbf": False, "verify_iat": False},
-            )
+            claims = self._verified_claims(token)
             if issuer == LEGACY_ISSUER:
                 return msgspec.convert(claims, LegacyClaims)
             return msgspec.convert(claims, Claims)
         except (jwt.PyJWTError, msgspec.ValidationError) as error:
             raise InvalidCredentials(f"service account token: {error}") from error
+
+    def _verified_claims(self, token: str) -> dict[str, Any]:
+        """Return the claims of a token that one of the keys has signed. Raises jwt.PyJWTError."""
+        key = self.keys.get(jwt.get_unverified_header(token).get("kid", ""))
+        failure: jwt.PyJWTError = jwt.InvalidSignatureError("no key verifies the signature")
+        for candidate in (key,) if key is not None else self.keys.values():
+            try:
+                return jwt.decode(
+                    token,
+                    candidate.public,
+                    algorithms=[candidate.algorithm],
+                    # Times and audiences are checked on every request, with this server's clock.
+                    options={"verify_aud": False, "verify_exp": False, "verify_nbf": False, "verify_iat": False},
+                )
+            except jwt.PyJWTError as error:
+                failure = error
+        raise failure
 
     def _user(self, claims: Claims) -> User:
         private = claims.private

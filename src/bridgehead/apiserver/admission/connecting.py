@@ -1,4 +1,4 @@
-"""The objects that plug-ins get for exec, attach, portforward and proxy: PodExecOptions and its like.
+"""Attributes and objects of connections, for plug-ins: of exec, attach, portforward and proxy (PodExecOptions etc.).
 
 Pure: no I/O, no clock, no randomness. Source: Kubernetes `pkg/apis/core/types.go`, conversion of url.Values.
 """
@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from bridgehead.apiserver.resource import JsonObject
+from bridgehead.apiserver.http.request import Request
+from bridgehead.apiserver.resource import JsonObject, Resource
+
+from .attributes import CONNECT, Attributes
 
 _STREAMS = ("stdin", "stdout", "stderr", "tty")
 _KINDS = {
@@ -20,9 +23,20 @@ _KINDS = {
 }
 
 
-def connect_kind(plural: str, subresource: str) -> tuple[str, str, str]:
-    """Return (group, version, kind) of the options of a connection. Raises KeyError for another subresource."""
-    return "", "v1", _KINDS[plural, subresource]
+def connect_attributes(request: Request, resource: Resource) -> Attributes:
+    """Return the attributes of a connection. Raises KeyError for another subresource."""
+    info = request.info
+    return Attributes(
+        CONNECT,
+        resource,
+        info.subresource,
+        info.namespace,
+        info.name,
+        request.user,
+        kind=("", "v1", _KINDS[resource.plural, info.subresource]),
+        warnings=request.warnings,
+        annotations=request.annotations,
+    )
 
 
 def connect_options(plural: str, subresource: str, query: Iterable[tuple[str, str]], path: str = "") -> JsonObject:

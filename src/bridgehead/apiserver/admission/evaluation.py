@@ -6,7 +6,7 @@ Source: apiserver/pkg/admission/plugin/cel, apiserver/pkg/admission/plugin/webho
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from bridgehead.apiserver.cel import (
@@ -22,6 +22,8 @@ from bridgehead.apiserver.cel import (
 )
 from bridgehead.apiserver.cel.admission import admission_environment
 from bridgehead.apiserver.resource import JsonObject
+
+_OBJECTS = frozenset({"object", "oldObject", "params", "variables"})
 
 
 class ExpressionFailed(Exception):
@@ -100,6 +102,16 @@ def rough_size(obj: JsonObject, most: int) -> int:
         else:
             size += len(value) if isinstance(value, str) else 4
     return size
+
+
+def work_size(expressions: Iterable[Expression], obj: JsonObject, most: int) -> int:
+    """Return about how many bytes an evaluation works on, at most `most`, which also stands for loops."""
+    programs = [one.program for one in expressions if one.program is not None]
+    if any(program.has_loops for program in programs):
+        return most
+    # An expression that reads variables of a policy may read the object by them.
+    reads_object = any(name in _OBJECTS for program in programs for name in program.references)
+    return rough_size(obj, most) if reads_object else 0
 
 
 class MatchConditions:

@@ -20,11 +20,26 @@ from bridgehead.apiserver.resources.pods import MIRROR_POD, references
 from bridgehead.objects.node_labels import find_restricted
 from bridgehead.storage import Key, Store
 
-from .attributes import CREATE, Attributes, shown_name
+from .attributes import CREATE, DELETE, Attributes, shown_name
 from .chain import Plugin
 
 _CERTIFICATES = "certificatesigningrequests.certificates.k8s.io"
-_RESTRICTED = frozenset({"nodes", "pods", "leases.coordination.k8s.io", "serviceaccounts", _CERTIFICATES})
+_CSI_NODES, _SLICES = "csinodes.storage.k8s.io", "resourceslices.resource.k8s.io"
+_RESTRICTED = frozenset(
+    {
+        "nodes",
+        "pods",
+        "leases.coordination.k8s.io",
+        "serviceaccounts",
+        "persistentvolumeclaims",
+        _CERTIFICATES,
+        _CSI_NODES,
+        _SLICES,
+    }
+)
+# What a node writes to the status of a claim while it resizes its volume.
+_RESIZING = ("capacity", "conditions", "allocatedResources", "allocatedResourceStatuses")
+_OF_WRITES = ("resourceVersion", "managedFields")
 _NODE_SIGNERS = ("kubernetes.io/kubelet-serving", "kubernetes.io/kube-apiserver-client-kubelet")
 
 
@@ -48,6 +63,13 @@ class NodeRestriction(Plugin):
                 self._check_token(node, attributes, obj.get("spec", {}))
             case "leases.coordination.k8s.io", _:
                 _check_lease(node, resource, attributes.namespace, _name(attributes, obj, old))
+            case "csinodes.storage.k8s.io", _ if _name(attributes, obj, old) != node:
+                why = "can only access CSINode with the same name as the requesting node"
+                raise forbidden(resource, _name(attributes, obj, old), why)
+            case "resourceslices.resource.k8s.io", _:
+                _check_slice(node, attributes, obj, old)
+            case "persistentvolumeclaims", "status":
+                _check_claim_status(node, resource, attributes.name, obj, old)
             case "certificatesigningrequests.certificates.k8s.io", "" if attributes.operation == CREATE:
                 _check_certificate(attributes, obj)
             case "nodes", _:
@@ -234,6 +256,29 @@ def _check_lease(node: str, leases: Resource, namespace: str, name: str) -> None
         raise forbidden(leases, name, why)
     if name != node:
         raise forbidden(leases, name, "can only access node lease with the same name as the requesting node")
+
+
+def _check_slice(node: str, attributes: Attributes, obj: JsonObject, old: JsonObject) -> None:
+    """Check a new or deleted ResourceSlice. `node_authorizer` refuses changes of other nodes' slices."""
+    if attributes.operation not in (CREATE, DELETE):
+        return
+    if (obj or old).get("spec", {}).get("nodeName", "") != node:
+        verb = attributes.operation.lower()
+        why = f"can only {verb} ResourceSlice with the same NodeName as the requesting node"
+        raise forbidden(attributes.resource, _name(attributes, obj, old), why)
+
+
+def _check_claim_status(node: str, claims: Resource, name: str, new: JsonObject, old: JsonObject) -> None:
+    if _without_resizing(new) != _without_resizing(old):
+        why = f'node "{node}" is not allowed to update fields other than status.quantity and status.conditions'
+        raise forbidden(claims, name, why)
+
+
+def _without_resizing(claim: JsonObject) -> JsonObject:
+    """Return a claim without what a node may change, and without what each update changes."""
+    metadata = {key: value for key, value in claim["metadata"].items() if key not in _OF_WRITES}
+    status = {key: value for key, value in claim.get("status", {}).items() if key not in _RESIZING}
+    return {**claim, "metadata": metadata, "status": status}
 
 
 def _check_certificate(attributes: Attributes, obj: JsonObject) -> None:

@@ -53,11 +53,22 @@ def read_policy(path: Path) -> AuditPolicy:
 
 
 class Auditor:
-    """Begins the trails. `clock` returns seconds since the epoch."""
+    """Begins the trails. `clock` returns seconds since the epoch.
 
-    def __init__(self, policy: AuditPolicy, sink: AuditSink, clock: Callable[[], float] = time.time) -> None:
+    Events with more than `max_event_bytes` lose their bodies; 0: no limit.
+    """
+
+    def __init__(
+        self,
+        policy: AuditPolicy,
+        sink: AuditSink,
+        clock: Callable[[], float] = time.time,
+        *,
+        max_event_bytes: int = 0,
+    ) -> None:
         self._policy = policy
         self._sink = sink
+        self._max_event_bytes = max_event_bytes
         self._clock = clock
         self._schema: Schema | None = None
 
@@ -94,7 +105,7 @@ class Auditor:
         return trail
 
     def _put(self, moment: Moment) -> None:
-        self._sink.put(lambda: encode_line(event_of(moment, self._decode)))
+        self._sink.put(lambda: encode_line(event_of(moment, self._decode), self._max_event_bytes))
 
     def _decode(self, content: bytes, content_type: str) -> Any:
         try:
@@ -181,8 +192,8 @@ class AuditedRequest(Trail):
         self._is_over = True
 
     def start(self, status: int) -> None:
-        if self._is_over:
-            return
+        if self._is_over or self._moment.code:
+            return  # an upgraded connection has started before its answer is complete
         self._moment = replace(self._moment, code=status)
         info = self._moment.request.info
         if self._moment.request.user is None or info.verb == "watch" or is_long_running(info):

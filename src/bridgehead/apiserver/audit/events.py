@@ -29,9 +29,15 @@ _LEVELS = {
     Level.REQUEST_RESPONSE: "RequestResponse",
 }
 
+_TRUNCATED = "audit.k8s.io/truncated"
+
 JsonObject = dict[str, Any]
 Decode = Callable[[bytes, str], Any]
 """Decodes a body of a media type; None for one that is no object."""
+
+
+class EventTooLarge(Exception):
+    """An event that is too large even without bodies, and is lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +219,15 @@ def _without_managers(obj: Any) -> Any:
     return {**obj, "metadata": {key: value for key, value in metadata.items() if key != "managedFields"}}
 
 
-def encode_line(event: JsonObject) -> bytes:
-    """Return an event as a line of the log."""
-    return msgspec.json.encode(event) + b"\n"
+def encode_line(event: JsonObject, max_bytes: int = 0) -> bytes:
+    """Return an event as a line of the log; without its bodies if it has more than `max_bytes` (0: no limit).
+
+    Raises `EventTooLarge` if it is still larger.
+    """
+    line: bytes = msgspec.json.encode(event)
+    if max_bytes and len(line) > max_bytes:
+        kept = {key: value for key, value in event.items() if key not in ("requestObject", "responseObject")}
+        line = msgspec.json.encode({**kept, "annotations": {**event.get("annotations", {}), _TRUNCATED: "true"}})
+        if len(line) > max_bytes:
+            raise EventTooLarge(f"the event {event['auditID']} has {len(line)} bytes without its bodies")
+    return line + b"\n"

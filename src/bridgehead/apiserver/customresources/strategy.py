@@ -11,9 +11,15 @@ from typing import Any
 
 from bridgehead.apiserver.resource import FieldError, JsonObject, ScalePaths, Strategy
 from bridgehead.apiserver.resources.shared import field
+from bridgehead.objects.names import check_qualified_name
 
 from .schema import Structural
 
+_STANDARD_FINALIZERS = frozenset({"orphan", "foregroundDeletion"})
+_PLAIN_FINALIZER = (
+    "prefer a domain-qualified finalizer name including a path (/) to avoid accidental conflicts with other "
+    "finalizer writers"
+)
 _MAX_REPLICAS = 2**31 - 1
 
 
@@ -41,14 +47,14 @@ class CustomResourceStrategy(Strategy):
 
     def validate_create(self, obj: JsonObject) -> list[FieldError]:
         errors = [] if self._structural is None else self._structural().validate(obj)
-        return errors + self._validate_scale(obj, "spec", "status")
+        return errors + self._validate_scale(obj, "spec", "status") + _warn_of_finalizers(obj, {})
 
     def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
         if subresource == "status":
             errors = [] if self._structural is None else self._structural().validate_status(obj, old)
             return errors + self._validate_scale(obj, "status")
         errors = [] if self._structural is None else self._structural().validate(obj, old)
-        return errors + self._validate_scale(obj, "spec", "status")
+        return errors + self._validate_scale(obj, "spec", "status") + _warn_of_finalizers(obj, old)
 
     def _validate_scale(self, obj: JsonObject, *roots: str) -> list[FieldError]:
         """Validate the fields that the Scale shows, of those that are in one of the roots."""
@@ -64,6 +70,18 @@ class CustomResourceStrategy(Strategy):
             if value is not None and not isinstance(value, str):
                 errors.append(field.invalid(_path(selector), "", _accessor_error(selector, value, "string")))
         return errors
+
+
+def _warn_of_finalizers(obj: JsonObject, old: JsonObject) -> list[FieldError]:
+    """Warn of new finalizers with names that other programs may use, too."""
+    added = set(obj.get("metadata", {}).get("finalizers") or ()) - set(old.get("metadata", {}).get("finalizers") or ())
+    warnings = []
+    for name in sorted(added):
+        texts = check_qualified_name(name)
+        if "/" not in name and name not in _STANDARD_FINALIZERS:
+            texts.append(_PLAIN_FINALIZER)
+        warnings += [FieldError("", "metadata.finalizers", f'"{name}": {text}', is_warning=True) for text in texts]
+    return warnings
 
 
 def _validate_replicas(names: tuple[str, ...], value: Any) -> list[FieldError]:

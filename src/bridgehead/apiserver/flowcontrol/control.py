@@ -23,7 +23,7 @@ from bridgehead.objects.times import format_time
 from bridgehead.storage import Overflow, Record, StoreBroken
 
 from .conditions import dangling, with_condition
-from .levels import Level
+from .levels import Level, Pool
 from .matching import FlowSchema, compile_schema, in_order
 from .seats import plan_limits
 
@@ -82,6 +82,7 @@ class FlowControl:
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._levels: dict[str, Level] = {}
+        self._pool = Pool()
         self._schemas: list[FlowSchema] = []
         self._classes: dict[tuple[object, ...], Class] = {}
         self.refresh()
@@ -122,9 +123,11 @@ class FlowControl:
         before, self._levels = self._levels, {}
         for name, obj in levels.items():
             uid = obj["metadata"].get("uid", "")
-            level = self._levels[name] = before.get(name) or Level(name, uid, limits[name])
+            level = self._levels[name] = before.get(name) or Level(name, uid, limits[name], self._pool)
             level.uid, level.limits = uid, limits[name]
-            level.call_waiting()
+        self._pool.configure(self._levels.values())
+        for name in before.keys() - levels.keys():
+            before[name].dissolve()
         compiled = (compile_schema(obj) for obj in schemas.values())
         self._schemas = in_order([schema for schema in compiled if schema.level in self._levels])
         self._classes.clear()

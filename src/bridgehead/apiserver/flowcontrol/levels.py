@@ -2,6 +2,8 @@
 
 A request takes a seat while it is handled. When all are taken, it waits in the queue of its flow, and flows take turns;
 it is refused when the level does not queue, when too many wait, or after `WAIT_SECONDS`.
+Seats that levels lend are in a pool, from which each level takes what it needs beyond its lower limit. A freed seat of
+the pool goes first to a level that has fewer seats than its own.
 Used on the event loop only. Source: apiserver/pkg/util/flowcontrol/fairqueuing.
 """
 
@@ -9,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
+from collections.abc import Iterable
 
 from .seats import Limits
 
@@ -24,13 +27,40 @@ class Overloaded(Exception):
         self.why = why
 
 
-class Level:
-    """A level. `limits` may be exchanged while requests run and wait."""
+class Pool:
+    """The seats that levels lend. `taken` counts those of all levels beyond their lower limits."""
 
-    def __init__(self, name: str, uid: str, limits: Limits, *, wait_seconds: float = WAIT_SECONDS) -> None:
+    def __init__(self) -> None:
+        self.size = 0
+        self.taken = 0
+        self._levels: tuple[Level, ...] = ()
+
+    def configure(self, levels: Iterable[Level]) -> None:
+        """Set the levels that share the seats; call those requests that now find one."""
+        self._levels = tuple(level for level in levels if level.limits.seats is not None)
+        self.size = sum(level.limits.lendable for level in self._levels)
+        self.taken = sum(max(0, level.taken - level.limits.lower) for level in self._levels)
+        for level in self._levels:
+            level.call_waiting()
+        self.offer()
+
+    def offer(self) -> None:
+        """Give free seats to requests that wait, of levels with fewer seats than their own before others."""
+        waiting = [level for level in self._levels if level.waiting]
+        for level in waiting:
+            level.call_waiting(level.limits.seats)
+        for level in waiting:
+            level.call_waiting()
+
+
+class Level:
+    """A level. `limits` may be exchanged while requests run and wait; then `Pool.configure` must be called."""
+
+    def __init__(self, name: str, uid: str, limits: Limits, pool: Pool, *, wait_seconds: float = WAIT_SECONDS) -> None:
         self.name = name
         self.uid = uid
         self.limits = limits
+        self._pool = pool
         self.taken = 0
         self.waiting = 0
         # Refused requests by `Overloaded.why`.
@@ -41,11 +71,21 @@ class Level:
 
     def take(self) -> bool:
         """Take a seat if one is free and nobody waits."""
-        seats = self.limits.seats
-        if seats is not None and (self.taken >= seats or self.waiting):
+        if self.waiting or not self._has_seat():
             return False
-        self.taken += 1
+        self._occupy()
         return True
+
+    def _has_seat(self) -> bool:
+        limits, pool = self.limits, self._pool
+        if limits.seats is None or self.taken < limits.lower:
+            return True
+        return self.taken < limits.upper and pool.taken < pool.size
+
+    def _occupy(self) -> None:
+        if self.limits.seats is not None and self.taken >= self.limits.lower:
+            self._pool.taken += 1
+        self.taken += 1
 
     async def wait(self, flow: str) -> None:
         """Wait for a seat and take it. Raises `Overloaded`."""
@@ -74,19 +114,28 @@ class Level:
     def leave(self) -> None:
         """Give the seat back; the next request that waits takes it."""
         self.taken -= 1
-        self.call_waiting()
+        if self.limits.seats is not None and self.taken >= self.limits.lower:
+            self._pool.taken -= 1
+            self._pool.offer()
+        else:
+            self.call_waiting()
 
-    def call_waiting(self) -> None:
-        """Give free seats to requests that wait: after one has been left, or after the limits have changed."""
-        while self._flows and (self.limits.seats is None or self.taken < self.limits.seats):
+    def call_waiting(self, most: int | None = None) -> None:
+        """Give free seats to requests that wait, until the level has `most` seats; None: all that it may have."""
+        while self._flows and self._has_seat() and (most is None or self.taken < most):
             flow = next(iter(self._flows))
             queue = self._flows.pop(flow)
             turn = queue.popleft()
             if queue:
                 self._flows[flow] = queue  # behind the others
             self.waiting -= 1
-            self.taken += 1
+            self._occupy()
             turn.set_result(None)
+
+    def dissolve(self) -> None:
+        """Let all requests that wait go on: the level has been deleted, and its seats are no longer counted."""
+        self.limits = Limits(None)
+        self.call_waiting()
 
     def _forget(self, flow: str, turn: asyncio.Future[None]) -> None:
         queue = self._flows[flow]

@@ -19,6 +19,8 @@ class PriorityLevelMetrics(Collector):
     def collect(self) -> Iterator[Metric]:
         prefix, label = "apiserver_flowcontrol", ["priority_level"]
         seats = GaugeMetricFamily(f"{prefix}_nominal_limit_seats", "Seats of a level.", labels=label)
+        lower = GaugeMetricFamily(f"{prefix}_lower_limit_seats", "Seats that are not lent.", labels=label)
+        upper = GaugeMetricFamily(f"{prefix}_upper_limit_seats", "Seats with borrowed ones.", labels=label)
         taken = GaugeMetricFamily(f"{prefix}_current_executing_seats", "Seats that are taken.", labels=label)
         waiting = GaugeMetricFamily(f"{prefix}_current_inqueue_requests", "Requests that wait.", labels=label)
         refused = CounterMetricFamily(
@@ -27,8 +29,10 @@ class PriorityLevelMetrics(Collector):
         for level in self._levels():
             name = [level.name]
             seats.add_metric(name, level.limits.seats or 0)
+            lower.add_metric(name, level.limits.lower)
+            upper.add_metric(name, level.limits.upper)
             taken.add_metric(name, level.taken)
             waiting.add_metric(name, level.waiting)
             for why, count in level.refused.items():
                 refused.add_metric([*name, why], count)
-        yield from (seats, taken, waiting, refused)
+        yield from (seats, lower, upper, taken, waiting, refused)

@@ -43,12 +43,13 @@ class IssuerDiscovery:
             "jwks_uri": self._jwks_uri,
             "response_types_supported": ["id_token"],
             "subject_types_supported": ["public"],
-            "id_token_signing_alg_values_supported": [self._tokens.key.algorithm],
+            "id_token_signing_alg_values_supported": sorted({key.algorithm for key in self._tokens.keys.values()}),
         }
         return _response(msgspec.json.encode(configuration), "application/json")
 
     def _keys(self) -> Response:
-        return _response(msgspec.json.encode({"keys": [self._tokens.key.jwk()]}), "application/jwk-set+json")
+        keys = [key.jwk() for key in self._tokens.keys.values()]
+        return _response(msgspec.json.encode({"keys": keys}), "application/jwk-set+json")
 
 
 def _response(body: bytes, content_type: str) -> Response:

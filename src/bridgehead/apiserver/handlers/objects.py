@@ -7,7 +7,6 @@ object.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
 
@@ -22,13 +21,14 @@ from bridgehead.apiserver.bodies.patch_requests import patch_change, patch_type
 from bridgehead.apiserver.bodies.serialization import stored_metadata
 from bridgehead.apiserver.errors import (
     ApiStatus,
+    bad_request,
     conflict,
     method_not_allowed,
     not_found_path,
     success,
 )
 from bridgehead.apiserver.fieldmanagement.managers import APPLY, Writer
-from bridgehead.apiserver.http.paths import Query
+from bridgehead.apiserver.http.paths import Query, named_by_selector
 from bridgehead.apiserver.http.request import Request, Response, respond
 from bridgehead.apiserver.http.worker import run_long
 from bridgehead.apiserver.registry import lists
@@ -44,12 +44,10 @@ from .options import attributes_of, delete_attributes, is_dry_run, parse_delete_
 from .rendering import Rendering
 from .scale_views import SCALE_COLUMNS
 from .stored_forms import stored_change, stored_object
-from .subresources import Subresources
-
-Handler = Callable[[Request, Resource], Awaitable[Response]]
+from .subresources import Handler, Subresources
 
 # Subresources that are written as the object itself, and change a part of it.
-_OWN_FORM = (*STATUS_VIEWS, "ephemeralcontainers")
+_OWN_FORM = (*STATUS_VIEWS, "ephemeralcontainers", "resize")
 
 
 class Handlers:
@@ -89,7 +87,9 @@ class Handlers:
         if resource.is_read_only and info.verb not in ("get", "list"):
             raise method_not_allowed()
         if info.subresource and info.subresource not in _OWN_FORM:
-            response = await self._subresources.handle(request, resource)
+            handle = self._subresources.find(info)
+            self._rendering.check_acceptable(request, resource)
+            response = await handle(request, resource)
             columns = SCALE_COLUMNS if info.subresource == "scale" else ()
             return await self._rendering.stored(request, resource, response, columns)
         handler = self._verbs.get(info.verb)
@@ -117,8 +117,10 @@ class Handlers:
         return await self._rendering.page(request, resource, page)
 
     async def _watch(self, request: Request, resource: Resource) -> Response:
+        if request.method not in ("GET", "HEAD"):
+            raise method_not_allowed()
         form = self._rendering.events(request, resource)
-        options = parse_watch_options(resource, request.query)
+        options = parse_watch_options(resource, _watch_query(request))
         store = await self._store_of(request, resource, with_records=options.initial)
         stream = WatchStream(store, resource, request.info, options, self._watches, form)
         content_type = form.content_type
@@ -255,6 +257,17 @@ class Handlers:
         if type(resource.strategy).warnings is not _NO_WARNINGS:
             find = partial(_warnings, resource, record.value)
             request.warnings += await run_long(len(record.value), find)
+
+
+def _watch_query(request: Request) -> Query:
+    """Return the query of a watch, with the name in a path such as `/api/v1/watch/nodes/NAME`. Raises a 400."""
+    name, query = request.info.name, request.query
+    fields = query.get("fieldSelector", "")
+    if name and not fields:
+        return {**query, "fieldSelector": f"metadata.name={name}"}
+    if name and named_by_selector(fields) != name:
+        raise bad_request("fieldSelector metadata.name doesn't match requested name")
+    return query
 
 
 _NO_WARNINGS = Strategy.warnings

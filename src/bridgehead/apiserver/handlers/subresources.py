@@ -6,6 +6,7 @@ Source: Kubernetes API reference; pkg/registry/core/pod/storage, pkg/registry/ap
 from __future__ import annotations
 
 import json
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
@@ -27,6 +28,7 @@ from bridgehead.apiserver.errors import (
     method_not_allowed,
 )
 from bridgehead.apiserver.fieldmanagement.managers import APPLY, Writer
+from bridgehead.apiserver.http.paths import RequestInfo
 from bridgehead.apiserver.http.request import Request, Response, respond
 from bridgehead.apiserver.registry.attempts import BINDING
 from bridgehead.apiserver.registry.registry import Registry
@@ -40,9 +42,11 @@ from .options import attributes_of, is_dry_run, parse_writer
 from .scale_views import scale_view, spec_path
 from .token_requests import TokenRequests
 
+Handler = Callable[[Request, Resource], Awaitable[Response]]
+
 
 class Subresources:
-    """Handler of subresources. `schema` has the shapes of bodies of other kinds, such as Scale."""
+    """Handlers of subresources. `schema` has the shapes of bodies of other kinds, such as Scale."""
 
     def __init__(self, registry: Registry, tokens: TokenAuthority, applier: Applier, schema: Schema) -> None:
         self._registry = registry
@@ -52,22 +56,22 @@ class Subresources:
         self._eviction = schema.of_kind("policy", "v1", "Eviction")
         self._evictions = Evictions(registry)
         self._token_requests = TokenRequests(registry, tokens, schema, self._admit)
+        self._handlers: dict[tuple[str, str], Handler] = {
+            ("scale", "get"): self._get_scale,
+            ("scale", "update"): self._put_scale,
+            ("scale", "patch"): self._put_scale,
+            ("binding", "create"): self._bind,
+            ("eviction", "create"): self._evict,
+            ("token", "create"): self._token_requests.create,
+            ("finalize", "update"): self._finalize,
+        }
 
-    async def handle(self, request: Request, resource: Resource) -> Response:
-        match request.info.subresource, request.info.verb:
-            case "scale", "get":
-                return await self._get_scale(request, resource)
-            case "scale", "update" | "patch":
-                return await self._put_scale(request, resource)
-            case "binding", "create":
-                return await self._bind(request, resource)
-            case "eviction", "create":
-                return await self._evict(request, resource)
-            case "token", "create":
-                return await self._token_requests.create(request, resource)
-            case "finalize", "update":
-                return await self._finalize(request, resource)
-        raise method_not_allowed()
+    def find(self, info: RequestInfo) -> Handler:
+        """Return the handler of a request. Raises a 405."""
+        handler = self._handlers.get((info.subresource, info.verb))
+        if handler is None:
+            raise method_not_allowed()
+        return handler
 
     async def _get_scale(self, request: Request, resource: Resource) -> Response:
         record = self._registry.get(resource, request.info.namespace, request.info.name)

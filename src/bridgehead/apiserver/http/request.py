@@ -39,6 +39,7 @@ class Request:
     warnings: list[str] = field(default_factory=list)
     annotations: dict[str, str] = field(default_factory=dict)  # of the request's audit event
     body_size: int = 0  # 0 until `body` has been called
+    audit_id: bytes = b""
 
     def header(self, name: bytes) -> str:
         return self.headers.get(name, b"").decode("latin-1")

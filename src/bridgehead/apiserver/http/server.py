@@ -27,7 +27,7 @@ from . import spdy_upgrade
 from .socket_protocol import AnySubprotocol
 from .tunnel import TunnelProtocol, asks_for_upgrade
 from .unsent import Connection
-from .user import InvalidCredentials, user_from_certificate
+from .user import InvalidCredentials, User, user_from_certificate
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +71,7 @@ class PeerProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         try:
-            peer = user_from_certificate(transport.get_extra_info("peercert"))
+            peer = _peer_of(transport)
         except InvalidCredentials as error:
             log.info("%s: %s", transport.get_extra_info("peername"), error)
             transport.abort()
@@ -155,6 +155,15 @@ class PeerProtocol(HttpToolsProtocol):
     def _upgraded_scope(self) -> dict[str, Any]:
         path, _, query = self.url.partition(b"?")
         return {**self.scope, "raw_path": path, "path": unquote(path.decode("latin-1")), "query_string": query}
+
+
+def _peer_of(transport: asyncio.Transport) -> User | None:
+    """Return the user of the connection's certificate, None without one. Raises `InvalidCredentials`."""
+    connection = transport.get_extra_info("ssl_object")
+    if connection is None:
+        return None
+    der = connection.getpeercert(binary_form=True)
+    return None if der is None else user_from_certificate(connection.getpeercert(), der)
 
 
 def server_context(certificate: Path, key: Path, client_ca: Path | None) -> ssl.SSLContext:

@@ -24,7 +24,9 @@ _HIGH_WATER_BYTES = 64 * 1024
 
 
 class Tunnel(Protocol):
-    """The client's side of an upgraded connection."""
+    """The client's side of an upgraded connection. `on_start` is called when the connection is taken."""
+
+    on_start: Callable[[], None]
 
     async def start(self, head: bytes) -> None:
         """Take the connection and send `head`, the response 101 with its empty line."""
@@ -78,6 +80,7 @@ class TunnelProtocol(asyncio.Protocol):
         self._writable = asyncio.Event()
         self._writable.set()
         self._is_taken = False
+        self.on_start: Callable[[], None] = lambda: None
         self._scope: Scope = {**scope, "extensions": {_EXTENSION: self}}
         transport.set_protocol(self)
         task = asyncio.get_running_loop().create_task(self._run())
@@ -116,6 +119,7 @@ class TunnelProtocol(asyncio.Protocol):
 
     async def start(self, head: bytes) -> None:
         self._is_taken = True
+        self.on_start()
         await self.write(head)
 
     async def read(self) -> bytes:

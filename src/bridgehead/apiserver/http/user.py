@@ -2,17 +2,21 @@
 
 The user is the certificate's common name, the groups are its organizations. `access.authentication` reads other
 credentials. Pure: no I/O, no clock, no randomness.
-Source: Kubernetes "Authenticating", X.509 client certificates.
+Source: Kubernetes "Authenticating", X.509 client certificates; authentication/request/x509, KEP-2799, KEP-5128.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 AUTHENTICATED = "system:authenticated"
 UNAUTHENTICATED = "system:unauthenticated"
+# The key of the extra value that identifies the credential: a certificate's digest or a token's id.
+CREDENTIAL_ID = "authentication.kubernetes.io/credential-id"
+_UID_ATTRIBUTE = "1.3.6.1.4.1.57683.2"  # of a certificate's subject, KEP-5128
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +34,10 @@ class InvalidCredentials(Exception):
     """Credentials that are not valid. The answer is a 401 without a reason; the text is for the log."""
 
 
-def user_from_certificate(peer: Mapping[str, Any] | None) -> User | None:
+def user_from_certificate(peer: Mapping[str, Any] | None, der: bytes) -> User | None:
     """Return the user of a verified certificate, None without one. Raises `InvalidCredentials`.
 
-    `peer` is the result of `ssl.SSLSocket.getpeercert`.
+    `peer` is the result of `ssl.SSLSocket.getpeercert`, `der` that of `getpeercert(binary_form=True)`.
     """
     if not peer:
         return None
@@ -41,5 +45,9 @@ def user_from_certificate(peer: Mapping[str, Any] | None) -> User | None:
     names = [value for key, value in attributes if key == "commonName"]
     if not names:
         raise InvalidCredentials("the client certificate has no common name")
+    uids = [value for key, value in attributes if key == _UID_ATTRIBUTE]
+    if len(uids) > 1 or "" in uids:
+        raise InvalidCredentials("the client certificate has several uids or an empty one")
     groups = tuple(value for key, value in attributes if key == "organizationName")
-    return User(names[0], (*groups, AUTHENTICATED))
+    extra = {CREDENTIAL_ID: (f"X509SHA256={hashlib.sha256(der).hexdigest()}",)}
+    return User(names[0], (*groups, AUTHENTICATED), "".join(uids), extra)

@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import lru_cache
-from typing import TypeVar
+from typing import ParamSpec, TypeVar
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 # Work on this many bytes of JSON takes a few milliseconds. Most objects are a tenth of this size.
 LONG_BYTES = 32 * 1024
+_ANSWER_SECONDS = 10.0
 
 
 async def run_long(size: int, function: Callable[[], T]) -> T:
@@ -25,6 +28,31 @@ async def run_long(size: int, function: Callable[[], T]) -> T:
     if size < LONG_BYTES:
         return function()
     return await asyncio.get_running_loop().run_in_executor(_thread(), _without_collector, function)
+
+
+def in_loop(function: Callable[P, T]) -> Callable[P, T]:
+    """Return a function that calls `function` in the event loop's thread, when it is called there or in the worker.
+
+    For work in the worker that needs an answer of what belongs to the event loop, which must not be blocked. Raises
+    TimeoutError when the loop does not answer, as when it has ended.
+    """
+    loop, owner = asyncio.get_running_loop(), threading.get_ident()
+
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        if threading.get_ident() == owner:
+            return function(*args, **kwargs)
+        answer: Future[T] = Future()
+
+        def run() -> None:
+            try:
+                answer.set_result(function(*args, **kwargs))
+            except Exception as error:  # noqa: BLE001 - the caller gets it
+                answer.set_exception(error)
+
+        loop.call_soon_threadsafe(run)
+        return answer.result(_ANSWER_SECONDS)
+
+    return call
 
 
 @lru_cache(maxsize=1)

@@ -71,7 +71,7 @@ def upgrade_headers(headers: HeaderPairs, client: str) -> Headers:
 def response_headers(headers: HeaderPairs, *, keeps_length: bool) -> Headers:
     """Return the headers for the client, without Content-Type. `keeps_length`: the body has the same length."""
     pairs = [(name.lower(), value) for name, value in headers]
-    dropped = _HOP_BY_HOP | _CORS | _connection_options(pairs) | {b"content-type", b"date"}
+    dropped = _HOP_BY_HOP | _CORS | _connection_options(pairs) | {b"content-type", b"date", b"audit-id"}
     if not keeps_length:
         dropped |= {b"content-length"}
     return [(name, value) for name, value in pairs if name not in dropped]

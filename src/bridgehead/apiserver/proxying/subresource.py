@@ -12,8 +12,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from bridgehead.apiserver.admission.attributes import CONNECT, Attributes
-from bridgehead.apiserver.admission.connecting import connect_kind, connect_options
+from bridgehead.apiserver.admission.connecting import connect_attributes, connect_options
 from bridgehead.apiserver.errors import bad_request, method_not_allowed, not_found_named, not_found_path
 from bridgehead.apiserver.http.paths import RequestInfo
 from bridgehead.apiserver.http.request import Request, Response
@@ -83,8 +82,7 @@ class ProxySubresource:
         resource = self._registry.find("", "v1", info.resource)
         if resource is None:
             raise not_found_path()
-        kind = connect_kind(info.resource, "proxy")
-        attributes = Attributes(CONNECT, resource, "proxy", info.namespace, info.name, request.user, kind=kind)
+        attributes = connect_attributes(request, resource)
         options = connect_options(info.resource, "proxy", request.query.items(), path)
         await self._registry.admission.admit(attributes, options, {})
 

@@ -13,7 +13,7 @@ import msgspec
 
 from bridgehead.apiserver.errors import conflict, failed_precondition, invalid
 from bridgehead.apiserver.fieldmanagement.managers import Entries, Writer, same_but_times
-from bridgehead.apiserver.resource import Change, Companion, JsonObject, Resource, Strategy, copied
+from bridgehead.apiserver.resource import Change, Companion, FieldError, JsonObject, Resource, Strategy, copied
 from bridgehead.apiserver.resources.shared.generated_names import generate_name
 from bridgehead.apiserver.resources.shared.metadata_validation import validate_metadata, validate_metadata_update
 from bridgehead.objects.times import format_time
@@ -47,6 +47,15 @@ class Draft:
 
 
 @dataclass(frozen=True, slots=True)
+class Candidate:
+    """A new object as it will be stored. `warnings` are texts for the client."""
+
+    obj: JsonObject
+    facts: Facts
+    warnings: list[str]
+
+
+@dataclass(frozen=True, slots=True)
 class Changed:
     """A changed object as it will be stored. `is_same`: nothing changes but times of managers."""
 
@@ -54,6 +63,7 @@ class Changed:
     facts: Facts
     also: Companions
     is_same: bool
+    warnings: list[str]
 
 
 class Attempts:
@@ -87,7 +97,7 @@ class Attempts:
         refused: AbstractSet[str],
         *,
         is_completed: bool,
-    ) -> tuple[JsonObject, Facts]:
+    ) -> Candidate:
         """Return what one attempt of a create stores. Raises a 422."""
         # A retry begins with the request's object, without the choices of the previous attempt.
         candidate = copied(obj)
@@ -95,10 +105,10 @@ class Attempts:
             candidate["metadata"]["name"] = generate_name(base)
         if is_completed:
             resource.stored.strategy.default(candidate)
-        self._prepare_create(resource, candidate, refused)
+        warnings = self._prepare_create(resource, candidate, refused)
         if entries:
             candidate["metadata"][FIELD] = entries
-        return candidate, self.facts(resource, candidate)
+        return Candidate(candidate, self.facts(resource, candidate), warnings)
 
     def draft(
         self,
@@ -140,11 +150,11 @@ class Attempts:
     def changed(self, resource: Resource, draft: Draft, subresource: str, refused: AbstractSet[str]) -> Changed:
         """Apply the resource's hooks to `draft.new`. Raises a 422."""
         new, old = draft.new, draft.old
-        self._prepare_update(resource, new, old, subresource, refused)
+        warnings = self._prepare_update(resource, new, old, subresource, refused)
         is_same = new == old and same_but_times(draft.before, draft.after)
         if draft.after:
             new["metadata"][FIELD] = draft.after
-        return Changed(new, self.facts(resource, new), self.companions(resource, new, old), is_same)
+        return Changed(new, self.facts(resource, new), self.companions(resource, new, old), is_same, warnings)
 
     def default_changed(self, resource: Resource, new: JsonObject, old: JsonObject, subresource: str) -> JsonObject:
         """Return a copy of `new` with default values, and without the changes that this request may not make."""
@@ -192,21 +202,20 @@ class Attempts:
         obj["metadata"][FIELD] = self._ownership.of_companion(self._find(key.resource), obj, now)
         return Create(key, obj, Facts(companion.labels, {"metadata.name": key.name}), claim=companion.claim)
 
-    def _prepare_create(self, resource: Resource, obj: JsonObject, refused: AbstractSet[str]) -> None:
-        """Apply the hooks for a create to `obj`, which has its default values. Raises a 422."""
+    def _prepare_create(self, resource: Resource, obj: JsonObject, refused: AbstractSet[str]) -> list[str]:
+        """Apply the hooks for a create to `obj`, which has its default values; return warnings. Raises a 422."""
         strategy = resource.stored.strategy
         strategy.prepare_create(obj)
         name = obj["metadata"].get("name", "")
         errors = validate_metadata(obj, resource)
         errors += strategy.allocate(obj, None, self._is_taken(refused))
         errors += strategy.validate(obj) + strategy.validate_create(obj)
-        if errors:
-            raise invalid(resource.group, resource.kind, name, errors)
+        return _check(resource, name, errors)
 
     def _prepare_update(
         self, resource: Resource, new: JsonObject, old: JsonObject, subresource: str, refused: AbstractSet[str]
-    ) -> None:
-        """Apply the hooks for an update to `new`, which has its default values. Raises a 422."""
+    ) -> list[str]:
+        """Apply the hooks for an update to `new`, which has its default values; return warnings. Raises a 422."""
         strategy = resource.stored.strategy
         strategy.prepare_update(new, old, subresource)
         errors = strategy.allocate(new, old, self._is_taken(refused))
@@ -214,16 +223,25 @@ class Attempts:
         errors += validate_metadata_update(new, old, resource)
         errors += strategy.validate(new)
         errors += strategy.validate_update(new, old, subresource)
-        if errors:
-            raise invalid(resource.group, resource.kind, old["metadata"]["name"], errors)
+        warnings = _check(resource, old["metadata"]["name"], errors)
         if subresource != BINDING:
             metadata.count_generation(new, old, resource)
+        return warnings
 
     def _is_taken(self, refused: AbstractSet[str]) -> Callable[[str], bool]:
         """Return `Store.is_claimed`, which also covers what refused earlier attempts."""
         if not refused:
             return self._store.is_claimed
         return lambda claim: claim in refused or self._store.is_claimed(claim)
+
+
+def _check(resource: Resource, name: str, found: list[FieldError]) -> list[str]:
+    """Return the texts of warnings. Raises a 422 if there is an error."""
+    if not found:
+        return []
+    if errors := [one for one in found if not one.is_warning]:
+        raise invalid(resource.group, resource.kind, name, errors)
+    return [f"{one.field}: {one.message}" for one in found]
 
 
 def _with_status_only(resource: Resource, new: JsonObject, old: JsonObject) -> JsonObject:

@@ -170,8 +170,10 @@ class Registry:
         refused: set[str] = set()
         choose = partial(self._attempts.candidate, resource, obj, base, entries, refused, is_completed=is_completed)
         for attempt in range(_ATTEMPTS):
-            candidate, facts = await run_long(size, choose)
-            if attributes is not None and validators:
+            chosen = await run_long(size, choose)
+            candidate, facts = chosen.obj, chosen.facts
+            if attributes is not None:
+                attributes.warnings += chosen.warnings
                 await validate(validators, attributes, candidate, {})
             if resource.converter is not None:
                 candidate, facts = await self._to_stored(resource, candidate)
@@ -235,6 +237,8 @@ class Registry:
             finish = partial(self._attempts.changed, resource, draft, subresource, refused)
             changed = await run_long(longest, finish)
             new = changed.obj
+            if attributes is not None:
+                attributes.warnings += changed.warnings
             if attributes is not None and validators:
                 old = with_managers(draft.old, draft.before)
                 pair = (new, old) if view is None else (view.show(new), view.show(old))

@@ -8,7 +8,9 @@
     pods/           Pod; also the defaults and the validation of pod templates
     services/       Service; also the allocation of ClusterIPs and node ports
     events/         Event, in two groups
-    workloads/      Deployment, ReplicaSet, DaemonSet, ReplicationController, PodTemplate
+    batch/          Job, CronJob
+    workloads/      Deployment, ReplicaSet, DaemonSet, ControllerRevision, ReplicationController, PodTemplate
+    autoscaling/    HorizontalPodAutoscaler, in two versions
     quotas/         ResourceQuota, LimitRange
     networking/     Ingress, IngressClass, NetworkPolicy, ServiceCIDR, IPAddress
     runtimeclasses  RuntimeClass
@@ -34,6 +36,8 @@ from bridgehead.apiserver.resource import Resource
 from . import (
     admissionregistration,
     apiservices,
+    autoscaling,
+    batch,
     certificates,
     componentstatuses,
     configmaps,
@@ -84,8 +88,13 @@ def build_table(*, service_cidrs: Sequence[str], node_port_range: tuple[int, int
         workloads.DEPLOYMENTS,
         workloads.REPLICA_SETS,
         workloads.DAEMON_SETS,
+        workloads.CONTROLLER_REVISIONS,
         workloads.POD_TEMPLATES,
         workloads.REPLICATION_CONTROLLERS,
+        batch.JOBS,
+        batch.CRON_JOBS,
+        autoscaling.HORIZONTAL_POD_AUTOSCALERS,
+        autoscaling.OLDER_HORIZONTAL_POD_AUTOSCALERS,
         endpointslices.RESOURCE,
         leases.RESOURCE,
         events.EVENTS,

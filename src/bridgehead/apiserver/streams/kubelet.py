@@ -17,7 +17,6 @@ import aiohttp
 from yarl import URL
 
 from bridgehead.apiserver.errors import ApiStatus, bad_request
-from bridgehead.apiserver.http.handshake import deny
 from bridgehead.apiserver.http.paths import QueryList
 from bridgehead.apiserver.http.request import Receive, Response, Scope, Send
 from bridgehead.apiserver.resource import JsonObject
@@ -67,14 +66,11 @@ async def answer_socket(
     query: QueryList,
     access: KubeletAccess,
 ) -> None:
-    """Serve a WebSocket until it is closed; answer a refused one with a `Status`."""
-    try:
-        if subresource not in _PROTOCOLS:
-            raise _not_offered(subresource)
-        url = _upgrade_url(pod, node, subresource, query, access)
-        await _proxy(scope, receive, send, url, _PROTOCOLS[subresource], access)
-    except ApiStatus as status:
-        await deny(scope, send, status)
+    """Serve a WebSocket until it is closed. Raises `ApiStatus` if it is not accepted."""
+    if subresource not in _PROTOCOLS:
+        raise _not_offered(subresource)
+    url = _upgrade_url(pod, node, subresource, query, access)
+    await _proxy(scope, receive, send, url, _PROTOCOLS[subresource], access)
 
 
 def _not_offered(subresource: str) -> ApiStatus:

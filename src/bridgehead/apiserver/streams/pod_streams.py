@@ -12,12 +12,10 @@ from dataclasses import replace
 import msgspec
 
 from bridgehead.apiserver.access.authorization import Authorizer
-from bridgehead.apiserver.admission.attributes import CONNECT, Attributes
-from bridgehead.apiserver.admission.connecting import connect_kind, connect_options, connect_query
+from bridgehead.apiserver.admission.connecting import connect_attributes, connect_options, connect_query
 from bridgehead.apiserver.errors import forbidden, method_not_allowed, not_found_path
 from bridgehead.apiserver.http.paths import QueryList, RequestInfo, parse_query_list
-from bridgehead.apiserver.http.request import Receive, Request, Response, Scope, Send
-from bridgehead.apiserver.http.user import User
+from bridgehead.apiserver.http.request import Request, Response, Send
 from bridgehead.apiserver.registry.registry import Registry
 from bridgehead.apiserver.resource import JsonObject, copied
 from bridgehead.storage import Key
@@ -44,24 +42,25 @@ class PodStreams:
         pod, node = self._find(info)
         query = parse_query_list(request.scope["query_string"])
         if info.subresource != "log":
-            query = await self._admit(info, request.user, query)
+            query = await self._admit(request, query)
         from . import kubelet  # with its HTTP client, which most servers do not need at their start
 
         return await kubelet.answer(pod, node, info.subresource, query, self._kubelets)
 
-    async def answer_socket(self, info: RequestInfo, user: User, scope: Scope, receive: Receive, send: Send) -> None:
+    async def answer_socket(self, request: Request, send: Send) -> None:
         """Serve a WebSocket until it is closed. Raises `ApiStatus` if it is not accepted."""
+        info, scope = request.info, request.scope
         if not self.serves(info):
             raise not_found_path()
         pod, node = self._find(info)
         query = parse_query_list(scope["query_string"])
         if info.subresource != "log":
-            query = await self._admit(info, user, query)
+            query = await self._admit(request, query)
         from . import kubelet
 
-        await kubelet.answer_socket(scope, receive, send, pod, node, info.subresource, query, self._kubelets)
+        await kubelet.answer_socket(scope, request.receive, send, pod, node, info.subresource, query, self._kubelets)
 
-    async def _admit(self, info: RequestInfo, user: User, query: QueryList) -> QueryList:
+    async def _admit(self, request: Request, query: QueryList) -> QueryList:
         """Ask admission, and for the right to create; return the query, which admission may change.
 
         Raises `ApiStatus` for a refused connection.
@@ -69,12 +68,12 @@ class PodStreams:
         pods = self._registry.find("", "v1", "pods")
         if pods is None:
             raise not_found_path()
-        kind = connect_kind("pods", info.subresource)
-        attributes = Attributes(CONNECT, pods, info.subresource, info.namespace, info.name, user, kind=kind)
+        info = request.info
+        attributes = connect_attributes(request, pods)
         options = connect_options("pods", info.subresource, query)
         admitted = await self._registry.admission.admit(attributes, copied(options), {})
         if info.verb != "create":
-            decision = self._authorizer.decide(user, replace(info, verb="create"))
+            decision = self._authorizer.decide(request.user, replace(info, verb="create"))
             if not decision.allowed:
                 raise forbidden(pods, info.name, decision.reason)
         return query if admitted == options or info.subresource == "portforward" else connect_query(admitted)

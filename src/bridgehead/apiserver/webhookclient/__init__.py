@@ -2,7 +2,6 @@
 
 client       `WebhookClient.post`: a JSON object to a webhook, its answer back, bounded in time and size
 config       where a webhook is: a URL or a Service, and the authorities of its certificate
-services     the address of one ready endpoint of a Service
 transport    HTTPS connections, kept alive; imported with the first call
 errors       why a call failed, with the texts of Go's HTTP client and client-go
 """

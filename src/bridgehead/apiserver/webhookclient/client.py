@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from bridgehead.apiserver.http.worker import run_long
 from bridgehead.apiserver.resource import JsonObject
+from bridgehead.apiserver.service_endpoints import NoEndpoint, read_endpoints
 from bridgehead.storage import Store
 
-from . import services
 from .config import ClientConfig
 from .errors import CallFailed, describe_status
 
@@ -58,12 +59,13 @@ class WebhookClient:
             self._transport = None
 
     async def _exchange(self, config: ClientConfig, url: str, body: bytes) -> tuple[int, bytes]:
-        address = None
-        if config.service is not None:
+        address, service = None, config.service
+        if service is not None:
             try:
-                address = services.resolve(self._store, config.service)
-            except CallFailed as error:
+                found = read_endpoints(self._store, service.namespace, service.name).addresses(service.port)
+            except NoEndpoint as error:
                 raise CallFailed(f'Post "{url}": {error}') from None
+            address = random.choice(found)
         if self._transport is None:
             from .transport import Transport
 

@@ -9,11 +9,11 @@ from collections import OrderedDict
 import aiohttp
 from yarl import URL
 
+from bridgehead.apiserver.service_endpoints import Address
 from bridgehead.objects.addresses import join_host_port
 
 from .config import ClientConfig
 from .errors import CallFailed, NotConfigured
-from .services import Address
 
 _MAX_CONNECTIONS, _MAX_CONNECTIONS_PER_HOST = 512, 64
 _IDLE_SECONDS = 90.0

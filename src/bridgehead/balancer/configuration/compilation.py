@@ -44,7 +44,7 @@ def compile_configuration(objects: ConfigurationObjects) -> Compiled:
     objects = _own_namespace(objects, rejections)
     objects = with_config_map(objects)
     if config_map is not None:
-        rejections.append(Rejection(about(config_map), HINT))
+        rejections.append(Rejection(about(config_map), HINT, "DeprecatedConfiguration"))
     try:
         territory = Territory()
         reserved = reserved_ranges(objects)

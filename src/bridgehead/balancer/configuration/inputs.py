@@ -53,10 +53,11 @@ class ConfigurationObjects:
 
 @dataclass(frozen=True)
 class Rejection:
-    """An object that does not count, or not as its author thinks; `message` goes to a Warning Event about it."""
+    """An object that does not count, or not as its author thinks; `message` and `reason` go to a Warning Event."""
 
     about: ObjectReference
     message: str
+    reason: str = "InvalidConfiguration"
 
 
 _KINDS: dict[type[Object], Kind[Any]] = {

@@ -74,11 +74,15 @@ async def install(client: ApiClient, namespace: str) -> None:
     waiting = [name for name, is_established in zip(names, found, strict=True) if not is_established]
     if not waiting:
         return
-    for file, group in FILES.items():
-        if any(name in waiting for name in group):
-            for definition in load_definitions(file):
-                if definition["metadata"]["name"] in waiting:
-                    await _create(client, definition)
+    await asyncio.gather(
+        *(
+            _create(client, definition)
+            for file, group in FILES.items()
+            if any(name in waiting for name in group)
+            for definition in load_definitions(file)
+            if definition["metadata"]["name"] in waiting
+        )
+    )
     await asyncio.gather(*(_wait_established(client, name) for name in waiting))
 
 

@@ -1,6 +1,6 @@
 """Messages between a speaker and its detector: JSON objects, and beats without content, over a pair of sockets.
 
-Each side sends a beat in each `BEAT_SECONDS`, by which the other side recognises that it was stopped.
+Each side sends a beat in each `BEAT_SECONDS`, so that the other side notices when it does not run.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from .engine import Message
 
 BEAT_SECONDS = 0.05
-SILENCE_SECONDS = 0.2  # without a beat: the other side is stopped
 _BEAT = b"."
 _BUFFER_BYTES = 1 << 20  # a message with the addresses of some thousand nodes
 _RECEIVE_BYTES = 1 << 20

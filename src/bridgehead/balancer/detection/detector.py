@@ -9,18 +9,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
 from ..errors import DetectorEnded
-from .channel import BEAT_SECONDS, SILENCE_SECONDS
+from .channel import BEAT_SECONDS
 from .engine import Message
 from .process import start
 
 Handler = Callable[[Message], None]
-_HUNG_SECONDS = 3.0  # a busy event loop may be late for a while; a stopped process is noticed by its missing beats
+_SILENCE_SECONDS = 0.3  # without a beat: by now the other nodes believe this one dead
 _END_SECONDS = 2.0
 
 
@@ -32,7 +31,6 @@ class Detector:
         self._handlers: dict[str, Handler] = {}
         self._on_silence: Callable[[bool], None] = lambda is_silent: None
         self._last_beat = 0.0
-        self._loop_beat = time.monotonic()
         self.is_silent = False
 
     def on_message(self, name: str, handler: Handler) -> None:
@@ -51,21 +49,16 @@ class Detector:
         """Follow the detector until cancelled; then it ends. Raises DetectorEnded if it ends before."""
         loop = asyncio.get_running_loop()
         ended = loop.create_future()
-        stopping = threading.Event()
-        self._last_beat = self._loop_beat = time.monotonic()
+        self._last_beat = time.monotonic()
         loop.add_reader(self._channel, self._read, ended)
-        # A thread, since the event loop may be busy for longer than a stopped process may remain unnoticed.
-        beats = threading.Thread(target=self._beat, args=(stopping,), name="detector-beats", daemon=True)
-        beats.start()
         try:
             while not ended.done():
                 planned = time.monotonic() + BEAT_SECONDS
                 await asyncio.wait([ended], timeout=BEAT_SECONDS)
+                self._channel.beat()
                 self._check(max(0.0, time.monotonic() - planned))
         finally:
-            stopping.set()
             loop.remove_reader(self._channel)
-            beats.join()
             self.close()
         raise DetectorEnded("the failure detector has ended")
 
@@ -83,17 +76,12 @@ class Detector:
 
     def _check(self, late: float) -> None:
         """Judge the detector's silence, without the time in which this process itself was late."""
-        now = self._loop_beat = time.monotonic()
+        now = time.monotonic()
         self._last_beat += late
-        is_silent = now - self._last_beat > SILENCE_SECONDS
+        is_silent = now - self._last_beat > _SILENCE_SECONDS
         if is_silent != self.is_silent:
             self.is_silent = is_silent
             self._on_silence(is_silent)
-
-    def _beat(self, stopping: threading.Event) -> None:
-        while not stopping.wait(BEAT_SECONDS):
-            if time.monotonic() - self._loop_beat < _HUNG_SECONDS:
-                self._channel.beat()
 
     def _read(self, ended: asyncio.Future[None]) -> None:
         try:

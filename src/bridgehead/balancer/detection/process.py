@@ -17,11 +17,15 @@ from typing import Any
 
 from bridgehead.network.syscalls import set_process_name
 
-from .channel import BEAT_SECONDS, SILENCE_SECONDS, Channel, open_channel
+from .channel import BEAT_SECONDS, Channel, open_channel
 from .engine import NEVER, Descriptor, Engine, Report
 
 # An iteration of the loop that begins later than planned by more than this was delayed by the machine.
 _TOLERATED_SECONDS = 0.02
+# A speaker without a beat for `_SILENCE_SECONDS` is looked at: a stopped one does not run, a starved one still does.
+_SILENCE_SECONDS = 0.15
+_HUNG_SECONDS = 3.0
+_STOPPED_STATES = "tT"  # proc(5): stopped by a signal, or by a debugger
 _NICE = -15  # where the process may: it needs little of a processor, but soon
 _READS_AT_ONCE = 8  # rounds over sockets with input before timers run
 
@@ -53,6 +57,17 @@ def _main(channel: Channel) -> int:
         sys.stderr.flush()
         return 1
     return 0
+
+
+def _is_stopped(pid: int) -> bool:
+    """Return whether a process is stopped, according to /proc."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            # The state follows the name, which may contain anything.
+            state = file.read().rpartition(b")")[2].split()[0].decode()
+    except OSError:
+        return False  # it has ended, which the channel reports
+    return state in _STOPPED_STATES
 
 
 def _make_engines(report: Report) -> Sequence[Engine]:
@@ -103,6 +118,8 @@ class Loop:
         self._clock = ObservationClock(time.monotonic())
         self._next_beat = self._last_beat = self._clock.now
         self._is_speaker_running = True
+        self._speaker = os.getppid()
+        self._last_look = 0.0
 
     def run(self) -> None:
         """Run until the speaker ends."""
@@ -149,13 +166,20 @@ class Loop:
             self._channel.beat()
             self._next_beat = now + BEAT_SECONDS
         if now >= self._silence_deadline():
-            self._set_speaker_running(False)
+            self._look_at_speaker(now)
         for engine in self._engines.values():
             if now >= engine.next_deadline():
                 engine.on_timer(now)
 
     def _silence_deadline(self) -> float:
-        return self._last_beat + SILENCE_SECONDS if self._is_speaker_running else NEVER
+        if not self._is_speaker_running:
+            return NEVER
+        return max(self._last_beat + _SILENCE_SECONDS, self._last_look + BEAT_SECONDS)
+
+    def _look_at_speaker(self, now: float) -> None:
+        self._last_look = now
+        if now - self._last_beat >= _HUNG_SECONDS or _is_stopped(self._speaker):
+            self._set_speaker_running(False)
 
     def _set_speaker_running(self, is_running: bool) -> None:
         if is_running != self._is_speaker_running:

@@ -8,6 +8,7 @@
 | `schedule.py` | when gratuitous announcements are sent |
 | `claims.py` | which claims of other machines are reported |
 | `interfaces.py` | the interfaces that announcements use |
+| `strict_arp.py` | sysctls for kube-proxy's mode ipvs |
 | `responder.py` | the sockets |
 | `announcer.py` | the `Announcer` of the speaker |
 """

@@ -21,15 +21,17 @@ from bridgehead.objects.meta import ObjectKey
 from ..ranges import IpAddress
 from ..speaker.announcer import Held, Observer
 from ..view import ClusterView, Publication
-from .claims import Claims
+from .claims import PROBE_SECONDS, Claims
 from .holders import Holder, Holders
 from .interfaces import DEFAULT_EXCLUDED, usable_links
 from .responder import Responder
 from .schedule import Schedule
+from .strict_arp import IPVS_LINK, ensure_strict_arp
 
 log = logging.getLogger(__name__)
 
 _HANDOVER_SECONDS: Final = 1.0  # in which the new holder announces the address; it takes a few milliseconds
+_LOGGED_PER_SECOND: Final = 20
 _ADDRESSES_AT_ONCE: Final = 50  # announced before the rest of the process gets its turn
 
 
@@ -70,7 +72,8 @@ class Layer2Announcer:
         self._claims = Claims()
         self._responder = Responder(self._on_claim)
         self._wake = asyncio.Event()
-        self._is_running = False
+        self._logged = 0, 0  # a second, and how many changes of it were logged
+        self._is_running = self._has_ipvs = False
         self._used: frozenset[str] = frozenset()  # names of all interfaces so far
 
     @property
@@ -112,7 +115,7 @@ class Layer2Announcer:
             if own is None or own.gives_up_at is not None:
                 self._own[address] = _Own(holder, self._now() if own is None else own.since)
                 self._begin([address])
-                log.info("announcing %s of %s (%s)", address, holder.service, holder.reason)
+                self._log("announcing %s of %s (%s)", address, holder.service, holder.reason)
             else:
                 if own.holder.interfaces != holder.interfaces:
                     self._begin([address])
@@ -122,7 +125,7 @@ class Layer2Announcer:
                 own.gives_up_at = _monotonic() + _HANDOVER_SECONDS
                 self._schedule.stop(address)
                 self._claims.release(address)
-                log.info("handing %s of %s over to %s", address, own.holder.service, holder.node)
+                self._log("handing %s of %s over to %s", address, own.holder.service, holder.node)
         elif own is not None:
             self._release(address)
 
@@ -141,7 +144,17 @@ class Layer2Announcer:
         self._responder.release(address)
         self._schedule.stop(address)
         self._claims.release(address)
-        log.info("no longer announcing %s of %s", address, own.holder.service)
+        self._log("no longer announcing %s of %s", address, own.holder.service)
+
+    def _log(self, text: str, *values: object) -> None:
+        """Log a change of one address, but no more than some in a second."""
+        second = int(_monotonic())
+        since, count = self._logged
+        self._logged = second, count + 1 if since == second else 1
+        level = logging.INFO if self._logged[1] <= _LOGGED_PER_SECOND else logging.DEBUG
+        if self._logged[1] == _LOGGED_PER_SECOND + 1:
+            log.info("more addresses change in this second; -v logs each")
+        log.log(level, text, *values)
 
     def _announce_all(self) -> None:
         self._begin([address for address, own in self._own.items() if own.gives_up_at is None])
@@ -222,7 +235,7 @@ class Layer2Announcer:
         now = _monotonic()
         for address, own in list(self._own.items()):
             if own.gives_up_at is not None and now >= own.gives_up_at:
-                log.warning("%s was not announced by its new holder yet", address)
+                self._log("%s was not announced by its new holder yet", address)
                 self._release(address)
 
     def _on_links(self, states: LinkStates) -> None:
@@ -230,6 +243,10 @@ class Layer2Announcer:
         self._use_links(states)
 
     def _use_links(self, states: LinkStates) -> None:
+        has_ipvs = any(link.name == IPVS_LINK for link in states.all())
+        if has_ipvs and not self._has_ipvs:
+            ensure_strict_arp()
+        self._has_ipvs = has_ipvs
         before = {link.name for link in self.links}
         if self._responder.set_links(usable_links(states.all(), self._interfaces, self._excluded)):
             self._announce_all()
@@ -246,14 +263,17 @@ class Layer2Announcer:
         if own.gives_up_at is not None:  # the new holder
             self._release(address)
             return
+        if self._view.is_isolated:  # the others have taken the addresses over, and are received again
+            return
         verdict = self._claims.judge(address, mac, _monotonic())
         if verdict.is_reported:
             message = f"another machine, {mac.hex(':')}, answers for {address} on {link.name}"
             log.warning("%s", message)
             for service in self._holders.services(address):
                 self._observer.record(service, reason="DuplicateAddress", message=message)
-        if verdict.is_defended and not self._view.is_isolated:
+        if verdict.is_defended:
             self._responder.announce(address)
+            asyncio.get_running_loop().call_later(PROBE_SECONDS, self._responder.probe, address)
 
 
 def _monotonic() -> float:

@@ -1,5 +1,8 @@
 """Claims of other machines on addresses that this node holds: which are reported, and which are answered.
 
+A claim is answered at once and reported when it is repeated: nodes that find each other again after a split of the
+network claim each other's addresses for a moment.
+
 Pure: no I/O, no clock, no randomness.
 """
 
@@ -12,6 +15,10 @@ from ..ranges import IpAddress
 
 DEFEND_SECONDS: Final = 1.0  # between two announcements against the claims on one address
 _SETTLED_SECONDS: Final = 2.0  # after a change of holders, in which the former one may still be answering
+_REPEATED_SECONDS: Final = 1.0  # after the first claim of a machine, a further one is reported
+PROBE_SECONDS: Final = (
+    _REPEATED_SECONDS + 0.1
+)  # after a claim, in which the machine is asked whether it has the address
 _REPORT_SECONDS: Final = 3600.0  # between two reports of the same claim
 _MACS: Final = 4  # of one address that are remembered: a flood with random ones costs no memory
 
@@ -27,6 +34,7 @@ class Verdict(NamedTuple):
 class _Address:
     settled: float  # when claims begin to count
     defended: float = float("-inf")
+    claimed: dict[bytes, float] = field(default_factory=dict)  # when a machine claimed the address first, by its MAC
     reported: dict[bytes, float] = field(default_factory=dict)
 
 
@@ -40,6 +48,8 @@ class Claims:
         """Count claims on an address, once other nodes have had time to give it up."""
         known = self._addresses.setdefault(address, _Address(now))
         known.settled = now + _SETTLED_SECONDS
+        known.claimed.clear()
+        known.reported = {mac: at for mac, at in known.reported.items() if now - at < _REPORT_SECONDS}
 
     def release(self, address: IpAddress) -> None:
         self._addresses.pop(address, None)
@@ -52,8 +62,10 @@ class Claims:
         is_defended = now - known.defended >= DEFEND_SECONDS
         if is_defended:
             known.defended = now
-        last = known.reported.get(mac, float("-inf"))
-        is_reported = now - last >= _REPORT_SECONDS and (mac in known.reported or len(known.reported) < _MACS)
+        if mac not in known.claimed and len(known.claimed) >= _MACS:
+            return Verdict(is_reported=False, is_defended=is_defended)
+        is_repeated = now - known.claimed.setdefault(mac, now) >= _REPEATED_SECONDS
+        is_reported = is_repeated and now - known.reported.get(mac, float("-inf")) >= _REPORT_SECONDS
         if is_reported:
             known.reported[mac] = now
         return Verdict(is_reported, is_defended)

@@ -74,6 +74,7 @@ class MemberWatch:
         self._reported = Members()
         self.has_key = False
         self.error = ""
+        self.deaths = 0  # how often this node concluded that another one is dead
         self.history: deque[MemberChange] = deque(maxlen=_REMEMBERED)
         detector.on_message(ENGINE, self._on_message)
         detector.on_silence(self._on_silence)
@@ -139,6 +140,7 @@ class MemberWatch:
             MemberChange(node, is_alive, reason, silence, now) for node, is_alive, reason, silence in message["changes"]
         ]
         self.history.extend(changes)
+        self.deaths += sum(not change.is_alive for change in changes)
         for change in changes:
             log.info("node %s is %s: %s", change.node, "alive" if change.is_alive else "dead", change.reason)
         if message["isolated"] and not self._reported.is_isolated:

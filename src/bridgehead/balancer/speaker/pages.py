@@ -31,8 +31,9 @@ def speaker_routes(agent: SpeakerAgent, metrics: SpeakerMetrics) -> Routes:
 def status(agent: SpeakerAgent) -> dict[str, Any]:
     """Return what the speaker does, fit for JSON. Times are epoch seconds, durations seconds.
 
-    `changes`: the last nodes that became alive or dead, as this node concluded. `takeovers`: the last times that this
-    node took addresses of dead nodes over. `sections`: what the announcers add by protocol.
+    `deaths`: how often this node concluded that another one is dead. `changes`: the last nodes that became alive or
+    dead, as this node concluded. `takeovers`: the last times that this node took addresses of dead nodes over.
+    `sections`: what the announcers add by protocol.
     """
     members = agent.members
     return {
@@ -55,6 +56,7 @@ def status(agent: SpeakerAgent) -> dict[str, Any]:
             }
             for takeover in agent.takeovers
         ],
+        "deaths": members.deaths,
         "changes": [
             {
                 "at": change.at,

@@ -14,7 +14,7 @@ from bridgehead.kubelet.node.last_addresses import write_last_addresses
 from bridgehead.kubelet.runtimes.runtime import RuntimeFailure, SandboxSpec
 from bridgehead.kubelet.uninterrupted import uninterrupted
 
-from .admission import check_namespaces, pod_sysctls, unsupported_fields
+from .admission import check_namespaces, has_host_ports, pod_sysctls, unsupported_fields
 
 
 class PodSandbox:
@@ -51,7 +51,9 @@ class PodSandbox:
             host_network=pod.spec.host_network,
             host_pid=pod.spec.host_pid,
             host_ipc=pod.spec.host_ipc,
+            share_processes=pod.spec.share_process_namespace,
             sysctls=pod_sysctls(pod),
+            has_host_ports=has_host_ports(pod),
             ips=() if pod.spec.host_network else self._allocate_addresses(),
         )
 

@@ -53,7 +53,9 @@ class SandboxSpec(msgspec.Struct, frozen=True, kw_only=True):
     """The specification of a pod's namespaces.
 
     `ips` are the pod's addresses, at most one of each family, the primary one first; none with `host_network`.
-    `sysctls` are set in the pod's own namespaces ("net.ipv4.ip_local_port_range": "1024 65535").
+    `share_processes`: all containers are in one PID namespace, whose first process only waits.
+    `sysctls` are set in the pod's own namespaces ("net.ipv4.ip_local_port_range": "1024 65535"). `has_host_ports`:
+    ports of the node, also of 127.0.0.1, may lead to the pod.
     """
 
     pod_uid: str
@@ -63,7 +65,9 @@ class SandboxSpec(msgspec.Struct, frozen=True, kw_only=True):
     host_network: bool = False
     host_pid: bool = False
     host_ipc: bool = False
+    share_processes: bool = False
     sysctls: dict[str, str] = {}
+    has_host_ports: bool = False
     ips: tuple[str, ...] = ()
     mtu: int = 1500
 
@@ -140,6 +144,7 @@ class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True):
     stdin: bool = False  # keep standard input open for `open_attach`
     stdin_once: bool = False  # close standard input when the first session with it closes it
     tty: bool = False
+    target: str = ""  # the id of a container whose PID namespace this one shares
 
 
 class ContainerInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -219,6 +224,13 @@ class Runtime(Protocol):
 
     async def start_container(self, spec: ContainerSpec) -> ContainerInfo:
         """Raises `RuntimeFailure`, for example when the program does not exist in the image."""
+        ...
+
+    async def update_container(self, container_id: str, limits: Limits) -> None:
+        """Change the limits of a running container; those that become None stay as they are.
+
+        Does nothing where limits are not enforced. Raises `RuntimeFailure`, also for less memory than is in use.
+        """
         ...
 
     async def signal_container(self, container_id: str, signal: int) -> None:

@@ -7,10 +7,11 @@ import pytest
 from bridgehead.apiserver.access.authentication import read_token_file
 from bridgehead.apiserver.access.authorization import Authorizer
 from bridgehead.apiserver.access.node_authorizer import NodeAuthorizer
+from bridgehead.apiserver.access.node_relations import NodeRelations, volume_secrets
 from bridgehead.apiserver.access.rbac.stored_policy import StoredPolicy
 from bridgehead.apiserver.errors import ApiStatus
 from bridgehead.apiserver.http.paths import parse_query, parse_request
-from bridgehead.apiserver.http.user import ANONYMOUS, AUTHENTICATED, User, user_from_certificate
+from bridgehead.apiserver.http.user import ANONYMOUS, AUTHENTICATED, InvalidCredentials, User, user_from_certificate
 from bridgehead.apiserver.resources.pods import references
 from bridgehead.apiserver.resources.rbac.defaults import default_objects
 from bridgehead.objects import progress
@@ -26,6 +27,7 @@ NODE1 = User("system:node:node1", ("system:nodes", AUTHENTICATED))
 NAMED_LIKE_A_NODE = User("system:node:node1", (AUTHENTICATED,))
 NAMELESS = User("system:node:", ("system:nodes", AUTHENTICATED))
 LEASES = "/apis/coordination.k8s.io/v1/namespaces"
+STORAGE, DEVICES = "/apis/storage.k8s.io/v1", "/apis/resource.k8s.io/v1"
 OWN_PODS = "fieldSelector=spec.nodeName%3Dnode1"
 
 
@@ -41,18 +43,43 @@ async def store():
             "nodeName": node,
             "serviceAccountName": f"sa-{name}",
             "containers": [{"name": "c", "envFrom": [{"configMapRef": {"name": f"cm-{name}"}}]}],
-            "volumes": [{"name": "v", "secret": {"secretName": f"secret-{name}"}}],
+            "volumes": [
+                {"name": "v", "secret": {"secretName": f"secret-{name}"}},
+                {"name": "data", "persistentVolumeClaim": {"claimName": f"data-{name}"}},
+                {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {}}},
+            ],
+            "resourceClaims": [
+                {"name": "given", "resourceClaimName": f"device-{name}"},
+                {"name": "made", "resourceClaimTemplateName": "t"},
+                {"name": "not-made", "resourceClaimTemplateName": "t"},
+            ],
         }
-        pod = {"metadata": {"name": name, "namespace": "n", "uid": name}, "spec": spec}
+        status = {"resourceClaimStatuses": [{"name": "made", "resourceClaimName": f"made-for-{name}"}]}
+        pod = {"metadata": {"name": name, "namespace": "n", "uid": name}, "spec": spec, "status": status}
         if name == "mirror":
             pod["metadata"]["annotations"] = {"kubernetes.io/config.mirror": "hash"}
         await store.create(Key("pods", "n", name), pod, Facts(fields={"spec.nodeName": node}))
+        csi = {
+            "nodeStageSecretRef": {"name": f"stage-of-{name}", "namespace": "vault"},
+            "controllerExpandSecretRef": {"name": f"expand-of-{name}", "namespace": "vault"},
+        }
+        volume = {"spec": {"csi": csi, "claimRef": {"namespace": "n", "name": f"data-{name}"}}}
+        await store.create(Key("persistentvolumes", "", f"of-{name}"), volume | named(f"of-{name}"), Facts())
+    for node in ("node1", "node2"):
+        for resource in ("volumeattachments.storage.k8s.io", "resourceslices.resource.k8s.io"):
+            of_node = named(f"of-{node}") | {"spec": {"nodeName": node}}
+            await store.create(Key(resource, "", f"of-{node}"), of_node, Facts())
+    await store.create(Key("persistentvolumes", "", "unclaimed"), named("unclaimed") | {"spec": {}}, Facts())
     yield store
     await store.close()
 
 
+def named(name):
+    return {"metadata": {"name": name, "uid": name}}
+
+
 def authorizer(store):
-    return Authorizer(StoredPolicy(store), NodeAuthorizer(store))
+    return Authorizer(StoredPolicy(store), NodeAuthorizer(NodeRelations(store)))
 
 
 @pytest.mark.parametrize(
@@ -157,7 +184,67 @@ def authorizer(store):
         (NODE1, "GET", "/api/v1/secrets", False),
         (NODE1, "POST", "/api/v1/namespaces/n/serviceaccounts/sa-mine/token", True),
         (NODE1, "POST", "/api/v1/namespaces/n/serviceaccounts/sa-theirs/token", False),
-        (NODE1, "GET", "/api/v1/namespaces/n/serviceaccounts/sa-mine", False),
+        (NODE1, "GET", "/api/v1/namespaces/n/serviceaccounts/sa-mine", True),
+        (NODE1, "GET", "/api/v1/namespaces/n/serviceaccounts/sa-theirs", False),
+        (NODE1, "GET", "/api/v1/namespaces/n/serviceaccounts", False),
+        (NODE1, "DELETE", "/api/v1/namespaces/n/serviceaccounts/sa-mine", False),
+        (NODE1, "GET", "/api/v1/namespaces/n/endpoints/e", True),
+        (NODE1, "GET", "/api/v1/namespaces/n/endpoints", False),
+        (NODE1, "GET", f"{STORAGE}/csidrivers?watch=true", True),
+        (NODE1, "GET", "/apis/node.k8s.io/v1/runtimeclasses", True),
+        (NODE1, "POST", "/apis/node.k8s.io/v1/runtimeclasses", False),
+        *(
+            (NODE1, method, f"{STORAGE}/csinodes{path}", allowed)
+            for method, path, allowed in (
+                ("GET", "/node1", True),
+                ("GET", "/node2", False),
+                ("GET", "", False),
+                ("POST", "", True),
+                ("PUT", "/node1", True),
+                ("PATCH", "/node2", False),
+                ("DELETE", "/node1", True),
+                ("PATCH", "/node1/status", False),
+            )
+        ),
+        *(
+            (NODE1, method, f"{DEVICES}/{path}", allowed)
+            for method, path, allowed in (
+                ("POST", "resourceslices", True),
+                ("GET", "resourceslices", False),
+                ("GET", "resourceslices?fieldSelector=spec.nodeName%3Dnode1", True),
+                ("DELETE", "resourceslices?fieldSelector=spec.nodeName%3Dnode1", True),
+                ("DELETE", "resourceslices", False),
+                ("GET", "resourceslices/of-node1", True),
+                ("PATCH", "resourceslices/of-node2", False),
+                ("DELETE", "resourceslices/none", False),
+                ("GET", "resourceslices/of-node1/status", False),
+                ("PROPFIND", "resourceslices/of-node1", False),
+                ("GET", "namespaces/n/resourceclaims/device-mine", True),
+                ("GET", "namespaces/n/resourceclaims/made-for-mine", True),
+                ("GET", "namespaces/n/resourceclaims/device-theirs", False),
+                ("GET", "namespaces/n/resourceclaims/device-mirror", False),
+                ("PATCH", "namespaces/n/resourceclaims/device-mine", False),
+            )
+        ),
+        (NODE1, "GET", f"{STORAGE}/volumeattachments/of-node1", True),
+        (NODE1, "GET", f"{STORAGE}/volumeattachments/of-node2", False),
+        (NODE1, "GET", f"{STORAGE}/volumeattachments", False),
+        (NODE1, "GET", "/api/v1/namespaces/n/persistentvolumeclaims/data-mine", True),
+        (NODE1, "GET", "/api/v1/namespaces/n/persistentvolumeclaims/mine-scratch", True),
+        (NODE1, "GET", "/api/v1/namespaces/n/persistentvolumeclaims/data-theirs", False),
+        (NODE1, "GET", "/api/v1/namespaces/n/persistentvolumeclaims", False),
+        (NODE1, "PATCH", "/api/v1/namespaces/n/persistentvolumeclaims/data-mine", False),
+        (NODE1, "PATCH", "/api/v1/namespaces/n/persistentvolumeclaims/data-mine/status", True),
+        (NODE1, "PUT", "/api/v1/namespaces/n/persistentvolumeclaims/data-theirs/status", False),
+        (NODE1, "GET", "/api/v1/namespaces/n/persistentvolumeclaims/data-mine/status", False),
+        (NODE1, "GET", "/api/v1/persistentvolumes/of-mine", True),
+        (NODE1, "GET", "/api/v1/persistentvolumes/of-theirs", False),
+        (NODE1, "GET", "/api/v1/persistentvolumes/unclaimed", False),
+        (NODE1, "GET", "/api/v1/persistentvolumes/of-mine/status", False),
+        (NODE1, "GET", "/api/v1/namespaces/vault/secrets/stage-of-mine", True),
+        (NODE1, "GET", "/api/v1/namespaces/vault/secrets/stage-of-theirs", False),
+        (NODE1, "GET", "/api/v1/namespaces/vault/secrets/expand-of-mine", False),
+        (NODE1, "GET", "/api/v1/namespaces/n/configmaps/cm-mine/status", False),
         (NODE1, "PATCH", "/api/v1/namespaces/n/services/s/status", False),
         (NAMELESS, "GET", "/api/v1/namespaces/n/secrets/secret-unbound", False),
         (NAMELESS, "POST", "/api/v1/nodes", False),
@@ -209,6 +296,12 @@ def test_forbidden_messages_match_kubernetes(store, method, path, message):
         ("/api/v1/namespaces/n/secrets/x", "no relationship found between node 'node1' and this object"),
         ("/api/v1/secrets", "can only read namespaced object of this type"),
         ("/api/v1/namespaces/n/secrets", "No Object name found"),
+        ("/apis/storage.k8s.io/v1/csinodes/x", "can only access CSINode with the same name as the requesting node"),
+        ("/api/v1/persistentvolumes", "can only get individual resources of this type"),
+        (
+            "/apis/resource.k8s.io/v1/resourceslices",
+            "can only list/watch/deletecollection resourceslices with spec.nodeName field selector",
+        ),
         ("/apis/apps/v1/deployments", ""),
     ],
 )
@@ -229,6 +322,20 @@ def test_decisions_of_both_authorizers_are_reported(store):
     # An administrator needs no role.
     assert authorized.decide(ADMIN, parse_request("GET", "/apis", {})) == (True, "")
     assert authorized.decide(NODE1, parse_request("GET", "/api/v1/services", {})) == (True, "")
+
+
+def test_secrets_of_volumes_are_those_that_the_kubelet_reads():
+    claim = {"claimRef": {"namespace": "n", "name": "c"}}
+    own, elsewhere = {"name": "s"}, {"name": "s", "namespace": "vault"}
+    for source, secrets in (
+        ({"cephfs": {"secretRef": own}}, {("n", "s")}),
+        ({"rbd": {"secretRef": elsewhere}}, {("vault", "s")}),
+        ({"azureFile": {"secretName": "s"}}, {("n", "s")}),
+        ({"azureFile": {"secretName": "s", "secretNamespace": "vault"}}, {("vault", "s")}),
+        ({"csi": {"nodePublishSecretRef": elsewhere, "controllerPublishSecretRef": {"name": "x"}}}, {("vault", "s")}),
+        ({"nfs": {"server": "a"}}, set()),
+    ):
+        assert volume_secrets({"spec": {**claim, **source}}) == secrets
 
 
 def test_references_of_a_pod_are_complete():
@@ -258,9 +365,20 @@ def test_a_certificate_names_user_and_groups():
         (("organizationName", "system:masters"), ("organizationName", "other")),
         (("commonName", "kubernetes-admin"),),
     )
-    user = user_from_certificate({"subject": subject})
-    assert user == User("kubernetes-admin", ("system:masters", "other", AUTHENTICATED))
-    assert user_from_certificate({}) is None
+    user = user_from_certificate({"subject": subject}, b"DER")
+    digest = "bffd28c8eeb10a5e50cf17b58f477ea1803895ae69744e6eb53cbcc3bf427adb"
+    extra = {"authentication.kubernetes.io/credential-id": (f"X509SHA256={digest}",)}
+    assert user == User("kubernetes-admin", ("system:masters", "other", AUTHENTICATED), "", extra)
+    assert user_from_certificate({}, b"") is None
+
+
+def test_a_certificate_may_name_one_uid():
+    uid, name = (("1.3.6.1.4.1.57683.2", "0815"),), (("commonName", "ann"),)
+    user = user_from_certificate({"subject": (name, uid)}, b"")
+    assert user is not None
+    assert user.uid == "0815"
+    with pytest.raises(InvalidCredentials, match="several uids or an empty one"):
+        user_from_certificate({"subject": (name, uid, uid)}, b"")
 
 
 def test_token_files_are_parsed_and_validated(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import datetime
 import json
 import logging
 from collections.abc import Callable
@@ -10,13 +11,17 @@ from typing import Any
 
 import jwt
 import pytest
-from cryptography.hazmat.primitives import serialization
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+from cryptography.x509 import NameOID
 
-from bridgehead.apiserver.access.tokens import ISSUER
-from bridgehead.apiserver.http.user import User
+from bridgehead.apiserver.access.claims import Bound, Reference
+from bridgehead.apiserver.access.tokens import ISSUER, TokenAuthority, TokenSettings
+from bridgehead.apiserver.handlers.issuer import IssuerDiscovery
+from bridgehead.apiserver.http.user import InvalidCredentials, User
 from bridgehead.objects.times import parse_time
-from bridgehead.signing_keys import SigningKey
+from bridgehead.signing_keys import SigningKey, read_verification_keys
 from tests.unit.apiserver.world import World, open_world, signing_key
 
 ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
@@ -105,7 +110,7 @@ async def test_a_signed_token_with_invalid_claims_is_refused(world):
 async def test_a_malformed_signature_is_refused(world):
     token = await issue(world)
     header, body, signature = token.split(".")
-    public = signing_key().public.public_bytes(
+    public = signing_key().verification.public.public_bytes(
         serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
     )
     none = base64.urlsafe_b64encode(b'{"alg":"none","typ":"JWT"}').decode().rstrip("=")
@@ -416,8 +421,8 @@ async def test_the_issuer_publishes_its_keys(world):
 @pytest.mark.parametrize(("curve", "algorithm"), [(ec.SECP256R1(), "ES256"), (ec.SECP384R1(), "ES384")])
 def test_elliptic_keys_sign_tokens(curve, algorithm):
     key = SigningKey(ec.generate_private_key(curve))
-    published = jwt.PyJWK(key.jwk())
-    assert (published.algorithm_name, published.key_id) == (algorithm, key.id)
+    published = jwt.PyJWK(key.verification.jwk())
+    assert (published.algorithm_name, published.key_id) == (algorithm, key.verification.id)
     assert jwt.decode(key.sign({"sub": "x"}), published.key, algorithms=[algorithm]) == {"sub": "x"}
 
 
@@ -433,3 +438,51 @@ def test_what_is_no_key_is_refused(tmp_path):
     file.write_bytes(key.private_bytes(serialization.Encoding.PEM, pkcs8, plain))
     with pytest.raises(ValueError, match="not an RSA or ECDSA private key"):
         SigningKey.read(file)
+
+
+async def test_tokens_of_a_replaced_key_stay_valid(world):
+    """A new key signs; the tokens of the old one are verified as long as its public key is given."""
+    account = await world.get(f"{ACCOUNTS}/default")
+    reference = Reference("default", account["metadata"]["uid"])
+    old, new = SigningKey(ec.generate_private_key(ec.SECP256R1())), signing_key()
+
+    def authority(key, *others):
+        settings = TokenSettings(verification_keys=tuple(other.verification for other in others))
+        return TokenAuthority(key, world.store, world.clock, settings)
+
+    token, _ = authority(old).issue("default", reference, Bound(), audiences=[ISSUER], seconds=600)
+    user, _ = authority(new, old).verify(token, [ISSUER])
+    assert user.name == "system:serviceaccount:default:default"
+    without_id = jwt.encode(claims_of(token), old.private, algorithm="ES256")
+    user, _ = authority(new, old).verify(without_id, [ISSUER])
+    assert user.name == "system:serviceaccount:default:default"
+    with pytest.raises(InvalidCredentials):
+        authority(new).verify(token, [ISSUER])
+    discovery = IssuerDiscovery(authority(new, old, old), "https://127.0.0.1/openid/v1/jwks")
+    published = json.loads(discovery.handle("/openid/v1/jwks").body)["keys"]
+    assert [key["kid"] for key in published] == [new.verification.id, old.verification.id]
+    configuration = json.loads(discovery.handle("/.well-known/openid-configuration").body)
+    assert configuration["id_token_signing_alg_values_supported"] == ["ES256", "RS256"]
+
+
+def test_verification_keys_are_read_from_every_kind_of_pem(tmp_path):
+    private = [ec.generate_private_key(ec.SECP256R1()) for _ in range(3)]
+    pem, plain = serialization.Encoding.PEM, serialization.NoEncryption()
+    traditional, info = serialization.PrivateFormat.TraditionalOpenSSL, serialization.PublicFormat.SubjectPublicKeyInfo
+    certificate = self_signed(private[2]).public_bytes(pem)
+    nonsense = b"-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n"
+    blocks = [private[0].private_bytes(pem, traditional, plain), private[1].public_key().public_bytes(pem, info)]
+    file = tmp_path / "keys"
+    file.write_bytes(b"# keys\n".join([*blocks, nonsense, certificate]))
+    wanted = [SigningKey(key).verification.id for key in private]
+    assert [key.id for key in read_verification_keys(file)] == wanted
+    file.write_bytes(nonsense)
+    with pytest.raises(ValueError, match="does not contain any valid RSA or ECDSA public keys"):
+        read_verification_keys(file)
+
+
+def self_signed(key: ec.EllipticCurvePrivateKey) -> x509.Certificate:
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "service-account")])
+    start = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+    builder = x509.CertificateBuilder(name, name, key.public_key(), 1, start, start + datetime.timedelta(days=1))
+    return builder.sign(key, hashes.SHA256())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridgehead.apiserver.admission.connecting import connect_kind, connect_options, connect_query
+from bridgehead.apiserver.admission.connecting import connect_options, connect_query
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,6 @@ from bridgehead.apiserver.admission.connecting import connect_kind, connect_opti
 )  # fmt: skip
 def test_options_of_connections(plural, subresource, query, path, expected):
     assert connect_options(plural, subresource, query, path) == {"apiVersion": "v1", **expected}
-    assert connect_kind(plural, subresource) == ("", "v1", expected["kind"])
 
 
 def test_changed_options_become_the_query():

@@ -15,6 +15,7 @@ from bridgehead.apiserver.admission.evaluation import (
     MatchConditions,
     Variables,
     rough_size,
+    work_size,
 )
 from bridgehead.apiserver.admission.policies.compiled import Denial, MutatingRules, Outcome, ValidatingRules
 from bridgehead.apiserver.admission.policies.patches import PatchFailed, apply_patches, to_json
@@ -221,11 +222,20 @@ def test_rough_sizes():
     assert rough_size({"a": ["x" * 50] * 1000}, 100) < 3000  # counting ends early
 
 
-def test_policies_that_ask_for_rights_are_known():
+def test_the_size_of_the_work_of_expressions():
+    """Expressions with loops are long work for small objects too; those that read no object are short work."""
+    big = {"data": "x" * 5000}
     check = "authorizer.requestResource.check('get').allowed()"
-    assert not ValidatingRules({"validations": [{"expression": "true", "messageExpression": "'a'"}]}).asks_authorizer
-    assert ValidatingRules({"validations": [{"expression": check}]}).asks_authorizer
-    assert ValidatingRules({"matchConditions": [{"name": "n", "expression": check}]}).asks_authorizer
-    assert ValidatingRules({"variables": [{"name": "n", "expression": check}]}).asks_authorizer
-    patch = {"patchType": "JSONPatch", "jsonPatch": {"expression": f"{check} ? [JSONPatch{{op: 'remove'}}] : []"}}
-    assert MutatingRules({"mutations": [patch]}).asks_authorizer
+    loop = {"expression": "[1].all(x, authorizer.requestResource.check('get').allowed())"}
+    for spec, size in (
+        ({"validations": [{"expression": "object.data != ''"}]}, 1000),
+        ({"validations": [{"expression": check}]}, 0),
+        ({"validations": [loop]}, 1000),
+        ({"matchConditions": [{"name": "n", **loop}]}, 1000),
+        ({"variables": [{"name": "n", **loop}]}, 1000),
+        ({"validations": [{"expression": "true", "messageExpression": "string(object.data)"}]}, 1000),
+        ({"validations": [{"expression": "does not compile"}]}, 0),
+    ):
+        assert min(work_size(ValidatingRules(spec).expressions, big, 1000), 1000) == size, spec
+    patch = {"patchType": "JSONPatch", "jsonPatch": {"expression": "[1].map(x, JSONPatch{op: 'remove'})"}}
+    assert work_size(MutatingRules({"mutations": [patch]}).expressions, {}, 1000) == 1000

@@ -244,6 +244,43 @@ async def test_a_node_may_modify_only_its_own_lease(world):
     assert own in await refusal(world, "PATCH", f"{LEASES}/node2", lease("node2"), headers=MERGE)
 
 
+async def test_a_node_may_modify_only_its_own_csi_node_and_slices(world):
+    own = "can only access CSINode with the same name as the requesting node"
+    nodes, slices = "/apis/storage.k8s.io/v1/csinodes", "/apis/resource.k8s.io/v1/resourceslices"
+
+    def csi_node(name: str) -> dict[str, Any]:
+        return {"metadata": {"name": name}, "spec": {"drivers": []}}
+
+    def resource_slice(name: str, node: str) -> dict[str, Any]:
+        pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
+        return {"metadata": {"name": name}, "spec": {"driver": "d.example.com", "nodeName": node, "pool": pool}}
+
+    assert await refusal(world, "POST", nodes, csi_node("node2")) == own
+    assert (await world.call("POST", nodes, csi_node("node1"), user=NODE1)).status == 201
+    assert (await world.call("DELETE", f"{nodes}/node1", user=NODE1)).status == 200
+    refused = "can only create ResourceSlice with the same NodeName as the requesting node"
+    assert await refusal(world, "POST", slices, resource_slice("theirs", "node2")) == refused
+    assert (await world.call("POST", slices, resource_slice("mine", "node1"), user=NODE1)).status == 201
+    await world.create(slices, resource_slice("theirs", "node2"))
+    selected = f"{slices}?fieldSelector=spec.nodeName%3Dnode1"
+    assert (await world.call("DELETE", selected, user=NODE1)).status == 200
+    assert [one["metadata"]["name"] for one in (await world.get(slices))["items"]] == ["theirs"]
+
+
+async def test_a_node_may_resize_claims_of_its_pods(world):
+    url = "/api/v1/namespaces/default/persistentvolumeclaims"
+    storage = {"resources": {"requests": {"storage": "1Gi"}}, "accessModes": ["ReadWriteOnce"]}
+    await world.create(url, {"metadata": {"name": "data"}, "spec": storage})
+    volume = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
+    await world.create(PODS, pod("stateful", "node1", volumes=[volume]))
+    capacity = {"status": {"capacity": {"storage": "2Gi"}}}
+    answer = await world.call("PATCH", f"{url}/data/status", capacity, user=NODE1, headers=MERGE)
+    assert (answer.status, answer.json["status"]["capacity"]) == (200, {"storage": "2Gi"})
+    why = 'node "node1" is not allowed to update fields other than status.quantity and status.conditions'
+    for change in ({"status": {"phase": "Lost"}}, {"metadata": {"labels": {"a": "b"}}}):
+        assert await refusal(world, "PATCH", f"{url}/data/status", change, headers=MERGE) == why
+
+
 async def test_a_node_may_request_tokens_only_for_its_pods(world):
     own = (await world.get(f"{PODS}/mine"))["metadata"]["uid"]
     theirs = (await world.get(f"{PODS}/theirs"))["metadata"]["uid"]

@@ -11,11 +11,16 @@ from typing import Any
 import pytest
 
 from bridgehead.apiserver.audit.auditor import Auditor
+from bridgehead.apiserver.audit.events import EventTooLarge, encode_line
 from bridgehead.apiserver.audit.policy import AuditPolicy
+from bridgehead.apiserver.http.paths import parse_request
+from bridgehead.apiserver.http.request import Response
 from bridgehead.apiserver.http.user import User
 from tests.unit.apiserver.world import ADMIN, TABLE, World, open_world
 
 MAPS = "/api/v1/namespaces/default/configmaps"
+POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+BINDINGS = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
 DEV = User("dev", ("system:authenticated",), "u1", {"scopes": ("a",)})
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 TIME = "2026-11-21T03:48:41.000000Z"
@@ -209,6 +214,23 @@ async def test_a_watch_has_three_stages():
         assert started["responseStatus"] == complete["responseStatus"] == {"metadata": {}, "code": 200}
 
 
+async def test_an_upgraded_connection_starts_once():
+    """A proxy reports the start when it takes the connection, the application when the connection has ended."""
+    lines = Lines()
+    policy = AuditPolicy({"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [{"level": "Metadata"}]})
+    auditor = Auditor(policy, lines)  # type: ignore[arg-type]
+    path = "/api/v1/namespaces/default/services/web/proxy/chat"
+    scope = {"path": path, "query_string": b""}
+    trail = auditor.begin(parse_request("GET", path, {}), ADMIN, scope, {}, b"id")
+    trail.start(101)
+    assert [event["stage"] for event in lines.take()] == ["RequestReceived", "ResponseStarted"]
+    trail.answer(Response(101, is_long_running=True), {})
+    trail.start(101)
+    trail.complete()
+    (complete,) = lines.take()
+    assert (complete["stage"], complete["responseStatus"]["code"]) == ("ResponseComplete", 101)
+
+
 async def test_an_error_of_the_server_is_a_panic(monkeypatch):
     async with audited({"level": "Metadata"}) as (world, lines):
 
@@ -238,6 +260,64 @@ async def test_annotations_of_admission():
         pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "x"}]}}
         await world.call("POST", "/api/v1/namespaces/strict/pods", pod)
         assert lines.one()["annotations"]["pod-security.kubernetes.io/enforce-policy"] == "baseline:latest"
+
+
+async def test_a_connection_has_the_annotations_of_admission():
+    """The handshake of exec is refused, because the pod has no node; its policy has annotated the event before."""
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods/exec"], "operations": ["CONNECT"]}
+    spec = {
+        "matchConstraints": {"resourceRules": [rule]},
+        "auditAnnotations": [{"key": "command", "valueExpression": "object.command.join(' ')"}],
+    }
+    async with audited({"level": "Metadata", "resources": [{"group": "", "resources": ["pods/exec"]}]}) as (
+        world,
+        lines,
+    ):
+        await world.create(POLICIES, {"metadata": {"name": "shells"}, "spec": spec})
+        binding = {"policyName": "shells", "validationActions": ["Audit"]}
+        await world.create(BINDINGS, {"metadata": {"name": "shells"}, "spec": binding})
+        await world.create("/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "default"}})
+        pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "x"}]}}
+        await world.create("/api/v1/namespaces/default/pods", pod)
+        url = "/api/v1/namespaces/default/pods/p/exec?command=ls&command=-l"
+        scope = world.scope("GET", url, {}, ADMIN) | {
+            "type": "websocket",
+            "extensions": {"websocket.http.response": {}},
+        }
+        sent: list[Any] = []
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        await world.parts.application(scope, None, send)
+        assert sent[0]["status"] == 400
+        received, started, complete = lines.take()
+        assert [event["stage"] for event in (received, started, complete)] == [
+            "RequestReceived",
+            "ResponseStarted",
+            "ResponseComplete",
+        ]
+        assert complete["annotations"]["shells/command"] == "ls -l"
+        assert complete["responseStatus"]["code"] == 400
+        assert complete["responseStatus"]["message"] == "pod p does not have a host assigned"
+
+
+async def test_large_events_lose_their_bodies(config_map):
+    lines = Lines()
+    rules = [{"level": "Request", "verbs": ["create"]}]
+    policy = AuditPolicy({"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": rules})
+    auditor = Auditor(policy, lines, max_event_bytes=2000)  # type: ignore[arg-type]
+    async with open_world(auditor=auditor) as world:
+        lines.take()
+        await world.create(MAPS, config_map)
+        assert lines.one()["requestObject"]["data"] == {"k": "v"}
+        await world.create(MAPS, {**config_map, "metadata": {"name": "two"}, "data": {"k": "x" * 3000}})
+        event = lines.one()
+        assert "requestObject" not in event
+        assert event["annotations"]["audit.k8s.io/truncated"] == "true"
+        assert event["objectRef"]["name"] == "two"
+    with pytest.raises(EventTooLarge, match="bytes without its bodies"):
+        encode_line({"auditID": "a", "requestURI": "x" * 100}, 100)
 
 
 async def test_nothing_is_written_at_the_level_none(config_map):

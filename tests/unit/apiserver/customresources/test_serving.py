@@ -19,6 +19,8 @@ from .definitions import (
     DEFINITIONS,
     NAME,
     SCALE,
+    SCHEMA,
+    SPEC,
     conditions,
     crontab,
     define,
@@ -80,6 +82,33 @@ async def test_objects_are_pruned_defaulted_and_validated(world):
         "than or equal to 0]"
     )
     assert (await world.call("POST", url(), crontab("Bad_Name"))).status == 422
+
+
+async def test_clients_are_warned_of_tolerated_errors(world):
+    """Rules that fail for what an update does not change, and finalizers without a domain."""
+    image = {"type": "string", "default": "busybox"}
+    await define(world, definition())
+    await world.create(url(), crontab(metadata={"name": "a"}, spec={"cronSpec": "@daily", "image": "old"}))
+    rule = {"rule": "self != 'old'", "message": "the image is old"}
+    properties = {**SPEC["properties"], "image": {**image, "x-kubernetes-validations": [rule]}}
+    schema = {**SCHEMA, "properties": {"spec": {**SPEC, "properties": properties}}}
+    await redefine(world, definition(version(schema=schema, subresources={"status": {}})))
+    changed = await world.patch(url(name="a"), {"spec": {"replicas": 1}})
+    assert (changed.status, changed.header("warning")) == (
+        200,
+        ['299 - "spec.image: Invalid value: \\"old\\": the image is old"'],
+    )
+    refused = await world.call("POST", url(), crontab("b", spec={"cronSpec": "@daily", "image": "old"}))
+    assert refused.status == 422
+    await world.patch(url(name="a"), {"spec": {"image": "new"}})
+    texts = (
+        'metadata.finalizers: "plain": prefer a domain-qualified finalizer name including a path (/) to avoid '
+        "accidental conflicts with other finalizer writers",
+    )
+    headers = ['299 - "' + text.replace('"', '\\"') + '"' for text in texts]
+    finalized = await world.patch(url(name="a"), {"metadata": {"finalizers": ["plain", "example.com/x", "orphan"]}})
+    assert finalized.header("warning") == headers
+    assert (await world.patch(url(name="a"), {"metadata": {"labels": {"a": "b"}}})).header("warning") == []
 
 
 async def test_writes_follow_the_rules_of_custom_resources(world):

@@ -29,7 +29,11 @@ async def world() -> AsyncIterator[World]:
 
 
 def level(name: str, shares: int = 1, **response: Any) -> dict[str, Any]:
-    limited = {"nominalConcurrencyShares": shares, "limitResponse": response or {"type": "Reject"}}
+    limited = {
+        "nominalConcurrencyShares": shares,
+        "borrowingLimitPercent": 0,
+        "limitResponse": response or {"type": "Reject"},
+    }
     return {"metadata": {"name": name}, "spec": {"type": "Limited", "limited": limited}}
 
 

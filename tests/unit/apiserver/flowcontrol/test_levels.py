@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridgehead.apiserver.flowcontrol.levels import Level, Overloaded
+from bridgehead.apiserver.flowcontrol.levels import Level, Overloaded, Pool
 from bridgehead.apiserver.flowcontrol.seats import Limits
 
 
@@ -34,7 +34,7 @@ async def served(level: Level, tasks: dict[str, asyncio.Task[None]]) -> list[str
 
 
 async def test_flows_take_turns():
-    level = Level("l", "", Limits(1, 100, 50))
+    level = Level("l", "", Limits(1, 100, 50), Pool())
     assert level.take()
     tasks = await waiters(level, "a1", "a2", "a3", "b1", "c1", "b2")
     assert not level.take(), "those who wait come first"
@@ -43,7 +43,7 @@ async def test_flows_take_turns():
 
 
 async def test_an_exempt_level_never_waits():
-    level = Level("exempt", "", Limits(None))
+    level = Level("exempt", "", Limits(None), Pool())
     assert all(level.take() for _ in range(10_000))
 
 
@@ -57,7 +57,7 @@ async def test_an_exempt_level_never_waits():
     ],
 )
 async def test_too_many_are_refused(limits, flows, why):
-    level = Level("l", "", limits)
+    level = Level("l", "", limits, Pool())
     level.take()
     *some, last = flows
     tasks = await waiters(level, *some)
@@ -71,7 +71,7 @@ async def test_too_many_are_refused(limits, flows, why):
 
 
 async def test_waiting_ends():
-    level = Level("l", "", Limits(1, 9, 9), wait_seconds=0.0)
+    level = Level("l", "", Limits(1, 9, 9), Pool(), wait_seconds=0.0)
     level.take()
     with pytest.raises(Overloaded, match="time-out"):
         await level.wait("a")
@@ -81,7 +81,7 @@ async def test_waiting_ends():
 
 
 async def test_new_limits_apply_to_those_who_wait():
-    level = Level("l", "", Limits(1, 9, 9))
+    level = Level("l", "", Limits(1, 9, 9), Pool())
     level.take()
     (task,) = (await waiters(level, "a")).values()
     level.limits = Limits(2, 9, 9)
@@ -94,7 +94,7 @@ async def test_new_limits_apply_to_those_who_wait():
 @given(st.lists(st.sampled_from(["take a", "take b", "leave", "cancel"]), max_size=40))
 def test_no_seat_is_lost_and_none_is_given_twice(steps):
     async def run() -> None:
-        level = Level("l", "", Limits(2, 6, 4))
+        level = Level("l", "", Limits(2, 6, 4), Pool())
         holding: list[asyncio.Task[None] | None] = []
         waiting: list[asyncio.Task[None]] = []
         for step in steps:
@@ -119,5 +119,85 @@ def test_no_seat_is_lost_and_none_is_given_twice(steps):
         for task in waiting:
             task.cancel()
         await asyncio.gather(*waiting, return_exceptions=True)
+
+    asyncio.run(run())
+
+
+def lending(*limits: Limits) -> tuple[Pool, list[Level]]:
+    pool = Pool()
+    levels = [Level(str(index), "", one, pool) for index, one in enumerate(limits)]
+    pool.configure(levels)
+    return pool, levels
+
+
+def test_a_level_borrows_seats_that_others_lend():
+    _, (busy, idle, mean) = lending(
+        Limits(2, borrowable=2, lendable=0), Limits(4, borrowable=0, lendable=3), Limits(1, borrowable=9)
+    )
+    assert [busy.take() for _ in range(5)] == [True] * 4 + [False], "two seats of its own and two borrowed ones"
+    assert [idle.take() for _ in range(4)] == [True, True, False, False], "one that is not lent, one of three"
+    assert [mean.take() for _ in range(2)] == [True, False]
+    busy.leave()
+    assert [mean.take() for _ in range(2)] == [True, False]
+
+
+async def test_freed_seats_go_to_levels_with_fewer_than_their_own():
+    pool, (lender, borrower) = lending(
+        Limits(2, queued=9, queued_of_flow=9, lendable=2), Limits(1, queued=9, queued_of_flow=9, borrowable=9)
+    )
+    assert all(borrower.take() for _ in range(3))
+    wanted = await waiters(borrower, "a")
+    own = await waiters(lender, "b", "c")
+    borrower.leave()
+    borrower.leave()
+    await asyncio.gather(*own.values())
+    assert (lender.taken, borrower.taken, pool.taken) == (2, 1, 2)
+    lender.leave()
+    await asyncio.gather(*wanted.values())
+    assert (lender.taken, borrower.taken, pool.taken) == (1, 2, 2)
+
+
+async def test_requests_of_a_deleted_level_go_on():
+    pool, (level, other) = lending(Limits(1, queued=9, queued_of_flow=9), Limits(1, lendable=1))
+    level.take()
+    waiting = await waiters(level, "a", "b")
+    pool.configure([other])
+    level.dissolve()
+    await asyncio.gather(*waiting.values())
+    for _ in range(3):
+        level.leave()
+    assert (level.taken, pool.taken, other.take()) == (0, 0, True)
+
+
+LIMITS = st.integers(0, 4).flatmap(
+    lambda seats: st.builds(
+        Limits, st.just(seats), st.just(9), st.just(9), lendable=st.integers(0, seats), borrowable=st.integers(0, 5)
+    )
+)
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.lists(LIMITS, min_size=1, max_size=3), st.lists(st.tuples(st.booleans(), st.integers(0, 2)), max_size=40))
+def test_lent_seats_are_bounded_and_used(limits, steps):
+    async def run() -> None:
+        pool, levels = lending(*limits)
+        tasks = []
+        for takes, number in steps:
+            level = levels[number % len(levels)]
+            if takes and not level.take() and level.waiting < 9:
+                tasks.append(asyncio.create_task(level.wait("flow")))
+            elif not takes and level.taken:
+                level.leave()
+            for _ in range(4):
+                await asyncio.sleep(0)
+            assert sum(one.taken for one in levels) <= sum(one.limits.seats or 0 for one in levels)
+            assert pool.taken == sum(max(0, one.taken - one.limits.lower) for one in levels) <= pool.size
+            for one in levels:
+                assert one.taken <= one.limits.upper
+                has_free = one.taken < one.limits.lower or (one.taken < one.limits.upper and pool.taken < pool.size)
+                assert not (one.waiting and has_free)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     asyncio.run(run())

@@ -124,12 +124,17 @@ def test_the_objects_of_a_new_cluster_are_valid_and_have_all_defaults(resource: 
 def test_seats_follow_shares():
     limits = plan_limits(LEVEL_SPECS, 600)
     assert limits["exempt"] == Limits(None)
-    assert limits["catch-all"] == Limits(13)
-    assert limits["global-default"] == Limits(49, 128 * 50, 6 * 50)
+    assert limits["catch-all"] == Limits(13, borrowable=587)
+    assert limits["global-default"] == Limits(49, 128 * 50, 6 * 50, lendable=25, borrowable=551)
     assert limits["workload-low"].seats == 245
     assert plan_limits(PRIORITY_LEVEL_SPECS, 600)["catch-all"].seats == 600
     none = {"l": {"type": "Limited", "limited": {"nominalConcurrencyShares": 0, "limitResponse": {"type": "Reject"}}}}
     assert plan_limits(none)["l"].seats == 0
+    limited = {"nominalConcurrencyShares": 1, "lendablePercent": 25, "borrowingLimitPercent": 50}
+    (of_level,) = plan_limits({"l": {"type": "Limited", "limited": limited}}, 10).values()
+    assert (of_level.lower, of_level.upper) == (7, 10)
+    half = plan_limits({name: {"type": "Limited", "limited": limited} for name in "ab"}, 10)["a"]
+    assert (half.lower, half.seats, half.upper) == (4, 5, 8)
 
 
 def test_the_condition_of_a_schema():

@@ -212,7 +212,7 @@ async def test_a_watch_from_an_expired_version_gets_410():
 
 async def test_a_client_that_never_reads_is_disconnected_and_others_are_not():
     async with open_world(history_changes=4) as world:
-        world.parts.application._unsent = UnsentBudget(seconds=0.05)
+        world.parts.application._sender._unsent = UnsentBudget(seconds=0.05)
         stuck, healthy = await world.watch(CONFIG_MAPS), await world.watch(CONFIG_MAPS)
         stuck.connection.block()
         names = []
@@ -229,7 +229,7 @@ async def test_a_client_that_never_reads_is_disconnected_and_others_are_not():
 async def test_over_budget_the_longest_waiting_slow_readers_are_disconnected():
     async with open_world() as world:
         # Room for two readers that wait (`Reader.unsent_bytes`), with what their streams hold.
-        budget = world.parts.application._unsent = UnsentBudget(max_bytes=250_000)
+        budget = world.parts.application._sender._unsent = UnsentBudget(max_bytes=250_000)
         healthy = await world.watch(CONFIG_MAPS)
         stuck = []
         for i in range(4):

@@ -7,13 +7,13 @@ import base64
 import pytest
 
 from bridgehead.apiserver.proxying.aggregation.services import (
-    NoEndpoint,
     RemoteApi,
     check_service,
     find_targets,
     parse_remote,
 )
 from bridgehead.apiserver.proxying.targets import Target
+from bridgehead.apiserver.service_endpoints import NoEndpoint, ServiceEndpoints
 
 API = RemoteApi("v1.a.io", "a.io", "v1", "default", "api", 443, b"", False, 100, 15, False)
 
@@ -65,7 +65,7 @@ def test_an_api_service_is_parsed():
     ],
 )
 def test_a_service_without_endpoints_is_not_available(found, slices, reason):
-    availability = check_service(API, found, slices)
+    availability = check_service(API, ServiceEndpoints("api", found, slices))
     assert (availability.reason if availability else None) == reason
     assert availability is None or availability.status == "False"
 
@@ -74,9 +74,9 @@ def test_the_targets_are_the_ready_endpoints():
     slices = [slice_of(READY, UNREADY, name="https"), slice_of({"addresses": ["fd00::5", "fd00::6"]}, name="https")]
     slices.append({"endpoints": None, "ports": None})
     targets = [Target("https", "10.244.1.5", 8443), Target("https", "fd00::5", 8443)]
-    assert find_targets(API, SERVICE, slices) == targets
+    assert find_targets(API, ServiceEndpoints("api", SERVICE, slices)) == targets
     outside = service(type="ExternalName", externalName="api.example.com")
-    assert find_targets(API, outside, []) == [Target("https", "api.example.com", 443)]
+    assert find_targets(API, ServiceEndpoints("api", outside, [])) == [Target("https", "api.example.com", 443)]
 
 
 @pytest.mark.parametrize(
@@ -89,4 +89,4 @@ def test_the_targets_are_the_ready_endpoints():
 )
 def test_an_api_without_targets_is_refused(found, text):
     with pytest.raises(NoEndpoint, match=text):
-        find_targets(API, found, [])
+        find_targets(API, ServiceEndpoints("api", found, []))

@@ -53,6 +53,14 @@ ROWS = {
         metadata: {name: a}
         template: {metadata: {labels: {b: c}}, spec: {containers: [{name: d, image: e}, {name: f, image: g}]}}
         """, ["a", "d,f", "e,g", "b=c"]),
+    "controller revision": ("controllerrevisions.apps", """
+        metadata:
+          name: a-1
+          ownerReferences: [{apiVersion: apps/v1, kind: DaemonSet, name: a, controller: true}]
+        revision: 2
+        """, ["a-1", "daemonset.apps/a", 2, "<unknown>"]),
+    "controller revision without controller": ("controllerrevisions.apps", "{metadata: {name: a-1}}", [
+        "a-1", "<none>", 0, "<unknown>"]),
     "resource quota": ("resourcequotas", """
         metadata: {name: a}
         status:
@@ -66,6 +74,58 @@ ROWS = {
         spec: {replicas: 3, selector: {b: c}, template: {spec: {containers: [{name: d, image: e}]}}}
         status: {replicas: 2, readyReplicas: 1}
         """, ["a", 3, 2, 1, "<unknown>", "d", "e", "b=c"]),
+    "job": ("jobs.batch", """
+        metadata: {name: a}
+        spec: {completions: 3, parallelism: 2, selector: {matchLabels: {b: c}}, template: {spec: {containers: [{name: d, image: e}]}}}
+        status: {succeeded: 1, startTime: "2027-01-15T07:55:00Z", completionTime: "2027-01-15T07:56:00Z",
+          conditions: [{type: Complete, status: "True"}]}
+        """, ["a", "Complete", "1/3", "60s", "<unknown>", "d", "e", "b=c"]),
+    "suspended job": ("jobs.batch", """
+        metadata: {name: a}
+        spec: {parallelism: 2, template: {spec: {containers: []}}}
+        status: {conditions: [{type: Suspended, status: "True"}]}
+        """, ["a", "Suspended", "0/1 of 2", "", "<unknown>", "", "", "<none>"]),
+    "cron job": ("cronjobs.batch", """
+        metadata: {name: a}
+        spec: {schedule: "@daily", timeZone: Europe/Berlin, suspend: false,
+          jobTemplate: {spec: {template: {spec: {containers: [{name: d, image: e}]}}}}}
+        status: {lastScheduleTime: "2027-01-15T07:55:00Z", active: [{}]}
+        """, ["a", "@daily", "Europe/Berlin", "False", 1, "5m", "<unknown>", "d", "e", "<none>"]),
+    "autoscaler": ("horizontalpodautoscalers.autoscaling", """
+        metadata: {name: web, creationTimestamp: "2027-01-15T07:55:00Z"}
+        spec:
+          scaleTargetRef: {kind: Deployment, name: web}
+          minReplicas: 2
+          maxReplicas: 9
+          metrics:
+          - {type: Resource, resource: {name: cpu, target: {averageUtilization: 80}}}
+          - {type: ContainerResource, containerResource: {name: memory, target: {averageValue: 1Gi}}}
+          - {type: Pods, pods: {target: {averageValue: 10}}}
+        status: {currentReplicas: 3}
+        """, ["web", "Deployment/web", "cpu: <unknown>/80%, memory: <unknown>/1Gi + 1 more...", "2", 9, 3, "5m"]),
+    "autoscaler with values": ("horizontalpodautoscalers.autoscaling", """
+        metadata: {name: web}
+        spec:
+          scaleTargetRef: {kind: Deployment, name: web}
+          metrics:
+          - {type: Resource, resource: {name: cpu, target: {averageUtilization: 80}}}
+          - {type: External, external: {target: {averageValue: 10}}}
+        status:
+          currentMetrics:
+          - {type: Resource, resource: {name: cpu, current: {averageUtilization: 12, averageValue: 30m}}}
+          - {type: External, external: {current: {averageValue: 7}}}
+        """, ["web", "Deployment/web", "cpu: 12%/80%, 7/10 (avg)", "<unset>", 0, 0, "<unknown>"]),
+    "autoscaler of an object": ("horizontalpodautoscalers.autoscaling", """
+        metadata: {name: web}
+        spec:
+          minReplicas: 1
+          scaleTargetRef: {kind: Widget, name: a}
+          metrics:
+          - {type: Object, object: {target: {value: 2k}}}
+          - {type: Pods, pods: {target: {averageValue: 10}}}
+        status: {currentMetrics: [{}, {type: Pods, pods: {current: {averageValue: 7500m}}}]}
+        """, ["web", "Widget/a", "<unknown>/2k, 7500m/10", "1", 0, 0, "<unknown>"]),
+    "autoscaler without metrics": ("horizontalpodautoscalers.autoscaling", "{metadata: {name: a}}", ["a", "/", "<none>", "<unset>", 0, 0, "<unknown>"]),
     "runtime class": ("runtimeclasses.node.k8s.io", "{metadata: {name: a}, handler: runsc}", ["a", "runsc", "<unknown>"]),
     "budget": ("poddisruptionbudgets.policy", """
         metadata: {name: a, creationTimestamp: "2027-01-15T07:55:00Z"}
@@ -196,9 +256,13 @@ NAMES = {
         False,
     ),
     "componentstatuses": ("ComponentStatus", "componentstatus", ("cs",), (), False),
+    "jobs.batch": ("Job", "job", (), ("all",), True),
+    "cronjobs.batch": ("CronJob", "cronjob", ("cj",), ("all",), True),
     "replicationcontrollers": ("ReplicationController", "replicationcontroller", ("rc",), ("all",), True),
     "resourcequotas": ("ResourceQuota", "resourcequota", ("quota",), (), True),
     "limitranges": ("LimitRange", "limitrange", ("limits",), (), True),
+    "controllerrevisions.apps": ("ControllerRevision", "controllerrevision", (), (), True),
+    "horizontalpodautoscalers.autoscaling": ("HorizontalPodAutoscaler", "horizontalpodautoscaler", ("hpa",), ("all",), True),
     "podtemplates": ("PodTemplate", "podtemplate", (), (), True),
     "events.events.k8s.io": ("Event", "event", ("ev",), (), True),
     "ingresses.networking.k8s.io": ("Ingress", "ingress", ("ing",), (), True),

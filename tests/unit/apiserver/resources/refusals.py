@@ -17,6 +17,8 @@ LABEL = (
     "'[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
 )
 BACKEND = "backend: {service: {name: a, port: {number: 80}}}"
+WEB = "scaleTargetRef: {kind: Deployment, apiVersion: apps/v1, name: web}"
+METRIC_TYPES = '"ContainerResource", "External", "Object", "Pods", "Resource"'
 CIDR = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
 REQUEST = "exactly: {deviceClassName: gpu}"
 QUEUE = "limitResponse: {type: Queue, queuing: {queues: %d, handSize: %d}}"
@@ -131,6 +133,39 @@ CLASSES = {
             'spec.template.metadata.labels: Invalid value: {"a":"b"}: `selector` does not match template `labels`',
             'spec.template.spec.restartPolicy: Unsupported value: "Never": supported values: "Always"']),
     ],
+    "jobs.batch": [
+        ("{spec: {template: {spec: {restartPolicy: Never, containers: [{name: a, image: b}]}}}}", []),
+        ("{spec: {completions: 3, completionMode: Indexed, backoffLimitPerIndex: 1, maxFailedIndexes: 1, template: {spec: {restartPolicy: Never, "
+         "containers: [{name: a, image: b}]}}, podFailurePolicy: {rules: [{action: FailIndex, onExitCodes: {operator: In, values: [1, 42]}}]}, "
+         "successPolicy: {rules: [{succeededIndexes: 0-1}]}}}", []),
+        ("{spec: {parallelism: -1, completionMode: Both, backoffLimitPerIndex: 1, managedBy: me, template: {spec: {containers: [{name: a, image: b}]}}}}", [
+            "spec.parallelism: Invalid value: -1: must be greater than or equal to 0",
+            'spec.completionMode: Unsupported value: "Both": supported values: "Indexed", "NonIndexed"',
+            "spec.backoffLimitPerIndex: Invalid value: 1: requires indexed completion mode",
+            'spec.managedBy: Invalid value: "me": must be a domain-prefixed path (such as "acme.io/foo")',
+            'spec.template.spec.restartPolicy: Required value: valid values: "OnFailure", "Never"']),
+        ("{spec: {completionMode: Indexed, parallelism: 100001, template: {spec: {restartPolicy: OnFailure, containers: [{name: a, image: b}]}}}}", [
+            "spec.completions: Required value: when completion mode is Indexed",
+            "spec.parallelism: Invalid value: 100001: must be less than or equal to 100000 when completion mode is Indexed"]),
+        ("{spec: {podFailurePolicy: {rules: [{action: Ignore}, {action: FailJob, onExitCodes: {operator: In, values: [0]}}]}, "
+         "template: {spec: {restartPolicy: OnFailure, containers: [{name: a, image: b}]}}}}", [
+            'spec.template.spec.restartPolicy: Invalid value: "OnFailure": only "Never" is supported when podFailurePolicy is specified',
+            'spec.podFailurePolicy.rules[0]: Invalid value: {"action":"Ignore"}: specifying one of OnExitCodes and OnPodConditions is required',
+            "spec.podFailurePolicy.rules[1].onExitCodes.values[0]: Invalid value: 0: must not be 0 for the In operator"]),
+    ],
+    "cronjobs.batch": [
+        ("{spec: {schedule: '*/5 * * * *', timeZone: Asia/Shanghai, jobTemplate: {spec: {template: {spec: {restartPolicy: Never, "
+         "containers: [{name: a, image: b}]}}}}}}", []),
+        ("{spec: {schedule: '61 * * * *', timeZone: Nowhere, concurrencyPolicy: Never, startingDeadlineSeconds: -1, "
+         "jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: a, image: b}]}}}}}}", [
+            'spec.schedule: Invalid value: "61 * * * *": end of range (61) above maximum (59): 61',
+            'spec.timeZone: Invalid value: "Nowhere": unknown time zone Nowhere',
+            "spec.startingDeadlineSeconds: Invalid value: -1: must be greater than or equal to 0",
+            'spec.concurrencyPolicy: Unsupported value: "Never": supported values: "Allow", "Forbid", "Replace"']),
+        ("{spec: {schedule: 'TZ=UTC * * * * *', jobTemplate: {spec: {template: {spec: {restartPolicy: Never, "
+         "containers: [{name: a, image: b}]}}}}}}", [
+            'spec.schedule: Invalid value: "TZ=UTC * * * * *": cannot use TZ or CRON_TZ in schedule, use timeZone field instead']),
+    ],
     "resourcequotas": [
         ("{spec: {hard: {cpu: '1', count/widgets.example.com: 2, requests.example.com/gpu: 1, pods: 3}}}", []),
         ("{spec: {hard: {pods: 2}, scopeSelector: {matchExpressions: [{scopeName: PriorityClass, operator: In, "
@@ -185,6 +220,82 @@ CLASSES = {
         ("{spec: {selector: {matchExpressions: [{key: a, operator: In}]}}}", [
             "spec.selector.matchExpressions[0].values: Required value: must be specified when `operator` is 'In' or "
             "'NotIn'"]),
+    ],
+    "controllerrevisions.apps": [
+        ("{data: {spec: {}}, revision: 3}", []),
+        ("{revision: -1}", [
+            "data: Required value: data is mandatory",
+            "revision: Invalid value: -1: must be greater than or equal to 0"]),
+    ],
+    "horizontalpodautoscalers.autoscaling": [
+        (f"{{spec: {{{WEB}, maxReplicas: 3}}}}", []),
+        ("{spec: {scaleTargetRef: {kind: ReplicationController, apiVersion: v1, name: a}, maxReplicas: 3}}", []),
+        ("{spec: {minReplicas: 0}}", [
+            "spec.minReplicas: Invalid value: 0: must be greater than or equal to 1",
+            "spec.maxReplicas: Invalid value: 0: must be greater than 0",
+            "spec.scaleTargetRef.kind: Required value",
+            "spec.scaleTargetRef.name: Required value",
+            'spec.scaleTargetRef.apiVersion: Invalid value: "": apiVersion must specify API group']),
+        ("{spec: {minReplicas: 4, maxReplicas: 3, scaleTargetRef: {kind: a/b, apiVersion: a/b/c, name: c}}}", [
+            "spec.maxReplicas: Invalid value: 3: must be greater than or equal to `minReplicas`",
+            "spec.scaleTargetRef.kind: Invalid value: \"a/b\": may not contain '/'",
+            'spec.scaleTargetRef.apiVersion: Invalid value: "a/b/c": unexpected GroupVersion string: a/b/c']),
+        (f"{{spec: {{{WEB}, maxReplicas: 3, metrics: [{{type: Resource, resource: {{name: memory, target: "
+         "{type: AverageValue, averageValue: 1Gi}}}, {type: Pods, pods: {metric: {name: hits}, target: "
+         "{type: AverageValue, averageValue: 10}}}]}}", []),
+        (f"{{spec: {{{WEB}, maxReplicas: 3, metrics: [{{type: Disk}}, {{type: Pods, object: {{}}}}]}}}}", [
+            f'spec.metrics[0].type: Unsupported value: "Disk": supported values: {METRIC_TYPES}',
+            f'spec.metrics[0].type: Unsupported value: "Disk": supported values: {METRIC_TYPES}',
+            "spec.metrics[1].object.describedObject.kind: Required value",
+            "spec.metrics[1].object.describedObject.name: Required value",
+            "spec.metrics[1].object.metric.name: Required value: must specify a metric name",
+            "spec.metrics[1].object.target.type: Required value: must specify a metric target type",
+            'spec.metrics[1].object.target.type: Invalid value: "": must be either Utilization, Value, or AverageValue',
+            "spec.metrics[1].object.target.averageValue: Required value: must set either a target value or averageValue",
+            "spec.metrics[1].pods: Required value: must populate information for the given metric source"]),
+        (f"{{spec: {{{WEB}, maxReplicas: 3, metrics: [{{type: External, external: {{metric: {{name: a/b}}, target: "
+         "{type: Value, value: 0, averageValue: 2}}, pods: {}}]}}", [
+            "spec.metrics[0].external.metric.name: Invalid value: \"a/b\": may not contain '/'",
+            "spec.metrics[0].external.target.value: Invalid value: 0: must be positive",
+            "spec.metrics[0].external.target.value: Forbidden: may not set both a target value for metric and a per-pod "
+            "target",
+            "spec.metrics[0].pods: Forbidden: must populate the given metric source only"]),
+        (f"{{spec: {{{WEB}, maxReplicas: 3, metrics: [{{type: External, external: {{metric: {{name: a}}, target: "
+         "{type: Value}}}, {type: Pods, pods: {metric: {name: a}, target: {type: Value, value: 1}}}]}}", [
+            "spec.metrics[0].external.target.averageValue: Required value: must set either a target value for metric or "
+            "a per-pod target",
+            "spec.metrics[1].pods.target.averageValue: Required value: must specify a positive target averageValue"]),
+        (f"{{spec: {{{WEB}, maxReplicas: 3, metrics: [{{type: ContainerResource, containerResource: {{target: "
+         "{type: Utilization, averageUtilization: 0, averageValue: 1}}}]}}", [
+            "spec.metrics[0].containerResource.name: Required value: must specify a resource name",
+            "spec.metrics[0].containerResource.container: Required value: must specify a container",
+            "spec.metrics[0].containerResource.target.averageUtilization: Invalid value: 0: must be greater than 0",
+            "spec.metrics[0].containerResource.target.averageValue: Forbidden: may not set both a target raw value and "
+            "a target utilization"]),
+        (f"{{spec: {{{WEB}, maxReplicas: 3, metrics: [{{type: ContainerResource, containerResource: {{name: cpu, "
+         "container: A, target: {type: Utilization}}}, {type: Resource, resource: {target: {type: Utilization}}}]}}", [
+            f'spec.metrics[0].containerResource.container: Invalid value: "A": {LABEL}',
+            "spec.metrics[0].containerResource.target.averageUtilization: Required value: must set either a target raw "
+            "value or a target utilization",
+            "spec.metrics[1].resource.name: Required value: must specify a resource name",
+            "spec.metrics[1].resource.target.averageUtilization: Required value: must set either a target raw value or "
+            "a target utilization"]),
+        (f"{{spec: {{{WEB}, maxReplicas: 3, metrics: [{{type: Object, object: {{describedObject: {{kind: a, name: b, "
+         "apiVersion: a/b/c}, metric: {name: c}, target: {type: Value, value: 1}}}]}}", [
+            'spec.metrics[0].object.describedObject.apiVersion: Invalid value: "a/b/c": unexpected GroupVersion string: '
+            "a/b/c"]),
+        (f"{{spec: {{{WEB}, maxReplicas: 3, behavior: {{scaleUp: {{stabilizationWindowSeconds: -1, selectPolicy: Most, "
+         "policies: [{type: Nodes, value: 0, periodSeconds: 1801}]}, scaleDown: {stabilizationWindowSeconds: 3601, "
+         "policies: [], tolerance: '-1'}}}}", [
+            "spec.behavior.scaleUp.stabilizationWindowSeconds: Invalid value: -1: must be greater than or equal to zero",
+            'spec.behavior.scaleUp.selectPolicy: Unsupported value: "Most": supported values: "Disabled", "Max", "Min"',
+            'spec.behavior.scaleUp.policies[0].type: Unsupported value: "Nodes": supported values: "Percent", "Pods"',
+            "spec.behavior.scaleUp.policies[0].value: Invalid value: 0: must be greater than zero",
+            "spec.behavior.scaleUp.policies[0].periodSeconds: Invalid value: 1801: must be less than or equal to 1800",
+            "spec.behavior.scaleDown.stabilizationWindowSeconds: Invalid value: 3601: must be less than or equal to "
+            "3600",
+            "spec.behavior.scaleDown.policies: Required value: must specify at least one Policy",
+            'spec.behavior.scaleDown.tolerance: Invalid value: "-1": must be greater than or equal to 0']),
     ],
     "podtemplates": [
         ("{template: {spec: {containers: [{name: a, image: b}]}}}", []),

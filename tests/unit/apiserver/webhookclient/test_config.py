@@ -7,9 +7,7 @@ import base64
 import pytest
 
 from bridgehead.apiserver.webhookclient.config import ClientConfig, ServiceReference, parse_client_config
-from bridgehead.apiserver.webhookclient.errors import CallFailed, NotConfigured, describe_status
-from bridgehead.apiserver.webhookclient.services import resolve
-from bridgehead.storage import Facts, Key, MemoryStore
+from bridgehead.apiserver.webhookclient.errors import NotConfigured, describe_status
 
 SERVICE = {"namespace": "default", "name": "hook"}
 
@@ -60,36 +58,3 @@ def test_unusable_configurations(config, why):
 )
 def test_texts_of_refused_calls(code, body, text):
     assert describe_status(code, body) == text
-
-
-async def test_endpoints_of_a_service():
-    store = MemoryStore()
-
-    async def put(resource, name, labels=None, **obj):
-        await store.create(Key(resource, "default", name), {"metadata": {"name": name}, **obj}, Facts(labels or {}))
-
-    def found(name="hook", port=443):
-        everything = []
-        resolve(store, ServiceReference("default", name, port), lambda all_: everything.extend(all_) or all_[0])
-        return everything
-
-    await put("services", "elsewhere", spec={"type": "ExternalName", "externalName": "a.b"})
-    with pytest.raises(CallFailed, match='unsupported service type "ExternalName"'):
-        found("elsewhere")
-    await put("services", "hook", spec={"ports": [{"name": "a", "port": 80}, {"name": "b", "port": 443}]})
-    owner = {"kubernetes.io/service-name": "hook"}
-    ports = [{"name": "a", "port": 8080}, {"name": "b", "port": 8443}]
-    endpoints = [{"addresses": ["10.0.0.1"]}, {"addresses": ["10.0.0.2"], "conditions": {"ready": False}}]
-    slices = "endpointslices.discovery.k8s.io"
-    await put(slices, "one", owner, ports=ports, endpoints=endpoints)
-    await put(slices, "two", owner, ports=[{"name": "b", "port": 9443}], endpoints=[{"addresses": ["fd00::1"]}])
-    await put(slices, "other", {}, ports=ports, endpoints=[{"addresses": ["10.0.0.9"]}])
-    assert found() == [("10.0.0.1", 8443), ("fd00::1", 9443)]
-    assert found(port=80) == [("10.0.0.1", 8080)]
-    subsets = [
-        {"ports": ports, "addresses": [{"ip": "10.0.0.3"}]},
-        {"ports": [{"port": 1}], "addresses": [{"ip": "x"}]},
-    ]
-    await put("endpoints", "hook", subsets=subsets)
-    assert found() == [("10.0.0.3", 8443)]
-    await store.close()

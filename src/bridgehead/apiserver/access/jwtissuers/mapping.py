@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any
 from bridgehead.apiserver.cel import BOOL, DYN, STRING, Budget, BudgetExceeded, Environment, EvaluationError, Program
 from bridgehead.apiserver.cel import CompileError as CompileError
 from bridgehead.apiserver.cel.types import Field, list_of, map_of, struct
-from bridgehead.apiserver.http.user import AUTHENTICATED, InvalidCredentials, User
+from bridgehead.apiserver.http.user import AUTHENTICATED, CREDENTIAL_ID, InvalidCredentials, User
 
 if TYPE_CHECKING:
     from .configuration import JwtAuthenticator, PrefixedClaim
 
 Claims = Mapping[str, Any]
 
-_CREDENTIAL = "authentication.kubernetes.io/credential-id"
 _USER = struct(
     "kubernetes.UserInfo",
     {
@@ -88,7 +87,7 @@ class Mapper:
             if values:
                 extra[key] = values
         if isinstance(claims.get("jti"), str) and claims["jti"]:
-            extra[_CREDENTIAL] = (f"JTI={claims['jti']}",)
+            extra[CREDENTIAL_ID] = (f"JTI={claims['jti']}",)
         user = User(name, groups, uid, extra)
         self._check_user(user)
         return User(name, (*(group for group in groups if group != AUTHENTICATED), AUTHENTICATED), uid, extra)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from bridgehead.apiserver.admission.evaluation import (
@@ -15,9 +14,8 @@ from bridgehead.apiserver.admission.evaluation import (
     ExpressionFailed,
     MatchConditions,
     Variables,
-    rough_size,
 )
-from bridgehead.apiserver.cel import BOOL, STRING, Budget, BudgetExceeded, Environment, Program, Type
+from bridgehead.apiserver.cel import BOOL, STRING, Budget, BudgetExceeded, Environment, Type
 from bridgehead.apiserver.cel.admission import APPLY_CONFIGURATION, JSON_PATCHES, admission_environment
 from bridgehead.apiserver.cel.types import DYN, NULL
 from bridgehead.apiserver.cel.values import cel_type
@@ -56,29 +54,6 @@ class CompiledPolicy:
     def expressions(self) -> Sequence[Expression]:
         """All expressions of the policy."""
         return [*self.conditions.expressions, *self._variables.values()]
-
-    @cached_property
-    def asks_authorizer(self) -> bool:
-        """Whether an expression checks rights, for which it has to be evaluated in the event loop's thread."""
-        return any(name.startswith("authorizer") for program in self._programs for name in program.references)
-
-    @cached_property
-    def has_loops(self) -> bool:
-        """Whether an evaluation may take long for a small object too."""
-        return any(program.has_loops for program in self._programs)
-
-    @property
-    def _programs(self) -> list[Program]:
-        return [one.program for one in self.expressions if one.program is not None]
-
-    def work_size(self, obj: JsonObject, most: int) -> int:
-        """Return about how many bytes an evaluation works on, at most `most`, which also stands for loops.
-
-        0 for an evaluation that has to stay in the event loop's thread.
-        """
-        if self.asks_authorizer:
-            return 0
-        return most if self.has_loops else rough_size(obj, most)
 
     def complete(self, variables: Mapping[str, Any], budget: Budget) -> dict[str, Any]:
         """Return `variables` with the policy's own, which spend from `budget` when they are evaluated."""

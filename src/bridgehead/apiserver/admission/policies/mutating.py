@@ -13,13 +13,13 @@ from functools import partial
 from weakref import WeakKeyDictionary
 
 from bridgehead.apiserver.admission.attributes import Attributes, shown_name
-from bridgehead.apiserver.admission.evaluation import ExpressionFailed
+from bridgehead.apiserver.admission.evaluation import ExpressionFailed, work_size
 from bridgehead.apiserver.admission.forms import Forms
 from bridgehead.apiserver.admission.parts import AdmissionParts
 from bridgehead.apiserver.bodies.schema import conform
 from bridgehead.apiserver.cel import Budget, BudgetExceeded
 from bridgehead.apiserver.errors import ApiStatus, SchemaMismatch, forbidden
-from bridgehead.apiserver.http.worker import LONG_BYTES, run_long
+from bridgehead.apiserver.http.worker import LONG_BYTES, in_loop, run_long
 from bridgehead.apiserver.resource import JsonObject, Resource, copied
 
 from .compiled import MutatingRules
@@ -90,9 +90,10 @@ class MutatingDispatcher:
         policy, binding, forms = invocation.policy, invocation.binding, Forms(attributes)
         rules = self._rules_of(policy)
         shown = await forms.shown(obj, invocation.resource), await forms.shown(old, invocation.resource)
-        variables = invocation.variables(attributes, *shown, self._store, self._authorizer.decide)
+        variables = invocation.variables(attributes, *shown, self._store, in_loop(self._authorizer.decide))
         try:
-            if not rules.conditions.hold(variables):
+            size = work_size(rules.conditions.expressions, shown[0] or shown[1], LONG_BYTES)
+            if not await run_long(size, partial(rules.conditions.hold, variables)):
                 return obj
         except ExpressionFailed as error:
             problems.append(Problem(policy, binding, str(error)))
@@ -120,7 +121,8 @@ class MutatingDispatcher:
             budget = Budget()
             try:
                 complete = rules.complete({**variables, "object": obj}, budget)
-                value = await run_long(rules.work_size(obj, LONG_BYTES), partial(expression.evaluate, complete, budget))
+                size = work_size(rules.expressions, obj, LONG_BYTES)
+                value = await run_long(size, partial(expression.evaluate, complete, budget))
                 if kind == "JSONPatch":
                     patched = apply_patches(obj, value)
                 else:

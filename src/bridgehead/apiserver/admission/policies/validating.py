@@ -12,10 +12,11 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from bridgehead.apiserver.admission.attributes import Attributes, shown_name
+from bridgehead.apiserver.admission.evaluation import work_size
 from bridgehead.apiserver.admission.forms import Forms
 from bridgehead.apiserver.admission.parts import AdmissionParts
 from bridgehead.apiserver.errors import ApiStatus, forbidden
-from bridgehead.apiserver.http.worker import LONG_BYTES, run_long
+from bridgehead.apiserver.http.worker import LONG_BYTES, in_loop, run_long
 from bridgehead.apiserver.resource import JsonObject
 
 from .compiled import Denial, Outcome, ValidatingRules
@@ -52,9 +53,10 @@ class ValidatingDispatcher:
                         refusals.append(_refusal(attributes, obj, found.policy, found.binding, found.message))
                     continue
                 shown = await forms.shown(obj, found.resource), await forms.shown(old, found.resource)
-                variables = found.variables(attributes, *shown, self._store, self._authorizer.decide)
+                variables = found.variables(attributes, *shown, self._store, in_loop(self._authorizer.decide))
                 rules = self._rules_of(found.policy)
-                outcome = await run_long(rules.work_size(obj or old, LONG_BYTES), partial(rules.evaluate, variables))
+                size = work_size(rules.expressions, obj or old, LONG_BYTES)
+                outcome = await run_long(size, partial(rules.evaluate, variables))
                 self._record(found, attributes, obj, outcome, refusals, annotations)
         for key, values in annotations.items():
             attributes.annotations[key] = ", ".join(dict.fromkeys(values))

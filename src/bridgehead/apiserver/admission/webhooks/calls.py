@@ -56,7 +56,7 @@ class Caller:
         shown = await forms.shown(obj, candidate.resource), await forms.shown(old, candidate.resource)
         if not hook.match_conditions:
             return shown
-        matches = matches_conditions(hook, self.parts.authorizer, attributes, candidate.resource, *shown)
+        matches = await matches_conditions(hook, self.parts.authorizer, attributes, candidate.resource, *shown)
         return shown if matches else None
 
     async def ask(

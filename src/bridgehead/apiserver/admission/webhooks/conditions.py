@@ -7,12 +7,13 @@ Source: apiserver/pkg/admission/plugin/webhook/generic/webhook.go.
 from __future__ import annotations
 
 import logging
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 from bridgehead.apiserver.access.authorization import Authorizer
 from bridgehead.apiserver.admission.attributes import Attributes
 from bridgehead.apiserver.errors import forbidden
+from bridgehead.apiserver.http.worker import LONG_BYTES, in_loop, run_long
 from bridgehead.apiserver.resource import JsonObject, Resource
 
 from .hooks import Hook
@@ -25,7 +26,7 @@ log = logging.getLogger(__name__)
 _MOST_KEPT = 1024
 
 
-def matches_conditions(
+async def matches_conditions(
     hook: Hook, authorizer: Authorizer, attributes: Attributes, resource: Resource, obj: JsonObject, old: JsonObject
 ) -> bool:
     """Whether all conditions hold. Raises a 403 if one can't be evaluated, and no other one is false.
@@ -33,11 +34,13 @@ def matches_conditions(
     With failurePolicy Ignore, a webhook whose condition can't be evaluated is not called.
     """
     from bridgehead.apiserver.admission.activation import request_variables
-    from bridgehead.apiserver.admission.evaluation import ExpressionFailed
+    from bridgehead.apiserver.admission.evaluation import ExpressionFailed, work_size
 
-    variables = request_variables(attributes, resource, obj, old, authorizer.decide)
+    variables = request_variables(attributes, resource, obj, old, in_loop(authorizer.decide))
+    conditions = _compiled(hook)
     try:
-        return _compiled(hook).hold(variables)
+        size = work_size(conditions.expressions, obj or old, LONG_BYTES)
+        return await run_long(size, partial(conditions.hold, variables))
     except ExpressionFailed as error:
         if hook.ignores_failures:
             log.warning("match conditions of webhook %s: %s; the webhook is not called", hook.name, error)

@@ -10,6 +10,7 @@ Source: apiextensions-apiserver/pkg/apiserver/schema/cel/validation.go, compilat
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from bridgehead.apiserver.cel import REQUEST_BUDGET, Budget, BudgetExceeded, CostLimitExceeded, EvaluationError
@@ -19,7 +20,7 @@ from bridgehead.apiserver.resources.shared import field
 
 from .errors import MAX_ERRORS, Errors, at_fields, quote
 from .node import Node
-from .paths import NO_FIELD, child, key
+from .paths import child, key
 from .programs import CompiledRule, compile_node
 from .ratcheting import ABSENT, correlation, is_unchanged
 
@@ -58,19 +59,19 @@ class Validator:
         self._items = _below(node.items)
         self._values = _below(node.values)
 
-    def validate(self, obj: JsonObject, old: JsonObject | None, warnings: list[str]) -> list[FieldError]:
-        """Return the errors of rules that fail. Errors of parts that did not change become warnings."""
+    def validate(self, obj: JsonObject, old: JsonObject | None) -> list[FieldError]:
+        """Return the errors of rules that fail; errors of parts that did not change are warnings."""
         start = _Old(ABSENT, None) if old is None else _Old(old, (self._node, old, obj))
-        return self._run(obj, start, "", warnings)
+        return self._run(obj, start, "")
 
     def validate_default(self, default: Any, path: str) -> list[FieldError]:
         """Return the errors of rules that fail for a default value, which is its own old value."""
-        return self._run(default, _Old(default, None), path, [])
+        return self._run(default, _Old(default, None), path)
 
-    def _run(self, value: Any, old: _Old, path: str, warnings: list[str]) -> list[FieldError]:
+    def _run(self, value: Any, old: _Old, path: str) -> list[FieldError]:
         errors: Errors = []
         with suppress(_Stop):
-            self._validate(value, old, path, _Run(Budget(REQUEST_BUDGET), errors, warnings))
+            self._validate(value, old, path, _Run(Budget(REQUEST_BUDGET), errors))
         return at_fields(errors)
 
     def _validate(self, value: Any, old: _Old, path: str, run: _Run) -> None:
@@ -113,10 +114,9 @@ def _below(node: Node | None) -> Validator | None:
 class _Run:
     """One validation of an object."""
 
-    def __init__(self, budget: Budget, errors: Errors, warnings: list[str]) -> None:
+    def __init__(self, budget: Budget, errors: Errors) -> None:
         self._budget = budget
         self._errors = errors
-        self._warnings = warnings
         # Items without old values have the same part around them: by its id, the part and whether it is unchanged.
         self._compared: dict[int, tuple[object, bool]] = {}
 
@@ -187,10 +187,9 @@ class _Run:
 
     def _add(self, rule: CompiledRule, error: FieldError, old: _Old) -> None:
         if not rule.uses_old and old.part is not None and self._is_unchanged(old.part):
-            self._warnings.append(f"{error.field or NO_FIELD}: {error.message}")
-        else:
-            self._errors.append(error)
-        if len(self._errors) + len(self._warnings) > MAX_ERRORS:
+            error = replace(error, is_warning=True)
+        self._errors.append(error)
+        if len(self._errors) > MAX_ERRORS:
             raise _Stop
 
     def _is_unchanged(self, part: tuple[Node, Any, Any]) -> bool:

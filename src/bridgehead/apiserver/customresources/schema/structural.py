@@ -74,42 +74,38 @@ class Structural:
         """Return the type for field management. `types` are those of Kubernetes' definitions."""
         return object_type(self.schema, types)
 
-    def validate(
-        self, obj: JsonObject, old: JsonObject | None = None, warnings: list[str] | None = None
-    ) -> list[FieldError]:
+    def validate(self, obj: JsonObject, old: JsonObject | None = None) -> list[FieldError]:
         """Validate a whole object: values, embedded metadata, lists, rules. `metadata` is validated elsewhere.
 
-        `old`: the object before an update, of which unchanged parts may stay invalid (validation ratcheting). Failed
-        rules of such parts are appended to `warnings`.
+        `old`: the object before an update, of which unchanged parts may stay invalid (validation ratcheting): errors of
+        their rules are warnings.
         """
         root = self.root
         errors = validate_value(self.check, obj, ABSENT if old is None else old, root)
         if root.has_embedded:
             errors += validate_embedded(obj, root)
         errors += self._validate_lists(obj, old)
-        return errors + self._validate_rules(obj, old, errors, warnings)
+        return errors + self._validate_rules(obj, old, errors)
 
-    def validate_status(self, obj: JsonObject, old: JsonObject, warnings: list[str] | None = None) -> list[FieldError]:
+    def validate_status(self, obj: JsonObject, old: JsonObject) -> list[FieldError]:
         """Validate an object of which a request changed only the status."""
         errors: Errors = []
         node = self.root.properties.get("status")
         if node is not None and "status" in obj:
             errors += validate_value(self.status_check, obj["status"], old.get("status", ABSENT), node, "status")
         errors += self._validate_lists(obj, old)
-        return errors + self._validate_rules(obj, old, errors, warnings)
+        return errors + self._validate_rules(obj, old, errors)
 
     def _validate_lists(self, obj: JsonObject, old: JsonObject | None) -> list[FieldError]:
         errors = validate_lists(obj, self.root)
         return [] if errors and old is not None and validate_lists(old, self.root) else errors
 
-    def _validate_rules(
-        self, obj: JsonObject, old: JsonObject | None, errors: Errors, warnings: list[str] | None
-    ) -> list[FieldError]:
+    def _validate_rules(self, obj: JsonObject, old: JsonObject | None, errors: Errors) -> list[FieldError]:
         if self.rules is None:
             return []
         if any(error.reason in BLOCKING for error in errors):
             return [NOT_CHECKED]
-        return self.rules.validate(obj, old, [] if warnings is None else warnings)
+        return self.rules.validate(obj, old)
 
     @cached_property
     def rules(self) -> Validator | None:

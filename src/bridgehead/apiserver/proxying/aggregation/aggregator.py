@@ -28,22 +28,21 @@ from bridgehead.apiserver.registry.registry import Registry
 from bridgehead.apiserver.resource import JsonObject
 from bridgehead.apiserver.resources import apiservices
 from bridgehead.apiserver.resources.shared.conditions import find_condition
+from bridgehead.apiserver.service_endpoints import SERVICE_LABEL, SLICES, NoEndpoint, read_endpoints
 from bridgehead.backoff import Backoff
 from bridgehead.objects.times import format_time
-from bridgehead.storage import Change, Key, Overflow, StorageError, TooOld
+from bridgehead.storage import Change, Overflow, StorageError, TooOld
 
 from .availability import check_endpoints
 from .documents import fetch_documents
 from .fetching import Fetcher
 from .local_apis import LABEL, LocalApis
-from .services import Availability, GroupVersion, NoEndpoint, RemoteApi, check_service, find_targets, parse_remote
+from .services import Availability, GroupVersion, RemoteApi, check_service, find_targets, parse_remote
 from .transport import Transport, user_headers
 
 log = logging.getLogger(__name__)
 
 RESOURCE = apiservices.RESOURCE
-_SLICES = "endpointslices.discovery.k8s.io"
-_SERVICE_LABEL = "kubernetes.io/service-name"
 # An aggregated API may fail without any change of an object. Also the time after which its documents are fetched again.
 _RECHECK_SECONDS = 30.0
 _FIRST_RETRY_SECONDS = 0.25
@@ -118,6 +117,7 @@ class Aggregator:
             server_name=remote.api.server_name,
             extra_headers=(
                 (b"host", target.authority.encode()),
+                (b"audit-id", request.audit_id),
                 *user_headers(request.user),
                 *(() if is_upgraded else forwarded),
             ),
@@ -270,19 +270,13 @@ class Aggregator:
 
     async def _find_availability(self, remote: _Remote) -> Availability:
         api = remote.api
-        record = self._store.get(Key("services", api.namespace, api.service))
-        service = None if record is None else _decode(record.value)
-        slices = [
-            _decode(found.value)
-            for found in self._store.list(_SLICES, api.namespace)
-            if found.facts.labels.get(_SERVICE_LABEL) == api.service
-        ]
+        behind = read_endpoints(self._store, api.namespace, api.service)
         remote.targets = []
-        failure = check_service(api, service, slices)
+        failure = check_service(api, behind)
         if failure is not None:
             return failure
         try:
-            remote.targets = find_targets(api, service, slices)
+            remote.targets = find_targets(api, behind)
         except NoEndpoint as error:
             return Availability("False", "FailedDiscoveryCheck", str(error))
         return await check_endpoints(api, random.sample(remote.targets, len(remote.targets)), self._fetcher)
@@ -290,7 +284,7 @@ class Aggregator:
     async def _follow_service(self, remote: _Remote, namespace: str, name: str) -> None:
         await asyncio.gather(
             self._follow_objects(remote, "services", namespace, name),
-            self._follow_objects(remote, _SLICES, namespace, name),
+            self._follow_objects(remote, SLICES, namespace, name),
         )
 
     async def _follow_objects(self, remote: _Remote, resource: str, namespace: str, name: str) -> None:
@@ -345,7 +339,7 @@ def _concerns(change: Change, service: str) -> bool:
     if change.record.key.resource == "services":
         return change.record.key.name == service
     records = (change.record, change.previous)
-    return any(record is not None and record.facts.labels.get(_SERVICE_LABEL) == service for record in records)
+    return any(record is not None and record.facts.labels.get(SERVICE_LABEL) == service for record in records)
 
 
 def _text(status: int, message: str) -> Response:

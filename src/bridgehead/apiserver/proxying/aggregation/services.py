@@ -1,4 +1,4 @@
-"""An APIService that points to a Service, and the endpoints of that Service, as values.
+"""An APIService that points to a Service, and whether it is available, as values.
 
 Pure: no I/O, no clock, no randomness.
 Source: kube-aggregator `remote_available_controller.go`, apiserver `pkg/util/proxy/proxy.go`.
@@ -7,13 +7,13 @@ Source: kube-aggregator `remote_available_controller.go`, apiserver `pkg/util/pr
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from bridgehead.apiserver.proxying.targets import Target
 from bridgehead.apiserver.resource import JsonObject
 from bridgehead.apiserver.resources.apiservices import AVAILABLE, DEFAULT_PORT
 from bridgehead.apiserver.resources.shared.conditions import find_condition
+from bridgehead.apiserver.service_endpoints import NoEndpoint, ServiceEndpoints
 
 GroupVersion = tuple[str, str]
 
@@ -54,10 +54,6 @@ class Availability(NamedTuple):
 PASSED = Availability("True", "Passed", "all checks passed")
 
 
-class NoEndpoint(Exception):
-    """No endpoint of a Service can be reached. The text is the reason."""
-
-
 def parse_remote(obj: JsonObject) -> RemoteApi | None:
     """Return the aggregated API of an APIService, None for a local one."""
     spec = obj.get("spec", {})
@@ -80,51 +76,29 @@ def parse_remote(obj: JsonObject) -> RemoteApi | None:
     )
 
 
-def check_service(api: RemoteApi, service: JsonObject | None, slices: Sequence[JsonObject]) -> Availability | None:
+def check_service(api: RemoteApi, behind: ServiceEndpoints) -> Availability | None:
     """Return why no request can be sent to the Service's endpoints; None if one can be tried."""
-    subject = f'service/{api.service} in "{api.namespace}"'
+    service, subject = behind.service, f'service/{api.service} in "{api.namespace}"'
     if service is None:
         return Availability("False", "ServiceNotFound", f"{subject} is not present")
     if service["spec"].get("type", "ClusterIP") != "ClusterIP":
         return None
-    port = _find_port(service, api.port)
+    port = behind.port(api.port)
     if port is None:
         return Availability("False", "ServicePortError", f"{subject} is not listening on port {api.port}")
-    if not slices:
+    if not behind.slices:
         return Availability("False", "EndpointsNotFound", f"cannot find endpointslices for {subject}")
-    name = port.get("name", "")
-    if not list(_addresses(slices, name)):
-        message = f'endpointslices for {subject} have no addresses with port name "{name}"'
+    try:
+        behind.addresses(api.port)
+    except NoEndpoint:
+        message = f'endpointslices for {subject} have no addresses with port name "{port.get("name", "")}"'
         return Availability("False", "MissingEndpoints", message)
     return None
 
 
-def find_targets(api: RemoteApi, service: JsonObject | None, slices: Iterable[JsonObject]) -> list[Target]:
+def find_targets(api: RemoteApi, behind: ServiceEndpoints) -> list[Target]:
     """Return the servers behind an API. Raises `NoEndpoint`."""
-    if service is None:
-        raise NoEndpoint(f'service "{api.service}" not found')
-    spec = service["spec"]
+    spec = {} if behind.service is None else behind.service["spec"]
     if spec.get("type") == "ExternalName":
         return [Target("https", spec.get("externalName", ""), api.port)]
-    port = _find_port(service, api.port)
-    if port is None:
-        raise NoEndpoint(f'no service port {api.port} found for service "{api.service}"')
-    found = [Target("https", address, number) for address, number in _addresses(slices, port.get("name", ""))]
-    if not found:
-        raise NoEndpoint(f'no endpoints available for service "{api.service}"')
-    return found
-
-
-def _find_port(service: JsonObject, number: int) -> JsonObject | None:
-    return next((port for port in service["spec"].get("ports", ()) if port["port"] == number), None)
-
-
-def _addresses(slices: Iterable[JsonObject], port_name: str) -> Iterable[tuple[str, int]]:
-    """Yield the ready addresses with the port of this name."""
-    for one in slices:
-        number = next((p["port"] for p in one.get("ports") or () if p.get("name", "") == port_name and "port" in p), 0)
-        if not number:
-            continue
-        for endpoint in one.get("endpoints") or ():
-            if endpoint.get("conditions", {}).get("ready", True):
-                yield from ((address, number) for address in endpoint["addresses"][:1])
+    return [Target("https", address, number) for address, number in behind.addresses(api.port)]

@@ -20,7 +20,7 @@ from bridgehead.kubelet.runtimes.standins.table import STAND_INS
 # Parts under the names of Kubernetes' images: last component of the path -> subcommand.
 PARTS = {"kube-proxy": "proxy"}
 _OWN_PREFIX = "bridgehead/"
-_OWN_PARTS = ("proxy", "dns", "controllers", "apiserver")
+_OWN_PARTS = ("proxy", "dns", "balancer", "speaker", "controllers", "apiserver")
 
 
 class ResolvedImage(msgspec.Struct, frozen=True, kw_only=True):

@@ -38,7 +38,7 @@ class Fetches:
 
     async def fetch(self, keys: KeySet) -> None:
         self.count += 1
-        keys._keys = {key.id: jwt.PyJWK(key.jwk()) for key in self.published}
+        keys._keys = {key.verification.id: jwt.PyJWK(key.verification.jwk()) for key in self.published}
 
 
 @pytest.fixture
@@ -93,9 +93,9 @@ async def test_claims_of_a_token_are_verified(path, fetches, changes, message):
 
 async def test_signatures_are_verified(path, fetches):
     issuers = open_issuers(path)
-    forged = jwt.encode(CLAIMS, OTHER.private, algorithm="ES256", headers={"kid": KEY.id})
-    none = jwt.encode(CLAIMS, None, algorithm="none", headers={"kid": KEY.id})
-    symmetric = jwt.encode(CLAIMS, "x" * 32, algorithm="HS256", headers={"kid": KEY.id})
+    forged = jwt.encode(CLAIMS, OTHER.private, algorithm="ES256", headers={"kid": KEY.verification.id})
+    none = jwt.encode(CLAIMS, None, algorithm="none", headers={"kid": KEY.verification.id})
+    symmetric = jwt.encode(CLAIMS, "x" * 32, algorithm="HS256", headers={"kid": KEY.verification.id})
     for token in (forged, none, symmetric, KEY.sign(CLAIMS)[:-6] + "AAAAAA", "a.b.c"):
         with pytest.raises(InvalidCredentials):
             await issuers.verify(token, URL)

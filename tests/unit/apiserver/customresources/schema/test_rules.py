@@ -26,9 +26,9 @@ def ruled(schema: JsonObject, rule: str, **more: Any) -> JsonObject:
 
 def update(schema: JsonObject, old: JsonObject, new: JsonObject) -> tuple[list[str], list[str]]:
     """Return the errors and the warnings of an update."""
-    warnings: list[str] = []
-    errors = Structural.parse(schema).validate(new, old, warnings)
-    return [f"{error.field}: {error.message}" for error in errors], warnings
+    found = Structural.parse(schema).validate(new, old)
+    texts = {kind: [f"{one.field}: {one.message}" for one in found if one.is_warning == kind] for kind in (False, True)}
+    return texts[False], texts[True]
 
 
 SIZES = struct(least=INTEGER, most=INTEGER)

@@ -1,0 +1,115 @@
+"""Sending of responses: their headers, their warnings, and streams for clients that may leave or stop reading.
+
+Source: Kubernetes apiserver/pkg/endpoints/filters (cachecontrol.go, warning.go).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+
+from .request import Receive, Response, Scope, Send, Stream, StreamBroken
+from .unsent import ClientTooSlow, Connection, UnsentBudget
+
+# Limits in characters: of one warning once all together are too long, and of all together.
+_MAX_WARNING, _MAX_WARNINGS = 256, 4096
+
+_CACHE_CONTROL = (b"cache-control", b"no-cache, private")
+
+
+class Sender:
+    """Sends responses. `on_long_running` is called with 1 when a long-running one begins, and with -1 at its end."""
+
+    def __init__(self, unsent: UnsentBudget, on_long_running: Callable[[int], None]) -> None:
+        self._unsent = unsent
+        self._on_long_running = on_long_running
+
+    async def send(
+        self,
+        response: Response,
+        more_headers: Sequence[tuple[bytes, bytes]],
+        warnings: Sequence[str],
+        receive: Receive,
+        send: Send,
+        scope: Scope,
+    ) -> None:
+        """Send a response with further headers and with warnings for the client."""
+        headers = [*more_headers, *response.headers]
+        if not any(name == b"cache-control" for name, _ in headers):
+            headers.insert(0, _CACHE_CONTROL)
+        if response.content_type:
+            headers.insert(0, (b"content-type", response.content_type.encode("latin-1", "replace")))
+        headers += [(b"warning", _warning(text)) for text in limit_warnings(warnings)]
+        if response.stream is None:
+            headers.append((b"content-length", b"%d" % len(response.body)))
+            await send({"type": "http.response.start", "status": response.status, "headers": headers})
+            await send({"type": "http.response.body", "body": response.body})
+            return
+        if response.is_long_running:
+            self._on_long_running(1)
+        try:
+            await send({"type": "http.response.start", "status": response.status, "headers": headers})
+            await self._send_stream(response.stream, receive, send, scope, drops_slow=response.drops_slow)
+        finally:
+            if response.is_long_running:
+                self._on_long_running(-1)
+            await response.stream.aclose()
+
+    async def _send_stream(
+        self, stream: Stream, receive: Receive, send: Send, scope: Scope, *, drops_slow: bool
+    ) -> None:
+        """Send the pieces until the stream ends, the client leaves, or the client reads nothing for too long."""
+        connection: Connection = scope["state"]["connection"]
+        pieces = aiter(stream)
+        pump = asyncio.current_task()
+        left = False
+
+        async def on_disconnect() -> None:
+            nonlocal left
+            while (await receive())["type"] != "http.disconnect":
+                pass
+            left = True
+            if pump is not None:
+                pump.cancel()
+
+        watcher = asyncio.create_task(on_disconnect())
+        try:
+            # Sends the headers at once: they show a client that its watch has begun.
+            await send({"type": "http.response.body", "body": b"", "more_body": True})
+            if drops_slow:
+                connection.limit_buffer()
+            async for piece in pieces:
+                if drops_slow and connection.is_full:
+                    await self._unsent.wait(connection, stream.held_bytes + len(piece), scope["path"])
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+            await send({"type": "http.response.body", "body": b""})
+        except asyncio.CancelledError:
+            if not left or pump is None or pump.uncancel():
+                raise
+        except (ClientTooSlow, StreamBroken):
+            pass  # the connection is closed
+        finally:
+            watcher.cancel()
+            await pieces.aclose()
+
+
+def limit_warnings(texts: Iterable[str]) -> list[str]:
+    """Return the warnings that fit into an answer's headers: each once, truncated when all together are too long."""
+    once = list(dict.fromkeys(texts))
+    if sum(map(len, once)) <= _MAX_WARNINGS:
+        return once
+    shown: list[str] = []
+    room = _MAX_WARNINGS
+    for text in once:
+        if room <= 0:
+            break
+        shown.append(text[:_MAX_WARNING])
+        room -= len(shown[-1])
+    return shown
+
+
+def _warning(text: str) -> bytes:
+    """Render a Warning header's value (RFC 7234, 5.5); code 299 is "miscellaneous persistent"."""
+    quoted = text.replace("\\", "\\\\").replace('"', '\\"')
+    printable = "".join(c if c.isprintable() else " " for c in quoted)
+    return f'299 - "{printable}"'.encode()

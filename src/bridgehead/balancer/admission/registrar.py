@@ -1,0 +1,141 @@
+"""Keeps the webhook registered: writes the own configuration, and adopts those of published manifests.
+
+A published manifest's webhook fails while no pod of its Service is ready, and its failure policy lets nobody create a
+pool then. As long as that is so, the Service leads here, by an EndpointSlice, and its webhooks trust this process' CA.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from typing import Any
+
+from bridgehead.backoff import Backoff
+from bridgehead.client import ApiClient, Informer
+from bridgehead.client.errors import AlreadyExists, ClientError, NotFound
+from bridgehead.objects.endpoint_slices import SERVICE_NAME_LABEL, EndpointSlice
+from bridgehead.objects.kinds import ENDPOINT_SLICES, SERVICES
+from bridgehead.objects.meta import ObjectKey
+
+from .registration import (
+    ADOPTED_SERVICES,
+    CONVERTED_DEFINITION,
+    DEFINITIONS,
+    NAME,
+    WEBHOOK_CONFIGURATIONS,
+    CustomResourceDefinition,
+    ValidatingWebhookConfiguration,
+    adopted_service,
+    adopting_slice,
+    ca_patch,
+    conversion_patch,
+    is_answered_by_others,
+    is_registered,
+    own_configuration,
+)
+
+log = logging.getLogger(__name__)
+
+_FIRST_RETRY_SECONDS = 0.2
+_LONGEST_RETRY_SECONDS = 10.0
+
+
+class Registrar:
+    """Registers the webhook at `address` and `port`, which answers with a certificate of `ca`, until cancelled."""
+
+    def __init__(self, client: ApiClient, address: str, port: int, ca: bytes) -> None:
+        self._client = client
+        self._address, self._port, self._ca = address, port, ca
+        self._configurations: Informer[ValidatingWebhookConfiguration] = Informer(client, WEBHOOK_CONFIGURATIONS)
+        self._definitions: Informer[CustomResourceDefinition] = Informer(
+            client, DEFINITIONS, field_selector=f"metadata.name={CONVERTED_DEFINITION}"
+        )
+        names = ",".join(service.name for service in ADOPTED_SERVICES)
+        self._slices: Informer[EndpointSlice] = Informer(
+            client, ENDPOINT_SLICES, label_selector=f"{SERVICE_NAME_LABEL} in ({names})"
+        )
+        self._wake = asyncio.Event()
+
+    async def run(self) -> None:
+        """Keep everything registered."""
+        informers: tuple[Informer[Any], ...] = (self._configurations, self._definitions, self._slices)
+        for informer in informers:
+            informer.on_change(lambda _old, _new: self._wake.set())
+        async with asyncio.TaskGroup() as tasks:
+            for informer in informers:
+                tasks.create_task(informer.run())
+            tasks.create_task(self._keep(informers))
+
+    async def _keep(self, informers: tuple[Informer[Any], ...]) -> None:
+        for informer in informers:
+            await informer.wait_synced()
+        backoff = Backoff(_FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS)
+        self._wake.set()
+        is_complete = True
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(None if is_complete else _LONGEST_RETRY_SECONDS):
+                    await self._wake.wait()
+            self._wake.clear()
+            try:
+                is_complete = await self._sync()
+                backoff.reset()
+            except ClientError as error:
+                if backoff.failures == 0:
+                    log.warning("cannot register the webhook, trying again until it works: %s", error)
+                self._wake.set()
+                await asyncio.sleep(backoff.next())
+
+    async def _sync(self) -> bool:
+        """Register all; return whether each Service that is to be adopted exists."""
+        await self._write_own()
+        used = [service for service in ADOPTED_SERVICES if self._is_used(service)]
+        adopted = [service for service in used if await self._adopt(service)]
+        for configuration in list(self._configurations.items()):
+            if patch := ca_patch(configuration, self._ca, adopted):
+                log.info("answering the webhooks of %s, whose own controller does not run", configuration.key)
+                await self._client.patch(WEBHOOK_CONFIGURATIONS, configuration.metadata.name, "", patch, "json")
+        for definition in list(self._definitions.items()):
+            if patch := conversion_patch(definition, self._ca, adopted):
+                await self._client.patch(DEFINITIONS, definition.metadata.name, "", patch, "json")
+        return adopted == used
+
+    async def _write_own(self) -> None:
+        """Create or update the own configuration, whose URL and CA are those of this process."""
+        wanted = own_configuration(self._address, self._port, self._ca)
+        existing = self._configurations.get(ObjectKey("", NAME))
+        if existing is None:
+            with contextlib.suppress(AlreadyExists):  # a moment ago; the informer wakes this again
+                await self._client.create(WEBHOOK_CONFIGURATIONS, wanted)
+        elif not is_registered(existing, wanted):
+            await self._client.patch(WEBHOOK_CONFIGURATIONS, NAME, "", {"webhooks": wanted["webhooks"]})
+
+    def _is_used(self, service: ObjectKey) -> bool:
+        """Whether a webhook or the conversion leads to the Service, and no pod of its own answers."""
+        configs = [webhook.client_config for item in self._configurations.items() for webhook in item.webhooks]
+        for definition in self._definitions.items():
+            webhook = definition.spec.conversion.webhook
+            if webhook is not None and webhook.client_config is not None:
+                configs.append(webhook.client_config)
+        return service in map(adopted_service, configs) and not is_answered_by_others(
+            list(self._slices.items()), service
+        )
+
+    async def _adopt(self, service: ObjectKey) -> bool:
+        """Make the Service lead here; return whether it exists."""
+        try:
+            path = SERVICES.path(service.namespace, service.name)
+            slice_ = adopting_slice(await self._client.request("GET", path), self._address, self._port)
+        except NotFound:
+            return False
+        existing = self._slices.get(ObjectKey(service.namespace, NAME))
+        if existing is None:
+            with contextlib.suppress(AlreadyExists):
+                await self._client.create(ENDPOINT_SLICES, slice_)
+        elif [endpoint.addresses for endpoint in existing.endpoints] != [(self._address,)] or [
+            port.port for port in existing.ports or ()
+        ] != [port["port"] for port in slice_["ports"]]:
+            patch = {key: slice_[key] for key in ("endpoints", "ports")}
+            await self._client.patch(ENDPOINT_SLICES, NAME, service.namespace, patch)
+        return True

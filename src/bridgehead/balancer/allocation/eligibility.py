@@ -1,0 +1,37 @@
+"""Pools that a Service may use, and their order.
+
+Pure: no I/O, no clock, no randomness. Source: MetalLB, internal/allocator; OpenELB v0.6.
+"""
+
+from __future__ import annotations
+
+from ..model import Pool
+from .requests import Request
+from .space import PoolSpace
+
+
+def is_allowed(pool: Pool, request: Request) -> bool:
+    """Whether `serviceAllocation` of a pool lets the Service use it. An Eip may be named by any Service."""
+    selection = pool.services
+    if selection is None or pool.source == "openelb":
+        return True
+    if not is_bound(pool, request):
+        return False
+    selectors = selection.service_selectors
+    return not selectors or any(selector.matches(request.labels) for selector in selectors)
+
+
+def is_bound(pool: Pool, request: Request) -> bool:
+    """Whether a pool is for the Service's namespace, or for every namespace."""
+    selection = pool.services
+    if selection is None or not (selection.namespaces or selection.namespace_selectors):
+        return True
+    return request.key.namespace in selection.namespaces or any(
+        selector.matches(request.namespace_labels) for selector in selection.namespace_selectors
+    )
+
+
+def by_priority(space: PoolSpace) -> tuple[bool, int, str]:
+    """Sort key: the lowest priority first, 0 last."""
+    priority = space.pool.services.priority if space.pool.services is not None else 0
+    return priority == 0, priority, space.pool.name

@@ -1,0 +1,159 @@
+"""The configuration, compiled again whenever its objects change. Used by the controller.
+
+The definitions of the objects may be installed after the start: an informer lists until its kind is served.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from bridgehead.client import ApiClient, Informer
+from bridgehead.objects import metallb, openelb
+from bridgehead.objects.core import Node
+from bridgehead.objects.endpoint_slices import SERVICE_NAME_LABEL, EndpointSlice
+from bridgehead.objects.kinds import CONFIG_MAPS, ENDPOINT_SLICES, Kind
+from bridgehead.objects.meta import Object
+
+from .configuration import Compiled, ConfigurationObjects, NodeFacts, compile_configuration
+from .configuration.config_map import NAME as CONFIG_MAP_NAME
+from .errors import ConfigurationInvalid
+from .ranges import AddressRange, IpAddress
+
+log = logging.getLogger(__name__)
+
+_QUIET_SECONDS: Final = 0.02  # changes that follow each other sooner are compiled together
+# The names are those of the fields of `ConfigurationObjects`.
+_KINDS: Final[dict[str, Kind[Any]]] = {
+    "pools": metallb.IP_ADDRESS_POOLS,
+    "layer2_advertisements": metallb.L2_ADVERTISEMENTS,
+    "bgp_advertisements": metallb.BGP_ADVERTISEMENTS,
+    "peers": metallb.BGP_PEERS,
+    "bfd_profiles": metallb.BFD_PROFILES,
+    "communities": metallb.COMMUNITIES,
+    "eips": openelb.EIPS,
+    "bgp_confs": openelb.BGP_CONFS,
+    "openelb_peers": openelb.BGP_PEERS,
+}
+
+
+class ConfigurationWatch:
+    """Calls `on_valid` with each new result, `on_invalid` with each new error; the last valid one stays in force.
+
+    `nodes` is an informer that the caller runs. Objects of all namespaces are seen, so that those of the wrong one are
+    reported.
+    """
+
+    def __init__(
+        self,
+        client: ApiClient,
+        namespace: str,
+        nodes: Informer[Node],
+        on_valid: Callable[[Compiled], None],
+        on_invalid: Callable[[ConfigurationInvalid], None],
+    ) -> None:
+        self._namespace = namespace
+        self._nodes = nodes
+        self._on_valid = on_valid
+        self._on_invalid = on_invalid
+        self._informers: dict[str, Informer[Any]] = {name: Informer(client, kind) for name, kind in _KINDS.items()}
+        self._config_map = Informer(client, CONFIG_MAPS, namespace, field_selector=f"metadata.name={CONFIG_MAP_NAME}")
+        self._api_endpoints = Informer(
+            client, ENDPOINT_SLICES, "default", label_selector=f"{SERVICE_NAME_LABEL}=kubernetes"
+        )
+        self._wake = asyncio.Event()
+        self._last: Compiled | str | None = None
+
+    @property
+    def pools(self) -> Informer[metallb.IPAddressPool]:
+        return self._informers["pools"]
+
+    @property
+    def eips(self) -> Informer[openelb.Eip]:
+        return self._informers["eips"]
+
+    async def run(self) -> None:
+        """Follow the objects until cancelled."""
+        informers = (*self._informers.values(), self._config_map, self._api_endpoints)
+        self._nodes.on_change(self._node_changed)
+        async with asyncio.TaskGroup() as tasks:
+            for informer in informers:
+                informer.on_change(self._object_changed)
+                tasks.create_task(informer.run(), name=f"informer {informer.kind.plural}")
+            for informer in (*informers, self._nodes):
+                await informer.wait_synced()
+            while True:
+                self._wake.clear()
+                self._compile()
+                await self._wake.wait()
+                await asyncio.sleep(_QUIET_SECONDS)
+
+    def objects(self) -> ConfigurationObjects:
+        """Return the objects as they are now, without those that are being deleted."""
+        found: dict[str, Any] = {
+            name: tuple(obj for obj in informer.items() if obj.metadata.deletion_timestamp is None)
+            for name, informer in self._informers.items()
+        }
+        return ConfigurationObjects(
+            namespace=self._namespace,
+            config_map=next(iter(self._config_map.items()), None),
+            nodes={
+                node.metadata.name: NodeFacts(node.metadata.labels, tuple(parse_addresses(node.internal_ips)))
+                for node in self._nodes.items()
+            },
+            reserved=tuple(
+                (AddressRange(address.version, int(address), int(address)), "an address of the API server")
+                for slice_ in self._api_endpoints.items()
+                for address in _endpoint_addresses(slice_)
+            ),
+            **found,
+        )
+
+    def _object_changed(self, old: Object | None, new: Object | None) -> None:
+        """Compile again unless only the status or other metadata changed, as the controller's reports do."""
+        if old is None or new is None or _content(old) != _content(new):
+            self._wake.set()
+
+    def _node_changed(self, old: Node | None, new: Node | None) -> None:
+        if old is None or new is None or _node_facts(old) != _node_facts(new):
+            self._wake.set()
+
+    def _compile(self) -> None:
+        try:
+            compiled = compile_configuration(self.objects())
+        except ConfigurationInvalid as error:
+            if self._last != str(error):
+                self._last = str(error)
+                log.error("the configuration is invalid, the last valid one stays in force: %s", error)
+                self._on_invalid(error)
+            return
+        if self._last != compiled:
+            self._last = compiled
+            self._on_valid(compiled)
+
+
+def parse_addresses(texts: tuple[str, ...]) -> Iterator[IpAddress]:
+    """Yield the texts that are addresses."""
+    for text in texts:
+        try:
+            yield ipaddress.ip_address(text)
+        except ValueError:
+            continue
+
+
+def _endpoint_addresses(slice_: EndpointSlice) -> Iterator[IpAddress]:
+    for endpoint in slice_.endpoints:
+        yield from parse_addresses(endpoint.addresses)
+
+
+def _content(obj: Object) -> tuple[object, ...]:
+    meta = obj.metadata
+    content = [getattr(obj, field, None) for field in ("spec", "data", "endpoints")]
+    return meta.uid, meta.labels, meta.annotations, meta.deletion_timestamp, *content
+
+
+def _node_facts(node: Node) -> tuple[object, ...]:
+    return node.metadata.labels, node.internal_ips

@@ -1,0 +1,1 @@
+"""The controller: gives Services their addresses and reports the state of pools and of the configuration."""

@@ -1,0 +1,126 @@
+"""The balancer's controller: informers, the configuration, Services, reports. Called by `bridgehead balancer`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from typing import Final
+
+from bridgehead.backoff import Backoff
+from bridgehead.client import ApiClient, EventRecorder, Informer
+from bridgehead.client.errors import ClientError
+from bridgehead.objects.kinds import NAMESPACES, NODES, SERVICES
+from bridgehead.pages import Page, Routes, metrics_page
+
+from ..configuration import Compiled
+from ..configuration.inputs import DEFAULT_NAMESPACE
+from ..configuration_watch import ConfigurationWatch
+from ..definitions.install import install
+from ..errors import ConfigurationInvalid
+from .metrics import ControllerMetrics
+from .reports import Reporter
+from .services import ServiceReconciler
+from .speaker_secret import ensure_secret
+
+log = logging.getLogger(__name__)
+
+_COMPONENT: Final = "bridgehead-balancer"  # source of the Events
+_INSTALL_DELAYS: Final = (0.1, 10.0)  # seconds: first and longest
+
+
+@dataclass(frozen=True)
+class ControllerSettings:
+    """`webhook`: address and port at which the API server reaches this process; None: no webhook."""
+
+    namespace: str = DEFAULT_NAMESPACE
+    lb_class: str = ""
+    webhook: tuple[str, int] | None = None
+
+
+class BalancerController:
+    """Use once: `prepare`, then `run` until cancelled."""
+
+    def __init__(self, client: ApiClient, settings: ControllerSettings) -> None:
+        self._client = client
+        self._settings = settings
+        self._recorder = EventRecorder(client, _COMPONENT)
+        self._services = Informer(client, SERVICES)
+        self._namespaces = Informer(client, NAMESPACES)
+        self._nodes = Informer(client, NODES)
+        self._watch = ConfigurationWatch(client, settings.namespace, self._nodes, self._on_valid, self._on_invalid)
+        self.metrics = ControllerMetrics()
+        self._reconciler = ServiceReconciler(
+            client,
+            self._services,
+            self._namespaces,
+            self._recorder,
+            self.metrics,
+            settings.lb_class,
+            lambda: self._reporter.changed(),
+        )
+        self._reporter = Reporter(client, settings.namespace, self._watch, self._reconciler.allocator, self._recorder)
+        self.metrics.watch(self._reconciler.allocator.spaces)
+        self._is_prepared = self._is_running = self._is_configured = False
+
+    async def run(self) -> None:
+        """Give out addresses until cancelled."""
+        self._is_running = True
+        async with asyncio.TaskGroup() as tasks:
+            for informer in (self._services, self._namespaces, self._nodes):
+                tasks.create_task(informer.run(), name=f"informer {informer.kind.plural}")
+            tasks.create_task(self._recorder.run(), name="events")
+            tasks.create_task(self._watch.run(), name="configuration")
+            tasks.create_task(self._reconciler.run(), name="services")
+            tasks.create_task(self._reporter.run(), name="reports")
+            if self._settings.webhook is not None:
+                tasks.create_task(self._answer_reviews(*self._settings.webhook), name="webhook")
+
+    async def prepare(self) -> None:
+        """Install the namespace, the definitions and the Secret, again and again until the API server lets it."""
+        backoff = Backoff(*_INSTALL_DELAYS)
+        while True:
+            try:
+                await install(self._client, self._settings.namespace)
+                await ensure_secret(self._client, self._settings.namespace)
+            except ClientError as error:
+                if backoff.failures == 0:
+                    log.warning("cannot install the definitions, trying again until it works: %s", error)
+                await asyncio.sleep(backoff.next())
+            else:
+                self._is_prepared = True
+                return
+
+    async def _answer_reviews(self, address: str, port: int) -> None:
+        from .webhook import answer_reviews  # with an HTTPS server, which not every controller needs
+
+        try:
+            await answer_reviews(self._client, address, port, self._watch)
+        except OSError as error:
+            log.error("no webhook: cannot serve on %s port %d: %s", address, port, error.strerror)
+
+    def _on_valid(self, compiled: Compiled) -> None:
+        self._is_configured = True
+        self.metrics.config_loaded.set(1)
+        self.metrics.config_stale.set(0)
+        self._reconciler.configure(compiled.configuration)
+        self._reporter.on_valid(compiled)
+
+    def _on_invalid(self, error: ConfigurationInvalid) -> None:
+        self._is_configured = True
+        self.metrics.config_stale.set(1)
+        self._reporter.on_invalid(error)
+
+    def routes(self) -> Routes:
+        """Return the pages: /healthz and /readyz are 503 until this process gives out addresses, or waits to lead."""
+
+        def ready() -> Page:
+            is_ready = self._is_configured if self._is_running else self._is_prepared
+            return Page(200, b"ok") if is_ready else Page(503, b"the configuration has not been read yet")
+
+        return {
+            "/metrics": lambda: metrics_page(self.metrics.exposition()),
+            "/healthz": ready,
+            "/readyz": ready,
+            "/livez": lambda: Page(200, b"ok"),
+        }

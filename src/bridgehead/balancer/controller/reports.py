@@ -1,0 +1,168 @@
+"""Reports to the API: statuses of pools and Eips, Eips' finalizers, the ConfigurationState, Events about objects."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterable
+from typing import Any, Final
+
+from bridgehead.client import ApiClient, EventRecorder
+from bridgehead.client.errors import AlreadyExists, ClientError, Conflict, NotFound
+from bridgehead.objects.metallb import CONFIGURATION_STATES, IP_ADDRESS_POOLS
+from bridgehead.objects.openelb import EIPS, Eip
+from bridgehead.objects.times import format_time
+
+from ..allocation import Allocator
+from ..configuration import Compiled, Rejection
+from ..configuration_watch import ConfigurationWatch
+from ..errors import ConfigurationInvalid
+from .statuses import eip_status, pool_status
+
+log = logging.getLogger(__name__)
+
+EIP_FINALIZER: Final = "finalizer.ipam.kubesphere.io/v1alpha1"
+STATE_NAME: Final = "controller"
+_STATE_LABELS: Final = {"metallb.io/component-type": "controller"}
+_CONDITION: Final = "poolReconcilerValid"
+_QUIET_SECONDS: Final = 0.1  # allocations that follow each other sooner are reported together
+_RETRY_SECONDS: Final = 5.0
+
+
+class Reporter:
+    """Writes what changed since the last report. `changed` is called after each change."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        namespace: str,
+        watch: ConfigurationWatch,
+        allocator: Allocator,
+        recorder: EventRecorder,
+    ) -> None:
+        self._client = client
+        self._namespace = namespace
+        self._watch = watch
+        self._allocator = allocator
+        self._recorder = recorder
+        self._wake = asyncio.Event()
+        self._reported: dict[str, Any] = {}  # the last status of each pool, by uid
+        self._noted: frozenset[tuple[str, str]] = frozenset()  # uid and message of objects with a warning
+        self._error: ConfigurationInvalid | None = None
+        self._is_judged = False
+        self._state_reported: dict[str, Any] | None = None
+
+    def changed(self) -> None:
+        self._wake.set()
+
+    def on_valid(self, compiled: Compiled) -> None:
+        """Report that the configuration is valid, with warnings about single objects."""
+        self._error, self._is_judged = None, True
+        self._warn(compiled.rejections)
+        self.changed()
+
+    def on_invalid(self, error: ConfigurationInvalid) -> None:
+        """Report why the last valid configuration stays in force."""
+        self._error, self._is_judged = error, True
+        self._warn([] if error.about is None else [Rejection(error.about, str(error))])
+        self.changed()
+
+    def _warn(self, rejections: Iterable[Rejection]) -> None:
+        rejections = list(rejections)
+        for rejection in rejections:
+            if (rejection.about.uid, rejection.message) not in self._noted:
+                self._recorder.record(
+                    rejection.about, type="Warning", reason=rejection.reason, message=rejection.message
+                )
+        self._noted = frozenset((rejection.about.uid, rejection.message) for rejection in rejections)
+
+    async def run(self) -> None:
+        """Report until cancelled."""
+        for informer in (self._watch.eips, self._watch.pools):
+            informer.on_change(lambda old, new: self.changed())
+        while True:
+            await self._wake.wait()
+            await asyncio.sleep(_QUIET_SECONDS)
+            self._wake.clear()
+            try:
+                await self._report()
+            except ClientError as error:
+                log.warning("cannot report the state of pools, trying again: %s", error)
+                await asyncio.sleep(_RETRY_SECONDS)
+                self._wake.set()
+
+    async def _report(self) -> None:
+        await self._report_state()
+        for eip in list(self._watch.eips.items()):
+            await self._keep_finalizer(eip)
+        pools = {pool.metadata.name: pool for pool in self._watch.pools.items()}
+        eips = {eip.metadata.name: eip for eip in self._watch.eips.items()}
+        for space in list(self._allocator.spaces()):
+            name = space.pool.name
+            if space.pool.source == "metallb":
+                pool = pools.get(name)
+                if pool is not None and pool.metadata.namespace == self._namespace:
+                    await self._write_status(IP_ADDRESS_POOLS, pool, pool_status(space))
+            elif name in eips:
+                patch = eip_status(space, self._allocator.holders(space), eips[name].status.used)
+                await self._write_status(EIPS, eips[name], patch)
+
+    async def _write_status(self, kind: Any, obj: Any, status: dict[str, Any]) -> None:
+        """Write a status that differs from the last one; a definition may lack some of its fields."""
+        uid = obj.metadata.uid
+        if self._reported.get(uid) == status:
+            return
+        try:
+            await self._client.patch(
+                kind, obj.metadata.name, obj.metadata.namespace, {"status": status}, subresource="status"
+            )
+        except NotFound:
+            return
+        self._reported[uid] = status
+
+    async def _keep_finalizer(self, eip: Eip) -> None:
+        """Add OpenELB's finalizer, and remove it when the Eip is being deleted: its addresses are given up at once."""
+        finalizers, is_leaving = eip.metadata.finalizers, eip.metadata.deletion_timestamp is not None
+        if (EIP_FINALIZER in finalizers) != is_leaving:
+            return
+        wanted = [name for name in finalizers if name != EIP_FINALIZER] + ([] if is_leaving else [EIP_FINALIZER])
+        # With the version, so that finalizers that others add meanwhile are not lost.
+        metadata = {"finalizers": wanted, "resourceVersion": eip.metadata.resource_version}
+        try:
+            await self._client.patch(EIPS, eip.metadata.name, "", {"metadata": metadata})
+        except (NotFound, Conflict):
+            return  # the informer has it as it is now soon, and wakes this again
+
+    async def _report_state(self) -> None:
+        if not self._is_judged:
+            return
+        text = "" if self._error is None else str(self._error)
+        condition = {
+            "type": _CONDITION,
+            "status": "False" if text else "True",
+            "reason": "ConfigError" if text else "SyncStateSuccess",
+            "message": text,
+        }
+        status = {"result": "Invalid" if text else "Valid", "errorSummary": text, "conditions": [condition]}
+        if status == self._state_reported:
+            return
+        body = {**status, "conditions": [{**condition, "lastTransitionTime": format_time(time.time())}]}
+        metadata = {"name": STATE_NAME, "namespace": self._namespace, "labels": _STATE_LABELS}
+        try:
+            await self._client.create(
+                CONFIGURATION_STATES,
+                {
+                    "apiVersion": CONFIGURATION_STATES.api_version,
+                    "kind": CONFIGURATION_STATES.name,
+                    "metadata": metadata,
+                },
+            )
+        except AlreadyExists:
+            pass
+        except NotFound:
+            return  # older definitions of MetalLB's kinds lack this one
+        await self._client.patch(
+            CONFIGURATION_STATES, STATE_NAME, self._namespace, {"status": body}, subresource="status"
+        )
+        self._state_reported = status

@@ -1,0 +1,290 @@
+"""Reconciliation of Services: a decision by the allocator, written to the status, with Events.
+
+Decisions are made one after the other on the event loop; their writes overlap. A Service waits in `_waiting` until an
+address, a port or a pool may be free for it, and is decided again at once then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from bridgehead.client import ApiClient, Done, EventRecorder, Informer, Outcome, WorkQueue
+from bridgehead.client.errors import NotFound
+from bridgehead.objects.core import Namespace, Service
+from bridgehead.objects.kinds import SERVICES
+from bridgehead.objects.meta import ObjectKey, find_condition, version_number
+
+from ..allocation import Allocator, Decision, Note, Pending, PendingReason, adopt, converge
+from ..allocation.convergence import current_addresses
+from ..allocation.requests import EIP_NAME_ANNOTATION, POOL_ANNOTATION, cluster_versions
+from ..configuration_watch import parse_addresses
+from ..model import Configuration
+from .metrics import ControllerMetrics
+from .patches import CONDITION, SERVICE_FINALIZER, openelb_patch, status_patch
+
+log = logging.getLogger(__name__)
+
+_WORKERS: Final = 32  # writes at a time
+_BY_NAMESPACE: Final = "namespace"
+
+
+class ServiceReconciler:
+    """Gives addresses to the Services whose loadBalancerClass is `lb_class` ("": those without one).
+
+    `on_change` is called after allocations changed, for reports about pools.
+    """
+
+    def __init__(
+        self,
+        client: ApiClient,
+        services: Informer[Service],
+        namespaces: Informer[Namespace],
+        recorder: EventRecorder,
+        metrics: ControllerMetrics,
+        lb_class: str,
+        on_change: Callable[[], None],
+    ) -> None:
+        self.allocator = Allocator()
+        self._client = client
+        self._services = services
+        self._namespaces = namespaces
+        self._recorder = recorder
+        self._metrics = metrics
+        self._lb_class = lb_class
+        self._on_change = on_change
+        self._queue: WorkQueue[ObjectKey] = WorkQueue("services")
+        self._waiting: dict[ObjectKey, None] = {}  # in the order in which they began to wait
+        self._written: dict[ObjectKey, Service] = {}  # as patched, until the informer has a version as new
+        self._last_notes: dict[ObjectKey, list[Note]] = {}  # of the last decision that had any
+        self._eips: frozenset[str] = frozenset()
+        self._configured = asyncio.Event()
+        services.add_index(_BY_NAMESPACE, lambda service: (service.metadata.namespace,))
+
+    def configure(self, configuration: Configuration) -> None:
+        """Use another configuration: every Service is decided again, those that have addresses first."""
+        is_first = not self._configured.is_set()
+        self.allocator.set_pools(configuration.pools)
+        self._eips = frozenset(pool.name for pool in configuration.pools if pool.source == "openelb")
+        self._configured.set()
+        if not is_first:
+            self._enqueue(self._services.items())
+        self._on_change()
+
+    async def run(self) -> None:
+        """Reconcile until cancelled; nothing is decided before the first valid configuration."""
+        await self._services.wait_synced()
+        await self._namespaces.wait_synced()
+        await self._configured.wait()
+        for service in sorted(self._services.items(), key=_age):
+            if self._is_ours(service):
+                adopt(self.allocator, service, self._namespace_labels(service))
+            self._record_external(service)
+        self._services.on_change(self._service_changed)
+        self._namespaces.on_change(self._namespace_changed)
+        self._enqueue(self._services.items())
+        self._on_change()
+        await self._queue.run(self._reconcile, _WORKERS)
+
+    # --- Changes -------------------------------------------------------------------------------------------
+
+    def _enqueue(self, services: Iterable[Service]) -> None:
+        for service in sorted(services, key=lambda service: (not current_addresses(service), _age(service))):
+            self._queue.add(service.key)
+
+    def _service_changed(self, old: Service | None, new: Service | None) -> None:
+        found = new if new is not None else old
+        if found is None:
+            return
+        written = self._written.get(found.key)
+        if written is not None and (new is None or _is_as_new(new, written)):
+            del self._written[found.key]
+        if new is not None:
+            self._record_external(new)
+        if new is None or old is None or _relevant(old) != _relevant(new):
+            self._queue.add(found.key)
+
+    def _namespace_changed(self, old: Namespace | None, new: Namespace | None) -> None:
+        if new is not None and (old is None or old.metadata.labels != new.metadata.labels):
+            for service in self._services.by_index(_BY_NAMESPACE, new.metadata.name):
+                self._queue.add(service.key)
+
+    def _record_external(self, service: Service) -> None:
+        if self.allocator.set_external(service.key, tuple(parse_addresses(service.spec.external_ips))):
+            self._wake_waiting()
+
+    def _wake_waiting(self) -> None:
+        for key in self._waiting:
+            self._queue.add(key)
+
+    # --- Decisions -----------------------------------------------------------------------------------------
+
+    async def _reconcile(self, key: ObjectKey) -> Outcome:
+        service = self._latest(key)
+        if service is None:
+            self._release(key)
+            if self.allocator.set_external(key, ()):
+                self._wake_waiting()
+            return Done()
+        if service.metadata.deletion_timestamp is not None:
+            await self._finish(service)
+            return Done()
+        decision = self._decide(service)
+        if decision is None:
+            return Done()
+        self._note(service, decision)
+        await self._write(service, decision)
+        return Done()
+
+    def _latest(self, key: ObjectKey) -> Service | None:
+        """Return the Service as the informer has it, or as this process patched it since."""
+        found = self._services.get(key)
+        written = self._written.get(key)
+        return written if found is not None and written is not None and not _is_as_new(found, written) else found
+
+    def _decide(self, service: Service) -> Decision | None:
+        """Return the decision; None if the Service is not for this balancer and has no trace of it."""
+        key = service.key
+        before = self.allocator.allocation(key)
+        if not self._is_ours(service):
+            self._release(key)
+            if _is_waiting_for_others(service):
+                return self._wrong_class(service)
+            return Decision() if before is not None or _has_traces(service) else None
+        if not cluster_versions(service):
+            return None  # its cluster IPs follow
+        decision = converge(self.allocator, service, self._namespace_labels(service))
+        if decision.allocation is None:
+            self._waiting.setdefault(key)
+        else:
+            self._waiting.pop(key, None)
+        if decision.allocation != before:
+            self._on_change()
+        if before is not None and decision.allocation != before:
+            self._wake_waiting()
+        return decision
+
+    def _wrong_class(self, service: Service) -> Decision:
+        found, own = service.spec.load_balancer_class or "", self._lb_class
+        message = f'loadBalancerClass is "{found}"; this balancer serves ' + (
+            f'"{own}"' if own else "Services without a class"
+        )
+        return Decision(
+            pending=Pending(PendingReason.WRONG_CLASS, message), notes=[Note("LoadBalancerClassIgnored", message)]
+        )
+
+    def _is_ours(self, service: Service) -> bool:
+        return (
+            service.spec.type == "LoadBalancer"
+            and (service.spec.load_balancer_class or "") == self._lb_class
+            and service.metadata.deletion_timestamp is None
+        )
+
+    def _namespace_labels(self, service: Service) -> dict[str, str]:
+        namespace = self._namespaces.get(ObjectKey("", service.metadata.namespace))
+        return {} if namespace is None else namespace.metadata.labels
+
+    def _release(self, key: ObjectKey) -> bool:
+        """Take back what the Service holds, and decide again on those that wait."""
+        self._waiting.pop(key, None)
+        self._last_notes.pop(key, None)
+        if not self.allocator.release(key):
+            return False
+        self._wake_waiting()
+        self._on_change()
+        return True
+
+    # --- Writes --------------------------------------------------------------------------------------------
+
+    def _note(self, service: Service, decision: Decision) -> None:
+        """Record the Events of a decision, unless the last decision had the same ones."""
+        if decision.notes and self._last_notes.get(service.key) != decision.notes:
+            for note in decision.notes:
+                self._recorder.record(service, type=note.type, reason=note.reason, message=note.message)
+        if decision.notes:
+            self._last_notes[service.key] = decision.notes
+        else:
+            self._last_notes.pop(service.key, None)
+
+    async def _write(self, service: Service, decision: Decision) -> None:
+        key = service.key
+        patch = status_patch(service, decision, time.time())
+        allocation = decision.allocation
+        eip = allocation.pool if allocation is not None and allocation.pool in self._eips else ""
+        metadata = openelb_patch(service, eip, is_openelb=decision.is_openelb)
+        try:
+            if patch is not None:
+                self._metrics.updates.inc()
+                self._written[key] = await self._client.patch(
+                    SERVICES, key.name, key.namespace, patch, "strategic", "status"
+                )
+            if metadata is not None:
+                self._written[key] = await self._client.patch(SERVICES, key.name, key.namespace, metadata, "strategic")
+        except NotFound:
+            return
+        except Exception:
+            self._metrics.update_errors.inc()
+            raise
+        found = self._services.get(key)
+        written = self._written.get(key)
+        if found is not None and written is not None and _is_as_new(found, written):
+            del self._written[key]
+
+    async def _finish(self, service: Service) -> None:
+        """Release the addresses of a Service that is being deleted, and let it go."""
+        allocation = self.allocator.allocation(service.key)
+        released = self._release(service.key)
+        if SERVICE_FINALIZER not in service.metadata.finalizers:
+            return
+        if released and allocation is not None:
+            message = f"success to release ip {allocation.addresses[0]} from eip {allocation.pool}"
+            self._recorder.record(service, reason="ReleaseIP", message=message)
+        patch = openelb_patch(service, "", is_openelb=True)
+        if patch is not None:
+            try:
+                await self._client.patch(
+                    SERVICES, service.metadata.name, service.metadata.namespace, patch, "strategic"
+                )
+            except NotFound:
+                return
+
+
+def _age(service: Service) -> tuple[str, ObjectKey]:
+    return service.metadata.creation_timestamp or "", service.key
+
+
+def _is_as_new(found: Service, written: Service) -> bool:
+    """Whether the informer's copy is the object that was written, or a later version, or another object."""
+    return found.metadata.uid != written.metadata.uid or version_number(
+        found.metadata.resource_version
+    ) >= version_number(written.metadata.resource_version)
+
+
+def _relevant(service: Service) -> tuple[object, ...]:
+    meta = service.metadata
+    return (
+        meta.uid,
+        meta.labels,
+        meta.annotations,
+        meta.finalizers,
+        meta.deletion_timestamp,
+        service.spec,
+        service.status,
+    )
+
+
+def _has_traces(service: Service) -> bool:
+    return (
+        POOL_ANNOTATION in service.metadata.annotations
+        or EIP_NAME_ANNOTATION in service.metadata.labels
+        or SERVICE_FINALIZER in service.metadata.finalizers
+        or find_condition(service.status.conditions, CONDITION) is not None
+    )
+
+
+def _is_waiting_for_others(service: Service) -> bool:
+    """Whether a Service of another class has no address yet."""
+    return service.spec.type == "LoadBalancer" and not service.status.load_balancer.ingress

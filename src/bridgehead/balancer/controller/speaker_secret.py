@@ -1,0 +1,37 @@
+"""The Secret that speakers share: the key of their heartbeats."""
+
+from __future__ import annotations
+
+import base64
+import logging
+import secrets
+from typing import Final
+
+from bridgehead.client import ApiClient
+from bridgehead.client.errors import AlreadyExists, NotFound
+from bridgehead.objects.kinds import SECRETS
+
+log = logging.getLogger(__name__)
+
+NAME: Final = "bridgehead-speakers"
+_KEY: Final = "key"
+_KEY_BYTES: Final = 32
+
+
+async def ensure_secret(client: ApiClient, namespace: str) -> None:
+    """Create the Secret with a random key if it is missing. Raises ClientError."""
+    try:
+        await client.get(SECRETS, NAME, namespace)
+    except NotFound:
+        key = base64.b64encode(secrets.token_bytes(_KEY_BYTES))
+        body = {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": NAME, "namespace": namespace},
+            "data": {_KEY: key.decode()},
+        }
+        try:
+            await client.create(SECRETS, body)
+        except AlreadyExists:
+            return
+        log.info("created the Secret %s/%s", namespace, NAME)

@@ -1,0 +1,32 @@
+"""The webhook of the balancer's objects, answered by the controller."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bridgehead.client import ApiClient
+
+from ..admission.identity import make_identity
+from ..admission.judgment import judge_change
+from ..admission.registrar import Registrar
+from ..admission.registration import ADOPTED_SERVICES
+from ..admission.serving import serving
+from ..configuration_watch import ConfigurationWatch
+
+Json = dict[str, Any]
+
+
+async def answer_reviews(client: ApiClient, address: str, port: int, watch: ConfigurationWatch) -> None:
+    """Serve at `address`, where the API server reaches this process, until cancelled. Raises OSError."""
+    identity = make_identity([address, *(f"{service.name}.{service.namespace}.svc" for service in ADOPTED_SERVICES)])
+
+    def judge(group: str, plural: str, operation: str, old: Json | None, new: Json | None) -> str:
+        return judge_change(watch.objects(), group, plural, operation, old, new)
+
+    async with serving(address, port, identity, judge, _convert) as bound:
+        await Registrar(client, address, bound, identity.ca).run()
+
+
+def _convert(obj: Json, version: str) -> Json:
+    """Convert a BGPPeer: the fields of v1beta1 are fields of v1beta2."""
+    return obj | {"apiVersion": version}

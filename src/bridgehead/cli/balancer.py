@@ -1,0 +1,127 @@
+"""Give load-balancer addresses to Services, from the pools of MetalLB's and OpenELB's objects.
+
+The controller works with any Kubernetes API server, given by a kubeconfig or, in a pod, by its service account. It
+installs the definitions of these objects where they are missing. `bridgehead speaker` announces the addresses.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+from typing import Annotated, Any
+
+from typer import Option
+
+from bridgehead.balancer.controller.controller import BalancerController, ControllerSettings
+from bridgehead.client import ApiClient, ClientConfig, LeaderElector, load_config
+from bridgehead.client.errors import ConfigError
+from bridgehead.objects.meta import ObjectKey
+from bridgehead.pages import serve
+
+from .failures import fail, reporting_failures
+from .groups import ACCESS, ADDRESSES, WHAT
+from .logs_setup import configure
+from .parsing import host_port
+
+log = logging.getLogger("bridgehead.balancer")
+
+LEASE_NAME = "bridgehead-balancer"
+# Shorter than other controllers': nobody gets an address while a dead leader's lease lasts.
+_LEASE_SECONDS: dict[str, Any] = {"lease_duration": 6, "renew_deadline": 4.0, "retry_period": 1.0}
+METRICS_PORT = 7472
+WEBHOOK_PORT = 9443
+
+
+def command(
+    kubeconfig: Annotated[
+        str,
+        Option(
+            envvar="KUBECONFIG", rich_help_panel=ACCESS, help="Kubeconfig file. Default: the pod's service account."
+        ),
+    ] = "",
+    namespace: Annotated[
+        str,
+        Option(
+            envvar="METALLB_NAMESPACE", rich_help_panel=ACCESS, help="Namespace of MetalLB's objects and the Secret."
+        ),
+    ] = "metallb-system",
+    leader_elect: Annotated[
+        bool, Option(rich_help_panel=ACCESS, help="Run only while holding the leader's Lease in the namespace.")
+    ] = True,
+    lb_class: Annotated[
+        str,
+        Option(
+            rich_help_panel=WHAT,
+            help="Serve only Services with this spec.loadBalancerClass. Default: those without a class.",
+        ),
+    ] = "",
+    metrics: Annotated[
+        str,
+        Option(
+            rich_help_panel=ADDRESSES,
+            help=f"Address of the pages /metrics, /healthz, /readyz and /livez, [HOST]:PORT; port {METRICS_PORT} by"
+            " default; empty: none.",
+        ),
+    ] = f":{METRICS_PORT}",
+    webhook: Annotated[
+        str,
+        Option(
+            envvar="BRIDGEHEAD_WEBHOOK_ADDRESS",
+            rich_help_panel=ADDRESSES,
+            help="Address of this process for the API server, IP[:PORT], at which a webhook checks changes of the"
+            f" balancer's objects; port {WEBHOOK_PORT} by default; empty: no webhook.",
+        ),
+    ] = "",
+    verbosity: Annotated[int, Option("-v", "--v", help="Verbosity: 0 for operators, 1 for developers.")] = 0,
+) -> None:
+    configure(verbosity)
+    try:
+        pages = host_port(metrics, METRICS_PORT) if metrics else None
+        reviews = host_port(webhook, WEBHOOK_PORT) if webhook else None
+    except ValueError as error:
+        fail("balancer", error, 2)
+    settings = ControllerSettings(namespace, lb_class, reviews)
+    with reporting_failures("balancer", ConfigError, OSError):
+        config = load_config(kubeconfig or None)
+        lost = asyncio.run(_run(config, settings, pages, leader_elect))
+    if lost:
+        fail("balancer", "lost the leader's lease; start again to stand for election")
+
+
+async def _run(
+    config: ClientConfig, settings: ControllerSettings, pages: tuple[str, int] | None, leader_elect: bool
+) -> bool:
+    """Run until SIGTERM, SIGINT or the loss of the lease; return whether the lease was lost."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    async with ApiClient(config, user_agent="bridgehead-balancer") as client:
+        controller = BalancerController(client, settings)
+        tasks: list[asyncio.Task[Any]] = [asyncio.create_task(stop.wait())]
+        if pages is not None:
+            tasks.append(asyncio.create_task(serve(pages, controller.routes())))
+        tasks.append(asyncio.create_task(_control(client, controller, settings.namespace if leader_elect else "")))
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        lost = not stop.is_set()
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        for task in tasks:
+            if not task.cancelled():
+                task.result()
+    return lost
+
+
+async def _control(client: ApiClient, controller: BalancerController, lease_namespace: str) -> None:
+    """Run the controller, with a namespace while holding the Lease there."""
+    await controller.prepare()
+    if not lease_namespace:
+        await controller.run()
+        return
+    key = ObjectKey(lease_namespace, LEASE_NAME)
+    identity = f"{socket.gethostname()}_{os.getpid()}"
+    await LeaderElector(client, key, identity, **_LEASE_SECONDS).run(controller.run)

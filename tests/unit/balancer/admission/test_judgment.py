@@ -1,0 +1,97 @@
+"""Refusals of changes that would make the configuration invalid."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from bridgehead.balancer.admission.judgment import judge_change
+from bridgehead.balancer.configuration import ConfigurationObjects
+from bridgehead.objects import metallb, openelb
+
+METALLB, OPENELB = "metallb.io", "network.kubesphere.io"
+
+
+def made(name: str, namespace: str = "metallb-system", **spec: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name, "namespace": namespace, "uid": name}, "spec": spec}
+
+
+def pool(name: str, *addresses: str, **metadata: Any) -> dict[str, Any]:
+    document = made(name, addresses=list(addresses))
+    return document | {"metadata": document["metadata"] | metadata}
+
+
+def peer(name: str, **spec: Any) -> dict[str, Any]:
+    return made(name, myASN=64500, peerASN=64501, peerAddress="10.0.0.1", **spec)
+
+
+def objects(**fields: list[dict[str, Any]]) -> ConfigurationObjects:
+    types: dict[str, Any] = {
+        "pools": metallb.IPAddressPool,
+        "peers": metallb.BGPPeer,
+        "bfd_profiles": metallb.BFDProfile,
+        "bgp_advertisements": metallb.BGPAdvertisement,
+        "eips": openelb.Eip,
+    }
+    return ConfigurationObjects(
+        **{name: tuple(msgspec.convert(one, types[name]) for one in given) for name, given in fields.items()}
+    )
+
+
+ONE = pool("one", "10.0.0.0/28")
+
+
+@pytest.mark.parametrize(
+    ("before", "group", "plural", "new", "refusal"),
+    [
+        (objects(), METALLB, "ipaddresspools", ONE, ""),
+        (objects(pools=[ONE]), METALLB, "ipaddresspools", pool("two", "10.0.0.8-10.0.0.20"), "overlaps with already"),
+        (objects(pools=[ONE]), METALLB, "ipaddresspools", pool("one", "10.0.0.0/24"), ""),  # an update of itself
+        (objects(), METALLB, "ipaddresspools", pool("one", "10.0.0.20-10.0.0.8"), "is after end"),
+        (objects(), METALLB, "ipaddresspools", pool("one", "10.0.0.8"), "invalid CIDR address"),
+        (
+            objects(),
+            METALLB,
+            "ipaddresspools",
+            pool("one", "10.0.0.0/28", namespace="default"),
+            "resource must be created in metallb-system namespace",
+        ),
+        # What a later object of the same manifest defines is no reason to refuse.
+        (objects(), METALLB, "bgppeers", peer("r", bfdProfile="fast"), ""),
+        (objects(pools=[ONE]), METALLB, "bgpadvertisements", made("a", communities=["vip"], peers=["r"]), ""),
+        (objects(pools=[ONE]), METALLB, "bgpadvertisements", made("a", communities=["1:99999"]), "invalid community"),
+        (objects(), OPENELB, "eips", made("eip", "", address="10.0.0.1-10.0.0.9", protocol="bgp"), ""),
+        (
+            objects(eips=[made("eip", "", address="10.0.0.1-10.0.0.9", protocol="bgp")]),
+            OPENELB,
+            "eips",
+            made("other", "", address="10.0.0.9", protocol="bgp"),
+            "overlap",
+        ),
+        (objects(), METALLB, "servicel2statuses", made("x"), ""),
+    ],
+)
+def test_creations_and_updates(before, group, plural, new, refusal):
+    answer = judge_change(before, group, plural, "CREATE", None, new)
+    assert refusal in answer
+    assert bool(refusal) == bool(answer)
+
+
+def test_a_broken_configuration_can_be_repaired_object_by_object():
+    broken = objects(pools=[ONE, pool("two", "10.0.0.0/30"), pool("three", "10.0.0.0/31")])
+    assert judge_change(broken, METALLB, "ipaddresspools", "UPDATE", None, pool("four", "10.1.0.0/24")) == ""
+    assert judge_change(broken, METALLB, "ipaddresspools", "UPDATE", None, pool("two", "10.2.0.0/24")) == ""
+    assert judge_change(broken, METALLB, "ipaddresspools", "DELETE", pool("three", "10.0.0.0/31"), None) == ""
+
+
+def test_a_used_bfd_profile_cannot_be_deleted():
+    before = objects(peers=[peer("r", bfdProfile="fast")], bfd_profiles=[made("fast"), made("slow")])
+    refusal = judge_change(before, METALLB, "bfdprofiles", "DELETE", made("fast"), None)
+    assert refusal == "Failed to delete BFDProfile fast, used by r"
+    assert judge_change(before, METALLB, "bfdprofiles", "DELETE", made("slow"), None) == ""
+
+
+def test_an_object_that_the_schema_refuses_is_left_to_it():
+    assert judge_change(objects(), METALLB, "ipaddresspools", "CREATE", None, {"spec": {"addresses": 1}}) == ""
