@@ -42,6 +42,11 @@ KINDS = {
         "podtemplate.template.spec",
         "nginx",
     ),
+    "controllerrevisions": (
+        "{apiVersion: apps/v1, kind: ControllerRevision, revision: 77, data: {spec: {template: {}}}}",
+        "controllerrevision.revision",
+        "77",
+    ),
     "resourcequotas": (
         "{apiVersion: v1, kind: ResourceQuota, spec: {hard: {count/widgets.example.com: 3, secrets: 70}}}",
         "quota.spec.scopeSelector",

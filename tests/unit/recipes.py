@@ -8,9 +8,13 @@ from types import ModuleType
 RECIPES = Path(__file__).parents[2] / "docs" / "recipes"
 
 
+def code_of(recipe: str) -> str:
+    """Return the recipe's Python code."""
+    return textwrap.dedent(re.search(r"```python\n(.*?\n) *```", (RECIPES / recipe).read_text("utf-8"), re.DOTALL)[1])
+
+
 def example_of(recipe: str) -> ModuleType:
     """Return the recipe's Python code as a module."""
-    code = re.search(r"```python\n(.*?)```", (RECIPES / recipe).read_text("utf-8"), re.DOTALL)[1]
     module = ModuleType("example")
-    exec(textwrap.dedent(code), module.__dict__)
+    exec(code_of(recipe), module.__dict__)
     return module

@@ -53,6 +53,14 @@ ROWS = {
         metadata: {name: a}
         template: {metadata: {labels: {b: c}}, spec: {containers: [{name: d, image: e}, {name: f, image: g}]}}
         """, ["a", "d,f", "e,g", "b=c"]),
+    "controller revision": ("controllerrevisions.apps", """
+        metadata:
+          name: a-1
+          ownerReferences: [{apiVersion: apps/v1, kind: DaemonSet, name: a, controller: true}]
+        revision: 2
+        """, ["a-1", "daemonset.apps/a", 2, "<unknown>"]),
+    "controller revision without controller": ("controllerrevisions.apps", "{metadata: {name: a-1}}", [
+        "a-1", "<none>", 0, "<unknown>"]),
     "resource quota": ("resourcequotas", """
         metadata: {name: a}
         status:
@@ -218,6 +226,7 @@ NAMES = {
     "replicationcontrollers": ("ReplicationController", "replicationcontroller", ("rc",), ("all",), True),
     "resourcequotas": ("ResourceQuota", "resourcequota", ("quota",), (), True),
     "limitranges": ("LimitRange", "limitrange", ("limits",), (), True),
+    "controllerrevisions.apps": ("ControllerRevision", "controllerrevision", (), (), True),
     "podtemplates": ("PodTemplate", "podtemplate", (), (), True),
     "events.events.k8s.io": ("Event", "event", ("ev",), (), True),
     "ingresses.networking.k8s.io": ("Ingress", "ingress", ("ing",), (), True),

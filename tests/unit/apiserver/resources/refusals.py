@@ -219,6 +219,12 @@ CLASSES = {
             "spec.selector.matchExpressions[0].values: Required value: must be specified when `operator` is 'In' or "
             "'NotIn'"]),
     ],
+    "controllerrevisions.apps": [
+        ("{data: {spec: {}}, revision: 3}", []),
+        ("{revision: -1}", [
+            "data: Required value: data is mandatory",
+            "revision: Invalid value: -1: must be greater than or equal to 0"]),
+    ],
     "podtemplates": [
         ("{template: {spec: {containers: [{name: a, image: b}]}}}", []),
         ("{}", ["template.spec.containers: Required value"]),

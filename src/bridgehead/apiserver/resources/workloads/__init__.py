@@ -1,14 +1,22 @@
-"""Deployment, ReplicaSet, DaemonSet (apps/v1), ReplicationController and PodTemplate (core/v1): one module for each.
+"""Deployment, ReplicaSet, DaemonSet, ControllerRevision (apps/v1), ReplicationController and PodTemplate (core/v1).
 
-`workload_strategy` has the common rules of all but PodTemplate.
+Each has a module. `workload_strategy` has the common rules of all but ControllerRevision and PodTemplate.
 
 Other packages import from here.
 """
 
+from .controllerrevisions import RESOURCE as CONTROLLER_REVISIONS
 from .daemonsets import RESOURCE as DAEMON_SETS
 from .deployments import RESOURCE as DEPLOYMENTS
 from .podtemplates import RESOURCE as POD_TEMPLATES
 from .replicasets import RESOURCE as REPLICA_SETS
 from .replicationcontrollers import RESOURCE as REPLICATION_CONTROLLERS
 
-__all__ = ["DAEMON_SETS", "DEPLOYMENTS", "POD_TEMPLATES", "REPLICATION_CONTROLLERS", "REPLICA_SETS"]
+__all__ = [
+    "CONTROLLER_REVISIONS",
+    "DAEMON_SETS",
+    "DEPLOYMENTS",
+    "POD_TEMPLATES",
+    "REPLICATION_CONTROLLERS",
+    "REPLICA_SETS",
+]
