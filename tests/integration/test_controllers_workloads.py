@@ -24,6 +24,7 @@ from bridgehead.controllers.workloads.replicasets import ReplicaSetController, R
 from bridgehead.objects.apps import DaemonSet, Deployment, ReplicaSet
 from bridgehead.objects.core import Pod
 from bridgehead.objects.kinds import (
+    CONTROLLER_REVISIONS,
     DAEMON_SETS,
     DEPLOYMENTS,
     EVENTS,
@@ -81,7 +82,8 @@ class Cluster:
 
     async def until(self, what: Callable[[], Any]) -> Any:
         """The first true value of `what()`, asked again whenever anything watched changes."""
-        watched = (NODES, PODS, DEPLOYMENTS, REPLICA_SETS, REPLICATION_CONTROLLERS, DAEMON_SETS, EVENTS)
+        workloads = (DEPLOYMENTS, REPLICA_SETS, REPLICATION_CONTROLLERS, DAEMON_SETS, CONTROLLER_REVISIONS)
+        watched = (NODES, PODS, *workloads, EVENTS)
         return await until_seen(what, *map(self.informers.get, watched))
 
     def pods(self, **labels: str) -> list[Pod]:
@@ -462,6 +464,20 @@ async def test_a_daemon_set_is_updated_one_node_at_a_time() -> None:
         await cluster.client.patch(DAEMON_SETS, "proxy", "default", patch)
         await cluster.until(lambda: has_rolled_out("proxy:2"))
         assert fewest == 2
+
+        def history() -> list[tuple[int, str]]:
+            found = cluster.informers.get(CONTROLLER_REVISIONS).items()
+            spec = [one.data["spec"]["template"]["spec"] for one in found]
+            return sorted((one.revision, of["containers"][0]["image"]) for one, of in zip(found, spec, strict=True))
+
+        await cluster.until(lambda: history() == [(1, "proxy:1"), (2, "proxy:2")])
+        # What `kubectl rollout undo` sends.
+        (first,) = (one for one in cluster.informers.get(CONTROLLER_REVISIONS).items() if one.revision == 1)
+        await cluster.client.patch(DAEMON_SETS, "proxy", "default", first.data, "strategic")
+        await cluster.until(lambda: has_rolled_out("proxy:1"))
+        await cluster.until(lambda: history() == [(2, "proxy:2"), (3, "proxy:1")])
+        hashes = {pod.metadata.labels["controller-revision-hash"] for pod in cluster.pods(app="proxy")}
+        assert hashes == {first.metadata.labels["controller-revision-hash"]}
 
 
 @pytest.mark.slow  # waits out a back-off of a second

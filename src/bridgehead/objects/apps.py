@@ -1,9 +1,11 @@
-"""The apps/v1 kinds: Deployment, ReplicaSet, DaemonSet.
+"""The apps/v1 kinds: Deployment, ReplicaSet, DaemonSet, ControllerRevision.
 
 Pure: no I/O, no clock, no randomness. Source: Kubernetes API reference v1.36.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 from .meta import Condition, LabelSelector, Object, Part, PodTemplate
 
@@ -85,8 +87,16 @@ class DaemonSetStatus(Part, frozen=True, kw_only=True):
     updated_number_scheduled: int = 0
     number_available: int = 0
     number_unavailable: int = 0
+    collision_count: int | None = None
 
 
 class DaemonSet(Object, frozen=True, kw_only=True):
     spec: DaemonSetSpec = DaemonSetSpec()
     status: DaemonSetStatus = DaemonSetStatus()
+
+
+class ControllerRevision(Object, frozen=True, kw_only=True):
+    """`data` is the patch that gives the owner its state of this revision."""
+
+    data: dict[str, Any] = {}
+    revision: int = 0

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from .apps import DaemonSet, Deployment, ReplicaSet
+from .apps import ControllerRevision, DaemonSet, Deployment, ReplicaSet
 from .batch import CronJob, Job
 from .certificates import CertificateSigningRequest
 from .coordination import Lease
@@ -76,6 +76,7 @@ REPLICATION_CONTROLLERS = Kind(ReplicationController, "", "v1", "replicationcont
 DEPLOYMENTS = Kind(Deployment, "apps", "v1", "deployments")
 REPLICA_SETS = Kind(ReplicaSet, "apps", "v1", "replicasets")
 DAEMON_SETS = Kind(DaemonSet, "apps", "v1", "daemonsets")
+CONTROLLER_REVISIONS = Kind(ControllerRevision, "apps", "v1", "controllerrevisions")
 JOBS = Kind(Job, "batch", "v1", "jobs")
 CRON_JOBS = Kind(CronJob, "batch", "v1", "cronjobs")
 ENDPOINT_SLICES = Kind(EndpointSlice, "discovery.k8s.io", "v1", "endpointslices")
@@ -100,6 +101,7 @@ ALL_KINDS: tuple[Kind[Object], ...] = (
     DEPLOYMENTS,
     REPLICA_SETS,
     DAEMON_SETS,
+    CONTROLLER_REVISIONS,
     JOBS,
     CRON_JOBS,
     ENDPOINT_SLICES,

@@ -1,25 +1,25 @@
 """The DaemonSet controller: one pod on every eligible node, updated node by node.
 
-Started by `manager`; watches DaemonSets, Nodes and Pods. `daemon_plan` decides.
-Kubernetes stores revisions as ControllerRevision objects. The API here has no such resource, so a hash of the template
-identifies the revision: `kubectl rollout` has restart and status, but neither history nor undo.
+Started by `manager`; watches DaemonSets, ControllerRevisions, Nodes and Pods. `daemon_plan` decides about pods,
+`daemon_history` about revisions.
 Source: Kubernetes "DaemonSet", `pkg/controller/daemon` (v1.36).
 """
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from bridgehead.backoff import KeyedBackoff
 from bridgehead.client import ApiClient, EventRecorder, WorkQueue
-from bridgehead.client.errors import ClientError
+from bridgehead.client.errors import AlreadyExists, ClientError, NotFound
 from bridgehead.client.workqueue import Done, Outcome, Requeue, Retry
-from bridgehead.objects.apps import DaemonSet, DaemonSetStatus
+from bridgehead.objects.apps import ControllerRevision, DaemonSet, DaemonSetStatus
 from bridgehead.objects.core import Node, Pod
-from bridgehead.objects.kinds import DAEMON_SETS, NODES, PODS
+from bridgehead.objects.kinds import CONTROLLER_REVISIONS, DAEMON_SETS, NODES, PODS
 from bridgehead.objects.meta import LabelSelector, ObjectKey, PodTemplate
 from bridgehead.objects.selectors import compile_selector
 
@@ -28,7 +28,9 @@ from ..conditions import status_patch
 from ..latest import Latest
 from ..shared import Informers
 from .availability import next_availability
+from .daemon_history import History, new_revision, sort_history, surplus_revisions
 from .daemon_plan import (
+    HASH_LABEL,
     DaemonPlan,
     Eligibility,
     compute_status,
@@ -53,7 +55,7 @@ _COUNTS = ("currentNumberScheduled", "numberMisscheduled", "desiredNumberSchedul
 
 @dataclass(frozen=True)
 class _Revision:
-    """Values derived from one generation of a DaemonSet, computed once for all nodes."""
+    """Values derived from one generation of a DaemonSet and its revision's hash, computed once for all nodes."""
 
     generation: int
     hash: str
@@ -79,6 +81,9 @@ class DaemonSetController:
         self._pods = informers.get(PODS)
         self._control = PodControl(client, recorder, DAEMON_SETS)
         self._claimer = Claimer(client, DAEMON_SETS, PODS)
+        self._history = informers.get(CONTROLLER_REVISIONS)
+        self._history_claimer = Claimer(client, DAEMON_SETS, CONTROLLER_REVISIONS)
+        self._owned_history = OwnedIndex(self._history)
         self._expectations = Expectations(clock)
         self._queue: WorkQueue[ObjectKey] = WorkQueue("daemonsets")
         self._owned = OwnedIndex(self._pods)
@@ -88,9 +93,10 @@ class DaemonSetController:
         self._daemon_sets.on_change(self._daemon_set_changed)
         self._nodes.on_change(self._node_changed)
         self._pods.on_change(self._pod_changed)
+        self._history.on_change(self._history_changed)
 
     async def run(self) -> None:
-        for informer in (self._daemon_sets, self._nodes, self._pods):
+        for informer in (self._daemon_sets, self._history, self._nodes, self._pods):
             await informer.wait_synced()
         await self._queue.run(self.reconcile, workers=WORKERS)
 
@@ -123,6 +129,12 @@ class DaemonSetController:
         for adopter in adopters(self._daemon_sets.items(), old, new):
             self._queue.add(adopter)
 
+    def _history_changed(self, old: ControllerRevision | None, new: ControllerRevision | None) -> None:
+        """Queue the owner of a revision that was deleted or changed: it must have one for its template."""
+        owner = old.metadata.controller if old is not None else None
+        if old is not None and owner is not None and owner.kind == DAEMON_SETS.name:
+            self._queue.add(ObjectKey(old.metadata.namespace, owner.name))
+
     # --- Reconciling ------------------------------------------------------------------------------------
 
     async def reconcile(self, key: ObjectKey) -> Outcome:
@@ -137,7 +149,11 @@ class DaemonSetController:
             return Done()
         if daemon_set.metadata.deletion_timestamp is not None:
             return Done()
-        revision = self._revision(daemon_set)
+        history = await self._read_history(daemon_set)
+        current = await self._ensure_current(daemon_set, history)
+        if current is None:
+            return Retry("another object has the new revision's name")
+        revision = self._revision(daemon_set, current.metadata.labels[HASH_LABEL])
         nodes = sorted(self._nodes.items(), key=lambda node: node.metadata.name)
         pods = await self._pods_of(daemon_set)
         if not self._expectations.met(key):
@@ -152,6 +168,7 @@ class DaemonSetController:
         if failure is None and is_rolling and self._expectations.met(key):
             step = plan_update(daemon_set, revision.hash, nodes, revision.eligibility, placed, now)
             failure = await self._carry_out(daemon_set, revision, step)
+        await self._clean_up_history(daemon_set, history, pods)
         await self._write_status(daemon_set, revision, nodes, pods, observed=True)
         if failure is not None:
             return Retry(str(failure))
@@ -163,14 +180,61 @@ class DaemonSetController:
         selector = compile_selector(daemon_set.spec.selector)
         return await self._claimer.claim(daemon_set, selector, self._owned.candidates(daemon_set))
 
-    def _revision(self, daemon_set: DaemonSet) -> _Revision:
+    def _revision(self, daemon_set: DaemonSet, revision_hash: str) -> _Revision:
         known = self._revisions.get(daemon_set.metadata.uid)
-        if known is None or known.generation != daemon_set.metadata.generation:
-            revision_hash = template_hash(daemon_set.spec.template)
+        if known is None or (known.generation, known.hash) != (daemon_set.metadata.generation, revision_hash):
             template = daemon_template(daemon_set, revision_hash)
             known = _Revision(daemon_set.metadata.generation, revision_hash, template, Eligibility(template))
             self._revisions[daemon_set.metadata.uid] = known
         return known
+
+    # --- History ----------------------------------------------------------------------------------------
+
+    async def _read_history(self, daemon_set: DaemonSet) -> History:
+        selector = compile_selector(daemon_set.spec.selector)
+        candidates = self._owned_history.candidates(daemon_set)
+        return sort_history(daemon_set, await self._history_claimer.claim(daemon_set, selector, candidates))
+
+    async def _ensure_current(self, daemon_set: DaemonSet, history: History) -> ControllerRevision | None:
+        """Return the revision of the present template with the highest number; None when its hash must change."""
+        current, meta = history.current, daemon_set.metadata
+        if current is None:
+            revision_hash = template_hash(daemon_set.spec.template, daemon_set.status.collision_count)
+            wanted = new_revision(daemon_set, history.number, revision_hash)
+            try:
+                return await self._client.create(CONTROLLER_REVISIONS, wanted)
+            except AlreadyExists:
+                return await self._resolve_name_collision(daemon_set, wanted["metadata"]["name"])
+        patch: dict[str, Any] = {}
+        if current.revision < history.number:
+            patch["revision"] = history.number
+        if HASH_LABEL not in current.metadata.labels:
+            patch["metadata"] = {"labels": {HASH_LABEL: current.metadata.name}}
+        if not patch:
+            return current
+        return await self._client.patch(CONTROLLER_REVISIONS, current.metadata.name, meta.namespace, patch)
+
+    async def _resolve_name_collision(self, daemon_set: DaemonSet, name: str) -> ControllerRevision | None:
+        """Return the revision of this name if it has the present template; else increment the collision count."""
+        try:
+            found = await self._client.get(CONTROLLER_REVISIONS, name, daemon_set.metadata.namespace)
+        except NotFound:
+            return None
+        owner = found.metadata.controller
+        if owner is not None and owner.uid == daemon_set.metadata.uid and sort_history(daemon_set, [found]).current:
+            return found
+        count = (daemon_set.status.collision_count or 0) + 1
+        await self._latest.patch_status(self._client, daemon_set, {"status": {"collisionCount": count}})
+        return None
+
+    async def _clean_up_history(self, daemon_set: DaemonSet, history: History, pods: Sequence[Pod]) -> None:
+        live = {pod.metadata.labels.get(HASH_LABEL, "") for pod in pods}
+        for revision in surplus_revisions(daemon_set, history.old, live):
+            meta = revision.metadata
+            with contextlib.suppress(NotFound):
+                await self._client.delete(CONTROLLER_REVISIONS, meta.name, meta.namespace, uid=meta.uid)
+
+    # --- Pods and status --------------------------------------------------------------------------------
 
     def _postpone_failed(self, daemon_set: DaemonSet, plan: DaemonPlan) -> tuple[DaemonPlan, float | None]:
         """Return the plan without failed pods in back-off, and the seconds until the next one may be replaced."""
