@@ -47,6 +47,12 @@ KINDS = {
         "controllerrevision.revision",
         "77",
     ),
+    "horizontalpodautoscalers": (
+        "{apiVersion: autoscaling/v1, kind: HorizontalPodAutoscaler, spec: {maxReplicas: 77, "
+        "scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}}}",
+        "hpa.spec.metrics.containerResource",
+        "cpu:",
+    ),
     "resourcequotas": (
         "{apiVersion: v1, kind: ResourceQuota, spec: {hard: {count/widgets.example.com: 3, secrets: 70}}}",
         "quota.spec.scopeSelector",

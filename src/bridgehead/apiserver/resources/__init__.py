@@ -10,6 +10,7 @@
     events/         Event, in two groups
     batch/          Job, CronJob
     workloads/      Deployment, ReplicaSet, DaemonSet, ControllerRevision, ReplicationController, PodTemplate
+    autoscaling/    HorizontalPodAutoscaler, in two versions
     quotas/         ResourceQuota, LimitRange
     networking/     Ingress, IngressClass, NetworkPolicy, ServiceCIDR, IPAddress
     runtimeclasses  RuntimeClass
@@ -35,6 +36,7 @@ from bridgehead.apiserver.resource import Resource
 from . import (
     admissionregistration,
     apiservices,
+    autoscaling,
     batch,
     certificates,
     componentstatuses,
@@ -89,6 +91,8 @@ def build_table(*, service_cidrs: Sequence[str], node_port_range: tuple[int, int
         workloads.CONTROLLER_REVISIONS,
         workloads.POD_TEMPLATES,
         workloads.REPLICATION_CONTROLLERS,
+        autoscaling.HORIZONTAL_POD_AUTOSCALERS,
+        autoscaling.OLDER_HORIZONTAL_POD_AUTOSCALERS,
         batch.JOBS,
         batch.CRON_JOBS,
         endpointslices.RESOURCE,

@@ -28,6 +28,7 @@ async def test_legacy_discovery_lists_groups_and_resources(world):
         "apps",
         "authentication.k8s.io",
         "authorization.k8s.io",
+        "autoscaling",
         "batch",
         "certificates.k8s.io",
         "coordination.k8s.io",
@@ -86,8 +87,8 @@ async def test_openapi_v3_documents_describe_the_served_kinds(world):
     groups = ("apiextensions.k8s.io", "apiregistration.k8s.io", "apps", "batch", "certificates.k8s.io")
     groups += ("coordination.k8s.io", "discovery.k8s.io", "events.k8s.io", "flowcontrol.apiserver.k8s.io")
     groups += ("admissionregistration.k8s.io", "networking.k8s.io", "node.k8s.io", "rbac.authorization.k8s.io")
-    groups += ("policy", "resource.k8s.io", "scheduling.k8s.io", "storage.k8s.io")
-    assert set(paths) == {"api/v1", *(f"apis/{group}/v1" for group in groups)}
+    groups += ("autoscaling", "policy", "resource.k8s.io", "scheduling.k8s.io", "storage.k8s.io")
+    assert set(paths) == {"api/v1", "apis/autoscaling/v2", *(f"apis/{group}/v1" for group in groups)}
     url = paths["apis/apps/v1"]["serverRelativeURL"]
     answer = await world.call("GET", url, headers={"accept-encoding": "gzip", "user-agent": "curl/8"})
     assert gzip.decompress(answer.body) == (await world.call("GET", url)).body

@@ -17,6 +17,8 @@ LABEL = (
     "'[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
 )
 BACKEND = "backend: {service: {name: a, port: {number: 80}}}"
+WEB = "scaleTargetRef: {kind: Deployment, apiVersion: apps/v1, name: web}"
+METRIC_TYPES = '"ContainerResource", "External", "Object", "Pods", "Resource"'
 CIDR = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
 REQUEST = "exactly: {deviceClassName: gpu}"
 QUEUE = "limitResponse: {type: Queue, queuing: {queues: %d, handSize: %d}}"
@@ -224,6 +226,76 @@ CLASSES = {
         ("{revision: -1}", [
             "data: Required value: data is mandatory",
             "revision: Invalid value: -1: must be greater than or equal to 0"]),
+    ],
+    "horizontalpodautoscalers.autoscaling": [
+        (f"{{spec: {{{WEB}, maxReplicas: 3}}}}", []),
+        ("{spec: {scaleTargetRef: {kind: ReplicationController, apiVersion: v1, name: a}, maxReplicas: 3}}", []),
+        ("{spec: {minReplicas: 0}}", [
+            "spec.minReplicas: Invalid value: 0: must be greater than or equal to 1",
+            "spec.maxReplicas: Invalid value: 0: must be greater than 0",
+            "spec.scaleTargetRef.kind: Required value",
+            "spec.scaleTargetRef.name: Required value",
+            'spec.scaleTargetRef.apiVersion: Invalid value: "": apiVersion must specify API group']),
+        ("{spec: {minReplicas: 4, maxReplicas: 3, scaleTargetRef: {kind: a/b, apiVersion: a/b/c, name: c}}}", [
+            "spec.maxReplicas: Invalid value: 3: must be greater than or equal to `minReplicas`",
+            "spec.scaleTargetRef.kind: Invalid value: \"a/b\": may not contain '/'",
+            'spec.scaleTargetRef.apiVersion: Invalid value: "a/b/c": unexpected GroupVersion string: a/b/c']),
+        (f"{{spec: {{{WEB}, maxReplicas: 3, metrics: [{{type: Resource, resource: {{name: memory, target: "
+         "{type: AverageValue, averageValue: 1Gi}}}, {type: Pods, pods: {metric: {name: hits}, target: "
+         "{type: AverageValue, averageValue: 10}}}]}}", []),
+        (f"{{spec: {{{WEB}, maxReplicas: 3, metrics: [{{type: Disk}}, {{type: Pods, object: {{}}}}]}}}}", [
+            f'spec.metrics[0].type: Unsupported value: "Disk": supported values: {METRIC_TYPES}',
+            f'spec.metrics[0].type: Unsupported value: "Disk": supported values: {METRIC_TYPES}',
+            "spec.metrics[1].object.describedObject.kind: Required value",
+            "spec.metrics[1].object.describedObject.name: Required value",
+            "spec.metrics[1].object.metric.name: Required value: must specify a metric name",
+            "spec.metrics[1].object.target.type: Required value: must specify a metric target type",
+            'spec.metrics[1].object.target.type: Invalid value: "": must be either Utilization, Value, or AverageValue',
+            "spec.metrics[1].object.target.averageValue: Required value: must set either a target value or averageValue",
+            "spec.metrics[1].pods: Required value: must populate information for the given metric source"]),
+        (f"{{spec: {{{WEB}, maxReplicas: 3, metrics: [{{type: External, external: {{metric: {{name: a/b}}, target: "
+         "{type: Value, value: 0, averageValue: 2}}, pods: {}}]}}", [
+            "spec.metrics[0].external.metric.name: Invalid value: \"a/b\": may not contain '/'",
+            "spec.metrics[0].external.target.value: Invalid value: 0: must be positive",
+            "spec.metrics[0].external.target.value: Forbidden: may not set both a target value for metric and a per-pod "
+            "target",
+            "spec.metrics[0].pods: Forbidden: must populate the given metric source only"]),
+        (f"{{spec: {{{WEB}, maxReplicas: 3, metrics: [{{type: External, external: {{metric: {{name: a}}, target: "
+         "{type: Value}}}, {type: Pods, pods: {metric: {name: a}, target: {type: Value, value: 1}}}]}}", [
+            "spec.metrics[0].external.target.averageValue: Required value: must set either a target value for metric or "
+            "a per-pod target",
+            "spec.metrics[1].pods.target.averageValue: Required value: must specify a positive target averageValue"]),
+        (f"{{spec: {{{WEB}, maxReplicas: 3, metrics: [{{type: ContainerResource, containerResource: {{target: "
+         "{type: Utilization, averageUtilization: 0, averageValue: 1}}}]}}", [
+            "spec.metrics[0].containerResource.name: Required value: must specify a resource name",
+            "spec.metrics[0].containerResource.container: Required value: must specify a container",
+            "spec.metrics[0].containerResource.target.averageUtilization: Invalid value: 0: must be greater than 0",
+            "spec.metrics[0].containerResource.target.averageValue: Forbidden: may not set both a target raw value and "
+            "a target utilization"]),
+        (f"{{spec: {{{WEB}, maxReplicas: 3, metrics: [{{type: ContainerResource, containerResource: {{name: cpu, "
+         "container: A, target: {type: Utilization}}}, {type: Resource, resource: {target: {type: Utilization}}}]}}", [
+            f'spec.metrics[0].containerResource.container: Invalid value: "A": {LABEL}',
+            "spec.metrics[0].containerResource.target.averageUtilization: Required value: must set either a target raw "
+            "value or a target utilization",
+            "spec.metrics[1].resource.name: Required value: must specify a resource name",
+            "spec.metrics[1].resource.target.averageUtilization: Required value: must set either a target raw value or "
+            "a target utilization"]),
+        (f"{{spec: {{{WEB}, maxReplicas: 3, metrics: [{{type: Object, object: {{describedObject: {{kind: a, name: b, "
+         "apiVersion: a/b/c}, metric: {name: c}, target: {type: Value, value: 1}}}]}}", [
+            'spec.metrics[0].object.describedObject.apiVersion: Invalid value: "a/b/c": unexpected GroupVersion string: '
+            "a/b/c"]),
+        (f"{{spec: {{{WEB}, maxReplicas: 3, behavior: {{scaleUp: {{stabilizationWindowSeconds: -1, selectPolicy: Most, "
+         "policies: [{type: Nodes, value: 0, periodSeconds: 1801}]}, scaleDown: {stabilizationWindowSeconds: 3601, "
+         "policies: [], tolerance: '-1'}}}}", [
+            "spec.behavior.scaleUp.stabilizationWindowSeconds: Invalid value: -1: must be greater than or equal to zero",
+            'spec.behavior.scaleUp.selectPolicy: Unsupported value: "Most": supported values: "Disabled", "Max", "Min"',
+            'spec.behavior.scaleUp.policies[0].type: Unsupported value: "Nodes": supported values: "Percent", "Pods"',
+            "spec.behavior.scaleUp.policies[0].value: Invalid value: 0: must be greater than zero",
+            "spec.behavior.scaleUp.policies[0].periodSeconds: Invalid value: 1801: must be less than or equal to 1800",
+            "spec.behavior.scaleDown.stabilizationWindowSeconds: Invalid value: 3601: must be less than or equal to "
+            "3600",
+            "spec.behavior.scaleDown.policies: Required value: must specify at least one Policy",
+            'spec.behavior.scaleDown.tolerance: Invalid value: "-1": must be greater than or equal to 0']),
     ],
     "podtemplates": [
         ("{template: {spec: {containers: [{name: a, image: b}]}}}", []),

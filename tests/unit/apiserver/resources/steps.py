@@ -15,8 +15,10 @@ JsonObject = dict[str, Any]
 
 
 def table(*service_cidrs: str) -> dict[str, Resource]:
+    """Return the resources by id; of several versions the one that is stored."""
     cidrs = service_cidrs or ("10.96.0.0/12",)
-    return {r.id: r for r in build_table(service_cidrs=cidrs, node_port_range=(30000, 32767))}
+    resources = build_table(service_cidrs=cidrs, node_port_range=(30000, 32767))
+    return {r.id: r for r in resources if r.stored.id != r.id or r.stored is r}
 
 
 def texts(errors: list[FieldError]) -> list[str]:
