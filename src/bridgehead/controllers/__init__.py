@@ -2,6 +2,6 @@
 
 `manager` runs the controllers over the informers of `shared`. A module with a controller reads, writes and records
 Events; modules without I/O beside it decide. The packages are `workloads`, `scheduling`, `endpoints`, `nodes`,
-`certificates`, `disruption` and `namespaces`. Modules for all of them: `claims` (ownership), `latest` (own writes),
-`conditions`, `pod_status`.
+`certificates`, `disruption`, `autoscaling` and `namespaces`. Modules for all of them: `claims` (ownership), `latest`
+(own writes), `served_kinds` (kinds by name), `conditions`, `pod_status`.
 """

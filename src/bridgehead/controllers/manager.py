@@ -75,6 +75,9 @@ CONTROLLERS: dict[str, Entry] = {
     "job-controller": Entry("jobs.job_controller", "JobController", "job-controller"),
     "cronjob-controller": Entry("jobs.cronjob_controller", "CronJobController", "cronjob-controller"),
     "disruption-controller": Entry("disruption.budgets", "DisruptionController", "controllermanager"),
+    "horizontal-pod-autoscaler-controller": Entry(
+        "autoscaling.horizontal", "HorizontalController", "horizontal-pod-autoscaler"
+    ),
     "endpoints-controller": Entry("endpoints.endpoints", "EndpointsController", "endpoint-controller"),
     "endpointslice-controller": Entry(
         "endpoints.endpointslices", "EndpointSliceController", "endpoint-slice-controller", ("max_endpoints_per_slice",)

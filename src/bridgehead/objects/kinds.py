@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from .apps import ControllerRevision, DaemonSet, Deployment, ReplicaSet
+from .autoscaling import HorizontalPodAutoscaler
 from .batch import CronJob, Job
 from .certificates import CertificateSigningRequest
 from .coordination import Lease
@@ -85,6 +86,7 @@ CERTIFICATE_SIGNING_REQUESTS = Kind(
     CertificateSigningRequest, "certificates.k8s.io", "v1", "certificatesigningrequests", namespaced=False
 )
 SERVICE_CIDRS = Kind(ServiceCIDR, "networking.k8s.io", "v1", "servicecidrs", namespaced=False)
+HORIZONTAL_POD_AUTOSCALERS = Kind(HorizontalPodAutoscaler, "autoscaling", "v2", "horizontalpodautoscalers")
 POD_DISRUPTION_BUDGETS = Kind(PodDisruptionBudget, "policy", "v1", "poddisruptionbudgets")
 
 ALL_KINDS: tuple[Kind[Object], ...] = (
@@ -109,4 +111,5 @@ ALL_KINDS: tuple[Kind[Object], ...] = (
     SERVICE_CIDRS,
     CERTIFICATE_SIGNING_REQUESTS,
     POD_DISRUPTION_BUDGETS,
+    HORIZONTAL_POD_AUTOSCALERS,
 )  # type: ignore[assignment]

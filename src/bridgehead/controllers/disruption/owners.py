@@ -13,6 +13,7 @@ from bridgehead.objects.core import Pod
 from bridgehead.objects.kinds import DEPLOYMENTS, REPLICA_SETS, REPLICATION_CONTROLLERS
 from bridgehead.objects.meta import ObjectKey, OwnerReference
 
+from ..served_kinds import find_kind
 from ..shared import Informers
 
 
@@ -70,20 +71,14 @@ class Owners:
 
     async def _ask(self, owner: OwnerReference, namespace: str, group: str) -> tuple[str, int] | None:
         """Read the owner's subresource `scale`; None when there is no such owner."""
-        root = f"/apis/{owner.api_version}" if group else f"/api/{owner.api_version}"
-        try:
-            entries = (await self._client.request("GET", root)).get("resources", [])
-        except NotFound:
-            entries = []
-        names = {entry["name"] for entry in entries}
-        plural = next((one["name"] for one in entries if one["kind"] == owner.kind and "/" not in one["name"]), None)
-        if plural is None:
+        kind = await find_kind(self._client, owner.api_version, owner.kind)
+        if kind is None:
             raise OwnerUnknown(f'no matches for kind "{owner.kind}" in version "{owner.api_version}"')
-        if f"{plural}/scale" not in names:
-            resource = f"{plural}.{group}" if group else plural
+        if not kind.has_scale:
+            resource = f"{kind.plural}.{group}" if group else kind.plural
             raise OwnerUnknown(f"{resource} does not implement the scale subresource")
         try:
-            scale = await self._client.request("GET", f"{root}/namespaces/{namespace}/{plural}/{owner.name}/scale")
+            scale = await self._client.request("GET", kind.scale_path(namespace, owner.name))
         except NotFound:
             return None
         if scale["metadata"].get("uid") != owner.uid:

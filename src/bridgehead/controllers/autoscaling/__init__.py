@@ -1,0 +1,5 @@
+"""The horizontal pod autoscaler: scales what has a subresource `scale` by metrics.
+
+`horizontal` is the controller. `scale_targets` finds what it scales, `metrics_client` reads metrics, `proposals` makes
+proposals of them with `replica_counts`; `scaling_limits` limits changes, `autoscaler_status` writes them down.
+"""
