@@ -81,6 +81,63 @@ async def test_a_running_pod_gets_an_ephemeral_container_once(world):
     await world.until_event("web", "Started", "Started container debug")
 
 
+def sized(cpu, memory="64Mi"):
+    return {"requests": {"cpu": cpu, "memory": memory}, "limits": {"cpu": cpu, "memory": memory}}
+
+
+async def test_a_running_pod_is_resized(world):
+    await world.start_kubelet()
+    policy = [{"resourceName": "memory", "restartPolicy": "RestartContainer"}]
+    app = {"name": "app", "image": "app:1", "resources": sized("100m"), "resizePolicy": policy}
+    await world.create("web", containers=[app])
+    before = await world.until("web", lambda pod: pod.is_ready)
+
+    def requested(pod):
+        (status,) = pod.status.container_statuses
+        return status.resources.requests, status.allocated_resources
+
+    assert requested(before) == (app["resources"]["requests"], app["resources"]["requests"])
+
+    async def resize(resources):
+        change = {"spec": {"containers": [{"name": "app", "resources": resources}]}}
+        return await world.admin.patch(PODS, "web", "default", change, "strategic", "resize")
+
+    def condition(pod, name):
+        return next((c for c in pod.status.conditions if c.type == name), None)
+
+    await resize(sized("200m"))
+    after = await world.until("web", lambda pod: requested(pod)[0]["cpu"] == "200m")
+    assert after.status.container_statuses[0].restart_count == 0
+    assert (world.runtime.specs[-1].limits.cpu_millis, after.status.observed_generation) == (200, 2)
+    await world.until_event("web", "ResizeCompleted")
+
+    await resize(sized("1000"))
+    waiting = await world.until("web", lambda pod: condition(pod, "PodResizePending") is not None)
+    assert condition(waiting, "PodResizePending").reason == "Infeasible"
+    assert requested(waiting)[1]["cpu"] == "200m"
+
+    await resize(sized("300m", "128Mi"))
+    done = await world.until("web", lambda pod: requested(pod)[0]["memory"] == "128Mi" and pod.is_ready)
+    assert done.status.container_statuses[0].restart_count == 1
+    assert world.runtime.specs[-1].limits.memory == 128 << 20
+    await world.until("web", lambda pod: condition(pod, "PodResizePending") is None)
+
+    # A kubelet that restarts knows what the containers have.
+    world.runtime.memory_used = 256 << 20
+    await world.admin.patch(
+        PODS, "web", "default", {"spec": {"containers": [{"name": "app", "resizePolicy": None}]}}, "strategic", "resize"
+    )
+    await world.stop_kubelet()
+    await resize(sized("300m", "96Mi"))
+    await world.start_kubelet()
+    stuck = await world.until("web", lambda pod: condition(pod, "PodResizeInProgress") is not None)
+    assert condition(stuck, "PodResizeInProgress").reason == "Error"
+    assert (requested(stuck)[0]["memory"], requested(stuck)[1]["memory"]) == ("128Mi", "96Mi")
+    world.runtime.memory_used = 0
+    await world.until("web", lambda pod: requested(pod)[0]["memory"] == "96Mi")
+    await world.until("web", lambda pod: condition(pod, "PodResizeInProgress") is None)
+
+
 async def test_the_node_is_registered_and_ready(world):
     await world.start_kubelet()
     await world.until_event("node1", "NodeReady")

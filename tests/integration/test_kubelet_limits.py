@@ -111,6 +111,22 @@ async def test_a_command_counts_against_the_limits_of_its_container(world: World
 
 
 @guest
+async def test_limits_of_a_running_container_are_changed(world: World, delegated: Path) -> None:
+    info = await world.start("p", command=("sleep", "600"), limits=Limits(memory=32 * MIB, cpu_millis=500))
+    group = group_of(delegated, info)
+    await world.client.update_container(info.id, Limits(memory=64 * MIB, cpu_millis=250, cpu_request_millis=250))
+    assert int((group / "memory.max").read_text()) == 64 * MIB
+    assert (group / "cpu.max").read_text() == "25000 100000\n"
+    with pytest.raises(RuntimeFailure, match="below the current usage"):
+        await world.client.update_container(info.id, Limits(memory=1))
+    assert int((group / "memory.max").read_text()) == 64 * MIB
+    await world.client.signal_container(info.id, signal.SIGKILL)
+    await world.wait_exit(info.id)
+    with pytest.raises(RuntimeFailure, match="container is not running"):
+        await world.client.update_container(info.id, Limits())
+
+
+@guest
 async def test_a_fork_bomb_ends_at_the_process_limit(world: World, delegated: Path) -> None:
     script = "(while :; do sleep 600 & done) 2>/dev/null; read forever"
     info = await world.start("p", command=("sh", "-c", script), limits=Limits(pids=20), stdin=True)

@@ -96,6 +96,7 @@ class Kubelet:
                 handlers=handlers,
                 allocatable=capacity,
                 has_app_armor=kernel_has_app_armor(),
+                pods=self.pods,
             )
             reporter = NodeReporter(settings, self._client, self._recorder, capacity)
             self._tasks.create_task(self._recorder.run())

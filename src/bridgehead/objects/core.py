@@ -244,6 +244,11 @@ class ResourceRequirements(Part, frozen=True, kw_only=True):
     requests: dict[str, str | int | float] = {}
 
 
+class ContainerResizePolicy(Part, frozen=True, kw_only=True):
+    resource_name: str = ""
+    restart_policy: str = "NotRequired"
+
+
 class Capabilities(Part, frozen=True, kw_only=True):
     add: tuple[str, ...] = ()
     drop: tuple[str, ...] = ()
@@ -313,6 +318,7 @@ class Container(Part, frozen=True, kw_only=True):
     env_from: tuple[EnvFromSource, ...] = ()
     volume_mounts: tuple[VolumeMount, ...] = ()
     resources: ResourceRequirements = ResourceRequirements()
+    resize_policy: tuple[ContainerResizePolicy, ...] = ()
     readiness_probe: Probe | None = None
     liveness_probe: Probe | None = None
     startup_probe: Probe | None = None
@@ -495,6 +501,8 @@ class ContainerStatus(Part, frozen=True, kw_only=True, omit_defaults=False):
     restart_count: int = 0
     state: ContainerState = ContainerState()
     last_state: ContainerState = ContainerState()
+    resources: ResourceRequirements | None = None
+    allocated_resources: dict[str, str | int | float] | None = None
 
 
 class PodIP(Part, frozen=True, kw_only=True):

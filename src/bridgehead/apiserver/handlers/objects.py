@@ -49,7 +49,7 @@ from .subresources import Subresources
 Handler = Callable[[Request, Resource], Awaitable[Response]]
 
 # Subresources that are written as the object itself, and change a part of it.
-_OWN_FORM = (*STATUS_VIEWS, "ephemeralcontainers")
+_OWN_FORM = (*STATUS_VIEWS, "ephemeralcontainers", "resize")
 
 
 class Handlers:

@@ -5,7 +5,7 @@ The agent makes one `NodeContext`; each worker makes a `PodContext`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from bridgehead.client import ApiClient, EventRecorder, Informer
@@ -22,7 +22,10 @@ from .handlers import Handlers
 
 @dataclass(frozen=True, kw_only=True)
 class NodeContext:
-    """`allocatable` is the node's, by resource name; `has_app_armor`: the kernel enforces AppArmor."""
+    """`allocatable` is the node's, by resource name; `has_app_armor`: the kernel enforces AppArmor.
+
+    `pods` returns all pods of the node.
+    """
 
     settings: NodeSettings
     client: ApiClient
@@ -35,6 +38,7 @@ class NodeContext:
     handlers: Handlers
     allocatable: Mapping[str, str | int | float]
     has_app_armor: bool
+    pods: Callable[[], Iterable[Pod]]
 
     def record(self, pod: Pod, type: str, reason: str, message: str, container: Container | None = None) -> None:
         """Record an Event about the pod or one of its containers."""

@@ -134,8 +134,11 @@ class ContainerDriver:
         for container in self._context.all_containers():
             run = self._containers.runs.get(container.name)
             if run is not None and run.is_running and run.image and run.image != container.image:
-                message = f"Container {container.name} definition changed, will be restarted"
-                await self._stop_one(container, message, None)
+                await self.stop(container, f"Container {container.name} definition changed, will be restarted")
+
+    async def stop(self, container: Container, message: str) -> None:
+        """Stop a container with the pod's grace period; the next sync may start it again."""
+        await self._stop_one(container, message, None)
 
     def record_back_off(self, names: Iterable[str]) -> None:
         """Record why each of the containers `names`, which are in back-off, waits."""

@@ -23,11 +23,13 @@ from bridgehead.objects.core import (
     PodIP,
     PodSpec,
     PodStatus,
+    ResourceRequirements,
 )
 from bridgehead.objects.meta import Condition, find_condition
 from bridgehead.objects.times import format_time
 
 from .actions import has_begun, has_failed_init, is_restarted
+from .status_patch import RESIZE_CONDITIONS
 
 
 class PodView(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,6 +38,8 @@ class PodView(msgspec.Struct, frozen=True, kw_only=True):
     Addresses are one of each family, the primary one first. `started` and `ready` hold the running containers that have
     passed their startup and readiness probes. `is_over`: no container runs or will run again. `failure` is (reason,
     message) when the kubelet itself ended the pod, for example at its deadline, or rejected it (`is_rejected`).
+    `resources` are those that containers have, `allocated` those that they get by the end of a resize, about which
+    `resize_conditions` are.
     """
 
     host_ips: tuple[str, ...]
@@ -49,6 +53,9 @@ class PodView(msgspec.Struct, frozen=True, kw_only=True):
     is_over: bool = False
     failure: tuple[str, str] | None = None
     is_rejected: bool = False
+    resources: Mapping[str, ResourceRequirements] = {}
+    allocated: Mapping[str, ResourceRequirements] = {}
+    resize_conditions: tuple[Condition, ...] = ()
 
 
 def pod_status(pod: Pod, view: PodView, now: float) -> PodStatus:
@@ -65,7 +72,7 @@ def pod_status(pod: Pod, view: PodView, now: float) -> PodStatus:
     generation = pod.metadata.generation or None
     conditions = [
         msgspec.structs.replace(condition, observed_generation=generation)
-        for condition in _conditions(pod, view, phase, statuses)
+        for condition in (*_conditions(pod, view, phase, statuses), *view.resize_conditions)
     ]
     return PodStatus(
         phase=phase,
@@ -120,6 +127,8 @@ def _container_status(pod: Pod, container: Container, view: PodView, *, is_init:
         restart_count=shown.attempt if shown else 0,
         state=state,
         last_state=last,
+        resources=view.resources.get(name) if shown else None,
+        allocated_resources=(view.allocated[name].requests or None) if shown and name in view.allocated else None,
     )
 
 
@@ -252,10 +261,12 @@ def _ready(pod: Pod, view: PodView, phase: str, statuses: tuple[ContainerStatus,
 
 def _with_times(wanted: list[Condition], existing: tuple[Condition, ...], now: float) -> tuple[Condition, ...]:
     """Fill in each lastTransitionTime: the old one if the status is unchanged. Conditions of other writers are kept."""
-    before = {c.type: c for c in existing}
+    # A condition of a resize goes with the resize.
+    before = {c.type: c for c in existing if c.type not in RESIZE_CONDITIONS}
+    resizing = {c.type: c for c in existing if c.type in RESIZE_CONDITIONS}
     result = []
     for condition in wanted:
-        old = before.pop(condition.type, None)
+        old = before.pop(condition.type, None) or resizing.get(condition.type)
         since = old.last_transition_time if old is not None and old.status == condition.status else None
         result.append(msgspec.structs.replace(condition, last_transition_time=since or format_time(now)))
     return (*result, *before.values())

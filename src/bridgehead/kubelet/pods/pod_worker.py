@@ -31,6 +31,7 @@ from bridgehead.objects.times import parse_time
 from .actions import PodActions, compute_pod_actions
 from .admission import admission_refusal
 from .barrier import Barrier
+from .pod_resize import PodResize
 from .pod_sandbox import PodSandbox
 from .pod_status import PodView, pod_status
 from .pod_volumes import PodVolumes
@@ -68,6 +69,7 @@ class PodWorker:
         self._driver = ContainerDriver(self._context, self.containers, self._tasks)
         self._pod_sandbox = PodSandbox(self._context, self.containers)
         self._volumes = PodVolumes(self._context, self._report)
+        self._resize = PodResize(self._context, self.containers)
         for info in found:
             self.containers.adopt(self._with_fallback_message(info))
         self.observe(pod)
@@ -89,7 +91,7 @@ class PodWorker:
         before, meta = self._context.pod.metadata, pod.metadata
         if (before.labels, before.annotations) != (meta.labels, meta.annotations):
             self._volumes.mark_stale()  # volumes with fields of the pod
-        self._context.pod = pod
+        self._context.pod = self._resize.observe(pod)
         self._status_manager.observe(pod)
         if pod.metadata.deletion_timestamp is not None:
             self._advance(WorkerEvent.DELETION_REQUESTED)
@@ -193,6 +195,7 @@ class PodWorker:
             try:
                 await self._volumes.refresh()
                 await self._driver.stop_changed()
+                await self._resize.sync(self._other_pods(), self._driver.stop)
                 actions = self._compute_actions(now)
                 if actions.finished:
                     self._advance(WorkerEvent.CONTAINERS_FINISHED)
@@ -221,6 +224,9 @@ class PodWorker:
         self._failure = (reason, f"Pod was rejected: {message}")
         return False
 
+    def _other_pods(self) -> list[Pod]:
+        return [pod for pod in self._node.pods() if pod.metadata.uid != self.pod.metadata.uid]
+
     def _compute_actions(self, now: float) -> PodActions:
         return compute_pod_actions(
             self.pod.spec,
@@ -248,6 +254,7 @@ class PodWorker:
             self._active_deadline(),
             self.containers.next_image_back_off(),
             self._volumes.refresh_at,
+            self._resize.retry_at,
         )
         moments = [moment for moment in due if moment is not None]
         await self._wait_for_change(max(0.0, min(moments) - time.time()) if moments else None)
@@ -397,6 +404,9 @@ class PodWorker:
             is_over=sync_status.is_ended,
             failure=self._failure,
             is_rejected=sync_status.cause is WorkerEvent.REJECTED,
+            resources=self._resize.actual,
+            allocated=self._resize.allocated,
+            resize_conditions=self._resize.conditions(),
         )
         old = self._status_manager.latest
         pod = msgspec.structs.replace(self.pod, status=_merge_conditions(self.pod.status, old))

@@ -12,7 +12,10 @@ import msgspec
 from bridgehead.objects.core import PodStatus
 from bridgehead.objects.meta import Condition
 
-OWN_CONDITIONS = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady")
+RESIZE_PENDING, RESIZE_IN_PROGRESS = "PodResizePending", "PodResizeInProgress"
+# Conditions that go when what they are about is over.
+RESIZE_CONDITIONS = (RESIZE_PENDING, RESIZE_IN_PROGRESS)
+OWN_CONDITIONS = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", *RESIZE_CONDITIONS)
 
 
 def status_patch(old: PodStatus, new: PodStatus) -> dict[str, object]:
@@ -49,7 +52,8 @@ def _conditions_patch(old: tuple[Condition, ...], new: tuple[Condition, ...]) ->
         previous = before.get(condition.type, {})
         if after != previous:
             changed.append({**{key: None for key in previous if key not in after}, **after})
-    return changed
+    over = before.keys() & set(RESIZE_CONDITIONS) - {condition.type for condition in new}
+    return changed + [{"$patch": "delete", "type": name} for name in sorted(over)]
 
 
 def _without_nulls(value: object) -> object:

@@ -22,6 +22,7 @@ from .runtime import (
     ExecSession,
     Image,
     ImageUnavailable,
+    Limits,
     Mount,
     RuntimeFailure,
     RuntimeFeatures,
@@ -122,15 +123,16 @@ class FakeRuntime:
     """A `Runtime` whose state tests read and set.
 
     `features` is the result of `find_features`. `sandbox_specs` and `specs` are the sandboxes and the containers
-    started so far, oldest first; `users` the users that images name; `signals` the signals sent to containers, as
-    (name, number); `sessions` the commands opened in containers, and `attached` the sessions on their own streams, by
-    container id.
+    started so far, oldest first; `users` the users that images name; `memory_used` the memory that each container uses,
+    in bytes; `signals` the signals sent to containers, as (name, number); `sessions` the commands opened in containers,
+    and `attached` the sessions on their own streams, by container id.
     """
 
     def __init__(self, images: dict[str, Behaviour] | None = None) -> None:
         self.images = {"app:1": Behaviour()} if images is None else images
         self.features = RuntimeFeatures()
         self.users: dict[str, str] = {}
+        self.memory_used = 0
         self.sandbox_specs: list[SandboxSpec] = []
         self.specs: list[ContainerSpec] = []
         self.signals: list[tuple[str, int]] = []
@@ -202,6 +204,17 @@ class FakeRuntime:
         if behaviour.exits_with is not None:
             asyncio.get_running_loop().call_soon(self.finish, info.id, behaviour.exits_with)
         return info
+
+    async def update_container(self, container_id: str, limits: Limits) -> None:
+        info = self.containers.get(container_id)
+        if info is None or info.state != "running":
+            raise RuntimeFailure("container is not running")
+        if limits.memory is not None and limits.memory < self.memory_used:
+            raise RuntimeFailure(
+                f"attempting to set a memory limit ({limits.memory}) below the current usage ({self.memory_used})"
+            )
+        index = self.specs.index(self._spec(info))
+        self.specs[index] = msgspec.structs.replace(self.specs[index], limits=limits)
 
     async def signal_container(self, container_id: str, signal: int) -> None:
         info = self.containers.get(container_id)

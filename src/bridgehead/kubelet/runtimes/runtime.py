@@ -223,6 +223,13 @@ class Runtime(Protocol):
         """Raises `RuntimeFailure`, for example when the program does not exist in the image."""
         ...
 
+    async def update_container(self, container_id: str, limits: Limits) -> None:
+        """Change the limits of a running container; those that become None stay as they are.
+
+        Does nothing where limits are not enforced. Raises `RuntimeFailure`, also for less memory than is in use.
+        """
+        ...
+
     async def signal_container(self, container_id: str, signal: int) -> None:
         """Send `signal` to the container's first process. Does nothing after its exit."""
         ...

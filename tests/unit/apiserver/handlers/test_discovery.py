@@ -46,6 +46,7 @@ async def test_legacy_discovery_lists_groups_and_resources(world):
     resources = {entry["name"]: entry for entry in (await world.get("/api/v1"))["resources"]}
     assert resources["services"]["shortNames"] == ["svc"]
     assert resources["pods/binding"]["verbs"] == ["create"]
+    assert (resources["pods/resize"]["kind"], resources["pods/resize"]["verbs"]) == ("Pod", ["get", "patch", "update"])
     assert resources["nodes"]["namespaced"] is False
     scale = {entry["name"]: entry for entry in (await world.get("/apis/apps/v1"))["resources"]}["deployments/scale"]
     assert (scale["group"], scale["version"], scale["kind"]) == ("autoscaling", "v1", "Scale")

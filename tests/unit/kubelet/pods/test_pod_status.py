@@ -8,7 +8,7 @@ import pytest
 from bridgehead.kubelet.containers.runs import Run, Waiting, known_runs
 from bridgehead.kubelet.pods.pod_status import PodView, pod_status
 from bridgehead.kubelet.pods.status_patch import status_patch
-from bridgehead.objects.core import Container, Pod, PodIP, PodReadinessGate, PodSpec, PodStatus
+from bridgehead.objects.core import Container, Pod, PodIP, PodReadinessGate, PodSpec, PodStatus, ResourceRequirements
 from bridgehead.objects.meta import Condition, ObjectMeta
 from bridgehead.objects.times import parse_time
 
@@ -293,3 +293,26 @@ def test_foreign_conditions_are_kept():
     foreign = (Condition(type="lb", status="False"), Condition(type="PodScheduled", status="True"))
     before = PodStatus(conditions=(Condition(type="lb", status="True"), foreign[1]))
     assert status_patch(before, PodStatus(conditions=foreign)) == {}
+
+
+def test_a_condition_of_a_resize_goes_with_it():
+    pending = Condition(type="PodResizePending", status="True", reason="Infeasible", message="no")
+    status = pod_status(pod(), view({"a": UP, "b": UP}, resize_conditions=(pending,)), NOW)
+    shown = condition(status, "PodResizePending")
+    assert (shown.reason, shown.last_transition_time) == ("Infeasible", "2026-11-21T03:00:00Z")
+    again = pod_status(
+        pod(conditions=status.conditions), view({"a": UP, "b": UP}, resize_conditions=(pending,)), NOW + 9
+    )
+    assert set(again.conditions) == set(status.conditions)
+    after = pod_status(pod(conditions=status.conditions), view({"a": UP, "b": UP}), NOW + 9)
+    assert all(c.type != "PodResizePending" for c in after.conditions)
+    assert status_patch(status, after)["conditions"] == [{"$patch": "delete", "type": "PodResizePending"}]
+
+
+def test_a_status_has_the_resources_of_containers_that_ran():
+    given = ResourceRequirements(requests={"cpu": "1"}, limits={"cpu": "2"})
+    more = ResourceRequirements(requests={"cpu": "3"}, limits={"cpu": "3"})
+    resources = {"resources": {"a": given, "b": given}, "allocated": {"a": more, "b": ResourceRequirements()}}
+    a, b = pod_status(pod(), view({"a": UP}, **resources), NOW).container_statuses
+    assert (a.resources, a.allocated_resources) == (given, {"cpu": "3"})
+    assert (b.resources, b.allocated_resources) == (None, None)

@@ -3,7 +3,7 @@
     pods              the entry in the table: names, hooks, field selectors
     pod_defaults      values for fields that a pod spec leaves out
     pod_validation    the spec as a whole, templates, and which fields of a pod may change; calls the validation of
-                      parts: container_, ephemeral_, probe_, volume_, security_ and affinity_validation
+                      parts: container_, ephemeral_, probe_, volume_, security_, affinity_ and resize_validation
     pod_columns       the columns of `kubectl get pods`
     pod_qos           the quality-of-service class
     pod_resources     what a pod requests as a whole, and its limits

@@ -27,6 +27,7 @@ from .affinity_validation import validate_affinity
 from .container_validation import validate_container
 from .ephemeral_validation import validate_ephemeral_containers
 from .pod_qos import qos_class
+from .resize_validation import validate_resize_policies
 from .security_validation import validate_pod_security_context
 from .volume_validation import validate_volumes
 
@@ -118,6 +119,8 @@ def _validate_containers(path: str, spec: JsonObject, volumes: Collection[str]) 
             names.add(name)
             if not container.get("image"):
                 errors.append(field.required(f"{item}.image"))
+            policies = container.get("resizePolicy", ())
+            errors.extend(validate_resize_policies(f"{item}.resizePolicy", policies, spec.get("restartPolicy", "")))
             if kind == "initContainers":
                 errors.extend(_validate_init_container(item, container))
             else:
@@ -133,11 +136,14 @@ def _validate_init_container(path: str, container: JsonObject) -> list[FieldErro
         return []  # a sidecar may have probes and hooks
     if policy is not None and policy not in _RESTART_POLICIES:
         return [field.not_supported(f"{path}.restartPolicy", policy, _RESTART_POLICIES)]
-    return [
+    errors = [
         field.forbidden(f"{path}.{name}", "may not be set for init containers without restartPolicy=Always")
         for name in ("lifecycle", "livenessProbe", "readinessProbe", "startupProbe")
         if name in container
     ]
+    if resize := container.get("resizePolicy"):
+        errors.append(field.invalid(f"{path}.resizePolicy", resize, "must not be set for init containers"))
+    return errors
 
 
 def _validate_host_ports(path: str, ports: Sequence[JsonObject], taken: set[tuple[str, str, int]]) -> list[FieldError]:

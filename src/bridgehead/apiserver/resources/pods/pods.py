@@ -20,6 +20,7 @@ from .pod_qos import qos_class
 from .pod_references import MIRROR_POD
 from .pod_validation import validate_pod_spec, validate_pod_update
 from .pod_warnings import warn_of_pod_spec
+from .resize_validation import RESIZE, validate_resize, with_resources_only
 
 _EVICTION_SECONDS = 300
 _TOLERATED_TAINTS = (NOT_READY, UNREACHABLE)
@@ -51,6 +52,8 @@ class PodStrategy(Strategy):
             obj["status"].setdefault("qosClass", qos_class(obj["spec"]))
         elif subresource == SUBRESOURCE:
             with_ephemeral_only(obj, old)
+        elif subresource == RESIZE:
+            with_resources_only(obj, old)
         elif subresource == "":
             _add_default_tolerations(obj["spec"])
             obj["status"] = old.get("status", {})
@@ -64,6 +67,8 @@ class PodStrategy(Strategy):
     def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
         if subresource == SUBRESOURCE:
             return validate_added(obj, old)
+        if subresource == RESIZE:
+            return validate_resize(obj, old)
         errors = validate_pod_update(obj.get("spec", {}), old.get("spec", {}), binds=subresource == "binding")
         return [*errors, *_validate_mirror_annotation(_annotations(obj), _annotations(old))]
 
@@ -109,7 +114,18 @@ RESOURCE = Resource(
     namespaced=True,
     short_names=("po",),
     categories=("all",),
-    subresources=("status", "binding", "log", "exec", "attach", "portforward", "proxy", "eviction", SUBRESOURCE),
+    subresources=(
+        "status",
+        "binding",
+        "log",
+        "exec",
+        "attach",
+        "portforward",
+        "proxy",
+        "eviction",
+        SUBRESOURCE,
+        RESIZE,
+    ),
     columns=POD_COLUMNS,
     strategy=PodStrategy(),
     selectable={

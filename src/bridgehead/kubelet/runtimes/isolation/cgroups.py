@@ -35,7 +35,7 @@ from bridgehead.kubelet.runtimes.isolation.cgroup_files import (
     plan_files,
     visible_paths,
 )
-from bridgehead.kubelet.runtimes.runtime import Limits
+from bridgehead.kubelet.runtimes.runtime import Limits, RuntimeFailure
 from bridgehead.network import syscalls
 
 PREFIX: Final = "bridgehead-"
@@ -61,6 +61,10 @@ class ContainerCgroup:
         with contextlib.suppress(FileNotFoundError):
             return parse_events(_read(f"{self.directory}/memory.events")).get("oom_kill", 0)
         return 0
+
+    def memory_used(self) -> int:
+        """The memory in use, in bytes."""
+        return int(_read(f"{self.directory}/memory.current"))
 
     def kill(self) -> None:
         """Kill all processes in the cgroup."""
@@ -104,13 +108,26 @@ class Delegation(NamedTuple):
         with contextlib.suppress(FileExistsError):
             os.mkdir(cgroup.directory)
         try:
-            for file, value in plan_files(limits, self.controllers).items():
-                with contextlib.suppress(FileNotFoundError) if file in OPTIONAL_FILES else contextlib.nullcontext():
-                    _write(f"{cgroup.directory}/{file}", value)
+            self._write_limits(cgroup, limits)
         except OSError:
             cgroup.remove()
             raise
         return cgroup
+
+    def update(self, cgroup: ContainerCgroup, limits: Limits) -> None:
+        """Change limits. Raises RuntimeFailure for less memory than is in use, at which the kernel kills; OSError."""
+        if limits.memory is not None and "memory" in self.controllers:
+            used = cgroup.memory_used()
+            if used > limits.memory:
+                raise RuntimeFailure(
+                    f"attempting to set a memory limit ({limits.memory}) below the current usage ({used})"
+                )
+        self._write_limits(cgroup, limits)
+
+    def _write_limits(self, cgroup: ContainerCgroup, limits: Limits) -> None:
+        for file, value in plan_files(limits, self.controllers).items():
+            with contextlib.suppress(FileNotFoundError) if file in OPTIONAL_FILES else contextlib.nullcontext():
+                _write(f"{cgroup.directory}/{file}", value)
 
     def lacking(self, limits: Limits) -> tuple[str, ...]:
         """The controllers that these limits need and that are missing."""

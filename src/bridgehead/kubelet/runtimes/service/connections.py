@@ -189,6 +189,9 @@ class KubeletConnection:
                 self._answer(request, service.list_sandboxes())
             case messages.StartContainer(spec):
                 service.start_container(spec, lambda result: self._conclude(request, result))
+            case messages.UpdateContainer(container_id, limits):
+                service.update_container(container_id, limits)
+                self._answer(request)
             case messages.SignalContainer(container_id, number):
                 service.signal_container(container_id, number)
                 self._answer(request)

@@ -204,6 +204,10 @@ class RuntimeService:
             record.tasks.remove(task)
         self._tasks.pop(task.id, None)
 
+    def update_container(self, container_id: str, limits: Limits) -> None:
+        """Raises `RuntimeFailure`."""
+        self._running(container_id).update(limits)
+
     def signal_container(self, container_id: str, number: int) -> None:
         task = self._tasks.get(container_id)
         if task is not None:

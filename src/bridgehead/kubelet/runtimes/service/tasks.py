@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Final
 
 from bridgehead.kubelet.runtimes.isolation.cgroups import ContainerCgroup, Delegation
-from bridgehead.kubelet.runtimes.runtime import ContainerInfo, ContainerSpec, Image, RuntimeFailure
+from bridgehead.kubelet.runtimes.runtime import ContainerInfo, ContainerSpec, Image, Limits, RuntimeFailure
 from bridgehead.kubelet.runtimes.service import log_writer, process_ledger
 from bridgehead.kubelet.runtimes.service.attachments import Attachment
 from bridgehead.kubelet.runtimes.service.child_processes import Child, ChildListener, Exit
@@ -153,6 +153,15 @@ class Task(ChildListener):
     def signal(self, number: int) -> None:
         if self._child is not None:
             self._child.signal(number)
+
+    def update(self, limits: Limits) -> None:
+        """Change the limits. Does nothing without a cgroup. Raises `RuntimeFailure`."""
+        if self._group is None or self._delegation is None:
+            return
+        try:
+            self._delegation.update(self._group, limits)
+        except OSError as error:
+            raise RuntimeFailure(f"failed to update the limits of the container: {error}") from error
 
     @property
     def info(self) -> ContainerInfo:

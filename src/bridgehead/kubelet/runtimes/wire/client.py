@@ -25,6 +25,7 @@ from bridgehead.kubelet.runtimes.runtime import (
     ExecResult,
     Image,
     ImageUnavailable,
+    Limits,
     RuntimeFailure,
     RuntimeFeatures,
     SandboxInfo,
@@ -89,6 +90,9 @@ class RuntimeClient:
 
     async def start_container(self, spec: ContainerSpec) -> ContainerInfo:
         return await self._call(messages.StartContainer(spec), ContainerInfo)
+
+    async def update_container(self, container_id: str, limits: Limits) -> None:
+        await self._call(messages.UpdateContainer(container_id, limits), type(None))
 
     async def signal_container(self, container_id: str, signal: int) -> None:
         await self._call(messages.SignalContainer(container_id, signal), type(None))

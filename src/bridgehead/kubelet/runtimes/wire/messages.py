@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from bridgehead.kubelet.runtimes.runtime import ContainerInfo, ContainerSpec, SandboxSpec
+from bridgehead.kubelet.runtimes.runtime import ContainerInfo, ContainerSpec, Limits, SandboxSpec
 
 MAX_FRAME = 16 << 20  # bytes
 _LENGTH = struct.Struct(">I")
@@ -44,6 +44,11 @@ class ListSandboxes(msgspec.Struct, frozen=True, tag=True):
 
 class StartContainer(msgspec.Struct, frozen=True, tag=True):
     spec: ContainerSpec
+
+
+class UpdateContainer(msgspec.Struct, frozen=True, tag=True):
+    container_id: str
+    limits: Limits
 
 
 class SignalContainer(msgspec.Struct, frozen=True, tag=True):
@@ -103,6 +108,7 @@ Call = (
     | RemoveSandbox
     | ListSandboxes
     | StartContainer
+    | UpdateContainer
     | SignalContainer
     | ListContainers
     | Exec

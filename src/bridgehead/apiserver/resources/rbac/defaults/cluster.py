@@ -98,6 +98,7 @@ def _aggregated_roles() -> list[JsonObject]:
             allow("impersonate", "serviceaccounts"),
             allow(WRITE, "pods pods/attach pods/exec pods/portforward pods/proxy"),
             allow("create", "pods/eviction"),
+            allow("patch update", "pods/resize"),
             allow(
                 WRITE,
                 "configmaps events persistentvolumeclaims replicationcontrollers replicationcontrollers/scale secrets"

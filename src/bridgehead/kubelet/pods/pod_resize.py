@@ -1,0 +1,131 @@
+"""The in-place resize of one pod: keeps what the node has given to its containers, and gives what the spec wants.
+
+Owned by a pod worker. `resizing` decides.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Awaitable, Callable, Iterable
+
+import msgspec
+
+from bridgehead.kubelet.containers.context import PodContext
+from bridgehead.kubelet.containers.pod_containers import PodContainers
+from bridgehead.kubelet.containers.resource_limits import plan_limits
+from bridgehead.kubelet.runtimes.runtime import RuntimeFailure
+from bridgehead.objects.core import Container, Pod, ResourceRequirements
+from bridgehead.objects.meta import Condition
+
+from .resizing import DEFERRED, known_resources, needs_restart, resize_refusal, spec_resources, with_resources
+from .status_patch import RESIZE_IN_PROGRESS, RESIZE_PENDING
+
+_RETRY_SECONDS = 5.0
+
+
+class PodResize:
+    """The resources of a pod's containers. `stop` stops a container, with the message for its Event."""
+
+    def __init__(self, context: PodContext, containers: PodContainers) -> None:
+        self._context = context
+        self._containers = containers
+        self._wanted = context.pod
+        self._allocated = known_resources(context.pod)
+        # Run and resources of each container that has run, in the state in which the runtime has them.
+        self._applied: dict[str, tuple[str, ResourceRequirements]] = {}
+        self._refusal: tuple[str, str] | None = None
+        self._error = ""
+        self._is_begun = False
+        self.retry_at: float | None = None
+
+    def observe(self, pod: Pod) -> Pod:
+        """Take note of the pod as the API server has it; return it with the resources that its containers have."""
+        self._wanted = pod
+        return with_resources(pod, self._allocated)
+
+    async def sync(self, others: Iterable[Pod], stop: Callable[[Container, str], Awaitable[None]]) -> None:
+        """Give what the spec wants if the node has it, and apply it to the containers that run."""
+        self._note_runs()
+        self.retry_at, self._error = None, ""
+        wanted = spec_resources(self._wanted)
+        if wanted == self._allocated:
+            self._refusal = None
+        else:
+            self._refusal = resize_refusal(self._wanted, others, self._context.node.allocatable)
+            if self._refusal is None:
+                self._allocated = wanted
+                self._context.pod = self._wanted
+                self._is_begun = True
+                self._record("ResizeStarted", "started")
+            elif self._refusal[0] == DEFERRED:
+                self.retry_at = time.time() + _RETRY_SECONDS
+        for name in self._unapplied():
+            await self._apply(self._context.container(name), stop)
+        if self._is_begun and not self._unapplied():
+            self._is_begun = False
+            self._record("ResizeCompleted", "completed")
+
+    async def _apply(self, container: Container, stop: Callable[[Container, str], Awaitable[None]]) -> None:
+        run_id, before = self._applied[container.name]
+        if needs_restart(container, before, container.resources):
+            await stop(container, f"Container {container.name} resize requires restart")
+            self._applied.pop(container.name, None)
+            return
+        node = self._context.node
+        limits = plan_limits(self._context.pod, container, node.allocatable, node.settings.pod_max_pids)
+        try:
+            await node.runtime.update_container(run_id, limits)
+        except RuntimeFailure as error:
+            self._error = str(error)
+            self.retry_at = time.time() + _RETRY_SECONDS
+            self._context.record("Warning", "ResizeError", f"Pod resize error: {error}")
+            return
+        self._applied[container.name] = (run_id, container.resources)
+
+    def _note_runs(self) -> None:
+        """Record the resources of new runs, which began with what was allocated then."""
+        for name in self._containers.running():
+            run = self._containers.runs[name]
+            if name in self._allocated and self._applied.get(name, ("",))[0] != run.id:
+                self._applied[name] = (run.id, self._allocated[name])
+
+    def _unapplied(self) -> list[str]:
+        """Return the running containers whose resources are not those allocated to them."""
+        return [
+            name
+            for name in self._containers.running()
+            if name in self._applied and self._applied[name][1] != self._allocated.get(name)
+        ]
+
+    def _record(self, reason: str, verb: str) -> None:
+        containers = [
+            {"name": one.name, "resources": msgspec.to_builtins(one.resources)}
+            for one in self._context.pod.spec.containers
+        ]
+        text = json.dumps({"containers": containers, "generation": self._context.pod.metadata.generation})
+        self._context.record("Normal", reason, f"Pod resize {verb}: {text}")
+
+    # --- Status -----------------------------------------------------------------------------------------
+
+    @property
+    def allocated(self) -> dict[str, ResourceRequirements]:
+        """The resources that the node has given, by container."""
+        return self._allocated
+
+    @property
+    def actual(self) -> dict[str, ResourceRequirements]:
+        """The resources that running containers have, and those allocated to others, by container."""
+        self._note_runs()
+        return self._allocated | {name: resources for name, (_, resources) in self._applied.items()}
+
+    def conditions(self) -> tuple[Condition, ...]:
+        """Return the conditions of a resize that waits or is not finished."""
+        found = []
+        if self._refusal is not None:
+            reason, message = self._refusal
+            found.append(Condition(type=RESIZE_PENDING, status="True", reason=reason, message=message))
+        if self._unapplied():
+            reason = "Error" if self._error else ""
+            found.append(Condition(type=RESIZE_IN_PROGRESS, status="True", reason=reason, message=self._error))
+        return tuple(found)

@@ -1,0 +1,87 @@
+"""Decisions of the in-place resize of a pod: what the node can give, what takes a restart, what the status shows.
+
+Called by `pod_resize`. Pure: no I/O, no clock, no randomness.
+Source: kubelet's `allocation.Manager` (`canResizePod`), `computePodResizeAction`, KEP-1287.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from bridgehead.kubelet.containers.runs import is_sidecar
+from bridgehead.objects.core import Container, Pod, ResourceRequirements
+from bridgehead.objects.quantities import milli_value, whole_value
+
+INFEASIBLE, DEFERRED = "Infeasible", "Deferred"
+
+# Resources by the container's name.
+Resources = Mapping[str, ResourceRequirements]
+Quantities = Mapping[str, str | int | float]
+
+
+def spec_resources(pod: Pod) -> dict[str, ResourceRequirements]:
+    """Return what the spec wants."""
+    return {one.name: one.resources for one in (*pod.spec.init_containers, *pod.spec.containers)}
+
+
+def known_resources(pod: Pod) -> dict[str, ResourceRequirements]:
+    """Return what an earlier kubelet has given, and what the spec wants for other containers."""
+    status = pod.status
+    known = {one.name: one.resources for one in (*status.init_container_statuses, *status.container_statuses)}
+    return {name: known.get(name) or wanted for name, wanted in spec_resources(pod).items()}
+
+
+def with_resources(pod: Pod, resources: Resources) -> Pod:
+    """Return the pod with these resources in the place of those of its spec."""
+    if spec_resources(pod) == resources:
+        return pod
+    init, main = (
+        tuple(msgspec.structs.replace(one, resources=resources.get(one.name, one.resources)) for one in containers)
+        for containers in (pod.spec.init_containers, pod.spec.containers)
+    )
+    return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, init_containers=init, containers=main))
+
+
+def resize_refusal(pod: Pod, others: Iterable[Pod], allocatable: Quantities) -> tuple[str, str] | None:
+    """Return reason and message if the node cannot give what a pod wants beside the `others`; None if it can."""
+    capacity = {"cpu": milli_value(allocatable.get("cpu", 0)), "memory": whole_value(allocatable.get("memory", 0))}
+    wanted = pod_requests(pod)
+    for name in ("memory", "cpu"):
+        if wanted[name] > capacity[name]:
+            what = f"{name}, requested: {wanted[name]}, capacity: {capacity[name]}"
+            return INFEASIBLE, f"Node didn't have enough capacity: {what}"
+    used = {"cpu": 0, "memory": 0}
+    for other in others:
+        if not other.is_finished:
+            requests = pod_requests(other)
+            used = {name: amount + requests[name] for name, amount in used.items()}
+    for name, amount in used.items():
+        if wanted[name] + amount > capacity[name]:
+            what = f"{name}, requested: {wanted[name]}, used: {amount}, capacity: {capacity[name]}"
+            return DEFERRED, f"Node didn't have enough resource: {what}"
+    return None
+
+
+def pod_requests(pod: Pod) -> dict[str, int]:
+    """Return the requests of the containers that run together: CPU in thousandths, memory in bytes."""
+    running = [*pod.spec.containers, *(one for one in pod.spec.init_containers if is_sidecar(one))]
+    requests = [one.resources.requests for one in running]
+    return {
+        "cpu": sum(milli_value(one.get("cpu", 0)) for one in requests),
+        "memory": sum(whole_value(one.get("memory", 0)) for one in requests),
+    }
+
+
+def needs_restart(container: Container, old: ResourceRequirements, new: ResourceRequirements) -> bool:
+    """Whether the change is of a resource for which the container's resize policy wants a restart."""
+    changed = {
+        name
+        for name in ("cpu", "memory")
+        if (old.limits.get(name), old.requests.get(name)) != (new.limits.get(name), new.requests.get(name))
+    }
+    return any(
+        policy.resource_name in changed and policy.restart_policy == "RestartContainer"
+        for policy in container.resize_policy
+    )

@@ -1,0 +1,88 @@
+"""In-place resize: what a node can give, what takes a restart."""
+
+from __future__ import annotations
+
+import pytest
+
+from bridgehead.kubelet.pods.resizing import (
+    known_resources,
+    needs_restart,
+    resize_refusal,
+    spec_resources,
+    with_resources,
+)
+from bridgehead.objects.core import (
+    Container,
+    ContainerResizePolicy,
+    ContainerStatus,
+    Pod,
+    PodSpec,
+    PodStatus,
+    ResourceRequirements,
+)
+
+NODE = {"cpu": "4", "memory": "1Gi"}
+
+
+def amounts(cpu: str, memory: str = "100Mi", limit: str = "") -> ResourceRequirements:
+    return ResourceRequirements(requests={"cpu": cpu, "memory": memory}, limits={"cpu": limit} if limit else {})
+
+
+def pod(cpu: str, memory: str = "100Mi", *, phase: str = "Running", status: tuple[ContainerStatus, ...] = ()) -> Pod:
+    setup = Container(name="setup", resources=amounts("9"))
+    sidecar = Container(name="mesh", restart_policy="Always", resources=amounts("1"))
+    main = Container(name="app", resources=amounts(cpu, memory))
+    spec = PodSpec(containers=(main,), init_containers=(setup, sidecar))
+    return Pod(spec=spec, status=PodStatus(phase=phase, container_statuses=status))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "others", "refusal"),
+    [
+        (pod("2"), [], None),
+        (pod("3"), [], None),
+        (pod("3100m"), [], ("Infeasible", "Node didn't have enough capacity: cpu, requested: 4100, capacity: 4000")),
+        (
+            pod("9", "2Gi"),
+            [],
+            (
+                "Infeasible",
+                "Node didn't have enough capacity: memory, requested: 2252341248, capacity: 1073741824",
+            ),
+        ),
+        (pod("1"), [pod("1")], None),
+        (
+            pod("2"),
+            [pod("1")],
+            ("Deferred", "Node didn't have enough resource: cpu, requested: 3000, used: 2000, capacity: 4000"),
+        ),
+        (pod("2"), [pod("1", phase="Succeeded")], None),
+    ],
+)
+def test_what_a_node_can_give(wanted, others, refusal) -> None:
+    assert resize_refusal(wanted, others, NODE) == refusal
+
+
+def test_resources_of_an_earlier_kubelet_are_known() -> None:
+    resized = pod("2", status=(ContainerStatus(name="app", resources=amounts("1")), ContainerStatus(name="x")))
+    known = known_resources(resized)
+    assert (known["app"], known["mesh"]) == (amounts("1"), amounts("1"))
+    allocated = with_resources(resized, known)
+    assert spec_resources(allocated) == known
+    assert with_resources(resized, spec_resources(resized)) is resized
+
+
+@pytest.mark.parametrize(
+    ("policies", "new", "restarts"),
+    [
+        ((), amounts("2", "200Mi"), False),
+        ((("cpu", "RestartContainer"),), amounts("2"), True),
+        ((("cpu", "RestartContainer"),), amounts("1", limit="2"), True),
+        ((("cpu", "RestartContainer"),), amounts("1", "200Mi"), False),
+        ((("cpu", "NotRequired"), ("memory", "RestartContainer")), amounts("2"), False),
+    ],
+)
+def test_restarts(policies, new, restarts) -> None:
+    made = tuple(ContainerResizePolicy(resource_name=name, restart_policy=policy) for name, policy in policies)
+    container = Container(name="app", resize_policy=made)
+    assert needs_restart(container, amounts("1"), new) is restarts
