@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from aiohttp import web
+from aiohttp import ClientSession, web
 
 from bridgehead.client import ApiClient, ClientConfig, Informer, api, transport
 from bridgehead.client.errors import ApiError, BadAnswer, Conflict, Gone, NotFound, TooManyRequests, Unreachable
@@ -332,3 +332,14 @@ async def test_many_requests_run_concurrently():
                 metadata = {"name": f"a{number}", "namespace": "default"}
                 tasks.create_task(client.create(CONFIG_MAPS, {"metadata": metadata}))
         assert len((await client.list(CONFIG_MAPS, "default")).items) == 200
+
+
+async def test_a_watch_over_a_websocket_of_another_client():
+    async with api_world() as world, ApiClient(world.config) as client, ClientSession() as session:
+        await client.create(CONFIG_MAPS, ConfigMap(metadata=ObjectMeta(name="a", namespace="default")))
+        url = f"{world.config.server}/api/v1/watch/namespaces/default/configmaps/a"
+        async with session.ws_connect(url, headers={"Authorization": "Bearer admin"}) as messages:
+            first = await messages.receive_json(timeout=60)
+            assert (first["type"], first["object"]["metadata"]["name"]) == ("ADDED", "a")
+            await client.delete(CONFIG_MAPS, "a", "default")
+            assert (await messages.receive_json(timeout=60))["type"] == "DELETED"

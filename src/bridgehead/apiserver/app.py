@@ -34,6 +34,7 @@ from .handlers.objects import Handlers
 from .handlers.openapi import OpenApi
 from .handlers.rendering import Rendering
 from .handlers.reviews import Reviews
+from .handlers.watch_sockets import json_only, send_watch
 from .http.compression import compressed
 from .http.handshake import deny
 from .http.negotiation import JSON, wants_indented
@@ -196,8 +197,9 @@ class Application:
         return self._proxy.serves(parse_request("GET", path, {})) or self._aggregator.serves(path)
 
     async def _answer_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a WebSocket: exec, attach or port-forward."""
-        info = parse_request("GET", scope["path"], parse_query(scope["query_string"]))
+        """Answer a WebSocket: exec, attach, port-forward or a watch."""
+        query = parse_query(scope["query_string"])
+        info = parse_request("GET", scope["path"], query)
         headers = dict(scope["headers"])
         user: User | None = None
         trail, audit_id = UNAUDITED, audit_id_of(headers)
@@ -212,7 +214,13 @@ class Application:
             trail = self._begin_trail(info, user, scope, headers, audit_id)
             user = self._impersonate(user, scope, info, trail)
             self._authorize(user, info, trail)
-            await self._pod_streams.answer_socket(info, user, scope, receive, audited_send)
+            if info.verb != "watch":
+                await self._pod_streams.answer_socket(info, user, scope, receive, audited_send)
+                return
+            request = Request(info, "GET", query, json_only(headers), user, scope, receive)
+            response = await self._handlers.handle(request)
+            if response.stream is not None:
+                await send_watch(response.stream, receive, audited_send)
         except ApiStatus as status:
             if user is None:
                 trail = self._begin_trail(info, None, scope, headers, audit_id)

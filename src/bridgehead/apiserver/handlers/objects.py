@@ -22,13 +22,14 @@ from bridgehead.apiserver.bodies.patch_requests import patch_change, patch_type
 from bridgehead.apiserver.bodies.serialization import stored_metadata
 from bridgehead.apiserver.errors import (
     ApiStatus,
+    bad_request,
     conflict,
     method_not_allowed,
     not_found_path,
     success,
 )
 from bridgehead.apiserver.fieldmanagement.managers import APPLY, Writer
-from bridgehead.apiserver.http.paths import Query
+from bridgehead.apiserver.http.paths import Query, named_by_selector
 from bridgehead.apiserver.http.request import Request, Response, respond
 from bridgehead.apiserver.http.worker import run_long
 from bridgehead.apiserver.registry import lists
@@ -117,8 +118,10 @@ class Handlers:
         return await self._rendering.page(request, resource, page)
 
     async def _watch(self, request: Request, resource: Resource) -> Response:
+        if request.method not in ("GET", "HEAD"):
+            raise method_not_allowed()
         form = self._rendering.events(request, resource)
-        options = parse_watch_options(resource, request.query)
+        options = parse_watch_options(resource, _watch_query(request))
         store = await self._store_of(request, resource, with_records=options.initial)
         stream = WatchStream(store, resource, request.info, options, self._watches, form)
         content_type = form.content_type
@@ -255,6 +258,17 @@ class Handlers:
         if type(resource.strategy).warnings is not _NO_WARNINGS:
             find = partial(_warnings, resource, record.value)
             request.warnings += await run_long(len(record.value), find)
+
+
+def _watch_query(request: Request) -> Query:
+    """Return the query of a watch, with the name in a path such as `/api/v1/watch/nodes/NAME`. Raises a 400."""
+    name, query = request.info.name, request.query
+    fields = query.get("fieldSelector", "")
+    if name and not fields:
+        return {**query, "fieldSelector": f"metadata.name={name}"}
+    if name and named_by_selector(fields) != name:
+        raise bad_request("fieldSelector metadata.name doesn't match requested name")
+    return query
 
 
 _NO_WARNINGS = Strategy.warnings

@@ -115,6 +115,9 @@ def parse_request(method: str, path: str, query: Query) -> RequestInfo:
     else:
         group, version, parts = parts[1], parts[2], parts[3:]
     verb = _VERBS.get(method, method.lower())
+    is_watched = parts[0] == "watch" and len(parts) > 1
+    if is_watched:  # the older form of `?watch=true`
+        verb, parts = "watch", parts[1:]
     namespace = ""
     if parts[0] == "namespaces" and len(parts) > 1:
         namespace = parts[1]
@@ -125,17 +128,19 @@ def parse_request(method: str, path: str, query: Query) -> RequestInfo:
     subresource = parts[2] if len(parts) > 2 else ""
     rest = "/".join(parts[3:])
     labels = fields = ""
-    if not name:
+    if is_watched:
+        labels, fields = query.get("labelSelector", ""), query.get("fieldSelector", "")
+    elif not name:
         if verb == "get":
             verb = "watch" if is_true(query, "watch") else "list"
             labels, fields = query.get("labelSelector", ""), query.get("fieldSelector", "")
-            name = _named_by_selector(fields)
+            name = named_by_selector(fields)
         elif verb == "delete":
             verb = "deletecollection"
     return RequestInfo(path, verb, True, group, version, namespace, resource, name, subresource, rest, labels, fields)
 
 
-def _named_by_selector(field_selector: str) -> str:
+def named_by_selector(field_selector: str) -> str:
     """Return the name in `fieldSelector=metadata.name=x`, or "": an authorizer may allow such a list by name."""
     for term in field_selector.split(","):
         key, equals, value = term.partition("=")
