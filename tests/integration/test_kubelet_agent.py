@@ -81,6 +81,19 @@ async def test_a_running_pod_gets_an_ephemeral_container_once(world):
     await world.until_event("web", "Started", "Started container debug")
 
 
+async def test_an_ephemeral_container_shares_the_processes_of_its_target(world):
+    await world.start_kubelet()
+    await world.create("web", shareProcessNamespace=True)
+    pod = await world.until("web", is_running)
+    assert world.runtime.sandbox_specs[-1].share_processes
+    change = {"name": "debug", "image": "app:1", "targetContainerName": "app"}
+    spec = {"ephemeralContainers": [change]}
+    await world.admin.patch(PODS, "web", "default", {"spec": spec}, "strategic", "ephemeralcontainers")
+    await world.until("web", lambda pod: any(one.state.running for one in pod.status.ephemeral_container_statuses))
+    target = pod.status.container_statuses[0].container_id.removeprefix("bridgehead://")
+    assert world.runtime.specs[-1].target == target
+
+
 def sized(cpu, memory="64Mi"):
     return {"requests": {"cpu": cpu, "memory": memory}, "limits": {"cpu": cpu, "memory": memory}}
 

@@ -153,6 +153,47 @@ async def test_host_namespaces_are_those_of_the_node(world: World) -> None:
     assert await output_of(world, "readlink /proc/self/ns/ipc") != [own.strip()]
 
 
+COMMANDS = "cat /proc/[0-9]*/cmdline | tr '\\0' ' '"
+
+
+async def test_a_container_shares_the_processes_of_another(world: World) -> None:
+    app = await world.start("p", "app", command=("sleep", "1234"))
+    debugger = await world.start("p", "debug", command=("sh", "-c", "sleep 4321 & exec sleep 1000"), target=app.id)
+    assert "sleep 1234" in await world.sh(debugger, "cat /proc/1/cmdline | tr '\\0' ' '")
+    other = await world.start("p", "other", command=("sleep", "1000"))
+    assert "sleep 1234" not in await world.sh(other, COMMANDS)
+    # The first process of the debugger is not the first of the namespace, and takes the others along nevertheless.
+    await world.client.signal_container(debugger.id, 9)
+    await world.wait_exit(debugger.id)
+    assert "sleep 4321" not in world.run("ps", "ax")
+    assert "sleep 1234" in await world.sh(app, COMMANDS)
+    again = await world.start("p", "again", command=("sleep", "1000"), target=app.id)
+    await world.client.signal_container(app.id, 9)
+    assert (await world.wait_exit(again.id)).exit_code == 137
+    with pytest.raises(RuntimeFailure, match="container is not running"):
+        await world.start("p", "late", command=("sleep", "1000"), target=app.id)
+
+
+async def test_the_containers_of_a_pod_share_their_processes(world: World) -> None:
+    await world.pod("q", share_processes=True)
+    app = await world.start("q", "app", command=("sh", "-c", "(sleep 4321 &); exec sleep 1234"))
+    other = await world.start("q", "other", command=("sleep", "1000"))
+    shown = await world.sh(other, COMMANDS)
+    assert all(one in shown for one in ("pause", "sleep 1234", "sleep 1000", "sleep 4321"))
+    assert [one.name for one in await world.client.list_containers() if one.pod_uid == "q"] == ["app", "other"]
+    await world.client.signal_container(app.id, 9)
+    await world.wait_exit(app.id)
+
+    async def has_gone() -> bool:
+        return "4321" not in await world.sh(other, COMMANDS)
+
+    await until(has_gone)
+    restarted = await world.start("q", "app", attempt=1, command=("sleep", "1234"))
+    assert "pause" in await world.sh(restarted, COMMANDS)
+    await world.client.remove_sandbox("q")
+    assert "pause" not in world.run("ps", "ax")
+
+
 async def test_sysctls_apply_to_the_pod_only(world: World) -> None:
     await world.pod("q", sysctls={"net.ipv4.ip_local_port_range": "20000 20099", "kernel.shm_rmid_forced": "1"})
     info = await world.start("q", command=("sleep", "1000"))

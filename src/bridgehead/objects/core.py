@@ -330,6 +330,7 @@ class Container(Part, frozen=True, kw_only=True):
     stdin: bool = False
     stdin_once: bool = False
     tty: bool = False
+    target_container_name: str = ""  # of an ephemeral container
 
 
 class KeyToPath(Part, frozen=True, kw_only=True):

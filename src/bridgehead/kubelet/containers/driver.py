@@ -60,7 +60,7 @@ class ContainerDriver:
         before = containers.runs.get(name)  # read now: the new run may have ended before `start_container` returns
 
         async def start() -> Run:
-            run = await start_container(context, container, attempt)
+            run = await start_container(context, container, attempt, self._target(container))
             containers.on_started(name, before, run, now)
             return run
 
@@ -72,6 +72,18 @@ class ContainerDriver:
         if run.is_running and containers.runs[name].is_running:
             self._start_probes(container, None)
             await self._post_start(container, run)
+
+    def _target(self, container: Container) -> str:
+        """Return the id of the container whose PID namespace an ephemeral one shares. Raises `StartRefused`."""
+        name = container.target_container_name
+        if not name:
+            return ""
+        run = self._containers.runs.get(name)
+        if run is None or not run.is_running:
+            message = f"unable to find target container {name}"
+            self._context.record("Warning", "Failed", f"Error: {message}", container)
+            raise StartRefused("CreateContainerConfigError", message)
+        return run.id
 
     async def _post_start(self, container: Container, run: Run) -> None:
         hook = container.lifecycle.post_start if container.lifecycle is not None else None

@@ -37,14 +37,16 @@ class StartRefused(Exception):
         self.reason = reason
 
 
-async def start_container(context: PodContext, container: Container, attempt: int) -> Run:
+async def start_container(context: PodContext, container: Container, attempt: int, target: str) -> Run:
     """Start run number `attempt` (from 0) of `container`. Raises `StartRefused` when it has to wait.
+
+    `target` is the id of the container whose PID namespace it shares, "" for none.
 
     A program that can't be executed counts as a run that failed at once (reason StartError).
     """
     image = await _find_image(context, container)
     try:
-        spec = _container_spec(context, container, attempt, image)
+        spec = _container_spec(context, container, attempt, image, target)
     except (ConfigNotReady, SecurityRefused) as error:
         context.record("Warning", "Failed", f"Error: {error}", container)
         raise StartRefused("CreateContainerConfigError", str(error)) from error
@@ -89,7 +91,9 @@ async def _find_image(context: PodContext, container: Container) -> Image:
     return image
 
 
-def _container_spec(context: PodContext, container: Container, attempt: int, image: Image) -> ContainerSpec:
+def _container_spec(
+    context: PodContext, container: Container, attempt: int, image: Image, target: str
+) -> ContainerSpec:
     node, pod = context.node, context.pod
     namespace = pod.metadata.namespace
     security = plan_security(pod, container, image, node.settings.seccomp_root)
@@ -124,6 +128,7 @@ def _container_spec(context: PodContext, container: Container, attempt: int, ima
         stdin=container.stdin,
         stdin_once=container.stdin_once,
         tty=container.tty,
+        target=target,
     )
 
 

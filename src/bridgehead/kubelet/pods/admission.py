@@ -107,10 +107,6 @@ def _has_selinux_options(pod: Pod) -> bool:
 
 def check_namespaces(pod: Pod) -> None:
     """Raise `SandboxRefused` if the runtime can't make the namespaces that the pod asks for."""
-    if pod.spec.share_process_namespace:
-        raise SandboxRefused(
-            "shareProcessNamespace is not supported: the container runtime makes a PID namespace for each container"
-        )
     if not pod.spec.host_users:
         raise SandboxRefused(
             "hostUsers: false is not supported: the container runtime makes no user namespace for a pod"

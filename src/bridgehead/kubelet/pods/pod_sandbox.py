@@ -51,6 +51,7 @@ class PodSandbox:
             host_network=pod.spec.host_network,
             host_pid=pod.spec.host_pid,
             host_ipc=pod.spec.host_ipc,
+            share_processes=pod.spec.share_process_namespace,
             sysctls=pod_sysctls(pod),
             has_host_ports=has_host_ports(pod),
             ips=() if pod.spec.host_network else self._allocate_addresses(),

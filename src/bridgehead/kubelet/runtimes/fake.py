@@ -180,6 +180,9 @@ class FakeRuntime:
         for mount in spec.mounts:
             _check_mount(mount)
         _check_seccomp(spec.security.seccomp)
+        target = self.containers.get(spec.target)
+        if spec.target and (target is None or target.state != "running"):
+            raise RuntimeFailure("container is not running")
         others = [c for c in self.containers.values() if c.pod_uid == spec.pod_uid and c.name == spec.name]
         if any(c.state == "running" for c in others):
             raise RuntimeFailure(f"container {spec.name} runs already")

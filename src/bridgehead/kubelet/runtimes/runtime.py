@@ -53,6 +53,7 @@ class SandboxSpec(msgspec.Struct, frozen=True, kw_only=True):
     """The specification of a pod's namespaces.
 
     `ips` are the pod's addresses, at most one of each family, the primary one first; none with `host_network`.
+    `share_processes`: all containers are in one PID namespace, whose first process only waits.
     `sysctls` are set in the pod's own namespaces ("net.ipv4.ip_local_port_range": "1024 65535"). `has_host_ports`:
     ports of the node, also of 127.0.0.1, may lead to the pod.
     """
@@ -64,6 +65,7 @@ class SandboxSpec(msgspec.Struct, frozen=True, kw_only=True):
     host_network: bool = False
     host_pid: bool = False
     host_ipc: bool = False
+    share_processes: bool = False
     sysctls: dict[str, str] = {}
     has_host_ports: bool = False
     ips: tuple[str, ...] = ()
@@ -142,6 +144,7 @@ class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True):
     stdin: bool = False  # keep standard input open for `open_attach`
     stdin_once: bool = False  # close standard input when the first session with it closes it
     tty: bool = False
+    target: str = ""  # the id of a container whose PID namespace this one shares
 
 
 class ContainerInfo(msgspec.Struct, frozen=True, kw_only=True):

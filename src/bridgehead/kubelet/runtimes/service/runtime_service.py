@@ -11,6 +11,7 @@ import os
 import signal
 import socket
 from collections.abc import Callable
+from typing import Final
 
 from bridgehead.kubelet.runtimes.images import busybox, resolver
 from bridgehead.kubelet.runtimes.isolation import cgroups, host_files, privileges
@@ -24,6 +25,7 @@ from bridgehead.kubelet.runtimes.runtime import (
     RuntimeFeatures,
     SandboxInfo,
     SandboxSpec,
+    Security,
     port_refused,
 )
 from bridgehead.kubelet.runtimes.service.attachments import Attachment
@@ -35,6 +37,10 @@ from bridgehead.kubelet.runtimes.service.sandboxes import Sandbox, SandboxMaker
 from bridgehead.kubelet.runtimes.service.tasks import Task
 from bridgehead.kubelet.runtimes.spawn.zygote import Zygote
 
+# As with containerd.
+_PAUSE_IMAGE: Final = "registry.k8s.io/pause:3.10"
+_PAUSE_OOM_SCORE_ADJ: Final = -998
+
 
 class SandboxRecord:
     """A sandbox and its tasks: the newest attempt of each container, and older attempts that still run."""
@@ -42,6 +48,8 @@ class SandboxRecord:
     def __init__(self, sandbox: Sandbox) -> None:
         self.sandbox = sandbox
         self.tasks: list[Task] = []
+        self.pause: Task | None = None  # first process of the PID namespace that all containers share
+        self.on_pause: list[Callable[[Task | RuntimeFailure], None]] = []  # wait for its start
         self.on_empty: list[Callable[[], None]] = []  # not empty: the sandbox is removed after the last task's exit
 
     def attempts_of(self, name: str) -> list[Task]:
@@ -114,7 +122,7 @@ class RuntimeService:
             on_done()
             return
         record.on_empty.append(on_done)
-        for task in record.tasks:
+        for task in (*record.tasks, *([record.pause] if record.pause is not None else ())):
             task.signal(signal.SIGKILL)
         self._remove_if_empty(record)
 
@@ -133,7 +141,7 @@ class RuntimeService:
             self.remove_sandbox(uid, on_removed)
 
     def _remove_if_empty(self, record: SandboxRecord) -> None:
-        if not record.on_empty or any(task.is_running for task in record.tasks):
+        if not record.on_empty or record.pause is not None or any(task.is_running for task in record.tasks):
             return
         for task in record.tasks:
             self._tasks.pop(task.id, None)
@@ -166,11 +174,74 @@ class RuntimeService:
         record = self._sandboxes.get(spec.pod_uid)
         if record is None or record.on_empty:
             raise RuntimeFailure("the pod has no sandbox")
-        earlier = record.attempts_of(spec.name)
-        for task in earlier:
+        for task in record.attempts_of(spec.name):
             if task.spec.attempt == spec.attempt and task.is_started:
                 on_done(task.info)  # asked again by a kubelet that lost the answer
                 return
+        if not record.sandbox.spec.share_processes:
+            self._start(record, spec, self._running(spec.target) if spec.target else None, on_done)
+            return
+
+        def on_pause(host: Task | RuntimeFailure) -> None:
+            if isinstance(host, RuntimeFailure):
+                on_done(host)
+                return
+            try:
+                self._start(record, spec, host, on_done)
+            except RuntimeFailure as failure:
+                on_done(failure)
+
+        self._find_pause(record, on_pause)
+
+    def _find_pause(self, record: SandboxRecord, on_done: Callable[[Task | RuntimeFailure], None]) -> None:
+        """Find the first process of the PID namespace that the pod's containers share; start it if there is none."""
+        if record.pause is not None and record.pause.is_started:
+            on_done(record.pause)
+            return
+        record.on_pause.append(on_done)
+        if record.pause is not None:
+            return
+        sandbox = record.sandbox
+        image = resolver.resolve_image(_PAUSE_IMAGE, self._image_dir)
+        security = Security(drop_capabilities=("ALL",), no_new_privileges=True, read_only_root=True)
+        limits = Limits(oom_score_adj=_PAUSE_OOM_SCORE_ADJ)
+        spec = ContainerSpec(
+            pod_uid=sandbox.spec.pod_uid, name="", attempt=0, image=image.image, security=security, limits=limits
+        )
+
+        def answer(result: Task | RuntimeFailure) -> None:
+            waiting, record.on_pause = record.on_pause, []
+            for one in waiting:
+                one(result)
+
+        def on_start(task: Task, failure: RuntimeFailure | None) -> None:
+            if failure is None:
+                self._ledger.add(task.pid)
+                answer(task)
+                return
+            record.pause = None
+            answer(failure)
+            self._remove_if_empty(record)
+
+        def on_end(task: Task) -> None:
+            self._ledger.remove(task.pid)
+            record.pause = None
+            self._remove_if_empty(record)
+
+        job = self._planner.plan(spec, sandbox.spec, sandbox.descriptors, image)
+        task = Task(self._reactor, job, sandbox, image.image, self._delegation, on_start=on_start, on_end=on_end)
+        task.fork(self._zygote)
+        record.pause = task
+
+    def _start(
+        self,
+        record: SandboxRecord,
+        spec: ContainerSpec,
+        host: Task | None,
+        on_done: Callable[[ContainerInfo | RuntimeFailure], None],
+    ) -> None:
+        """Start a container, in the PID namespace of `host` if there is one. Raises as `start_container`."""
+        earlier = record.attempts_of(spec.name)
         image = resolver.resolve_image(spec.image.name, self._image_dir)
         sandbox = record.sandbox
         job = self._planner.plan(spec, sandbox.spec, sandbox.descriptors, image)
@@ -194,7 +265,9 @@ class RuntimeService:
                 self._forget(record, task)
             self._remove_if_empty(record)
 
-        task = Task(self._reactor, job, sandbox, image.image, self._delegation, on_start=on_start, on_end=on_end)
+        task = Task(
+            self._reactor, job, sandbox, image.image, self._delegation, on_start=on_start, on_end=on_end, host=host
+        )
         task.fork(self._zygote)
         record.tasks.append(task)
         self._tasks[task.id] = task

@@ -23,7 +23,7 @@ from bridgehead.kubelet.runtimes.service.reactor import Reactor
 from bridgehead.kubelet.runtimes.service.sandboxes import Sandbox
 from bridgehead.kubelet.runtimes.spawn import program_start
 from bridgehead.kubelet.runtimes.spawn.jobs import RunContainer
-from bridgehead.kubelet.runtimes.spawn.zygote import FORK_IN_NEW, FORK_IN_NODE, Zygote
+from bridgehead.kubelet.runtimes.spawn.zygote import FORK_IN_GIVEN, FORK_IN_NEW, FORK_IN_NODE, Zygote
 
 TERMINATION_MESSAGE_LIMIT: Final = 4096  # bytes, as the kubelet's
 _LOG_CHUNK: Final = 64 << 10  # bytes
@@ -45,8 +45,11 @@ class Task(ChildListener):
         *,
         on_start: Callable[[Task, RuntimeFailure | None], None],
         on_end: Callable[[Task], None],
+        host: Task | None = None,
     ) -> None:
+        """`host`: the task whose PID namespace this one shares."""
         self.job = job
+        self._host = host
         self.sandbox = sandbox
         self.namespaces: dict[str, int] = {}  # descriptors of its mount and PID namespaces, while it runs
         self.id = secrets.token_hex(32)
@@ -90,13 +93,15 @@ class Task(ChildListener):
             if self._delegation is not None:
                 self._group = self._delegation.make(self.id, spec.limits)
                 child_ends.append(self._group.open_procs())
+            where, pid_namespace = self._choose_pid_namespace()
             self._child = Child(
                 self._reactor,
                 zygote,
                 self.job,
                 [*(self.sandbox.descriptors[kind] for kind in self.job.namespaces), *child_ends],
                 self,
-                where=FORK_IN_NODE if self.sandbox.spec.host_pid else FORK_IN_NEW,
+                where=where,
+                pid_namespace=pid_namespace,
             )
         except OSError as error:
             self._close_streams()
@@ -107,6 +112,16 @@ class Task(ChildListener):
                 os.close(fd)
         for reader in self._streams:
             self._reactor.watch(reader, functools.partial(self._copy, reader))
+
+    def _choose_pid_namespace(self) -> tuple[bytes, int | None]:
+        """Return where to fork, and the descriptor of a namespace that exists. Raises `RuntimeFailure`."""
+        if self.sandbox.spec.host_pid:
+            return FORK_IN_NODE, None
+        if self._host is None:
+            return FORK_IN_NEW, None
+        if "pid" not in self._host.namespaces:
+            raise RuntimeFailure("container is not running")
+        return FORK_IN_GIVEN, self._host.namespaces["pid"]
 
     def _make_output(self, stream: str, child_ends: list[int]) -> None:
         reader, writer = os.pipe2(os.O_CLOEXEC)
@@ -214,7 +229,7 @@ class Task(ChildListener):
             with contextlib.suppress(OSError):
                 self._is_oom_killed = self._group.oom_kills() > 0
         self._remove_group()
-        if self.sandbox.spec.host_pid and "mnt" in self.namespaces:
+        if (self.sandbox.spec.host_pid or self._host is not None) and "mnt" in self.namespaces:
             process_ledger.kill_members(self.namespaces["mnt"])  # otherwise they end with the PID namespace
         for fd in list(self._streams):
             while fd in self._streams and self._copy(fd):
