@@ -36,11 +36,11 @@ ROWS = {
     "address of a Service": ("ipaddresses.networking.k8s.io", """
         metadata: {name: 10.96.0.1}
         spec: {parentRef: {group: "", resource: services, namespace: default, name: kubernetes}}
-        """, ["10.96.0.1", "services/default/kubernetes", "<unknown>"]),
+        """, ["10.96.0.1", "services/default/kubernetes"]),
     "address of a gateway": ("ipaddresses.networking.k8s.io", """
         metadata: {name: 10.96.0.2}
         spec: {parentRef: {group: Gateway.io, resource: gateways, name: a}}
-        """, ["10.96.0.2", "gateways.gateway.io/a", "<unknown>"]),
+        """, ["10.96.0.2", "gateways.gateway.io/a"]),
     "event of the newer group": ("events.events.k8s.io", """
         metadata: {name: a.1}
         involvedObject: {kind: Pod, name: web}
