@@ -508,6 +508,16 @@ async def test_propagation_policies_set_finalizers(world, policy, finalizers):
     assert answer.json["metadata"]["finalizers"] == finalizers
 
 
+async def test_a_replication_controller_is_deleted_without_its_pods_by_default(world):
+    url = "/api/v1/namespaces/default/replicationcontrollers"
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    for name, finalizers, expected in (("a", [], ["orphan"]), ("b", ["foregroundDeletion"], ["foregroundDeletion"])):
+        metadata = {"name": name, "finalizers": finalizers}
+        await world.create(url, {"metadata": metadata, "spec": {"selector": {"a": "b"}, "template": template}})
+        answer = await world.call("DELETE", f"{url}/{name}")
+        assert answer.json["metadata"]["finalizers"] == expected
+
+
 async def test_background_deletion_is_immediate(world):
     await world.create(DEPLOYMENTS, deployment())
     await world.call("DELETE", f"{DEPLOYMENTS}/web", {"propagationPolicy": "Background"})
