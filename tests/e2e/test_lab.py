@@ -407,6 +407,7 @@ def test_an_ordinary_user_with_subordinate_ids_can_run_a_lab(tmp_path: Path) -> 
             owners = {path.lstat().st_uid for path in (lab.state_dir / "nodes").rglob("*")}
             assert 1500000000 + 999 in owners
         finally:
+            lab.disconnect()
             down = as_user("down", "--delete")
         assert down.returncode == 0, down.stderr
         assert not lab.state_dir.exists()
