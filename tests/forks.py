@@ -10,7 +10,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
-import gc
 import importlib
 import json
 import os
@@ -19,6 +18,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,42 +28,73 @@ from bridgehead.network import syscalls
 
 _ROOT = Path(__file__).resolve().parents[1]
 _REQUEST_BYTES = 1 << 20
-_STREAMS = 3  # standard input, output and error, in this order
+_MOST_STREAMS = 8
+# Modules that a command imports only when it runs.
+_LOADED_LATE = {"apiserver": ("bridgehead.apiserver.serve", "bridgehead.storage.sqlite", "uvloop")}
 
 
 class Forked:
-    """A child of the server. `pid` is its process, of which this one is not the parent."""
+    """A child of the server, of which this process is not the parent. `wait` for it."""
 
-    def __init__(self, pid: int, status: int) -> None:
+    def __init__(self, pid: int, process: int, status: int) -> None:
         self.pid = pid
-        self._status = status  # from which its exit status can be read, as text
+        self._process = process  # a pidfd
+        self._status = status  # from which its exit code can be read, as text
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal, unless the process has ended."""
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._process, number)
 
     def wait(self, timeout: float) -> int:
         """Return the exit code, as `subprocess` does; to be called once. Kills it and raises TimeoutExpired."""
-        if not select.select([self._status], [], [], timeout)[0]:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid, signal.SIGKILL)
-            raise subprocess.TimeoutExpired(str(self.pid), timeout)
-        status = os.read(self._status, 16)
-        os.close(self._status)
-        return int(status or -signal.SIGKILL)  # nothing: the server has ended, and its children with it
+        try:
+            if not select.select([self._status], [], [], timeout)[0]:
+                self.send_signal(signal.SIGKILL)
+                raise subprocess.TimeoutExpired(str(self.pid), timeout)
+            return int(os.read(self._status, 16) or -signal.SIGKILL)  # the server ended, and its children with it
+        finally:
+            os.close(self._status)
+            os.close(self._process)
 
 
 def fork(function: str, *arguments: Any, streams: Sequence[int], modules: Sequence[str] = ()) -> Forked:
     """Call `function`, as "module:name", in a new process with these arguments, fit for JSON.
 
-    `streams` are descriptors for its standard input, output and error. `modules` are imported before, as the function's
-    is, once for all processes. The exit code is 0, the function's SystemExit, or 1 after an exception, whose traceback
-    is on standard error.
+    `streams` become its descriptors 0 (standard input), 1, 2 and so on. `modules` are imported before, as the
+    function's is, once for all processes. The exit code is 0, the function's SystemExit, or 1 after an exception, whose
+    traceback is on standard error.
     """
     status, its_status = os.pipe()
     request = json.dumps([function, arguments, modules, dict(os.environ)]).encode()
     connection = _connect()
     try:
-        socket.send_fds(connection, [request], [*streams, its_status])
+        socket.send_fds(connection, [request], [its_status, *streams])
     finally:
         os.close(its_status)
-    return Forked(int(connection.recv(_REQUEST_BYTES)), status)
+    pid, (process,), *_ = socket.recv_fds(connection, _REQUEST_BYTES, 1)
+    return Forked(int(pid), process, status)
+
+
+def fork_bridgehead(*arguments: object, streams: Sequence[int]) -> Forked:
+    """Run a `bridgehead` command in a new process; its name is the first argument."""
+    line = [str(argument) for argument in arguments]
+    modules = (f"bridgehead.cli.{line[0]}", *_LOADED_LATE.get(line[0], ()))
+    return fork("bridgehead.cli:main", line, streams=streams, modules=modules)
+
+
+def run_bridgehead(*arguments: object, timeout: float) -> subprocess.CompletedProcess[str]:
+    """Run a `bridgehead` command in a new process to its end."""
+    with (
+        open(os.devnull, encoding="ascii") as nothing,
+        tempfile.TemporaryFile("w+") as output,
+        tempfile.TemporaryFile("w+") as errors,
+    ):
+        streams = (nothing.fileno(), output.fileno(), errors.fileno())
+        code = fork_bridgehead(*arguments, streams=streams).wait(timeout)
+        output.seek(0)
+        errors.seek(0)
+        return subprocess.CompletedProcess(arguments, code, output.read(), errors.read())
 
 
 @functools.cache
@@ -94,18 +125,20 @@ def _stop(connection: socket.socket, server: subprocess.Popen[bytes]) -> None:
 
 def _serve(connection: socket.socket) -> None:
     """Fork for each request until the other end is closed, and report how the children end."""
-    children: dict[int, tuple[int, int]] = {}  # by pidfd: the pid and the descriptor for its status
+    children: dict[int, tuple[int, int]] = {}  # by pidfd: the pid and the descriptor for its exit code
     while True:
         for ready in select.select([connection.fileno(), *children], [], [])[0]:
             if ready == connection.fileno():
-                request, descriptors, *_ = socket.recv_fds(connection, _REQUEST_BYTES, _STREAMS + 1)
+                request, descriptors, *_ = socket.recv_fds(connection, _REQUEST_BYTES, 1 + _MOST_STREAMS)
                 if not request:
                     return
-                pid = _fork(connection, request, descriptors[:_STREAMS])
-                for stream in descriptors[:_STREAMS]:
+                status, *streams = descriptors
+                pid = _fork(request, streams)
+                for stream in streams:
                     os.close(stream)
-                children[os.pidfd_open(pid)] = pid, descriptors[_STREAMS]
-                connection.send(str(pid).encode())
+                process = os.pidfd_open(pid)
+                children[process] = pid, status
+                socket.send_fds(connection, [str(pid).encode()], [process])
             else:
                 pid, status = children.pop(ready)
                 os.close(ready)
@@ -113,14 +146,13 @@ def _serve(connection: socket.socket) -> None:
                 os.close(status)
 
 
-def _fork(connection: socket.socket, request: bytes, streams: Sequence[int]) -> int:
+def _fork(request: bytes, streams: Sequence[int]) -> int:
     function, arguments, modules, environment = json.loads(request)
     module, _, name = function.partition(":")
     # Here, so that the next child has them. An error is the child's, which meets it again.
     with contextlib.suppress(Exception):
         for needed in (module, *modules):
             importlib.import_module(needed)
-    gc.freeze()  # the child's collections do not copy the pages of what is shared
     server, pid = os.getpid(), os.fork()
     if pid:
         return pid
