@@ -97,7 +97,7 @@ def write_files(directory: Path) -> None:
 
 @functools.cache
 def _signing_key() -> bytes:
-    """One for all servers: it takes a tenth of a second."""
+    """Make a key once for all servers, because it takes a tenth of a second."""
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     return key.private_bytes(_PEM, _PKCS8, serialization.NoEncryption())
 
