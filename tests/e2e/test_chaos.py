@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-
 from chaos.faults import FaultKind
 
 from .conftest import eventually
