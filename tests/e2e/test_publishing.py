@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import sys
 
 from .conftest import Lab, Namespace, curl, eventually
 from .test_services import ANSWER, make_myweb, service
@@ -69,3 +71,37 @@ def test_w38_every_step_of_a_tutorial_works(lab: Lab, ns: Namespace) -> None:
     port = ns.get("services", "example-service")["spec"]["ports"][0]["nodePort"]
     for address in NODES.values():
         eventually(lambda url=f"http://{address}:{port}/": "Hello Kubernetes!" in curl(lab, url).stdout)
+
+
+def test_host_ports_on_several_addresses_and_protocols(lab: Lab, ns: Namespace) -> None:
+    """As the conformance test "there is no conflict between pods with same hostPort but different hostIP and
+    protocol"."""
+    port = {"containerPort": 8080, "hostPort": 54321}
+    pods = {
+        "loopback": port | {"hostIP": "127.0.0.1"},
+        "address": port | {"hostIP": NODES["node2"]},
+        "udp": {"containerPort": 8081, "hostPort": 54321, "hostIP": NODES["node2"], "protocol": "UDP"},
+        "any": {"containerPort": 8080, "hostPort": 54322},
+    }
+    args = ["netexec", "--http-port=8080", "--udp-port=8081"]
+    for name, published in pods.items():
+        container = {"name": "agnhost", "image": "registry.k8s.io/e2e-test-images/agnhost:2.53", "args": args}
+        spec = {"nodeName": "node2", "containers": [container | {"ports": [published]}]}
+        ns.apply(json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}))
+    ns.ready(*pods)
+
+    def name_of(url: str, node: str | None = None) -> str:
+        return curl(lab, f"http://{url}/hostname", "--max-time", "2", node=node).stdout
+
+    eventually(lambda: name_of("127.0.0.1:54321", "node2") == "loopback")
+    for node in (None, "node1", "node2"):
+        eventually(lambda node=node: name_of(f"{NODES['node2']}:54321", node) == "address")
+        eventually(lambda node=node: name_of(f"{NODES['node2']}:54322", node) == "any")
+    assert name_of("127.0.0.1:54321", "node1") == ""
+    ask = (
+        "import socket; s = socket.socket(type=socket.SOCK_DGRAM); s.settimeout(2);"
+        f" s.connect(('{NODES['node2']}', 54321)); s.send(b'hostname'); print(s.recv(99).decode())"
+    )
+    eventually(lambda: lab.inside(sys.executable, "-c", ask).stdout.strip() == "udp")
+    ns.kubectl("delete", "pod", "address", "--now")
+    eventually(lambda: name_of(f"{NODES['node2']}:54321") == "")

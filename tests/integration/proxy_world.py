@@ -103,6 +103,10 @@ class World:
         """Compile and apply a Service; return the number of changed elements."""
         return self.ask("put", service=service, slices=slices)
 
+    def put_pod(self, pod: dict[str, Any]) -> int:
+        """Compile and apply a pod's host ports; return the number of changed elements."""
+        return self.ask("put_pod", pod=pod)
+
     def reset(self) -> None:
         """Restore the state before each test: no Service, no rules, no tracked connection."""
         self.ask("reset")
@@ -399,6 +403,17 @@ class _Proxy:
 
     def put(self, service: dict[str, Any], slices: list[dict[str, Any]]) -> int:
         return self._do(self._apply(self._compile(service, slices)))
+
+    def put_pod(self, pod: dict[str, Any]) -> int:
+        import msgspec
+
+        from bridgehead.objects.core import Pod
+        from bridgehead.proxy.host_ports import compile_host_ports
+
+        compiled = compile_host_ports(msgspec.convert(pod, Pod), self._facts)
+        update = self._table.update(compiled.service, compiled)
+        self._flows.record(compiled.service, compiled, (), update)
+        return self._do(self._apply(update))
 
     async def _apply(self, update: Update) -> int:
         changed = await self._mode.apply([update])

@@ -532,20 +532,14 @@ async def test_a_host_network_pod_has_the_nodes_address(world):
     assert world.runtime.specs[0].env["HOSTNAME"] == "node1"
 
 
-@pytest.mark.slow
-async def test_a_host_port_that_is_not_opened_is_reported(world):
+async def test_the_runtime_learns_of_host_ports(world):
     await world.start_kubelet()
-    ports = [{"containerPort": 80, "hostPort": 8080}, {"containerPort": 53, "hostPort": 53, "protocol": "UDP"}]
-    container = {"name": "app", "image": "app:1", "ports": ports}
+    container = {"name": "app", "image": "app:1", "ports": [{"containerPort": 80, "hostPort": 8080}]}
     await world.create("mapped", containers=[container])
-    await world.until_event("mapped", "HostPortNotSupported", "hostPort 53, 8080 is not opened on the node")
-    await world.until("mapped", is_running)
     await world.create("plain")
-    await world.create("hosted", hostNetwork=True, containers=[container | {"ports": [{"containerPort": 80}]}])
-    for name in ("plain", "hosted"):
-        await world.until(name, is_running)
-        await world.until_event(name, "Started")
-        assert "HostPortNotSupported" not in [event.reason for event in await world.events(name)]
+    await world.until("mapped", is_running)
+    await world.until("plain", is_running)
+    assert {spec.name: spec.has_host_ports for spec in world.runtime.sandbox_specs} == {"mapped": True, "plain": False}
 
 
 async def test_an_active_deadline_ends_a_pod(world):

@@ -144,6 +144,7 @@ ATTEMPTS = [
     Attempt("10.244.2.9", NODE, "node"),  # a pod of another node
     Attempt("127.0.0.1", NODE, "node", is_today=False),  # the kernel itself refuses its own
     Attempt("127.0.0.1", "127.0.0.1", "node", is_today=False),
+    Attempt(OWN, "127.0.0.1", "node"),
     Attempt("169.254.1.1", NODE, "node"),
     Attempt(NODE, NODE, "node", is_today=False),
     Attempt("224.0.0.251", NODE, "node", is_today=False),
@@ -455,7 +456,7 @@ def test_ordinary_traffic_passes():
                 for expression in each["rule"]["expr"]
                 if "counter" in expression
             ]
-            assert len(counted) == 5
+            assert len(counted) == 6
             assert sum(counted) == 0
         finally:
             for process in processes:

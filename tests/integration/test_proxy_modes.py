@@ -11,7 +11,7 @@ import pytest
 from tests import tools
 
 from .proxy_objects import CLIENT_SIDES, EXTERNAL, WEB4, WEB6, answered_by, pods_of, service, slice_of, sticky, talkers
-from .proxy_world import CLIENT4, MODES, NODE4, NODE6, PODS, World, pod_ip
+from .proxy_world import CLIENT4, MODES, NODE4, NODE6, PODS, PORT, World, pod_ip
 
 pytestmark = pytest.mark.integration
 
@@ -421,3 +421,40 @@ def test_the_kernels_rules_equal_the_frontends_after_random_changes(world: World
 
     assert world.ask("difference") == []
     assert world.ask("verify", thoroughly=True) is None
+
+
+def host_port_pod(pod: str, *, ended: bool = False, **port: Any) -> dict[str, Any]:
+    """A pod with a host port that leads to the server in the namespace `pod`."""
+    return {
+        "metadata": {"namespace": "default", "name": pod},
+        "spec": {"containers": [{"name": "c", "ports": [{"containerPort": PORT, **port}]}]},
+        "status": {"phase": "Failed" if ended else "Running", "podIP": pod_ip(pod), "podIPs": [{"ip": pod_ip(pod)}]},
+    }
+
+
+def test_a_host_port_leads_to_its_pod(world: World) -> None:
+    world.put_pod(host_port_pod("pod1", hostPort=18080))
+
+    assert world.connect("client", NODE4, 18080) == [f"pod1 from {world.seen(CLIENT4)}"]
+    for where in ("node", "pod1", "pod2"):
+        assert answered_by(world.connect(where, NODE4, 18080)) == {"pod1": 1}
+    world.put_pod(host_port_pod("pod1", ended=True, hostPort=18080))
+    assert world.connect("client", NODE4, 18080) == ["refused"]
+
+
+def test_host_ports_of_different_addresses_and_protocols_do_not_clash(world: World) -> None:
+    world.put_pod(host_port_pod("pod1", hostPort=18080, hostIP=NODE4))
+    world.put_pod(host_port_pod("pod2", hostPort=18080, hostIP=NODE4, protocol="UDP"))
+    world.put_pod(host_port_pod("pod3", hostPort=18081))
+
+    assert answered_by(world.connect("client", NODE4, 18080)) == {"pod1": 1}
+    assert answered_by(world.connect("client", NODE4, 18080, udp=True)) == {"pod2": 1}
+    assert answered_by(world.connect("client", NODE4, 18081)) == {"pod3": 1}
+
+
+def test_a_udp_flow_moves_when_another_pod_gets_the_host_port(world: World) -> None:
+    world.put_pod(host_port_pod("pod1", hostPort=18080, protocol="UDP"))
+    assert world.converse("a", "client", NODE4, 18080).startswith("pod1")
+    world.put_pod(host_port_pod("pod1", ended=True, hostPort=18080, protocol="UDP"))
+    world.put_pod(host_port_pod("pod2", hostPort=18080, protocol="UDP"))
+    assert world.converse("a", "client", NODE4, 18080).startswith("pod2")

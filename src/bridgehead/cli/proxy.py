@@ -97,6 +97,15 @@ def command(
             "--masquerade-all", rich_help_panel=WHAT, help="Masquerade every connection to a cluster IP (source NAT)."
         ),
     ] = None,
+    host_ports: Annotated[
+        bool,
+        Option(
+            "--host-ports",
+            rich_help_panel=WHAT,
+            help="Map the host ports of this node's pods, where no CNI plug-in (portmap) does. Needs the right to watch"
+            " pods.",
+        ),
+    ] = False,
     kubeconfig: Annotated[
         str, Option(rich_help_panel=ACCESS, help="Kubeconfig file. Default: the pod's service account.")
     ] = "",
@@ -305,7 +314,7 @@ def command(
         settings = parse_config(document)
         logs_setup.configure(max(verbosity, settings.verbosity))
         name = (settings.hostname_override or socket.gethostname()).strip().lower()
-        settings = replace(settings, hostname_override=name)
+        settings = replace(settings, hostname_override=name, host_ports=host_ports)
         service_cidrs = parse_cidrs("--service-cidr", service_cidr)
         for warning in settings.warnings:
             log.warning("%s: %s", config, warning)

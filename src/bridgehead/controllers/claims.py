@@ -15,6 +15,7 @@ import msgspec
 from bridgehead.client import ApiClient
 from bridgehead.client.errors import Conflict, Invalid, NotFound
 from bridgehead.objects.apps import DaemonSet, Deployment, ReplicaSet
+from bridgehead.objects.batch import Job
 from bridgehead.objects.kinds import Kind
 from bridgehead.objects.meta import Object, ObjectKey, OwnerReference
 from bridgehead.objects.replication import ReplicationController
@@ -22,7 +23,7 @@ from bridgehead.objects.selectors import Selector, compile_selector
 
 Owner = TypeVar("Owner", bound=Object)
 Owned = TypeVar("Owned", bound=Object)
-Workload = Deployment | ReplicaSet | DaemonSet | ReplicationController
+Workload = Deployment | ReplicaSet | DaemonSet | ReplicationController | Job
 
 
 def controller_reference(kind: Kind[Owner], owner: Owner) -> OwnerReference:

@@ -72,6 +72,8 @@ CONTROLLERS: dict[str, Entry] = {
         "workloads.replicasets", "ReplicationControllerController", "replication-controller"
     ),
     "daemonset-controller": Entry("workloads.daemonsets", "DaemonSetController", "daemonset-controller"),
+    "job-controller": Entry("jobs.job_controller", "JobController", "job-controller"),
+    "cronjob-controller": Entry("jobs.cronjob_controller", "CronJobController", "cronjob-controller"),
     "disruption-controller": Entry("disruption.budgets", "DisruptionController", "controllermanager"),
     "endpoints-controller": Entry("endpoints.endpoints", "EndpointsController", "endpoint-controller"),
     "endpointslice-controller": Entry(

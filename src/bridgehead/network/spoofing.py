@@ -10,6 +10,7 @@ nothing here. In nft's syntax:
         chain from-pods { type filter hook prerouting priority -450;
             iifgroup 25192 fib saddr . iif oif missing counter drop
             iifgroup 25192 ip saddr 0.0.0.0/8 counter drop      # fib accepts it in broadcasts
+            iifgroup 25192 ip daddr 127.0.0.0/8 counter drop    # route_localnet is on for pods with host ports
             iifgroup 25192 icmp type redirect counter drop
             iifgroup 25192 ip6 saddr fe80::/10 counter drop     # a link-local source passes fib on every link
             iifgroup 25192 icmpv6 type 133-137 counter drop     # neighbour discovery, routers, redirects; from :: too
@@ -68,7 +69,7 @@ from .uapi.nfnetlink import NFNL_SUBSYS_NFTABLES
 TABLE: Final = "bridgehead-pods"
 POD_GROUP: Final = 25192  # arbitrary: a link group that no other program uses
 _GROUP: Final = struct.pack("=I", POD_GROUP)
-_IPV4_SOURCE, _IPV6_SOURCE = 12, 8  # offsets of the source address in the headers
+_IPV4_SOURCE, _IPV4_DESTINATION, _IPV6_SOURCE = 12, 16, 8  # offsets of addresses in the headers
 _IPV6_BYTES: Final = 16
 _CHAIN: Final = "from-pods"
 _DEFAULT_RP_FILTER: Final = "/proc/sys/net/ipv4/conf/default/rp_filter"
@@ -161,6 +162,7 @@ def _forged(family: int) -> Iterator[bytes]:
     """Yield the matches for packets that no pod may send, for a table of that family (NFPROTO_*)."""
     yield has_no_route_back()
     yield _is_of(NFPROTO_IPV4) + payload(NFT_PAYLOAD_NETWORK_HEADER, _IPV4_SOURCE, 1) + compare(b"\0")
+    yield _is_of(NFPROTO_IPV4) + payload(NFT_PAYLOAD_NETWORK_HEADER, _IPV4_DESTINATION, 1) + compare(b"\x7f")
     yield _icmp(NFPROTO_IPV4, socket.IPPROTO_ICMP, ICMP_REDIRECT, ICMP_REDIRECT)
     if family == NFPROTO_INET:
         source = payload(NFT_PAYLOAD_NETWORK_HEADER, _IPV6_SOURCE, _IPV6_BYTES)

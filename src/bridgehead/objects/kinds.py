@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from .apps import DaemonSet, Deployment, ReplicaSet
+from .batch import CronJob, Job
 from .certificates import CertificateSigningRequest
 from .coordination import Lease
 from .core import (
@@ -75,6 +76,8 @@ REPLICATION_CONTROLLERS = Kind(ReplicationController, "", "v1", "replicationcont
 DEPLOYMENTS = Kind(Deployment, "apps", "v1", "deployments")
 REPLICA_SETS = Kind(ReplicaSet, "apps", "v1", "replicasets")
 DAEMON_SETS = Kind(DaemonSet, "apps", "v1", "daemonsets")
+JOBS = Kind(Job, "batch", "v1", "jobs")
+CRON_JOBS = Kind(CronJob, "batch", "v1", "cronjobs")
 ENDPOINT_SLICES = Kind(EndpointSlice, "discovery.k8s.io", "v1", "endpointslices")
 LEASES = Kind(Lease, "coordination.k8s.io", "v1", "leases")
 CERTIFICATE_SIGNING_REQUESTS = Kind(
@@ -97,6 +100,8 @@ ALL_KINDS: tuple[Kind[Object], ...] = (
     DEPLOYMENTS,
     REPLICA_SETS,
     DAEMON_SETS,
+    JOBS,
+    CRON_JOBS,
     ENDPOINT_SLICES,
     LEASES,
     SERVICE_CIDRS,

@@ -45,6 +45,11 @@ def canonical_cidr(text: str) -> str | None:
         return None
 
 
+def is_loopback(address: str) -> bool:
+    """Return whether a canonical address is a loopback address."""
+    return address == "::1" or address.startswith("127.")
+
+
 def family_of(text: str) -> Family:
     """Return the family of a canonical address or range."""
     return 6 if ":" in text else 4

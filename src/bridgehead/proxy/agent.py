@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 
 from bridgehead.backoff import Backoff
 from bridgehead.client import ApiClient, EventRecorder, Informer, Running, running
-from bridgehead.objects.core import PROXY_NAME_LABEL, Node, Service
+from bridgehead.objects.core import PROXY_NAME_LABEL, Node, Pod, Service
 from bridgehead.objects.endpoint_slices import HEADLESS_LABEL, EndpointSlice, index_by_service
-from bridgehead.objects.kinds import ENDPOINT_SLICES, NODES, SERVICES
+from bridgehead.objects.kinds import ENDPOINT_SLICES, NODES, PODS, SERVICES
 from bridgehead.objects.meta import ObjectKey, ObjectReference
 
 from .addresses import Family
@@ -26,8 +26,9 @@ from .changes import FrontendTable
 from .config import ProxyConfig
 from .conntrack.reconciler import ConntrackReconciler
 from .errors import TransactionFailed
-from .frontends import NodeFacts
+from .frontends import NodeFacts, ServiceFrontends
 from .guard import RuleGuard
+from .host_ports import compile_host_ports, has_host_ports, pod_key, pod_of
 from .mode import Counting, Mode, Settings
 from .node import is_eligible, plan_node
 from .operating.health import ProxyHealth
@@ -122,6 +123,9 @@ class ProxyAgent:
         )
         # All Nodes: no Service may take over an address of any.
         self._nodes: Informer[Node] = Informer(client, NODES)
+        self._pods: Informer[Pod] | None = None
+        if config.host_ports:
+            self._pods = Informer(client, PODS, field_selector=f"spec.nodeName={node_name}")
         self._api_addresses = api_addresses
         self._reserved = NOTHING_RESERVED
         self._knows_reserved = False
@@ -130,7 +134,7 @@ class ProxyAgent:
         self._facts, self._settings = self._plan()
         self._dirty = _Dirty()
         self._wake = asyncio.Event()
-        self._reporter = ProblemReporter(self._recorder, self._services.get)
+        self._reporter = ProblemReporter(self._recorder, self._owner)
         self._programmer = Programmer(mode, self.metrics, self._reporter.report_refused)
         self._guard = RuleGuard(mode, self.metrics, self._wake.set, config.sync_period)
         self._without_local = WithoutLocalEndpoints(self.metrics)
@@ -148,6 +152,8 @@ class ProxyAgent:
         self._services.on_change(self._on_service_change)
         self._slices.on_change(self._on_slice_change)
         self._nodes.on_change(self._on_node_change)
+        if self._pods is not None:
+            self._pods.on_change(self._on_pod_change)
         about = ObjectReference(kind="Node", name=self._node_name, uid=self._node_name)
         self._recorder.record(about, reason="Starting", message="Starting kube-proxy.")
         async with asyncio.TaskGroup() as tasks:
@@ -167,6 +173,8 @@ class ProxyAgent:
         """Return what `render` returns for all present objects. The kernel is not changed."""
         self._services.on_change(self._on_service_change)
         self._nodes.on_change(self._on_node_change)
+        if self._pods is not None:
+            self._pods.on_change(self._on_pod_change)
         async with running(*self._followers()):
             await self.wait_synced()
             self._configure()
@@ -177,12 +185,16 @@ class ProxyAgent:
     def _followers(self) -> list[Running]:
         """Return the informers, and the follower of ServiceCIDRs unless the ranges are configured."""
         informers: list[Running] = [self._services, self._slices, self._nodes]
+        if self._pods is not None:
+            informers.append(self._pods)
         return informers if self._service_cidrs is not None else [*informers, self._service_ranges]
 
     async def wait_synced(self) -> None:
         """Wait until all informers have listed their objects."""
         for informer in (self._services, self._slices, self._nodes):
             await informer.wait_synced()
+        if self._pods is not None:
+            await self._pods.wait_synced()
         if self._service_cidrs is None:
             await self._service_ranges.wait_answered()
 
@@ -203,6 +215,11 @@ class ProxyAgent:
         trigger = new.triggered_at if new is not None else None
         if trigger is not None and self._programmed.is_set():  # earlier changes do not measure this process
             self._dirty.triggers.append(trigger)
+
+    def _on_pod_change(self, old: Pod | None, new: Pod | None) -> None:
+        for pod in (old, new):
+            if pod is not None and has_host_ports(pod):
+                self._mark(pod_key(pod.key))
 
     def _on_node_change(self, old: Node | None, node: Node | None) -> None:
         if old is None or node is None or old.status.addresses != node.status.addresses:
@@ -230,6 +247,8 @@ class ProxyAgent:
             self._health_ports.reopen()
         for key in self._services.keys():  # noqa: SIM118 - an informer is no mapping
             self._mark(key)
+        for pod in self._pods.items() if self._pods is not None else ():
+            self._on_pod_change(None, pod)
         self._wake.set()
 
     def _plan(self) -> tuple[NodeFacts, Settings]:
@@ -339,22 +358,25 @@ class ProxyAgent:
             self._compile_one(key)
 
     def _compile_one(self, key: ObjectKey) -> None:
-        service = self._services.get(key)
-        compiled = None
+        owner = self._owner(key)
+        compiled: ServiceFrontends | None = None
         slices: Sequence[EndpointSlice] = ()
-        if service is not None:
-            try:
+        try:
+            if isinstance(owner, Pod):
+                compiled = compile_host_ports(owner, self._facts)
+            elif owner is not None:
                 slices = self._slices.by_index("service", f"{key.namespace}/{key.name}")
-                compiled = compile_service(service, slices, self._facts, self._reserved)
-            except Exception:
-                log.exception("Service %s: compiling failed, its rules stay as they are; this is a bug", key)
-                return
+                compiled = compile_service(owner, slices, self._facts, self._reserved)
+        except Exception:
+            log.exception("%s: compiling failed, its rules stay as they are; this is a bug", key)
+            return
         update = self._programmer.install(key, compiled)
         if self._flows is not None:
             self._flows.record(key, compiled, slices, update)
         self._without_local.record(key, compiled)
-        check = plan_health_check(service, slices, self._node_name) if service is not None else None
-        self._health_checks[key] = check
+        if not isinstance(owner, Pod):
+            check = plan_health_check(owner, slices, self._node_name) if owner is not None else None
+            self._health_checks[key] = check
         if compiled is None:
             self._reporter.forget(key)
         else:
@@ -364,6 +386,13 @@ class ProxyAgent:
             )
         for loser, problems in update.conflicts.items():
             self._reporter.report(loser, problems)
+
+    def _owner(self, key: ObjectKey) -> Service | Pod | None:
+        """Return the Service, or the pod with host ports, to which the Frontends under `key` belong."""
+        pod = pod_of(key)
+        if pod is None:
+            return self._services.get(key)
+        return self._pods.get(pod) if self._pods is not None else None
 
     def _publish(self, dirty: _Dirty) -> None:
         """Publish that the kernel has all Services that were taken: health, metrics, health checks, progress."""

@@ -129,6 +129,7 @@ class ProxyConfig:
     udp_idle_seconds: float = UDP_IDLE_SECONDS  # idle timeout of a UDP session in mode userspace
     ipvs: IpvsOptions = IpvsOptions()
     conntrack: ConntrackOptions = ConntrackOptions()
+    host_ports: bool = False  # map the host ports of this node's pods; no field, only an option of the command
     oom_score_adj: int = -999  # of this process: the OOM killer ends it and the kubelet last
     verbosity: int = 0
     warnings: tuple[str, ...] = ()

@@ -11,7 +11,7 @@ import base64
 import binascii
 import importlib.util
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from functools import cache, lru_cache
 from pathlib import Path
@@ -33,6 +33,10 @@ JsonPath = tuple[Any, Any, str] | None
 _FIELD, _INDEX, _MAP_KEY = "field", "index", "key"
 
 
+# Fields of alpha features, which a server without their feature gates does not have.
+_ALPHA_FIELDS = {"io.k8s.api.batch.v1.JobSpec": ("scheduling",)}
+
+
 def definitions_path() -> Path:
     """Return the file of definitions. Does not import the package, which would load a validator."""
     spec = importlib.util.find_spec("kubernetes_validate")
@@ -44,7 +48,14 @@ def definitions_path() -> Path:
 def load_definitions() -> dict[str, JsonObject]:
     """Return definitions by name (`io.k8s.api.core.v1.Service`), with references as `#/$defs/<name>`."""
     definitions: dict[str, JsonObject] = msgspec.json.decode(definitions_path().read_bytes())["$defs"]
+    for name, fields in _ALPHA_FIELDS.items():
+        _drop_fields(definitions[name], fields)
     return definitions
+
+
+def _drop_fields(definition: JsonObject, fields: Iterable[str]) -> None:
+    for field in fields:
+        definition["properties"].pop(field, None)
 
 
 _KINDS = "x-kubernetes-group-version-kind"
@@ -73,6 +84,7 @@ class LazyDefinitions(Mapping[str, JsonObject]):
 
     def __getitem__(self, name: str) -> JsonObject:
         definition: JsonObject = msgspec.json.decode(self._encoded[name])
+        _drop_fields(definition, _ALPHA_FIELDS.get(name, ()))
         return definition
 
     def __iter__(self) -> Iterator[str]:

@@ -8,6 +8,7 @@
     pods/           Pod; also the defaults and the validation of pod templates
     services/       Service; also the allocation of ClusterIPs and node ports
     events/         Event, in two groups
+    batch/          Job, CronJob
     workloads/      Deployment, ReplicaSet, DaemonSet, ReplicationController, PodTemplate
     quotas/         ResourceQuota, LimitRange
     networking/     Ingress, IngressClass, NetworkPolicy, ServiceCIDR, IPAddress
@@ -34,6 +35,7 @@ from bridgehead.apiserver.resource import Resource
 from . import (
     admissionregistration,
     apiservices,
+    batch,
     certificates,
     componentstatuses,
     configmaps,
@@ -86,6 +88,8 @@ def build_table(*, service_cidrs: Sequence[str], node_port_range: tuple[int, int
         workloads.DAEMON_SETS,
         workloads.POD_TEMPLATES,
         workloads.REPLICATION_CONTROLLERS,
+        batch.JOBS,
+        batch.CRON_JOBS,
         endpointslices.RESOURCE,
         leases.RESOURCE,
         events.EVENTS,

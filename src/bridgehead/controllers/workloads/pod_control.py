@@ -25,10 +25,13 @@ Owner = TypeVar("Owner", bound=Object)
 BURST = 500
 
 
-def pod_from_template(kind: Kind[Owner], owner: Owner, template: PodTemplate) -> dict[str, Any]:
-    """Return the pod to create for `owner`: with a generated name, the template's labels, and an owner reference."""
+def pod_from_template(kind: Kind[Owner], owner: Owner, template: PodTemplate, prefix: str = "") -> dict[str, Any]:
+    """Return the pod to create for `owner`: with a generated name, the template's labels, and an owner reference.
+
+    `prefix`: begin of the name; the owner's name and a dash by default.
+    """
     metadata: dict[str, Any] = {
-        "generateName": f"{owner.metadata.name}-",
+        "generateName": prefix or f"{owner.metadata.name}-",
         "namespace": owner.metadata.namespace,
         "ownerReferences": [msgspec.to_builtins(controller_reference(kind, owner))],
     }
@@ -78,9 +81,9 @@ class PodControl(Generic[Owner]):
         self._recorder = recorder
         self._kind = kind
 
-    async def create(self, owner: Owner, template: PodTemplate) -> Pod:
-        """Create a pod. Record an Event, also for a failure. Raises ClientError."""
-        body = pod_from_template(self._kind, owner, template)
+    async def create(self, owner: Owner, template: PodTemplate, prefix: str = "") -> Pod:
+        """Create a pod whose name begins with `prefix`. Record an Event, also for a failure. Raises ClientError."""
+        body = pod_from_template(self._kind, owner, template, prefix)
         try:
             pod = await self._client.create(PODS, body, owner.metadata.namespace)
         except ClientError as error:

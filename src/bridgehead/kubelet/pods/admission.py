@@ -86,22 +86,16 @@ def _annotated_app_armor(pod: Pod, container: str) -> str:
 def unsupported_fields(pod: Pod) -> list[tuple[str, str]]:
     """Return (reason, message) of an Event for each field of an admitted pod that has no effect on this node."""
     events = []
-    if (ports := _mapped_host_ports(pod)) and not pod.spec.host_network:
-        message = (
-            f"hostPort {', '.join(map(str, ports))} is not opened on the node: nothing here maps host ports to "
-            "pods. The pod's own ports work; use a Service of type NodePort, or hostNetwork"
-        )
-        events.append(("HostPortNotSupported", message))
     if _has_selinux_options(pod):
         message = "seLinuxOptions have no effect, as on a node without SELinux: the container runtime sets no labels"
         events.append(("SELinuxNotSupported", message))
     return events
 
 
-def _mapped_host_ports(pod: Pod) -> list[int]:
-    """Return the host ports that the pod asks for, sorted and without duplicates."""
-    ports = (port for container in pod.spec.init_containers + pod.spec.containers for port in container.ports)
-    return sorted({port.host_port for port in ports if port.host_port})
+def has_host_ports(pod: Pod) -> bool:
+    """Whether ports of the node lead to ports of the pod. The service proxy maps them."""
+    containers = pod.spec.init_containers + pod.spec.containers
+    return not pod.spec.host_network and any(port.host_port for container in containers for port in container.ports)
 
 
 def _has_selinux_options(pod: Pod) -> bool:

@@ -14,7 +14,7 @@ from bridgehead.kubelet.node.last_addresses import write_last_addresses
 from bridgehead.kubelet.runtimes.runtime import RuntimeFailure, SandboxSpec
 from bridgehead.kubelet.uninterrupted import uninterrupted
 
-from .admission import check_namespaces, pod_sysctls, unsupported_fields
+from .admission import check_namespaces, has_host_ports, pod_sysctls, unsupported_fields
 
 
 class PodSandbox:
@@ -52,6 +52,7 @@ class PodSandbox:
             host_pid=pod.spec.host_pid,
             host_ipc=pod.spec.host_ipc,
             sysctls=pod_sysctls(pod),
+            has_host_ports=has_host_ports(pod),
             ips=() if pod.spec.host_network else self._allocate_addresses(),
         )
 

@@ -53,7 +53,8 @@ class SandboxSpec(msgspec.Struct, frozen=True, kw_only=True):
     """The specification of a pod's namespaces.
 
     `ips` are the pod's addresses, at most one of each family, the primary one first; none with `host_network`.
-    `sysctls` are set in the pod's own namespaces ("net.ipv4.ip_local_port_range": "1024 65535").
+    `sysctls` are set in the pod's own namespaces ("net.ipv4.ip_local_port_range": "1024 65535"). `has_host_ports`:
+    ports of the node, also of 127.0.0.1, may lead to the pod.
     """
 
     pod_uid: str
@@ -64,6 +65,7 @@ class SandboxSpec(msgspec.Struct, frozen=True, kw_only=True):
     host_pid: bool = False
     host_ipc: bool = False
     sysctls: dict[str, str] = {}
+    has_host_ports: bool = False
     ips: tuple[str, ...] = ()
     mtu: int = 1500
 

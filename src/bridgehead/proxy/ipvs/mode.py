@@ -15,9 +15,10 @@ import time
 from collections.abc import Callable, Sequence
 
 from bridgehead.proxy import iptables
+from bridgehead.proxy.addresses import is_loopback
 from bridgehead.proxy.changes import FrontendTable, Update, merge_updates
 from bridgehead.proxy.config import IpvsOptions
-from bridgehead.proxy.frontends import Frontend, Problem
+from bridgehead.proxy.frontends import Frontend, Problem, Reason
 from bridgehead.proxy.iptables.apply import State
 from bridgehead.proxy.iptables.readback import UNKNOWN_FORMAT, parse_listing
 from bridgehead.proxy.iptables.transaction import Transaction as RulesTransaction
@@ -64,8 +65,10 @@ class IpvsMode:
         self._renderer = Renderer(settings, self._options)
 
     def unsupported(self, frontend: Frontend) -> Problem | None:
-        """Return None: the mode supports every Frontend."""
-        return None
+        """Return a problem for host ports of loopback addresses, from which IPVS reaches no pod."""
+        if not is_loopback(frontend.key.address):
+            return None
+        return Problem(Reason.NOT_SUPPORTED, f"{frontend.key}: mode ipvs serves nothing on loopback addresses")
 
     async def apply(self, updates: Sequence[Update]) -> int:
         """Carry out the updates in the kernel. Returns how many objects changed."""

@@ -1,4 +1,4 @@
-"""Report each problem of a Service once, in the log and as an Event of the Service.
+"""Report each problem of a Service, or of a pod with host ports, once: in the log and as an Event of the object.
 
 `agent.py` reports problems of compiling, properties that the mode does not support, conflicts and the kernel's
 refusals.
@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterable
 
 from bridgehead.client import EventRecorder
-from bridgehead.objects.core import Service
+from bridgehead.objects.core import Pod, Service
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.proxy.frontends import Problem, Reason, quote
 
@@ -21,9 +21,9 @@ _MAX_REMEMBERED = 1000  # of one Service; further problems are not reported
 
 
 class ProblemReporter:
-    """The reported problems of each Service until it is deleted. `find` returns the Service; None: it is deleted."""
+    """The reported problems of each object until it is deleted. `find` returns the object; None: it is deleted."""
 
-    def __init__(self, recorder: EventRecorder, find: Callable[[ObjectKey], Service | None]) -> None:
+    def __init__(self, recorder: EventRecorder, find: Callable[[ObjectKey], Service | Pod | None]) -> None:
         self._recorder = recorder
         self._find = find
         self._reported: dict[ObjectKey, frozenset[Problem]] = {}
@@ -35,13 +35,14 @@ class ProblemReporter:
         if not fresh or len(reported) >= _MAX_REMEMBERED:
             return
         self._reported[key] = reported.union(fresh)
-        service = self._find(key)
+        found = self._find(key)
+        noun = "Pod" if isinstance(found, Pod) else "Service"
         for problem in fresh[:_MAX_REPORTED]:
-            log.warning("Service %s: %s", quote_name(key), problem)
-            if service is not None:
-                self._recorder.record(service, type="Warning", reason=problem.reason.value, message=problem.text)
+            log.warning("%s %s: %s", noun, quote_name(key), problem)
+            if found is not None:
+                self._recorder.record(found, type="Warning", reason=problem.reason.value, message=problem.text)
         if len(fresh) > _MAX_REPORTED:
-            log.warning("Service %s: and %d more problems", quote_name(key), len(fresh) - _MAX_REPORTED)
+            log.warning("%s %s: and %d more problems", noun, quote_name(key), len(fresh) - _MAX_REPORTED)
 
     def report_refused(self, key: ObjectKey, text: str) -> None:
         """Report that the kernel refuses the Service. `text` is the kernel's."""

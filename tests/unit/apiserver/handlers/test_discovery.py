@@ -28,6 +28,7 @@ async def test_legacy_discovery_lists_groups_and_resources(world):
         "apps",
         "authentication.k8s.io",
         "authorization.k8s.io",
+        "batch",
         "certificates.k8s.io",
         "coordination.k8s.io",
         "discovery.k8s.io",
@@ -82,7 +83,7 @@ async def test_clients_without_aggregated_discovery_get_the_legacy_form(world):
 
 async def test_openapi_v3_documents_describe_the_served_kinds(world):
     paths = (await world.get("/openapi/v3"))["paths"]
-    groups = ("apiextensions.k8s.io", "apiregistration.k8s.io", "apps", "certificates.k8s.io")
+    groups = ("apiextensions.k8s.io", "apiregistration.k8s.io", "apps", "batch", "certificates.k8s.io")
     groups += ("coordination.k8s.io", "discovery.k8s.io", "events.k8s.io", "flowcontrol.apiserver.k8s.io")
     groups += ("admissionregistration.k8s.io", "networking.k8s.io", "node.k8s.io", "rbac.authorization.k8s.io")
     groups += ("policy", "resource.k8s.io", "scheduling.k8s.io", "storage.k8s.io")

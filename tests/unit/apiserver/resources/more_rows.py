@@ -66,6 +66,23 @@ ROWS = {
         spec: {replicas: 3, selector: {b: c}, template: {spec: {containers: [{name: d, image: e}]}}}
         status: {replicas: 2, readyReplicas: 1}
         """, ["a", 3, 2, 1, "<unknown>", "d", "e", "b=c"]),
+    "job": ("jobs.batch", """
+        metadata: {name: a}
+        spec: {completions: 3, parallelism: 2, selector: {matchLabels: {b: c}}, template: {spec: {containers: [{name: d, image: e}]}}}
+        status: {succeeded: 1, startTime: "2027-01-15T07:55:00Z", completionTime: "2027-01-15T07:56:00Z",
+          conditions: [{type: Complete, status: "True"}]}
+        """, ["a", "Complete", "1/3", "60s", "<unknown>", "d", "e", "b=c"]),
+    "suspended job": ("jobs.batch", """
+        metadata: {name: a}
+        spec: {parallelism: 2, template: {spec: {containers: []}}}
+        status: {conditions: [{type: Suspended, status: "True"}]}
+        """, ["a", "Suspended", "0/1 of 2", "", "<unknown>", "", "", "<none>"]),
+    "cron job": ("cronjobs.batch", """
+        metadata: {name: a}
+        spec: {schedule: "@daily", timeZone: Europe/Berlin, suspend: false,
+          jobTemplate: {spec: {template: {spec: {containers: [{name: d, image: e}]}}}}}
+        status: {lastScheduleTime: "2027-01-15T07:55:00Z", active: [{}]}
+        """, ["a", "@daily", "Europe/Berlin", "False", 1, "5m", "<unknown>", "d", "e", "<none>"]),
     "runtime class": ("runtimeclasses.node.k8s.io", "{metadata: {name: a}, handler: runsc}", ["a", "runsc", "<unknown>"]),
     "budget": ("poddisruptionbudgets.policy", """
         metadata: {name: a, creationTimestamp: "2027-01-15T07:55:00Z"}
@@ -196,6 +213,8 @@ NAMES = {
         False,
     ),
     "componentstatuses": ("ComponentStatus", "componentstatus", ("cs",), (), False),
+    "jobs.batch": ("Job", "job", (), ("all",), True),
+    "cronjobs.batch": ("CronJob", "cronjob", ("cj",), ("all",), True),
     "replicationcontrollers": ("ReplicationController", "replicationcontroller", ("rc",), ("all",), True),
     "resourcequotas": ("ResourceQuota", "resourcequota", ("quota",), (), True),
     "limitranges": ("LimitRange", "limitrange", ("limits",), (), True),

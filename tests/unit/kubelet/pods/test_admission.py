@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 
 from bridgehead.kubelet.errors import SandboxRefused
-from bridgehead.kubelet.pods.admission import admission_refusal, check_namespaces, pod_sysctls, unsupported_fields
+from bridgehead.kubelet.pods.admission import (
+    admission_refusal,
+    check_namespaces,
+    has_host_ports,
+    pod_sysctls,
+    unsupported_fields,
+)
 from tests.unit.kubelet.pod_factory import make_pod
 
 
@@ -86,11 +92,14 @@ def test_supported_namespaces_are_accepted():
         (make_pod(), []),
         (make_pod({"seLinuxOptions": {"level": "s0"}}), ["SELinuxNotSupported"]),
         (make_pod({}, {"seLinuxOptions": {"type": "spc_t"}}), ["SELinuxNotSupported"]),
-        (
-            make_pod(containers=[{"name": "a", "ports": [{"containerPort": 1, "hostPort": 1}]}]),
-            ["HostPortNotSupported"],
-        ),
     ],
 )
 def test_fields_without_effect_are_listed(made, reasons):
     assert [reason for reason, _ in unsupported_fields(made)] == reasons
+
+
+def test_host_ports_of_the_pods_own_network():
+    container = {"name": "a", "ports": [{"containerPort": 1, "hostPort": 1}]}
+    assert has_host_ports(make_pod(containers=[container]))
+    assert not has_host_ports(make_pod(containers=[container], hostNetwork=True))
+    assert not has_host_ports(make_pod(containers=[{"name": "a", "ports": [{"containerPort": 1}]}]))

@@ -90,6 +90,8 @@ class SandboxMaker:
                     _write_sysctl(name, value)
             if spec.ips:
                 self._wire_node(spec.pod_uid, spec.ips)
+                if spec.has_host_ports:
+                    self._accept_loopback_clients(spec.pod_uid)
         except OSError as error:
             self.remove(sandbox)
             raise RuntimeFailure(f"failed to create the pod's sandbox: {error}") from error
@@ -164,6 +166,13 @@ class SandboxMaker:
             with open("/proc/sys/net/ipv4/ip_unprivileged_port_start", "w", encoding="ascii") as file:
                 file.write("0")
             _poll(lambda: all(rtnetlink.is_local_route(pod.ask(rtnetlink.get_route(ip)) or b"") for ip in spec.ips))
+
+    def _accept_loopback_clients(self, pod_uid: str) -> None:
+        """Let the node's processes reach the pod from 127.0.0.1, and its answers return, as `portmap` does.
+
+        What the pod itself sends to 127.0.0.0/8 is dropped by `network.spoofing`.
+        """
+        _write_sysctl(f"net/ipv4/conf/{host_end_name(pod_uid)}/route_localnet", "1")
 
     def _wire_node(self, pod_uid: str, ips: tuple[str, ...]) -> None:
         index = socket.if_nametoindex(host_end_name(pod_uid))

@@ -12,6 +12,7 @@ from .notation import READ, account, allow, bind, cluster_role, group, role, use
 _SYSTEM = "kube-system"
 _LABELS = {"app.kubernetes.io/part-of": "bridgehead"}
 _CONTROLLERS, _DNS, _PROGRESS = "bridgehead:kube-controller-manager", "bridgehead:dns", "bridgehead:proxy-progress"
+_HOST_PORTS = "bridgehead:proxy-host-ports"
 _CERTIFICATES = "certificates.k8s.io"
 _SIGNERS = (
     "kubernetes.io/kube-apiserver-client kubernetes.io/kube-apiserver-client-kubelet kubernetes.io/kubelet-serving"
@@ -30,6 +31,7 @@ def own_objects() -> list[JsonObject]:
             allow("delete deletecollection get list patch update watch", "*", "*"),
             allow("create", "configmaps endpoints endpoints/restricted pods pods/binding serviceaccounts"),
             allow("create", "controllerrevisions replicasets", "apps"),
+            allow("create", "jobs", "batch"),
             allow("create", "endpointslices", "discovery.k8s.io"),
             allow("create", "subjectaccessreviews", "authorization.k8s.io"),
             allow("approve", "signers", _CERTIFICATES, names="kubernetes.io/kube-apiserver-client-kubelet"),
@@ -43,6 +45,8 @@ def own_objects() -> list[JsonObject]:
             allow(READ, "endpointslices", "discovery.k8s.io"),
             labels=_LABELS,
         ),
+        # Kubernetes leaves host ports to CNI plug-ins, here the proxies map them.
+        cluster_role(_HOST_PORTS, allow(READ, "pods"), labels=_LABELS),
         # The Leases in which proxies publish the changes that their kernels have.
         progress,
         bind(_CONTROLLERS, user("system:kube-controller-manager"), labels=_LABELS),
@@ -56,5 +60,6 @@ def own_objects() -> list[JsonObject]:
         ),
         # As ClusterRoleBinding kubeadm:node-proxier: the proxies are pods.
         bind("system:node-proxier", account("kube-proxy"), name="bridgehead:node-proxier", labels=_LABELS),
+        bind(_HOST_PORTS, account("kube-proxy"), labels=_LABELS),
         bind(progress, user("system:kube-proxy"), account("kube-proxy"), namespace=_SYSTEM, labels=_LABELS),
     ]

@@ -1,0 +1,196 @@
+"""Job (batch/v1): its entry in the table and its rules.
+
+Pure: no I/O, no clock, no randomness. Source: Kubernetes `pkg/registry/batch/job`, `ValidateJob`, `ValidateJobUpdate`.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource, StatusStrategy
+from bridgehead.apiserver.resources.pods import warn_of_pod_spec
+from bridgehead.apiserver.resources.shared import field
+from bridgehead.apiserver.resources.shared.columns import (
+    AGE,
+    NAME,
+    at,
+    format_label_selector,
+    human_duration,
+    seconds_of,
+    selectable,
+    template_columns,
+)
+from bridgehead.apiserver.resources.shared.metadata_validation import validate_label_selector
+from bridgehead.objects.meta import LabelSelector
+from bridgehead.objects.names import check_dns1123_label, check_dns1123_subdomain
+from bridgehead.objects.selectors import compile_selector
+
+from .job_spec import set_job_defaults, validate_job_spec
+
+CONTROLLER_UID = "batch.kubernetes.io/controller-uid"
+JOB_NAME = "batch.kubernetes.io/job-name"
+_OLD_LABELS = {"controller-uid": CONTROLLER_UID, "job-name": JOB_NAME}
+# Fields of the template that may change while the job is suspended and has not started.
+_SCHEDULING = ("nodeSelector", "tolerations", "schedulingGates", "affinity")
+
+
+class JobStrategy(StatusStrategy):
+    def default(self, obj: JsonObject) -> None:
+        spec: JsonObject = obj.setdefault("spec", {})
+        set_job_defaults(spec)
+        metadata = obj.setdefault("metadata", {})
+        labels = spec["template"]["metadata"].get("labels")
+        if labels and not metadata.get("labels"):
+            metadata["labels"] = dict(labels)
+
+    def prepare_create(self, obj: JsonObject) -> None:
+        obj["status"] = {}
+        spec = obj["spec"]
+        if spec.get("manualSelector"):
+            return
+        labels: JsonObject = spec["template"]["metadata"].setdefault("labels", {})
+        values = {CONTROLLER_UID: obj["metadata"].get("uid", ""), JOB_NAME: obj["metadata"].get("name", "")}
+        for old, new in _OLD_LABELS.items():
+            labels.setdefault(new, values[new])
+            labels.setdefault(old, values[new])
+        selector: JsonObject = spec.setdefault("selector", {})
+        selector.setdefault("matchLabels", {}).setdefault(CONTROLLER_UID, values[CONTROLLER_UID])
+
+    def validate(self, obj: JsonObject) -> list[FieldError]:
+        spec = obj.get("spec", {})
+        return [*_validate_generated(obj), *_validate_selector(spec), *validate_job_spec("spec", spec)]
+
+    def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
+        if subresource == "status":
+            return []
+        spec, before = obj.get("spec", {}), old.get("spec", {})
+        errors = [
+            field.invalid(f"spec.{name}", spec.get(name), field.IMMUTABLE)
+            for name in (
+                "selector",
+                "completionMode",
+                "podFailurePolicy",
+                "backoffLimitPerIndex",
+                "managedBy",
+                "successPolicy",
+            )
+            if spec.get(name) != before.get(name)
+        ]
+        if spec.get("completions") != before.get("completions"):
+            errors += _validate_elastic(spec, before)
+        may_reschedule = before.get("suspend") and not at(old, "status", "startTime")
+        if _fixed(spec, bool(may_reschedule)) != _fixed(before, bool(may_reschedule)):
+            errors.append(field.invalid("spec.template", spec.get("template"), field.IMMUTABLE))
+        return errors
+
+    def warnings(self, obj: JsonObject) -> list[str]:
+        name = obj.get("metadata", {}).get("name", "")
+        found = []
+        if reasons := check_dns1123_label(name):
+            found.append(
+                "metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; a"
+                f" DNS label is recommended: {reasons}"
+            )
+        return [*found, *warn_of_pod_spec("spec.template.spec", at(obj, "spec", "template", "spec") or {})]
+
+
+def _validate_generated(obj: JsonObject) -> list[FieldError]:
+    """Validate the labels of the generated selector, which nobody else may use."""
+    spec = obj.get("spec", {})
+    if spec.get("manualSelector") or "uid" not in obj.get("metadata", {}):
+        return []
+    metadata = obj["metadata"]
+    expected = {CONTROLLER_UID: metadata["uid"], JOB_NAME: metadata.get("name")}
+    labels = at(spec, "template", "metadata", "labels") or {}
+    errors = []
+    for old, new in _OLD_LABELS.items():
+        for label in (old, new):
+            if labels.get(label) != expected[new]:
+                path = "spec.template.metadata.labels"
+                errors.append(field.invalid(path, labels, f"must be '{expected[new]}'"))
+    if (at(spec, "selector", "matchLabels") or {}).get(CONTROLLER_UID) != expected[CONTROLLER_UID]:
+        errors.append(field.invalid("spec.selector", spec.get("selector"), "`selector` not auto-generated"))
+    return errors
+
+
+def _validate_selector(spec: JsonObject) -> list[FieldError]:
+    selector = spec.get("selector")
+    if selector is None:
+        return [field.required("spec.selector")]
+    if errors := validate_label_selector("spec.selector", selector):
+        return errors
+    labels = at(spec, "template", "metadata", "labels") or {}
+    if not compile_selector(msgspec.convert(selector, LabelSelector)).matches(labels):
+        detail = "`selector` does not match template `labels`"
+        return [field.invalid("spec.template.metadata.labels", labels, detail)]
+    return []
+
+
+def _validate_elastic(spec: JsonObject, before: JsonObject) -> list[FieldError]:
+    """Validate a change of `completions`: of indexed jobs, together with an equal parallelism."""
+    if spec.get("completionMode") != "Indexed" or "completions" not in spec or "completions" not in before:
+        return [field.invalid("spec.completions", spec.get("completions"), field.IMMUTABLE)]
+    if spec["completions"] != spec.get("parallelism"):
+        detail = f"can only be modified in tandem with {'spec.parallelism'}"
+        return [field.invalid("spec.completions", spec["completions"], detail)]
+    return []
+
+
+def _fixed(spec: JsonObject, may_reschedule: bool) -> JsonObject:
+    """Return the part of the template that may not change."""
+    template: JsonObject = spec.get("template", {})
+    if not may_reschedule:
+        return template
+    pod = {name: value for name, value in template.get("spec", {}).items() if name not in _SCHEDULING}
+    for kind in ("containers", "initContainers"):
+        if kind in pod:
+            pod[kind] = [{k: v for k, v in container.items() if k != "resources"} for container in pod[kind]]
+    return {"spec": pod}
+
+
+def _status_cell(job: JsonObject, now: float) -> str:
+    conditions = at(job, "status", "conditions") or ()
+    holding = {condition.get("type") for condition in conditions if condition.get("status") == "True"}
+    if at(job, "metadata", "deletionTimestamp"):
+        holding.add("Terminating")
+    order = ("Complete", "Failed", "Terminating", "Suspended", "FailureTarget", "SuccessCriteriaMet")
+    return next((name for name in order if name in holding), "Running")
+
+
+def _completions_cell(job: JsonObject, now: float) -> str:
+    spec, succeeded = job.get("spec", {}), at(job, "status", "succeeded") or 0
+    if "completions" in spec:
+        return f"{succeeded}/{spec['completions']}"
+    parallelism = spec.get("parallelism", 0)
+    return f"{succeeded}/1 of {parallelism}" if parallelism > 1 else f"{succeeded}/1"
+
+
+def _duration_cell(job: JsonObject, now: float) -> str:
+    begun, ended = seconds_of(at(job, "status", "startTime")), seconds_of(at(job, "status", "completionTime"))
+    if begun is None:
+        return ""
+    return human_duration((now if ended is None else ended) - begun)
+
+
+RESOURCE = Resource(
+    group="batch",
+    version="v1",
+    kind="Job",
+    plural="jobs",
+    singular="job",
+    namespaced=True,
+    categories=("all",),
+    subresources=("status",),
+    strategy=JobStrategy(),
+    columns=(
+        NAME,
+        Column("Status", _status_cell),
+        Column("Completions", _completions_cell),
+        Column("Duration", _duration_cell),
+        AGE,
+        *template_columns(lambda job: format_label_selector(at(job, "spec", "selector"))),
+    ),
+    selectable={"status.successful": selectable("status", "succeeded", default="0")},
+    has_generation=True,
+    check_name=check_dns1123_subdomain,
+)

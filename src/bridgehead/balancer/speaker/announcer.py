@@ -1,0 +1,51 @@
+"""Interface between the speaker's agent and its ways to announce addresses (`layer2/`, `bgp/`, `vrrp/`).
+
+Pure: no I/O, no clock, no randomness.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from bridgehead.objects.meta import ObjectKey
+
+from ..ranges import IpAddress
+from ..view import ClusterView, Publication
+
+
+@dataclass(frozen=True)
+class Held:
+    """One address that this node announces, for `bridgehead balancer status`. `since`: epoch seconds.
+
+    `detail`: interfaces or peers. `why`: the reason why this node announces it.
+    """
+
+    address: IpAddress
+    service: ObjectKey
+    protocol: str
+    since: float
+    detail: tuple[str, ...] = ()
+    why: str = ""
+
+
+class Announcer(Protocol):
+    """One way to announce. The agent calls `update` from the event loop, with what changed; it must not block."""
+
+    protocol: str  # "layer2", "bgp", "vrrp"
+
+    def update(
+        self, view: ClusterView, publications: Mapping[ObjectKey, Publication], changed: Collection[ObjectKey]
+    ) -> None:
+        """Announce what `publications` ask of this node under `view`.
+
+        `changed`: the Services that changed or went since the last call. Of all others only `view` may have changed,
+        which the announcer compares with the last one.
+        """
+
+    async def run(self) -> None:
+        """Announce until cancelled. At the end all that this announcer made is gone."""
+
+    def held(self) -> Collection[Held]:
+        """Return what this node announces now."""

@@ -1,0 +1,175 @@
+"""Counts of a Job's pods: active, ready, terminating, succeeded, failed, by index where the Job has indexes.
+
+A pod that has ended keeps the finalizer `batch.kubernetes.io/job-tracking` until it is counted, so that none is missed
+and none counted twice, whatever happens to the controller. Counting takes three writes: the pod's uid goes to
+`status.uncountedTerminatedPods`, the finalizer goes, the uid becomes part of a counter. Completed and failed indexes
+are sets and need no such care.
+
+Pure: no I/O, no clock, no randomness. Source: Kubernetes `trackJobStatusAndRemoveFinalizers`, KEP-2307.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from bridgehead.objects.batch import Job, UncountedTerminatedPods
+from bridgehead.objects.core import Pod
+from bridgehead.objects.indexes import known_indexes
+from bridgehead.objects.times import parse_time
+
+from .failure_policy import match_failure
+
+TRACKING_FINALIZER = "batch.kubernetes.io/job-tracking"
+INDEX = "batch.kubernetes.io/job-completion-index"
+FAILURE_COUNT = "batch.kubernetes.io/job-index-failure-count"
+IGNORED_FAILURE_COUNT = "batch.kubernetes.io/job-index-ignored-failure-count"
+
+
+@dataclass
+class Progress:
+    """The state of a Job's pods.
+
+    `succeeded` and `failed` are the counters that the status gets; `uncounted` what waits for its finalizer to go;
+    `to_release` the pods whose finalizer may go now. `all_succeeded` and `all_failed` include uncounted pods.
+    `failed_job_message`: why a failure fails the whole Job, "" if none does. `last_failures`: times, in epoch seconds,
+    of failures since the last success, the newest last.
+    """
+
+    active: list[Pod] = field(default_factory=list)
+    terminating: list[Pod] = field(default_factory=list)
+    ready: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    all_succeeded: int = 0
+    all_failed: int = 0
+    uncounted: UncountedTerminatedPods = field(default_factory=UncountedTerminatedPods)
+    to_release: list[Pod] = field(default_factory=list)
+    completed_indexes: frozenset[int] = frozenset()
+    failed_indexes: frozenset[int] = frozenset()
+    failures_by_index: dict[int, list[Pod]] = field(default_factory=dict)
+    failed_job_message: str = ""
+    last_failures: list[float] = field(default_factory=list)
+    restarts: int = 0  # of the containers of active pods, for restartPolicy OnFailure
+
+
+def is_tracked(pod: Pod) -> bool:
+    return TRACKING_FINALIZER in pod.metadata.finalizers
+
+
+def index_of(pod: Pod) -> int | None:
+    """Return the completion index of a pod; None without a valid one."""
+    text = pod.metadata.annotations.get(INDEX, "")
+    return int(text) if text.isascii() and text.isdigit() else None
+
+
+def count_pods(job: Job, pods: Sequence[Pod]) -> Progress:
+    """Count the pods that belong to the Job."""
+    spec, status = job.spec, job.status
+    completions = spec.completions or 0
+    progress = Progress(succeeded=status.succeeded, failed=status.failed)
+    if spec.is_indexed:
+        progress.completed_indexes = known_indexes(status.completed_indexes, completions)
+        progress.failed_indexes = known_indexes(status.failed_indexes or "", completions)
+    before = status.uncounted_terminated_pods or UncountedTerminatedPods()
+    tracked = {pod.metadata.uid for pod in pods if is_tracked(pod)}
+    # The uids whose finalizer is gone become part of the counters.
+    progress.succeeded += sum(uid not in tracked for uid in before.succeeded)
+    progress.failed += sum(uid not in tracked for uid in before.failed)
+    succeeded = [uid for uid in before.succeeded if uid in tracked]
+    failed = [uid for uid in before.failed if uid in tracked]
+    only_failed = spec.pod_replacement_policy == "Failed"
+    last_success = 0.0
+    failure_times: list[float] = []
+    for pod in pods:
+        uid, phase = pod.metadata.uid, pod.status.phase
+        has_failed = phase == "Failed" or (pod.is_terminating and phase != "Succeeded" and not only_failed)
+        if phase == "Succeeded":
+            last_success = max(last_success, _end_of(pod))
+            if not is_tracked(pod):
+                continue
+            progress.to_release.append(pod)
+            if spec.is_indexed:
+                index = index_of(pod)
+                if index is not None and index < completions:
+                    progress.completed_indexes |= {index}
+            elif uid not in succeeded:
+                succeeded.append(uid)
+        elif has_failed:
+            if phase != "Failed":
+                progress.terminating.append(pod)
+            if phase != "Failed" and not is_tracked(pod):
+                continue  # deleted by the controller itself, which is no failure
+            match = match_failure(spec.pod_failure_policy, pod)
+            if match.action == "FailJob":
+                progress.failed_job_message = progress.failed_job_message or match.message
+            if match.action != "Ignore":
+                failure_times.append(_end_of(pod))
+            index = index_of(pod)
+            if spec.backoff_limit_per_index is not None and index is not None:
+                progress.failures_by_index.setdefault(index, []).append(pod)
+                if match.action == "FailIndex" or _exceeds_limit(pod, spec.backoff_limit_per_index, match.action):
+                    progress.failed_indexes |= {index}
+            if is_tracked(pod):
+                progress.to_release.append(pod)
+                if match.action != "Ignore" and uid not in failed:
+                    failed.append(uid)
+        elif pod.is_terminating:
+            progress.terminating.append(pod)
+        else:
+            progress.active.append(pod)
+            progress.ready += pod.is_ready
+            progress.restarts += _restarts(pod)
+    if spec.is_indexed:
+        progress.failed_indexes -= progress.completed_indexes
+        progress.succeeded = len(progress.completed_indexes)
+    progress.uncounted = UncountedTerminatedPods(succeeded=tuple(succeeded), failed=tuple(failed))
+    progress.all_succeeded = progress.succeeded + (0 if spec.is_indexed else len(succeeded))
+    progress.all_failed = progress.failed + len(failed)
+    progress.last_failures = sorted(time for time in failure_times if time >= last_success)
+    return progress
+
+
+def failure_count(pod: Pod, name: str = FAILURE_COUNT) -> int:
+    """Return how many pods of the same index had failed when this one was made."""
+    text = pod.metadata.annotations.get(name, "")
+    return int(text) if text.isascii() and text.isdigit() else 0
+
+
+def _exceeds_limit(pod: Pod, limit: int, action: str) -> bool:
+    return action != "Ignore" and failure_count(pod) + 1 > limit
+
+
+def _restarts(pod: Pod) -> int:
+    statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
+    return sum(status.restart_count for status in statuses)
+
+
+def _end_of(pod: Pod) -> float:
+    """Return when the pod's last container ended, in epoch seconds; else when its deletion began, or its creation."""
+    ends = [
+        status.state.terminated.finished_at
+        for status in (*pod.status.init_container_statuses, *pod.status.container_statuses)
+        if status.state.terminated is not None
+    ]
+    texts = ends if any(ends) else [pod.metadata.deletion_timestamp, pod.metadata.creation_timestamp]
+    return max(map(_seconds, texts))
+
+
+def _seconds(text: str | None) -> float:
+    try:
+        return parse_time(text) if text else 0.0
+    except ValueError:
+        return 0.0
+
+
+def missing_indexes(job: Job, progress: Progress, waiting: Iterable[Pod], count: int) -> list[int]:
+    """Return the lowest `count` indexes for which a pod is needed. `waiting`: pods that hold their index."""
+    taken = {index_of(pod) for pod in waiting} | progress.completed_indexes | progress.failed_indexes
+    found: list[int] = []
+    for index in range(job.spec.completions or 0):
+        if len(found) >= count:
+            break
+        if index not in taken:
+            found.append(index)
+    return found

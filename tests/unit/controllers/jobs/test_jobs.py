@@ -1,0 +1,204 @@
+"""Counting of a Job's pods, verdicts, and the pods of the next round."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from bridgehead.controllers.jobs.job_pods import pod_template
+from bridgehead.controllers.jobs.progress import (
+    FAILURE_COUNT,
+    INDEX,
+    TRACKING_FINALIZER,
+    count_pods,
+    missing_indexes,
+)
+from bridgehead.controllers.jobs.verdicts import backoff_in, deadline_in, expiry_in, judge, wanted_active
+from bridgehead.objects.batch import Job
+from bridgehead.objects.core import Pod
+from bridgehead.objects.times import format_time
+
+NOW = 1_800_000_000.0
+
+
+def job(status: dict[str, Any] | None = None, **spec: Any) -> Job:
+    template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}
+    document = {
+        "metadata": {"name": "work", "namespace": "default", "uid": "j"},
+        "spec": {"completions": 1, "template": template, **spec},
+        "status": {"startTime": format_time(NOW - 60), **(status or {})},
+    }
+    return msgspec.convert({**document, "spec": {k: v for k, v in document["spec"].items() if v is not None}}, Job)
+
+
+def pod(
+    uid: str,
+    phase: str = "Running",
+    *,
+    index: int | None = None,
+    tracked: bool = True,
+    terminating: bool = False,
+    code: int = 0,
+    ended: float = NOW - 5,
+    failures: int = 0,
+    conditions: tuple[str, ...] = (),
+) -> Pod:
+    metadata: dict[str, Any] = {
+        "name": uid,
+        "namespace": "default",
+        "uid": uid,
+        "creationTimestamp": format_time(NOW - 50),
+        "annotations": {FAILURE_COUNT: str(failures)} | ({INDEX: str(index)} if index is not None else {}),
+        "finalizers": [TRACKING_FINALIZER] if tracked else [],
+    }
+    if terminating:
+        metadata["deletionTimestamp"] = format_time(NOW)
+    state = (
+        {"terminated": {"exitCode": code, "finishedAt": format_time(ended)}} if phase in ("Failed", "Succeeded") else {}
+    )
+    status = {
+        "phase": phase,
+        "containerStatuses": [{"name": "c", "state": state}],
+        "conditions": [{"type": name, "status": "True"} for name in conditions],
+    }
+    return msgspec.convert({"metadata": metadata, "status": status}, Pod)
+
+
+def verdict_of(made: Job, *pods: Pod) -> tuple[str, str] | None:
+    found = judge(made, count_pods(made, pods), NOW)
+    return (found.type, found.reason) if found is not None else None
+
+
+def test_a_pod_is_counted_once_through_three_writes():
+    made = job(completions=3, parallelism=2)
+    first = count_pods(made, [pod("a", "Succeeded"), pod("b")])
+    assert (first.succeeded, first.all_succeeded, first.uncounted.succeeded) == (0, 1, ("a",))
+    assert [one.metadata.uid for one in first.to_release] == ["a"]
+    # The status is written; the finalizer is still there, also after a restart of the controller.
+    written = job({"uncountedTerminatedPods": {"succeeded": ["a"]}}, completions=3)
+    again = count_pods(written, [pod("a", "Succeeded"), pod("b")])
+    assert (again.succeeded, again.all_succeeded, again.uncounted.succeeded) == (0, 1, ("a",))
+    # The finalizer is gone, or the whole pod.
+    for pods in ([pod("a", "Succeeded", tracked=False), pod("b")], [pod("b")]):
+        last = count_pods(written, pods)
+        assert (last.succeeded, last.all_succeeded, last.uncounted.succeeded) == (1, 1, ())
+    counted = job({"succeeded": 1}, completions=3)
+    assert count_pods(counted, [pod("a", "Succeeded", tracked=False), pod("b")]).all_succeeded == 1
+
+
+def test_a_terminating_pod_counts_as_failed_unless_only_failed_ones_are_replaced():
+    terminating = pod("a", terminating=True)
+    assert count_pods(job(), [terminating]).all_failed == 1
+    progress = count_pods(job(podReplacementPolicy="Failed"), [terminating])
+    assert (progress.all_failed, len(progress.terminating)) == (0, 1)
+    # The controller takes the finalizer of pods that it deletes itself.
+    assert count_pods(job(), [pod("a", terminating=True, tracked=False)]).all_failed == 0
+
+
+@pytest.mark.parametrize(
+    ("made", "pods", "expected"),
+    [
+        (job(), [pod("a")], None),
+        (job(), [pod("a", "Succeeded")], ("SuccessCriteriaMet", "CompletionsReached")),
+        (job(completions=2), [pod("a", "Succeeded")], None),
+        (job({"succeeded": 1}, completions=2), [pod("a", "Succeeded")], ("SuccessCriteriaMet", "CompletionsReached")),
+        (job(completions=None, parallelism=2), [pod("a", "Succeeded"), pod("b")], None),
+        (job(completions=None), [pod("a", "Succeeded")], ("SuccessCriteriaMet", "CompletionsReached")),
+        (job(completions=0, parallelism=0), [], ("SuccessCriteriaMet", "CompletionsReached")),
+        (job(backoffLimit=1), [pod("a", "Failed"), pod("b", "Failed")], ("FailureTarget", "BackoffLimitExceeded")),
+        (job(backoffLimit=2), [pod("a", "Failed"), pod("b", "Failed")], None),
+        (job(activeDeadlineSeconds=59), [pod("a")], ("FailureTarget", "DeadlineExceeded")),
+        (job(activeDeadlineSeconds=61), [pod("a")], None),
+        (
+            job({"conditions": [{"type": "FailureTarget", "status": "True", "reason": "PodFailurePolicy"}]}),
+            [],
+            ("FailureTarget", "PodFailurePolicy"),
+        ),
+        (
+            job(completions=2, completionMode="Indexed"),
+            [pod("a", "Succeeded", index=0), pod("b", "Succeeded", index=0)],
+            None,
+        ),
+        (
+            job({"completedIndexes": "1"}, completions=2, completionMode="Indexed"),
+            [pod("a", "Succeeded", index=0)],
+            ("SuccessCriteriaMet", "CompletionsReached"),
+        ),
+        (
+            job(completions=3, completionMode="Indexed", successPolicy={"rules": [{"succeededIndexes": "0,2"}]}),
+            [pod("a", "Succeeded", index=0), pod("b", index=1), pod("c", "Succeeded", index=2)],
+            ("SuccessCriteriaMet", "SuccessPolicy"),
+        ),
+        (
+            job(completions=2, completionMode="Indexed", backoffLimitPerIndex=0, backoffLimit=99),
+            [pod("a", "Failed", index=0), pod("b", "Succeeded", index=1)],
+            ("FailureTarget", "FailedIndexes"),
+        ),
+        (
+            job(completions=5, completionMode="Indexed", backoffLimitPerIndex=0, backoffLimit=99, maxFailedIndexes=1),
+            [pod("a", "Failed", index=0), pod("b", "Failed", index=1)],
+            ("FailureTarget", "MaxFailedIndexesExceeded"),
+        ),
+    ],
+)
+def test_verdicts(made, pods, expected):
+    assert verdict_of(made, *pods) == expected
+
+
+def policy(action: str, **rule: Any) -> dict[str, Any]:
+    return {"podFailurePolicy": {"rules": [{"action": action, **rule}]}}
+
+
+def test_failure_policies():
+    codes = {"onExitCodes": {"operator": "In", "values": [42]}}
+    made = job(**policy("FailJob", **codes))
+    found = judge(made, count_pods(made, [pod("a", "Failed", code=42)]), NOW)
+    assert found.message == ("Container c for pod default/a failed with exit code 42 matching FailJob rule at index 0")
+    assert verdict_of(made, pod("a", "Failed", code=1)) is None
+    ignoring = job(backoffLimit=0, **policy("Ignore", onPodConditions=[{"type": "DisruptionTarget", "status": "True"}]))
+    assert verdict_of(ignoring, pod("a", "Failed", conditions=("DisruptionTarget",))) is None
+    assert verdict_of(ignoring, pod("a", "Failed")) == ("FailureTarget", "BackoffLimitExceeded")
+
+
+def test_how_many_pods_are_wanted():
+    def wanted(made: Job, *pods: Pod) -> int:
+        return wanted_active(made, count_pods(made, pods))
+
+    assert wanted(job(completions=5, parallelism=2)) == 2
+    assert wanted(job({"succeeded": 4}, completions=5, parallelism=2)) == 1
+    assert wanted(job(completions=None, parallelism=3)) == 3
+    assert wanted(job(completions=None, parallelism=3), pod("a", "Succeeded"), pod("b")) == 1
+
+
+def test_the_back_off_doubles_with_each_failure_since_the_last_success():
+    def wait(*pods: Pod) -> float:
+        return backoff_in(count_pods(job(completions=9), pods), NOW)
+
+    assert wait() == 0
+    assert wait(pod("a", "Failed")) == 5
+    assert wait(pod("a", "Failed"), pod("b", "Failed")) == 15
+    assert wait(pod("a", "Failed", ended=NOW - 30), pod("b", "Succeeded", ended=NOW - 20)) == 0
+
+
+def test_deadlines():
+    assert deadline_in(job(), NOW) is None
+    assert deadline_in(job(activeDeadlineSeconds=100), NOW) == 40
+    done = {"type": "Complete", "status": "True", "lastTransitionTime": format_time(NOW - 10)}
+    assert expiry_in(job({"conditions": [done]}, ttlSecondsAfterFinished=30), NOW) == 20
+    assert expiry_in(job(ttlSecondsAfterFinished=30), NOW) is None
+
+
+def test_the_pod_of_an_index():
+    made = job(completions=3, completionMode="Indexed", backoffLimitPerIndex=2)
+    template, prefix = pod_template(made, 1, [pod("a", "Failed", index=1, failures=1)])
+    assert prefix == "work-1-"
+    assert template.metadata.labels[INDEX] == template.metadata.annotations[INDEX] == "1"
+    assert template.metadata.annotations[FAILURE_COUNT] == "2"
+    assert template.metadata.finalizers == (TRACKING_FINALIZER,)
+    assert template.spec["hostname"] == "work-1"
+    (variable,) = template.spec["containers"][0]["env"]
+    assert variable["valueFrom"]["fieldRef"]["fieldPath"] == f"metadata.labels['{INDEX}']"
+    progress = count_pods(made, [pod("a", "Succeeded", index=0), pod("b", index=1)])
+    assert missing_indexes(made, progress, progress.active, 5) == [2]
