@@ -304,6 +304,15 @@ def _logs(lab: Lab) -> str:
     )
 
 
+@pytest.fixture(scope="module")
+def changeable_lab(lab: Lab) -> Iterator[Lab]:
+    """The lab, whose proxies have their own mode again after the file's last test."""
+    from .proxy_modes import configure
+
+    yield lab
+    configure(lab, "nftables")
+
+
 @pytest.fixture
 def ns(lab: Lab, request: pytest.FixtureRequest) -> Iterator[Namespace]:
     ns = Namespace(lab, namespace_name(request.node.name))

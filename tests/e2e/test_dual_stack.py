@@ -15,7 +15,8 @@ from bridgehead.lab.plan import LabFiles
 from bridgehead.lab.registry import read_config
 
 from .conftest import Lab, Namespace, curl, eventually
-from .test_every_mode import HIDES_THE_CLIENT, MANY, MODES, configure
+from .proxy_modes import HIDES_THE_CLIENT, MODES, configure
+from .test_every_mode import MANY
 from .test_services import ANSWER, POD_TEST, make_myweb, service
 
 pytestmark = pytest.mark.needs("dig", "busybox")
@@ -260,7 +261,8 @@ EVERYWHERE = ("lab", "node1", "node2", "node3", "pod")
 
 
 @pytest.fixture(scope="module", params=MODES)
-def web(lab: Lab, request: pytest.FixtureRequest) -> Iterator[Web]:
+def web(changeable_lab: Lab, request: pytest.FixtureRequest) -> Iterator[Web]:
+    lab = changeable_lab
     configure(lab, request.param)
     ns = Namespace(lab, f"dual-stack-{request.param}")
     ns.create()
@@ -276,7 +278,6 @@ def web(lab: Lab, request: pytest.FixtureRequest) -> Iterator[Web]:
     yield Web(request.param, lab, ns)
     ns.kubectl("delete", "services", "--all")  # at once: the namespace's own come after its last pod
     ns.delete()
-    configure(lab, "nftables")
 
 
 def test_both_cluster_ips_answer_from_pods_nodes_and_the_lab(web: Web) -> None:

@@ -16,11 +16,10 @@ from dataclasses import dataclass
 import pytest
 
 from .conftest import PATIENCE, Lab, Namespace, curl, curl_many, eventually, no_request_lost
+from .proxy_modes import HIDES_THE_CLIENT, MODES, configure
 from .test_services import ANSWER, make_myweb, service
 
 NODES = {"node1": "10.0.0.201", "node2": "10.0.0.202", "node3": "10.0.0.203"}
-MODES = ("iptables", "userspace", "nftables")  # the lab's own last: what comes after finds it as it was
-HIDES_THE_CLIENT = ("userspace",)  # by nature: it makes the connections to pods itself
 MANY = 60  # connections reach each of three pods, although chance chooses: but for one of 10,000,000,000 times
 
 
@@ -88,26 +87,9 @@ class Web:
         return self.lab.inside("sh", "-c", commands[self.mode], node=node).stdout
 
 
-def configure(lab: Lab, mode: str) -> None:
-    """As a user does it: edit the ConfigMap, restart the DaemonSet, wait."""
-    found = lab.kubectl("-n", "kube-system", "get", "configmap", "kube-proxy", "-o", "json")
-    config = json.loads(found.stdout)
-    text = config["data"]["config.conf"]
-    config["data"]["config.conf"] = re.sub(r"(?m)^mode: .*$", f"mode: {mode}", text)
-    if config["data"]["config.conf"] == text:
-        return
-    applied = lab.kubectl("apply", "-f", "-", stdin=json.dumps(config))
-    assert applied.returncode == 0, applied.stderr
-    rollout = ("-n", "kube-system", "rollout")
-    # kubectl refuses a second restart within the same second, and the last one may have taken less than that.
-    eventually(lambda: lab.kubectl(*rollout, "restart", "daemonset/kube-proxy").returncode == 0)
-    status = lab.kubectl(*rollout, "status", "daemonset/kube-proxy", f"--timeout={PATIENCE}s")
-    assert status.returncode == 0, status.stderr
-
-
 @pytest.fixture(scope="module", params=MODES)
-def web(lab: Lab, request: pytest.FixtureRequest) -> Iterator[Web]:
-    mode = request.param
+def web(changeable_lab: Lab, request: pytest.FixtureRequest) -> Iterator[Web]:
+    lab, mode = changeable_lab, request.param
     configure(lab, mode)
     ns = Namespace(lab, f"every-mode-{mode}")
     ns.create()
@@ -117,7 +99,6 @@ def web(lab: Lab, request: pytest.FixtureRequest) -> Iterator[Web]:
     yield Web(mode, lab, ns)
     ns.kubectl("delete", "services", "--all")  # at once, so that the next mode may use their addresses
     ns.delete()
-    configure(lab, "nftables")
 
 
 def test_w34_rules_of_other_modes_are_removed(web: Web) -> None:
