@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
-import http.client
+import functools
 import json
 import os
 import re
-import ssl
 import subprocess
 import sys
-import tempfile
 import time
 import urllib.parse
 import zlib
@@ -21,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
+from .api import Api, Objects
 from .helper_process import HelperProcess
 
 BRIDGEHEAD = Path(sys.executable).with_name("bridgehead")
@@ -30,7 +27,6 @@ _DIRECTORY = Path(__file__).parent
 EXAMPLES = _DIRECTORY.parents[1] / "examples"
 # How long something may take that a test waits for. Nothing needs so much; a slow and busy machine may. (seconds)
 PATIENCE = 120
-JSON = "application/json"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -84,6 +80,14 @@ class Lab:
     name: str
     state_dir: Path
     _idle_helpers: dict[tuple[str, ...], list[HelperProcess]] = field(default_factory=dict, init=False, repr=False)
+    _api: Api | None = field(default=None, init=False, repr=False)
+
+    @property
+    def api(self) -> Api:
+        """The API server of the running lab."""
+        if self._api is None:
+            self._api = Api(self.state_dir / "kubeconfig", PATIENCE)
+        return self._api
 
     @property
     def env(self) -> dict[str, str]:
@@ -96,8 +100,8 @@ class Lab:
         return self.argv("exec", *(["--node", node] if node else []), "--", *argv)
 
     def command(self, verb: str, *args: object) -> subprocess.CompletedProcess[str]:
-        if verb in ("up", "down"):  # helper processes are of one run of the lab
-            self._close_helpers()
+        if verb in ("up", "down"):  # helper processes and connections are of one run of the lab
+            self.disconnect()
         return run(*self.argv(verb, *args))
 
     def kubectl(self, *args: object, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
@@ -128,44 +132,14 @@ class Lab:
         idle.append(helper)
         return answer
 
-    def _close_helpers(self) -> None:
+    def disconnect(self) -> None:
+        """Close what leads to the running lab."""
+        if self._api is not None:
+            self._api.close()
+            self._api = None
         while self._idle_helpers:
             for helper in self._idle_helpers.popitem()[1]:
                 helper.close()
-
-
-class Api:
-    """Bytes to the API server and back, with the administrator's certificate."""
-
-    def __init__(self, lab: Lab) -> None:
-        config = yaml.safe_load((lab.state_dir / "kubeconfig").read_text())
-        cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
-        authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
-        self._context = ssl.create_default_context(cadata=authority)
-        with tempfile.NamedTemporaryFile() as pem:
-            pem.write(base64.b64decode(user["client-certificate-data"]) + base64.b64decode(user["client-key-data"]))
-            pem.flush()
-            self._context.load_cert_chain(pem.name)
-        self._host = cluster["server"].removeprefix("https://")
-
-    def connect(self) -> http.client.HTTPSConnection:
-        return http.client.HTTPSConnection(self._host, context=self._context, timeout=PATIENCE)
-
-    def call(self, method: str, path: str, body: Any = None, content_type: str = JSON, chunked: bool = False):
-        connection = self.connect()
-        headers = {"Content-Type": content_type} | ({"Transfer-Encoding": "chunked"} if chunked else {})
-        try:
-            connection.request(method, path, body=body, headers=headers, encode_chunked=chunked)
-            answer = connection.getresponse()
-            return answer.status, json.loads(answer.read())
-        finally:
-            connection.close()
-
-    def get(self, path: str) -> Any:
-        """The object at `path`, or None. Polls that use it start no kubectl."""
-        status, answer = self.call("GET", path)
-        assert status in (200, 404), answer
-        return answer if status == 200 else None
 
 
 @dataclass
@@ -183,11 +157,15 @@ class Namespace:
         assert result.returncode == 0, f"kubectl {args}: {result.stderr}"
         return result.stdout
 
-    def get(self, *args: object) -> Any:
-        return json.loads(self.kubectl("get", *args, "-o", "json"))
+    def get(self, resource: str, name: str) -> Any:
+        """The object of the core group with this name. `resource` is a plural, as in paths of the API."""
+        found = self.lab.api.get(f"{self.path(resource)}/{name}")
+        assert found, f"there is no {name} among {resource} of {self.name}"
+        return found
 
-    def apply(self, manifest: str) -> str:
-        return self.kubectl("apply", "-f", "-", stdin=manifest)
+    def apply(self, manifest: str) -> None:
+        """Do what `kubectl apply --server-side` does, without the cost of a kubectl."""
+        self.lab.api.apply(self.name, manifest)
 
     def refused(self, manifest: str) -> str:
         """Return kubectl's error for a manifest that the API refuses."""
@@ -196,61 +174,78 @@ class Namespace:
         return result.stderr
 
     def rolled_out(self, *workloads: str) -> None:
+        """Wait for what `kubectl rollout status` waits for. A workload: "deployment/NAME" or "daemonset/NAME"."""
         for workload in workloads:
-            self.kubectl("rollout", "status", workload, f"--timeout={PATIENCE}s")
+            kind, _, name = workload.partition("/")
+            path = f"{self.path(f'{kind}s', 'apis/apps/v1')}?fieldSelector=metadata.name%3D{name}"
+            is_done = functools.partial(_is_rolled_out, name)
+            self.lab.api.wait(path, is_done, f"{workload} is not rolled out")
 
     def ready(self, *pods: str) -> None:
         """Wait until these pods are ready; all, if none is named."""
-        which = [f"pod/{pod}" for pod in pods] or ["pod", "--all"]
-        self.kubectl("wait", "--for=condition=Ready", *which, f"--timeout={PATIENCE}s")
+
+        def are_ready(found: Objects) -> bool:
+            return bool(found) and all(name in found and _is_ready(found[name]) for name in pods or found)
+
+        self.lab.api.wait(self.path("pods"), are_ready, f"{pods or 'the pods'} are not ready")
 
     def succeeded(self, *pods: str) -> None:
-        """Wait until these have ended well. (kubectl waits for a phase only since 1.23.)"""
+        """Wait until these have ended well."""
 
-        def done() -> set[str]:
-            return {pod["metadata"]["name"] for pod in self.pods("") if pod["status"]["phase"] == "Succeeded"}
+        def have_ended(found: Objects) -> bool:
+            return all(name in found and found[name]["status"]["phase"] == "Succeeded" for name in pods)
 
-        eventually(lambda: done() >= set(pods), message=f"{pods} never succeeded")
+        self.lab.api.wait(self.path("pods"), have_ended, f"{pods} never succeeded")
+
+    def gone(self, pod: str) -> None:
+        """Wait until the pod is deleted."""
+        self.lab.api.wait(self.path("pods"), lambda found: pod not in found, f"the pod {pod} is not deleted")
 
     def create(self) -> None:
         """Make the namespace, and wait until pods can be made in it."""
-        result = self.lab.kubectl("create", "namespace", self.name)
-        assert result.returncode == 0, result.stderr
+        body = json.dumps({"metadata": {"name": self.name}})
+        status, answer = self.lab.api.call("POST", "/api/v1/namespaces", body)
+        assert status == 201, answer
         self.wait_account()
 
+    def delete(self) -> None:
+        """Delete the namespace, without waiting until it is gone."""
+        self.lab.api.call("DELETE", f"/api/v1/namespaces/{self.name}")
+
     def wait_account(self) -> None:
-        api, path = Api(self.lab), f"/api/v1/namespaces/{self.name}/serviceaccounts/default"
-        eventually(lambda: api.get(path), message=f"{self.name} never got its service account")
+        message = f"{self.name} never got its service account"
+        self.lab.api.wait(self.path("serviceaccounts"), lambda found: "default" in found, message)
+
+    def path(self, resource: str, version: str = "api/v1", selector: str = "") -> str:
+        """Return the path of a collection in the API, with a label selector."""
+        query = f"?{urllib.parse.urlencode({'labelSelector': selector})}" if selector else ""
+        return f"/{version}/namespaces/{self.name}/{resource}{query}"
 
     def pods(self, selector: str) -> list[dict[str, Any]]:
-        return self._list("/api/v1", "pods", selector)
+        return self.lab.api.list(self.path("pods", selector=selector))
 
-    def _list(self, version: str, resource: str, selector: str) -> list[dict[str, Any]]:
-        query = urllib.parse.urlencode({"labelSelector": selector})
-        found = Api(self.lab).get(f"{version}/namespaces/{self.name}/{resource}?{query}")
-        return found["items"]
+    def slices(self, service: str) -> list[dict[str, Any]]:
+        """The EndpointSlices of a Service."""
+        return self.lab.api.list(self._slices_path(service))
+
+    def _slices_path(self, service: str) -> str:
+        return self.path("endpointslices", "apis/discovery.k8s.io/v1", f"kubernetes.io/service-name={service}")
+
+    def list_all(self, resource: str) -> list[dict[str, Any]]:
+        """All objects of a resource of the core group."""
+        return self.lab.api.list(self.path(resource))
 
     def cluster_ip(self, service: str) -> str:
-        return self.get("service", service)["spec"]["clusterIP"]
+        return self.get("services", service)["spec"]["clusterIP"]
 
     def wait_endpoints(self, service: str, count: int) -> list[str]:
         """The ready addresses of a Service, once there are `count` of them and every node's kernel has them."""
-        addresses: list[str] = []
-
-        def are_ready() -> bool:
-            slices = self._list("/apis/discovery.k8s.io/v1", "endpointslices", f"kubernetes.io/service-name={service}")
-            addresses[:] = [
-                address
-                for item in slices
-                for endpoint in item.get("endpoints") or []
-                if endpoint["conditions"].get("ready", True)
-                for address in endpoint["addresses"]
-            ]
-            return len(addresses) == count
-
-        eventually(are_ready, message=f"{service} never had {count} ready endpoints")
+        message = f"{service} never had {count} ready endpoints"
+        slices = self.lab.api.wait(
+            self._slices_path(service), lambda found: len(_ready_addresses(found)) == count, message
+        )
         self.programmed(service)
-        return sorted(addresses)
+        return sorted(_ready_addresses(slices))
 
     def programmed(self, service: str) -> None:
         """Wait until every node's kernel has the Service as it is now."""
@@ -258,9 +253,37 @@ class Namespace:
 
     def client_pod(self) -> str:
         """A pod with curl in it."""
-        self.kubectl("run", "client", "--image=busybox", "--restart=Never", "--", "sleep", "3600")
+        container = {"name": "client", "image": "busybox", "args": ["sleep", "3600"]}
+        spec = {"restartPolicy": "Never", "containers": [container]}
+        self.apply(json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "client"}, "spec": spec}))
         self.ready("client")
         return "client"
+
+
+def _is_ready(pod: dict[str, Any]) -> bool:
+    conditions = pod["status"].get("conditions", ())
+    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+
+
+def _is_rolled_out(name: str, found: Objects) -> bool:
+    if name not in found or found[name]["status"].get("observedGeneration", 0) < found[name]["metadata"]["generation"]:
+        return False
+    status = found[name]["status"]
+    if "desiredNumberScheduled" in status:  # a DaemonSet's
+        wanted = status["desiredNumberScheduled"]
+        return status.get("updatedNumberScheduled", 0) >= wanted <= status.get("numberAvailable", 0)
+    wanted, updated = found[name]["spec"]["replicas"], status.get("updatedReplicas", 0)
+    return updated >= wanted and status.get("replicas", 0) <= updated <= status.get("availableReplicas", 0)
+
+
+def _ready_addresses(slices: Objects) -> list[str]:
+    return [
+        address
+        for item in slices.values()
+        for endpoint in item.get("endpoints") or []
+        if endpoint["conditions"].get("ready", True)
+        for address in endpoint["addresses"]
+    ]
 
 
 @pytest.fixture(scope="package")  # not of the session: a worker's other tests need no lab beside them
@@ -281,12 +304,21 @@ def _logs(lab: Lab) -> str:
     )
 
 
+@pytest.fixture(scope="module")
+def changeable_lab(lab: Lab) -> Iterator[Lab]:
+    """The lab, whose proxies have their own mode again after the file's last test."""
+    from .proxy_modes import configure
+
+    yield lab
+    configure(lab, "nftables")
+
+
 @pytest.fixture
 def ns(lab: Lab, request: pytest.FixtureRequest) -> Iterator[Namespace]:
     ns = Namespace(lab, namespace_name(request.node.name))
     ns.create()
     yield ns
-    lab.kubectl("delete", "namespace", ns.name, "--wait=false")
+    ns.delete()
 
 
 def namespace_name(test: str) -> str:

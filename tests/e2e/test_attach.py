@@ -75,10 +75,6 @@ def terminal(ns: Namespace, *arguments: object) -> Iterator[Terminal]:
         os.close(master)
 
 
-def is_gone(ns: Namespace, name: str) -> bool:
-    return ns.try_kubectl("get", "pod", name).returncode != 0
-
-
 def test_kubectl_run_opens_a_shell_on_a_terminal(lab: Lab, ns: Namespace) -> None:
     arguments = ("run", "probe", "-it", "--rm", "--image=busybox", "--restart=Never", "--", "sh")
     with terminal(ns, *arguments) as shell:
@@ -88,7 +84,7 @@ def test_kubectl_run_opens_a_shell_on_a_terminal(lab: Lab, ns: Namespace) -> Non
         shell.expect(r"37 101\s+/dev/pts/0\s+typed 42")
         shell.type("exit 4\n")
         assert shell.end() == 4, shell.screen
-    eventually(lambda: is_gone(ns, "probe"))
+    ns.gone("probe")
 
 
 def test_a_client_detaches_from_a_terminal_and_attaches_again(lab: Lab, ns: Namespace) -> None:
@@ -103,7 +99,7 @@ def test_a_client_detaches_from_a_terminal_and_attaches_again(lab: Lab, ns: Name
         shell.type("exit\n")
         assert shell.end() == 0, shell.screen
         assert "Session ended, resume using 'kubectl attach stays" in shell.screen
-    eventually(lambda: ns.get("pod", "stays")["status"]["containerStatuses"][0]["restartCount"] == 1)
+    eventually(lambda: ns.get("pods", "stays")["status"]["containerStatuses"][0]["restartCount"] == 1)
     assert "again left42" in ns.kubectl("logs", "stays", "--previous")
 
 
@@ -118,7 +114,7 @@ def test_kubectl_run_passes_piped_input_to_the_container(lab: Lab, ns: Namespace
     assert failed.returncode == 3, failed.stderr
     assert "words\n" in failed.stderr
     assert 'pod "probe" deleted' in failed.stdout
-    eventually(lambda: is_gone(ns, "probe"))
+    ns.gone("probe")
 
 
 def test_attach_shows_output_and_leaves_the_container_alone(lab: Lab, ns: Namespace) -> None:
@@ -127,7 +123,7 @@ def test_attach_shows_output_and_leaves_the_container_alone(lab: Lab, ns: Namesp
     for word in ("first", "second"):
         ns.kubectl("attach", "-i", "talks", stdin=f"{word}\n")  # its input ends, the container's does not
         eventually(lambda word=word: f"got {word}\n" in ns.kubectl("logs", "talks"))
-    status = ns.get("pod", "talks")["status"]["containerStatuses"][0]
+    status = ns.get("pods", "talks")["status"]["containerStatuses"][0]
     assert (status["ready"], status["restartCount"]) == (True, 0)
 
 
@@ -154,5 +150,5 @@ def test_termination_message_is_read_from_its_path(lab: Lab, ns: Namespace) -> N
         )
     )  # fmt: skip
     eventually(lambda: phase(ns, "words") == "Failed")
-    terminated = ns.get("pod", "words")["status"]["containerStatuses"][0]["state"]["terminated"]
+    terminated = ns.get("pods", "words")["status"]["containerStatuses"][0]["state"]["terminated"]
     assert terminated["message"] == "farewell\n"

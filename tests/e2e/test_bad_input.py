@@ -11,14 +11,15 @@ import pytest
 from bridgehead.lab import registry
 from bridgehead.lab.plan import LabFiles
 
-from .conftest import JSON, Api, Lab, Namespace
+from .api import JSON, Api
+from .conftest import Lab, Namespace
 
 YAML = "application/yaml"
 
 
 @pytest.fixture
 def api(lab: Lab) -> Api:
-    return Api(lab)
+    return lab.api
 
 
 @pytest.fixture(autouse=True)
@@ -57,7 +58,7 @@ def test_unreadable_bodies_are_refused(
 ) -> None:
     code, answer = api.call("POST", config_maps(ns), body, content_type)
     assert (code, answer["kind"], answer["reason"]) == (status, "Status", reason)
-    assert ns.get("configmaps", "--field-selector=metadata.name!=kube-root-ca.crt")["items"] == []
+    assert [item["metadata"]["name"] for item in ns.list_all("configmaps")] == ["kube-root-ca.crt"]
 
 
 def test_a_chunked_body_that_exceeds_the_limit_is_refused(api: Api, ns: Namespace) -> None:
@@ -74,7 +75,7 @@ def test_the_second_update_of_a_version_conflicts(api: Api, ns: Namespace) -> No
     code, answer = api.call("PUT", path, json.dumps(stored | {"data": {"by": "second"}}))
     assert (code, answer["reason"]) == (409, "Conflict")
     assert "the object has been modified" in answer["message"]
-    assert ns.get("configmap", "one")["data"] == {"by": "first"}
+    assert ns.get("configmaps", "one")["data"] == {"by": "first"}
 
 
 def test_clients_that_never_read_their_watches_do_not_delay_others(api: Api, ns: Namespace) -> None:
@@ -87,7 +88,7 @@ def test_clients_that_never_read_their_watches_do_not_delay_others(api: Api, ns:
         for number in range(60):
             patch = json.dumps({"data": {"number": str(number), "much": "x" * 100_000}})
             assert api.call("PATCH", f"{config_maps(ns)}/one", patch, "application/merge-patch+json")[0] == 200
-        assert ns.get("configmap", "one")["data"]["number"] == "59"
+        assert ns.get("configmaps", "one")["data"]["number"] == "59"
         ns.kubectl("run", "beside", "--image=busybox", "--restart=Never", "--", "true")
         ns.succeeded("beside")
     finally:

@@ -176,7 +176,7 @@ def test_a_rolling_update_with_a_local_policy_loses_no_connection(lab: Lab, ns: 
 
 
 def node_port(ns: Namespace) -> int:
-    return ns.get("service", "abrupt")["spec"]["ports"][0]["nodePort"]
+    return ns.get("services", "abrupt")["spec"]["ports"][0]["nodePort"]
 
 
 def signal_proxy(lab: Lab, node: str, number: str) -> None:
@@ -187,12 +187,12 @@ def signal_proxy(lab: Lab, node: str, number: str) -> None:
 
 def test_a_proxy_that_hangs_delays_a_deletion_by_the_bound(lab: Lab, ns: Namespace) -> None:
     deploy(ns)
-    name = ns.kubectl("get", "pods", "-l", "app=abrupt", "-o", "name").split()[0]
-    where = ns.get(name)["spec"]["nodeName"]
+    pod = ns.pods("app=abrupt")[0]
+    name, where = pod["metadata"]["name"], pod["spec"]["nodeName"]
     signal_proxy(lab, "node3", "STOP")
     try:
         # All of it soon: after 20 s the kubelet's liveness probe ends a proxy that hangs.
-        ns.kubectl("delete", name, "--wait=false")
+        ns.kubectl("delete", "pod", name, "--wait=false")
         ns.kubectl("label", "service/abrupt", "changed=yes")
 
         def behind() -> set[str]:
@@ -201,7 +201,7 @@ def test_a_proxy_that_hangs_delays_a_deletion_by_the_bound(lab: Lab, ns: Namespa
             return set(re.findall(r"node\d", result.stderr))
 
         eventually(lambda: behind() == {"node3"})
-        eventually(lambda: ns.try_kubectl("get", name).returncode != 0)
+        ns.gone(name)
     finally:
         signal_proxy(lab, "node3", "CONT")
     log = lab.command("logs", f"kubelet-{where}").stdout

@@ -122,7 +122,7 @@ def test_udp_clients_follow_their_service(lab: Lab, ns: Namespace) -> None:
     ns.apply(SERVER)
     ns.rolled_out("deployment/names")
     ns.wait_endpoints("names", 1)
-    node_port = ns.get("service", "names")["spec"]["ports"][0]["nodePort"]
+    node_port = ns.get("services", "names")["spec"]["ports"][0]["nodePort"]
     first = name_of_the_pod(ns)
     with (
         client(lab, ns.cluster_ip("names"), 81, node="node1") as inside,

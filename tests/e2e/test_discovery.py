@@ -139,7 +139,7 @@ def shop(lab: Lab) -> Iterator[Namespace]:
 
 def test_the_dns_has_two_pods_on_two_nodes_behind_kube_dns(lab: Lab) -> None:
     system = Namespace(lab, "kube-system")
-    service = system.get("service", "kube-dns")
+    service = system.get("services", "kube-dns")
     assert service["spec"]["clusterIP"] == CLUSTER_DNS
     ports = [(port["name"], port["protocol"], port["port"]) for port in service["spec"]["ports"]]
     assert ports == [("dns", "UDP", 53), ("dns-tcp", "TCP", 53), ("metrics", "TCP", 9153)]
@@ -374,14 +374,14 @@ def test_a_fqdn_that_is_too_long_for_a_host_name_is_reported(ns: Namespace) -> N
     ns.apply(pod("long", hostname="x" * 40, subdomain="httpd-svc", setHostnameAsFQDN=True))
 
     def has_event() -> bool:
-        events = ns.get("events", "--field-selector=involvedObject.name=long")["items"]
+        events = ns.list_all("events")
         return any(
             event["reason"] == "FailedCreatePodSandBox" and "(64 characters is the max, " in event["message"]
             for event in events
         )
 
     eventually(has_event)
-    assert ns.get("pod", "long")["status"]["phase"] == "Pending"
+    assert ns.get("pods", "long")["status"]["phase"] == "Pending"
 
 
 # --- Changes, while somebody asks ---------------------------------------------------------------------------------
@@ -452,7 +452,7 @@ def test_w27_an_external_name_follows_a_changed_dns_configuration(shop: Namespac
     alias = f"svc-externalname-web.shop.svc.cluster.local is an alias for {OUTSIDE}."
     assert lines(sh(shop, "tools", "host svc-externalname-web"))[0] == alias
 
-    before = system.get("configmap", "bridgehead-dns")["data"]["Corefile"]
+    before = system.get("configmaps", "bridgehead-dns")["data"]["Corefile"]
     restarts = [pod["status"]["containerStatuses"][0]["restartCount"] for pod in system.pods("k8s-app=kube-dns")]
     zone = f"mysticalrecluse.com:53 {{\n    forward . {':'.join(UPSTREAM)}\n}}\n"
     try:

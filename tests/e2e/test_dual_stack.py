@@ -15,7 +15,8 @@ from bridgehead.lab.plan import LabFiles
 from bridgehead.lab.registry import read_config
 
 from .conftest import Lab, Namespace, curl, eventually
-from .test_every_mode import HIDES_THE_CLIENT, MANY, MODES, configure
+from .proxy_modes import HIDES_THE_CLIENT, MODES, configure
+from .test_every_mode import MANY
 from .test_services import ANSWER, POD_TEST, make_myweb, service
 
 pytestmark = pytest.mark.needs("dig", "busybox")
@@ -40,13 +41,13 @@ def has_both_families(lab: Lab) -> None:
 
 
 def cluster_ips(ns: Namespace, name: str) -> list[str]:
-    return ns.get("service", name)["spec"]["clusterIPs"]
+    return ns.get("services", name)["spec"]["clusterIPs"]
 
 
 def slices(ns: Namespace, name: str) -> dict[str, list[str]]:
     """The ready addresses behind a Service, by address type."""
     found: dict[str, list[str]] = {}
-    for item in ns.get("endpointslices", "-l", f"kubernetes.io/service-name={name}")["items"]:
+    for item in ns.slices(name):
         found.setdefault(item["addressType"], []).extend(
             address
             for endpoint in item["endpoints"] or []
@@ -86,7 +87,7 @@ def test_pods_have_addresses_of_both_families(lab: Lab, ns: Namespace) -> None:
         ns.apply(json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}))
     for name in ("own", "of-the-host"):
         ns.ready(name)
-        pod = ns.get("pod", name)
+        pod = ns.get("pods", name)
         ips = [entry["ip"] for entry in pod["status"]["podIPs"]]
         hosts = [entry["ip"] for entry in pod["status"]["hostIPs"]]
         assert [family_of(ip) for ip in ips] == [family_of(ip) for ip in hosts] == ["IPv4", "IPv6"]
@@ -100,7 +101,7 @@ def test_pods_have_addresses_of_both_families(lab: Lab, ns: Namespace) -> None:
         )
         assert all(ip_address(ip) in ip_network(range_) for ip, range_ in zip(ips, ranges, strict=True))
     hosts_file = ns.kubectl("exec", "own", "--", "cat", "/etc/hosts").splitlines()
-    own = [entry["ip"] for entry in ns.get("pod", "own")["status"]["podIPs"]]
+    own = [entry["ip"] for entry in ns.get("pods", "own")["status"]["podIPs"]]
     assert [f"{ip}\town" for ip in own] == hosts_file[-2:]
 
 
@@ -187,8 +188,8 @@ def test_headless_services_resolve_in_both_families(lab: Lab, ns: Namespace) -> 
         "apiVersion": "v1", "kind": "Service", "metadata": {"name": "open"},
         "spec": {"clusterIP": "None", "ports": [{"port": 80}]},
     }))  # fmt: skip
-    assert ns.get("service", "open")["spec"]["ipFamilies"] == ["IPv4", "IPv6"]
-    assert ns.get("service", "open")["spec"]["ipFamilyPolicy"] == "RequireDualStack"
+    assert ns.get("services", "open")["spec"]["ipFamilies"] == ["IPv4", "IPv6"]
+    assert ns.get("services", "open")["spec"]["ipFamilyPolicy"] == "RequireDualStack"
     assert cluster_ips(ns, "bare") == ["None"]
     eventually(lambda: {family: len(found) for family, found in slices(ns, "bare").items()} == {"IPv4": 2, "IPv6": 2})
     expected = slices(ns, "bare")
@@ -249,7 +250,7 @@ class Web:
         return [ANSWER.fullmatch(line) for line in result.stdout.splitlines()]
 
     def node_port(self, name: str) -> int:
-        return self.ns.get("service", name)["spec"]["ports"][0]["nodePort"]
+        return self.ns.get("services", name)["spec"]["ports"][0]["nodePort"]
 
     @property
     def hides_the_client(self) -> bool:
@@ -260,7 +261,8 @@ EVERYWHERE = ("lab", "node1", "node2", "node3", "pod")
 
 
 @pytest.fixture(scope="module", params=MODES)
-def web(lab: Lab, request: pytest.FixtureRequest) -> Iterator[Web]:
+def web(changeable_lab: Lab, request: pytest.FixtureRequest) -> Iterator[Web]:
+    lab = changeable_lab
     configure(lab, request.param)
     ns = Namespace(lab, f"dual-stack-{request.param}")
     ns.create()
@@ -275,8 +277,7 @@ def web(lab: Lab, request: pytest.FixtureRequest) -> Iterator[Web]:
         ns.wait_endpoints(name, 2 * pods)
     yield Web(request.param, lab, ns)
     ns.kubectl("delete", "services", "--all")  # at once: the namespace's own come after its last pod
-    lab.kubectl("delete", "namespace", ns.name, "--wait=false")
-    configure(lab, "nftables")
+    ns.delete()
 
 
 def test_both_cluster_ips_answer_from_pods_nodes_and_the_lab(web: Web) -> None:
@@ -285,7 +286,7 @@ def test_both_cluster_ips_answer_from_pods_nodes_and_the_lab(web: Web) -> None:
         answers = web.ask(where, url_of(four), url_of(six))
         assert [family_of(answer[3]) for answer in answers] == ["IPv4", "IPv6"]
     expected = slices(web.ns, "both")
-    client = {entry["ip"] for entry in web.ns.get("pod", "client")["status"]["podIPs"]}
+    client = {entry["ip"] for entry in web.ns.get("pods", "client")["status"]["podIPs"]}
     answers = web.ask("pod", *[url_of(four)] * MANY, *[url_of(six)] * MANY)
     assert sorted({answer[3] for answer in answers[:MANY]}) == expected["IPv4"]
     assert sorted({answer[3] for answer in answers[MANY:]}) == expected["IPv6"]
@@ -356,12 +357,12 @@ def test_a_lab_can_be_ipv6_only(six: Lab) -> None:
     make_myweb(ns, 2)
     ns.kubectl("expose", "deployment", "myweb", "--port=80", "--type=NodePort")
     ns.client_pod()
-    assert ns.get("service", "myweb")["spec"]["ipFamilies"] == ["IPv6"]
+    assert ns.get("services", "myweb")["spec"]["ipFamilies"] == ["IPv6"]
     assert list(slices(ns, "kubernetes")) == ["IPv6"]
     command = ("exec", "client", "--", "curl", "-sS", "-m", "20", f"http://myweb.{ns.name}.svc.cluster.local/")
     answer = eventually(lambda: ANSWER.match(ns.try_kubectl(*command).stdout))
     assert {family_of(answer[1]), family_of(answer[3])} == {"IPv6"}
-    port = ns.get("service", "myweb")["spec"]["ports"][0]["nodePort"]
+    port = ns.get("services", "myweb")["spec"]["ports"][0]["nodePort"]
     for address in (cluster_ips(ns, "myweb")[0], f"{IPV6.node(2)}"):
         url = url_of(address, 80 if address != IPV6.node(2) else port)
         assert eventually(lambda url=url: ANSWER.match(curl(six, url).stdout))

@@ -15,12 +15,11 @@ from dataclasses import dataclass
 
 import pytest
 
-from .conftest import PATIENCE, Api, Lab, Namespace, curl, curl_many, eventually, no_request_lost
+from .conftest import PATIENCE, Lab, Namespace, curl, curl_many, eventually, no_request_lost
+from .proxy_modes import HIDES_THE_CLIENT, MODES, configure
 from .test_services import ANSWER, make_myweb, service
 
 NODES = {"node1": "10.0.0.201", "node2": "10.0.0.202", "node3": "10.0.0.203"}
-MODES = ("iptables", "userspace", "nftables")  # the lab's own last: what comes after finds it as it was
-HIDES_THE_CLIENT = ("userspace",)  # by nature: it makes the connections to pods itself
 MANY = 60  # connections reach each of three pods, although chance chooses: but for one of 10,000,000,000 times
 
 
@@ -76,7 +75,7 @@ class Web:
         return self.ns.try_kubectl("exec", "client", "--", "curl", "-sS", "-m", "20", url)
 
     def node_port(self, name: str) -> int:
-        return self.ns.get("service", name)["spec"]["ports"][0]["nodePort"]
+        return self.ns.get("services", name)["spec"]["ports"][0]["nodePort"]
 
     def rules(self, node: str) -> str:
         """The rules of this mode on a node."""
@@ -88,26 +87,9 @@ class Web:
         return self.lab.inside("sh", "-c", commands[self.mode], node=node).stdout
 
 
-def configure(lab: Lab, mode: str) -> None:
-    """As a user does it: edit the ConfigMap, restart the DaemonSet, wait."""
-    found = lab.kubectl("-n", "kube-system", "get", "configmap", "kube-proxy", "-o", "json")
-    config = json.loads(found.stdout)
-    text = config["data"]["config.conf"]
-    config["data"]["config.conf"] = re.sub(r"(?m)^mode: .*$", f"mode: {mode}", text)
-    if config["data"]["config.conf"] == text:
-        return
-    applied = lab.kubectl("apply", "-f", "-", stdin=json.dumps(config))
-    assert applied.returncode == 0, applied.stderr
-    rollout = ("-n", "kube-system", "rollout")
-    # kubectl refuses a second restart within the same second, and the last one may have taken less than that.
-    eventually(lambda: lab.kubectl(*rollout, "restart", "daemonset/kube-proxy").returncode == 0)
-    status = lab.kubectl(*rollout, "status", "daemonset/kube-proxy", f"--timeout={PATIENCE}s")
-    assert status.returncode == 0, status.stderr
-
-
 @pytest.fixture(scope="module", params=MODES)
-def web(lab: Lab, request: pytest.FixtureRequest) -> Iterator[Web]:
-    mode = request.param
+def web(changeable_lab: Lab, request: pytest.FixtureRequest) -> Iterator[Web]:
+    lab, mode = changeable_lab, request.param
     configure(lab, mode)
     ns = Namespace(lab, f"every-mode-{mode}")
     ns.create()
@@ -116,8 +98,7 @@ def web(lab: Lab, request: pytest.FixtureRequest) -> Iterator[Web]:
     ns.client_pod()
     yield Web(mode, lab, ns)
     ns.kubectl("delete", "services", "--all")  # at once, so that the next mode may use their addresses
-    lab.kubectl("delete", "namespace", ns.name, "--wait=false")
-    configure(lab, "nftables")
+    ns.delete()
 
 
 def test_w34_rules_of_other_modes_are_removed(web: Web) -> None:
@@ -155,7 +136,7 @@ def test_w30_w32_the_rules_match_those_of_kube_proxy_and_the_documented_ruleset(
     try:
         ingress = json.dumps({"status": {"loadBalancer": {"ingress": [{"ip": "12.12.12.12"}]}}})
         path = "/api/v1/namespaces/default/services/nginx/status"
-        assert Api(lab).call("PATCH", path, ingress, "application/merge-patch+json")[0] == 200
+        assert lab.api.call("PATCH", path, ingress, "application/merge-patch+json")[0] == 200
         found = json.loads(lab.kubectl("-n", "default", "get", "service", "nginx", "-o", "json").stdout)
         address, port = found["spec"]["clusterIP"], found["spec"]["ports"][0]["nodePort"]
         for pattern in EXPECTED_RULES[web.mode]:
@@ -181,7 +162,7 @@ def test_w4_a_service_without_endpoints_refuses_connections_at_once(web: Web) ->
     for node in (None, *NODES):
         assert web.answers(url, node)[3] == pod
     assert ANSWER.match(web.from_pod(url).stdout)
-    mirrored = ns.get("endpointslices", "-l", "kubernetes.io/service-name=db")["items"]
+    mirrored = ns.slices("db")
     assert [item["endpoints"][0]["addresses"] for item in mirrored] == [[pod]]
     managed_by = mirrored[0]["metadata"]["labels"]["endpointslice.kubernetes.io/managed-by"]
     assert managed_by == "endpointslicemirroring-controller.k8s.io"
@@ -258,7 +239,7 @@ def test_w15_with_local_policy_only_nodes_with_a_pod_answer_and_pass_the_health_
     ns.rolled_out("deployment/single")
     ns.apply(service("single", selector={"app": "single"}, type="LoadBalancer", externalTrafficPolicy="Local"))
     ns.wait_endpoints("single", 1)
-    health_port = ns.get("service", "single")["spec"]["healthCheckNodePort"]
+    health_port = ns.get("services", "single")["spec"]["healthCheckNodePort"]
     home = ns.pods("app=single")[0]["spec"]["nodeName"]
     for node, ip in NODES.items():
         expected = 200 if node == home else 503
@@ -302,7 +283,7 @@ def test_w17_w21_a_load_balancer_is_pending_until_it_has_an_address(web: Web) ->
     # What a load balancer's controller does when it has found an address.
     path = f"/api/v1/namespaces/{web.ns.name}/services/balanced/status"
     status = {"status": {"loadBalancer": {"ingress": [{"ip": "10.0.0.90"}]}}}
-    code, answer = Api(web.lab).call("PATCH", path, json.dumps(status), "application/merge-patch+json")
+    code, answer = web.lab.api.call("PATCH", path, json.dumps(status), "application/merge-patch+json")
     assert code == 200, answer
     assert re.search(r"balanced +LoadBalancer +\S+ +10\.0\.0\.90 ", web.ns.kubectl("get", "service", "balanced"))
     assert re.search(r"LoadBalancer Ingress: +10\.0\.0\.90", web.ns.kubectl("describe", "service", "balanced"))

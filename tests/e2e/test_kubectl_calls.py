@@ -98,7 +98,7 @@ def shell(lab: Lab, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[
     if request.param == "cluster":  # where a failure could leave the node without pods of other tests
         lab.kubectl("uncordon", "node2")
         lab.kubectl("taint", "node", "node2", "calls-")
-    lab.kubectl("delete", "namespace", ns.name, "--wait=false")
+    ns.delete()
 
 
 @pytest.mark.needs("openssl", "bash")

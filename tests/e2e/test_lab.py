@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import os
@@ -120,7 +121,13 @@ def test_two_labs_keep_their_state_beside_each_other(lab: Lab, other: Lab) -> No
     assert up.returncode == 0, up.stderr
     without_limits = [] if running_lab(other).cgroup else ["node1", "node2"]
     eventually(lambda: nodes_without_limits(other) == without_limits, message="events of limits")
+    assert other.kubectl("create", "deployment", "web", "--image=nginx").returncode == 0
+    Namespace(other, "default").rolled_out("deployment/web")
+
     assert other.command("down").returncode == 0
+    down = other.command("exec", "--", "true")
+    assert down.returncode == 1
+    assert "bridgehead up" in down.stderr
     up = run(BRIDGEHEAD, "up", "--detach", "--nodes=1", "--state-dir", other.state_dir)
     assert up.returncode == 0, up.stderr
     assert 'The lab "other" is ready' in up.stdout, "it has the name that it was made with"
@@ -136,15 +143,6 @@ def test_two_labs_keep_their_state_beside_each_other(lab: Lab, other: Lab) -> No
     assert "10.96.0.10" in other.inside("ip", "route", "show", "table", "local", node="node1").stdout
     assert lab.kubectl("get", "nodes", "-o", "name").stdout.count("node/") == 3
     assert other.kubectl("get", "nodes", "-o", "name").stdout.split() == ["node/node1"]
-    assert other.kubectl("create", "deployment", "web", "--image=nginx").returncode == 0
-    Namespace(other, "default").rolled_out("deployment/web")
-
-    assert other.command("down").returncode == 0
-    down = other.command("exec", "--", "true")
-    assert down.returncode == 1
-    assert "bridgehead up" in down.stderr
-    assert other.command("up", "--detach", "--no-node-dns").returncode == 0
-    assert other.kubectl("get", "daemonsets", "-A", "-o", "name").stdout.split() == ["daemonset.apps/kube-proxy"]
     Namespace(other, "default").rolled_out("deployment/web")
 
     init = init_of(other)
@@ -155,21 +153,29 @@ def test_two_labs_keep_their_state_beside_each_other(lab: Lab, other: Lab) -> No
         eventually(lambda: pid_namespace not in pid_namespaces(), message="processes outlive the lab")
     eventually(lambda: link_names() <= links, message="links outlive the lab")
     assert other.command("exec", "--", "true").returncode == 1
-    assert other.command("up", "--detach").returncode == 0
+    assert other.command("up", "--detach", "--no-node-dns").returncode == 0
+    assert other.kubectl("get", "daemonsets", "-A", "-o", "name").stdout.split() == ["daemonset.apps/kube-proxy"]
     Namespace(other, "default").rolled_out("deployment/web")
     assert other.command("down", "--delete").returncode == 0
     assert not other.state_dir.exists()
 
 
-def test_other_users_cannot_read_the_state_directory(other: Lab) -> None:
-    """Modes of the directory and the umask do not matter. The lab ends when its directory is deleted."""
+def test_a_detached_lab_is_closed_to_other_users_and_closes_its_callers_pipes(other: Lab) -> None:
+    """Modes of the directory and the umask do not matter. The lab ends when its directory is deleted.
+
+    A program that started `up` may read its output until the end of file.
+    """
     files = LabFiles(other.state_dir)
     files.root.mkdir()
     files.root.chmod(0o777)
-    up = subprocess.run(
-        [str(arg) for arg in other.argv("up", "--detach", "--nodes=1")], umask=0, capture_output=True, text=True
-    )
-    assert up.returncode == 0, up.stderr
+    reader, writer = os.pipe()
+    with running(
+        *other.argv("up", "--nodes=1", "--detach"), stdout=subprocess.DEVNULL, pass_fds=[writer], umask=0
+    ) as up:
+        os.close(writer)
+        assert up.wait(2 * PATIENCE) == 0
+    with open(reader, "rb") as pipe:
+        assert pipe.read() == b""
     for path in (
         files.root,
         files.pki,
@@ -199,25 +205,20 @@ def test_an_interrupted_up_leaves_no_lab(other: Lab) -> None:
     assert not registry.is_running(files)
 
 
-@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM, None])
-def test_up_in_the_foreground_stops_its_lab_when_it_ends(other: Lab, ending: int | None) -> None:
-    """`up` ends by Ctrl-C, SIGTERM, or a closed standard output (None)."""
-    with running(*other.argv("up", "--nodes=1"), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as up:
+@contextlib.contextmanager
+def up_in_the_foreground(lab: Lab, *options: str, ending: int | None, prefix: tuple[str, ...] = ()) -> Iterator[None]:
+    """A lab that ends with its `up`: by Ctrl-C, SIGTERM, or a closed standard output (None).
+
+    `prefix` precedes `bridgehead` on the command line.
+    """
+    with running(*prefix, *lab.argv("up", *options), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as up:
         assert up.stdout is not None
-        assert 'The lab "other" is ready' in up.stdout.readline()
+        assert f'The lab "{lab.name}" is ready' in up.stdout.readline()
+        yield
+        lab.disconnect()
         up.stdout.close() if ending is None else up.send_signal(ending)
         assert up.wait(PATIENCE) == (0 if ending else 1)
-    assert not registry.is_running(LabFiles(other.state_dir))
-
-
-def test_a_detached_lab_closes_its_callers_pipes(other: Lab) -> None:
-    """A program that started `up` may read its output until the end of file."""
-    reader, writer = os.pipe()
-    with running(*other.argv("up", "--nodes=1", "--detach"), stdout=subprocess.DEVNULL, pass_fds=[writer]) as up:
-        os.close(writer)
-        assert up.wait(2 * PATIENCE) == 0
-    with open(reader, "rb") as pipe:
-        assert pipe.read() == b""
+    assert not registry.is_running(LabFiles(lab.state_dir))
 
 
 def link_names() -> set[str]:
@@ -250,18 +251,16 @@ def test_killed_parts_are_restarted(lab: Lab) -> None:
     lab.kubectl("delete", "deployment", "after")
 
 
-def test_an_ordinary_user_can_run_a_lab(other: Lab) -> None:
-    up = run(*ORDINARY_USER, *other.argv("up", "--detach", "--nodes=2"))
-    assert up.returncode == 0, up.stderr
-    assert other.kubectl("create", "deployment", "web", "--image=nginx", "--replicas=3").returncode == 0
-    assert other.kubectl("expose", "deployment", "web", "--port=80", "--type=NodePort").returncode == 0
-    ns = Namespace(other, "default")
-    ns.rolled_out("deployment/web")
-    ns.wait_endpoints("web", 3)
-    ip = other.kubectl("get", "service", "web", "-o", "jsonpath={.spec.clusterIP}").stdout
-    eventually(lambda: curl(other, f"http://{ip}/").returncode == 0)
-    assert_the_ruleset_fits_on_a_page(other, ip)
-    assert other.command("down").returncode == 0
+def test_an_ordinary_user_can_run_a_lab_in_the_foreground(other: Lab) -> None:
+    with up_in_the_foreground(other, "--nodes=2", ending=signal.SIGINT, prefix=ORDINARY_USER):
+        assert other.kubectl("create", "deployment", "web", "--image=nginx", "--replicas=3").returncode == 0
+        assert other.kubectl("expose", "deployment", "web", "--port=80", "--type=NodePort").returncode == 0
+        ns = Namespace(other, "default")
+        ns.rolled_out("deployment/web")
+        ns.wait_endpoints("web", 3)
+        ip = ns.cluster_ip("web")
+        eventually(lambda: curl(other, f"http://{ip}/").returncode == 0)
+        assert_the_ruleset_fits_on_a_page(other, ip)
 
 
 def assert_the_ruleset_fits_on_a_page(lab: Lab, ip: str) -> None:
@@ -298,13 +297,11 @@ def test_host_access_gives_pods_the_machines_files(other: Lab, tmp_path: Path) -
     """Root may lack capabilities, as in a container; a privileged pod then has those of root."""
     (tmp_path / "file").write_text("of the machine")
     fewer = ("setpriv", "--bounding-set=-sys_time") if os.geteuid() == 0 else ()
-    up = run(*fewer, *other.argv("up", "--detach", "--nodes=1", "--host-access"))
-    assert up.returncode == 0, up.stderr
-    ns = Namespace(other, "default")
-    ns.apply(HOST_PATH.format(tmp_path))
-    ns.ready("host")
-    assert ns.kubectl("exec", "host", "--", "cat", "/machine/file") == "of the machine"
-    assert other.command("down").returncode == 0
+    with up_in_the_foreground(other, "--nodes=1", "--host-access", ending=signal.SIGTERM, prefix=fewer):
+        ns = Namespace(other, "default")
+        ns.apply(HOST_PATH.format(tmp_path))
+        ns.ready("host")
+        assert ns.kubectl("exec", "host", "--", "cat", "/machine/file") == "of the machine"
     again = other.command("up", "--detach", "--no-host-access")
     assert again.returncode == 1
     assert "was made with --host-access" in again.stderr
@@ -328,11 +325,10 @@ spec:
 
 def test_a_restarted_node_repairs_its_root_file_system(other: Lab) -> None:
     """A pod replaced directories by links. The next run has directories again, and the links lead nowhere outside."""
-    assert other.command("up", "--detach", "--nodes=1").returncode == 0
     ns = Namespace(other, "default")
-    ns.apply(HOSTILE)
-    ns.succeeded("hostile")
-    assert other.command("down").returncode == 0
+    with up_in_the_foreground(other, "--nodes=1", ending=None):
+        ns.apply(HOSTILE)
+        ns.succeeded("hostile")
     root = other.state_dir / "roots" / "node1"
     assert (root / "srv").is_symlink()
     for name in ("usr", "run", "proc", "etc"):  # what only somebody outside could have replaced
@@ -407,6 +403,7 @@ def test_an_ordinary_user_with_subordinate_ids_can_run_a_lab(tmp_path: Path) -> 
             owners = {path.lstat().st_uid for path in (lab.state_dir / "nodes").rglob("*")}
             assert 1500000000 + 999 in owners
         finally:
+            lab.disconnect()
             down = as_user("down", "--delete")
         assert down.returncode == 0, down.stderr
         assert not lab.state_dir.exists()

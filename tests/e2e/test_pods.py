@@ -20,19 +20,20 @@ def pod(name: str, *command: str, image: str = "busybox", **spec: object) -> str
 
 
 def phase(ns: Namespace, name: str) -> str:
-    return ns.get("pod", name)["status"]["phase"]
+    return ns.get("pods", name)["status"]["phase"]
 
 
 def events(ns: Namespace, name: str) -> str:
-    """As every kubectl can ask for them; `kubectl events` is younger than Debian's."""
-    return ns.kubectl("get", "events", f"--field-selector=involvedObject.kind=Pod,involvedObject.name={name}")
+    """Reasons and messages of the pod's Events, one line each."""
+    found = (event for event in ns.list_all("events") if event["involvedObject"]["name"] == name)
+    return "\n".join(f"{event['reason']} {event['message']}" for event in found)
 
 
 def test_a_pod_with_volumes_probes_environment_and_init_containers_runs(lab: Lab, ns: Namespace) -> None:
     ns.kubectl("apply", "-f", EXAMPLES / "pod-with-everything.yaml")
     ns.ready("everything")
-    status = ns.get("pod", "everything")["status"]
-    node = ns.get("pod", "everything")["spec"]["nodeName"]
+    status = ns.get("pods", "everything")["status"]
+    node = ns.get("pods", "everything")["spec"]["nodeName"]
 
     def inside(*argv: str) -> str:
         return ns.kubectl("exec", "everything", "-c", "main", "--", *argv)
@@ -90,7 +91,7 @@ def test_a_pod_with_volumes_probes_environment_and_init_containers_runs(lab: Lab
 def test_a_failing_container_is_restarted_with_back_off(ns: Namespace) -> None:
     ns.apply(pod("failing", "sh", "-c", "echo trying; exit 3"))
     eventually(lambda: "CrashLoopBackOff" in ns.kubectl("get", "pod", "failing"))
-    status = ns.get("pod", "failing")["status"]["containerStatuses"][0]
+    status = ns.get("pods", "failing")["status"]["containerStatuses"][0]
     assert status["lastState"]["terminated"]["exitCode"] == 3
     eventually(lambda: "Back-off restarting failed container main in pod failing" in events(ns, "failing"))
     assert ns.kubectl("logs", "failing", "--previous") == "trying\n"
@@ -114,7 +115,7 @@ def test_an_unknown_image_leaves_the_pod_in_err_image_pull(ns: Namespace) -> Non
 def test_a_stand_in_is_named_in_events_and_image_id(ns: Namespace) -> None:
     ns.kubectl("run", "web", "--image=nginx")
     ns.ready("web")
-    assert "stand-in" in ns.get("pod", "web")["status"]["containerStatuses"][0]["imageID"]
+    assert "stand-in" in ns.get("pods", "web")["status"]["containerStatuses"][0]["imageID"]
     eventually(lambda: "stand-in" in events(ns, "web"))
 
 
@@ -132,7 +133,7 @@ def test_probes_decide_about_readiness_and_restarts(lab: Lab, ns: Namespace) -> 
     )  # fmt: skip
     ns.ready("probed")
     ns.kubectl("exec", "probed", "--", "touch", "/tmp/dead")
-    eventually(lambda: ns.get("pod", "probed")["status"]["containerStatuses"][0]["restartCount"] == 1)
+    eventually(lambda: ns.get("pods", "probed")["status"]["containerStatuses"][0]["restartCount"] == 1)
     eventually(lambda: "Container main failed liveness probe, will be restarted" in events(ns, "probed"))
 
     ns.apply(
@@ -150,7 +151,7 @@ def test_probes_decide_about_readiness_and_restarts(lab: Lab, ns: Namespace) -> 
 def test_a_host_network_pod_uses_the_nodes_address(lab: Lab, ns: Namespace) -> None:
     ns.apply(pod("hosted", image="gcr.io/google-samples/node-hello:1.0", hostNetwork=True))
     ns.ready("hosted")
-    address = ns.get("pod", "hosted")["status"]["podIP"]
+    address = ns.get("pods", "hosted")["status"]["podIP"]
     assert address.startswith("10.0.0.20")
     eventually(lambda: "Hello" in curl(lab, f"http://{address}:8080/").stdout)
 
@@ -179,13 +180,13 @@ def test_exec_and_logs_reach_a_container(ns: Namespace) -> None:
 def test_containers_survive_a_restart_of_the_kubelet(lab: Lab, ns: Namespace) -> None:
     ns.apply(pod("steady", "sleep", "1000", nodeSelector={"kubernetes.io/hostname": "node2"}))
     ns.ready("steady")
-    before = ns.get("pod", "steady")["status"]["containerStatuses"][0]
+    before = ns.get("pods", "steady")["status"]["containerStatuses"][0]
     status = lab.command("status").stdout
     pid = re.search(r"kubelet-node2 +(\d+)", status)[1]
     assert lab.inside("kill", "-9", pid).returncode == 0
     eventually(lambda: re.search(r"kubelet-node2 +(\d+) +[1-9]", lab.command("status").stdout))
     ns.apply(pod("after", "sleep", "1000", nodeSelector={"kubernetes.io/hostname": "node2"}))
     ns.ready("after")
-    after = ns.get("pod", "steady")["status"]["containerStatuses"][0]
+    after = ns.get("pods", "steady")["status"]["containerStatuses"][0]
     assert after["containerID"] == before["containerID"]
     assert after["restartCount"] == 0

@@ -16,7 +16,7 @@ def test_w13_node_ports_are_allocated_validated_and_answer(lab: Lab, ns: Namespa
     make_myweb(ns)
     ns.apply(service("given", type="NodePort", ports=[{"port": 80, "nodePort": 30013}]))
     ns.apply(service("chosen", type="NodePort"))
-    chosen = ns.get("service", "chosen")["spec"]["ports"][0]["nodePort"]
+    chosen = ns.get("services", "chosen")["spec"]["ports"][0]["nodePort"]
     assert 30000 <= chosen <= 32767
     ns.wait_endpoints("given", 3)
     for port in (30013, chosen):
@@ -68,7 +68,7 @@ def test_w38_every_step_of_a_tutorial_works(lab: Lab, ns: Namespace) -> None:
     assert len(pods) == 3
     nodes = ns.kubectl("get", "nodes")
     assert len(re.findall(r"^node\d +Ready +<none> +\S+ +v1\.\d+", nodes, re.M)) == 3, nodes
-    port = ns.get("service", "example-service")["spec"]["ports"][0]["nodePort"]
+    port = ns.get("services", "example-service")["spec"]["ports"][0]["nodePort"]
     for address in NODES.values():
         eventually(lambda url=f"http://{address}:{port}/": "Hello Kubernetes!" in curl(lab, url).stdout)
 

@@ -17,7 +17,7 @@ import pytest
 from bridgehead.lab import registry
 from bridgehead.lab.plan import LabFiles
 
-from .conftest import PATIENCE, Api, Lab, Namespace, curl, eventually, no_request_lost, running
+from .conftest import PATIENCE, Lab, Namespace, curl, eventually, no_request_lost, running
 from .test_bad_input import config_maps, named
 from .test_lab import init_of
 
@@ -50,7 +50,7 @@ def test_services_answer_while_parts_are_killed(lab: Lab, ns: Namespace) -> None
     pods = ns.pods("app=web")
     assert sum(s["restartCount"] for pod in pods for s in pod["status"]["containerStatuses"]) == 0
     # What the API server remembered of old changes died with it: who asks for them must list again.
-    code, answer = Api(lab).call("GET", f"{config_maps(ns)}?watch=1&resourceVersion=1")
+    code, answer = lab.api.call("GET", f"{config_maps(ns)}?watch=1&resourceVersion=1")
     assert (code, answer["reason"]) == (410, "Expired")
 
 
@@ -170,7 +170,7 @@ def test_acknowledged_writes_survive_a_kill(other: Lab) -> None:
     ns = Namespace(other, "default")
     acknowledged = set()
     init = init_of(other)
-    with contextlib.closing(Api(other).connect()) as connection:
+    with contextlib.closing(other.api.connect()) as connection:
         for number in itertools.count():  # until the kernel has ended them all; the test has a deadline
             body = named(metadata={"name": f"c{number}"})
             try:

@@ -94,7 +94,7 @@ def test_webhooks_in_pods_are_asked_through_their_service(lab: Lab, ns: Namespac
             ns.apply(json.dumps(one))
             stack.callback(ns.kubectl, "delete", one["kind"], one["metadata"]["name"])
         ns.kubectl("create", "configmap", "good")
-        assert ns.get("configmap", "good")["data"] == {"by": "webhook"}
+        assert ns.get("configmaps", "good")["data"] == {"by": "webhook"}
         manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"bad": "x"}}
         assert 'admission webhook "hook.example.com" denied the request: bad data' in ns.refused(json.dumps(manifest))
         # Without a pod, the failure policy refuses the request.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import http.client
 import ipaddress
 import os
@@ -10,7 +11,6 @@ import signal
 import socket
 import ssl
 import subprocess
-import sys
 import urllib.request
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +19,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import NameOID
+
+from tests import forks
+from tests.forks import Forked
 
 from .api_world import hold_port
 
@@ -88,9 +91,15 @@ def write_files(directory: Path) -> None:
     authority.issue("server", "apiserver")
     authority.issue("admin", "kubernetes-admin", "system:masters")
     authority.issue("node1", "system:node:node1", "system:nodes")
-    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    (directory / "sa.key").write_bytes(key.private_bytes(_PEM, _PKCS8, serialization.NoEncryption()))
+    (directory / "sa.key").write_bytes(_signing_key())
     (directory / "tokens.csv").write_text('admin-token,token-admin,1,"system:masters"\nbob-token,bob,2\n')
+
+
+@functools.cache
+def _signing_key() -> bytes:
+    """Make a key once for all servers, because it takes a tenth of a second."""
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    return key.private_bytes(_PEM, _PKCS8, serialization.NoEncryption())
 
 
 @dataclass
@@ -102,7 +111,7 @@ class ServerProcess:
     options: dict[str, object] = field(default_factory=dict)  # further ones of the command; True: without a value
     probe: str = "/readyz"  # a path that needs no credentials
     _held: socket.socket = field(default_factory=hold_port)  # keeps the port between two starts
-    _process: subprocess.Popen[bytes] | None = field(default=None)
+    _process: Forked | None = field(default=None)
 
     @property
     def port(self) -> int:
@@ -121,9 +130,13 @@ class ServerProcess:
 
     def start(self) -> None:
         here = self.directory
-        with socket.create_server(("127.0.0.1", self.port)) as listener, (here / "log").open("ab") as log:
+        with (
+            socket.create_server(("127.0.0.1", self.port)) as listener,
+            (here / "log").open("ab") as log,
+            open(os.devnull, "rb") as nothing,
+        ):
             options = {
-                "listen-fd": listener.fileno(),
+                "listen-fd": 3,  # see `streams`
                 "tls-cert-file": here / "server.crt",
                 "tls-private-key-file": here / "server.key",
                 "client-ca-file": here / "ca.crt",
@@ -134,11 +147,8 @@ class ServerProcess:
                 **self.options,
             }
             arguments = [f"--{name}" if value is True else f"--{name}={value}" for name, value in options.items()]
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", "from bridgehead.cli import main; main()", "apiserver", *arguments],
-                pass_fds=(listener.fileno(),),
-                stderr=log,
-            )
+            streams = (nothing.fileno(), log.fileno(), log.fileno(), listener.fileno())
+            self._process = forks.fork_bridgehead("apiserver", *arguments, streams=streams)
         # The socket is open already: the first request waits until it is served.
         try:
             self.read(self.probe)
@@ -179,17 +189,14 @@ class ServerProcess:
         if self._process is None:
             return 0
         self.send_signal(number)
-        code = self._process.wait(DEADLINE)
-        self._process = None
-        return code
+        process, self._process = self._process, None
+        return process.wait(DEADLINE)
 
     def close(self) -> None:
         """Stop the process, also after a failure."""
         self._held.close()
         if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
+            self.stop(signal.SIGKILL)
 
     def write_kubeconfig(self) -> None:
         here = self.directory

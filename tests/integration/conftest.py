@@ -9,8 +9,8 @@ from tests import guest
 # Modules here -> the programs that they call.
 WORLDS = {
     "tests.integration.bird_router": ("ip", "bird", "birdc", "tc"),
-    "tests.integration.namespaced": ("unshare", "ip", "mount"),
-    "tests.integration.proxy_world": ("unshare", "ip", "nft", "sysctl"),
+    "tests.integration.namespaced": ("ip", "mount"),
+    "tests.integration.proxy_world": ("ip", "nft", "sysctl"),
     "tests.integration.runtime_world": ("unshare", "ip", "nsenter"),
 }
 

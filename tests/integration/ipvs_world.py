@@ -6,23 +6,17 @@ import contextlib
 import select
 import socket
 import subprocess
-import sys
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from .proxy_world import LOOK_SECONDS, LOOKS, PODS, PORT, World, _inside, _Proxy, pod_ip
-else:
-    try:
-        from .proxy_world import LOOK_SECONDS, LOOKS, PODS, PORT, World, _inside, _Proxy, pod_ip
-    except ImportError:  # as the worker's script
-        from proxy_world import LOOK_SECONDS, LOOKS, PODS, PORT, World, _inside, _Proxy, pod_ip
+from .proxy_world import LOOK_SECONDS, LOOKS, PODS, PORT, World, _inside, _Proxy, pod_ip
+from .proxy_world import serve as serve_proxy
 
 
 class IpvsWorld(World):
     """The test's side; its requests beyond those of `World` are the public methods of `_IpvsProxy`."""
 
-    script = __file__
+    serve = f"{__name__}:serve"
 
 
 class _IpvsProxy(_Proxy):
@@ -169,7 +163,6 @@ class _IpvsProxy(_Proxy):
             return f"{receivers[ready[0]]}:{int.from_bytes(packet[header + 2 : header + 4])} from {peer[0]}"
 
 
-if __name__ == "__main__":
-    from proxy_world import main
-
-    main(*sys.argv[1:], _IpvsProxy)
+def serve(forbidden: str, mode: str) -> None:
+    """Do what `proxy_world.serve` does, with more requests."""
+    serve_proxy(forbidden, mode, _IpvsProxy)

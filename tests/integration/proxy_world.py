@@ -1,7 +1,7 @@
 """A node with three pods and a client beside it, in network namespaces of its own, for the proxy's tests.
 
-`World` starts a worker process (this file as a script) that unshares user, network and mount namespaces, makes the node
-of its own network namespace, and answers requests: compile and apply objects, connect from somewhere, run a command.
+`World` forks a worker process (`tests/forks.py`) that enters new user, network and mount namespaces, makes the node of
+its own network namespace, and answers requests: compile and apply objects, connect from somewhere, run a command.
 The worker opens sockets inside the other namespaces by switching to them for the moment, so nothing else is started.
 The mode, opened as `bridgehead proxy` opens it, lives in an event loop that runs all the time, in a thread of its own.
 
@@ -28,6 +28,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tests import forks
+
+from .namespaced import enter_namespaces
+from .proxy_clients import Conversations, Streams
+
 if TYPE_CHECKING:
     from bridgehead.proxy.changes import Update
     from bridgehead.proxy.conntrack.reconciler import ConntrackReconciler
@@ -51,20 +56,21 @@ HIDES_THE_CLIENT = ("userspace",)  # by nature: this process makes the connectio
 class World:
     """The test's side. Use as a context manager. `mode` is one of MODES, or "ipvs" in the guest (`tests/guest.py`)."""
 
-    script = __file__  # the worker's
+    serve = f"{__name__}:serve"  # the worker's function
 
     def __init__(self, mode: str = "nftables") -> None:
         self.mode = mode
-        source = Path(__file__).resolve().parents[2] / "src"
-        # The network namespace comes after the mapping: its files in /proc/net get their owner when it is made, and
-        # iptables-legacy must be able to read them. IPVS hides its settings from every namespace but root's own.
-        user = [] if mode == "ipvs" else ["unshare", "--user", "--map-root-user"]
-        self._worker = subprocess.Popen(
-            [*user,
-             "unshare", "--net", "--mount", "--kill-child", "--fork",
-             sys.executable, self.script, os.readlink("/proc/self/ns/net"), mode],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": str(source)},
-        )  # fmt: skip
+        requests, to_worker = os.pipe()
+        from_worker, answers = os.pipe()
+        modules = ("bridgehead.proxy.modes", "bridgehead.proxy.conntrack.reconciler")
+        forbidden = os.readlink("/proc/self/ns/net")
+        try:
+            self._worker = forks.fork(self.serve, forbidden, mode, streams=(requests, answers, 2), modules=modules)
+        finally:
+            os.close(requests)
+            os.close(answers)
+            self._requests = open(to_worker, "w", encoding="utf-8")  # noqa: SIM115 - closed with the world
+            self._answers = open(from_worker, encoding="utf-8")  # noqa: SIM115
         try:
             answer = self._read()
             if answer != "ready":
@@ -81,21 +87,16 @@ class World:
         return self
 
     def __exit__(self, *_: object) -> None:
-        assert self._worker.stdin is not None
-        assert self._worker.stdout is not None
-        self._worker.stdin.close()
+        self._requests.close()
         try:
             self._worker.wait(60)
-        except subprocess.TimeoutExpired:
-            self._worker.kill()
-            self._worker.wait()
-        self._worker.stdout.close()
+        finally:
+            self._answers.close()
 
     def ask(self, what: str, **arguments: Any) -> Any:
         """Send a request to the worker; raises its error."""
-        assert self._worker.stdin is not None
-        self._worker.stdin.write(json.dumps([what, arguments]) + "\n")
-        self._worker.stdin.flush()
+        self._requests.write(json.dumps([what, arguments]) + "\n")
+        self._requests.flush()
         return self._read()
 
     def put(self, service: dict[str, Any], *slices: dict[str, Any]) -> int:
@@ -145,10 +146,9 @@ class World:
         return self.ask("run", command=command)
 
     def _read(self) -> Any:
-        assert self._worker.stdout is not None
-        line = self._worker.stdout.readline()
+        line = self._answers.readline()
         if not line:
-            raise RuntimeError(f"the worker ended with status {self._worker.wait()}")
+            raise RuntimeError("the worker has ended")
         kind, value = json.loads(line)
         if kind == "error":
             raise RuntimeError(value)
@@ -166,8 +166,10 @@ _libc = ctypes.CDLL(None, use_errno=True)
 _CLONE_NEWNET = 0x40000000
 
 
-def main(forbidden: str, mode: str, make_proxy: Callable[[dict[str, int], str], _Proxy] | None = None) -> None:
-    """Make the world, then answer requests until standard input ends."""
+def serve(forbidden: str, mode: str, make_proxy: Callable[[dict[str, int], str], _Proxy] | None = None) -> None:
+    """Make the world, then answer requests until standard input ends. `forbidden` is pytest's network namespace."""
+    # IPVS hides its settings from every namespace but root's own.
+    enter_namespaces(is_user=mode != "ipvs")
     if os.readlink("/proc/self/ns/net") == forbidden:
         raise SystemExit("this is the network namespace the tests were started in; not touching it")
     namespaces = _make_network()
@@ -349,8 +351,6 @@ class _Proxy:
     """The requests: every public method is one."""
 
     def __init__(self, namespaces: dict[str, int], mode: str) -> None:
-        from proxy_clients import Conversations, Streams
-
         from bridgehead.proxy.changes import FrontendTable
         from bridgehead.proxy.frontends import NodeFacts
         from bridgehead.proxy.mode import Settings
@@ -704,7 +704,3 @@ class _Proxy:
                 return "refused"
             except TimeoutError:
                 return "timeout"
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

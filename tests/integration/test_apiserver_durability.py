@@ -5,8 +5,6 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
-import subprocess
-import sys
 import time
 import urllib.error
 from collections.abc import Callable, Iterator
@@ -15,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.forks import run_bridgehead
 from tests.integration.apiserver_process import DEADLINE, ServerProcess, write_files
 
 pytestmark = [pytest.mark.integration, pytest.mark.needs("kubectl")]
@@ -64,11 +63,6 @@ def _kubectl(server: ServerProcess, *arguments: str, stdin: str = "") -> str:
     return done.stdout
 
 
-def _bridgehead(*arguments: str) -> subprocess.CompletedProcess[str]:
-    line = [sys.executable, "-c", "from bridgehead.cli import main; main()", *arguments]
-    return subprocess.run(line, capture_output=True, text=True, timeout=DEADLINE)
-
-
 def _files_with(directory: Path, text: str) -> list[str]:
     return sorted(file.name for file in directory.glob("state.db*") if text.encode() in file.read_bytes())
 
@@ -100,17 +94,17 @@ def test_encryption_backup_and_audit(server: ServerProcess, tmp_path: Path) -> N
 
     # --- a backup of the running server
     copy = tmp_path / "copy"
-    made = _bridgehead("backup", str(copy), f"--store={tmp_path}/state.db")
+    made = run_bridgehead("backup", str(copy), f"--store={tmp_path}/state.db", timeout=DEADLINE)
     assert made.returncode == 0, made.stderr
     assert stored.encode() not in copy.read_bytes()
     _kubectl(server, "create", "configmap", "later")
-    refused = _bridgehead("restore", str(copy), f"--store={tmp_path}/state.db")
+    refused = run_bridgehead("restore", str(copy), f"--store={tmp_path}/state.db", timeout=DEADLINE)
     assert refused.returncode == 1
     assert refused.stderr == (
         f"bridgehead: the store {tmp_path}/state.db is in use by another process: stop it, or choose another path\n"
     )
     server.stop()
-    restored = _bridgehead("restore", str(copy), f"--store={tmp_path}/state.db")
+    restored = run_bridgehead("restore", str(copy), f"--store={tmp_path}/state.db", timeout=DEADLINE)
     assert restored.returncode == 0, restored.stderr
     server.start()
     secret = json.loads(_kubectl(server, "get", "secret", "password", "-o", "json"))

@@ -7,14 +7,14 @@ import json
 import signal
 import socket
 import ssl
-import subprocess
-import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.forks import run_bridgehead
 
 from .apiserver_process import DEADLINE, Authority, ServerProcess, write_files
 
@@ -197,12 +197,7 @@ def test_invalid_options_are_reported_in_one_line(tmp_path, options, text):
     }
     given |= dict(option.split("=", 1) for option in options)
     arguments = [f"{name}={value}" for name, value in given.items()]
-    result = subprocess.run(
-        [sys.executable, "-c", "from bridgehead.cli import main; main()", "apiserver", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE,
-    )
+    result = run_bridgehead("apiserver", *arguments, timeout=DEADLINE)
     assert result.returncode == 1
     assert result.stderr.count("\n") == 1, result.stderr
     assert result.stderr.startswith("bridgehead apiserver: ")
@@ -213,19 +208,12 @@ def test_a_port_in_use_is_reported_in_one_line(tmp_path):
     write_files(tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        result = subprocess.run(
-            [
-                sys.executable,
-                "-c",
-                "from bridgehead.cli import main; main()",
-                "apiserver",
-                f"--tls-cert-file={tmp_path / 'server.crt'}",
-                f"--tls-private-key-file={tmp_path / 'server.key'}",
-                f"--service-account-key-file={tmp_path / 'sa.key'}",
-                f"--listen=127.0.0.1:{port}",
-            ],
-            capture_output=True,
-            text=True,
+        result = run_bridgehead(
+            "apiserver",
+            f"--tls-cert-file={tmp_path / 'server.crt'}",
+            f"--tls-private-key-file={tmp_path / 'server.key'}",
+            f"--service-account-key-file={tmp_path / 'sa.key'}",
+            f"--listen=127.0.0.1:{port}",
             timeout=DEADLINE,
         )
     assert result.returncode == 1

@@ -17,9 +17,10 @@ import pytest
 
 from bridgehead.client import ApiClient
 from bridgehead.objects.kinds import SERVICES
+from tests.forks import run_bridgehead
 from tests.kubeconfigs import write_kubeconfig
 
-from .api_world import ApiWorld, api_world, free_ports, until
+from .api_world import DEADLINE, ApiWorld, api_world, free_ports, until
 from .dns_world import ask, data_of
 
 pytestmark = pytest.mark.integration
@@ -186,12 +187,12 @@ async def test_options_override_the_corefile(tmp_path):
         (["--listen=127.0.0.1:PORT", "--no-upstream"], "cannot listen on 127.0.0.1:"),
     ],
 )
-async def test_errors_are_printed_in_one_line(tmp_path, arguments, message):
-    async with api_world() as world:
-        with socket.create_server(("127.0.0.1", 0)) as taken:
-            port = str(taken.getsockname()[1])
-            process = await run(kubeconfig(world, tmp_path), *(text.replace("PORT", port) for text in arguments))
-            _, errors = await process.communicate()
-    assert process.returncode == 1
-    assert message in errors.decode()
-    assert errors.count(b"\n") == 1
+def test_errors_are_printed_in_one_line(tmp_path, arguments, message):
+    config = f"--kubeconfig={write_kubeconfig(tmp_path / 'kubeconfig', 'http://127.0.0.1:9', token='admin')}"
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        given = (text.replace("PORT", port) for text in arguments)
+        result = run_bridgehead("dns", config, *given, timeout=DEADLINE)
+    assert result.returncode == 1
+    assert message in result.stderr
+    assert result.stderr.count("\n") == 1

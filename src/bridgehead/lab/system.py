@@ -122,6 +122,7 @@ class _Start:
         self._started_at = started_at
         self._installed: set[str] = set()
         self._removed: set[_AddOn] = set()
+        self._forgotten: set[str] = set()  # Nodes of a previous run
         self._has_reported_dns = False
 
     async def missing(self) -> str | None:
@@ -168,20 +169,22 @@ class _Start:
         """Delete the Nodes of a previous run that had more of them, and their pods, which no controller would delete
         soon.
 
-        Nodes that the user created stay.
+        Nodes that the user created stay. Nodes are deleted before their pods, and pods at every look, because the
+        scheduler may place the pods' successors on a Node of whose deletion it does not know yet.
         """
         for node in nodes:
             name = node.metadata.name
             number = name.removeprefix("node")
-            if not number.isdecimal() or int(number) <= self._config.nodes:
-                continue
+            if number.isdecimal() and int(number) > self._config.nodes:
+                self._forgotten.add(name)
+                with contextlib.suppress(NotFound):
+                    await self._client.delete(NODES, name)
+        for name in self._forgotten:
             for pod in (await self._client.list(PODS, field_selector=f"spec.nodeName={name}")).items:
                 with contextlib.suppress(NotFound):
                     # Grace period 0: no kubelet is left to stop it.
                     meta = pod.metadata
                     await self._client.delete(PODS, meta.name, meta.namespace, uid=meta.uid, grace_period_seconds=0)
-            with contextlib.suppress(NotFound):
-                await self._client.delete(NODES, name)
 
     async def _missing_proxies(self) -> str | None:
         ready = sum(map(self._serves, await self._pods("kube-proxy")))

@@ -95,8 +95,6 @@ def build_table(*, service_cidrs: Sequence[str], node_port_range: tuple[int, int
         autoscaling.OLDER_HORIZONTAL_POD_AUTOSCALERS,
         batch.JOBS,
         batch.CRON_JOBS,
-        autoscaling.HORIZONTAL_POD_AUTOSCALERS,
-        autoscaling.OLDER_HORIZONTAL_POD_AUTOSCALERS,
         endpointslices.RESOURCE,
         leases.RESOURCE,
         events.EVENTS,
