@@ -12,7 +12,8 @@ from benchmarks import __main__ as command
 def test_an_unknown_benchmark_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["dns", "strage"]) == 2
     assert capsys.readouterr().err == (
-        "no benchmark 'strage'; there are lab, proxy_sync, datapath, dns, barrier, api, storage, addresses, failover, failover_bgp\n"
+        "no benchmark 'strage'; there are lab, proxy_sync, datapath, dns, barrier, api, storage, addresses, failover,"
+        " failover_bgp\n"
     )
 
 
