@@ -26,6 +26,7 @@ MODULES = {
     "storage": "Storage",
     "addresses": "Load-balancer addresses",
     "failover": "",
+    "announcing": "Announcing by layer 2",
     "failover_bgp": "",
 }
 RESULTS = Path(__file__).with_name("results")

@@ -183,8 +183,8 @@ def test_w39_an_add_on_with_kubectl(server):
     assert len(again) == 7
     assert [line for line in again if not line.endswith("unchanged")] == []
     header, *found = rows(run(server, "get", "crd"))
-    assert header.startswith("NAME SCOPE VERSIONS CREATED AT")
-    assert found[0].startswith("pools.metal.example.com Namespaced v1beta1(storage) 20")
+    assert header == "NAME CREATED AT"
+    assert found[0].startswith("pools.metal.example.com 20")
     explained = run(server, "explain", "pool.spec.addresses")
     assert "Addresses that may be given out." in explained
     assert "FIELD: addresses <[]string>" in explained

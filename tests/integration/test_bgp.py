@@ -20,7 +20,7 @@ from bridgehead.balancer.ranges import parse_range
 from .bgp_node import Node, configuration, publication
 from .bird_router import BFD as ROUTER_BFD
 from .bird_router import FAMILIES, KERNEL, ROUTER4, ROUTER6, Bird, bgp, cut, eventually, heal, make_fabric, node_address
-from .hostile_bgp_peer import PEERS, ways
+from .hostile_bgp_peer import PEERS, answers
 from .namespaced import in_namespace, sh
 
 pytestmark = pytest.mark.integration
@@ -219,7 +219,7 @@ def test_hostile_peers_cost_only_their_own_sessions() -> None:
             routers.enter_context(hostile_router(str(peer.address), index)) for index, peer in enumerate(hostile)
         ]
         node.update(configuration(PEER, *hostile), {web.key: web})
-        for index in range(len(ways())):
+        for index in range(len(answers())):
             assert outputs[index % PEERS].readline()
             assert node.peers()["router"].status == "established"
         node.update(configuration(PEER, *hostile), {web.key: web, other.key: other}, other.key)

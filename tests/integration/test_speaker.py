@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import ipaddress
 import itertools
+import os
 import random
+import re
 import signal
 import threading
 from pathlib import Path
@@ -22,6 +25,7 @@ from bridgehead.objects.metallb import SERVICE_L2_STATUSES
 from .api_world import until
 from .namespaced import in_namespace
 from .speaker_world import (
+    CLIENT,
     FAULTS,
     NAMESPACE,
     NODES_IN_WORLD,
@@ -53,6 +57,20 @@ def others(node: str) -> tuple[str, ...]:
     return tuple(name for name in NODES_IN_WORLD if name != node)
 
 
+async def answers_alone(address: str, node: str) -> bool:
+    """Return whether a broadcast ARP request is answered by this node and by no other."""
+    target = ipaddress.IPv4Address(address).packed
+    with LinkStates() as links:
+        (link,) = (link for link in links.all() if link.name == "fabric")
+    with PacketSocket(link.number, link.name, ETH_P_ARP) as sock:
+        source = ipaddress.IPv4Address(CLIENT).packed
+        sock.send(arp.encode(arp.ArpPacket(arp.BROADCAST, True, link.mac, source, bytes(6), target)))
+        await asyncio.sleep(0.1)  # in which a second one would answer
+        packets = [arp.decode(frame) for frame in sock.receive(1000)]
+    macs = {packet.sender_mac for packet in packets if packet and packet.sender == target and packet.target == source}
+    return macs == {bytes([2, 0, 0, 0, 1, int(node.removeprefix("node"))])}
+
+
 @in_namespace
 async def test_a_failed_node_loses_its_addresses_and_gets_them_back():
     async with speaker_world(WORLD) as world:
@@ -61,6 +79,11 @@ async def test_a_failed_node_loses_its_addresses_and_gets_them_back():
         holder = await world.until_held(vip(10))
         for address in (vip(10), vip(10, 6)):
             await until_answered(address, holder)
+        metrics = (await asyncio.to_thread(world.speakers[holder].page, "/metrics")).decode()
+        labels = f'ip="{vip(10)}",node="{holder}",protocol="layer2",service="default/web"'
+        assert f"metallb_speaker_announced{{{labels}}} 1.0" in sort_labels(metrics)
+        for name in ("requests_received", "responses_sent", "gratuitous_sent"):
+            assert f'metallb_layer2_{name}_total{{ip="{vip(10)}"}}' in metrics
         for what in FAULTS:
             with fault(world, what, holder):
                 for address in (vip(10), vip(10, 6)):
@@ -69,11 +92,18 @@ async def test_a_failed_node_loses_its_addresses_and_gets_them_back():
             await world.until_members(*NODES_IN_WORLD)
             await world.until_held(vip(10), holder)
             await until_answered(vip(10), holder)
+            await until(lambda: answers_alone(vip(10), holder))
         successor = await check_a_killed_speaker(world, holder)
+        assert [message for reason, message in await world.events("web") if reason == "DuplicateAddress"] == []
         status = await world.read_status(successor)
         assert status["takeovers"]
         assert {takeover["nodes"][0] for takeover in status["takeovers"]} == {holder}
         assert all(change["silence"] < 60 for change in status["changes"])
+
+
+def sort_labels(exposition: str) -> str:
+    """Order the labels of each metric by name."""
+    return re.sub(r"\{(.*)\}", lambda match: "{" + ",".join(sorted(match[1].split(","))) + "}", exposition)
 
 
 def is_running(pid: int) -> bool:
@@ -226,3 +256,8 @@ async def test_foreign_machines_and_floods():
         assert await world.holder(vip(10)) == holder
         events = [message for reason, message in await world.events("web") if reason == "DuplicateAddress"]
         assert len(events) <= 10
+
+        # A speaker without its failure detector cannot know who has its addresses by now, so it ends.
+        os.kill(world.speakers[holder].detector_pid, signal.SIGKILL)
+        assert await asyncio.to_thread(world.speakers[holder].process.wait, 60) == 1
+        await until_answered(vip(10), *others(holder))

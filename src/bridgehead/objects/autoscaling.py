@@ -30,24 +30,34 @@ class MetricTarget(Part, frozen=True, kw_only=True):
     average_utilization: int | None = None
 
 
-class MetricSource(Part, frozen=True, kw_only=True):
-    """Source of a metric. `name` and `container` are those of a resource, `described_object` that of an Object."""
-
-    described_object: CrossVersionObjectReference = CrossVersionObjectReference()
-    metric: MetricIdentifier = MetricIdentifier()
+class ResourceMetricSource(Part, frozen=True, kw_only=True):
     name: str = ""
-    container: str = ""
     target: MetricTarget = MetricTarget()
+
+
+class ContainerResourceMetricSource(ResourceMetricSource, frozen=True, kw_only=True):
+    container: str = ""
+
+
+class MetricSource(Part, frozen=True, kw_only=True):
+    """Source of a metric of pods, or of an external one."""
+
+    metric: MetricIdentifier = MetricIdentifier()
+    target: MetricTarget = MetricTarget()
+
+
+class ObjectMetricSource(MetricSource, frozen=True, kw_only=True):
+    described_object: CrossVersionObjectReference = CrossVersionObjectReference()
 
 
 class MetricSpec(Part, frozen=True, kw_only=True):
     """One metric. The field for its type is set."""
 
     type: str = ""
-    object: MetricSource = MetricSource()
+    object: ObjectMetricSource = ObjectMetricSource()
     pods: MetricSource = MetricSource()
-    resource: MetricSource = MetricSource()
-    container_resource: MetricSource = MetricSource()
+    resource: ResourceMetricSource = ResourceMetricSource()
+    container_resource: ContainerResourceMetricSource = ContainerResourceMetricSource()
     external: MetricSource = MetricSource()
 
 

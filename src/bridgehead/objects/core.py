@@ -333,6 +333,10 @@ class Container(Part, frozen=True, kw_only=True):
     target_container_name: str = ""  # of an ephemeral container
 
 
+class EphemeralContainer(Container, frozen=True, kw_only=True):
+    target_container_name: str = ""
+
+
 class KeyToPath(Part, frozen=True, kw_only=True):
     key: str
     path: str
@@ -435,7 +439,7 @@ class PodReadinessGate(Part, frozen=True, kw_only=True):
 class PodSpec(Part, frozen=True, kw_only=True):
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
-    ephemeral_containers: tuple[Container, ...] = ()
+    ephemeral_containers: tuple[EphemeralContainer, ...] = ()
     volumes: tuple[Volume, ...] = ()
     node_name: str = ""
     node_selector: dict[str, str] = {}

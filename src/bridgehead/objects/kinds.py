@@ -77,6 +77,7 @@ REPLICATION_CONTROLLERS = Kind(ReplicationController, "", "v1", "replicationcont
 DEPLOYMENTS = Kind(Deployment, "apps", "v1", "deployments")
 REPLICA_SETS = Kind(ReplicaSet, "apps", "v1", "replicasets")
 DAEMON_SETS = Kind(DaemonSet, "apps", "v1", "daemonsets")
+CONTROLLER_REVISIONS = Kind(ControllerRevision, "apps", "v1", "controllerrevisions")
 JOBS = Kind(Job, "batch", "v1", "jobs")
 CRON_JOBS = Kind(CronJob, "batch", "v1", "cronjobs")
 CONTROLLER_REVISIONS = Kind(ControllerRevision, "apps", "v1", "controllerrevisions")
@@ -103,6 +104,7 @@ ALL_KINDS: tuple[Kind[Object], ...] = (
     DEPLOYMENTS,
     REPLICA_SETS,
     DAEMON_SETS,
+    CONTROLLER_REVISIONS,
     JOBS,
     CRON_JOBS,
     CONTROLLER_REVISIONS,

@@ -10,14 +10,12 @@ from collections.abc import Callable
 
 from bridgehead.apiserver.bodies.schema import Shape
 from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource, Strategy
-from bridgehead.apiserver.resources.shared.columns import NAME, text_column
+from bridgehead.apiserver.resources.shared.columns import NAME
 
 from .definitions import (
-    ESTABLISHED,
     FINALIZER,
     GROUP,
     TERMINATING,
-    is_true,
     make_condition,
     schema_of,
     storage_version,
@@ -101,19 +99,6 @@ def _add_stored_version(obj: JsonObject) -> None:
         status["storedVersions"] = [*stored, version]
 
 
-def _versions_cell(obj: JsonObject, now: float) -> str:
-    shown = [
-        f"{version.get('name', '')}(storage)" if version.get("storage") else str(version.get("name", ""))
-        for version in versions_of(obj)
-        if version.get("served")
-    ]
-    return ",".join(sorted(shown))
-
-
-def _short_names_cell(obj: JsonObject, now: float) -> str:
-    return ",".join(obj.get("spec", {}).get("names", {}).get("shortNames") or ())
-
-
 def definition_resource(metadata: Callable[[], Shape]) -> Resource:
     """Return the entry of the table. `metadata` returns the shape of ObjectMeta."""
     return Resource(
@@ -129,13 +114,7 @@ def definition_resource(metadata: Callable[[], Shape]) -> Resource:
         strategy=DefinitionStrategy(metadata),
         columns=(
             NAME,
-            text_column("Scope", "spec", "scope"),
-            Column("Versions", _versions_cell),
             Column("Created At", lambda crd, now: crd["metadata"].get("creationTimestamp"), type="date"),
-            text_column("Group", "spec", "group", priority=1),
-            text_column("Kind", "spec", "names", "kind", priority=1),
-            Column("ShortNames", _short_names_cell, priority=1),
-            Column("Established", lambda crd, now: is_true(crd, ESTABLISHED), type="boolean", priority=1),
         ),
         has_generation=True,
         allows_unconditional_update=False,

@@ -91,6 +91,8 @@ def build_table(*, service_cidrs: Sequence[str], node_port_range: tuple[int, int
         workloads.CONTROLLER_REVISIONS,
         workloads.POD_TEMPLATES,
         workloads.REPLICATION_CONTROLLERS,
+        autoscaling.HORIZONTAL_POD_AUTOSCALERS,
+        autoscaling.OLDER_HORIZONTAL_POD_AUTOSCALERS,
         batch.JOBS,
         batch.CRON_JOBS,
         autoscaling.HORIZONTAL_POD_AUTOSCALERS,

@@ -30,7 +30,7 @@ from .exabgp import (
     why_refused,
     withdraw,
 )
-from .process import ExaBgpProcess
+from .exabgp_process import ExaBgpProcess
 from .routes import Prefix, Route, RoutePlan
 
 log = logging.getLogger("bridgehead.balancer.bgp")

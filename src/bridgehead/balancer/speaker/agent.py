@@ -193,10 +193,7 @@ class SpeakerAgent:
         self._changes += changes
         self._changed_at = time.monotonic()
         self._nodes_changed = True  # some may be leaving
-        if self._synced.is_set():
-            self._update()  # at once: other work may be waiting in the loop
-        else:
-            self._wake.set()
+        self._wake.set()
 
     def _mark(self, key: ObjectKey) -> None:
         self._dirty.add(key)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from bridgehead.objects.autoscaling import HorizontalPodAutoscaler, MetricSource, MetricSpec, Quantity
+from bridgehead.objects.autoscaling import HorizontalPodAutoscaler, MetricSpec, Quantity, ResourceMetricSource
 from bridgehead.objects.core import Pod
 from bridgehead.objects.quantities import milli_value
 
@@ -92,10 +92,11 @@ class MetricProposals:
         match metric.type:
             case "Resource":
                 context = f"failed to get {metric.resource.name} resource metric value"
-                request = self._by_resource(metric, metric.resource, namespace, target, tolerances)
+                request = self._by_resource(metric, metric.resource, "", namespace, target, tolerances)
             case "ContainerResource":
-                context = f"failed to get {metric.container_resource.container} container metric value"
-                request = self._by_resource(metric, metric.container_resource, namespace, target, tolerances)
+                source = metric.container_resource
+                context = f"failed to get {source.container} container metric value"
+                request = self._by_resource(metric, source, source.container, namespace, target, tolerances)
             case "Pods":
                 context, request = (
                     "failed to get pods metric value",
@@ -113,13 +114,19 @@ class MetricProposals:
             raise MetricFailure(f"FailedGet{metric.type}Metric", str(error), context) from error
 
     async def _by_resource(
-        self, metric: MetricSpec, source: MetricSource, namespace: str, target: Target, tolerances: Tolerances
+        self,
+        metric: MetricSpec,
+        source: ResourceMetricSource,
+        container: str,
+        namespace: str,
+        target: Target,
+        tolerances: Tolerances,
     ) -> Proposal:
         resource, wanted = source.name, source.target
         is_share = wanted.average_value is None
         try:
             try:
-                values = await self._metrics.resource(namespace, resource, target.selector, source.container)
+                values = await self._metrics.resource(namespace, resource, target.selector, container)
             except MetricsError as error:
                 raise MetricsError(f"unable to get metrics for resource {resource}: {error}") from error
             current, pods, now = target.spec_replicas, target.pods, self._clock()
@@ -128,12 +135,10 @@ class MetricProposals:
                 computed = average_replicas(current, least, resource, pods, values, tolerances, now)
             else:
                 percent = wanted.average_utilization or 0
-                computed = utilization_replicas(
-                    current, percent, resource, source.container, pods, values, tolerances, now
-                )
+                computed = utilization_replicas(current, percent, resource, container, pods, values, tolerances, now)
         except MetricsError as error:
             raise MetricsError(f"failed to get {resource} {'utilization' if is_share else 'usage'}: {error}") from error
-        what = "container resource" if source.container else "resource"
+        what = "container resource" if container else "resource"
         name = f"{resource} {what} utilization (percentage of request)" if is_share else f"{resource} resource"
         status = metric_status(metric, averageUtilization=computed.utilization, averageValue=computed.average)
         return Proposal(computed.replicas, name, status)

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 from bridgehead.kubelet.runtimes.runtime import RuntimeFailure
 from bridgehead.kubelet.uninterrupted import uninterrupted
-from bridgehead.objects.core import Container, ContainerStatus, Probe
+from bridgehead.objects.core import Container, ContainerStatus, EphemeralContainer, Probe
 
 from .context import PodContext
 from .handlers import Outcome, Target
@@ -75,7 +75,7 @@ class ContainerDriver:
 
     def _target(self, container: Container) -> str:
         """Return the id of the container whose PID namespace an ephemeral one shares. Raises `StartRefused`."""
-        name = container.target_container_name
+        name = container.target_container_name if isinstance(container, EphemeralContainer) else ""
         if not name:
             return ""
         run = self._containers.runs.get(name)

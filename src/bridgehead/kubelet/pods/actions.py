@@ -109,9 +109,9 @@ def compute_pod_actions(
         else:
             start.append(container.name)
 
-    for container in spec.ephemeral_containers:
-        if container.name not in runs:  # each is started once, whatever becomes of it
-            want(container)
+    for debugger in spec.ephemeral_containers:
+        if debugger.name not in runs:  # each is started once, whatever becomes of it
+            want(debugger)
     initialized = is_initialized(spec, runs, started)
     for container in spec.init_containers:
         run = runs.get(container.name)

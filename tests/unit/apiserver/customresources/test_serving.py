@@ -61,8 +61,8 @@ async def test_a_definition_gets_its_defaults_and_is_established(world):
         "Established": ("True", "InitialNamesAccepted"),
     }
     table = (await world.call("GET", DEFINITIONS, headers={"accept": TABLE})).json
-    assert [c["name"] for c in table["columnDefinitions"]][:4] == ["Name", "Scope", "Versions", "Created At"]
-    assert table["rows"][0]["cells"][:3] == [NAME, "Namespaced", "v1(storage)"]
+    assert [(c["name"], c["type"]) for c in table["columnDefinitions"]] == [("Name", "string"), ("Created At", "date")]
+    assert table["rows"][0]["cells"] == [NAME, crd["metadata"]["creationTimestamp"]]
 
 
 async def test_objects_are_pruned_defaulted_and_validated(world):

@@ -9,7 +9,7 @@ from bridgehead.kubelet.containers.pod_containers import PodContainers
 from bridgehead.kubelet.containers.restart_backoff import format_duration, image_backoff
 from bridgehead.kubelet.containers.runs import Run
 from bridgehead.kubelet.pods.actions import PodActions, compute_pod_actions
-from bridgehead.objects.core import Container, Pod, PodSpec
+from bridgehead.objects.core import Container, EphemeralContainer, Pod, PodSpec
 
 UP = Run(attempt=0, id="u", started_at=1.0)
 DONE = Run(attempt=0, id="d", started_at=1.0, finished_at=2.0)
@@ -29,7 +29,7 @@ def with_init(policy="Always", sidecar=False):
 
 
 def debugged(policy="Always"):
-    ephemeral = (Container(name="debug"),)
+    ephemeral = (EphemeralContainer(name="debug"),)
     return PodSpec(containers=(Container(name="a"),), ephemeral_containers=ephemeral, restart_policy=policy)
 
 

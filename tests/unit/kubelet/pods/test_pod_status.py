@@ -8,7 +8,16 @@ import pytest
 from bridgehead.kubelet.containers.runs import Run, Waiting, known_runs
 from bridgehead.kubelet.pods.pod_status import PodView, pod_status
 from bridgehead.kubelet.pods.status_patch import status_patch
-from bridgehead.objects.core import Container, Pod, PodIP, PodReadinessGate, PodSpec, PodStatus, ResourceRequirements
+from bridgehead.objects.core import (
+    Container,
+    EphemeralContainer,
+    Pod,
+    PodIP,
+    PodReadinessGate,
+    PodSpec,
+    PodStatus,
+    ResourceRequirements,
+)
 from bridgehead.objects.meta import Condition, ObjectMeta
 from bridgehead.objects.times import parse_time
 
@@ -220,7 +229,7 @@ def test_a_container_waits_for_the_init_containers():
 
 def test_an_ephemeral_container_is_shown_and_never_ready():
     observed = pod()
-    spec = msgspec.structs.replace(observed.spec, ephemeral_containers=(Container(name="debug"),))
+    spec = msgspec.structs.replace(observed.spec, ephemeral_containers=(EphemeralContainer(name="debug"),))
     status = pod_status(msgspec.structs.replace(observed, spec=spec), view({"a": UP, "b": UP, "debug": UP}), NOW)
     (shown,) = status.ephemeral_container_statuses
     assert (shown.name, shown.ready, shown.started, shown.state.running is not None) == ("debug", False, None, True)

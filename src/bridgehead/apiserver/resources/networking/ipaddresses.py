@@ -10,7 +10,7 @@ from __future__ import annotations
 from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource, Strategy
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.addresses import check_ip, parse_ip
-from bridgehead.apiserver.resources.shared.columns import AGE, NAME, NONE, at
+from bridgehead.apiserver.resources.shared.columns import NAME, NONE, at
 from bridgehead.objects.names import check_dns1123_subdomain, check_path_segment
 
 _PATH = "spec.parentRef"
@@ -73,6 +73,6 @@ RESOURCE = Resource(
     namespaced=False,
     short_names=("ip",),
     strategy=IPAddressStrategy(),
-    columns=(NAME, Column("ParentRef", _parent_cell), AGE),
+    columns=(NAME, Column("ParentRef", _parent_cell)),
     check_name=_check_address,
 )

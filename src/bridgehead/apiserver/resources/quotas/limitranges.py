@@ -144,6 +144,6 @@ RESOURCE = Resource(
     namespaced=True,
     short_names=("limits",),
     strategy=LimitRangeStrategy(),
-    columns=(NAME, Column("Created At", lambda obj, now: at(obj, "metadata", "creationTimestamp") or "")),
+    columns=(NAME, Column("Created At", lambda obj, now: at(obj, "metadata", "creationTimestamp") or "", type="date")),
     check_name=check_dns1123_subdomain,
 )

@@ -42,6 +42,6 @@ RESOURCE = Resource(
     singular="controllerrevision",
     namespaced=True,
     strategy=ControllerRevisionStrategy(),
-    columns=(NAME, Column("Controller", _controller_cell), number_column("Revision", "revision"), AGE),
+    columns=(NAME, Column("Controller", _controller_cell), number_column("Revision", "revision", type="string"), AGE),
     check_name=check_dns1123_subdomain,
 )
