@@ -35,13 +35,13 @@ from .handlers.objects import Handlers
 from .handlers.openapi import OpenApi
 from .handlers.rendering import Rendering
 from .handlers.reviews import Reviews
-from .handlers.watch_sockets import json_only, send_watch
 from .http.compression import compressed
 from .http.handshake import deny
 from .http.negotiation import JSON, wants_indented
 from .http.paths import RequestInfo, check_timeout, parse_request
 from .http.request import Disconnected, Receive, Request, Response, Scope, Send
 from .http.sending import Sender
+from .http.socket_streams import choose_protocol, is_stream, send_over_socket
 from .http.tunnel import tunnel_of
 from .http.unsent import UnsentBudget
 from .http.user import InvalidCredentials, User
@@ -209,7 +209,7 @@ class Application:
     # --- A WebSocket --------------------------------------------------------------------------------------------
 
     async def _answer_socket(self, exchange: Exchange, receive: Receive, send: Send) -> None:
-        """Answer a WebSocket: exec, attach, port-forward or a watch."""
+        """Answer a WebSocket: exec, attach or port-forward, or the stream of a watch or a log."""
 
         async def audited_send(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "websocket.accept":
@@ -221,18 +221,28 @@ class Application:
             user = self._impersonate(await self._authenticate(exchange), exchange)
             self._authorize(user, exchange)
             request = exchange.accept(user, receive)
-            if exchange.info.verb != "watch":
+            if is_stream(exchange.info):
+                await self._stream_over_socket(exchange, request, audited_send)
+            else:
                 await self._pod_streams.answer_socket(request, audited_send)
-                return
-            response = await self._handlers.handle(replace(request, headers=json_only(request.headers)))
-            if response.stream is not None:
-                await send_watch(response.stream, receive, audited_send)
         except ApiStatus as status:
             exchange.trail.answer(_refusal(status), exchange.annotations)
             exchange.trail.start(status.code)
             await deny(exchange.scope, send, status)
         finally:
             exchange.trail.complete()
+
+    async def _stream_over_socket(self, exchange: Exchange, request: Request, send: Send) -> None:
+        """Carry out a watch, or the request of a log. Raises `ApiStatus` before the WebSocket is accepted."""
+        protocol, seat = choose_protocol(request.info, request.scope.get("subprotocols", ())), exchange.seat
+        try:
+            await seat.take(self._flow_control.classify(request.user, request.info), request.user, request.info)
+            response = await self._dispatch(request)
+        except Overloaded:
+            raise ApiStatus(429, "TooManyRequests", _TOO_MANY.body.decode().strip()) from None
+        finally:
+            seat.leave()
+        await send_over_socket(self._sender, response, protocol, request.receive, send, request.scope)
 
     # --- Access -------------------------------------------------------------------------------------------------
 

@@ -264,6 +264,8 @@ class Resource:
     has_generation: bool = False
     # Whether a delete answers with the object instead of a Status.
     returns_deleted: bool = False
+    # Whether a delete without a propagation policy orphans the dependents.
+    orphans_dependents: bool = False
     # Whether an update creates an object that does not exist.
     is_created_by_update: bool = False
     # The objects that it stores; None: its own.

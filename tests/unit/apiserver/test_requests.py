@@ -392,7 +392,20 @@ async def test_unknown_and_duplicate_fields_follow_field_validation(world):
     assert strict.status == 400
     assert strict.json["message"] == (
         'Service in version "v1" cannot be handled as a Service: strict decoding error: '
-        'duplicate field "spec.ports[0].port", unknown field "spec.foo", unknown field "spec.ports[0].bar"'
+        'unknown field "spec.foo", duplicate field "spec.ports[0].port", unknown field "spec.ports[0].bar"'
+    )
+    yaml = b"metadata: {name: s}\nspec:\n  ports:\n  - port: 80\n    port: 81\n"
+    headers = {"content-type": "application/yaml"}
+    repeated = await world.call("POST", f"{SERVICES}?fieldValidation=Strict", yaml, headers=headers)
+    assert repeated.json["message"].endswith(
+        'strict decoding error: yaml: unmarshal errors:\n  line 5: key "port" already set in map'
+    )
+    url = f"{SERVICES}/s?fieldManager=m&fieldValidation=Strict"
+    yaml = b"apiVersion: v1\nkind: Service\n" + yaml
+    applied = await world.call("PATCH", url, yaml, headers={"content-type": "application/apply-patch+yaml"})
+    assert applied.json["message"] == (
+        "error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n"
+        '  line 7: key "port" already set in map'
     )
     warned = await world.call("POST", SERVICES, body)
     assert warned.status == 201
@@ -493,6 +506,16 @@ async def test_propagation_policies_set_finalizers(world, policy, finalizers):
     await world.create(DEPLOYMENTS, deployment())
     answer = await world.call("DELETE", f"{DEPLOYMENTS}/web", {"propagationPolicy": policy})
     assert answer.json["metadata"]["finalizers"] == finalizers
+
+
+async def test_a_replication_controller_is_deleted_without_its_pods_by_default(world):
+    url = "/api/v1/namespaces/default/replicationcontrollers"
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    for name, finalizers, expected in (("a", [], ["orphan"]), ("b", ["foregroundDeletion"], ["foregroundDeletion"])):
+        metadata = {"name": name, "finalizers": finalizers}
+        await world.create(url, {"metadata": metadata, "spec": {"selector": {"a": "b"}, "template": template}})
+        answer = await world.call("DELETE", f"{url}/{name}")
+        assert answer.json["metadata"]["finalizers"] == expected
 
 
 async def test_background_deletion_is_immediate(world):

@@ -15,7 +15,8 @@ from bridgehead.apiserver.http.request import Request
 from bridgehead.apiserver.http.worker import run_long
 from bridgehead.apiserver.resource import JsonObject
 
-from .decoding import IGNORE, STRICT, duplicate_fields, parse_field_validation
+from .decoding import IGNORE, STRICT, parse_field_validation
+from .duplicates import duplicate_fields, duplicate_lines, duplicates_text
 from .serialization import decode_yaml
 
 
@@ -31,7 +32,7 @@ async def parse_configuration(request: Request, api_version: str, kind: str) -> 
     """Read the configuration of an apply request. Raises a 400; appends to the request's warnings."""
     body = await request.body()
     validation = parse_field_validation(request.query)
-    value, duplicates = await run_long(len(body), lambda: _decode(body, check_duplicates=validation != IGNORE))
+    value, duplicates = await run_long(len(body), lambda: _decode(body, checks_duplicates=validation != IGNORE))
     if not isinstance(value, dict):
         raise bad_request("error decoding YAML: the configuration is not an object")
     given_version, given_kind = value.get("apiVersion") or "", value.get("kind") or ""
@@ -42,20 +43,21 @@ async def parse_configuration(request: Request, api_version: str, kind: str) -> 
     if isinstance(meta, dict) and meta.get("managedFields") is not None:
         raise bad_request("metadata.managedFields must be nil")
     if duplicates:
-        lines = "".join(f'\n  line 1: key "{path.rpartition(".")[2]}" already set in map' for path in duplicates)
-        problem = f"error converting YAML to JSON: yaml: unmarshal errors:{lines}"
+        problem = f"error converting YAML to JSON: {duplicates}"
         if validation == STRICT:
             raise bad_request(f"error strict decoding YAML: {problem}")
         request.warnings.append(" ".join(problem.split()))
     return Configuration(value, is_true(request.query, "force"))
 
 
-def _decode(body: bytes, *, check_duplicates: bool) -> tuple[object, list[str]]:
-    """Decode YAML. JSON, which nearly all clients send, is decoded as such. Return paths of duplicate fields, too."""
+def _decode(body: bytes, *, checks_duplicates: bool) -> tuple[object, str]:
+    """Decode YAML. JSON, which nearly all clients send, is decoded as such. Return a text about duplicates, too."""
     try:
         value = msgspec.json.decode(body)
     except RecursionError:
         raise bad_request("error decoding YAML: yaml: exceeded max depth") from None
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return decode_yaml(body), []
-    return value, duplicate_fields(body) if check_duplicates else []
+        return decode_yaml(body), duplicate_lines(body) if checks_duplicates else ""
+    names = [path.rpartition(".")[2] for path in (duplicate_fields(body) if checks_duplicates else ())]
+    # Clients write JSON in one line.
+    return value, duplicates_text(f'line 1: key "{name}" already set in map' for name in names)

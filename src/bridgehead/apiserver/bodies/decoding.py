@@ -7,10 +7,7 @@ warnings, Ignore drops them. Source: apiserver/pkg/endpoints/handlers/create.go,
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
 from functools import partial
-from itertools import chain
 from typing import Any
 
 from bridgehead.apiserver.errors import ApiStatus, SchemaMismatch, bad_request, invalid, unsupported_media_type
@@ -20,12 +17,12 @@ from bridgehead.apiserver.http.request import Request
 from bridgehead.apiserver.http.worker import run_long
 from bridgehead.apiserver.resource import FieldError, JsonObject, Resource
 
+from .duplicates import duplicate_fields, duplicate_lines, field_problems, problems_in_order
 from .protobuf import BadPacket, decode_envelope_untrusted, decode_message_untrusted
 from .schema import Shape, StructShape, conform
 from .serialization import decode_body, unreadable
 
 STRICT, WARN, IGNORE = "Strict", "Warn", "Ignore"
-_MAX_PROBLEMS = 100  # as in sigs.k8s.io/json (saveStrictError)
 
 
 def parse_field_validation(query: Query) -> str:
@@ -78,23 +75,24 @@ def _decode_kind(
     obj = {"kind": kind, "apiVersion": api_version} | {k: v for k, v in obj.items() if k not in ("kind", "apiVersion")}
     if validation == IGNORE:
         return obj, []
-    problems = field_problems(duplicate_fields(body) if media_type_of(content_type) in ("", JSON) else [], unknown)
+    problems = _problems(body, media_type_of(content_type), unknown, is_typed=isinstance(shape, StructShape))
     if problems and validation == STRICT:
         raise _not_decodable(given_kind, given_version, kind, f"strict decoding error: {', '.join(problems)}")
     return obj, problems
 
 
-def field_problems(duplicates: Sequence[str], unknown: Sequence[str]) -> list[str]:
-    """Return Kubernetes' texts for duplicate and unknown fields, each once, at most `_MAX_PROBLEMS`."""
-    problems = chain(
-        (f'duplicate field "{path}"' for path in duplicates), (f'unknown field "{path}"' for path in unknown)
-    )
-    found: dict[str, None] = {}
-    for problem in problems:
-        found[problem] = None
-        if len(found) == _MAX_PROBLEMS:
-            break
-    return list(found)
+def _problems(body: bytes, media: str, unknown: list[str], *, is_typed: bool) -> list[str]:
+    """Return texts about duplicate and unknown fields of a body. A decoder of a Go type finds both in one pass."""
+    match media:
+        case "" | "application/json":
+            duplicates = duplicate_fields(body)
+            if duplicates and unknown and is_typed:
+                return problems_in_order(body, unknown)
+            return field_problems(duplicates, unknown)
+        case "application/yaml":
+            lines = duplicate_lines(body)
+            return [*([lines] if lines else ()), *field_problems((), unknown)]
+    return field_problems((), unknown)
 
 
 def decode_value(body: bytes, content_type: str, shape: Shape) -> Any:
@@ -123,58 +121,3 @@ def _check_kind(given_kind: str, given_version: str, kind: str, api_version: str
 def _not_decodable(given_kind: str, given_version: str, kind: str, why: str) -> ApiStatus:
     version = given_version.rpartition("/")[2]
     return bad_request(f'{given_kind} in version "{version}" cannot be handled as a {kind}: {why}')
-
-
-class _ObjectWithDuplicates(dict[str, Any]):
-    """A JSON object with the keys that occurred more than once in `duplicates`."""
-
-    __slots__ = ("duplicates",)
-
-    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
-        super().__init__(pairs)
-        self.duplicates: list[str] = []
-        if len(self) < len(pairs):
-            seen: set[str] = set()
-            self.duplicates = [key for key, _ in pairs if key in seen or seen.add(key)]  # type: ignore[func-returns-value]
-
-
-class _DuplicateFound(Exception):
-    pass
-
-
-def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> None:
-    if len(dict(pairs)) != len(pairs):
-        raise _DuplicateFound
-
-
-# Nearly all bodies have no duplicates, so the paths of these are searched only when there are some.
-_check_unique = json.JSONDecoder(object_pairs_hook=_refuse_duplicates).decode
-
-
-def duplicate_fields(body: bytes) -> list[str]:
-    """Return paths of fields that a JSON object has twice. Raises a 400 for too deep nesting."""
-    try:
-        return _duplicate_fields(body)
-    except RecursionError:
-        raise bad_request("json: exceeded max depth") from None
-
-
-def _duplicate_fields(body: bytes) -> list[str]:
-    try:
-        _check_unique(body.decode(errors="surrogatepass"))
-        return []
-    except _DuplicateFound:
-        pass
-    paths: list[str] = []
-    _collect_duplicates(json.loads(body, object_pairs_hook=_ObjectWithDuplicates), "", paths)
-    return paths
-
-
-def _collect_duplicates(value: Any, path: str, paths: list[str]) -> None:
-    if isinstance(value, _ObjectWithDuplicates):
-        paths += [f"{path}.{key}" if path else key for key in dict.fromkeys(value.duplicates)]
-        for key, child in value.items():
-            _collect_duplicates(child, f"{path}.{key}" if path else key, paths)
-    elif isinstance(value, list):
-        for index, child in enumerate(value):
-            _collect_duplicates(child, f"{path}[{index}]", paths)

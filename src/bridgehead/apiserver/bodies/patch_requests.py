@@ -24,7 +24,8 @@ from bridgehead.apiserver.http.request import Request
 from bridgehead.apiserver.http.worker import run_long
 from bridgehead.apiserver.resource import FieldError, JsonObject
 
-from .decoding import IGNORE, STRICT, duplicate_fields, field_problems, parse_field_validation
+from .decoding import IGNORE, STRICT, parse_field_validation
+from .duplicates import duplicate_fields, field_problems
 from .patch import JSON_PATCH, PATCH_TYPES, apply_patch
 from .schema import Shape, conform
 from .serialization import decode_json

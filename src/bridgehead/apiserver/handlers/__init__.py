@@ -7,7 +7,6 @@ event_forms      forms of a watch's events
 messages         objects and events in protobuf
 rendered         objects in other forms than the stored one, shared by watches
 tables           rows for `kubectl get`
-watch_sockets    watches over WebSockets
 stored_forms     conversion of objects that are stored in the form of another resource
 subresources     scale, binding, eviction, finalize
 token_requests   the subresource token of service accounts

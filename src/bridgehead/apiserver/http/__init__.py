@@ -10,6 +10,7 @@ user              the user of a request
 negotiation       media types
 request           request and response, as handlers get and return them
 sending           headers, warnings and streams of responses
+socket_streams    watches and logs over WebSockets
 piecewise         long bodies, made while they are sent
 compression       gzip for large answers
 unsent            the bound on bytes that wait for slow clients

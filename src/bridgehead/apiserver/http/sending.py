@@ -49,13 +49,13 @@ class Sender:
             self._on_long_running(1)
         try:
             await send({"type": "http.response.start", "status": response.status, "headers": headers})
-            await self._send_stream(response.stream, receive, send, scope, drops_slow=response.drops_slow)
+            await self.send_stream(response.stream, receive, send, scope, drops_slow=response.drops_slow)
         finally:
             if response.is_long_running:
                 self._on_long_running(-1)
             await response.stream.aclose()
 
-    async def _send_stream(
+    async def send_stream(
         self, stream: Stream, receive: Receive, send: Send, scope: Scope, *, drops_slow: bool
     ) -> None:
         """Send the pieces until the stream ends, the client leaves, or the client reads nothing for too long."""

@@ -15,6 +15,7 @@ from bridgehead.objects.times import format_time, parse_time
 
 ORPHAN, FOREGROUND, BACKGROUND = "Orphan", "Foreground", "Background"
 _POLICY_FINALIZERS = {ORPHAN: "orphan", FOREGROUND: "foregroundDeletion"}
+_POLICIES = frozenset(_POLICY_FINALIZERS.values())
 _DEFAULT_GRACE_SECONDS = 30
 
 
@@ -45,7 +46,7 @@ def plan_delete(resource: Resource, obj: JsonObject, options: DeleteOptions, now
     """Decide about a delete at `now` (seconds since the epoch). Does not change `obj`."""
     metadata = dict(obj["metadata"])
     marked = {**obj, "metadata": metadata}
-    _set_policy_finalizer(metadata, options.policy)
+    _set_policy_finalizer(metadata, options.policy or _default_policy(resource, metadata))
     grace = _grace_seconds(resource, obj, options)
     deleting_since = metadata.get("deletionTimestamp")
     if deleting_since is None:
@@ -91,11 +92,17 @@ def _has_finalizers(obj: JsonObject) -> bool:
     return obj.get("kind") == "Namespace" and bool(obj.get("spec", {}).get("finalizers"))
 
 
+def _default_policy(resource: Resource, metadata: JsonObject) -> str:
+    """Return the policy of a delete that has none; "": that of the object's finalizers."""
+    has_policy = not _POLICIES.isdisjoint(metadata.get("finalizers") or ())
+    return ORPHAN if resource.orphans_dependents and not has_policy else ""
+
+
 def _set_policy_finalizer(metadata: JsonObject, policy: str) -> None:
     if not policy:
         return
     wanted = _POLICY_FINALIZERS.get(policy)
-    finalizers = [f for f in metadata.get("finalizers", ()) if f not in _POLICY_FINALIZERS.values() or f == wanted]
+    finalizers = [f for f in metadata.get("finalizers", ()) if f not in _POLICIES or f == wanted]
     if wanted and wanted not in finalizers:
         finalizers.append(wanted)
     metadata["finalizers"] = finalizers

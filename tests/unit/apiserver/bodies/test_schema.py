@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridgehead.apiserver.bodies.decoding import duplicate_fields
+from bridgehead.apiserver.bodies.duplicates import duplicate_fields, duplicate_lines, problems_in_order
 from bridgehead.apiserver.bodies.protobuf import plain_scalars
 from bridgehead.apiserver.bodies.schema import Schema, conform, load_definitions
 from bridgehead.apiserver.errors import SchemaMismatch
@@ -168,6 +168,28 @@ def test_every_served_kind_has_a_schema(schema):
 )
 def test_duplicate_fields_are_reported(body, paths):
     assert duplicate_fields(body) == paths
+
+
+def test_problems_are_in_the_order_of_the_body():
+    body = b'{"a": 1, "x": {"a": 1}, "a": 2, "b": [{"y": 1, "c": 1, "c": 2}], "x": 3}'
+    assert problems_in_order(body, ["x", "b[0].y"]) == [
+        'unknown field "x"',
+        'duplicate field "a"',
+        'unknown field "b[0].y"',
+        'duplicate field "b[0].c"',
+    ]
+
+
+@pytest.mark.parametrize(
+    ("body", "lines"),
+    [
+        (b"a: 1\nb: {a: 1}\n", []),
+        (b"\na: 1\nb:\n- c: 1\n  c: 2\n- d: &x {e: 1}\na:\n  f: *x\n", [(5, "c"), (8, "a")]),
+    ],
+)
+def test_duplicate_keys_of_yaml_are_reported_with_their_lines(body, lines):
+    texts = [f'\n  line {line}: key "{key}" already set in map' for line, key in lines]
+    assert duplicate_lines(body) == ("yaml: unmarshal errors:" + "".join(texts) if texts else "")
 
 
 def test_schemas_inside_of_schemas_are_checked(schema):

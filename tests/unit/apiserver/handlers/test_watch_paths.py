@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from bridgehead.apiserver.handlers.watch_sockets import json_only, messages
 from tests.unit.apiserver.world import ADMIN, World, open_world
 
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -103,29 +102,3 @@ async def test_a_websocket_ends_with_its_watch_and_may_be_refused(world: World) 
     await socket.task
     refused = Socket(world, "/api/v1/watch/nothing")
     assert (await refused.next())["status"] == 404
-
-
-class Pieces:
-    """A stream of given pieces."""
-
-    held_bytes = 0
-
-    def __init__(self, *pieces: bytes) -> None:
-        self._pieces = pieces
-
-    async def __aiter__(self):
-        for piece in self._pieces:
-            yield piece
-
-    async def aclose(self) -> None: ...
-
-
-async def test_messages_are_the_lines_of_a_stream() -> None:
-    stream = Pieces(b"a\nb", b"c", b"d\n", b"e\nf\n", b"g")
-    assert [message async for message in messages(stream)] == [b"a", b"bcd", b"e", b"f"]
-
-
-def test_events_are_text() -> None:
-    table = {b"accept": b"application/json;as=Table;v=v1;g=meta.k8s.io", b"x": b"y"}
-    assert json_only(table) == table
-    assert json_only({b"accept": b"application/vnd.kubernetes.protobuf", b"x": b"y"}) == {b"x": b"y"}

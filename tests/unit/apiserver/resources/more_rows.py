@@ -74,41 +74,6 @@ ROWS = {
         spec: {replicas: 3, selector: {b: c}, template: {spec: {containers: [{name: d, image: e}]}}}
         status: {replicas: 2, readyReplicas: 1}
         """, ["a", 3, 2, 1, "<unknown>", "d", "e", "b=c"]),
-    "autoscaler": ("horizontalpodautoscalers.autoscaling", """
-        metadata: {name: web, creationTimestamp: "2027-01-15T07:55:00Z"}
-        spec:
-          scaleTargetRef: {kind: Deployment, name: web}
-          minReplicas: 2
-          maxReplicas: 9
-          metrics:
-          - {type: Resource, resource: {name: cpu, target: {averageUtilization: 80}}}
-          - {type: ContainerResource, containerResource: {name: memory, target: {averageValue: 1Gi}}}
-          - {type: Pods, pods: {target: {averageValue: 10}}}
-        status: {currentReplicas: 3}
-        """, ["web", "Deployment/web", "cpu: <unknown>/80%, memory: <unknown>/1Gi + 1 more...", "2", 9, 3, "5m"]),
-    "autoscaler with values": ("horizontalpodautoscalers.autoscaling", """
-        metadata: {name: web}
-        spec:
-          scaleTargetRef: {kind: Deployment, name: web}
-          metrics:
-          - {type: Resource, resource: {name: cpu, target: {averageUtilization: 80}}}
-          - {type: External, external: {target: {averageValue: 10}}}
-        status:
-          currentMetrics:
-          - {type: Resource, resource: {name: cpu, current: {averageUtilization: 12, averageValue: 30m}}}
-          - {type: External, external: {current: {averageValue: 7}}}
-        """, ["web", "Deployment/web", "cpu: 12%/80%, 7/10 (avg)", "<unset>", 0, 0, "<unknown>"]),
-    "autoscaler of an object": ("horizontalpodautoscalers.autoscaling", """
-        metadata: {name: web}
-        spec:
-          minReplicas: 1
-          scaleTargetRef: {kind: Widget, name: a}
-          metrics:
-          - {type: Object, object: {target: {value: 2k}}}
-          - {type: Pods, pods: {target: {averageValue: 10}}}
-        status: {currentMetrics: [{}, {type: Pods, pods: {current: {averageValue: 7500m}}}]}
-        """, ["web", "Widget/a", "<unknown>/2k, 7500m/10", "1", 0, 0, "<unknown>"]),
-    "autoscaler without metrics": ("horizontalpodautoscalers.autoscaling", "{metadata: {name: a}}", ["a", "/", "<none>", "<unset>", 0, 0, "<unknown>"]),
     "job": ("jobs.batch", """
         metadata: {name: a}
         spec: {completions: 3, parallelism: 2, selector: {matchLabels: {b: c}}, template: {spec: {containers: [{name: d, image: e}]}}}

@@ -88,5 +88,6 @@ RESOURCE = Resource(
     ),
     selectable={"status.replicas": selectable("status", "replicas", default="0")},
     has_generation=True,
+    orphans_dependents=True,  # as before there was a garbage collector
     check_name=check_dns1123_subdomain,
 )
