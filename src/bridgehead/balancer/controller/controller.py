@@ -48,7 +48,9 @@ class BalancerController:
         self._services = Informer(client, SERVICES)
         self._namespaces = Informer(client, NAMESPACES)
         self._nodes = Informer(client, NODES)
-        self._watch = ConfigurationWatch(client, settings.namespace, self._nodes, self._on_valid, self._on_invalid)
+        self._watch = ConfigurationWatch(
+            client, settings.namespace, self._nodes, self._on_valid, self._on_invalid, sees_all_namespaces=True
+        )
         self.metrics = ControllerMetrics()
         self._reconciler = ServiceReconciler(
             client,
