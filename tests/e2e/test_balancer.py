@@ -23,7 +23,7 @@ LAB_POOL = (ipaddress.ip_address("10.0.0.10"), ipaddress.ip_address("10.0.0.50")
 
 def address_of(ns: Namespace, name: str) -> str:
     """The IPv4 address of a Service's status, "" as long as it has none."""
-    ingress = ns.get("service", name)["status"]["loadBalancer"].get("ingress") or []
+    ingress = ns.get("services", name)["status"]["loadBalancer"].get("ingress") or []
     return next((entry["ip"] for entry in ingress if ":" not in entry["ip"]), "")
 
 
@@ -68,6 +68,9 @@ def test_w42_a_fresh_lab_gives_an_address_that_answers(lab: Lab, ns: Namespace) 
     announced = rf"nodeAssigned .*announcing from node \"{holder}\" with protocol \"layer2\""
     eventually(lambda: re.search(announced, events(ns, "web")), message=events(ns, "web"))
     assert re.search(r"IPAllocated .*Assigned IP", events(ns, "web"))
+    shown = lab.command("balancer", "status").stdout
+    assert re.search(rf"^{re.escape(address)} +{ns.name}/web +layer2 +{holder} +\d+s ago +eth0 ", shown, re.M), shown
+    assert len(re.findall(r"^node\d +ready +node1,node2,node3 ", shown, re.M)) == 3, shown
 
 
 def test_w17_w21_a_service_is_pending_until_its_address_is_free(lab: Lab, ns: Namespace) -> None:
@@ -81,7 +84,7 @@ def test_w17_w21_a_service_is_pending_until_its_address_is_free(lab: Lab, ns: Na
     table = ns.kubectl("get", "service", "outside", "waiting")
     assert len(re.findall(r"<pending> +80:3\d{4}/TCP", table)) == 2, table
     # It works as a NodePort meanwhile, and gets the address the moment it is free.
-    port = ns.get("service", "waiting")["spec"]["ports"][0]["nodePort"]
+    port = ns.get("services", "waiting")["spec"]["ports"][0]["nodePort"]
     eventually(lambda: ANSWER.match(curl(lab, f"http://{NODES['node1']}:{port}/").stdout))
     ns.kubectl("delete", "service", "asked")
     assert eventually(lambda: address_of(ns, "waiting")) == "10.0.0.48"
@@ -112,7 +115,7 @@ def test_w18_a_pool_of_metallb_and_a_holder_that_dies(lab: Lab, ns: Namespace) -
         ns.apply(service("web", type="LoadBalancer"))
         address = eventually(lambda: address_of(ns, "web"))
         assert (
-            ns.get("service", "web")["metadata"]["annotations"]["metallb.io/ip-allocated-from-pool"] == "localip-pool"
+            ns.get("services", "web")["metadata"]["annotations"]["metallb.io/ip-allocated-from-pool"] == "localip-pool"
         )
         holder = eventually(lambda: holder_of(lab, address))
         # Only pods on other nodes, so that each connection can be answered while the holder is cut off.
@@ -172,6 +175,13 @@ def test_w19_an_eip_of_openelb(lab: Lab, ns: Namespace) -> None:
 
 def eips(lab: Lab) -> str:
     return lab.kubectl("get", "eip").stdout
+
+
+def test_a_change_that_breaks_the_configuration_is_refused(lab: Lab) -> None:
+    pool = "apiVersion: metallb.io/v1beta1\nkind: IPAddressPool\nmetadata: {name: bad, namespace: metallb-system}\n"
+    result = lab.kubectl("apply", "-f", "-", stdin=pool + "spec: {addresses: [10.0.0.250-10.0.0.240]}")
+    assert result.returncode == 1
+    assert "denied the request: parsing address pool bad" in result.stderr
 
 
 @pytest.mark.parametrize("policy", ["Cluster", "Local"])

@@ -1,7 +1,8 @@
 """Give load-balancer addresses to Services, from the pools of MetalLB's and OpenELB's objects.
 
 The controller works with any Kubernetes API server, given by a kubeconfig or, in a pod, by its service account. Missing
-definitions of these objects are installed. `bridgehead speaker` announces the addresses.
+definitions of these objects are installed. `bridgehead speaker` announces the addresses. `bridgehead balancer status`
+shows which node announces each address, how, since when, and why.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ import logging
 import os
 import signal
 import socket
+from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Any
 
-from typer import Option
+from typer import Argument, Option
 
 from bridgehead.balancer.controller.controller import BalancerController, ControllerSettings
 from bridgehead.client import ApiClient, ClientConfig, LeaderElector, load_config
@@ -33,13 +36,31 @@ METRICS_PORT = 7472
 WEBHOOK_PORT = 9443
 
 
+class Action(StrEnum):
+    RUN = "run"
+    STATUS = "status"
+
+
 def command(
+    action: Annotated[
+        Action, Argument(metavar="[run|status]", help="Run the controller, or show what is announced and exit.")
+    ] = Action.RUN,
     kubeconfig: Annotated[
         str,
         Option(
-            envvar="KUBECONFIG", rich_help_panel=ACCESS, help="Kubeconfig file. Default: the pod's service account."
+            envvar="KUBECONFIG",
+            rich_help_panel=ACCESS,
+            help="Kubeconfig file. Default: the pod's service account; for `status` the lab's.",
         ),
     ] = "",
+    name: Annotated[
+        str | None,
+        Option("--name", envvar="BRIDGEHEAD_NAME", rich_help_panel=ACCESS, help="Name of the lab, for `status`."),
+    ] = None,
+    state_dir: Annotated[
+        Path | None,
+        Option("--state-dir", rich_help_panel=ACCESS, help="Directory of the lab's state, for `status`."),
+    ] = None,
     namespace: Annotated[
         str,
         Option(
@@ -80,6 +101,11 @@ def command(
     verbosity: Annotated[int, Option("-v", "--v", help="Verbosity: 0 for operators, 1 for developers.")] = 0,
 ) -> None:
     configure(verbosity)
+    if action is Action.STATUS:
+        from .balancer_status import show_status
+
+        show_status(Path(kubeconfig) if kubeconfig else None, name, state_dir)
+        return
     try:
         pages = host_port(metrics, METRICS_PORT) if metrics else None
         reviews = host_port(webhook, WEBHOOK_PORT) if webhook else None

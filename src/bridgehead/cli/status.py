@@ -18,8 +18,7 @@ from bridgehead.lab.errors import NotRunning
 from bridgehead.lab.plan import LabFiles, PartStatus
 
 from .lab_options import DEFAULT_NAME, StateDir, options_of, own_command, reporting_errors
-
-Row = Sequence[str]
+from .tables import columns
 
 _API_SECONDS = 30  # generous, for a busy machine
 
@@ -93,13 +92,6 @@ def _parts(parts: Sequence[PartStatus]) -> str:
         for part in parts
     ]
     return columns([("PART", "PID", "RESTARTS", "LAST EXIT"), *rows])
-
-
-def columns(rows: Sequence[Row]) -> str:
-    """Render a table: columns as wide as their widest cell, never truncated, so that `awk` can read them."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
-    return "".join(f"{line}\n" for line in lines)
 
 
 def _age(seconds: float) -> str:

@@ -14,7 +14,6 @@ Example:
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
 import sys
 from pathlib import Path
@@ -25,13 +24,13 @@ import typer
 from bridgehead.client import ApiClient, ClientConfig, load_kubeconfig
 from bridgehead.client.errors import ClientError, NotFound
 from bridgehead.insight.waiting import NotProgrammed, wait_programmed
-from bridgehead.lab import registry
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.objects.names import check_dns1123_label
 from bridgehead.objects.times import parse_duration
 
 from .failures import fail, reporting_failures
-from .lab_options import DEFAULT_NAME, StateDir, reporting_errors
+from .kubeconfigs import find_kubeconfig
+from .lab_options import StateDir, reporting_errors
 
 _KINDS = ("service", "services", "svc")
 
@@ -53,7 +52,7 @@ def command(
     except ValueError as error:
         fail("wait", error, 2)
     with reporting_errors():
-        path, context = _find_kubeconfig(kubeconfig, name, state_dir)
+        path, context = find_kubeconfig(kubeconfig, name, state_dir)
     with reporting_failures("wait", NotProgrammed, ClientError):
         config = load_kubeconfig(path, context)
         try:
@@ -70,17 +69,6 @@ def _parse_target(text: str) -> str:
     if (slash and kind.lower() not in _KINDS) or check_dns1123_label(name):
         raise ValueError(f"{text!r} is not service/NAME")
     return name
-
-
-def _find_kubeconfig(kubeconfig: Path | None, name: str | None, state_dir: Path | None) -> tuple[Path, str | None]:
-    """Return the kubeconfig and the context in it (None: its current context). Raises `LabError`.
-
-    A lab that is named on the command line overrides the environment variable KUBECONFIG.
-    """
-    if kubeconfig is not None and not ((name or state_dir) and str(kubeconfig) == os.environ.get("KUBECONFIG")):
-        return kubeconfig, None
-    files = registry.find_files(name or DEFAULT_NAME, state_dir)
-    return files.kubeconfig, registry.read_running(files).config.context
 
 
 async def _wait(config: ClientConfig, key: ObjectKey, seconds: float) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bridgehead import __version__, cli
-from bridgehead.cli import lab_options, logs, status, up
+from bridgehead.cli import lab_options, logs, tables, up
 from bridgehead.lab.addressing import IpFamily
 from bridgehead.lab.errors import Unsupported
 from bridgehead.lab.plan import LabConfig, LabFiles
@@ -242,7 +242,7 @@ def test_an_unreadable_state_directory_is_reported(
 
 def test_columns_are_as_wide_as_needed_without_trailing_spaces() -> None:
     long = "fd00:10::201, " * 10
-    assert status.columns([("NODE", "ADDRESS", "LAST EXIT"), ("node1", long, "-"), ("n", "", "")]) == (
+    assert tables.columns([("NODE", "ADDRESS", "LAST EXIT"), ("node1", long, "-"), ("n", "", "")]) == (
         f"NODE   {'ADDRESS':<140}  LAST EXIT\nnode1  {long}  -\nn\n"
     )
 

@@ -117,9 +117,10 @@ def authorizer(store):
                 ("DELETE", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/x", False),
                 ("GET", "/api/v1/secrets", False),
                 ("PATCH", "/api/v1/namespaces/n/services/s", False),
-                ("GET", "/api/v1/pods", False),
             )
         ),
+        (PROXY, "GET", "/api/v1/pods", False),
+        (PROXY_ACCOUNT, "GET", "/api/v1/pods", True),  # the lab's proxies map host ports
         (CONTROLLERS, "PATCH", "/apis/apps/v1/namespaces/n/deployments/d/status", True),
         (CONTROLLERS, "DELETE", "/apis/example.com/v1/namespaces/n/widgets", True),
         (CONTROLLERS, "POST", "/api/v1/namespaces/n/pods", True),

@@ -1,0 +1,20 @@
+"""Choice of the cluster for commands that work with any cluster."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from bridgehead.lab import registry
+from bridgehead.lab.registry import DEFAULT_NAME
+
+
+def find_kubeconfig(kubeconfig: Path | None, name: str | None, state_dir: Path | None) -> tuple[Path, str | None]:
+    """Return the kubeconfig and the context in it (None: its current context). Raises `LabError`.
+
+    A lab that is named on the command line overrides the environment variable KUBECONFIG.
+    """
+    if kubeconfig is not None and not ((name or state_dir) and str(kubeconfig) == os.environ.get("KUBECONFIG")):
+        return kubeconfig, None
+    files = registry.find_files(name or DEFAULT_NAME, state_dir)
+    return files.kubeconfig, registry.read_running(files).config.context

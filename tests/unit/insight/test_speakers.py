@@ -1,0 +1,87 @@
+"""Tables of `bridgehead balancer status`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bridgehead.insight.speakers import (
+    SpeakerReport,
+    address_rows,
+    age,
+    session_rows,
+    speaker_rows,
+    takeover_rows,
+)
+
+NOW = 1_800_000_000.0
+HELD = {
+    "address": "10.0.0.10",
+    "service": "default/web",
+    "protocol": "layer2",
+    "since": NOW - 90,
+    "detail": ["eth0"],
+    "why": "highest of 3 candidates",
+}
+
+
+def page(**fields: Any) -> dict[str, Any]:
+    return {"notReady": "", "members": ["node1", "node2"], "isolated": False, "held": [], **fields}
+
+
+REPORTS = [
+    SpeakerReport(
+        "node1",
+        page(
+            held=[HELD],
+            takeovers=[
+                {"at": NOW - 600, "nodes": ["node2"], "addresses": 1, "seconds": 0.3514, "reason": "no heartbeats"},
+                {"at": NOW - 60, "nodes": ["node3"], "addresses": 4, "seconds": 0.012, "reason": "planned"},
+            ],
+            sections={
+                "bgp": [
+                    {
+                        "peer": "router",
+                        "address": "10.0.0.2:179",
+                        "state": "established",
+                        "since": NOW - 7300,
+                        "bfd": "up",
+                        "announced": 2,
+                        "reason": "",
+                    }
+                ]
+            },
+        ),
+    ),
+    SpeakerReport("node2", page(isolated=True)),
+    SpeakerReport("node3", problem="no answer within 5 s"),
+]
+
+
+def test_every_speaker_has_a_row() -> None:
+    assert speaker_rows(REPORTS)[1:] == [
+        ("node1", "ready", "node1,node2", "1"),
+        ("node2", "isolated: receives no other speaker", "node1,node2", "0"),
+        ("node3", "no answer within 5 s", "-", "0"),
+    ]
+
+
+def test_addresses_sessions_and_takeovers() -> None:
+    assert address_rows(REPORTS, NOW)[1:] == [
+        ("10.0.0.10", "default/web", "layer2", "node1", "90s ago", "eth0", "highest of 3 candidates")
+    ]
+    assert session_rows(REPORTS, NOW)[1:] == [
+        ("router", "10.0.0.2:179", "node1", "established", "2h ago", "up", "2", "-")
+    ]
+    assert [row[1:] for row in takeover_rows(REPORTS, NOW)[1:]] == [
+        ("node1", "node3", "4", "12 ms", "planned"),
+        ("node1", "node2", "1", "351 ms", "no heartbeats"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(-1, "0s"), (0, "0s"), (119, "119s"), (120, "2m"), (7200, "2h"), (172800, "2d")]
+)
+def test_ages(seconds: float, text: str) -> None:
+    assert age(seconds) == text
