@@ -330,7 +330,6 @@ class Container(Part, frozen=True, kw_only=True):
     stdin: bool = False
     stdin_once: bool = False
     tty: bool = False
-    target_container_name: str = ""  # of an ephemeral container
 
 
 class EphemeralContainer(Container, frozen=True, kw_only=True):
