@@ -87,7 +87,7 @@ def test_attributes_aggregates_and_peers() -> None:
     )
     pool = Pool("special", "metallb", (parse_range("10.1.9.0/24"),), bgp=advertisements)
     service = publication("web", ipaddress.ip_address("10.1.9.9"), pool=pool)
-    external = replace(PEER, router_id="1.2.3.4")
+    external = replace(PEER, peer_asn="external", router_id="1.2.3.4")
     internal = Peer(
         "internal", my_asn=64512, peer_asn="internal", address=ipaddress.ip_address(ROUTER6), both_families=True
     )
