@@ -165,6 +165,8 @@ class PeerSession:
         lines = ""
         try:
             while (answer := await process.answer()) is not None:
+                if answer.kind == "open" and not settings.peer_asn and answer.peer_asn == settings.my_asn:
+                    return f"the peer's AS number is {answer.peer_asn}, like this end's: the session is not external"
                 self._take(answer)
         except asyncio.CancelledError:
             await self._withdraw_all(process, settings)
