@@ -71,6 +71,13 @@ def enter_world(forbidden: str) -> None:
     sh("mount -t tmpfs none /run", "ip link set lo up")
 
 
+def run_on(node: str, *command: str) -> str:
+    """Run a command on a node; return its output."""
+    return subprocess.run(
+        ["ip", "netns", "exec", node, *command], check=True, capture_output=True, text=True
+    ).stdout.strip()
+
+
 # --- The network ----------------------------------------------------------------------------------------------------
 
 

@@ -19,8 +19,8 @@ from bridgehead.balancer.layer2 import arp, ndp
 from bridgehead.network.link_states import LinkStates
 from bridgehead.network.packet_sockets import PacketSocket
 from bridgehead.network.uapi.if_ether import ETH_P_ARP, ETH_P_IPV6
+from bridgehead.objects import metallb
 from bridgehead.objects.kinds import NODES
-from bridgehead.objects.metallb import SERVICE_L2_STATUSES
 
 from .api_world import until
 from .namespaced import in_namespace
@@ -32,6 +32,7 @@ from .speaker_world import (
     SpeakerWorld,
     answered_by,
     fault,
+    run_on,
     speaker_world,
     vip,
 )
@@ -118,7 +119,7 @@ async def check_a_killed_speaker(world: SpeakerWorld, holder: str) -> str:
     await until_answered(vip(10), successor)
 
     async def statuses() -> bool:
-        found = await world.client.list(SERVICE_L2_STATUSES, NAMESPACE)
+        found = await world.client.list(metallb.SERVICE_L2_STATUSES, NAMESPACE)
         return [status.status.node for status in found.items] == [successor]
 
     await until(statuses)
@@ -221,6 +222,31 @@ class ArpClient(threading.Thread):
         return len(self._waiting)
 
 
+async def check_missing_interface(world: SpeakerWorld) -> None:
+    """An address whose advertisement names no existing interface is reported in an Event."""
+    await world.client.patch(metallb.L2_ADVERTISEMENTS, "all", NAMESPACE, {"spec": {"interfaces": ["eth9"]}})
+
+    async def failed() -> bool:
+        text = f'failed to announce "{vip(10)}" with protocol "layer2": no usable interface (eth9)'
+        return ("announceFailed", text) in await world.events("web")
+
+    await until(failed)
+    await world.client.patch(metallb.L2_ADVERTISEMENTS, "all", NAMESPACE, {"spec": {"interfaces": ["eth0"]}})
+    await until_answered(vip(10), *NODES_IN_WORLD)
+
+
+async def check_strict_arp(world: SpeakerWorld) -> None:
+    """A speaker makes the kernel strict where kube-proxy's interface of mode ipvs appears."""
+    name = "/proc/sys/net/ipv4/conf/all/arp_announce"
+    assert run_on("node1", "cat", name) == "0"
+    run_on("node1", "ip", "link", "add", "kube-ipvs0", "type", "bridge")
+
+    async def is_strict() -> bool:
+        return run_on("node1", "cat", name) == "2"
+
+    await until(is_strict)
+
+
 @in_namespace
 async def test_foreign_machines_and_floods():
     """A foreign machine that claims an address is named in an Event; other addresses stay served in a flood."""
@@ -256,6 +282,9 @@ async def test_foreign_machines_and_floods():
         assert await world.holder(vip(10)) == holder
         events = [message for reason, message in await world.events("web") if reason == "DuplicateAddress"]
         assert len(events) <= 10
+
+        await check_missing_interface(world)
+        await check_strict_arp(world)
 
         # A speaker without its failure detector cannot know who has its addresses by now, so it ends.
         os.kill(world.speakers[holder].detector_pid, signal.SIGKILL)
