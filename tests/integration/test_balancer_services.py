@@ -13,7 +13,7 @@ from bridgehead.balancer.controller.controller import BalancerController, Contro
 from bridgehead.balancer.controller.patches import CONDITION
 from bridgehead.client import ApiClient
 from bridgehead.objects.core import Service
-from bridgehead.objects.kinds import EVENTS, NAMESPACES, SERVICES
+from bridgehead.objects.kinds import CONFIG_MAPS, EVENTS, NAMESPACES, SERVICES
 from bridgehead.objects.meta import find_condition
 from bridgehead.objects.metallb import IP_ADDRESS_POOLS
 from bridgehead.objects.openelb import EIPS
@@ -168,3 +168,10 @@ async def test_pools_of_namespaces_and_eips() -> None:
         await world.client.delete(EIPS, "second")
         await world.waits("web", "NotAllowed")
         await world.has("web")
+
+        # MetalLB's ConfigMap of before 0.13, with a hint.
+        data = {"config": "address-pools: [{name: old, protocol: layer2, addresses: [10.6.0.1/32]}]"}
+        config_map = {"metadata": {"name": "config", "namespace": NAMESPACE}, "data": data}
+        await world.client.create(CONFIG_MAPS, config_map)
+        await world.has("web", "10.6.0.1")
+        await world.has_event("config", "DeprecatedConfiguration")
