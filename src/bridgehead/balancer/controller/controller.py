@@ -25,7 +25,7 @@ from .speaker_secret import ensure_secret
 
 log = logging.getLogger(__name__)
 
-_COMPONENT: Final = "bridgehead-balancer"  # source of the Events
+_COMPONENT: Final = "metallb-controller"  # source of the Events, as MetalLB's
 _INSTALL_DELAYS: Final = (0.1, 10.0)  # seconds: first and longest
 
 
