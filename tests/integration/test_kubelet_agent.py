@@ -637,6 +637,8 @@ async def test_logs_are_served_through_the_api_server(world):
     path.write_text("2026-11-21T03:00:00.000000001Z stdout F hello\n2026-11-21T03:00:01.000000001Z stderr F world\n")
     assert await read_log(world) == (200, "hello\nworld\n")
     assert await read_log(world, "?tailLines=1&timestamps=true") == (200, "2026-11-21T03:00:01.000000001Z world\n")
+    async with exec_socket(world, "tailLines=1", "binary.k8s.io", "log") as socket:
+        assert b"".join([message.data async for message in socket]) == b"world\n"
     status, text = await read_log(world, "?container=other")
     assert status == 400
     assert msgspec.json.decode(text)["message"] == "container other is not valid for pod web"
