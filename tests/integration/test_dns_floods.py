@@ -1,4 +1,4 @@
-"""Floods: a million malformed packets, connections with malformed messages, unknown names.
+"""Floods: malformed packets, connections with malformed messages, unknown names.
 
 Meanwhile valid queries are answered, and no table grows without bound.
 """
@@ -34,7 +34,7 @@ CLUSTER = (
     "{kind: Service, metadata: {name: web}, spec: {clusterIP: 10.96.0.9}}\n---\n"
     "{kind: Service, metadata: {name: ext}, spec: {type: ExternalName, externalName: ext.default.svc.cluster.local}}\n"
 )
-MILLION = 1_000_000
+PACKETS = 250_000
 QUESTION = bytes(packet(WEB))[12:]
 HEAD = b"id\1\0\0\1\0\0\0\0\0\0"
 SOUND = (
@@ -79,10 +79,10 @@ def rubbish(seed: int, count: int) -> Iterator[bytes]:
                 yield base[:2] + noise[at : at + 10] + base[12:]
 
 
-def test_a_million_malformed_packets_leave_no_memory_behind():
+def test_malformed_packets_leave_no_memory_behind():
     answering = responder()
-    flood = rubbish(1, MILLION)
-    feed(answering, flood, MILLION // 10)  # what is remembered once has its place by now
+    flood = rubbish(1, PACKETS)
+    feed(answering, flood, 100_000)  # what is remembered once has its place by now
     gc.collect()
     tracemalloc.start()
     try:
@@ -92,7 +92,7 @@ def test_a_million_malformed_packets_leave_no_memory_behind():
         assert tracemalloc.get_traced_memory()[0] - before < 100_000
     finally:
         tracemalloc.stop()
-    feed(answering, flood, MILLION)
+    feed(answering, flood, PACKETS)
     assert len(dnslib.DNSRecord.parse(answering.respond_untrusted(packet(WEB))).rr) == 1
 
 

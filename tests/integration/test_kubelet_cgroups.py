@@ -12,13 +12,14 @@ import errno
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -31,10 +32,11 @@ from bridgehead.kubelet.runtimes.isolation.cgroups import (
     remove_delegation,
 )
 from bridgehead.kubelet.runtimes.runtime import Limits
-from bridgehead.lab import registry
+from bridgehead.lab import ids, launch, registry, roots
 from bridgehead.lab.errors import NotRunning
-from bridgehead.lab.plan import LabFiles
+from bridgehead.lab.plan import LabConfig, LabFiles
 from bridgehead.network import syscalls
+from tests import forks
 
 pytestmark = pytest.mark.integration
 guest = pytest.mark.guest
@@ -320,44 +322,43 @@ def test_an_ordinary_user_needs_a_delegated_cgroup(hierarchy: None) -> None:
         subprocess.run(["find", session, scope, "-depth", "-type", "d", "-exec", "rmdir", "{}", ";"], check=False)
 
 
-UP = """
-import os, signal, socket, sys
-from pathlib import Path
+def launch_lab(directory: str, how: str) -> None:
+    """Start the first process of a lab and its parts, which do nothing; `how` is "go", or "fail" before they start."""
+    files = LabFiles(Path(directory))
+    files.root.mkdir(exist_ok=True)
+    id_map = ids.map_range(0x50000000)
+    roots.make_state_directories(files, id_map.root)
+    config = LabConfig(name="x", nodes=1, port=1)
+    lock = registry.lock(files)
 
-from bridgehead.kubelet.runtimes.isolation import cgroups
-from bridgehead.lab import ids, launch, registry, roots
-from bridgehead.lab.plan import LabConfig, LabFiles
+    def run_part(argv: Sequence[str]) -> NoReturn:
+        if argv[0] == "runtime":
+            found = find_delegated()
+            assert isinstance(found, Delegation)
+            sys.stdout.write(f"{found.directory} {sorted(found.controllers)}\n")
+            sys.stdout.flush()
+        while True:
+            signal.pause()
 
-files = LabFiles(Path(sys.argv[1]))
-files.root.mkdir(exist_ok=True)
-id_map = ids.map_range(0x50000000)
-roots.make_state_directories(files, id_map.root)
-config = LabConfig(name="x", nodes=1, port=1)
-lock = registry.lock(files)
+    def prepare() -> None:
+        if how == "fail":
+            raise OSError("no space left")
+        files.pki.joinpath("ca.crt").touch()
 
-def run_part(argv):
-    if argv[0] == "runtime":
-        found = cgroups.find_delegated()
-        print(found.directory, sorted(found.controllers), flush=True)
-    while True:
-        signal.pause()
-
-def prepare():
-    if sys.argv[2] == "fail":
-        raise OSError("no space left")
-    files.pki.joinpath("ca.crt").touch()
-
-with socket.create_server(("127.0.0.1", 0)) as listener:
-    launch.launch(
-        config, files, id_map=id_map, api_socket=listener, lock_fd=lock, run_part=run_part, preload=lambda lines: None,
-        prepare=prepare,
-    )
-"""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        launch.launch(
+            config, files, id_map=id_map, api_socket=listener, lock_fd=lock, run_part=run_part,
+            preload=lambda lines: None, prepare=prepare,
+        )  # fmt: skip
 
 
-def start_lab(files: LabFiles, how: str = "go") -> subprocess.CompletedProcess[str]:
-    """The first process of a lab and its parts, which do nothing."""
-    return subprocess.run([sys.executable, "-c", UP, str(files.root), how], capture_output=True, text=True, timeout=200)
+def start_lab(files: LabFiles, how: str = "go") -> str:
+    """Launch a lab from a process of its own, which may have no threads; what that printed."""
+    with open(os.devnull, "rb") as nothing, tempfile.TemporaryFile("w+") as output:
+        streams = (nothing.fileno(), output.fileno(), output.fileno())
+        forks.fork(f"{__name__}:launch_lab", str(files.root), how, streams=streams).wait(200)
+        output.seek(0)
+        return output.read()
 
 
 def await_that(condition: Callable[[], bool]) -> None:
@@ -374,11 +375,10 @@ def test_a_stopped_lab_leaves_no_cgroup(hierarchy: None) -> None:
     with tempfile.TemporaryDirectory() as directory:
         os.chmod(directory, 0o755)
         files, others = LabFiles(Path(directory) / "lab"), LabFiles(Path(directory) / "other")
-        failed = start_lab(files, "fail")
-        assert "no space left" in failed.stderr
+        assert "no space left" in start_lab(files, "fail")
         assert not part.exists(), "a lab that could not start"
 
-        assert start_lab(files).stderr == ""
+        assert start_lab(files) == ""
         log = files.log("runtime-node1")
         await_that(lambda: log.exists() and "\n" in log.read_text())
         assert log.read_text() == "/sys/fs/cgroup ['cpu', 'memory', 'pids']\n"
@@ -388,7 +388,7 @@ def test_a_stopped_lab_leaves_no_cgroup(hierarchy: None) -> None:
             registry.stop(files)
         assert not part.exists(), "a lab that was killed"
 
-        assert start_lab(files).stderr == ""
+        assert start_lab(files) == ""
         others.root.mkdir()
         others.running.parent.mkdir(exist_ok=True)
         others.running.write_bytes(files.running.read_bytes())
