@@ -10,7 +10,7 @@ ARGS ?=
 
 # Options of pytest-xdist. Files go to two workers more than there are cores, because tests of labs mostly wait.
 BY_FILE := --numprocesses $(shell expr $$(nproc) + 2) --maxprocesses 4 --dist loadfile --no-loadscope-reorder
-BY_TEST := --numprocesses auto --maxprocesses 4 --dist worksteal
+FORKED := -p tests.forking --capture sys
 SLOWEST := --durations 30 --durations-min 1
 
 # Without compiled files, each of the many programs that the tests start compiles all that it imports.
@@ -47,7 +47,7 @@ else
 endif
 
 unit: .venv/.prepared
-	@$(PYTHON) -m pytest $(SLOWEST) $(BY_TEST) --hypothesis-profile quick tests/unit
+	@$(PYTHON) -m pytest $(SLOWEST) $(FORKED) --hypothesis-profile quick tests/unit
 
 coverage: .venv/.prepared
 	@scripts/coverage
