@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.pure_modules import DOCSTRINGS, PURE, PURE_CHAOS_MODULES, PURE_MODULES, SOURCE
+from tests.syntax import statements
 
 ROOT = Path(__file__).parents[2]
 LINTER = Path(sys.executable).with_name("lint-imports")
@@ -96,7 +97,7 @@ IMPURE_MODULES = {
 def imported_modules(path: Path) -> set[str]:
     """The top-level names of all absolute imports, also of those inside functions."""
     modules = set()
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    for node in statements(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.Import):
             modules.update(alias.name.split(".")[0] for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and not node.level:
