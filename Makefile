@@ -24,7 +24,7 @@ help:
 	@echo "make test    run every test: make coverage, integration (own namespaces), end to end (a lab, kubectl, curl);"
 	@echo "             TESTS=tests/e2e/test_lab.py runs only some"
 	@echo "make unit    run only the tests that touch nothing outside the process"
-	@echo "make coverage  the same with four times as many random examples, which must take at least 95 % of the branches of the pure modules"
+	@echo "make coverage  the same tests with more random examples; they must take at least 95 % of the branches of the pure modules"
 	@echo "make check   check format, lint, types and the directions of imports"
 	@echo "make bench   measure, print the tables and write them to benchmarks/results/"
 	@echo "make chaos   inject faults in every proxy mode and check what users see of them: half an hour; ARGS='--seed 7 --minutes 2'"
