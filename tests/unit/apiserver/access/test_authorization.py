@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from bridgehead.apiserver.access.authentication import read_token_file
@@ -29,8 +31,13 @@ LEASES = "/apis/coordination.k8s.io/v1/namespaces"
 OWN_PODS = "fieldSelector=spec.nodeName%3Dnode1"
 
 
-@pytest.fixture
-async def store():
+@pytest.fixture(scope="module")
+def store():
+    """A store that the tests only read."""
+    return asyncio.run(filled_store())
+
+
+async def filled_store() -> MemoryStore:
     store = MemoryStore()
     for obj in default_objects():
         metadata = obj["metadata"]
@@ -47,8 +54,7 @@ async def store():
         if name == "mirror":
             pod["metadata"]["annotations"] = {"kubernetes.io/config.mirror": "hash"}
         await store.create(Key("pods", "n", name), pod, Facts(fields={"spec.nodeName": node}))
-    yield store
-    await store.close()
+    return store
 
 
 def authorizer(store):
