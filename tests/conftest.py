@@ -79,7 +79,8 @@ def pytest_runtest_protocol() -> Generator[None, object, object]:
         return (yield)
     finally:
         logging.root.handlers[:] = handlers
-        logging.root.setLevel(level)
+        if logging.root.level != level:  # to set it clears the cache of every logger
+            logging.root.setLevel(level)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -55,6 +55,9 @@ BARE_DEMONSTRATIVE = re.compile(
     r"holds?|runs?|comes?|leaves?|of|in|for|with|without|to|from|by|after|before|where|when|at|on)\b"
 )
 
+# Openers where a sentence or a docstring begins.
+FIRST_WORDS = re.compile(rf'(?:"""|[.!?])[\s\\]*(?:{OPENERS.pattern}|{BARE_DEMONSTRATIVE.pattern})')
+
 WORD_OF_NAME = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 NAME_WORDS = {*PRIVATE_WORDS, *NAME_ONLY, *(word for words in PRIVATE_IN.values() for word in words)}
 
@@ -85,10 +88,10 @@ def violations_of_name(name: str, path: Path = Path()) -> Iterator[str]:
             yield f"name {name!r} (rather: {better})"
 
 
-def may_have_violations_of_names(source: str) -> bool:
-    """Return whether any name or other text in the source has a private word; to find the names takes longer."""
+def may_have_violations(source: str) -> bool:
+    """Return whether text of any kind in formatted source breaks a rule: few modules need to be parsed for more."""
     words = WORD_OF_NAME.findall(" ".join(set(re.findall(r"\w+", source))))
-    return not NAME_WORDS.isdisjoint(word.lower() for word in words)
+    return not NAME_WORDS.isdisjoint(word.lower() for word in words) or FIRST_WORDS.search(source) is not None
 
 
 def docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
@@ -113,7 +116,11 @@ def defined_names(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 def violations_of_module(path: Path) -> Iterator[tuple[int, str]]:
+    for violation in violations_of_name(path.stem, path):
+        yield 1, f"file {violation}"
     source = path.read_text()
+    if not may_have_violations(source):
+        return
     tree = ast.parse(source)
     for line, text in docstrings(tree):
         first, *others = (paragraph.replace("\n", " ") for paragraph in text.split("\n\n"))
@@ -123,12 +130,9 @@ def violations_of_module(path: Path) -> Iterator[tuple[int, str]]:
         for sentence in (sentence for paragraph in others for sentence in sentences(paragraph)):
             for violation in private_words(sentence):
                 yield line, violation
-    if may_have_violations_of_names(source):
-        for line, name in sorted(set(defined_names(tree))):
-            for violation in violations_of_name(name, path):
-                yield line, violation
-    for violation in violations_of_name(path.stem, path):
-        yield 1, f"file {violation}"
+    for line, name in sorted(set(defined_names(tree))):
+        for violation in violations_of_name(name, path):
+            yield line, violation
 
 
 def main() -> None:
