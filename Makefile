@@ -10,7 +10,8 @@ ARGS ?=
 
 # Options of pytest-xdist. Files go to two workers more than there are cores, because tests of labs mostly wait.
 BY_FILE := --numprocesses $(shell expr $$(nproc) + 2) --maxprocesses 4 --dist loadfile --no-loadscope-reorder
-BY_TEST := --numprocesses auto --maxprocesses 4 --dist worksteal
+# Unit tests are collected once; a process for each core runs them.
+FORKED := -p tests.forking --capture sys
 SLOWEST := --durations 30 --durations-min 1
 
 # Without compiled files, each of the many programs that the tests start compiles all that it imports.
@@ -24,7 +25,7 @@ help:
 	@echo "make test    run every test: make coverage, integration (own namespaces), end to end (a lab, kubectl, curl);"
 	@echo "             TESTS=tests/e2e/test_lab.py runs only some"
 	@echo "make unit    run only the tests that touch nothing outside the process"
-	@echo "make coverage  the same with four times as many random examples, which must take at least 95 % of the branches of the pure modules"
+	@echo "make coverage  the same tests with more random examples; they must take at least 95 % of the branches of the pure modules"
 	@echo "make check   check format, lint, types and the directions of imports"
 	@echo "make bench   measure, print the tables and write them to benchmarks/results/"
 	@echo "make chaos   inject faults in every proxy mode and check what users see of them: half an hour; ARGS='--seed 7 --minutes 2'"
@@ -47,7 +48,7 @@ else
 endif
 
 unit: .venv/.prepared
-	@$(PYTHON) -m pytest $(SLOWEST) $(BY_TEST) --hypothesis-profile quick tests/unit
+	@$(PYTHON) -m pytest $(SLOWEST) $(FORKED) --hypothesis-profile quick tests/unit
 
 coverage: .venv/.prepared
 	@scripts/coverage

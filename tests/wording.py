@@ -10,6 +10,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.syntax import statements
+
 # Verbs and nouns that once had a private meaning here, and the standard term that replaced each.
 PRIVATE_WORDS = {
     "tell": "notify, log, publish",
@@ -53,6 +55,12 @@ BARE_DEMONSTRATIVE = re.compile(
     r"holds?|runs?|comes?|leaves?|of|in|for|with|without|to|from|by|after|before|where|when|at|on)\b"
 )
 
+# Openers where a sentence or a docstring begins.
+FIRST_WORDS = re.compile(rf'(?:"""|[.!?])[\s\\]*(?:{OPENERS.pattern}|{BARE_DEMONSTRATIVE.pattern})')
+
+WORD_OF_NAME = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+NAME_WORDS = {*PRIVATE_WORDS, *NAME_ONLY, *(word for words in PRIVATE_IN.values() for word in words)}
+
 
 def sentences(text: str) -> list[str]:
     """Split prose into sentences; code spans and list bullets are not prose."""
@@ -74,22 +82,28 @@ def private_words(sentence: str) -> Iterator[str]:
 
 def violations_of_name(name: str, path: Path = Path()) -> Iterator[str]:
     here = {word: better for part in path.parts for word, better in PRIVATE_IN.get(part, {}).items()}
-    for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name):
+    for word in WORD_OF_NAME.findall(name):
         better = PRIVATE_WORDS.get(word.lower()) or NAME_ONLY.get(word.lower()) or here.get(word.lower())
         if better is not None:
             yield f"name {name!r} (rather: {better})"
 
 
-def docstrings(nodes: list[ast.AST]) -> Iterator[tuple[int, str]]:
-    for node in nodes:
+def may_have_violations(source: str) -> bool:
+    """Return whether text of any kind in formatted source breaks a rule: few modules need to be parsed for more."""
+    words = WORD_OF_NAME.findall(" ".join(set(re.findall(r"\w+", source))))
+    return not NAME_WORDS.isdisjoint(word.lower() for word in words) or FIRST_WORDS.search(source) is not None
+
+
+def docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    for node in (tree, *statements(tree)):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             text = ast.get_docstring(node)
             if text and isinstance(node.body[0], ast.Expr):
                 yield node.body[0].lineno, text
 
 
-def defined_names(nodes: list[ast.AST]) -> Iterator[tuple[int, str]]:
-    for node in nodes:
+def defined_names(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(tree):
         match node:
             case ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
                 yield node.lineno, node.name
@@ -102,8 +116,13 @@ def defined_names(nodes: list[ast.AST]) -> Iterator[tuple[int, str]]:
 
 
 def violations_of_module(path: Path) -> Iterator[tuple[int, str]]:
-    nodes = list(ast.walk(ast.parse(path.read_text())))
-    for line, text in docstrings(nodes):
+    for violation in violations_of_name(path.stem, path):
+        yield 1, f"file {violation}"
+    source = path.read_text()
+    if not may_have_violations(source):
+        return
+    tree = ast.parse(source)
+    for line, text in docstrings(tree):
         first, *others = (paragraph.replace("\n", " ") for paragraph in text.split("\n\n"))
         for sentence in sentences(first):
             for violation in violations_of_sentence(sentence):
@@ -111,11 +130,9 @@ def violations_of_module(path: Path) -> Iterator[tuple[int, str]]:
         for sentence in (sentence for paragraph in others for sentence in sentences(paragraph)):
             for violation in private_words(sentence):
                 yield line, violation
-    for line, name in sorted(set(defined_names(nodes))):
+    for line, name in sorted(set(defined_names(tree))):
         for violation in violations_of_name(name, path):
             yield line, violation
-    for violation in violations_of_name(path.stem, path):
-        yield 1, f"file {violation}"
 
 
 def main() -> None:

@@ -297,8 +297,8 @@ SOURCE = ROOT / "src" / "bridgehead"
 KNOWN = {"_asdict", "_clear_type_cache", "_exit", "_fields", "_make", "_replace"}
 
 
-# Source without a match has no private attribute of another object than `self` or `cls`.
-MAYBE_PRIVATE = re.compile(r"(?<!\bself)(?<!\bcls)\s*\.\s*_(?!_)")
+# Formatted source without a match has no private attribute of another object than `self` or `cls`.
+MAYBE_PRIVATE = re.compile(rf"\.(?!__|(?:{'|'.join(KNOWN)})\b)_(?<!\bself\._)(?<!\bcls\._)")
 
 
 def private_names(tree: ast.AST) -> tuple[dict[str, int], set[str]]:

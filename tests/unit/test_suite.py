@@ -1,7 +1,8 @@
-"""The suite itself: signals of the programs that tests start, and missing programs."""
+"""The suite itself: signals of the programs that tests start, missing programs, and forked processes."""
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -16,13 +17,15 @@ ROOT = Path(__file__).parents[2]
 MISSING = "no-such-command is missing (Debian: apt-get install no-such-command)"
 
 
-@pytest.mark.parametrize("name", ["INT", "QUIT"])
-def test_programs_started_by_tests_have_default_signal_handlers(name: str) -> None:
+def test_programs_started_by_tests_have_default_signal_handlers() -> None:
     """A script's background job ignores SIGINT and SIGQUIT."""
-    program = f"import subprocess, tests.conftest; print(subprocess.run(['sh', '-c', 'kill -{name} $$']).returncode)"
+    program = (
+        "import subprocess, tests.conftest\n"
+        "for name in ('INT', 'QUIT'): print(subprocess.run(['sh', '-c', f'kill -{name} $$']).returncode)"
+    )
     argv = ["sh", "-c", "trap '' INT QUIT; exec \"$@\"", "sh", sys.executable, "-c", program]
     result = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=60)
-    assert int(result.stdout) == -signal.Signals[f"SIG{name}"], result.stderr
+    assert result.stdout.split() == [str(-signal.SIGINT), str(-signal.SIGQUIT)], result.stderr
 
 
 def test_files_with_guests_go_to_one_worker(pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,3 +59,53 @@ def test_a_missing_program_is_a_failure_if_all_are_required(monkeypatch: pytest.
 def test_commands_have_packages(command: str, package: str) -> None:
     """The packages are those of scripts/system-packages."""
     assert tools.package_of(command) == package
+
+
+FILES = {
+    "test_a.py": """
+import os, pytest
+@pytest.fixture(scope="module")
+def number(): return 1
+def test_one(number): assert number == 1
+def test_two(number): assert number == 2
+""",
+    "test_b.py": """
+import os, pytest
+def test_skipped(): pytest.skip("a reason")
+@pytest.fixture
+def broken():
+    yield
+    raise OSError("in teardown")
+def test_teardown(broken): print("some output")
+""",
+}
+
+
+def forked(directory: Path, *options: str) -> str:
+    """Run the tests of a directory in two processes; return what pytest prints, with its status."""
+    argv = [sys.executable, "-m", "pytest", "-p", "tests.forking", "--processes", "2", "-p", "no:cacheprovider", "-c"]
+    argv += ["/dev/null", "--rootdir", str(directory), *options, str(directory)]
+    environment = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    result = subprocess.run(argv, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60)
+    return f"{result.stdout}{result.stderr}status {result.returncode}"
+
+
+def test_forked_processes_run_every_test_once(tmp_path: Path) -> None:
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
+    printed = forked(tmp_path, "-rs", "--capture", "sys")
+    assert "1 failed, 2 passed, 1 skipped, 1 error" in printed
+    assert all(text in printed for text in ("assert 1 == 2", "OSError: in teardown", "some output", "a reason"))
+    assert printed.endswith("status 1")
+
+
+def test_a_forked_process_that_ends_fails_the_run(tmp_path: Path) -> None:
+    (tmp_path / "test_crash.py").write_text("import os\ndef test_crash(): os._exit(0)\ndef test_next(): ...\n")
+    printed = forked(tmp_path, "--capture", "sys")
+    assert "a process ended while it ran tests of test_crash.py" in printed
+    assert printed.endswith("status 1")
+
+
+def test_forked_processes_refuse_to_share_the_files_of_captured_output(tmp_path: Path) -> None:
+    (tmp_path / "test_a.py").write_text(FILES["test_a.py"])
+    assert "use --capture sys" in forked(tmp_path)

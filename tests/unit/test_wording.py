@@ -92,6 +92,22 @@ def test_private_words_are_found_in_every_paragraph(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("source", "line"),
+    [
+        ('"""And a module."""\n', 1),
+        ('"""A module.\n\nFine. It is fine.\n"""\n\n\nclass A:\n    """Plain `a`. This is not."""\n', 8),
+        ('async def a():\n    if 1:\n\n        def b():\n            r"""\n            Nothing.\n            """\n', 5),
+        ("try:\n    a = 1\nexcept ValueError as told:\n    told = 2\n", 4),
+        ("def a(b, *, is_told): ...\n", 1),
+    ],
+)
+def test_violations_in_modules_are_found(tmp_path: Path, source: str, line: int) -> None:
+    module = tmp_path / "module.py"
+    module.write_text(source)
+    assert [at for at, _ in violations_of_module(module)] == [line]
+
+
 @pytest.mark.parametrize(("name", "is_refused"), [("is_told", True), ("Place", True), ("address_port", False)])
 def test_private_words_in_names_are_found(name: str, is_refused: bool) -> None:
     assert bool(list(violations_of_name(name))) is is_refused

@@ -6,6 +6,7 @@ import importlib.util
 import json
 import types
 import typing
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from bridgehead.objects.selectors import (
 )
 
 
+@cache
 def definitions() -> dict[str, Any]:
     package = Path(importlib.util.find_spec("kubernetes_validate").origin).parent
     return json.loads((package / "kubernetes-json-schema/v1.37.0-local/_definitions.json").read_text())["$defs"]

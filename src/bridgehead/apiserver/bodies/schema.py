@@ -93,18 +93,21 @@ class LazyDefinitions(Mapping[str, JsonObject]):
     def __len__(self) -> int:
         return len(self._encoded)
 
-    def kinds(self) -> Iterator[tuple[str, list[dict[str, str]]]]:
-        """Yield the names of definitions, each with its kinds."""
-        for name, encoded in self._encoded.items():
-            yield name, msgspec.json.decode(encoded, type=_Kinds).kinds
 
-
-def definitions_by_kind(definitions: Mapping[str, JsonObject]) -> dict[tuple[str, str, str], str]:
+def definitions_by_kind(definitions: Mapping[str, JsonObject]) -> Mapping[tuple[str, str, str], str]:
     """Return the names of definitions by group, version and kind."""
     if isinstance(definitions, LazyDefinitions):
-        kinds = definitions.kinds()
-    else:
-        kinds = ((name, definition.get(_KINDS, [])) for name, definition in definitions.items())
+        return _encoded_by_kind()
+    return _by_kind((name, definition.get(_KINDS, [])) for name, definition in definitions.items())
+
+
+@cache
+def _encoded_by_kind() -> Mapping[tuple[str, str, str], str]:
+    encoded = _encoded_definitions().items()
+    return _by_kind((name, msgspec.json.decode(text, type=_Kinds).kinds) for name, text in encoded)
+
+
+def _by_kind(kinds: Iterable[tuple[str, list[dict[str, str]]]]) -> Mapping[tuple[str, str, str], str]:
     return {(gvk["group"], gvk["version"], gvk["kind"]): name for name, its in kinds for gvk in its}
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from bridgehead.apiserver.access.authentication import read_token_file
@@ -31,8 +33,13 @@ STORAGE, DEVICES = "/apis/storage.k8s.io/v1", "/apis/resource.k8s.io/v1"
 OWN_PODS = "fieldSelector=spec.nodeName%3Dnode1"
 
 
-@pytest.fixture
-async def store():
+@pytest.fixture(scope="module")
+def store():
+    """A store that the tests only read."""
+    return asyncio.run(filled_store())
+
+
+async def filled_store() -> MemoryStore:
     store = MemoryStore()
     for obj in default_objects():
         metadata = obj["metadata"]
@@ -70,8 +77,7 @@ async def store():
             of_node = named(f"of-{node}") | {"spec": {"nodeName": node}}
             await store.create(Key(resource, "", f"of-{node}"), of_node, Facts())
     await store.create(Key("persistentvolumes", "", "unclaimed"), named("unclaimed") | {"spec": {}}, Facts())
-    yield store
-    await store.close()
+    return store
 
 
 def named(name):

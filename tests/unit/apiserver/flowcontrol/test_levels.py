@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bridgehead.apiserver.flowcontrol.levels import Level, Overloaded, Pool
 from bridgehead.apiserver.flowcontrol.seats import Limits
+from tests.unit.examples import examples
 
 
 async def waiters(level: Level, *flows: str) -> dict[str, asyncio.Task[None]]:
@@ -90,7 +91,7 @@ async def test_new_limits_apply_to_those_who_wait():
     assert (level.taken, level.waiting) == (2, 0)
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(st.lists(st.sampled_from(["take a", "take b", "leave", "cancel"]), max_size=40))
 def test_no_seat_is_lost_and_none_is_given_twice(steps):
     async def run() -> None:

@@ -18,8 +18,8 @@ GZIP = {"accept-encoding": "deflate, gzip"}
 @pytest.fixture
 async def world() -> AsyncIterator[World]:
     async with open_world() as world:
-        for number in range(150):
-            obj = {"metadata": {"name": f"c{number:03}"}, "data": {"k": "v" * 1000}}
+        for number in range(20):
+            obj = {"metadata": {"name": f"c{number:03}"}, "data": {"k": "v" * 8000}}
             await world.create(CONFIG_MAPS, obj)
         await world.create(CONFIG_MAPS, {"metadata": {"name": "large"}, "data": {"k": "v" * THRESHOLD_BYTES}})
         yield world

@@ -197,7 +197,7 @@ async def slow(cluster: Cluster, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("stall", [stopped, down, deaf, slow])
-@pytest.mark.parametrize("seconds", [45, 60, 3600])
+@pytest.mark.parametrize("seconds", [45, 60, 900])
 def test_time_without_possible_heartbeats_is_not_counted(stall, seconds):
     async def scene(cluster: Cluster) -> None:
         task = asyncio.create_task(stall(cluster, seconds))

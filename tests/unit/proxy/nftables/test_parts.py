@@ -216,10 +216,10 @@ def test_a_repair_in_parts_never_makes_routing_worse(old: Frontends, seed: int, 
     check(kernel, transaction, limit)
 
 
-@pytest.mark.parametrize("sizes", [(900, 30), (30, 900), (900, 900)])
+@pytest.mark.parametrize("sizes", [(150, 10), (10, 150), (150, 150)])
 @pytest.mark.parametrize("affinity_seconds", [None, 600])
 def test_a_frontend_larger_than_a_part_is_split(sizes: tuple[int, int], affinity_seconds: int | None) -> None:
-    pool = [Backend(f"10.244.{n >> 8}.{n & 255}", 8080) for n in range(1500)]
+    pool = [Backend(f"10.244.{n >> 8}.{n & 255}", 8080) for n in range(250)]
     dice = random.Random(sum(sizes))
     key = KEYS[0]
     first, second = (
@@ -230,9 +230,9 @@ def test_a_frontend_larger_than_a_part_is_split(sizes: tuple[int, int], affinity
     for before, after in ((first, second), (second, first), (first, None)):
         new = arranged({key: before}, {key: after}) if after is not None else {}
         transaction = renderer.change(changes({key: before}, new), (), ())
-        texts = list(transaction.chunks(500))
+        texts = list(transaction.chunks(80))
         assert len(texts) > 1 or after is None
-        check(kernel, transaction, 500)
+        check(kernel, transaction, 80)
         kernel.apply(transaction.text())
         first = second if after is None else new[key]
         if after is second:

@@ -86,5 +86,6 @@ def test_rules_with_billions_of_permissions_are_refused_in_bounded_time(monkeypa
     assert find_missing([huge], [huge]) == []
     # Every permission is included, by another rule each: the comparisons end, and the rest counts as missing.
     monkeypatch.setattr(covering, "MAX_COMPARISONS", 1000)
-    held = [Rule((verb,), many, many) for verb in many]
-    assert find_missing(held, [Rule(many, many, many)])
+    some = many[:200]
+    held = [Rule((verb,), some, some) for verb in some]
+    assert find_missing(held, [Rule(some, some, some)])
