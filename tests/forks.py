@@ -110,6 +110,7 @@ def _connect() -> socket.socket:
             cwd=_ROOT,
             env=os.environ | {"PYTHONPATH": path},
             pass_fds=(theirs.fileno(),),
+            start_new_session=True,  # Ctrl-C is for pytest, whose end ends the server
         )
     atexit.register(_stop, ours, server)
     return ours
