@@ -25,7 +25,7 @@ MODULES = {
     "api": "The API server",
     "storage": "Storage",
     "failover": "",
-    "failover_bgp": "",
+    "failover_bgp_vrrp": "",
 }
 RESULTS = Path(__file__).with_name("results")
 
