@@ -218,6 +218,45 @@ def test_the_rules_of_the_definitions_refuse_what_cel_can_see(world: BalancerPro
     assert "connect time should be between 1 seconds" in refusal(json.dumps(peer))
 
 
+def test_both_versions_of_peers_and_openelbs_peers_are_stored(world: BalancerProcess) -> None:
+    peer = """
+apiVersion: metallb.io/v1beta1
+kind: BGPPeer
+metadata: {name: router, namespace: metallb-system}
+spec:
+  myASN: 64500
+  peerASN: 4200000000
+  peerAddress: 10.0.0.2
+  nodeSelectors: [{matchExpressions: [{key: rack, operator: In, values: [a]}]}]
+"""
+    openelb = """
+apiVersion: network.kubesphere.io/v1alpha2
+kind: BgpConf
+metadata: {name: default}
+spec: {as: 50000, listenPort: 17900, routerId: 192.168.0.2}
+---
+apiVersion: network.kubesphere.io/v1alpha2
+kind: BgpPeer
+metadata: {name: tor}
+spec:
+  conf: {peerAs: 50001, neighborAddress: 192.168.0.5}
+  afiSafis: [{config: {family: {afi: AFI_IP, safi: SAFI_UNICAST}, enabled: true}, addPaths: {config: {sendMax: 10}}}]
+  nodeSelector: {matchLabels: {openelb.kubesphere.io/rack: leaf1}}
+"""
+    result = world.server.kubectl("apply", "-f", "-", stdin=peer)
+    assert (result.returncode, result.stdout) == (0, "bgppeer.metallb.io/router created\n")
+    assert result.stderr == "Warning: v1beta1 is deprecated, please use v1beta2\n"
+    spec = world.get("/apis/metallb.io/v1beta2/namespaces/metallb-system/bgppeers/router")["spec"]
+    assert (spec["peerASN"], spec["peerPort"]) == (4200000000, 179)
+    header, row = table(world.kubectl("-n", "metallb-system", "get", "bgppeers.metallb.io"))
+    assert " ".join(header) == "NAME ADDRESS ASN BFD PROFILE MULTI HOPS"
+    assert row == ["router", "10.0.0.2", "4200000000"]
+    assert len(world.apply(openelb)) == 2
+    (safi,) = world.get("/apis/network.kubesphere.io/v1alpha2/bgppeers/tor")["spec"]["afiSafis"]
+    assert safi["addPaths"] == {"config": {"sendMax": 10}}
+    world.delete(peer, openelb)
+
+
 def test_w48_the_definitions_of_a_published_manifest_are_accepted(world: BalancerProcess) -> None:
     """As users do who apply MetalLB's manifest later, by both kinds of apply: no conflict, and objects stay."""
     world.apply(POOL)

@@ -221,9 +221,10 @@ class ServiceReconciler:
     # --- Writes --------------------------------------------------------------------------------------------
 
     def _note(self, service: Service, decision: Decision) -> None:
-        """Record the Events of a decision, unless the last decision had the same ones."""
-        if decision.notes and self._last_notes.get(service.key) != decision.notes:
-            for note in decision.notes:
+        """Record the Events of a decision that the last decision did not have."""
+        last = self._last_notes.get(service.key, ())
+        for note in decision.notes:
+            if note not in last:
                 self._recorder.record(service, type=note.type, reason=note.reason, message=note.message)
         if decision.notes:
             self._last_notes[service.key] = decision.notes
