@@ -1,7 +1,7 @@
-"""A BGP router that answers nonsense, floods or hangs up: one way for each connection, in turn, again and again.
+"""A BGP router that answers nonsense, floods or hangs up: one answer for each connection, in turn, again and again.
 
-Usage: python -m tests.integration.hostile_bgp_peer ADDRESS INDEX. It serves each `PEERS`th of `ways` from INDEX on, and
-prints a line when it has finished with a connection.
+Usage: python -m tests.integration.hostile_bgp_peer ADDRESS INDEX. It serves each `PEERS`th of `answers` from INDEX on,
+and prints a line when it has finished with a connection.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def flood() -> Iterator[bytes]:
         yield update(ORIGIN + AS_PATH + NEXT_HOP, bytes([24, first, second, 0]))
 
 
-def ways() -> list[list[bytes]]:
+def answers() -> list[list[bytes]]:
     noise = random.Random(7)
     return [
         [b""],
@@ -70,14 +70,14 @@ def ways() -> list[list[bytes]]:
 
 def main(address: str, index: str) -> None:
     with socket.create_server((address, PORT)) as server:
-        for way in itertools.cycle(ways()[int(index) :: PEERS]):
+        for answer in itertools.cycle(answers()[int(index) :: PEERS]):
             connection, _ = server.accept()
             with connection, contextlib.suppress(OSError):
                 connection.settimeout(PATIENCE_SECONDS)
                 connection.recv(4096)  # its OPEN
-                for data in way:
+                for data in answer:
                     connection.sendall(data)
-                while way[0] and connection.recv(4096):
+                while answer[0] and connection.recv(4096):
                     pass
             print(flush=True)  # noqa: T201 - read by the test
 

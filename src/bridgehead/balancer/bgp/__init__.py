@@ -1,12 +1,12 @@
 """Announcement of addresses as BGP routes: one session for each peer, each an ExaBGP process of its own.
 
-    view, publications --routes.py--> routes for each peer --session.py--> commands --process.py--> ExaBGP --> router
+    view, publications --routes.py--> routes of each peer --session.py--> commands --exabgp_process.py--> ExaBGP
 
 | module | what is in it |
 | --- | --- |
 | `routes.py` | the routes of this node for each peer |
 | `exabgp.py` | ExaBGP's configuration, commands and answers as text |
-| `process.py` | one ExaBGP as a child process; `child.py` is what the child runs |
+| `exabgp_process.py` | one ExaBGP as a child process, which runs `exabgp_main.py` |
 | `session.py` | the session with one peer: its process, its routes, its retries |
 | `bfd_sessions.py` | BFD sessions beside BGP sessions |
 | `announcer.py` | all sessions of a node |

@@ -85,7 +85,8 @@ def render_configuration(settings: SessionSettings, attempt: int) -> str:
         *(f"    {name} {value};" for name, value in options.items()),
         f"    capability {{ asn4 enable; route-refresh disable; graceful-restart {restart}; }}",
         f"    family {{ {' '.join(f'ipv{version} unicast;' for version in sorted(settings.next_hops))} }}",
-        "    api { processes [ speaker ]; neighbor-changes; }",
+        # The peer's OPEN has its AS number.
+        "    api { processes [ speaker ]; neighbor-changes; receive { parsed; open; } }",
         "}",
     ]
     return "\n".join(lines) + "\n"
@@ -132,10 +133,10 @@ def end_of_routes(version: int) -> str:
 class Answer(NamedTuple):
     """A line of the process. `kind` "done" and "error" answer the oldest command; the others are the session's state.
 
-    `reason`: why the session went down, as ExaBGP reports it. `peer_asn`: the peer's, 0 if unknown.
+    `reason`: why the session went down, as ExaBGP reports it. `peer_asn`: the AS number in the peer's OPEN message.
     """
 
-    kind: Literal["done", "error", "up", "down", "connected", "other"]
+    kind: Literal["done", "error", "up", "down", "connected", "open", "other"]
     reason: str = ""
     peer_asn: int = 0
 
@@ -151,9 +152,11 @@ def parse_answer(line: str) -> Answer:
         # ExaBGP writes None for a number that it does not know.
         message = json.loads(re.sub(r": None\b", ": null", text))
         neighbor = message["neighbor"]
+        if message["type"] == "open":
+            return Answer("open", peer_asn=int(neighbor["open"]["asn"]))
         state = neighbor["state"]
         if state in ("up", "down", "connected"):
-            return Answer(state, str(neighbor.get("reason", "")), int(neighbor["asn"]["peer"] or 0))
+            return Answer(state, str(neighbor.get("reason", "")))
     except (ValueError, KeyError, TypeError, RecursionError):
         pass
     return Answer("other")

@@ -30,7 +30,7 @@ from .exabgp import (
     why_refused,
     withdraw,
 )
-from .process import ExaBgpProcess
+from .exabgp_process import ExaBgpProcess
 from .routes import Prefix, Route, RoutePlan
 
 log = logging.getLogger("bridgehead.balancer.bgp")
@@ -41,6 +41,7 @@ _STABLE_SECONDS = 60.0  # a process that ran for so long starts again without ba
 _WITHDRAW_SECONDS = 2.0  # for the peer to take the withdrawals of a speaker that ends
 _FLUSH_SECONDS = 0.05  # ExaBGP answers a command some milliseconds before it sends the update
 _TEARDOWN_SECONDS = 2.0
+_ATTEMPT_SECONDS = 1.0  # a younger attempt to connect is not given up for another
 
 Status = Literal["waiting", "connecting", "established"]
 
@@ -86,6 +87,8 @@ class PeerSession:
         self._connect_seconds = connect_seconds
         self._process: ExaBgpProcess | None = None
         self._attempt = 0
+        self._attempted_at = 0.0
+        self._is_connected = False  # by TCP
         self._sent: dict[Prefix, Route] = {}  # what the peer has, or will have when all commands are done
         self._all_done = asyncio.Event()
         self._retry = asyncio.Event()  # do not wait for the end of the back-off
@@ -104,10 +107,19 @@ class PeerSession:
             self._check_after(_TEARDOWN_SECONDS, self._process.kill)
 
     def connect(self) -> None:
-        """Connect now if there is no session: the path to the peer works again, or something else has changed."""
+        """Connect now if there is no session: the path to the peer works again.
+
+        An attempt that has just begun, or that has got as far as messages of the peer, goes on.
+        """
         self._retry.set()
+        if not self._is_connected and time.monotonic() - self._attempted_at > _ATTEMPT_SECONDS:
+            self._attempt_anew()
+
+    def _attempt_anew(self) -> None:
         if self.status == "connecting" and self._process is not None and self.settings is not None:
             self._attempt += 1
+            self._attempted_at = time.monotonic()
+            self._is_connected = False
             self._process.configure(render_configuration(self.settings, self._attempt))
             self._command(RELOAD)
 
@@ -146,11 +158,15 @@ class PeerSession:
             process = self._process = await ExaBgpProcess.start(render_configuration(settings, self._attempt))
         except OSError as error:
             return f"cannot start ExaBGP: {error}"
+        self._attempted_at = time.monotonic()
+        self._is_connected = False
         self._change("connecting", "")
         self._check_after(self._connect_seconds, self._connect_again)
         lines = ""
         try:
             while (answer := await process.answer()) is not None:
+                if answer.kind == "open" and not settings.peer_asn and answer.peer_asn == settings.my_asn:
+                    return f"the peer's AS number is {answer.peer_asn}, like this end's: the session is not external"
                 self._take(answer)
         except asyncio.CancelledError:
             await self._withdraw_all(process, settings)
@@ -170,12 +186,15 @@ class PeerSession:
                 self._all_done.set()
             if answer.kind == "error" and self.status == "established":
                 log.error("ExaBGP refused a command for peer %s", self.name)
+        elif answer.kind == "connected":
+            self._is_connected = True
         elif answer.kind == "up":
             self._cancel_timer()
             self._change("established", "")
             self._announce_all()
         elif answer.kind == "down":
             self._forget_routes()
+            self._is_connected = False
             self._change("connecting", answer.reason)
             self._check_after(self._connect_seconds, self._connect_again)
 
@@ -232,7 +251,7 @@ class PeerSession:
             self._on_change(self)
 
     def _connect_again(self) -> None:
-        self.connect()
+        self._attempt_anew()
         self._check_after(self._connect_seconds, self._connect_again)
 
     def _check_after(self, seconds: float, check: Callable[[], None]) -> None:

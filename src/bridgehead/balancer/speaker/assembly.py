@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import os
+import shutil
+from collections.abc import Callable
+from typing import Any
 
 from bridgehead.client import ApiClient
 from bridgehead.pages import Routes
@@ -12,12 +16,16 @@ from ..bgp.announcer import BgpAnnouncer, EventType
 from ..bgp.reports import session_metrics, status_section
 from ..detection.detector import Detector
 from ..layer2.announcer import Layer2Announcer
+from ..vrrp.announcer import MissingVrrp, VrrpAnnouncer
 from .agent import SpeakerAgent, SpeakerOptions
 from .announcer import Announcer, Observer
 from .metrics import SpeakerMetrics
 from .pages import speaker_routes
 from .passwords import read_password
 from .service_statuses import BGP, LAYER2, ServiceStatuses
+
+# Debian has keepalived where not every user's PATH leads.
+_PROGRAM_PATH = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/local/sbin", "/usr/sbin", "/sbin"))
 
 
 class Speaker:
@@ -26,17 +34,26 @@ class Speaker:
     def __init__(
         self, client: ApiClient, detector: Detector, options: SpeakerOptions, interfaces: tuple[str, ...] = ()
     ) -> None:
+        self._vrrp_section: Callable[[], list[dict[str, Any]]] | None = None
+
         def make_announcers(observer: Observer) -> list[Announcer]:
-            self.layer2 = Layer2Announcer(observer, interfaces=interfaces, serves_vrrp=True)
+            keepalived = shutil.which("keepalived", path=_PROGRAM_PATH)
+            vrrp: VrrpAnnouncer | MissingVrrp = MissingVrrp(observer)
+            if keepalived is not None:
+                vrrp = VrrpAnnouncer(observer, keepalived)
+                self._vrrp_section = vrrp.section
+            self.layer2 = Layer2Announcer(observer, interfaces=interfaces, serves_vrrp=keepalived is None)
             self.bgp = BgpAnnouncer(
                 observer, detector, functools.partial(read_password, client), self._record_about_peer
             )
-            return [self.layer2, self.bgp]
+            return [self.layer2, self.bgp, vrrp]
 
         self.agent = SpeakerAgent(client, detector, options, make_announcers)
         self.metrics = SpeakerMetrics(self.agent)
         self.metrics.add_layer2(self.layer2.responder)
         self.metrics.add(lambda: session_metrics(self.bgp.peer_states()))
+        if self._vrrp_section is not None:
+            self.agent.sections["vrrp"] = self._vrrp_section
         self.agent.sections["bgp"] = lambda: status_section(self.bgp.peer_states())
 
         def is_alive(node: str) -> bool:

@@ -74,6 +74,12 @@ def test_commands():
     assert end_of_routes(6) == "announce eor ipv6 unicast"
 
 
+OPEN = (
+    '{ "exabgp": "5.0.0", "type": "open", "neighbor": { "address": { "local": "a", "peer": "b" }, "asn": { "local": 1, '
+    '"peer": None } , "direction": "receive", "open": { "version": 4, "asn": 64513, "capabilities": {  } } } }'
+)
+
+
 def state(name: str, peer: str = "64513", **fields: str) -> str:
     neighbor = {"address": {"local": "a", "peer": "b"}, "asn": {"local": 64512, "peer": "P"}, "state": name, **fields}
     return json.dumps({"exabgp": "5.0.0", "type": "state", "neighbor": neighbor}).replace('"P"', peer)
@@ -84,10 +90,11 @@ def state(name: str, peer: str = "64513", **fields: str) -> str:
     [
         ("done\n", Answer("done")),
         ("error", Answer("error")),
-        (state("up"), Answer("up", "", 64513)),
-        (state("up", "None"), Answer("up", "", 0)),
-        (state("down", reason="peer reset"), Answer("down", "peer reset", 64513)),
-        (state("connected"), Answer("connected", "", 64513)),
+        (state("up"), Answer("up")),
+        (state("up", "None"), Answer("up")),
+        (state("down", reason="peer reset"), Answer("down", "peer reset")),
+        (state("connected"), Answer("connected")),
+        (OPEN, Answer("open", peer_asn=64513)),
         (state("other"), Answer("other")),
         ("reload in progress", Answer("other")),
         ('{"type": "notification", "notification": "shutdown"}', Answer("other")),

@@ -15,8 +15,9 @@ import tempfile
 from collections import deque
 from pathlib import Path
 
-from .child import remove_configuration
+from ..users import existing_user_name
 from .exabgp import ENVIRONMENT, Answer, parse_answer
+from .exabgp_main import remove_configuration
 
 log = logging.getLogger("bridgehead.balancer.bgp")
 
@@ -49,12 +50,12 @@ class ExaBgpProcess:
             on_error.callback(os.close, commands)
             try:
                 process = await asyncio.create_subprocess_exec(
-                    sys.executable, "-m", "bridgehead.balancer.bgp.child", str(os.getpid()), str(file),
+                    sys.executable, "-m", "bridgehead.balancer.bgp.exabgp_main", str(os.getpid()), str(file),
                     stdin=commands_end,
                     stdout=asyncio.subprocess.PIPE,
                     stderr=asyncio.subprocess.PIPE,
                     limit=_LONGEST_LINE,
-                    env=os.environ | ENVIRONMENT | {"exabgp_daemon_user": _user_name()},
+                    env=os.environ | ENVIRONMENT | {"exabgp_daemon_user": existing_user_name()},
                 )  # fmt: skip
             finally:
                 os.close(commands_end)
@@ -129,13 +130,3 @@ class ExaBgpProcess:
 
 def _write(file: Path, configuration: str) -> None:
     file.write_text(configuration)
-
-
-def _user_name() -> str:
-    """Return a user that exists on this machine: ExaBGP demands one, although it does not change its user here."""
-    import pwd
-
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        return pwd.getpwall()[0].pw_name

@@ -1,7 +1,7 @@
 """The program of an ExaBGP child process: ExaBGP's server, which ends with the speaker.
 
-Usage: python -m bridgehead.balancer.bgp.child PARENT CONFIGURATION. PARENT is the speaker's process id. The file of the
-configuration is removed at the end, since nobody else does after the speaker's sudden end.
+Usage: python -m bridgehead.balancer.bgp.exabgp_main PARENT CONFIGURATION. PARENT is the speaker's process id. The file
+of the configuration is removed at the end, since nobody else does after the speaker's sudden end.
 """
 
 from __future__ import annotations

@@ -1,0 +1,13 @@
+"""Announcement of addresses by VRRP, by a keepalived that the speaker configures.
+
+    view, publications --plan.py--> groups --keepalived.py--> configuration --keepalived_process.py--> keepalived
+
+| module | what is in it |
+| --- | --- |
+| `plan.py` | groups of addresses, their virtual router ids and priorities |
+| `keepalived.py` | keepalived's configuration, and its notifications, as text |
+| `keepalived_process.py` | keepalived as a child process, which `keepalived_main.py` starts |
+| `announcer.py` | the announcer, and what takes its place without keepalived |
+
+docs/decisions/0040-vrrp.md has the reasons.
+"""

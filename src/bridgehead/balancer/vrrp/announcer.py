@@ -1,0 +1,240 @@
+"""VRRP as an Announcer of the speaker, and what takes its place where keepalived is not installed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import logging
+import socket
+import time
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from bridgehead.backoff import Backoff
+from bridgehead.network.addresses import Addresses
+from bridgehead.network.paths import address_on, find_path
+from bridgehead.objects.meta import ObjectKey
+
+from ..candidates import leaving_nodes
+from ..ranges import IpAddress
+from ..speaker.announcer import Held, Observer
+from ..users import existing_user_name
+from ..view import ClusterView, Publication
+from .keepalived import Instance, is_identity, render_configuration
+from .keepalived_process import KeepalivedProcess
+from .plan import Group, VrrpPlan
+
+log = logging.getLogger("bridgehead.balancer.vrrp")
+
+_QUIET_SECONDS = 0.05  # changes that follow each other sooner are one reload
+_FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS = 0.5, 30.0
+_CAN_REACH = "can_reach:"
+_WHY = "master of its VRRP group"
+
+
+class VrrpAnnouncer:
+    """Announces by a keepalived, which runs while this node is in any group. `program`: its path."""
+
+    protocol = "vrrp"
+
+    def __init__(self, observer: Observer, program: str) -> None:
+        self._observer = observer
+        self._program = program
+        self._plan = VrrpPlan()
+        self._view: ClusterView | None = None
+        self._groups: dict[str, Group] = {}  # that keepalived is configured with, or will be soon
+        self._masters: dict[str, float] = {}  # since when this node is the master of a group, epoch seconds
+        self._reported: set[IpAddress] = set()  # addresses without a virtual router
+        self._has_changed = asyncio.Event()
+
+    # --- The speaker's interface ----------------------------------------------------------------------------------
+
+    def update(
+        self, view: ClusterView, publications: Mapping[ObjectKey, Publication], changed: Collection[ObjectKey]
+    ) -> None:
+        if self._view is None:
+            self._has_changed.set()
+        self._view = view
+        regrouped = self._plan.update(view, publications, changed)
+        if self._plan.groups != self._groups:
+            self._groups = self._plan.groups
+            self._has_changed.set()
+        self._report_refused()
+        if regrouped:
+            self._observer.on_held_changed(regrouped)
+
+    async def run(self) -> None:
+        backoff = Backoff(_FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS)
+        await self._has_changed.wait()
+        self._remove_leftovers()
+        while True:
+            await self._has_changed.wait()
+            if not self._groups:
+                self._has_changed.clear()
+                continue
+            await self._run_keepalived()
+            if self._groups:
+                await asyncio.sleep(backoff.next())
+            else:
+                backoff.reset()
+
+    def held(self, services: Collection[ObjectKey] | None = None) -> Collection[Held]:
+        return [
+            Held(address, service, self.protocol, self._masters[name], (group.key.interface,), _WHY)
+            for name, group in self._groups.items()
+            if name in self._masters
+            for address in group.addresses
+            for service in self._plan.services(address)
+            if services is None or service in services
+        ]
+
+    @property
+    def is_handing_over(self) -> bool:
+        """Whether this node leaves, and is still the master of a group that another node can take over."""
+        view = self._view
+        if view is None or not self._masters:
+            return False
+        leaving = leaving_nodes(view)
+        return view.this_node in leaving and bool((view.members & view.nodes.keys()) - leaving)
+
+    def section(self) -> list[dict[str, Any]]:
+        """Return the groups for the speaker's status page, fit for JSON. `since`: epoch seconds."""
+        return [
+            {
+                "group": name,
+                "interface": group.key.interface,
+                "routerId": group.router_id,
+                "priority": group.priority,
+                "master": name in self._masters,
+                "since": self._masters.get(name, 0.0),
+                "addresses": [str(address) for address in group.addresses],
+            }
+            for name, group in sorted(self._groups.items())
+        ]
+
+    # --- keepalived -----------------------------------------------------------------------------------------------
+
+    async def _run_keepalived(self) -> None:
+        """Run a keepalived until it ends, or until this node is in no group any more."""
+        keepalived = KeepalivedProcess(self._program, self._render, self._on_state)
+        self._has_changed.clear()
+        running = asyncio.create_task(keepalived.run())
+        try:
+            while self._groups and not running.done():
+                changed = asyncio.create_task(self._has_changed.wait())
+                try:
+                    await asyncio.wait([running, changed], return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    changed.cancel()
+                await asyncio.sleep(_QUIET_SECONDS)
+                if self._has_changed.is_set() and self._groups and not running.done():
+                    self._has_changed.clear()
+                    keepalived.reload()
+                    self._forget_masters(set(self._groups))
+        finally:
+            running.cancel()
+            await asyncio.wait([running])
+            self._forget_masters(set())
+            self._remove_leftovers()
+        if not running.cancelled() and running.exception() is not None:
+            log.error("cannot run keepalived: %s", running.exception())
+        elif self._groups:
+            log.error("keepalived ended; its last lines:\n%s", "\n".join(keepalived.last_lines))
+            self._has_changed.set()
+
+    def _render(self, fifo: str) -> str:
+        return render_configuration(list(self._instances()), fifo, existing_user_name())
+
+    def _instances(self) -> Iterator[Instance]:
+        for group in self._groups.values():
+            link = find_link(group.key.interface)
+            if link:
+                yield Instance(group, link, bool(address_on(socket.if_nametoindex(link), 4)))
+            else:
+                log.error("no interface %s on this node", group.key.interface)
+
+    def _on_state(self, name: str, is_master: bool) -> None:
+        group = self._groups.get(name)
+        if is_master == (name in self._masters) or (group is None and is_master):
+            return
+        if is_master:
+            self._masters[name] = time.time()
+        else:
+            del self._masters[name]
+        log.info("group %s: %s", name, "master" if is_master else "not the master")
+        self._observer.on_held_changed(self._services_of(group))
+
+    def _forget_masters(self, kept: set[str]) -> None:
+        for name in self._masters.keys() - kept:
+            del self._masters[name]
+
+    def _services_of(self, group: Group | None) -> set[ObjectKey]:
+        addresses = group.addresses if group is not None else ()
+        return {service for address in addresses for service in self._plan.services(address)}
+
+    def _report_refused(self) -> None:
+        refused = self._plan.refused
+        for address in refused - self._reported:
+            message = f"no virtual router id is free for {address}: VRRP has 255 on a network"
+            for service in self._plan.services(address):
+                self._observer.record(service, reason="announceFailed", message=message)
+        self._reported = set(refused)
+
+    def _remove_leftovers(self) -> None:
+        """Remove the addresses that a keepalived has left which was killed.
+
+        They are those of single hosts (Addresses.remove spares all others) in pools of VRRP, on its links.
+        """
+        pools = [pool for pool in self._view.configuration.pools if pool.vrrp] if self._view is not None else []
+        names = {find_link(advertisement.interface) for pool in pools for advertisement in pool.vrrp} - {""}
+        try:
+            links = {socket.if_nametoindex(name) for name in names}
+            with contextlib.closing(Addresses()) as addresses:
+                for entry in addresses.all():
+                    address = ipaddress.ip_address(entry.address)
+                    is_ours = is_identity(address) or any(address in pool for pool in pools)
+                    if is_ours and entry.link in links:
+                        addresses.remove([entry])
+        except OSError as error:
+            log.error("cannot remove addresses of an earlier keepalived: %s", error)
+
+
+def find_link(interface: str) -> str:
+    """Return the link of an advertisement: its name, or the one to ADDRESS of `can_reach:ADDRESS`; "" if none."""
+    try:
+        if interface.startswith(_CAN_REACH):
+            path = find_path(interface.removeprefix(_CAN_REACH))
+            return socket.if_indextoname(path.link) if path is not None else ""
+        socket.if_nametoindex(interface)
+    except (OSError, ValueError):
+        return ""
+    return interface
+
+
+class MissingVrrp:
+    """Takes the place of VrrpAnnouncer without keepalived: reports that layer 2 announces the addresses instead."""
+
+    protocol = "vrrp"
+
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
+        self._plan = VrrpPlan()
+
+    def update(
+        self, view: ClusterView, publications: Mapping[ObjectKey, Publication], changed: Collection[ObjectKey]
+    ) -> None:
+        regrouped = self._plan.update(view, publications, changed)
+        if view.this_node != min(view.members, default=""):  # one Event is enough
+            return
+        for service in regrouped:
+            addresses = ", ".join(sorted(map(str, self._plan.addresses(service))))
+            if addresses:
+                message = f"keepalived is not installed on node {view.this_node}: layer 2 announces {addresses} instead"
+                self._observer.record(service, reason="VRRPUnavailable", message=message)
+
+    async def run(self) -> None:
+        await asyncio.get_running_loop().create_future()
+
+    def held(self, services: Collection[ObjectKey] | None = None) -> Collection[Held]:
+        return []

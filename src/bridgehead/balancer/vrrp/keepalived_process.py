@@ -1,0 +1,127 @@
+"""keepalived as a child process: configuration, reloads, and which groups this node is the master of."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+
+from .keepalived import parse_notification
+
+log = logging.getLogger("bridgehead.balancer.vrrp")
+
+_END_SECONDS = 5.0
+_LAST_LINES = 12  # of the log, for the report of an unexpected end
+_READ_BYTES = 1 << 16
+_STARTED = "Startup complete"  # in the log
+
+
+class KeepalivedProcess:
+    """A running keepalived. `on_state` gets a group's name and whether this node is its master now.
+
+    `run` it once. The configuration is rendered by `render`, which gets the path of the FIFO for notifications.
+    """
+
+    def __init__(self, program: str, render: Callable[[str], str], on_state: Callable[[str, bool], None]) -> None:
+        self._program = program
+        self._render = render
+        self._on_state = on_state
+        self._directory = Path()
+        self._process: asyncio.subprocess.Process | None = None
+        self._is_started = self._has_to_reload = False
+        self._rest = ""
+        self.last_lines: deque[str] = deque(maxlen=_LAST_LINES)
+
+    async def run(self) -> None:
+        """Run keepalived until cancelled, which ends it with its addresses, or until it ends. Raises OSError."""
+        self._directory = Path(tempfile.mkdtemp(prefix="bridgehead-vrrp-"))
+        fifo = self._directory / "notifications"
+        os.mkfifo(fifo, 0o600)
+        # Open for writing, too, so that there is always a writer, and never an end of file.
+        notifications = os.open(fifo, os.O_RDWR | os.O_NONBLOCK)
+        loop = asyncio.get_running_loop()
+        loop.add_reader(notifications, self._read, notifications)
+        try:
+            self._write()
+            self._process = process = await self._start()
+            try:
+                await self._follow_log(process)
+                await process.wait()
+            finally:
+                await _stop(process)
+        finally:
+            self._process = None
+            loop.remove_reader(notifications)
+            os.close(notifications)
+            shutil.rmtree(self._directory, ignore_errors=True)
+
+    def reload(self) -> None:
+        """Let keepalived read its configuration, rendered anew. Instances that are in it still keep their state."""
+        if self._process is None:
+            return
+        self._write()
+        if self._is_started:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.send_signal(signal.SIGHUP)
+        else:  # a signal would end it
+            self._has_to_reload = True
+
+    def _write(self) -> None:
+        (self._directory / "keepalived.conf").write_text(self._render(str(self._directory / "notifications")))
+
+    async def _start(self) -> asyncio.subprocess.Process:
+        return await asyncio.create_subprocess_exec(
+            sys.executable,
+            *("-m", "bridgehead.balancer.vrrp.keepalived_main", str(os.getpid())),
+            *(self._program, "--vrrp", "--dont-fork", "--log-console", "--no-syslog"),
+            *("--use-file", str(self._directory / "keepalived.conf")),
+            *("--pid", str(self._directory / "pid"), "--vrrp_pid", str(self._directory / "vrrp-pid")),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+
+    async def _follow_log(self, process: asyncio.subprocess.Process) -> None:
+        while process.stdout is not None:
+            try:
+                line = await process.stdout.readline()
+            except ValueError:  # a line beyond the limit, which is dropped
+                continue
+            if not line:
+                return
+            text = line.decode("utf-8", "replace").rstrip()
+            self.last_lines.append(text)
+            log.debug("keepalived: %s", text)
+            if text.endswith(_STARTED):
+                self._is_started = True
+                if self._has_to_reload:
+                    self.reload()
+
+    def _read(self, notifications: int) -> None:
+        with contextlib.suppress(BlockingIOError):
+            self._rest += os.read(notifications, _READ_BYTES).decode("utf-8", "replace")
+        *lines, self._rest = self._rest.split("\n")
+        for line in lines:
+            found = parse_notification(line)
+            if found is not None:
+                self._on_state(*found)
+
+
+async def _stop(process: asyncio.subprocess.Process) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        process.terminate()
+    try:
+        async with asyncio.timeout(_END_SECONDS):
+            await process.wait()
+    except TimeoutError:  # it is stopped
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()

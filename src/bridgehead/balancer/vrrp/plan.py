@@ -1,0 +1,194 @@
+"""Groups of addresses that VRRP announces together, the same on all nodes.
+
+A group is one virtual router on one interface. Addresses of Services that any node may announce are in one group for
+each interface and selection of nodes, so that nodes that come and go change no group. Addresses of local Services
+(externalTrafficPolicy Local) are in a group for each set of nodes with endpoints.
+
+Pure: no I/O, no clock, no randomness.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from bridgehead.objects.meta import ObjectKey
+
+from ..candidates import eligible_nodes, leaving_nodes, placement
+from ..model import NodeSelection, VrrpAdvertisement
+from ..ranges import IpAddress
+from ..view import ClusterView, Publication
+
+VIRTUAL_ROUTERS = 255  # ids on one network (RFC 5798)
+_HIGHEST_PRIORITY = 200
+_LEAVING_PRIORITY = 100  # and below: of nodes that hand their addresses over
+
+
+class GroupKey(NamedTuple):
+    """Identity of a group. `nodes` describes which nodes are in it, in a form that is the same everywhere."""
+
+    interface: str
+    nodes: str
+
+    @property
+    def name(self) -> str:
+        """A name that configuration files can contain."""
+        return f"group-{self.digest.hex()[:16]}"
+
+    @property
+    def digest(self) -> bytes:
+        return hashlib.sha256(f"{self.interface}\n{self.nodes}".encode()).digest()
+
+
+@dataclass(frozen=True)
+class Group:
+    """A group that this node is in. `interface` is that of the advertisement: a name, or `can_reach:ADDRESS`."""
+
+    key: GroupKey
+    router_id: int
+    priority: int
+    addresses: tuple[IpAddress, ...]
+
+
+class _Claim(NamedTuple):
+    address: IpAddress
+    key: GroupKey
+    selection: NodeSelection
+
+
+class VrrpPlan:
+    """The groups, kept up to date. Work is done for the Services that changed, and once for each group."""
+
+    def __init__(self) -> None:
+        self._view: ClusterView | None = None
+        self._claims: dict[ObjectKey, frozenset[_Claim]] = {}
+        self._claimed: dict[IpAddress, dict[ObjectKey, _Claim]] = {}
+        self._nodes: dict[GroupKey, frozenset[str]] = {}  # those that may be in the group
+        self.groups: dict[str, Group] = {}  # of this node, by name
+        self.refused: frozenset[IpAddress] = frozenset()  # there are more groups than virtual routers
+
+    def update(
+        self, view: ClusterView, publications: Mapping[ObjectKey, Publication], changed: Collection[ObjectKey]
+    ) -> set[ObjectKey]:
+        """Take a new state. Return the Services whose addresses are in other groups than before."""
+        is_alike = (
+            self._view is not None and self._view.configuration is view.configuration and self._view.nodes == view.nodes
+        )
+        if not is_alike:
+            changed = publications.keys() | self._claims.keys()
+        self._view = view
+        regrouped = set()
+        for key in changed:
+            publication = publications.get(key)
+            claims = frozenset(_claims(view, publication)) if publication is not None else frozenset()
+            if claims != self._claims.get(key, frozenset()):
+                regrouped.add(key)
+                self._replace(key, claims)
+        if regrouped or not is_alike:
+            self._group(view)
+        return regrouped
+
+    def services(self, address: IpAddress) -> Collection[ObjectKey]:
+        """Return the Services with an address."""
+        return self._claimed.get(address, {}).keys()
+
+    def addresses(self, service: ObjectKey) -> Collection[IpAddress]:
+        """Return the addresses of a Service that VRRP announces, from whatever node."""
+        return {claim.address for claim in self._claims.get(service, ())}
+
+    def _replace(self, key: ObjectKey, claims: frozenset[_Claim]) -> None:
+        for claim in self._claims.pop(key, frozenset()):
+            others = self._claimed.get(claim.address, {})
+            others.pop(key, None)
+            if not others:
+                self._claimed.pop(claim.address, None)
+        if claims:
+            self._claims[key] = claims
+            for claim in sorted(claims, key=lambda claim: claim.key, reverse=True):
+                self._claimed.setdefault(claim.address, {})[key] = claim
+
+    def _group(self, view: ClusterView) -> None:
+        """Form the groups. An address that several Services share is in one group, on all nodes in the same."""
+        members: dict[GroupKey, list[IpAddress]] = {}
+        selections: dict[GroupKey, NodeSelection] = {}
+        for address, claims in self._claimed.items():
+            claim = min(claims.values(), key=lambda claim: claim.key)
+            members.setdefault(claim.key, []).append(address)
+            selections[claim.key] = claim.selection
+        router_ids = assign_router_ids(members)
+        leaving = leaving_nodes(view)
+        eligible = {selection: eligible_nodes(view, selection) for selection in set(selections.values())}
+        self.refused = frozenset(
+            address for key, addresses in members.items() if key not in router_ids for address in addresses
+        )
+        self.groups = {}
+        for key, router_id in router_ids.items():
+            nodes = _nodes_of(key, eligible[selections[key]])
+            if view.this_node in nodes:
+                priority = priority_of(view.this_node, key, nodes, leaving)
+                addresses = tuple(sorted(members[key], key=lambda address: (address.version, int(address))))
+                self.groups[key.name] = Group(key, router_id, priority, addresses)
+
+
+def _claims(view: ClusterView, publication: Publication) -> Iterator[_Claim]:
+    for address, pool in publication.addresses:
+        for advertisement in pool.vrrp:
+            key = _group_key(view, publication, advertisement)
+            if key is not None:
+                yield _Claim(address, key, advertisement.nodes)
+                break
+
+
+def _group_key(view: ClusterView, publication: Publication, advertisement: VrrpAdvertisement) -> GroupKey | None:
+    """Return the group of a Service's addresses; None if no node may announce them."""
+    if not publication.has_endpoints:
+        return None
+    if not publication.is_local:
+        return GroupKey(advertisement.interface, f"selected by {_describe(advertisement.nodes)}")
+    nodes = placement(publication, eligible_nodes(view, advertisement.nodes), leaving_nodes(view))
+    return GroupKey(advertisement.interface, f"named {','.join(sorted(nodes))}") if nodes else None
+
+
+def _nodes_of(key: GroupKey, eligible: frozenset[str]) -> frozenset[str]:
+    kind, _, text = key.nodes.partition(" ")
+    return eligible & frozenset(text.split(",")) if kind == "named" else eligible
+
+
+def _describe(selection: NodeSelection) -> str:
+    """Return a text that is the same for equal selections."""
+    return " or ".join(
+        sorted(
+            " and ".join(
+                sorted(f"{term.key} {term.operator} {','.join(sorted(term.values))}" for term in selector.requirements)
+            )
+            or ("nothing" if selector.selects_nothing else "everything")
+            for selector in selection.selectors
+        )
+    )
+
+
+def assign_router_ids(keys: Iterable[GroupKey]) -> dict[GroupKey, int]:
+    """Return a virtual router id for each group, all different: the hash of the key, or the next free one.
+
+    Groups without a free id are left out. Interfaces of different names may be of one network, so all share the ids.
+    """
+    assigned: dict[int, GroupKey] = {}
+    for key in sorted(keys, key=lambda key: key.digest)[:VIRTUAL_ROUTERS]:
+        number = int.from_bytes(key.digest[-4:], "big") % VIRTUAL_ROUTERS
+        while number in assigned:
+            number = (number + 1) % VIRTUAL_ROUTERS
+        assigned[number] = key
+    return {key: number + 1 for number, key in assigned.items()}
+
+
+def priority_of(node: str, key: GroupKey, nodes: Collection[str], leaving: Collection[str]) -> int:
+    """Return a node's priority in a group: each node has another one, and another order in each group.
+
+    A node that leaves has a lower one than all that stay; it goes on until another node is the master.
+    """
+    order = sorted(nodes, key=lambda name: hashlib.sha256(f"{name}#{key.name}".encode()).digest())
+    rank = order.index(node)
+    highest = _LEAVING_PRIORITY if node in leaving else _HIGHEST_PRIORITY
+    return max(highest - rank, highest - _LEAVING_PRIORITY + 1)

@@ -1,0 +1,145 @@
+"""Whole speakers that announce by VRRP, with keepalived: an Eip of protocol vip, external IPs, and faults."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bridgehead.objects import openelb
+from bridgehead.objects.kinds import SERVICES
+from bridgehead.objects.metallb import IP_ADDRESS_POOLS
+
+from .api_world import until
+from .namespaced import in_namespace, sh
+from .speaker_world import NAMESPACE, NODES_IN_WORLD, SpeakerWorld, answered_by, fault, speaker_world, vip
+
+pytestmark = [pytest.mark.integration, pytest.mark.needs("keepalived")]
+
+
+def addresses_of(node: str) -> str:
+    return sh(f"ip -n {node} -br address show dev eth0")
+
+
+async def masters(world: SpeakerWorld) -> dict[str, str]:
+    """Return the node that is the master of each address by what its keepalived has configured."""
+    found: dict[str, str] = {}
+    for node in NODES_IN_WORLD:
+        text = addresses_of(node)
+        for number in (10, 11):
+            if f"{vip(number)}/32" in text:
+                found[vip(number)] = f"{found.get(vip(number), '')}{node}"
+    return found
+
+
+async def until_master(world: SpeakerWorld, *nodes: str) -> str:
+    """Wait until both addresses are on one of these nodes alone; return the node."""
+
+    async def is_settled() -> str:
+        found = await masters(world)
+        only = set(found.values())
+        return only.pop() if len(found) == 2 and len(only) == 1 and only <= set(nodes) else ""
+
+    master: str = await until(is_settled)
+    return master
+
+
+def others(node: str) -> tuple[str, ...]:
+    return tuple(name for name in NODES_IN_WORLD if name != node)
+
+
+def keepalived_of(world: SpeakerWorld, node: str) -> list[int]:
+    """Return the process ids of a speaker's keepalived."""
+    found = sh("ps -eo pid,ppid,comm").splitlines()
+    rows: list[list[str]] = [line.split() for line in found]
+    return [int(row[0]) for row in rows if row[2] == "keepalived" and int(row[1]) == world.speakers[node].process.pid]
+
+
+@in_namespace
+async def test_addresses_have_one_master_that_changes_when_it_fails():
+    async with speaker_world(Path("/run/world")) as world:
+        await world.client.delete(IP_ADDRESS_POOLS, "pool", NAMESPACE)
+        spec: dict[str, Any] = {"address": f"{vip(10)}-{vip(12)}", "protocol": "vip", "interface": "can_reach:10.0.0.1"}
+        await world.create(openelb.EIPS, {"metadata": {"name": "vips"}, "spec": spec})
+        await world.start_speakers()
+        await world.add_service("web", vip(10))
+        # An external IP that the Eip holds.
+        port = {"port": 8080, "protocol": "UDP"}
+        await world.create(
+            SERVICES,
+            {
+                "metadata": {"name": "external", "namespace": "default"},
+                "spec": {"externalIPs": [vip(11)], "ports": [port]},
+            },
+        )
+        await world.set_endpoints("external", NODES_IN_WORLD, is_new=True)
+
+        async def priorities() -> dict[int, str]:
+            sections = [(await world.read_status(node))["sections"]["vrrp"] for node in NODES_IN_WORLD]
+            return {
+                group["priority"]: node
+                for node, groups in zip(NODES_IN_WORLD, sections, strict=True)
+                for group in groups
+                if len(group["addresses"]) == 2
+            }
+
+        async def have_priorities() -> bool:
+            return len(await priorities()) == len(NODES_IN_WORLD)
+
+        await until(have_priorities)
+        found = await priorities()
+        master = await until_master(world, found[max(found)])
+
+        async def is_held() -> bool:
+            return await world.holder(vip(10)) == await world.holder(vip(11)) == master
+
+        await until(is_held)
+
+        async def answers(*nodes: str) -> bool:
+            return await answered_by(vip(10)) in nodes
+
+        with fault(world, "black hole", master):
+
+            async def is_taken_over() -> bool:
+                return await answers(*others(master))
+
+            await until(is_taken_over)
+        # The node with the highest priority gets its addresses back, and no other keeps them.
+        assert await until_master(world, master) == master
+
+        # A drain: the others take over before the node lets go.
+        speaker = world.speakers[master]
+        speaker.signal(signal.SIGTERM)
+        await until_master(world, *others(master))
+        speaker.process.wait()
+        world.start_speaker(master)
+        await until_master(world, master)
+
+        # A killed speaker takes its keepalived along, with the addresses.
+        world.speakers[master].signal(signal.SIGKILL)
+        await until_master(world, *others(master))
+        world.start_speaker(master)
+        await until_master(world, master)
+
+        # A killed keepalived leaves addresses behind, until its successor starts.
+        [pid] = keepalived_of(world, master)
+        os.kill(pid, signal.SIGKILL)
+
+        async def is_restarted() -> bool:
+            return keepalived_of(world, master) not in ([], [pid])
+
+        await until(is_restarted)
+        await until_master(world, master)
+
+        # Without endpoints, no node has the addresses.
+        for name in ("web", "external"):
+            await world.set_endpoints(name, [])
+
+        async def is_gone() -> bool:
+            return await masters(world) == {}
+
+        await until(is_gone)
+        assert all("169.254.254" not in addresses_of(node) for node in NODES_IN_WORLD)
