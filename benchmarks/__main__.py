@@ -24,8 +24,10 @@ MODULES = {
     "barrier": "The barrier before SIGTERM",
     "api": "The API server",
     "storage": "Storage",
+    "addresses": "Load-balancer addresses",
     "failover": "",
     "failover_bgp_vrrp": "",
+    "announcing": "Announcing by layer 2",
 }
 RESULTS = Path(__file__).with_name("results")
 

@@ -27,6 +27,7 @@ from tests.integration.speaker_world import (
     Prober,
     SpeakerWorld,
     answered_by,
+    enter_world,
     fault,
     longest_gap,
     speaker_world,
@@ -162,13 +163,6 @@ def _milliseconds(seconds: float) -> str:
     return f"{seconds * 1000:.0f} ms"
 
 
-def main(forbidden: str, runs: str, busy_seconds: str) -> None:
-    if os.readlink("/proc/self/ns/net") == forbidden:
-        raise SystemExit("this is the network namespace that the benchmark was started in; not touching it")
-    subprocess.run(["mount", "-t", "tmpfs", "none", "/run"], check=True)
-    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
-    print(json.dumps(asyncio.run(_measure(int(runs), float(busy_seconds)))))
-
-
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    enter_world(sys.argv[1])
+    print(json.dumps(asyncio.run(_measure(int(sys.argv[2]), float(sys.argv[3])))))

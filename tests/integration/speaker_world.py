@@ -64,6 +64,20 @@ def sh(*lines: str) -> None:
     subprocess.run(["sh", "-ec", "\n".join(lines)], check=True, stdout=subprocess.DEVNULL)
 
 
+def enter_world(forbidden: str) -> None:
+    """Prepare a process in new namespaces. `forbidden`: the network namespace that the benchmark was started in."""
+    if os.readlink("/proc/self/ns/net") == forbidden:
+        raise SystemExit("this is the network namespace that the benchmark was started in; not touching it")
+    sh("mount -t tmpfs none /run", "ip link set lo up")
+
+
+def run_on(node: str, *command: str) -> str:
+    """Run a command on a node; return its output."""
+    return subprocess.run(
+        ["ip", "netns", "exec", node, *command], check=True, capture_output=True, text=True
+    ).stdout.strip()
+
+
 # --- The network ----------------------------------------------------------------------------------------------------
 
 
@@ -245,10 +259,15 @@ class SpeakerProcess:
     def status(self) -> dict[str, Any]:
         """Return the page /status, {} while it is not served."""
         try:
-            with urllib.request.urlopen(f"http://{node_ip(self.node)}:{PAGES_PORT}/status", timeout=5) as answer:
-                found: dict[str, Any] = json.load(answer)
+            found: dict[str, Any] = json.loads(self.page("/status"))
         except OSError:
             return {}
+        return found
+
+    def page(self, path: str) -> bytes:
+        """Return an HTTP page. Raises OSError."""
+        with urllib.request.urlopen(f"http://{node_ip(self.node)}:{PAGES_PORT}{path}", timeout=5) as answer:
+            found: bytes = answer.read()
         return found
 
 

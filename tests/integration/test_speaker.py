@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import ipaddress
 import itertools
+import os
 import random
+import re
 import signal
 import threading
 from pathlib import Path
@@ -16,18 +19,20 @@ from bridgehead.balancer.layer2 import arp, ndp
 from bridgehead.network.link_states import LinkStates
 from bridgehead.network.packet_sockets import PacketSocket
 from bridgehead.network.uapi.if_ether import ETH_P_ARP, ETH_P_IPV6
+from bridgehead.objects import metallb
 from bridgehead.objects.kinds import NODES
-from bridgehead.objects.metallb import SERVICE_L2_STATUSES
 
 from .api_world import until
 from .namespaced import in_namespace
 from .speaker_world import (
+    CLIENT,
     FAULTS,
     NAMESPACE,
     NODES_IN_WORLD,
     SpeakerWorld,
     answered_by,
     fault,
+    run_on,
     speaker_world,
     vip,
 )
@@ -53,6 +58,20 @@ def others(node: str) -> tuple[str, ...]:
     return tuple(name for name in NODES_IN_WORLD if name != node)
 
 
+async def answers_alone(address: str, node: str) -> bool:
+    """Return whether a broadcast ARP request is answered by this node and by no other."""
+    target = ipaddress.IPv4Address(address).packed
+    with LinkStates() as links:
+        (link,) = (link for link in links.all() if link.name == "fabric")
+    with PacketSocket(link.number, link.name, ETH_P_ARP) as sock:
+        source = ipaddress.IPv4Address(CLIENT).packed
+        sock.send(arp.encode(arp.ArpPacket(arp.BROADCAST, True, link.mac, source, bytes(6), target)))
+        await asyncio.sleep(0.1)  # in which a second one would answer
+        packets = [arp.decode(frame) for frame in sock.receive(1000)]
+    macs = {packet.sender_mac for packet in packets if packet and packet.sender == target and packet.target == source}
+    return macs == {bytes([2, 0, 0, 0, 1, int(node.removeprefix("node"))])}
+
+
 @in_namespace
 async def test_a_failed_node_loses_its_addresses_and_gets_them_back():
     async with speaker_world(WORLD) as world:
@@ -61,6 +80,11 @@ async def test_a_failed_node_loses_its_addresses_and_gets_them_back():
         holder = await world.until_held(vip(10))
         for address in (vip(10), vip(10, 6)):
             await until_answered(address, holder)
+        metrics = (await asyncio.to_thread(world.speakers[holder].page, "/metrics")).decode()
+        labels = f'ip="{vip(10)}",node="{holder}",protocol="layer2",service="default/web"'
+        assert f"metallb_speaker_announced{{{labels}}} 1.0" in sort_labels(metrics)
+        for name in ("requests_received", "responses_sent", "gratuitous_sent"):
+            assert f'metallb_layer2_{name}_total{{ip="{vip(10)}"}}' in metrics
         for what in FAULTS:
             with fault(world, what, holder):
                 for address in (vip(10), vip(10, 6)):
@@ -69,11 +93,18 @@ async def test_a_failed_node_loses_its_addresses_and_gets_them_back():
             await world.until_members(*NODES_IN_WORLD)
             await world.until_held(vip(10), holder)
             await until_answered(vip(10), holder)
+            await until(lambda: answers_alone(vip(10), holder))
         successor = await check_a_killed_speaker(world, holder)
+        assert [message for reason, message in await world.events("web") if reason == "DuplicateAddress"] == []
         status = await world.read_status(successor)
         assert status["takeovers"]
         assert {takeover["nodes"][0] for takeover in status["takeovers"]} == {holder}
         assert all(change["silence"] < 60 for change in status["changes"])
+
+
+def sort_labels(exposition: str) -> str:
+    """Order the labels of each metric by name."""
+    return re.sub(r"\{(.*)\}", lambda match: "{" + ",".join(sorted(match[1].split(","))) + "}", exposition)
 
 
 def is_running(pid: int) -> bool:
@@ -88,7 +119,7 @@ async def check_a_killed_speaker(world: SpeakerWorld, holder: str) -> str:
     await until_answered(vip(10), successor)
 
     async def statuses() -> bool:
-        found = await world.client.list(SERVICE_L2_STATUSES, NAMESPACE)
+        found = await world.client.list(metallb.SERVICE_L2_STATUSES, NAMESPACE)
         return [status.status.node for status in found.items] == [successor]
 
     await until(statuses)
@@ -191,6 +222,31 @@ class ArpClient(threading.Thread):
         return len(self._waiting)
 
 
+async def check_missing_interface(world: SpeakerWorld) -> None:
+    """An address whose advertisement names no existing interface is reported in an Event."""
+    await world.client.patch(metallb.L2_ADVERTISEMENTS, "all", NAMESPACE, {"spec": {"interfaces": ["eth9"]}})
+
+    async def failed() -> bool:
+        text = f'failed to announce "{vip(10)}" with protocol "layer2": no usable interface (eth9)'
+        return ("announceFailed", text) in await world.events("web")
+
+    await until(failed)
+    await world.client.patch(metallb.L2_ADVERTISEMENTS, "all", NAMESPACE, {"spec": {"interfaces": ["eth0"]}})
+    await until_answered(vip(10), *NODES_IN_WORLD)
+
+
+async def check_strict_arp(world: SpeakerWorld) -> None:
+    """A speaker makes the kernel strict where kube-proxy's interface of mode ipvs appears."""
+    name = "/proc/sys/net/ipv4/conf/all/arp_announce"
+    assert run_on("node1", "cat", name) == "0"
+    run_on("node1", "ip", "link", "add", "kube-ipvs0", "type", "bridge")
+
+    async def is_strict() -> bool:
+        return run_on("node1", "cat", name) == "2"
+
+    await until(is_strict)
+
+
 @in_namespace
 async def test_foreign_machines_and_floods():
     """A foreign machine that claims an address is named in an Event; other addresses stay served in a flood."""
@@ -226,3 +282,11 @@ async def test_foreign_machines_and_floods():
         assert await world.holder(vip(10)) == holder
         events = [message for reason, message in await world.events("web") if reason == "DuplicateAddress"]
         assert len(events) <= 10
+
+        await check_missing_interface(world)
+        await check_strict_arp(world)
+
+        # A speaker without its failure detector cannot know who has its addresses by now, so it ends.
+        os.kill(world.speakers[holder].detector_pid, signal.SIGKILL)
+        assert await asyncio.to_thread(world.speakers[holder].process.wait, 60) == 1
+        await until_answered(vip(10), *others(holder))

@@ -1,6 +1,7 @@
-"""The configuration, compiled again whenever its objects change. Used by the controller.
+"""The configuration, compiled again whenever its objects change. Used by the controller and by every speaker.
 
-The definitions of the objects may be installed after the start: an informer lists until its kind is served.
+An invalid set of objects leaves the last valid configuration in force. The definitions of the objects may be installed
+later than the part starts, or in part: a kind that the API server does not serve has no objects.
 """
 
 from __future__ import annotations
@@ -12,19 +13,23 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from bridgehead.client import ApiClient, Informer
+from bridgehead.client.errors import ClientError
 from bridgehead.objects import metallb, openelb
 from bridgehead.objects.core import Node
 from bridgehead.objects.endpoint_slices import SERVICE_NAME_LABEL, EndpointSlice
 from bridgehead.objects.kinds import CONFIG_MAPS, ENDPOINT_SLICES, Kind
-from bridgehead.objects.meta import Object
+from bridgehead.objects.meta import Object, ObjectKey, ObjectReference
 
 from .configuration import Compiled, ConfigurationObjects, NodeFacts, compile_configuration
 from .configuration.config_map import NAME as CONFIG_MAP_NAME
+from .configuration.inputs import about
 from .errors import ConfigurationInvalid
 from .ranges import AddressRange, IpAddress
 
 log = logging.getLogger(__name__)
 
+_DISCOVERY_SECONDS: Final = 0.5
+_FIRST_SECONDS: Final = 5.0  # in which kinds that are not served yet delay the first configuration
 _QUIET_SECONDS: Final = 0.02  # changes that follow each other sooner are compiled together
 # The names are those of the fields of `ConfigurationObjects`.
 _KINDS: Final[dict[str, Kind[Any]]] = {
@@ -41,10 +46,10 @@ _KINDS: Final[dict[str, Kind[Any]]] = {
 
 
 class ConfigurationWatch:
-    """Calls `on_valid` with each new result, `on_invalid` with each new error; the last valid one stays in force.
+    """Calls `on_valid` with each new result, `on_invalid` with each new error.
 
-    `nodes` is an informer that the caller runs. Objects of all namespaces are seen, so that those of the wrong one are
-    reported.
+    `nodes` is an informer that the caller runs. `sees_all_namespaces`: the results name objects of MetalLB's kinds
+    that do not count because they are in another namespace.
     """
 
     def __init__(
@@ -53,19 +58,30 @@ class ConfigurationWatch:
         namespace: str,
         nodes: Informer[Node],
         on_valid: Callable[[Compiled], None],
-        on_invalid: Callable[[ConfigurationInvalid], None],
+        on_invalid: Callable[[ConfigurationInvalid], None] | None = None,
+        *,
+        sees_all_namespaces: bool = False,
     ) -> None:
+        self._client = client
         self._namespace = namespace
         self._nodes = nodes
         self._on_valid = on_valid
         self._on_invalid = on_invalid
-        self._informers: dict[str, Informer[Any]] = {name: Informer(client, kind) for name, kind in _KINDS.items()}
+        self._informers: dict[str, Informer[Any]] = {
+            name: Informer(client, kind, namespace if kind.namespaced and not sees_all_namespaces else "")
+            for name, kind in _KINDS.items()
+        }
         self._config_map = Informer(client, CONFIG_MAPS, namespace, field_selector=f"metadata.name={CONFIG_MAP_NAME}")
         self._api_endpoints = Informer(
             client, ENDPOINT_SLICES, "default", label_selector=f"{SERVICE_NAME_LABEL}=kubernetes"
         )
         self._wake = asyncio.Event()
         self._last: Compiled | str | None = None
+
+    @property
+    def error(self) -> str:
+        """Why the objects, as they are now, are not in force; "" if they are."""
+        return self._last if isinstance(self._last, str) else ""
 
     @property
     def pools(self) -> Informer[metallb.IPAddressPool]:
@@ -75,21 +91,66 @@ class ConfigurationWatch:
     def eips(self) -> Informer[openelb.Eip]:
         return self._informers["eips"]
 
+    def peer_reference(self, name: str) -> ObjectReference | None:
+        """Return a reference to the object that a peer of the configuration was made from; None if it is gone."""
+        for field, namespace in (("peers", self._namespace), ("openelb_peers", "")):
+            found = self._informers[field].get(ObjectKey(namespace, name))
+            if found is not None:
+                return about(found)
+        return None
+
     async def run(self) -> None:
         """Follow the objects until cancelled."""
-        informers = (*self._informers.values(), self._config_map, self._api_endpoints)
         self._nodes.on_change(self._node_changed)
         async with asyncio.TaskGroup() as tasks:
-            for informer in informers:
-                informer.on_change(self._object_changed)
-                tasks.create_task(informer.run(), name=f"informer {informer.kind.plural}")
-            for informer in (*informers, self._nodes):
-                await informer.wait_synced()
+            self._start(self._config_map, tasks)
+            self._start(self._api_endpoints, tasks)
+            tasks.create_task(self._discover(tasks), name="discovery")
+            await self._wait_synced()
             while True:
                 self._wake.clear()
                 self._compile()
                 await self._wake.wait()
                 await asyncio.sleep(_QUIET_SECONDS)
+
+    def _start(self, informer: Informer[Any], tasks: asyncio.TaskGroup) -> None:
+        informer.on_change(self._object_changed)
+        tasks.create_task(informer.run(), name=f"informer {informer.kind.plural}")
+
+    async def _discover(self, tasks: asyncio.TaskGroup) -> None:
+        """Start the informer of each kind as soon as the API server serves it."""
+        missing = list(self._informers.values())
+        while True:
+            served: set[tuple[str, str]] = set()
+            for group, version in {(informer.kind.group, informer.kind.version) for informer in missing}:
+                served |= await self._served(group, version)
+            for informer in missing:
+                if (informer.kind.api_version, informer.kind.plural) in served:
+                    self._start(informer, tasks)
+            missing = [
+                informer for informer in missing if (informer.kind.api_version, informer.kind.plural) not in served
+            ]
+            if not missing:
+                return
+            await asyncio.sleep(_DISCOVERY_SECONDS)
+
+    async def _served(self, group: str, version: str) -> set[tuple[str, str]]:
+        try:
+            found = await self._client.request("GET", f"/apis/{group}/{version}")
+        except ClientError as error:
+            log.debug("%s/%s: %s", group, version, error)
+            return set()
+        return {(f"{group}/{version}", resource["name"]) for resource in found.get("resources", ())}
+
+    async def _wait_synced(self) -> None:
+        informers: list[Informer[Any]] = [self._config_map, self._api_endpoints, *self._informers.values()]
+        await self._nodes.wait_synced()
+        try:
+            async with asyncio.timeout(_FIRST_SECONDS):
+                for informer in informers:
+                    await informer.wait_synced()
+        except TimeoutError:
+            log.warning("some kinds of configuration objects are not served by the API server yet")
 
     def objects(self) -> ConfigurationObjects:
         """Return the objects as they are now, without those that are being deleted."""
@@ -128,7 +189,8 @@ class ConfigurationWatch:
             if self._last != str(error):
                 self._last = str(error)
                 log.error("the configuration is invalid, the last valid one stays in force: %s", error)
-                self._on_invalid(error)
+                if self._on_invalid is not None:
+                    self._on_invalid(error)
             return
         if self._last != compiled:
             self._last = compiled

@@ -1,7 +1,7 @@
 """Give load-balancer addresses to Services, from the pools of MetalLB's and OpenELB's objects.
 
-The controller works with any Kubernetes API server, given by a kubeconfig or, in a pod, by its service account. It
-installs the definitions of these objects where they are missing. `bridgehead speaker` announces the addresses.
+The controller works with any Kubernetes API server, given by a kubeconfig or, in a pod, by its service account. Missing
+definitions of these objects are installed. `bridgehead speaker` announces the addresses.
 """
 
 from __future__ import annotations
@@ -29,8 +29,6 @@ from .parsing import host_port
 log = logging.getLogger("bridgehead.balancer")
 
 LEASE_NAME = "bridgehead-balancer"
-# Shorter than other controllers': nobody gets an address while a dead leader's lease lasts.
-_LEASE_SECONDS: dict[str, Any] = {"lease_duration": 6, "renew_deadline": 4.0, "retry_period": 1.0}
 METRICS_PORT = 7472
 WEBHOOK_PORT = 9443
 
@@ -49,8 +47,12 @@ def command(
         ),
     ] = "metallb-system",
     leader_elect: Annotated[
-        bool, Option(rich_help_panel=ACCESS, help="Run only while holding the leader's Lease in the namespace.")
-    ] = True,
+        bool,
+        Option(
+            rich_help_panel=ACCESS,
+            help="Run only while holding the leader's Lease in the namespace, for several replicas.",
+        ),
+    ] = False,
     lb_class: Annotated[
         str,
         Option(
@@ -124,4 +126,4 @@ async def _control(client: ApiClient, controller: BalancerController, lease_name
         return
     key = ObjectKey(lease_namespace, LEASE_NAME)
     identity = f"{socket.gethostname()}_{os.getpid()}"
-    await LeaderElector(client, key, identity, **_LEASE_SECONDS).run(controller.run)
+    await LeaderElector(client, key, identity).run(controller.run)

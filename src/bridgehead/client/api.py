@@ -29,6 +29,7 @@ _PATCH_TYPES = {
     "merge": "application/merge-patch+json",
     "strategic": "application/strategic-merge-patch+json",
     "json": "application/json-patch+json",
+    "apply": "application/apply-patch+yaml",  # JSON is YAML
 }
 WATCH_SECONDS = 300  # a watch lasts one to two times this long, so that watches spread over API servers
 _SILENCE_MARGIN = 30
@@ -91,12 +92,15 @@ class ApiClient:
         name: str,
         namespace: str,
         patch: Mapping[str, Any] | Sequence[Json],
-        type: Literal["merge", "strategic", "json"] = "merge",
+        type: Literal["merge", "strategic", "json", "apply"] = "merge",
         subresource: str = "",
+        field_manager: str = "",
     ) -> T:
+        """Change the object. "apply" is server-side apply, which creates a missing object and needs `field_manager`."""
         path = kind.path(namespace, name, subresource)
         body = msgspec.json.encode(patch)
-        return codec_of(kind).decode_object(await self._transport.send("PATCH", path, body, {}, _PATCH_TYPES[type]))
+        params = {"fieldManager": field_manager} if field_manager else {}
+        return codec_of(kind).decode_object(await self._transport.send("PATCH", path, body, params, _PATCH_TYPES[type]))
 
     async def delete(
         self,

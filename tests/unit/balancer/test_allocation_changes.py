@@ -175,6 +175,7 @@ ROWS: list[Row] = [
         ],
         {"x": "10.1.0.2", "y": "10.1.0.2"},
     ),
+    ("a status with two addresses of a family", [A], [s(status=("10.1.0.1", "10.1.0.2"))], {"s": "10.1.0.0"}),
     ("a status of the wrong family", [A, V6], [s(status=("2001:db8::1",))], {"s": "10.1.0.0"}),
     (
         "a status of both families",

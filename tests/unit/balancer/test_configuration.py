@@ -304,6 +304,13 @@ INVALID = [
         ],
         "pool a has bgpadvertisement b which references peer router which has bfd echo enabled, which is not possible",
     ),
+    (
+        [
+            config_map('address-pools: [{name: a, protocol: layer2, addresses: ["10.7.0.0/24"]}]'),
+            pool("a", "10.8.0.0/24"),
+        ],
+        'duplicate definition of pool "a"',
+    ),
     ([config_map("address-pools: [{name: a, protocol: rip}]")], 'parsing address pool a: unknown protocol "rip"'),
     ([config_map("address-pools: [{protocol: layer2}]")], "parsing address pool #1: missing pool name"),
     ([config_map("address-pools: 1")], "parsing the ConfigMap config: Expected `array | null`, got `int`"),
@@ -354,6 +361,18 @@ def test_different_local_preferences_of_different_routes_are_valid(one: Any, oth
         obj("BGPAdvertisement", "b", localPref=1, **one),
         obj("BGPAdvertisement", "c", localPref=2, **other),
         nodes=NODES,
+    )
+
+
+def test_bfd_echo_is_valid_for_peers_without_ipv6_routes() -> None:
+    configuration(
+        pool("four", "192.0.2.0/24"),
+        pool("six", "2001:db8::/120", labels={"family": "6"}),
+        obj("BGPAdvertisement", "others", peers=["plain"]),
+        obj("BGPAdvertisement", "four", ipAddressPools=["four"]),
+        obj("BFDProfile", "echo", echoMode=True),
+        peer(bfdProfile="echo"),
+        peer("plain"),
     )
 
 

@@ -23,6 +23,7 @@ class PendingReason(StrEnum):
     ADDRESS_IN_USE = "AddressInUse"  # by Services that do not share it with this one
     PORT_IN_USE = "PortInUse"  # another Service uses the port of the shared address
     INVALID_REQUEST = "InvalidRequest"  # annotations or spec contradict each other
+    INVALID_CONFIGURATION = "InvalidConfiguration"  # and there was no valid one since the start
     WRONG_CLASS = "WrongClass"  # spec.loadBalancerClass is that of another implementation
 
 

@@ -25,7 +25,7 @@ from .speaker_secret import ensure_secret
 
 log = logging.getLogger(__name__)
 
-_COMPONENT: Final = "bridgehead-balancer"  # source of the Events
+_COMPONENT: Final = "metallb-controller"  # source of the Events, as MetalLB's
 _INSTALL_DELAYS: Final = (0.1, 10.0)  # seconds: first and longest
 
 
@@ -48,7 +48,9 @@ class BalancerController:
         self._services = Informer(client, SERVICES)
         self._namespaces = Informer(client, NAMESPACES)
         self._nodes = Informer(client, NODES)
-        self._watch = ConfigurationWatch(client, settings.namespace, self._nodes, self._on_valid, self._on_invalid)
+        self._watch = ConfigurationWatch(
+            client, settings.namespace, self._nodes, self._on_valid, self._on_invalid, sees_all_namespaces=True
+        )
         self.metrics = ControllerMetrics()
         self._reconciler = ServiceReconciler(
             client,
@@ -109,6 +111,7 @@ class BalancerController:
     def _on_invalid(self, error: ConfigurationInvalid) -> None:
         self._is_configured = True
         self.metrics.config_stale.set(1)
+        self._reconciler.refuse(str(error))
         self._reporter.on_invalid(error)
 
     def routes(self) -> Routes:

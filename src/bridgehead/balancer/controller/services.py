@@ -6,14 +6,13 @@ address, a port or a pool may be free for it, and is decided again at once then.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable
 from typing import Final
 
 from bridgehead.client import ApiClient, Done, EventRecorder, Informer, Outcome, WorkQueue
-from bridgehead.client.errors import NotFound
+from bridgehead.client.errors import ClientError, Invalid, NotFound
 from bridgehead.objects.core import Namespace, Service
 from bridgehead.objects.kinds import SERVICES
 from bridgehead.objects.meta import ObjectKey, find_condition, version_number
@@ -61,33 +60,46 @@ class ServiceReconciler:
         self._written: dict[ObjectKey, Service] = {}  # as patched, until the informer has a version as new
         self._last_notes: dict[ObjectKey, list[Note]] = {}  # of the last decision that had any
         self._eips: frozenset[str] = frozenset()
-        self._configured = asyncio.Event()
+        self._is_started = self._is_configured = False
+        self._problem = ""  # why there is no configuration yet
         services.add_index(_BY_NAMESPACE, lambda service: (service.metadata.namespace,))
 
     def configure(self, configuration: Configuration) -> None:
         """Use another configuration: every Service is decided again, those that have addresses first."""
-        is_first = not self._configured.is_set()
         self.allocator.set_pools(configuration.pools)
         self._eips = frozenset(pool.name for pool in configuration.pools if pool.source == "openelb")
-        self._configured.set()
-        if not is_first:
+        is_first, self._is_configured = not self._is_configured, True
+        if self._is_started:
+            if is_first:
+                self._adopt_all()
             self._enqueue(self._services.items())
         self._on_change()
 
+    def refuse(self, problem: str) -> None:
+        """Report to waiting Services why there is no configuration, unless an earlier one is in force."""
+        if not self._is_configured and problem != self._problem:
+            self._problem = problem
+            if self._is_started:
+                self._enqueue(self._services.items())
+
     async def run(self) -> None:
-        """Reconcile until cancelled; nothing is decided before the first valid configuration."""
+        """Reconcile until cancelled; Services keep their addresses until the first valid configuration."""
         await self._services.wait_synced()
         await self._namespaces.wait_synced()
-        await self._configured.wait()
+        self._is_started = True
+        if self._is_configured:
+            self._adopt_all()
+        self._enqueue(self._services.items())
+        self._services.on_change(self._service_changed)
+        self._namespaces.on_change(self._namespace_changed)
+        self._on_change()
+        await self._queue.run(self._reconcile, _WORKERS)
+
+    def _adopt_all(self) -> None:
         for service in sorted(self._services.items(), key=_age):
             if self._is_ours(service):
                 adopt(self.allocator, service, self._namespace_labels(service))
             self._record_external(service)
-        self._services.on_change(self._service_changed)
-        self._namespaces.on_change(self._namespace_changed)
-        self._enqueue(self._services.items())
-        self._on_change()
-        await self._queue.run(self._reconcile, _WORKERS)
 
     # --- Changes -------------------------------------------------------------------------------------------
 
@@ -156,6 +168,8 @@ class ServiceReconciler:
             return Decision() if before is not None or _has_traces(service) else None
         if not cluster_versions(service):
             return None  # its cluster IPs follow
+        if not self._is_configured:
+            return self._not_configured(service)
         decision = converge(self.allocator, service, self._namespace_labels(service))
         if decision.allocation is None:
             self._waiting.setdefault(key)
@@ -166,6 +180,13 @@ class ServiceReconciler:
         if before is not None and decision.allocation != before:
             self._wake_waiting()
         return decision
+
+    def _not_configured(self, service: Service) -> Decision | None:
+        if not self._problem or current_addresses(service):
+            return None
+        text = f"the configuration is invalid: {self._problem}"
+        note = Note("AllocationFailed", f'Failed to allocate IP for "{service.key}": {text}', "Warning")
+        return Decision(pending=Pending(PendingReason.INVALID_CONFIGURATION, text), notes=[note])
 
     def _wrong_class(self, service: Service) -> Decision:
         found, own = service.spec.load_balancer_class or "", self._lb_class
@@ -200,9 +221,10 @@ class ServiceReconciler:
     # --- Writes --------------------------------------------------------------------------------------------
 
     def _note(self, service: Service, decision: Decision) -> None:
-        """Record the Events of a decision, unless the last decision had the same ones."""
-        if decision.notes and self._last_notes.get(service.key) != decision.notes:
-            for note in decision.notes:
+        """Record the Events of a decision that the last decision did not have."""
+        last = self._last_notes.get(service.key, ())
+        for note in decision.notes:
+            if note not in last:
                 self._recorder.record(service, type=note.type, reason=note.reason, message=note.message)
         if decision.notes:
             self._last_notes[service.key] = decision.notes
@@ -225,8 +247,10 @@ class ServiceReconciler:
                 self._written[key] = await self._client.patch(SERVICES, key.name, key.namespace, metadata, "strategic")
         except NotFound:
             return
-        except Exception:
+        except ClientError as error:
             self._metrics.update_errors.inc()
+            if isinstance(error, Invalid):  # the API server does not accept the address
+                self._recorder.record(service, type="Warning", reason="UpdateFailed", message=str(error))
             raise
         found = self._services.get(key)
         written = self._written.get(key)

@@ -1,8 +1,8 @@
 """Installation of the definitions of MetalLB's and OpenELB's kinds, and of the namespace of their objects.
 
-Only what is missing is created: definitions that the user applied, of whatever version, stay as they are. Definitions
-that this module creates have no managed fields, so that the user may apply others later, by server-side apply too.
-Called by the controller before it starts.
+Only what is missing is created: definitions that the user applied, of whatever version, stay as they are. Missing ones
+are applied in kubectl's name, so that `kubectl apply --server-side` of other versions has no conflict later. Called by
+the controller before it starts.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 from bridgehead.backoff import Backoff
 from bridgehead.client import ApiClient
-from bridgehead.client.errors import AlreadyExists, ClientError, NotFound
+from bridgehead.client.errors import AlreadyExists, Conflict, NotFound
 from bridgehead.objects.kinds import NAMESPACES, Kind
 from bridgehead.objects.meta import Condition, Object, Part, is_condition_true
 
@@ -52,6 +52,7 @@ FILES = {
         "bgppeers.network.kubesphere.io",
     ),
 }
+_FIELD_MANAGER = "kubectl"
 _DELAYS = (0.02, 1.0)  # seconds: first and longest between two looks at a new definition
 
 
@@ -98,15 +99,11 @@ async def _create_namespace(client: ApiClient, namespace: str) -> None:
 async def _create(client: ApiClient, definition: dict[str, Any]) -> None:
     name = definition["metadata"]["name"]
     try:
-        await client.create(DEFINITIONS, definition)
-    except AlreadyExists:
-        return
-    log.info("created the definition %s", name)
-    try:
-        # An empty entry resets managedFields, see Kubernetes' "Server-Side Apply".
-        await client.patch(DEFINITIONS, name, "", {"metadata": {"managedFields": [{}]}})
-    except ClientError as error:
-        log.debug("%s keeps its managed fields: %s", name, error)
+        await client.patch(DEFINITIONS, name, "", definition, "apply", field_manager=_FIELD_MANAGER)
+    except Conflict:
+        log.debug("%s: created by another client a moment ago", name)
+    else:
+        log.info("created the definition %s", name)
 
 
 async def _is_established(client: ApiClient, name: str) -> bool:

@@ -16,10 +16,10 @@ from typing import Any
 from ..errors import DetectorEnded
 from .channel import BEAT_SECONDS
 from .engine import Message
-from .process import start
+from .process import SILENCE_SECONDS, is_stopped, start
 
 Handler = Callable[[Message], None]
-_SILENCE_SECONDS = 0.3  # without a beat: by now the other nodes believe this one dead
+_STARVED_SECONDS = 1.0  # without a beat: the other nodes have believed this one dead for long
 _END_SECONDS = 2.0
 
 
@@ -78,7 +78,8 @@ class Detector:
         """Judge the detector's silence, without the time in which this process itself was late."""
         now = time.monotonic()
         self._last_beat += late
-        is_silent = now - self._last_beat > _SILENCE_SECONDS
+        silence = now - self._last_beat
+        is_silent = silence > _STARVED_SECONDS or (silence > SILENCE_SECONDS and is_stopped(self.pid))
         if is_silent != self.is_silent:
             self.is_silent = is_silent
             self._on_silence(is_silent)

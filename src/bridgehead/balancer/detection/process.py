@@ -22,8 +22,8 @@ from .engine import NEVER, Descriptor, Engine, Report
 
 # An iteration of the loop that begins later than planned by more than this was delayed by the machine.
 _TOLERATED_SECONDS = 0.02
-# A speaker without a beat for `_SILENCE_SECONDS` is looked at: a stopped one does not run, a starved one still does.
-_SILENCE_SECONDS = 0.15
+# The other side is looked at after this time without a beat: a stopped process does not run, a starved one still does.
+SILENCE_SECONDS = 0.15
 _HUNG_SECONDS = 3.0
 _STOPPED_STATES = "tT"  # proc(5): stopped by a signal, or by a debugger
 _NICE = -15  # where the process may: it needs little of a processor, but soon
@@ -59,7 +59,7 @@ def _main(channel: Channel) -> int:
     return 0
 
 
-def _is_stopped(pid: int) -> bool:
+def is_stopped(pid: int) -> bool:
     """Return whether a process is stopped, according to /proc."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
@@ -174,11 +174,11 @@ class Loop:
     def _silence_deadline(self) -> float:
         if not self._is_speaker_running:
             return NEVER
-        return max(self._last_beat + _SILENCE_SECONDS, self._last_look + BEAT_SECONDS)
+        return max(self._last_beat + SILENCE_SECONDS, self._last_look + BEAT_SECONDS)
 
     def _look_at_speaker(self, now: float) -> None:
         self._last_look = now
-        if now - self._last_beat >= _HUNG_SECONDS or _is_stopped(self._speaker):
+        if now - self._last_beat >= _HUNG_SECONDS or is_stopped(self._speaker):
             self._set_speaker_running(False)
 
     def _set_speaker_running(self, is_running: bool) -> None:

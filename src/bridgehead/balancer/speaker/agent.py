@@ -20,11 +20,12 @@ from bridgehead.objects.endpoint_slices import EndpointSlice, index_by_service
 from bridgehead.objects.kinds import ENDPOINT_SLICES, NODES, SERVICES
 from bridgehead.objects.meta import ObjectKey
 
+from ..configuration import Compiled
+from ..configuration_watch import ConfigurationWatch
 from ..detection.detector import Detector
 from ..model import Configuration
 from ..view import ClusterView, NodeView, Publication
 from .announcer import Announcer, HandsOver, Held, Observer
-from .configuring import ConfigurationWatch
 from .members import MemberChange, Members, MemberWatch
 from .publications import node_view, publication_of
 
@@ -181,8 +182,10 @@ class SpeakerAgent:
             self._nodes_changed = True
             self._wake.set()
 
-    def _configuration_changed(self, configuration: Configuration) -> None:
-        self._in_force = configuration
+    def _configuration_changed(self, compiled: Compiled) -> None:
+        if compiled.configuration == self._in_force:
+            return
+        self._in_force = compiled.configuration
         self._dirty.update(self._services.keys())
         self._wake.set()
 
@@ -190,10 +193,7 @@ class SpeakerAgent:
         self._changes += changes
         self._changed_at = time.monotonic()
         self._nodes_changed = True  # some may be leaving
-        if self._synced.is_set():
-            self._update()  # at once: other work may be waiting in the loop
-        else:
-            self._wake.set()
+        self._wake.set()
 
     def _mark(self, key: ObjectKey) -> None:
         self._dirty.add(key)

@@ -6,6 +6,7 @@ without it no node is a member, and no address is announced.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import logging
@@ -27,6 +28,7 @@ log = logging.getLogger(__name__)
 SECRET_NAME: Final = "bridgehead-speakers"
 _KEY: Final = "key"
 _KEY_BYTES: Final = 16  # at least
+_PATIENCE_SECONDS: Final = 10.0
 _REMEMBERED: Final = 100
 
 
@@ -89,7 +91,14 @@ class MemberWatch:
         return Members(reported.alive - {self._this}, reported.leaving, reported.is_isolated, reported.is_known)
 
     async def run(self) -> None:
-        await self._secrets.run()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._secrets.run())
+            tasks.create_task(self._warn_without_key())
+
+    async def _warn_without_key(self) -> None:
+        await asyncio.sleep(_PATIENCE_SECONDS)
+        if not self.has_key:
+            log.warning("no address is announced before there is a Secret %s; the controller creates it", SECRET_NAME)
 
     def set_nodes(self, nodes: Iterable[Node]) -> None:
         """Set the Nodes of the cluster."""

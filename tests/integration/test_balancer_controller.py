@@ -1,0 +1,310 @@
+"""Walkthroughs of load-balancer addresses with kubectl: MetalLB's and OpenELB's objects, as tutorials apply them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from bridgehead.balancer.definitions.install import load_definitions
+
+from .balancer_process import EIPS, METALLB, BalancerProcess
+
+pytestmark = [pytest.mark.integration, pytest.mark.needs("kubectl")]
+
+POOL = """
+apiVersion: metallb.io/v1beta1
+kind: IPAddressPool
+metadata:
+  name: localip-pool
+  namespace: metallb-system
+spec:
+  addresses:
+  - 10.0.0.10-10.0.0.50
+  autoAssign: true
+  avoidBuggyIPs: true
+"""
+ADVERTISEMENT = """
+apiVersion: metallb.io/v1beta1
+kind: L2Advertisement
+metadata:
+  name: localip-pool-l2a
+  namespace: metallb-system
+spec:
+  ipAddressPools:
+  - localip-pool
+  interfaces:
+  - eth0
+"""
+EIP = """
+apiVersion: network.kubesphere.io/v1alpha2
+kind: Eip
+metadata:
+  name: eip-pool
+  annotations:
+    eip.openelb.kubesphere.io/is-default-eip: "true"
+spec:
+  address: 10.0.0.10-10.0.0.50
+  protocol: layer2
+  interface: eth0
+  disable: false
+"""
+
+
+def service(name: str, *, annotations: dict[str, str] | None = None, **spec: Any) -> str:
+    document = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name, "annotations": annotations or {}},
+        "spec": {
+            "type": "LoadBalancer",
+            "externalTrafficPolicy": "Local",
+            "selector": {"app": "myapp"},
+            "ports": [{"name": "http", "protocol": "TCP", "port": 80, "targetPort": 80}],
+            **spec,
+        },
+    }
+    text: str = yaml.safe_dump(document)
+    return text
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BalancerProcess]:
+    with contextlib.closing(BalancerProcess(tmp_path_factory.mktemp("balancer"))) as world:
+        world.start()
+        yield world
+
+
+def table(lines: list[str]) -> list[list[str]]:
+    return [line.split() for line in lines]
+
+
+def test_w17_without_a_pool_the_service_waits_and_shows_the_reason(world: BalancerProcess) -> None:
+    manifest = service("web")
+    world.apply(manifest)
+    (condition,) = world.eventually(lambda: world.service("web")["status"].get("conditions"), "a condition")
+    assert (condition["status"], condition["reason"]) == ("False", "NoPool")
+    assert condition["message"] == "no available IPs (there is no IPAddressPool and no Eip)"
+    failed = ("AllocationFailed", 'Failed to allocate IP for "default/web": no available IPs')
+    world.eventually(lambda: failed in world.events("web"), "an Event")
+    _, line = table(world.kubectl("get", "service", "web"))
+    assert line[3] == "<pending>"
+    assert ":" in line[4]  # it works as NodePort meanwhile
+    world.apply(POOL)
+    world.eventually(lambda: world.addresses("web") == ["10.0.0.10"], "an address")
+    assert "conditions" not in world.service("web")["status"]
+    world.delete(manifest, POOL)
+
+
+def test_w18_metallbs_objects_of_the_tutorial(world: BalancerProcess) -> None:
+    manifest = service("lbaas")
+    assert world.apply(POOL) == ["ipaddresspool.metallb.io/localip-pool created"]
+    assert world.apply(ADVERTISEMENT) == ["l2advertisement.metallb.io/localip-pool-l2a created"]
+    assert world.apply(POOL, ADVERTISEMENT)[0].endswith("unchanged")
+    world.apply(manifest)
+    world.eventually(lambda: world.addresses("lbaas") == ["10.0.0.10"], "an address")
+    found = world.service("lbaas")
+    assert found["metadata"]["annotations"]["metallb.io/ip-allocated-from-pool"] == "localip-pool"
+    assert found["status"]["loadBalancer"]["ingress"] == [{"ip": "10.0.0.10", "ipMode": "VIP"}]
+    assigned = ("IPAllocated", 'Assigned IP ["10.0.0.10"]')
+    world.eventually(lambda: assigned in world.events("lbaas"), "an Event")
+    _, line = table(world.kubectl("get", "service", "lbaas"))
+    assert line[3] == "10.0.0.10"
+    header, row = table(world.kubectl("-n", "metallb-system", "get", "ipaddresspools"))
+    assert " ".join(header) == "NAME AUTO ASSIGN AVOID BUGGY IPS ADDRESSES"
+    assert row == ["localip-pool", "true", "true", '["10.0.0.10-10.0.0.50"]']
+    header, row = table(world.kubectl("-n", "metallb-system", "get", "l2advertisements"))
+    assert " ".join(header) == "NAME IPADDRESSPOOLS IPADDRESSPOOL SELECTORS INTERFACES"
+    assert row == ["localip-pool-l2a", '["localip-pool"]', '["eth0"]']
+    pool = f"{METALLB}/ipaddresspools/localip-pool"
+    wanted = {"assignedIPv4": 1, "availableIPv4": 40, "assignedIPv6": 0, "availableIPv6": 0}
+    world.eventually(lambda: world.get(pool).get("status") == wanted, "the pool's status")
+    world.delete(manifest, ADVERTISEMENT)
+    world.eventually(lambda: world.get(pool)["status"]["assignedIPv4"] == 0, "the address is free")
+    world.delete(POOL)
+
+
+def test_w21_an_address_that_the_service_names(world: BalancerProcess) -> None:
+    manifests = [service("named", loadBalancerIP="10.0.0.20"), service("other", loadBalancerIP="10.0.0.20")]
+    world.apply(POOL, manifests[0])
+    world.eventually(lambda: world.addresses("named") == ["10.0.0.20"], "the named address")
+    world.apply(manifests[1])
+    failed = (
+        "AllocationFailed",
+        'Failed to allocate IP for "default/other": can\'t change sharing key for "default/other", address also in use'
+        " by default/named",
+    )
+    world.eventually(lambda: failed in world.events("other"), "an Event")
+    world.delete(manifests[0])
+    world.eventually(lambda: world.addresses("other") == ["10.0.0.20"], "the address that became free")
+    world.delete(manifests[1], POOL)
+
+
+def test_w19_openelbs_eip_of_the_tutorial(world: BalancerProcess) -> None:
+    assert world.apply(EIP) == ["eip.network.kubesphere.io/eip-pool created"]
+    world.eventually(lambda: world.get(f"{EIPS}/eip-pool").get("status"), "a status")
+    header, row = table(world.kubectl("get", "eip"))
+    assert header == ["NAME", "CIDR", "USAGE", "TOTAL"]
+    assert row == ["eip-pool", "10.0.0.10-10.0.0.50", "41"]
+    plain = service("plain")
+    annotated = service("annotated", annotations={"lb.kubesphere.io/v1alpha1": "openelb"})
+    world.apply(plain)
+    world.eventually(lambda: world.addresses("plain") == ["10.0.0.10"], "an address without the annotation")
+    world.apply(annotated)
+    world.eventually(lambda: world.addresses("annotated") == ["10.0.0.11"], "an address")
+    world.eventually(lambda: "finalizers" in world.service("annotated")["metadata"], "OpenELB's finalizer")
+    assert world.service("annotated")["metadata"]["labels"] == {"eip.openelb.kubesphere.io/v1alpha2": "eip-pool"}
+    used = {"10.0.0.10": "default/plain", "10.0.0.11": "default/annotated"}
+    status = world.eventually(
+        lambda: (found := world.get(f"{EIPS}/eip-pool")["status"]).get("used") == used and found, "the Eip's status"
+    )
+    assert (status["usage"], status["poolSize"], status["v4"]) == (2, 41, True)
+    assert (status["firstIP"], status["lastIP"]) == ("10.0.0.10", "10.0.0.50")
+    world.kubectl("delete", "service", "annotated")  # waits for the finalizer
+    events = world.eventually(lambda: {r for r, _ in world.events("annotated")} >= {"ReleaseIP"}, "an Event")
+    assert events
+    world.kubectl("delete", "eip", "eip-pool")
+    world.eventually(lambda: world.addresses("plain") == [], "the address goes with the Eip")
+    world.delete(plain)
+
+
+def test_an_invalid_change_leaves_the_last_configuration_in_force(world: BalancerProcess) -> None:
+    overlapping = POOL.replace("localip-pool", "second").replace("10.0.0.10-10.0.0.50", "10.0.0.40/29")
+    manifest = service("steady")
+    world.apply(POOL)
+    world.eventually(lambda: "status" in world.get(f"{METALLB}/ipaddresspools/localip-pool"), "the pool is in force")
+    world.apply(overlapping)
+    state = world.eventually(lambda: (found := world.state())["result"] == "Invalid" and found, "an invalid one")
+    text = 'CIDR "10.0.0.40/29" in pool "second" overlaps with already defined CIDR "10.0.0.10-10.0.0.50"'
+    assert state["errorSummary"] == text
+    world.eventually(lambda: ("InvalidConfiguration", text) in world.events("second"), "an Event about the pool")
+    world.apply(manifest)
+    world.eventually(lambda: world.addresses("steady") == ["10.0.0.10"], "an address of the pool in force")
+    world.delete(overlapping)
+    world.eventually(lambda: world.state()["result"] == "Valid", "the valid configuration again")
+    assert world.addresses("steady") == ["10.0.0.10"]
+    world.delete(manifest, POOL)
+
+
+def test_an_address_that_the_api_server_refuses_has_an_event(world: BalancerProcess) -> None:
+    manifest, pool = service("refused"), POOL.replace("10.0.0.10-10.0.0.50", "10.100.0.0/30")  # the Service range
+    world.apply(pool, manifest)
+    world.eventually(lambda: "UpdateFailed" in {reason for reason, _ in world.events("refused")}, "an Event")
+    assert world.addresses("refused") == []
+    world.apply(POOL)
+    world.eventually(lambda: world.addresses("refused") == ["10.0.0.10"], "an address of the changed pool")
+    world.delete(manifest, POOL)
+
+
+def test_the_rules_of_the_definitions_refuse_what_cel_can_see(world: BalancerProcess) -> None:
+    def refusal(manifest: str) -> str:
+        result = world.server.kubectl("apply", "-f", "-", stdin=manifest)
+        assert result.returncode == 1
+        return result.stderr
+
+    assert "a single address is written with /32 or /128" in refusal(POOL.replace("10.0.0.10-10.0.0.50", "10.0.0.10"))
+    assert "interface is required" in refusal(EIP.replace("interface: eth0", "priority: 1"))
+    peer = {
+        "apiVersion": "metallb.io/v1beta2",
+        "kind": "BGPPeer",
+        "metadata": {"name": "router", "namespace": "metallb-system"},
+        "spec": {"myASN": 64500, "peerASN": 64501, "peerAddress": "10.0.0.2", "connectTime": "100ms"},
+    }
+    assert "connect time should be between 1 seconds" in refusal(json.dumps(peer))
+
+
+def test_both_versions_of_peers_and_openelbs_peers_are_stored(world: BalancerProcess) -> None:
+    peer = """
+apiVersion: metallb.io/v1beta1
+kind: BGPPeer
+metadata: {name: router, namespace: metallb-system}
+spec:
+  myASN: 64500
+  peerASN: 4200000000
+  peerAddress: 10.0.0.2
+  nodeSelectors: [{matchExpressions: [{key: rack, operator: In, values: [a]}]}]
+"""
+    openelb = """
+apiVersion: network.kubesphere.io/v1alpha2
+kind: BgpConf
+metadata: {name: default}
+spec: {as: 50000, listenPort: 17900, routerId: 192.168.0.2}
+---
+apiVersion: network.kubesphere.io/v1alpha2
+kind: BgpPeer
+metadata: {name: tor}
+spec:
+  conf: {peerAs: 50001, neighborAddress: 192.168.0.5}
+  afiSafis: [{config: {family: {afi: AFI_IP, safi: SAFI_UNICAST}, enabled: true}, addPaths: {config: {sendMax: 10}}}]
+  nodeSelector: {matchLabels: {openelb.kubesphere.io/rack: leaf1}}
+"""
+    result = world.server.kubectl("apply", "-f", "-", stdin=peer)
+    assert (result.returncode, result.stdout) == (0, "bgppeer.metallb.io/router created\n")
+    assert result.stderr == "Warning: v1beta1 is deprecated, please use v1beta2\n"
+    spec = world.get("/apis/metallb.io/v1beta2/namespaces/metallb-system/bgppeers/router")["spec"]
+    assert (spec["peerASN"], spec["peerPort"]) == (4200000000, 179)
+    header, row = table(world.kubectl("-n", "metallb-system", "get", "bgppeers.metallb.io"))
+    assert " ".join(header) == "NAME ADDRESS ASN BFD PROFILE MULTI HOPS"
+    assert row == ["router", "10.0.0.2", "4200000000"]
+    assert len(world.apply(openelb)) == 2
+    (safi,) = world.get("/apis/network.kubesphere.io/v1alpha2/bgppeers/tor")["spec"]["afiSafis"]
+    assert safi["addPaths"] == {"config": {"sendMax": 10}}
+    world.delete(peer, openelb)
+
+
+def test_w48_the_definitions_of_a_published_manifest_are_accepted(world: BalancerProcess) -> None:
+    """As users do who apply MetalLB's manifest later, by both kinds of apply: no conflict, and objects stay."""
+    world.apply(POOL)
+    for definition in load_definitions("metallb.yaml")[:2]:
+        definition["metadata"]["annotations"] = {"controller-gen.kubebuilder.io/version": "v0.14.0"}
+        definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["description"] = "published"
+        text = json.dumps(definition)
+        world.kubectl("apply", "--server-side", "-f", "-", stdin=text)
+        assert world.kubectl("apply", "-f", "-", stdin=text)
+        name = definition["metadata"]["name"]
+        assert world.kubectl("get", "crd", name, "-o", "jsonpath={.metadata.annotations}")
+    manifest = service("still")
+    world.apply(manifest)
+    world.eventually(lambda: world.addresses("still") == ["10.0.0.10"], "an address")
+    world.delete(manifest, POOL)
+
+
+def test_a_restart_changes_no_address(world: BalancerProcess) -> None:
+    manifests = [service(f"r{number}") for number in range(4)]
+    world.apply(POOL, *manifests)
+    names = [f"r{number}" for number in range(4)]
+    before = world.eventually(
+        lambda: all(map(world.addresses, names)) and list(map(world.addresses, names)), "addresses"
+    )
+    world.delete(manifests[0])
+    assert world.stop(signal.SIGTERM) == 0
+    new = service("new")
+    world.apply(new)
+    world.start()
+    (address,) = world.eventually(lambda: world.addresses("new"), "an address of a Service that came meanwhile")
+    assert [address] not in before[1:]
+    assert [world.addresses(name) for name in names[1:]] == before[1:]
+    world.delete(*manifests[1:], new, POOL)
+
+
+def test_a_start_with_an_invalid_configuration_keeps_addresses(world: BalancerProcess) -> None:
+    overlapping = POOL.replace("localip-pool", "overlapping")
+    held, waiting = service("held"), service("waiting")
+    world.apply(POOL, held)
+    world.eventually(lambda: world.addresses("held") == ["10.0.0.10"], "an address")
+    assert world.stop(signal.SIGKILL) == -signal.SIGKILL
+    world.apply(overlapping, waiting)
+    world.start()
+    world.eventually(lambda: world.state()["result"] == "Invalid", "an invalid configuration")
+    (condition,) = world.eventually(lambda: world.service("waiting")["status"].get("conditions"), "a condition")
+    assert condition["reason"] == "InvalidConfiguration"
+    assert 'in pool "overlapping" overlaps with already defined CIDR' in condition["message"]
+    assert world.addresses("held") == ["10.0.0.10"]
+    world.delete(overlapping)
+    world.eventually(lambda: world.addresses("waiting") == ["10.0.0.11"], "an address")
+    world.delete(held, waiting, POOL)

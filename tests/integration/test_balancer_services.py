@@ -1,0 +1,177 @@
+"""Changes of Services, pools and namespaces while the controller runs, at an API server in the process."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from bridgehead.balancer.allocation.requests import EIP_NAME_ANNOTATION
+from bridgehead.balancer.controller.controller import BalancerController, ControllerSettings
+from bridgehead.balancer.controller.patches import CONDITION
+from bridgehead.client import ApiClient
+from bridgehead.objects.core import Service
+from bridgehead.objects.kinds import CONFIG_MAPS, EVENTS, NAMESPACES, SERVICES
+from bridgehead.objects.meta import find_condition
+from bridgehead.objects.metallb import IP_ADDRESS_POOLS
+from bridgehead.objects.openelb import EIPS
+
+from .api_world import api_world, running, until
+
+pytestmark = pytest.mark.integration
+
+NAMESPACE = "metallb-system"
+
+
+class World:
+    """A client, and the controller as a task."""
+
+    def __init__(self, client: ApiClient) -> None:
+        self.client = client
+
+    async def pool(self, name: str, *addresses: str, **spec: Any) -> None:
+        body = {"metadata": {"name": name, "namespace": NAMESPACE}, "spec": {"addresses": addresses, **spec}}
+        await self.client.create(IP_ADDRESS_POOLS, body)
+
+    async def service(self, name: str, annotations: dict[str, str] | None = None, **spec: Any) -> None:
+        metadata = {"name": name, "namespace": "default", "annotations": annotations or {}}
+        spec = {"type": "LoadBalancer", "ports": [{"port": 80}], "selector": {"app": name}, **spec}
+        await self.client.create(SERVICES, {"metadata": metadata, "spec": spec})
+
+    async def patch(self, name: str, patch: dict[str, Any], subresource: str = "") -> None:
+        await self.client.patch(SERVICES, name, "default", patch, subresource=subresource)
+
+    async def get(self, name: str) -> Service:
+        return await self.client.get(SERVICES, name, "default")
+
+    async def has(self, name: str, *addresses: str) -> None:
+        """Wait until the Service has these addresses."""
+
+        async def look() -> bool:
+            found = await self.get(name)
+            return tuple(ingress.ip for ingress in found.status.load_balancer.ingress) == addresses
+
+        await until(look)
+
+    async def waits(self, name: str, reason: str) -> None:
+        """Wait until the Service's condition has this reason; "" for no condition."""
+
+        async def look() -> bool:
+            condition = find_condition((await self.get(name)).status.conditions, CONDITION)
+            return ("" if condition is None else condition.reason) == reason
+
+        await until(look)
+
+    async def has_event(self, name: str, reason: str) -> None:
+        async def look() -> bool:
+            events = (await self.client.list(EVENTS)).items
+            return any(event.involved_object.name == name and event.reason == reason for event in events)
+
+        await until(look)
+
+
+@contextlib.asynccontextmanager
+async def balancer_world() -> AsyncIterator[World]:
+    async with api_world() as api, ApiClient(api.config) as client, ApiClient(api.config) as own:
+        controller = BalancerController(own, ControllerSettings(namespace=NAMESPACE))
+        await controller.prepare()
+        async with running(controller.run()):
+            yield World(client)
+
+
+async def test_services_change() -> None:
+    async with balancer_world() as world:
+        await world.pool("pool", "10.7.0.0/31")
+
+        # A Service of another class: an Event and the condition, and no address.
+        await world.service("foreign", loadBalancerClass="example.com/other")
+        await world.waits("foreign", "WrongClass")
+        await world.has_event("foreign", "LoadBalancerClassIgnored")
+
+        # A shared address: the port of the first Service is in the way of the third one, until it changes.
+        share = {"metallb.io/allow-shared-ip": "key", "metallb.io/loadBalancerIPs": "10.7.0.0"}
+        await world.service("first", share)
+        await world.has("first", "10.7.0.0")
+        await world.service("second", share, ports=[{"port": 81}])
+        await world.has("second", "10.7.0.0")
+        await world.service("third", share)
+        await world.waits("third", "PortInUse")
+        await world.patch("first", {"spec": {"ports": [{"port": 82}]}})
+        await world.has("third", "10.7.0.0")
+        await world.waits("third", "")
+
+        # An external IP of a pool is nobody else's address, until the Service gives it up.
+        await world.service("external", type="ClusterIP", externalIPs=["10.7.0.1"])
+        await world.service("late")
+        await world.waits("late", "PoolFull")
+        await world.patch("external", {"spec": {"externalIPs": None}})
+        await world.has("late", "10.7.0.1")
+
+        # Somebody else writes the status.
+        await world.patch("late", {"status": {"loadBalancer": {"ingress": None}}}, "status")
+        await world.has("late", "10.7.0.1")
+        await world.patch("late", {"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}}}, "status")
+        await world.has("late", "10.7.0.1")
+        await world.has_event("late", "ClearAssignment")
+
+        # A Service that is no LoadBalancer any more frees its address and loses the annotation.
+        await world.service("waiting")
+        await world.waits("waiting", "PoolFull")
+        await world.patch("late", {"spec": {"type": "ClusterIP"}})
+        await world.has("waiting", "10.7.0.1")
+
+        async def is_clean() -> bool:
+            return "metallb.io/ip-allocated-from-pool" not in (await world.get("late")).metadata.annotations
+
+        await until(is_clean)
+
+        # A pool that grows.
+        await world.service("more")
+        await world.waits("more", "PoolFull")
+        patch = {"spec": {"addresses": ["10.7.0.0/31", "10.7.0.8/32"]}}
+        await world.client.patch(IP_ADDRESS_POOLS, "pool", NAMESPACE, patch)
+        await world.has("more", "10.7.0.8")
+
+
+async def test_pools_of_namespaces_and_eips() -> None:
+    async with balancer_world() as world:
+        selectors = [{"matchLabels": {"team": "x"}}]
+        await world.pool("team", "10.7.0.0/31", serviceAllocation={"namespaceSelectors": selectors})
+        await world.service("web")
+        await world.waits("web", "NotAllowed")
+        await world.client.patch(NAMESPACES, "default", "", {"metadata": {"labels": {"team": "x"}}})
+        await world.has("web", "10.7.0.0")
+        await world.client.patch(NAMESPACES, "default", "", {"metadata": {"labels": {"team": None}}})
+        await world.waits("web", "NotAllowed")
+
+        # The default Eip takes over; two others do not count, each for a reason in an Event.
+        default = {"eip.openelb.kubesphere.io/is-default-eip": "true"}
+        spec = {"address": "10.8.0.1", "protocol": "vip", "interface": "eth0"}
+        await world.client.create(EIPS, {"metadata": {"name": "eip", "annotations": default}, "spec": spec})
+        await world.has("web", "10.8.0.1")
+        await world.client.create(EIPS, {"metadata": {"name": "second"}, "spec": {**spec, "address": "10.8.0.0/24"}})
+        await world.has_event("second", "InvalidConfiguration")
+        stray = {"metadata": {"name": "stray", "namespace": "default"}, "spec": {"addresses": ["10.9.0.0/24"]}}
+        await world.client.create(IP_ADDRESS_POOLS, stray)
+        await world.has_event("stray", "InvalidConfiguration")
+
+        # An Eip goes: its address stays while another one contains it.
+        await world.client.delete(EIPS, "eip")
+
+        async def is_of_second() -> bool:
+            return (await world.get("web")).metadata.labels.get(EIP_NAME_ANNOTATION) == "second"
+
+        await until(is_of_second)
+        await world.has("web", "10.8.0.1")
+        await world.client.delete(EIPS, "second")
+        await world.waits("web", "NotAllowed")
+        await world.has("web")
+
+        # MetalLB's ConfigMap of before 0.13, with a hint.
+        data = {"config": "address-pools: [{name: old, protocol: layer2, addresses: [10.6.0.1/32]}]"}
+        config_map = {"metadata": {"name": "config", "namespace": NAMESPACE}, "data": data}
+        await world.client.create(CONFIG_MAPS, config_map)
+        await world.has("web", "10.6.0.1")
+        await world.has_event("config", "DeprecatedConfiguration")
