@@ -26,8 +26,8 @@ MODULES = {
     "storage": "Storage",
     "addresses": "Load-balancer addresses",
     "failover": "",
+    "failover_bgp_vrrp": "",
     "announcing": "Announcing by layer 2",
-    "failover_bgp": "",
 }
 RESULTS = Path(__file__).with_name("results")
 

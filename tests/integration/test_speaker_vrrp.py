@@ -19,32 +19,38 @@ from .speaker_world import NAMESPACE, NODES_IN_WORLD, SpeakerWorld, answered_by,
 
 pytestmark = [pytest.mark.integration, pytest.mark.needs("keepalived")]
 
+BOTH = f"{vip(10)},{vip(11)}"
+
 
 def addresses_of(node: str) -> str:
     return sh(f"ip -n {node} -br address show dev eth0")
 
 
-async def masters(world: SpeakerWorld) -> dict[str, str]:
-    """Return the node that is the master of each address by what its keepalived has configured."""
-    found: dict[str, str] = {}
-    for node in NODES_IN_WORLD:
-        text = addresses_of(node)
-        for number in (10, 11):
-            if f"{vip(number)}/32" in text:
-                found[vip(number)] = f"{found.get(vip(number), '')}{node}"
-    return found
+def masters(*addresses: str) -> dict[str, str]:
+    """Return the nodes whose keepalived has configured each address."""
+    texts = {node: addresses_of(node) for node in NODES_IN_WORLD}
+    found = {address: [node for node in NODES_IN_WORLD if f"{address}/32" in texts[node]] for address in addresses}
+    return {address: ",".join(nodes) for address, nodes in found.items() if nodes}
 
 
-async def until_master(world: SpeakerWorld, *nodes: str) -> str:
-    """Wait until both addresses are on one of these nodes alone; return the node."""
+async def until_master(addresses: str, *nodes: str) -> str:
+    """Wait until these addresses, separated by commas, are on one node alone, one of `nodes` if given; return it."""
 
     async def is_settled() -> str:
-        found = await masters(world)
-        only = set(found.values())
-        return only.pop() if len(found) == 2 and len(only) == 1 and only <= set(nodes) else ""
+        found = masters(*addresses.split(","))
+        holders = set(found.values())
+        is_one = len(found) == len(addresses.split(",")) and len(holders) == 1 and holders <= set(NODES_IN_WORLD)
+        return holders.pop() if is_one and (not any(nodes) or holders <= set(nodes)) else ""
 
     master: str = await until(is_settled)
     return master
+
+
+async def add_eip(world: SpeakerWorld) -> None:
+    """Have an Eip of protocol vip in the place of the world's pool."""
+    await world.client.delete(IP_ADDRESS_POOLS, "pool", NAMESPACE)
+    spec: dict[str, Any] = {"address": f"{vip(10)}-{vip(12)}", "protocol": "vip", "interface": "can_reach:10.0.0.1"}
+    await world.create(openelb.EIPS, {"metadata": {"name": "vips"}, "spec": spec})
 
 
 def others(node: str) -> tuple[str, ...]:
@@ -61,9 +67,7 @@ def keepalived_of(world: SpeakerWorld, node: str) -> list[int]:
 @in_namespace
 async def test_addresses_have_one_master_that_changes_when_it_fails():
     async with speaker_world(Path("/run/world")) as world:
-        await world.client.delete(IP_ADDRESS_POOLS, "pool", NAMESPACE)
-        spec: dict[str, Any] = {"address": f"{vip(10)}-{vip(12)}", "protocol": "vip", "interface": "can_reach:10.0.0.1"}
-        await world.create(openelb.EIPS, {"metadata": {"name": "vips"}, "spec": spec})
+        await add_eip(world)
         await world.start_speakers()
         await world.add_service("web", vip(10))
         # An external IP that the Eip holds.
@@ -91,7 +95,7 @@ async def test_addresses_have_one_master_that_changes_when_it_fails():
 
         await until(have_priorities)
         found = await priorities()
-        master = await until_master(world, found[max(found)])
+        master = await until_master(BOTH, found[max(found)])
 
         async def is_held() -> bool:
             return await world.holder(vip(10)) == await world.holder(vip(11)) == master
@@ -108,21 +112,26 @@ async def test_addresses_have_one_master_that_changes_when_it_fails():
 
             await until(is_taken_over)
         # The node with the highest priority gets its addresses back, and no other keeps them.
-        assert await until_master(world, master) == master
+        assert await until_master(BOTH, master) == master
+
+        async def is_back() -> bool:
+            return await answers(master)
+
+        await until(is_back)
 
         # A drain: the others take over before the node lets go.
         speaker = world.speakers[master]
         speaker.signal(signal.SIGTERM)
-        await until_master(world, *others(master))
+        await until_master(BOTH, *others(master))
         speaker.process.wait()
         world.start_speaker(master)
-        await until_master(world, master)
+        await until_master(BOTH, master)
 
         # A killed speaker takes its keepalived along, with the addresses.
         world.speakers[master].signal(signal.SIGKILL)
-        await until_master(world, *others(master))
+        await until_master(BOTH, *others(master))
         world.start_speaker(master)
-        await until_master(world, master)
+        await until_master(BOTH, master)
 
         # A killed keepalived leaves addresses behind, until its successor starts.
         [pid] = keepalived_of(world, master)
@@ -132,14 +141,14 @@ async def test_addresses_have_one_master_that_changes_when_it_fails():
             return keepalived_of(world, master) not in ([], [pid])
 
         await until(is_restarted)
-        await until_master(world, master)
+        await until_master(BOTH, master)
 
         # Without endpoints, no node has the addresses.
         for name in ("web", "external"):
             await world.set_endpoints(name, [])
 
         async def is_gone() -> bool:
-            return await masters(world) == {}
+            return masters(vip(10), vip(11)) == {}
 
         await until(is_gone)
         assert all("169.254.254" not in addresses_of(node) for node in NODES_IN_WORLD)

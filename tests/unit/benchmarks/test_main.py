@@ -11,8 +11,7 @@ from benchmarks import __main__ as command
 
 def test_an_unknown_benchmark_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["dns", "strage"]) == 2
-    names = ", ".join(command.MODULES)
-    assert capsys.readouterr().err == f"no benchmark 'strage'; there are {names}\n"
+    assert capsys.readouterr().err == f"no benchmark 'strage'; there are {', '.join(command.MODULES)}\n"
 
 
 def test_a_failing_benchmark_does_not_stop_the_others(

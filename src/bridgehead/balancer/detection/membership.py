@@ -82,12 +82,13 @@ class Membership:
     _by_id: dict[bytes, _Peer] = field(default_factory=dict)
     _next_send: float = _LONG_AGO
     _confirmed: float = _LONG_AGO  # when a packet was sent that a peer has received
+    _confirmed_after: float = _LONG_AGO  # the end of the last long pause of this node
     _alone_since: float | None = None  # since when all of several peers are silent
     _is_isolated: bool = False
 
     def __post_init__(self) -> None:
         self._id = node_id(self.this)
-        self._listening_until = self.start + FIRST_SECONDS
+        self._first_until = self._unconfirmed_until = self.start + FIRST_SECONDS
 
     def set_peers(self, names: Iterable[str]) -> None:
         """Set the other nodes of the cluster, whether or not a speaker runs there."""
@@ -116,7 +117,8 @@ class Membership:
         moment = min(now, echo + _ECHO_SECONDS)
         is_recent = now - moment <= DEAD_AFTER
         if is_recent:
-            self._confirmed = max(self._confirmed, echo)
+            if echo >= self._confirmed_after:
+                self._confirmed = max(self._confirmed, echo)
             peer.direct = max(peer.direct, moment)
             peer.evidence = max(peer.evidence, moment)
             peer.is_leaving, peer.is_fit = packet.is_leaving, packet.is_fit
@@ -167,7 +169,8 @@ class Membership:
         """Take into account that this node did not run for a while. After a long pause the others believe it dead."""
         if seconds > DEAD_AFTER:
             self._confirmed = _LONG_AGO
-            self._listening_until = now + _CONFIRMATION_SECONDS
+            self._confirmed_after = now - 1 / _MICROSECONDS  # timestamps are rounded down
+            self._unconfirmed_until = now + _CONFIRMATION_SECONDS
 
     def next_deadline(self) -> float:
         """Return the time at which `on_timer` has something to do."""
@@ -195,11 +198,11 @@ class Membership:
         return packets
 
     def view(self, now: float) -> View | None:
-        """Return the conclusion; None as long as this node has only listened since its start or a pause."""
+        """Return the conclusion; None as long as this node has only listened since its start."""
         self._conclude(now)
         members = {peer.name for peer in self._peers.values() if peer.is_alive}
         is_known = not self._peers or all(peer.is_alive for peer in self._peers.values())
-        if now < self._listening_until and not (is_known and self._is_confirmed(now)):
+        if now < self._first_until and not (is_known and self._is_confirmed(now)):
             return None
         leaving = {peer.name for peer in self._peers.values() if peer.is_alive and peer.is_leaving}
         if self.is_fit and self._is_confirmed(now):
@@ -218,7 +221,7 @@ class Membership:
         A node that receives at most one peer cannot distinguish whose fault it is when that one does not receive it.
         """
         return now - self._confirmed <= _CONFIRMATION_SECONDS or (
-            self._audible(now) <= 1 and (not self._peers or now >= self._listening_until)
+            self._audible(now) <= 1 and (not self._peers or now >= self._unconfirmed_until)
         )
 
     # --- Conclusions ---------------------------------------------------------------------------------------------

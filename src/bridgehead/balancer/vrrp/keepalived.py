@@ -14,7 +14,7 @@ from ..ranges import IpAddress
 from .plan import Group
 
 ADVERTISEMENT_SECONDS = 0.1  # a master that is gone is missed after three to four of these
-_REFRESH_SECONDS = 45
+_REFRESH_SECONDS = 30
 _IDENTITIES = (ipaddress.ip_network("169.254.254.0/24"), ipaddress.ip_network("fe80::5afe:0/120"))
 _NOTIFICATION = re.compile(r'INSTANCE "([^"]+)" ([A-Z_]+) \d+')
 _MASTER_STATES = frozenset({"MASTER", "MASTER_RX_LOWER_PRI", "MASTER_PRIORITY"})
@@ -44,6 +44,11 @@ def render_configuration(instances: Sequence[Instance], fifo: str, user: str) ->
         "    vrrp_garp_master_delay 1",
         "    vrrp_garp_master_repeat 2",
         f"    vrrp_garp_master_refresh {_REFRESH_SECONDS}",
+        # After a heal of the network with two masters, the one that gives up makes the other one announce the addresses
+        # again: hosts may remember the one that gives up.
+        "    vrrp_higher_prio_send_advert true",
+        "    vrrp_garp_lower_prio_repeat 2",
+        "    vrrp_garp_lower_prio_delay 1",
         "    max_auto_priority -1",
         f"    script_user {user}",
         "}",
