@@ -88,7 +88,7 @@ FURTHER: dict[str, dict[str, Any]] = {
         "spec": {
             **_POLICY,
             "validations": [{"expression": "variables.x != 'q'", "messageExpression": "'no ' + variables.x"}],
-            "auditAnnotations": [{"key": "k", "valueExpression": "variables.x"}],
+            "auditAnnotations": [{"key": "k", "valueExpression": "string(variables.x)"}],
             "failurePolicy": "Ignore",
         },
     },

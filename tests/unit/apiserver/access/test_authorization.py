@@ -384,6 +384,8 @@ def test_a_certificate_may_name_one_uid():
     user = user_from_certificate({"subject": (name, uid)}, b"")
     assert user is not None
     assert user.uid == "0815"
+    with pytest.raises(InvalidCredentials, match="no common name"):
+        user_from_certificate({"subject": (uid,)}, b"")
     with pytest.raises(InvalidCredentials, match="several uids or an empty one"):
         user_from_certificate({"subject": (name, uid, uid)}, b"")
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridgehead.apiserver.bodies.duplicates import duplicate_fields, duplicate_lines, problems_in_order
+from bridgehead.apiserver.bodies.duplicates import duplicate_fields, duplicate_lines, field_problems, problems_in_order
 from bridgehead.apiserver.bodies.protobuf import plain_scalars
 from bridgehead.apiserver.bodies.schema import Schema, conform, load_definitions
 from bridgehead.apiserver.errors import SchemaMismatch
@@ -178,6 +178,10 @@ def test_problems_are_in_the_order_of_the_body():
         'unknown field "b[0].y"',
         'duplicate field "b[0].c"',
     ]
+
+
+def test_at_most_a_hundred_problems_are_named():
+    assert len(field_problems([], [f"f{number}" for number in range(150)])) == 100
 
 
 @pytest.mark.parametrize(
