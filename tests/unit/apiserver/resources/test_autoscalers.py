@@ -171,3 +171,20 @@ def test_the_use_of_cpu_stays_without_the_annotation() -> None:
     assert stored["status"] == {
         "currentMetrics": [{"type": "Resource", "resource": {"name": "cpu", "current": values}}]
     }
+
+
+@pytest.mark.parametrize(
+    ("newer", "older"),
+    [
+        ({"metadata": {"name": "a"}}, {"metadata": {"name": "a"}}),
+        ({"spec": {"maxReplicas": 2}}, {"spec": {"maxReplicas": 2}}),
+        (
+            {"status": {"currentMetrics": [{"type": "Resource", "resource": {"name": "cpu", "current": {}}}]}},
+            {"status": {}},
+        ),
+    ],
+)
+def test_a_part_of_an_autoscaler_is_converted(newer: dict[str, Any], older: dict[str, Any]) -> None:
+    form = OLDER_HORIZONTAL_POD_AUTOSCALERS.stored_form
+    assert form is not None
+    assert form.from_stored(newer) == {**older, "apiVersion": "autoscaling/v1"}
