@@ -19,7 +19,6 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.integration.api_world import until
 from tests.integration.speaker_world import (
     FAULTS,
     NODES_IN_WORLD,
@@ -31,6 +30,7 @@ from tests.integration.speaker_world import (
     fault,
     longest_gap,
     speaker_world,
+    until,
     vip,
 )
 

@@ -23,7 +23,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
@@ -34,7 +34,7 @@ from bridgehead.network.syscalls import setns
 from bridgehead.objects import metallb
 from bridgehead.objects.kinds import ENDPOINT_SLICES, EVENTS, NODES, SECRETS, SERVICES
 
-from .api_world import ApiWorld, until
+from .api_world import DEADLINE, ApiWorld
 
 NAMESPACE = "metallb-system"
 CLIENT, CLIENT6 = "10.0.0.1", "fd00:10::1"
@@ -42,6 +42,7 @@ NODES_IN_WORLD = ("node1", "node2", "node3")
 PORT = 8080
 PAGES_PORT = 7472
 PROBE_SECONDS = 0.005
+LOOK_SECONDS = 0.05
 _CLONE_NEWNET = 0x40000000
 _IPV6_FREEBIND = 78  # linux/in6.h
 _HOOKS = ("prerouting", "forward", "output")
@@ -410,6 +411,16 @@ async def speaker_world(directory: Path) -> AsyncIterator[SpeakerWorld]:
     finally:
         await world.close()
         _stop(servers)
+
+
+async def until(what: Callable[[], Awaitable[Any]]) -> Any:
+    """Return the first true result of `what()`. Looks are rare, since pages of three speakers cost processor time."""
+    async with asyncio.timeout(DEADLINE):
+        while True:
+            value = await what()
+            if value:
+                return value
+            await asyncio.sleep(LOOK_SECONDS)
 
 
 async def answered_by(address: str) -> str:

@@ -22,7 +22,6 @@ from bridgehead.network.uapi.if_ether import ETH_P_ARP, ETH_P_IPV6
 from bridgehead.objects import metallb
 from bridgehead.objects.kinds import NODES
 
-from .api_world import until
 from .namespaced import in_namespace
 from .speaker_world import (
     CLIENT,
@@ -34,6 +33,7 @@ from .speaker_world import (
     fault,
     run_on,
     speaker_world,
+    until,
     vip,
 )
 
@@ -217,7 +217,8 @@ class ArpClient(threading.Thread):
             return not self._waiting
 
         with contextlib.suppress(TimeoutError):
-            await until(all_answered, deadline=5)
+            async with asyncio.timeout(5):
+                await until(all_answered)
         self._socket.close()
         return len(self._waiting)
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
 from bridgehead.client import ApiClient, Done, Informer, Outcome, WorkQueue
-from bridgehead.client.errors import Conflict, NotFound
+from bridgehead.client.errors import AlreadyExists, Conflict, NotFound
 from bridgehead.objects.kinds import Kind
 from bridgehead.objects.meta import ObjectKey, ObjectMeta
 from bridgehead.objects.metallb import SERVICE_BGP_STATUSES, SERVICE_L2_STATUSES, ServiceBGPStatus, ServiceL2Status
@@ -24,6 +25,7 @@ NODE_LABEL: Final = "metallb.io/node"
 NAME_LABEL: Final = "metallb.io/service-name"
 NAMESPACE_LABEL: Final = "metallb.io/service-namespace"
 _WORKERS: Final = 4
+_NAME_DIGITS: Final = 12
 
 Status = TypeVar("Status", ServiceL2Status, ServiceBGPStatus)
 
@@ -119,11 +121,14 @@ class ServiceStatuses(Generic[Status]):
             return Done()
         if kept and kept[0].status.node == self._node and self._kind.details(kept[0]) == details:
             return Done()
-        written = kept[0] if kept else await self._client.create(self._kind.kind, self._object(service))
+        obj = kept[0] if kept else self._object(service)
+        if not kept:
+            with contextlib.suppress(AlreadyExists):  # the watch has not reported it yet
+                await self._client.create(self._kind.kind, obj)
         patch = {"node": self._node, "serviceName": service.name, "serviceNamespace": service.namespace}
         await self._client.patch(
             self._kind.kind,
-            written.metadata.name,
+            obj.metadata.name,
             self._namespace,
             {"status": patch | self._kind.render(details)},
             subresource="status",
@@ -132,7 +137,9 @@ class ServiceStatuses(Generic[Status]):
 
     def _object(self, service: ObjectKey) -> Status:
         labels = {NODE_LABEL: self._node, NAME_LABEL: service.name, NAMESPACE_LABEL: service.namespace}
-        meta = ObjectMeta(generate_name=self._kind.name_prefix, namespace=self._namespace, labels=labels)
+        # MetalLB's names are random. A name of its own for each node and Service keeps a second object from being made.
+        digest = hashlib.sha256(f"{self._node}/{service}".encode()).hexdigest()[:_NAME_DIGITS]
+        meta = ObjectMeta(name=self._kind.name_prefix + digest, namespace=self._namespace, labels=labels)
         return self._kind.kind.type(metadata=meta)
 
 
