@@ -58,4 +58,4 @@ def _decode(body: bytes, *, check_duplicates: bool) -> tuple[object, list[str]]:
         raise bad_request("error decoding YAML: yaml: exceeded max depth") from None
     except (msgspec.DecodeError, UnicodeDecodeError):
         return decode_yaml(body), []
-    return value, duplicate_fields(body) if check_duplicates else []
+    return value, duplicate_fields(body, value) if check_duplicates else []

@@ -13,6 +13,8 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
+import msgspec
+
 from bridgehead.apiserver.errors import ApiStatus, SchemaMismatch, bad_request, invalid, unsupported_media_type
 from bridgehead.apiserver.http.negotiation import JSON, PROTOBUF, YAML, media_type_of
 from bridgehead.apiserver.http.paths import Query
@@ -78,7 +80,9 @@ def _decode_kind(
     obj = {"kind": kind, "apiVersion": api_version} | {k: v for k, v in obj.items() if k not in ("kind", "apiVersion")}
     if validation == IGNORE:
         return obj, []
-    problems = field_problems(duplicate_fields(body) if media_type_of(content_type) in ("", JSON) else [], unknown)
+    problems = field_problems(
+        duplicate_fields(body, value) if media_type_of(content_type) in ("", JSON) else [], unknown
+    )
     if problems and validation == STRICT:
         raise _not_decodable(given_kind, given_version, kind, f"strict decoding error: {', '.join(problems)}")
     return obj, problems
@@ -147,14 +151,20 @@ def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> None:
         raise _DuplicateFound
 
 
+_encode = msgspec.json.Encoder().encode
+
 # Nearly all bodies have no duplicates, so the paths of these are searched only when there are some.
 _check_unique = json.JSONDecoder(object_pairs_hook=_refuse_duplicates).decode
 
 
-def duplicate_fields(body: bytes) -> list[str]:
-    """Return paths of fields that a JSON object has twice. Raises a 400 for too deep nesting."""
+def duplicate_fields(body: bytes, value: Any) -> list[str]:
+    """Return paths of fields that a JSON object has twice. `value` is what the body was decoded to.
+
+    Raises a 400 for too deep nesting.
+    """
     try:
-        return _duplicate_fields(body)
+        # Most programs write JSON as this server does, and what it writes has each field once.
+        return [] if _encode(value) == body.rstrip() else _duplicate_fields(body)
     except RecursionError:
         raise bad_request("json: exceeded max depth") from None
 

@@ -46,14 +46,24 @@ class Draft:
     after: Entries
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
+class New:
+    """A new object as it will be stored, and texts for the client that sent it."""
+
+    obj: JsonObject
+    facts: Facts
+    warnings: list[str]
+
+
+@dataclass(slots=True)
 class Changed:
-    """A changed object as it will be stored. `is_same`: nothing changes but times of managers."""
+    """A changed object as it will be stored, and texts for the client. `is_same`: only times of managers change."""
 
     obj: JsonObject
     facts: Facts
     also: Companions
     is_same: bool
+    warnings: list[str]
 
 
 class Attempts:
@@ -87,10 +97,10 @@ class Attempts:
         refused: AbstractSet[str],
         *,
         is_completed: bool,
-    ) -> tuple[JsonObject, Facts]:
+    ) -> New:
         """Return what one attempt of a create stores. Raises a 422."""
         # A retry begins with the request's object, without the choices of the previous attempt.
-        candidate = copied(obj)
+        candidate = copied(obj) if base or _chooses(resource.stored.strategy) else obj
         if base:
             candidate["metadata"]["name"] = generate_name(base)
         if is_completed:
@@ -98,7 +108,7 @@ class Attempts:
         self._prepare_create(resource, candidate, refused)
         if entries:
             candidate["metadata"][FIELD] = entries
-        return candidate, self.facts(resource, candidate)
+        return New(candidate, self.facts(resource, candidate), resource.strategy.warnings(candidate))
 
     def draft(
         self,
@@ -144,7 +154,9 @@ class Attempts:
         is_same = new == old and same_but_times(draft.before, draft.after)
         if draft.after:
             new["metadata"][FIELD] = draft.after
-        return Changed(new, self.facts(resource, new), self.companions(resource, new, old), is_same)
+        # Writes of a status or of another part do not warn of the rest, as the strategies of Kubernetes.
+        warnings = [] if subresource else resource.strategy.warnings(new)
+        return Changed(new, self.facts(resource, new), self.companions(resource, new, old), is_same, warnings)
 
     def default_changed(self, resource: Resource, new: JsonObject, old: JsonObject, subresource: str) -> JsonObject:
         """Return a copy of `new` with default values, and without the changes that this request may not make."""
@@ -224,6 +236,11 @@ class Attempts:
         if not refused:
             return self._store.is_claimed
         return lambda claim: claim in refused or self._store.is_claimed(claim)
+
+
+def _chooses(strategy: Strategy) -> bool:
+    """Whether a create may have to choose again, because another write has taken what it chose."""
+    return type(strategy).allocate is not Strategy.allocate or type(strategy).claims is not Strategy.claims
 
 
 def _with_status_only(resource: Resource, new: JsonObject, old: JsonObject) -> JsonObject:

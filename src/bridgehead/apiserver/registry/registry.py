@@ -32,7 +32,7 @@ from bridgehead.apiserver.table import ResourceTable
 from bridgehead.storage import AlreadyExists, ClaimTaken, Conflict, Facts, Key, NotFound, Record, Store
 
 from . import metadata
-from .attempts import Attempts, Draft, with_managers
+from .attempts import Attempts, Changed, Draft, with_managers
 from .deletion import DeleteOptions, Keep, is_finished, plan_delete
 from .ownership import FIELD, Ownership
 from .request_checks import check_preconditions, check_url
@@ -170,19 +170,24 @@ class Registry:
         refused: set[str] = set()
         choose = partial(self._attempts.candidate, resource, obj, base, entries, refused, is_completed=is_completed)
         for attempt in range(_ATTEMPTS):
-            candidate, facts = await run_long(size, choose)
+            new = await run_long(size, choose)
+            candidate, facts = new.obj, new.facts
             if attributes is not None and validators:
                 await validate(validators, attributes, candidate, {})
             if resource.converter is not None:
                 candidate, facts = await self._to_stored(resource, candidate)
             key = self.key(resource, namespace, candidate["metadata"]["name"])
-            if dry_run:
-                if self.store.get(key) is not None:
-                    raise already_exists(resource, key.name)
-                return Record(key, 0, _encode(candidate), facts)
             try:
-                also = self._attempts.companions(resource, candidate, None)
-                return await self.store.create(key, candidate, facts, also=also)
+                if dry_run:
+                    if self.store.get(key) is not None:
+                        raise already_exists(resource, key.name)
+                    record = Record(key, 0, _encode(candidate), facts)
+                else:
+                    also = self._attempts.companions(resource, candidate, None)
+                    record = await self.store.create(key, candidate, facts, also=also)
+                if attributes is not None:
+                    attributes.warnings += new.warnings
+                return record
             except AlreadyExists:
                 if not base or attempt == _ATTEMPTS - 1:
                     raise already_exists(resource, key.name) from None
@@ -239,28 +244,36 @@ class Registry:
                 old = with_managers(draft.old, draft.before)
                 pair = (new, old) if view is None else (view.show(new), view.show(old))
                 await validate(validators, attributes, *pair)
-            converter, facts = resource.converter, changed.facts
-            is_current = converter is None or converter.is_in_storage_version(current)
-            if changed.is_same and is_current and not self.store.is_stale(current.key):
-                return current
-            if converter is not None:
-                new, facts = await self._to_stored(resource, new)
-            finished = is_finished(new)
-            if dry_run:
-                return Record(current.key, current.revision, _encode(new), facts)
             try:
-                if finished:
-                    also = self._attempts.companions(resource, None, new)
-                    await self.store.delete(current.key, expected=current.revision, also=also)
-                    return Record(current.key, current.revision, _encode(new), facts)
-                return await self.store.update(current.key, new, facts, expected=current.revision, also=changed.also)
+                record = await self._store_changed(resource, current, changed, dry_run=dry_run)
             except Conflict:
                 continue
             except ClaimTaken as error:
                 refused.add(error.claim)
             except NotFound:
                 raise not_found(resource, name) from None
+            else:
+                if attributes is not None and view is None:
+                    attributes.warnings += changed.warnings
+                return record
         raise conflict(resource, name)
+
+    async def _store_changed(self, resource: Resource, current: Record, changed: Changed, *, dry_run: bool) -> Record:
+        """Store a changed object; remove it if its deletion is complete. Raises the store's errors."""
+        new, converter, facts = changed.obj, resource.converter, changed.facts
+        is_current = converter is None or converter.is_in_storage_version(current)
+        if changed.is_same and is_current and not self.store.is_stale(current.key):
+            return current
+        if converter is not None:
+            new, facts = await self._to_stored(resource, new)
+        finished = is_finished(new)
+        if dry_run:
+            return Record(current.key, current.revision, _encode(new), facts)
+        if finished:
+            also = self._attempts.companions(resource, None, new)
+            await self.store.delete(current.key, expected=current.revision, also=also)
+            return Record(current.key, current.revision, _encode(new), facts)
+        return await self.store.update(current.key, new, facts, expected=current.revision, also=changed.also)
 
     async def _admit_changed(
         self,
