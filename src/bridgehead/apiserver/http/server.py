@@ -24,6 +24,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from . import spdy_upgrade
+from .joined_writes import JoinedWrites
 from .socket_protocol import AnySubprotocol
 from .tunnel import TunnelProtocol, asks_for_upgrade
 from .unsent import Connection
@@ -114,6 +115,9 @@ class PeerProtocol(HttpToolsProtocol):
             self._asks_for_spdy = spdy_upgrade.is_requested(self.headers)
         if not self._asks_for_spdy:
             super().on_headers_complete()
+            # The answer to a HEAD has no body to wait for.
+            if self.cycle is not None and not self.cycle.response_started and self.scope["method"] != "HEAD":
+                self.cycle.transport = JoinedWrites(self.transport)  # type: ignore[assignment]
 
     def on_body(self, body: bytes) -> None:
         if self._tunnel_body is not None:
@@ -187,6 +191,8 @@ class ApiServer(uvicorn.Server):
                 ws_max_size=_MAX_WEBSOCKET_MESSAGE_BYTES,
                 lifespan="off",
                 access_log=False,
+                # Only the client's own address counts; the audit log reads the headers that name others.
+                proxy_headers=False,
                 log_config=None,
                 server_header=False,
                 timeout_keep_alive=_KEEP_ALIVE_SECONDS,
