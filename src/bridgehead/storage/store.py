@@ -94,6 +94,18 @@ class Store(Protocol):
 
     def get(self, key: Key) -> Record | None: ...
 
+    def latest(self, key: Key) -> Record | None:
+        """Return the object's newest state, which may not be durable yet. For a write that depends on it.
+
+        This write is committed after what it depends on, or fails with it. Nothing else may show the state to a client
+        before `settle`.
+        """
+        ...
+
+    async def settle(self) -> None:
+        """Wait until all states that `latest` has returned are durable. Raises `StoreBroken` when they are lost."""
+        ...
+
     def list(
         self, resource: str, namespace: str | None = None, *, limit: int = 0, after: tuple[str, str] | None = None
     ) -> list[Record]:
@@ -109,7 +121,9 @@ class Store(Protocol):
         """
         ...
 
-    def is_claimed(self, claim: str) -> bool: ...
+    def is_claimed(self, claim: str) -> bool:
+        """Whether an object holds a claim, also by a write that is not durable yet."""
+        ...
 
     def is_stale(self, key: Key) -> bool:
         """Whether an update is to write the object even if nothing in it changes, so that it gets its current key."""

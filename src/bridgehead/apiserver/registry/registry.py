@@ -109,6 +109,20 @@ class Registry:
             raise not_found(resource, name)
         return record
 
+    async def _latest(self, resource: Resource, namespace: str, name: str) -> Record:
+        """Return an object for a write, so that many writers of one object need not lose races. Raises a 404."""
+        key = self.key(resource, namespace, name)
+        record = self.store.latest(key)
+        if record is None:
+            await self._settle(key, None)
+            raise not_found(resource, name)
+        return record
+
+    async def _settle(self, key: Key, record: Record | None) -> None:
+        """Wait until what `latest` returned may be shown."""
+        if self.store.get(key) is not record:
+            await self.store.settle()
+
     async def served(self, resource: Resource, record: Record) -> Record:
         """Return a stored object as the resource serves it. Raises `ApiStatus` when its conversion fails."""
         if resource.converter is None:
@@ -230,7 +244,7 @@ class Registry:
         validators = [] if attributes is None else self.admission.validators(attributes)
         mutators = [] if attributes is None else self.admission.mutators(attributes)
         for _ in range(_ATTEMPTS):
-            current = self.get(resource, namespace, name)
+            current = await self._latest(resource, namespace, name)
             base = await self.served(resource, current)
             longest = max(size, len(current.value), LONG_BYTES if resource.strategy.may_take_long else 0)
             attempt = partial(self._attempts.draft, resource, namespace, name, base, change, subresource, writer)
@@ -263,6 +277,7 @@ class Registry:
         new, converter, facts = changed.obj, resource.converter, changed.facts
         is_current = converter is None or converter.is_in_storage_version(current)
         if changed.is_same and is_current and not self.store.is_stale(current.key):
+            await self._settle(current.key, current)
             return current
         if converter is not None:
             new, facts = await self._to_stored(resource, new)
@@ -315,7 +330,7 @@ class Registry:
         `attributes` describe the request to admission; None: admission is not asked.
         """
         for _ in range(_ATTEMPTS):
-            current = self.get(resource, namespace, name)
+            current = await self._latest(resource, namespace, name)
             obj = _decode(current.value)
             check_preconditions(resource, name, obj, options)
             if attributes is not None:
@@ -325,6 +340,7 @@ class Registry:
             try:
                 if isinstance(plan, Keep):
                     if plan.obj is None:
+                        await self._settle(current.key, current)
                         return Deleted(current, gone=False)
                     storage = resource if resource.converter is None else resource.converter.storage
                     facts = self.facts(storage, plan.obj)
@@ -333,6 +349,7 @@ class Registry:
                     updated = await self.store.update(current.key, plan.obj, facts, expected=current.revision)
                     return Deleted(updated, gone=False)
                 if options.dry_run:
+                    await self._settle(current.key, current)
                     return Deleted(current, gone=True)
                 also = self._attempts.companions(resource, None, obj)
                 return Deleted(await self.store.delete(current.key, expected=current.revision, also=also), gone=True)
