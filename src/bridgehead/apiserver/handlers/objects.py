@@ -48,6 +48,7 @@ Handler = Callable[[Request, Resource], Awaitable[Response]]
 
 # Subresources that are written as the object itself, and change a part of it.
 _OWN_FORM = (*STATUS_VIEWS, "ephemeralcontainers")
+_WRITES = frozenset({"create", "update", "patch"})
 
 
 class Handlers:
@@ -86,6 +87,8 @@ class Handlers:
             request.warnings.append(resource.warning)
         if resource.is_read_only and info.verb not in ("get", "list"):
             raise method_not_allowed()
+        if resource.definition is not None and info.verb in _WRITES:
+            await self._registry.compile_schema(resource)
         if info.subresource and info.subresource not in _OWN_FORM:
             response = await self._subresources.handle(request, resource)
             columns = SCALE_COLUMNS if info.subresource == "scale" else ()

@@ -95,6 +95,11 @@ class Registry:
             return shape
         return self._schema.of_kind(resource.group, resource.version, resource.kind)
 
+    async def compile_schema(self, resource: Resource) -> None:
+        """Compile the schema of a custom resource beside the event loop, before its first write needs it."""
+        if not self.ownership.is_compiled(resource):
+            await run_long(LONG_BYTES, partial(self.ownership.kind, resource))
+
     def key(self, resource: Resource, namespace: str, name: str) -> Key:
         return Key(resource.stored.id, namespace if resource.namespaced else "", name)
 
