@@ -13,22 +13,22 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+import msgspec
+
 if TYPE_CHECKING:
     from bridgehead.storage import Record, Store
 
 JsonObject = dict[str, Any]
+
+_encode, _decode = msgspec.json.Encoder().encode, msgspec.json.Decoder().decode
 
 # Returns the changed object; the result may share parts with the argument. Called again after a lost race.
 Change = Callable[[JsonObject], JsonObject]
 
 
 def copied(value: Any) -> Any:
-    """Return a deep copy of decoded JSON; five times as fast as `copy.deepcopy`."""
-    if type(value) is dict:
-        return {key: copied(item) for key, item in value.items()}
-    if type(value) is list:
-        return [copied(item) for item in value]
-    return value
+    """Return a deep copy of decoded JSON. Encoding and decoding it is faster than walking through it in Python."""
+    return _decode(_encode(value))
 
 
 @dataclass(frozen=True)
