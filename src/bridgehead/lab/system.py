@@ -40,6 +40,7 @@ _LOOK_EVERY = 0.05
 _KINDS: dict[str, Kind[Any]] = {
     kind.name: kind for kind in (SERVICE_ACCOUNTS, CONFIG_MAPS, SERVICES, DAEMON_SETS, DEPLOYMENTS)
 }
+_WORKLOADS = (DAEMON_SETS.name, DEPLOYMENTS.name)
 _DNS = "bridgehead-dns"
 _NODE_DNS = "bridgehead-node-dns"
 _NODE_LEASES = "kube-node-lease"
@@ -103,6 +104,7 @@ class _Start:
     async def missing(self) -> str | None:
         """Return what is not ready yet, as text; None when the lab is ready."""
         await self._install("kube-proxy.yaml")
+        await self._install("dns.yaml", workloads=False)
         missing = await self._missing_nodes()
         if missing is not None:
             return missing
@@ -115,19 +117,30 @@ class _Start:
             missing = missing or await self._missing_dns() or await self._missing_node_dns()
         return missing
 
-    async def _install(self, file: str) -> None:
-        """Create the missing objects; the user's changes to existing ones stay."""
-        if file in self._installed:
-            return
-        for manifest in system_manifests(file, self._config):
-            kind, meta = _KINDS[manifest["kind"]], manifest["metadata"]
-            try:
-                # Read first: to create an existing Service is refused, because its address is taken by itself.
-                await self._client.get(kind, meta["name"], meta["namespace"])
-            except NotFound:
-                with contextlib.suppress(AlreadyExists):
-                    await self._client.create(kind, manifest)
-        self._installed.add(file)
+    async def _install(self, file: str, *, workloads: bool = True) -> None:
+        """Create the missing objects, of those that have pods only if `workloads`.
+
+        The user's changes to existing ones stay.
+        """
+        # What has pods comes last: pods need their ServiceAccount.
+        for has_pods in (False, True) if workloads else (False,):
+            step = f"{file} {has_pods}"
+            if step not in self._installed:
+                manifests = system_manifests(file, self._config)
+                ensured = (self._ensure(one) for one in manifests if (one["kind"] in _WORKLOADS) == has_pods)
+                for outcome in await asyncio.gather(*ensured, return_exceptions=True):
+                    if outcome is not None:
+                        raise outcome
+                self._installed.add(step)
+
+    async def _ensure(self, manifest: dict[str, Any]) -> None:
+        kind, meta = _KINDS[manifest["kind"]], manifest["metadata"]
+        try:
+            # Read first: to create an existing Service is refused, because its address is taken by itself.
+            await self._client.get(kind, meta["name"], meta["namespace"])
+        except NotFound:
+            with contextlib.suppress(AlreadyExists):
+                await self._client.create(kind, manifest)
 
     async def _missing_nodes(self) -> str | None:
         leases = (await self._client.list(LEASES, _NODE_LEASES)).items
