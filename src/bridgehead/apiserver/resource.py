@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
@@ -65,7 +66,7 @@ class Column:
     priority: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Companion:
     """An object of another resource, without namespace, that exists because of its owner.
 
@@ -286,7 +287,7 @@ class Resource:
     # Returns the reasons why a name is invalid (`objects.names`).
     check_name: Callable[[str], list[str]] | None = None
 
-    @property
+    @cached_property
     def id(self) -> str:
         """The resource's name in the store and the authorizer: `services`, `deployments.apps`."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
@@ -296,6 +297,6 @@ class Resource:
         """The resource whose objects are stored: this one, or that of `stored_form`."""
         return self if self.stored_form is None else self.stored_form.resource
 
-    @property
+    @cached_property
     def api_version(self) -> str:
         return f"{self.group}/{self.version}" if self.group else self.version

@@ -19,7 +19,7 @@ _encode = msgspec.json.Encoder().encode
 _decode_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen, as the others: see `store.Facts`
 class Create:
     """A new object. `also`: writes of other objects that are committed with this one, or not at all.
 
@@ -33,7 +33,7 @@ class Create:
     claim: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Update:
     key: Key
     value: JsonObject
@@ -42,7 +42,7 @@ class Update:
     also: tuple[Create | Delete, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Delete:
     """The removal of an object. In `also` of another write, an object that does not exist is no error."""
 
