@@ -25,6 +25,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from . import spdy_upgrade
 from .joined_writes import JoinedWrites
+from .request import WHOLE_BODY
 from .socket_protocol import AnySubprotocol
 from .tunnel import TunnelProtocol, asks_for_upgrade
 from .unsent import Connection
@@ -52,9 +53,9 @@ def _takes_none(path: str) -> bool:
 class PeerProtocol(HttpToolsProtocol):
     """One client's connection.
 
-    Puts the client certificate's user and the `Connection` into the scope's `state`, for HTTP and WebSockets. Refuses a
-    request whose headers take too long or are too large. Hands an upgrade to SPDY over to `spdy_upgrade`; upgrades of
-    paths for which `takes_upgrade` is true go to `tunnel`.
+    Puts the client certificate's user and the `Connection` into the scope's `state`, for HTTP and WebSockets, and marks
+    there a request whose whole body has arrived. Refuses a request whose headers take too long or are too large. Hands
+    an upgrade to SPDY over to `spdy_upgrade`; upgrades of paths for which `takes_upgrade` is true go to `tunnel`.
     """
 
     header_seconds = _HEADER_SECONDS
@@ -134,6 +135,7 @@ class PeerProtocol(HttpToolsProtocol):
         elif self._asks_for_spdy:
             self._upgrade_to_spdy()
         else:
+            self.scope["state"][WHOLE_BODY] = True
             super().on_message_complete()
 
     def handle_websocket_upgrade(self) -> None:
