@@ -117,7 +117,7 @@ async def _run_load(port: int, context: ssl.SSLContext, requests: list[bytes], c
 
 
 class _Watcher(asyncio.Protocol):
-    """Sends one watch and counts what arrives. `on_marker` is called when the last bytes contain the marker."""
+    """Sends one watch and counts what arrives. `on_marker` is called at the end of the event that has the marker."""
 
     def __init__(self, request: bytes, is_open: asyncio.Future[None]) -> None:
         self._request = request
@@ -125,6 +125,7 @@ class _Watcher(asyncio.Protocol):
         self._tail = b""
         self.received = 0
         self.marker = b""
+        self._has_marker = False
         self.on_marker: Callable[[], None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -136,7 +137,8 @@ class _Watcher(asyncio.Protocol):
             self._is_open.set_result(None)
         if self.on_marker is not None:
             self._tail = (self._tail + data)[-len(data) - len(self.marker) :]
-            if self.marker in self._tail:
+            self._has_marker = self._has_marker or self.marker in self._tail
+            if self._has_marker and self._tail.endswith(b"}\n\r\n"):  # of an event, and of its chunk
                 on_marker, self.on_marker = self.on_marker, None
                 on_marker()
             self._tail = self._tail[-len(self.marker) :]

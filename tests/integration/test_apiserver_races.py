@@ -17,6 +17,7 @@ from bridgehead.apiserver.http.user import User
 from bridgehead.apiserver.resources import build_table
 from bridgehead.signing_keys import SigningKey
 from bridgehead.storage import open_store
+from bridgehead.storage.sqlite import Database
 
 pytestmark = pytest.mark.integration
 
@@ -87,8 +88,16 @@ async def test_concurrent_creates_never_share_an_address(parts):
     assert (status, body["spec"]["clusterIP"]) == (201, answers[0][1]["spec"]["clusterIP"])
 
 
-async def test_concurrent_patches_are_all_applied(parts):
+async def test_concurrent_patches_are_all_applied(parts, monkeypatch):
     await call(parts, "POST", CONFIG_MAPS, {"metadata": {"name": "one"}})
+    commits: list[int] = []
+    commit = Database.commit
+
+    def counted(database: Database, changes: list[Any]) -> None:
+        commits.append(len(changes))
+        commit(database, changes)
+
+    monkeypatch.setattr(Database, "commit", counted)
     patches = [{"data": {f"k{i}": "v"}} for i in range(40)]
     answers = await asyncio.gather(
         *(call(parts, "PATCH", f"{CONFIG_MAPS}/one", patch, "application/merge-patch+json") for patch in patches)
@@ -96,6 +105,8 @@ async def test_concurrent_patches_are_all_applied(parts):
     assert {status for status, _ in answers} == {200}
     _, config_map = await call(parts, "GET", f"{CONFIG_MAPS}/one", {})
     assert set(config_map["data"]) == {f"k{i}" for i in range(40)}
+    assert sum(commits) == 40
+    assert len(commits) < 10, "a patch need not wait until the one before it is durable"
 
 
 async def test_concurrent_creates_of_one_name_succeed_once(parts):

@@ -181,6 +181,35 @@ async def test_a_failed_commit_fails_all_its_writes_and_is_not_visible(store: Sq
     assert await put(store, "a") == 2
 
 
+async def test_a_failed_commit_fails_the_writes_that_follow_it(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await put(store, "a")
+    started, go_on = threading.Event(), threading.Event()
+
+    def failing(database: Database, changes: list[object]) -> None:
+        started.set()
+        if not go_on.wait(DEADLINE):
+            raise AssertionError("nobody let the commit go on")
+        raise StoreBroken("no space")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Database, "commit", failing)
+        first = asyncio.create_task(store.delete(pod("a"), expected=1))
+        await asyncio.to_thread(started.wait, DEADLINE)
+        again = asyncio.create_task(put(store, "a"))
+        shown = asyncio.create_task(store.settle())
+        await asyncio.sleep(0)
+        latest = store.latest(pod("a"))
+        assert latest is not None
+        assert latest.revision == 3
+        go_on.set()
+        outcomes = await asyncio.gather(first, again, shown, return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == [StoreBroken] * 3
+    assert store.latest(pod("a")) == store.get(pod("a"))
+    assert (await store.delete(pod("a"), expected=1)).revision == 2
+
+
 # --- files that are not what they should be --------------------------------------------------------------
 
 

@@ -132,6 +132,8 @@ def test_the_lock_file_has_transitive_dependencies(name):
         ("scope", "build the scope for SPDY", lambda value: value["headers"] == [(b"host", b"x")]),
         ("parser", "recognize an upgrade", lambda value: value.should_upgrade() is False),
         ("cycle", "refuse headers only between requests", lambda value: value.response_complete is False),
+        ("cycle", "join writes of new answers only", lambda value: value.response_started is False),
+        ("cycle", "join writes of an answer", lambda value: isinstance(value.transport, FakeTransport)),
     ],
 )
 async def test_an_http_connection_has_the_attributes_that_are_used(name, purpose, is_usable):

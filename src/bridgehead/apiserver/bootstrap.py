@@ -78,26 +78,28 @@ async def ensure_system_objects(registry: Registry, *, service_ip: str, advertis
     `advertise` is the address and port on which pods reach the server; None: the Service gets no endpoints.
     Raises `ApiStatus`.
     """
-    await _ensure_objects(registry, service_ip=service_ip, advertise=advertise)
-    await ensure_default_roles(registry)
+    objects = _ensure_objects(registry, service_ip=service_ip, advertise=advertise)
+    await asyncio.gather(objects, ensure_default_roles(registry))
     await AggregatedRoles(registry).sync()
 
 
 async def _ensure_objects(registry: Registry, *, service_ip: str, advertise: tuple[str, int] | None) -> None:
-    for name in NAMESPACES:
-        await _ensure(registry, ("", "v1", "namespaces"), "", {"metadata": {"name": name}})
-    # At the same time, so that they share commits.
-    await asyncio.gather(*(_ensure(registry, path, "", obj) for path, objects in _CLUSTER_OBJECTS for obj in objects))
-    await ensure_default(registry)
-    await _ensure(registry, ("", "v1", "configmaps"), "kube-system", _token_tracking(registry.clock()))
     service = _service(service_ip, _DEFAULT_PORT if advertise is None else advertise[1])
-    await _ensure(registry, ("", "v1", "services"), "default", service)
-    if advertise is None:
-        return
-    address, port = advertise
-    await _ensure(registry, ("", "v1", "endpoints"), "default", _endpoints(address, port), replace="subsets")
-    slice_ = _endpoint_slice(address, port)
-    await _ensure(registry, ("discovery.k8s.io", "v1", "endpointslices"), "default", slice_, replace="endpoints")
+    ensured = [
+        *(_ensure(registry, ("", "v1", "namespaces"), "", {"metadata": {"name": name}}) for name in NAMESPACES),
+        *(_ensure(registry, path, "", obj) for path, objects in _CLUSTER_OBJECTS for obj in objects),
+        ensure_default(registry),
+        _ensure(registry, ("", "v1", "configmaps"), "kube-system", _token_tracking(registry.clock())),
+        _ensure(registry, ("", "v1", "services"), "default", service),
+    ]
+    if advertise is not None:
+        slices, slice_ = ("discovery.k8s.io", "v1", "endpointslices"), _endpoint_slice(*advertise)
+        ensured += [
+            _ensure(registry, ("", "v1", "endpoints"), "default", _endpoints(*advertise), replace="subsets"),
+            _ensure(registry, slices, "default", slice_, replace="endpoints"),
+        ]
+    # At the same time, so that they share a commit.
+    await asyncio.gather(*ensured)
 
 
 async def maintain_system_objects(

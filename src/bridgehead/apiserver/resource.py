@@ -11,24 +11,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import msgspec
 
 if TYPE_CHECKING:
     from bridgehead.storage import Record, Store
 
 JsonObject = dict[str, Any]
 
+_encode, _decode = msgspec.json.Encoder().encode, msgspec.json.Decoder().decode
+
 # Returns the changed object; the result may share parts with the argument. Called again after a lost race.
 Change = Callable[[JsonObject], JsonObject]
 
 
 def copied(value: Any) -> Any:
-    """Return a deep copy of decoded JSON; five times as fast as `copy.deepcopy`."""
-    if type(value) is dict:
-        return {key: copied(item) for key, item in value.items()}
-    if type(value) is list:
-        return [copied(item) for item in value]
-    return value
+    """Return a deep copy of decoded JSON. Encoding and decoding it is faster than walking through it in Python."""
+    return _decode(_encode(value))
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class Column:
     priority: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Companion:
     """An object of another resource, without namespace, that exists because of its owner.
 
@@ -289,7 +290,7 @@ class Resource:
     # Returns the reasons why a name is invalid (`objects.names`).
     check_name: Callable[[str], list[str]] | None = None
 
-    @property
+    @cached_property
     def id(self) -> str:
         """The resource's name in the store and the authorizer: `services`, `deployments.apps`."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
@@ -299,6 +300,6 @@ class Resource:
         """The resource whose objects are stored: this one, or that of `stored_form`."""
         return self if self.stored_form is None else self.stored_form.resource
 
-    @property
+    @cached_property
     def api_version(self) -> str:
         return f"{self.group}/{self.version}" if self.group else self.version

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import uvloop
 
+from bridgehead.heap import collect_rarely
 from bridgehead.objects.addresses import join_host_port
 from bridgehead.signing_keys import SigningKey, read_verification_keys
 from bridgehead.storage import open_store
@@ -119,6 +120,7 @@ async def _serve(options: ServeOptions) -> None:
         parts = build_api(table, store, settings)
         await ensure_system_objects(parts.registry, service_ip=service_ip, advertise=advertise)
         await publish_authentication(parts.registry, trusted)
+        collect_rarely()
         server = ApiServer(parts.application, context, parts.watches.close)
         addresses = ", ".join(join_host_port(*listener.getsockname()[:2]) for listener in listeners)
         log.info("serving on %s, revision %d", addresses, store.revision)

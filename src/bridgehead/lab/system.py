@@ -50,6 +50,8 @@ _KINDS: dict[str, Kind[Any]] = {
     )
     for name in names.split()
 }
+# Objects need their namespace, and pods their ServiceAccount.
+_STAGES = {NAMESPACES.name: 0, DAEMON_SETS.name: 2, DEPLOYMENTS.name: 2}
 _DNS = "bridgehead-dns"
 _NODE_LEASES = "kube-node-lease"
 
@@ -128,6 +130,7 @@ class _Start:
     async def missing(self) -> str | None:
         """Return what is not ready yet, as text; None when the lab is ready."""
         await self._install("kube-proxy.yaml")
+        await self._install("dns.yaml", workloads=False)
         missing = await self._missing_nodes()
         if missing is not None:
             return missing
@@ -143,19 +146,29 @@ class _Start:
             missing = missing or (await self._missing_balancer() if has_balancer else None)
         return missing
 
-    async def _install(self, file: str) -> None:
-        """Create the missing objects; the user's changes to existing ones stay."""
-        if file in self._installed:
-            return
-        for manifest in system_manifests(file, self._config):
-            kind, meta = _KINDS[manifest["kind"]], manifest["metadata"]
-            try:
-                # Read first: to create an existing Service is refused, because its address is taken by itself.
-                await self._client.get(kind, meta["name"], meta.get("namespace", ""))
-            except NotFound:
-                with contextlib.suppress(AlreadyExists):
-                    await self._client.create(kind, manifest)
-        self._installed.add(file)
+    async def _install(self, file: str, *, workloads: bool = True) -> None:
+        """Create the missing objects, of those that have pods only if `workloads`.
+
+        The user's changes to existing ones stay.
+        """
+        for stage in range(3 if workloads else 2):
+            step = f"{file} {stage}"
+            if step not in self._installed:
+                manifests = system_manifests(file, self._config)
+                ensured = (self._ensure(one) for one in manifests if _STAGES.get(one["kind"], 1) == stage)
+                for outcome in await asyncio.gather(*ensured, return_exceptions=True):
+                    if outcome is not None:
+                        raise outcome
+                self._installed.add(step)
+
+    async def _ensure(self, manifest: dict[str, Any]) -> None:
+        kind, meta = _KINDS[manifest["kind"]], manifest["metadata"]
+        try:
+            # Read first: to create an existing Service is refused, because its address is taken by itself.
+            await self._client.get(kind, meta["name"], meta.get("namespace", ""))
+        except NotFound:
+            with contextlib.suppress(AlreadyExists):
+                await self._client.create(kind, manifest)
 
     async def _missing_nodes(self) -> str | None:
         leases = (await self._client.list(LEASES, _NODE_LEASES)).items

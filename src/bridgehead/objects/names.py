@@ -17,6 +17,14 @@ _QUALIFIED_NAME = r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _LABEL_VALUE = r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?"
 _PORT_NAME = r"[-a-z0-9]+"
 
+# Compiled: `re` looks a pattern up at each call, and every write checks several names.
+_is_dns1123_label = re.compile(_DNS1123_LABEL).fullmatch
+_is_dns1123_subdomain = re.compile(_DNS1123_SUBDOMAIN).fullmatch
+_is_dns1035_label = re.compile(_DNS1035_LABEL).fullmatch
+_is_qualified_name = re.compile(_QUALIFIED_NAME).fullmatch
+_is_label_value = re.compile(_LABEL_VALUE).fullmatch
+_is_port_name = re.compile(_PORT_NAME).fullmatch
+
 
 def _regex_error(what: str, example: str, pattern: str) -> str:
     return f"{what} (e.g. {example}, regex used for validation is '{pattern}')"
@@ -30,9 +38,9 @@ def check_dns1123_label(value: str) -> list[str]:
     errors = []
     if len(value) > 63:
         errors.append("must be no more than 63 bytes")
-    if re.fullmatch(_DNS1123_LABEL, value):
+    if _is_dns1123_label(value):
         return errors
-    if re.fullmatch(_DNS1123_SUBDOMAIN, value):
+    if _is_dns1123_subdomain(value):
         errors.append("must not contain dots")
     else:
         errors.append(
@@ -50,7 +58,7 @@ def check_dns1123_subdomain(value: str) -> list[str]:
     errors = []
     if len(value) > 253:
         errors.append("must be no more than 253 bytes")
-    if not re.fullmatch(_DNS1123_SUBDOMAIN, value):
+    if not _is_dns1123_subdomain(value):
         errors.append(
             _regex_error(
                 "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', "
@@ -67,7 +75,7 @@ def check_dns1035_label(value: str) -> list[str]:
     errors = []
     if len(value) > 63:
         errors.append("must be no more than 63 bytes")
-    if not re.fullmatch(_DNS1035_LABEL, value):
+    if not _is_dns1035_label(value):
         errors.append(
             _regex_error(
                 "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an "
@@ -102,7 +110,7 @@ def check_qualified_name(value: str) -> list[str]:
         errors.append("name part must be non-empty")
     elif len(name) > 63:
         errors.append("name part must be no more than 63 bytes")
-    if not re.fullmatch(_QUALIFIED_NAME, name):
+    if not _is_qualified_name(name):
         errors.append(
             "name part "
             + _regex_error(
@@ -119,7 +127,7 @@ def check_label_value(value: str) -> list[str]:
     errors = []
     if len(value) > 63:
         errors.append("must be no more than 63 bytes")
-    if not re.fullmatch(_LABEL_VALUE, value):
+    if not _is_label_value(value):
         errors.append(
             _regex_error(
                 "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and "
@@ -136,7 +144,7 @@ def check_port_name(value: str) -> list[str]:
     errors = []
     if len(value) > 15:
         errors.append("must be no more than 15 bytes")
-    if not re.fullmatch(_PORT_NAME, value):
+    if not _is_port_name(value):
         errors.append("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)")
     if not re.search("[a-z]", value):
         errors.append("must contain at least one letter (a-z)")

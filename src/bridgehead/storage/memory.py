@@ -28,6 +28,12 @@ class MemoryStore:
     def get(self, key: Key) -> Record | None:
         return self._state.get(key)
 
+    def latest(self, key: Key) -> Record | None:
+        return self._state.get(key)
+
+    async def settle(self) -> None:
+        """Do nothing: no write waits."""
+
     def list(
         self, resource: str, namespace: str | None = None, *, limit: int = 0, after: tuple[str, str] | None = None
     ) -> list[Record]:

@@ -1,8 +1,8 @@
 """The default store: in memory, and durable in one SQLite file (WAL, synchronous=FULL).
 
-Writes that arrive during a commit wait and share the next commit. Each is checked in turn, all are written in one
-transaction in a worker thread, and then they become visible to readers, watchers and their writers. A failed commit
-fails all its writes and changes nothing.
+Each write is checked when it arrives, against the state after all writes before it. Those that arrive during a commit
+share the next one: they are written in one transaction in a worker thread, and then become visible to readers, watchers
+and their writers. A failed commit fails all its writes and those that were checked against them, and changes nothing.
 
 The file belongs to one process at a time (`file.FileLock`); others may read it, which is how backups are made. It
 contains Secrets, so only its owner may read it. With an `Encryption`, objects are encrypted in the file, and plain in
@@ -17,6 +17,7 @@ import logging
 import sqlite3
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -223,6 +224,14 @@ class Database:
             self._lock = None
 
 
+@dataclass(slots=True)
+class _Commit:
+    """Writes of one commit: their changes, and what each writer gets. None: it only waits for the commit."""
+
+    batch: Batch
+    outcomes: list[tuple[Change | Exception | None, asyncio.Future[Record | None]]] = field(default_factory=list)
+
+
 class SqliteStore(MemoryStore):
     """A store in memory and in a SQLite file; see `store.Store`. Opening it reads the file; raises `StoreBroken`."""
 
@@ -244,7 +253,9 @@ class SqliteStore(MemoryStore):
             raise
         self._state.load(records, revision)
         self._history.begin(revision)
-        self._queue: list[tuple[Write, asyncio.Future[Record]]] = []
+        # The commit that is being written, and the one that writes join.
+        self._running: _Commit | None = None
+        self._next: _Commit | None = None
         self._committing: asyncio.Task[None] | None = None
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="store")
 
@@ -254,42 +265,66 @@ class SqliteStore(MemoryStore):
     async def change_encryption(self, encryption: Encryption) -> None:
         await self._in_worker(lambda: self._database.change_encryption(encryption))
 
+    def latest(self, key: Key) -> Record | None:
+        newest = self._next or self._running
+        return self._state.get(key) if newest is None else newest.batch.get(key)
+
+    def is_claimed(self, claim: str) -> bool:
+        newest = self._next or self._running
+        return super().is_claimed(claim) if newest is None else newest.batch.holder(claim) is not None
+
+    async def settle(self) -> None:
+        if self._next is not None or self._running is not None:
+            await self._join(self._open_commit(), None)
+
     async def _write(self, write: Write) -> Record:
         self._check_open()
-        done: asyncio.Future[Record] = asyncio.get_running_loop().create_future()
-        self._queue.append((write, done))
-        # A separate task, so that a cancelled writer does not cancel the commit of others. It ends with the queue.
+        commit = self._open_commit()
+        record = await self._join(commit, _outcome(commit.batch, write))
+        if record is None:
+            raise AssertionError("a write has an outcome")
+        return record
+
+    def _open_commit(self) -> _Commit:
+        """Return the commit that a write can join."""
+        if self._next is None:
+            running = self._running
+            self._next = _Commit(Batch(self._state, None if running is None else running.batch))
+        return self._next
+
+    async def _join(self, commit: _Commit, outcome: Change | Exception | None) -> Record | None:
+        done: asyncio.Future[Record | None] = asyncio.get_running_loop().create_future()
+        commit.outcomes.append((outcome, done))
+        # A separate task, so that a cancelled writer does not cancel the commit of others. It ends with the writes.
         if self._committing is None:
-            self._committing = asyncio.create_task(self._commit_queue())
+            self._committing = asyncio.create_task(self._commit_all())
         return await done
 
-    async def _commit_queue(self) -> None:
+    async def _commit_all(self) -> None:
         try:
-            while self._queue:
-                queue, self._queue = self._queue, []
-                await self._commit(queue)
+            while self._next is not None:
+                self._running, self._next = self._next, None
+                await self._commit(self._running)
         finally:
-            self._committing = None
+            self._running = self._committing = None
 
-    async def _commit(self, queue: list[tuple[Write, asyncio.Future[Record]]]) -> None:
-        batch = Batch(self._state)
-        outcomes: list[tuple[Change | Exception, asyncio.Future[Record]]]
-        outcomes = [(_outcome(batch, write), done) for write, done in queue]
+    async def _commit(self, commit: _Commit) -> None:
+        batch = commit.batch
         if batch.changes:
             try:
                 await self._in_worker(lambda: self._database.commit(batch.changes))
             except Exception as error:  # noqa: BLE001 - each writer gets the error
                 # Refused writes get it, too: they may have been refused because of a write that has now failed.
-                outcomes = [(error, done) for _, done in queue]
-            else:
-                self._publish(batch)
-        for outcome, done in outcomes:
-            if done.done():  # its writer was cancelled
-                continue
-            if isinstance(outcome, Exception):
-                done.set_exception(outcome)
-            else:
-                done.set_result(outcome.record)
+                _answer(commit, error)
+                if self._next is not None:
+                    later, self._next = self._next, None
+                    _answer(later, error)
+                return
+            self._publish(batch)
+        if self._next is not None:
+            self._next.batch.on_applied()
+        self._running = None
+        _answer(commit)
 
     async def _in_worker(self, function: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._worker, function)
@@ -305,6 +340,18 @@ class SqliteStore(MemoryStore):
             await self._in_worker(self._database.close)
         finally:
             self._worker.shutdown(wait=False)
+
+
+def _answer(commit: _Commit, error: Exception | None = None) -> None:
+    """Let the writers of a commit go on: with their outcomes, or all with the error."""
+    for outcome, done in commit.outcomes:
+        if done.done():  # its writer was cancelled
+            continue
+        failure = error or (outcome if isinstance(outcome, Exception) else None)
+        if failure is not None:
+            done.set_exception(failure)
+        else:
+            done.set_result(outcome.record if isinstance(outcome, Change) else None)
 
 
 def _outcome(batch: Batch, write: Write) -> Change | Exception:

@@ -19,7 +19,7 @@ _encode = msgspec.json.Encoder().encode
 _decode_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen, as the others: see `store.Facts`
 class Create:
     """A new object. `also`: writes of other objects that are committed with this one, or not at all.
 
@@ -33,7 +33,7 @@ class Create:
     claim: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Update:
     key: Key
     value: JsonObject
@@ -42,7 +42,7 @@ class Update:
     also: tuple[Create | Delete, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Delete:
     """The removal of an object. In `also` of another write, an object that does not exist is no error."""
 
@@ -168,15 +168,35 @@ class _Table:
 
 
 class Batch:
-    """Writes that are committed together. Each is checked against the state after the writes before it."""
+    """Writes that are committed together. Each is checked against the state after the writes before it.
 
-    def __init__(self, state: State) -> None:
+    `before` is a batch that is committed first: this one can be filled while that one is being written to the disk.
+    """
+
+    def __init__(self, state: State, before: Batch | None = None) -> None:
         self.changes: list[Change] = []
         self._state = state
-        self._revision = state.revision
+        self._before = before
+        self._revision: int = state.revision if before is None else before._revision
         # Objects and claims that this batch changes; None: deleted or released.
         self._records: dict[Key, Record | None] = {}
         self._claims: dict[str, Key | None] = {}
+
+    def on_applied(self) -> None:
+        """Go on without the batch before this one, whose changes the state now has."""
+        self._before = None
+
+    def get(self, key: Key) -> Record | None:
+        """Return an object as it is after this batch."""
+        if key in self._records:
+            return self._records[key]
+        return self._state.get(key) if self._before is None else self._before.get(key)
+
+    def holder(self, claim: str) -> Key | None:
+        """Return the key of the object that holds a claim after this batch."""
+        if claim in self._claims:
+            return self._claims[claim]
+        return self._state.holder(claim) if self._before is None else self._before.holder(claim)
 
     def add(self, write: Write) -> Change:
         """Check the write and those in its `also`, and append their changes; return the change of the first.
@@ -191,13 +211,10 @@ class Batch:
                 self._carry_out(other, present)
         return change
 
-    def _current(self, key: Key) -> Record | None:
-        return self._records[key] if key in self._records else self._state.get(key)
-
     def _check(self, write: Write) -> Record | None:
         """Return the object before the write."""
         key = write.key
-        current = self._current(key)
+        current = self.get(key)
         if isinstance(write, Create):
             if current is not None:
                 raise AlreadyExists(f"{key.resource} {key.namespace}/{key.name} exists")
@@ -210,13 +227,13 @@ class Batch:
                 )
         if not isinstance(write, Delete):
             for claim in write.facts.claims:
-                holder = self._claims[claim] if claim in self._claims else self._state.holder(claim)
+                holder = self.holder(claim)
                 if holder is not None and holder != key:
                     raise ClaimTaken(claim)
         return current
 
     def _check_companion(self, write: Create | Delete) -> Record | None:
-        current = self._current(write.key)
+        current = self.get(write.key)
         if current is not None and isinstance(write, Create):
             raise ClaimTaken(write.claim)
         return current

@@ -12,8 +12,9 @@ import pytest
 import yaml
 
 from bridgehead.apiserver.access.authorization import Authorizer
+from bridgehead.apiserver.http.worker import LONG_BYTES
 from bridgehead.yaml_loader import Loader
-from tests.unit.apiserver.customresources.definitions import define
+from tests.unit.apiserver.customresources.definitions import define, definition, version
 from tests.unit.apiserver.world import TABLE, Answer, World, open_world
 
 REGISTRATION = "/apis/admissionregistration.k8s.io/v1"
@@ -131,19 +132,42 @@ async def test_warnings_fit_into_response_headers(world):
     assert strict.json["message"].count("unknown field") == 100
 
 
+LOOPS = "/apis/a.io/v1/namespaces/default/loops"
+
+
+async def define_loops(world: World, schema: Any) -> None:
+    """Define the custom resource Loop, whose spec has this schema."""
+    whole = {"type": "object", "properties": {"spec": schema}}
+    await define(world, definition(version(schema=whole), plural="loops", kind="Loop", group="a.io"))
+
+
 async def test_other_requests_are_answered_while_rules_of_small_objects_loop(world):
     schema = {
         "type": "object",
         "x-kubernetes-validations": [{"rule": "self.items.all(x, self.items.all(y, x + y >= 0))"}],
         "properties": {"items": {"type": "array", "maxItems": 300, "items": {"type": "integer", "maximum": 9}}},
     }
-    names = {"plural": "loops", "singular": "loop", "kind": "Loop", "listKind": "LoopList"}
-    whole = {"type": "object", "properties": {"spec": schema}}
-    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": whole}}
-    spec = {"group": "a.io", "scope": "Namespaced", "names": names, "versions": [version]}
-    await define(world, {"metadata": {"name": "loops.a.io"}, "spec": spec})
+    await define_loops(world, schema)
     obj = {"apiVersion": "a.io/v1", "kind": "Loop", "metadata": {"name": "a"}, "spec": {"items": [1] * 200}}
-    answer, others = await beside(world, world.call("POST", "/apis/a.io/v1/namespaces/default/loops", obj))
+    answer, others = await beside(world, world.call("POST", LOOPS, obj))
+    assert answer.status == 201, answer.body
+    assert others >= 3
+
+
+@pytest.mark.parametrize("verb", ["create", "apply"])
+async def test_other_requests_are_answered_while_a_large_schema_is_compiled(world, verb):
+    leaves = {f"leaf{i}": {"type": "string", "pattern": "^[a-z]+$", "description": "d" * 80} for i in range(50)}
+    many = {f"field{i}": {"type": "object", "properties": leaves} for i in range(40)}
+    await define_loops(world, {"type": "object", "properties": many})
+    spec = {name: {f"leaf{i}": "a" for i in range(50)} for name in list(many)[:20]}
+    obj = {"apiVersion": "a.io/v1", "kind": "Loop", "metadata": {"name": "a"}, "spec": spec}
+    assert len(json.dumps(obj)) < LONG_BYTES
+    if verb == "create":
+        call = world.call("POST", LOOPS, obj)
+    else:
+        headers = {"content-type": "application/apply-patch+yaml"}
+        call = world.call("PATCH", f"{LOOPS}/a?fieldManager=m", obj, headers=headers)
+    answer, others = await beside(world, call)
     assert answer.status == 201, answer.body
     assert others >= 3
 

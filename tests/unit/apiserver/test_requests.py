@@ -431,6 +431,17 @@ async def test_use_of_endpoints_causes_a_deprecation_warning(world):
         ]
 
 
+async def test_writes_of_a_service_warn_of_its_spec_but_not_those_of_its_status(world):
+    old = {**service(), "spec": {**service()["spec"], "trafficDistribution": "PreferClose"}}
+    text = '299 - "spec.trafficDistribution: \\"PreferClose\\" is deprecated; use \\"PreferSameZone\\""'
+    for dry_run in ("?dryRun=All", ""):
+        assert (await world.call("POST", f"{SERVICES}{dry_run}", old)).header("warning") == [text]
+    status = {"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}}}
+    for change in ({"metadata": {"labels": {"a": "b"}}}, {}, {"spec": {"sessionAffinity": "ClientIP"}}):
+        assert (await world.patch(f"{SERVICES}/web", change)).header("warning") == [text]
+    assert (await world.patch(f"{SERVICES}/web/status", status)).header("warning") == []
+
+
 async def test_unknown_fields_in_patches_follow_field_validation(world):
     await world.create(SERVICES, service())
     strict = await world.patch(f"{SERVICES}/web?fieldValidation=Strict", {"spec": {"foo": 1}})

@@ -260,6 +260,26 @@ async def test_concurrent_writes_see_each_other_in_order(store: Store) -> None:
     assert (updated.revision, deleted.revision, recreated) == (2, 3, 4)
 
 
+async def test_writes_can_follow_a_write_that_is_not_durable(store: Store) -> None:
+    first = asyncio.create_task(put(store, "a", claims=frozenset({"ip/1"})))
+    await asyncio.sleep(0)
+    latest = store.latest(pod("a"))
+    assert latest is not None
+    assert store.is_claimed("ip/1")
+    updated = asyncio.create_task(store.update(pod("a"), value("a", n=1), Facts(), expected=latest.revision))
+    await asyncio.sleep(0)
+    newest = store.latest(pod("a"))
+    assert newest is not None
+    assert not store.is_claimed("ip/1")
+    await store.settle()
+    assert store.get(pod("a")) == newest == await updated
+    assert (await first, newest.revision) == (1, 2)
+    deleted = asyncio.create_task(store.delete(pod("a"), expected=2))
+    await asyncio.sleep(0)
+    assert store.latest(pod("a")) is None
+    assert (await deleted).revision == 3
+
+
 async def test_a_cancelled_writer_does_not_cancel_others(store: Store) -> None:
     tasks = [asyncio.create_task(put(store, f"p{n}")) for n in range(5)]
     await asyncio.sleep(0)

@@ -58,6 +58,6 @@ def _decode(body: bytes, *, checks_duplicates: bool) -> tuple[object, str]:
         raise bad_request("error decoding YAML: yaml: exceeded max depth") from None
     except (msgspec.DecodeError, UnicodeDecodeError):
         return decode_yaml(body), duplicate_lines(body) if checks_duplicates else ""
-    names = [path.rpartition(".")[2] for path in (duplicate_fields(body) if checks_duplicates else ())]
+    names = [path.rpartition(".")[2] for path in (duplicate_fields(body, value) if checks_duplicates else ())]
     # Clients write JSON in one line.
     return value, duplicates_text(f'line 1: key "{name}" already set in map' for name in names)

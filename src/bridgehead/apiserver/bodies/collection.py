@@ -7,6 +7,7 @@ the whole document. Pure: no I/O, no clock, no randomness.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
 
 import msgspec
 
@@ -35,12 +36,9 @@ def json_document(head: JsonObject, key: str, items: Iterable[bytes], *, indente
 
 
 def _separated(items: Iterable[bytes], separator: bytes) -> Iterator[bytes]:
-    is_first = True
-    for item in items:
-        if not is_first:
-            yield separator
-        is_first = False
-        yield item
+    rest = iter(items)
+    yield from islice(rest, 1)
+    yield from (separator + item for item in rest)
 
 
 def yaml_document(head: JsonObject, key: str, items: Iterable[bytes]) -> Iterator[bytes]:

@@ -75,17 +75,17 @@ def _decode_kind(
     obj = {"kind": kind, "apiVersion": api_version} | {k: v for k, v in obj.items() if k not in ("kind", "apiVersion")}
     if validation == IGNORE:
         return obj, []
-    problems = _problems(body, media_type_of(content_type), unknown, is_typed=isinstance(shape, StructShape))
+    problems = _problems(body, value, media_type_of(content_type), unknown, is_typed=isinstance(shape, StructShape))
     if problems and validation == STRICT:
         raise _not_decodable(given_kind, given_version, kind, f"strict decoding error: {', '.join(problems)}")
     return obj, problems
 
 
-def _problems(body: bytes, media: str, unknown: list[str], *, is_typed: bool) -> list[str]:
+def _problems(body: bytes, value: Any, media: str, unknown: list[str], *, is_typed: bool) -> list[str]:
     """Return texts about duplicate and unknown fields of a body. A decoder of a Go type finds both in one pass."""
     match media:
         case "" | "application/json":
-            duplicates = duplicate_fields(body)
+            duplicates = duplicate_fields(body, value)
             if duplicates and unknown and is_typed:
                 return problems_in_order(body, unknown)
             return field_problems(duplicates, unknown)

@@ -49,7 +49,7 @@ async def patch_change(request: Request, body: bytes, kind: str, shape: Shape) -
     # Most patches do not mention the managers of fields; the object is patched without them then.
     is_about_managers = b"managedFields" in body or b"\\u" in body
     checks_duplicates = validation != IGNORE and media != JSON_PATCH
-    duplicates = await run_long(len(body), lambda: duplicate_fields(body)) if checks_duplicates else []
+    duplicates = await run_long(len(body), lambda: duplicate_fields(body, patch)) if checks_duplicates else []
 
     def change(old: JsonObject) -> JsonObject:
         nonlocal warned

@@ -162,10 +162,14 @@ def _json_type(value: Any) -> str:
 
 
 class Shape:
-    """The type of a value. `go` is the type's name in Go; `zero` replaces a null in a list or a map."""
+    """The type of a value. `go` is the type's name in Go; `zero` replaces a null in a list or a map.
+
+    Values of the Python type `accepts` conform as they are; None: `conform` decides.
+    """
 
     __slots__ = ("go",)
     zero: Any = None
+    accepts: type | None = None
 
     def __init__(self, go: str) -> None:
         self.go = go
@@ -191,6 +195,7 @@ class JsonShape(Shape):
 class StringShape(Shape):
     __slots__ = ()
     zero = ""
+    accepts: type | None = str
 
     def conform(self, value: Any, path: JsonPath, unknown: list[str]) -> Any:
         if type(value) is str:
@@ -201,6 +206,7 @@ class StringShape(Shape):
 class BoolShape(Shape):
     __slots__ = ()
     zero = False
+    accepts = bool
 
     def conform(self, value: Any, path: JsonPath, unknown: list[str]) -> Any:
         if type(value) is bool:
@@ -236,6 +242,7 @@ class NumberShape(Shape):
 
 class TimeShape(StringShape):
     __slots__ = ()
+    accepts = None
 
     def conform(self, value: Any, path: JsonPath, unknown: list[str]) -> Any:
         super().conform(value, path, unknown)
@@ -255,6 +262,7 @@ class BytesShape(StringShape):
     """Base64 text."""
 
     __slots__ = ()
+    accepts = None
 
     def conform(self, value: Any, path: JsonPath, unknown: list[str]) -> Any:
         super().conform(value, path, unknown)
@@ -308,7 +316,7 @@ class ListShape(Shape):
         if type(value) is not list:
             raise _Mismatch(_json_type(value), self.go)
         items = self.items
-        if type(items) is StringShape and all(type(item) is str for item in value):
+        if items.accepts is not None and set(map(type, value)) == {items.accepts}:
             return value
         return [
             _zero(items) if item is None else items.conform(item, (path, index, _INDEX), unknown)
@@ -327,6 +335,8 @@ class MapShape(Shape):
         if type(value) is not dict:
             raise _Mismatch(_json_type(value), self.go)
         values = self.values
+        if values.accepts is not None and set(map(type, value.values())) == {values.accepts}:
+            return value
         return {
             key: _zero(values) if item is None else values.conform(item, (path, key, _MAP_KEY), unknown)
             for key, item in value.items()
@@ -362,7 +372,8 @@ class StructShape(Shape):
                 if shape is None:
                     unknown.append(_field_path(path, key))
                 elif item is not None:
-                    kept_item = shape.conform(item, (path, key, _FIELD), unknown)
+                    is_accepted = type(item) is shape.accepts
+                    kept_item = item if is_accepted else shape.conform(item, (path, key, _FIELD), unknown)
                     if kept_item or key not in self.omitted:
                         kept[key] = kept_item
         except _Mismatch as mismatch:

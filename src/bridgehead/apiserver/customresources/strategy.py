@@ -35,7 +35,7 @@ class CustomResourceStrategy(Strategy):
 
     @property
     def may_take_long(self) -> bool:
-        return self._structural is not None and self._structural().rules is not None
+        return self._structural is not None and self._structural().may_take_long
 
     def default(self, obj: JsonObject) -> None:
         if self._structural is not None:

@@ -10,8 +10,6 @@ import asyncio
 from dataclasses import replace
 from functools import partial
 
-import msgspec
-
 from bridgehead.apiserver.access.authorization import Authorizer
 from bridgehead.apiserver.admission.attributes import CREATE, UPDATE
 from bridgehead.apiserver.bodies.apply_requests import parse_configuration
@@ -36,7 +34,7 @@ from bridgehead.apiserver.registry.attempts import STATUS_VIEWS
 from bridgehead.apiserver.registry.registry import Registry
 from bridgehead.apiserver.registry.request_checks import check_name, check_resource_version
 from bridgehead.apiserver.registry.watching import OpenWatches, WatchStream, parse_watch_options
-from bridgehead.apiserver.resource import Change, JsonObject, Resource, Strategy
+from bridgehead.apiserver.resource import Change, JsonObject, Resource
 from bridgehead.storage import Record, Store
 
 from .apply import Applier
@@ -48,6 +46,7 @@ from .subresources import Handler, Subresources
 
 # Subresources that are written as the object itself, and change a part of it.
 _OWN_FORM = (*STATUS_VIEWS, "ephemeralcontainers", "resize")
+_WRITES = frozenset({"create", "update", "patch"})
 
 
 class Handlers:
@@ -86,6 +85,8 @@ class Handlers:
             request.warnings.append(resource.warning)
         if resource.is_read_only and info.verb not in ("get", "list"):
             raise method_not_allowed()
+        if resource.definition is not None and info.verb in _WRITES:
+            await self._registry.compile_schema(resource)
         if info.subresource and info.subresource not in _OWN_FORM:
             handle = self._subresources.find(info)
             self._rendering.check_acceptable(request, resource)
@@ -132,7 +133,6 @@ class Handlers:
         writer = parse_writer(request)
         obj = stored_object(resource, await self._decode(request, resource))
         record = await self._store_new(request, resource, obj, writer)
-        await self._warn(request, resource, record)
         return await self._rendering.record(request, resource, record, 201)
 
     async def _store_new(self, request: Request, resource: Resource, obj: JsonObject, writer: Writer) -> Record:
@@ -169,7 +169,6 @@ class Handlers:
             status = 201
         else:
             record = await self._change(request, resource, lambda _: obj, writer)
-        await self._warn(request, resource, record)
         return await self._rendering.record(request, resource, record, status)
 
     async def _patch(self, request: Request, resource: Resource) -> Response:
@@ -180,14 +179,12 @@ class Handlers:
         body = await request.body()
         change = await patch_change(request, body, resource.kind, self._registry.shape(resource))
         record = await self._change(request, resource, change, writer)
-        await self._warn(request, resource, record)
         return await self._rendering.record(request, resource, record)
 
     async def _apply(self, request: Request, resource: Resource) -> Response:
         writer = parse_writer(request, operation=APPLY, subresource=request.info.subresource)
         configuration = await parse_configuration(request, resource.api_version, resource.kind)
         record, is_new = await self._applier.apply(request, resource, configuration, writer)
-        await self._warn(request, resource, record)
         return await self._rendering.record(request, resource, record, 201 if is_new else 200)
 
     async def _change(self, request: Request, resource: Resource, change: Change, writer: Writer) -> Record:
@@ -253,11 +250,6 @@ class Handlers:
     async def _decode(self, request: Request, resource: Resource) -> JsonObject:
         return await decode_object(request, resource, self._registry.shape(resource))
 
-    async def _warn(self, request: Request, resource: Resource, record: Record) -> None:
-        if type(resource.strategy).warnings is not _NO_WARNINGS:
-            find = partial(_warnings, resource, record.value)
-            request.warnings += await run_long(len(record.value), find)
-
 
 def _watch_query(request: Request) -> Query:
     """Return the query of a watch, with the name in a path such as `/api/v1/watch/nodes/NAME`. Raises a 400."""
@@ -268,13 +260,6 @@ def _watch_query(request: Request) -> Query:
     if name and named_by_selector(fields) != name:
         raise bad_request("fieldSelector metadata.name doesn't match requested name")
     return query
-
-
-_NO_WARNINGS = Strategy.warnings
-
-
-def _warnings(resource: Resource, value: bytes) -> list[str]:
-    return resource.strategy.warnings(msgspec.json.decode(value))
 
 
 def _may_delete_collection(resource: Resource, namespace: str) -> bool:

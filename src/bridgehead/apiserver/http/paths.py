@@ -28,7 +28,7 @@ _VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH
 _NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # nobody changes its fields; a frozen one takes 4 µs to make
 class RequestInfo:
     """A parsed request. `is_resource` is False for paths such as /healthz or /apis, which only set `verb` and `path`.
 

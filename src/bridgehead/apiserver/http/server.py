@@ -24,6 +24,8 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from . import spdy_upgrade
+from .joined_writes import JoinedWrites
+from .request import WHOLE_BODY
 from .socket_protocol import AnySubprotocol
 from .tunnel import TunnelProtocol, asks_for_upgrade
 from .unsent import Connection
@@ -51,9 +53,9 @@ def _takes_none(path: str) -> bool:
 class PeerProtocol(HttpToolsProtocol):
     """One client's connection.
 
-    Puts the client certificate's user and the `Connection` into the scope's `state`, for HTTP and WebSockets. Refuses a
-    request whose headers take too long or are too large. Hands an upgrade to SPDY over to `spdy_upgrade`; upgrades of
-    paths for which `takes_upgrade` is true go to `tunnel`.
+    Puts the client certificate's user and the `Connection` into the scope's `state`, for HTTP and WebSockets, and marks
+    there a request whose whole body has arrived. Refuses a request whose headers take too long or are too large. Hands
+    an upgrade to SPDY over to `spdy_upgrade`; upgrades of paths for which `takes_upgrade` is true go to `tunnel`.
     """
 
     header_seconds = _HEADER_SECONDS
@@ -114,6 +116,9 @@ class PeerProtocol(HttpToolsProtocol):
             self._asks_for_spdy = spdy_upgrade.is_requested(self.headers)
         if not self._asks_for_spdy:
             super().on_headers_complete()
+            # The answer to a HEAD has no body to wait for.
+            if self.cycle is not None and not self.cycle.response_started and self.scope["method"] != "HEAD":
+                self.cycle.transport = JoinedWrites(self.transport)  # type: ignore[assignment]
 
     def on_body(self, body: bytes) -> None:
         if self._tunnel_body is not None:
@@ -130,6 +135,7 @@ class PeerProtocol(HttpToolsProtocol):
         elif self._asks_for_spdy:
             self._upgrade_to_spdy()
         else:
+            self.scope["state"][WHOLE_BODY] = True
             super().on_message_complete()
 
     def handle_websocket_upgrade(self) -> None:
@@ -196,6 +202,8 @@ class ApiServer(uvicorn.Server):
                 ws_max_size=_MAX_WEBSOCKET_MESSAGE_BYTES,
                 lifespan="off",
                 access_log=False,
+                # Only the client's own address counts; the audit log reads the headers that name others.
+                proxy_headers=False,
                 log_config=None,
                 server_header=False,
                 timeout_keep_alive=_KEEP_ALIVE_SECONDS,

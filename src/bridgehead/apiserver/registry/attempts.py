@@ -46,18 +46,18 @@ class Draft:
     after: Entries
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A new object as it will be stored. `warnings` are texts for the client."""
+@dataclass(slots=True)
+class New:
+    """A new object as it will be stored, and texts for the client that sent it."""
 
     obj: JsonObject
     facts: Facts
     warnings: list[str]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Changed:
-    """A changed object as it will be stored. `is_same`: nothing changes but times of managers."""
+    """A changed object as it will be stored, and texts for the client. `is_same`: only times of managers change."""
 
     obj: JsonObject
     facts: Facts
@@ -97,10 +97,10 @@ class Attempts:
         refused: AbstractSet[str],
         *,
         is_completed: bool,
-    ) -> Candidate:
+    ) -> New:
         """Return what one attempt of a create stores. Raises a 422."""
         # A retry begins with the request's object, without the choices of the previous attempt.
-        candidate = copied(obj)
+        candidate = copied(obj) if base or _chooses(resource.stored.strategy) else obj
         if base:
             candidate["metadata"]["name"] = generate_name(base)
         if is_completed:
@@ -108,7 +108,8 @@ class Attempts:
         warnings = self._prepare_create(resource, candidate, refused)
         if entries:
             candidate["metadata"][FIELD] = entries
-        return Candidate(candidate, self.facts(resource, candidate), warnings)
+        warnings += resource.strategy.warnings(candidate)
+        return New(candidate, self.facts(resource, candidate), warnings)
 
     def draft(
         self,
@@ -154,6 +155,9 @@ class Attempts:
         is_same = new == old and same_but_times(draft.before, draft.after)
         if draft.after:
             new["metadata"][FIELD] = draft.after
+        # Writes of a status or of another part do not warn of the rest, as the strategies of Kubernetes.
+        if not subresource:
+            warnings += resource.strategy.warnings(new)
         return Changed(new, self.facts(resource, new), self.companions(resource, new, old), is_same, warnings)
 
     def default_changed(self, resource: Resource, new: JsonObject, old: JsonObject, subresource: str) -> JsonObject:
@@ -242,6 +246,11 @@ def _check(resource: Resource, name: str, found: list[FieldError]) -> list[str]:
     if errors := [one for one in found if not one.is_warning]:
         raise invalid(resource.group, resource.kind, name, errors)
     return [f"{one.field}: {one.message}" for one in found]
+
+
+def _chooses(strategy: Strategy) -> bool:
+    """Whether a create may have to choose again, because another write has taken what it chose."""
+    return type(strategy).allocate is not Strategy.allocate or type(strategy).claims is not Strategy.claims
 
 
 def _with_status_only(resource: Resource, new: JsonObject, old: JsonObject) -> JsonObject:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 from bridgehead.apiserver.bodies.schema import Schema
 from bridgehead.apiserver.fieldmanagement.comparing import compare
 from bridgehead.apiserver.fieldmanagement.fieldset import FieldSet
@@ -26,17 +28,20 @@ LABELLED_BY_STATUS = ("Pod", "Node")
 
 
 class Ownership:
-    """The managers of fields. Types are compiled when the first object of a resource is written."""
+    """The managers of fields. Types are compiled when the first object of a resource is written, in any thread."""
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
         self._types = Types(schema.definitions)
+        # Of types that are being compiled, others would see a part of the fields.
+        self._compiling = threading.RLock()
         self._kinds: dict[tuple[str, str], tuple[Resource, Kind]] = {}
         self._companions: dict[str, FieldSet] = {}
 
     def type_of(self, group: str, version: str, kind: str) -> MapType:
         """Return the type of a kind's objects. Raises KeyError for a kind without a definition."""
-        return self._types.root(self._schema.name_of_kind(group, version, kind))
+        with self._compiling:
+            return self._types.root(self._schema.name_of_kind(group, version, kind))
 
     def _root(self, resource: Resource) -> MapType:
         definition = resource.definition
@@ -45,15 +50,22 @@ class Ownership:
         root: MapType = definition.object_type(self._types)
         return root
 
+    def is_compiled(self, resource: Resource) -> bool:
+        """Whether `kind` has compiled the resource's type."""
+        known = self._kinds.get((resource.id, resource.version))
+        # A custom resource whose schema has changed is another entry of the table.
+        return known is not None and known[0] is resource
+
     def kind(self, resource: Resource) -> Kind:
         """Return what the managers of a resource's fields need to know of it, in the form that is stored."""
         known = self._kinds.get((resource.id, resource.version))
-        # A custom resource whose schema has changed is another entry of the table.
         if known is not None and known[0] is resource:
             return known[1]
         stored = resource.stored
         versions = frozenset(stored.api_versions or (stored.api_version,))
-        kind = Kind(self._root(stored), stored.api_version, stored.kind, _reset_fields(stored), versions)
+        with self._compiling:
+            root = self._root(stored)
+        kind = Kind(root, stored.api_version, stored.kind, _reset_fields(stored), versions)
         self._kinds[resource.id, resource.version] = resource, kind
         return kind
 

@@ -32,7 +32,7 @@ from bridgehead.apiserver.table import ResourceTable
 from bridgehead.storage import AlreadyExists, ClaimTaken, Conflict, Facts, Key, NotFound, Record, Store
 
 from . import metadata
-from .attempts import Attempts, Draft, with_managers
+from .attempts import Attempts, Changed, Draft, with_managers
 from .deletion import DeleteOptions, Keep, is_finished, plan_delete
 from .ownership import FIELD, Ownership
 from .request_checks import check_preconditions, check_url
@@ -95,6 +95,11 @@ class Registry:
             return shape
         return self._schema.of_kind(resource.group, resource.version, resource.kind)
 
+    async def compile_schema(self, resource: Resource) -> None:
+        """Compile the schema of a custom resource beside the event loop, before its first write needs it."""
+        if not self.ownership.is_compiled(resource):
+            await run_long(LONG_BYTES, partial(self.ownership.kind, resource))
+
     def key(self, resource: Resource, namespace: str, name: str) -> Key:
         return Key(resource.stored.id, namespace if resource.namespaced else "", name)
 
@@ -108,6 +113,20 @@ class Registry:
         if record is None:
             raise not_found(resource, name)
         return record
+
+    async def _latest(self, resource: Resource, namespace: str, name: str) -> Record:
+        """Return an object for a write, so that many writers of one object need not lose races. Raises a 404."""
+        key = self.key(resource, namespace, name)
+        record = self.store.latest(key)
+        if record is None:
+            await self._settle(key, None)
+            raise not_found(resource, name)
+        return record
+
+    async def _settle(self, key: Key, record: Record | None) -> None:
+        """Wait until what `latest` returned may be shown."""
+        if self.store.get(key) is not record:
+            await self.store.settle()
 
     async def served(self, resource: Resource, record: Record) -> Record:
         """Return a stored object as the resource serves it. Raises `ApiStatus` when its conversion fails."""
@@ -170,21 +189,24 @@ class Registry:
         refused: set[str] = set()
         choose = partial(self._attempts.candidate, resource, obj, base, entries, refused, is_completed=is_completed)
         for attempt in range(_ATTEMPTS):
-            chosen = await run_long(size, choose)
-            candidate, facts = chosen.obj, chosen.facts
-            if attributes is not None:
-                attributes.warnings += chosen.warnings
+            new = await run_long(size, choose)
+            candidate, facts = new.obj, new.facts
+            if attributes is not None and validators:
                 await validate(validators, attributes, candidate, {})
             if resource.converter is not None:
                 candidate, facts = await self._to_stored(resource, candidate)
             key = self.key(resource, namespace, candidate["metadata"]["name"])
-            if dry_run:
-                if self.store.get(key) is not None:
-                    raise already_exists(resource, key.name)
-                return Record(key, 0, _encode(candidate), facts)
             try:
-                also = self._attempts.companions(resource, candidate, None)
-                return await self.store.create(key, candidate, facts, also=also)
+                if dry_run:
+                    if self.store.get(key) is not None:
+                        raise already_exists(resource, key.name)
+                    record = Record(key, 0, _encode(candidate), facts)
+                else:
+                    also = self._attempts.companions(resource, candidate, None)
+                    record = await self.store.create(key, candidate, facts, also=also)
+                if attributes is not None:
+                    attributes.warnings += new.warnings
+                return record
             except AlreadyExists:
                 if not base or attempt == _ATTEMPTS - 1:
                     raise already_exists(resource, key.name) from None
@@ -227,7 +249,7 @@ class Registry:
         validators = [] if attributes is None else self.admission.validators(attributes)
         mutators = [] if attributes is None else self.admission.mutators(attributes)
         for _ in range(_ATTEMPTS):
-            current = self.get(resource, namespace, name)
+            current = await self._latest(resource, namespace, name)
             base = await self.served(resource, current)
             longest = max(size, len(current.value), LONG_BYTES if resource.strategy.may_take_long else 0)
             attempt = partial(self._attempts.draft, resource, namespace, name, base, change, subresource, writer)
@@ -237,34 +259,41 @@ class Registry:
             finish = partial(self._attempts.changed, resource, draft, subresource, refused)
             changed = await run_long(longest, finish)
             new = changed.obj
-            if attributes is not None:
-                attributes.warnings += changed.warnings
             if attributes is not None and validators:
                 old = with_managers(draft.old, draft.before)
                 pair = (new, old) if view is None else (view.show(new), view.show(old))
                 await validate(validators, attributes, *pair)
-            converter, facts = resource.converter, changed.facts
-            is_current = converter is None or converter.is_in_storage_version(current)
-            if changed.is_same and is_current and not self.store.is_stale(current.key):
-                return current
-            if converter is not None:
-                new, facts = await self._to_stored(resource, new)
-            finished = is_finished(new)
-            if dry_run:
-                return Record(current.key, current.revision, _encode(new), facts)
             try:
-                if finished:
-                    also = self._attempts.companions(resource, None, new)
-                    await self.store.delete(current.key, expected=current.revision, also=also)
-                    return Record(current.key, current.revision, _encode(new), facts)
-                return await self.store.update(current.key, new, facts, expected=current.revision, also=changed.also)
+                record = await self._store_changed(resource, current, changed, dry_run=dry_run)
             except Conflict:
                 continue
             except ClaimTaken as error:
                 refused.add(error.claim)
             except NotFound:
                 raise not_found(resource, name) from None
+            else:
+                if attributes is not None and view is None:
+                    attributes.warnings += changed.warnings
+                return record
         raise conflict(resource, name)
+
+    async def _store_changed(self, resource: Resource, current: Record, changed: Changed, *, dry_run: bool) -> Record:
+        """Store a changed object; remove it if its deletion is complete. Raises the store's errors."""
+        new, converter, facts = changed.obj, resource.converter, changed.facts
+        is_current = converter is None or converter.is_in_storage_version(current)
+        if changed.is_same and is_current and not self.store.is_stale(current.key):
+            await self._settle(current.key, current)
+            return current
+        if converter is not None:
+            new, facts = await self._to_stored(resource, new)
+        finished = is_finished(new)
+        if dry_run:
+            return Record(current.key, current.revision, _encode(new), facts)
+        if finished:
+            also = self._attempts.companions(resource, None, new)
+            await self.store.delete(current.key, expected=current.revision, also=also)
+            return Record(current.key, current.revision, _encode(new), facts)
+        return await self.store.update(current.key, new, facts, expected=current.revision, also=changed.also)
 
     async def _admit_changed(
         self,
@@ -306,7 +335,7 @@ class Registry:
         `attributes` describe the request to admission; None: admission is not asked.
         """
         for _ in range(_ATTEMPTS):
-            current = self.get(resource, namespace, name)
+            current = await self._latest(resource, namespace, name)
             obj = _decode(current.value)
             check_preconditions(resource, name, obj, options)
             if attributes is not None:
@@ -316,6 +345,7 @@ class Registry:
             try:
                 if isinstance(plan, Keep):
                     if plan.obj is None:
+                        await self._settle(current.key, current)
                         return Deleted(current, gone=False)
                     storage = resource if resource.converter is None else resource.converter.storage
                     facts = self.facts(storage, plan.obj)
@@ -324,6 +354,7 @@ class Registry:
                     updated = await self.store.update(current.key, plan.obj, facts, expected=current.revision)
                     return Deleted(updated, gone=False)
                 if options.dry_run:
+                    await self._settle(current.key, current)
                     return Deleted(current, gone=True)
                 also = self._attempts.companions(resource, None, obj)
                 return Deleted(await self.store.delete(current.key, expected=current.revision, also=also), gone=True)

@@ -59,21 +59,21 @@ def _validate_endpoint(path: str, endpoint: JsonObject, address_type: str) -> li
         errors.append(field.required(f"{path}.addresses", "must contain at least 1 address"))
     elif len(addresses) > _MAX_ADDRESSES:
         errors.append(field.too_many(f"{path}.addresses", len(addresses), _MAX_ADDRESSES))
-    seen: set[str] = set()
     for index, address in enumerate(addresses):
-        item = f"{path}.addresses[{index}]"
-        errors.extend(field.invalid_for(item, address, _check_address(address, address_type)))
-        if address in seen:
-            errors.append(field.duplicate(item, address))
-        seen.add(address)
-    if node := endpoint.get("nodeName"):
-        errors.extend(field.invalid_for(f"{path}.nodeName", node, check_dns1123_subdomain(node)))
+        if reasons := _check_address(address, address_type):
+            errors.extend(field.invalid_for(f"{path}.addresses[{index}]", address, reasons))
+        if index and address in addresses[:index]:
+            errors.append(field.duplicate(f"{path}.addresses[{index}]", address))
+    if (node := endpoint.get("nodeName")) and (reasons := check_dns1123_subdomain(node)):
+        errors.extend(field.invalid_for(f"{path}.nodeName", node, reasons))
     if hostname := endpoint.get("hostname"):
         errors.extend(field.invalid_for(f"{path}.hostname", hostname, check_dns1123_label(hostname)))
-    return [*errors, *_validate_hints(f"{path}.hints", endpoint.get("hints", {}))]
+    if hints := endpoint.get("hints"):
+        errors.extend(_validate_hints(f"{path}.hints", hints))
+    return errors
 
 
-def _check_address(address: str, address_type: str) -> list[str]:
+def _check_address(address: str, address_type: str) -> Sequence[str]:
     if address_type == "FQDN":
         reasons = check_dns1123_subdomain(address)
         if not reasons and "." not in address:
@@ -83,7 +83,7 @@ def _check_address(address: str, address_type: str) -> list[str]:
         return []
     if family_of(address) in (IPV4, IPV6) and family_of(address) != address_type:
         return [f"must be an {address_type} address"]
-    return list(check_endpoint_ip(address))
+    return check_endpoint_ip(address)
 
 
 def _validate_hints(path: str, hints: JsonObject) -> list[FieldError]:

@@ -67,6 +67,18 @@ async def test_a_reset_connection_is_freed(port: int) -> None:
             gc.collect()
 
 
+@pytest.mark.parametrize("seconds", [60.0])
+@pytest.mark.parametrize("method", [b"HEAD", b"GET"])
+async def test_an_answer_without_a_body_is_sent(port: int, method: bytes) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    for _ in range(2):
+        writer.write(method + b" / HTTP/1.1\r\nHost: x\r\n\r\n")
+        async with asyncio.timeout(20):
+            assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 OK")
+    writer.close()
+    await writer.wait_closed()
+
+
 async def _answer_upgrade(scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
     """Accepts a WebSocket and closes it; answers a request with 200."""
     if scope["type"] == "http":

@@ -8,6 +8,8 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from bridgehead.apiserver.bodies.schema import Shape
 from bridgehead.apiserver.fieldmanagement.types import MapType, Types
 from bridgehead.apiserver.resource import FieldError, JsonObject
@@ -24,6 +26,10 @@ from .values import SchemaCheck, validate_value
 
 if TYPE_CHECKING:
     from .rules import Validator
+
+
+# The checks of values are compiled when the first object has such values: about 20 ms for this many bytes of schema.
+_LARGE_BYTES = 64 * 1024
 
 
 class Structural:
@@ -106,6 +112,11 @@ class Structural:
         if any(error.reason in BLOCKING for error in errors):
             return [NOT_CHECKED]
         return self.rules.validate(obj, old)
+
+    @cached_property
+    def may_take_long(self) -> bool:
+        """Whether validation may take long for small objects, too: rules are evaluated, or many checks compiled."""
+        return self.rules is not None or len(msgspec.json.encode(self.schema)) > _LARGE_BYTES
 
     @cached_property
     def rules(self) -> Validator | None:

@@ -10,7 +10,6 @@ and several API servers need no coordination. `service_ranges` has the ranges of
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from itertools import islice
 from random import Random
@@ -25,10 +24,9 @@ from .service_transitions import is_headless, needs_cluster_ip, needs_health_che
 IsClaimed = Callable[[str], bool]
 
 
-@lru_cache(maxsize=1024)  # a write asks several times for the claim of the same address
 def address_claim(address: str) -> str:
     """Return the claim on an address, in canonical form: an IPv6 address has several spellings."""
-    parsed = parse_ip(address)
+    parsed = parse_ip(address) if ":" in address else None
     return f"clusterip/{address if parsed is None else parsed}"
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
 from random import Random
 
-from bridgehead.apiserver.resource import Column, Companion, FieldError, JsonObject, Resource, Strategy
+from bridgehead.apiserver.resource import Column, Companion, FieldError, JsonObject, Resource, Strategy, copied
 from bridgehead.apiserver.resources.shared.columns import (
     AGE,
     NAME,
@@ -79,7 +78,7 @@ class ServiceStrategy(Strategy):
 
     def prepare_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> None:
         if subresource == "status":
-            obj["spec"] = copy.deepcopy(old.get("spec", {}))
+            obj["spec"] = copied(old.get("spec", {}))
             return
         obj["status"] = old.get("status", {"loadBalancer": {}})
         spec, old_spec = obj["spec"], old.get("spec", {})
