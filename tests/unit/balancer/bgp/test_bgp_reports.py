@@ -1,4 +1,4 @@
-"""What a speaker says about its BGP sessions."""
+"""Metrics and status of BGP sessions."""
 
 from __future__ import annotations
 

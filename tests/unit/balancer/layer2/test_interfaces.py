@@ -1,4 +1,4 @@
-"""The interfaces on which addresses are announced."""
+"""Interfaces on which addresses are announced."""
 
 from __future__ import annotations
 
