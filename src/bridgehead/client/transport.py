@@ -19,13 +19,13 @@ from types import TracebackType
 from typing import Any
 from urllib.parse import urlencode
 
-import aiohttp
 import msgspec
 from yarl import URL
 
 from bridgehead.backoff import delay_after
 
 from .errors import ApiError, Unreachable, error_from_status
+from .http_library import aiohttp
 from .kubeconfig import ClientConfig
 from .tls import client_context
 
