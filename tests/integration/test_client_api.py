@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
@@ -316,6 +317,20 @@ async def test_connections_resume_the_tls_session_of_the_first_with_the_clients_
     # One of the three uses the first connection again; the last request is another client's.
     resumed = [False, False, True, True, False]
     assert connections == [(is_resumed, "kubernetes-admin") for is_resumed in resumed]
+
+
+async def test_connections_during_the_first_handshake_get_sessions_of_their_own(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(transport, "CONNECT_SECONDS", 0.01)
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # accepts connections, and answers no handshake
+        config = ClientConfig(server=f"https://127.0.0.1:{silent.getsockname()[1]}", insecure=True)
+        async with ApiClient(config) as client:
+            requests = [asyncio.create_task(client.get(PODS, "a", "d")) for _ in range(3)]
+            accepted = [await asyncio.to_thread(silent.accept) for _ in requests]
+            for connection, _ in accepted:
+                connection.close()
+            for request in requests:
+                with pytest.raises(Unreachable):
+                    await request
 
 
 async def test_an_informer_stays_consistent_across_restarts_of_the_api_server():

@@ -53,9 +53,12 @@ class _ResumingContext(ssl.SSLContext):
     def wrap_bio(self, *args: Any, **settings: Any) -> ssl.SSLObject:
         """Return the TLS of a new connection; asyncio and uvloop call this method."""
         newest = self._newest() if self._newest is not None else None
-        # A ticket comes after the handshake, so the session is read when the next connection is made.
-        if newest is not None and newest.session is not None and newest.session.has_ticket:
-            self._resumable = newest.session
+        # A ticket comes after the handshake, so the session is read when the next connection is made. During the
+        # handshake there is no version yet, and reading the session fails.
+        if newest is not None and newest.version() is not None:
+            session = newest.session
+            if session is not None and session.has_ticket:
+                self._resumable = session
         tls = super().wrap_bio(*args, **{**settings, "session": self._resumable})
         self._newest = weakref.ref(tls)
         return tls

@@ -39,7 +39,6 @@ LONGEST_RETRY_SECONDS = 0.4
 BUSY_RETRIES = 5  # after 429 and 503 with Retry-After
 LONGEST_RETRY_AFTER = 30.0
 CONCURRENT_REQUESTS = 64  # without watches
-_ALONE_SECONDS = 1.0  # for which the other requests wait for the client's first one, at most
 TOKEN_SECONDS = 60.0  # between two reads of a token file; kubelets renew tokens long before they expire
 _IDEMPOTENT = frozenset({"GET", "PUT", "DELETE"})
 
@@ -158,7 +157,7 @@ class Transport:
             self._is_first_request = False
         else:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_ALONE_SECONDS):
+                async with asyncio.timeout(CONNECT_SECONDS):
                     await self._has_connected.wait()
         url = URL(f"{self._config.server}{path}{'?' + urlencode(params) if params else ''}", encoded=True)
         headers = {"Content-Type": content_type} if body is not None else {}
