@@ -18,6 +18,7 @@ from typing import Any, Protocol
 from bridgehead.backoff import Backoff
 from bridgehead.client import ApiClient, EventRecorder
 from bridgehead.client.errors import ClientError
+from bridgehead.heap import no_collection
 from bridgehead.objects.endpoint_slices import DEFAULT_MAX_ENDPOINTS
 from bridgehead.objects.kinds import LEASES
 from bridgehead.suggestions import did_you_mean
@@ -155,11 +156,12 @@ class Manager:
         recorders: dict[str, EventRecorder] = {}
         watch_clock = self._make_watch_clock(informers)
         async with asyncio.TaskGroup() as tasks:
-            for name in self.names:
-                entry = self.controllers[name]
-                recorder = recorders[name] = EventRecorder(self.client, entry.component)
-                controller = self._load(entry, informers, recorder, watch_clock)
-                tasks.create_task(_run_for_ever(name, controller), name=name)
+            with no_collection():
+                for name in self.names:
+                    entry = self.controllers[name]
+                    recorder = recorders[name] = EventRecorder(self.client, entry.component)
+                    controller = self._load(entry, informers, recorder, watch_clock)
+                    tasks.create_task(_run_for_ever(name, controller), name=name)
             for name, recorder in recorders.items():
                 tasks.create_task(_run_for_ever(f"{name}'s events", recorder), name=f"{name} events")
             if watch_clock is not None:
