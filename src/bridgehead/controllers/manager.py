@@ -72,6 +72,7 @@ CONTROLLERS: dict[str, Entry] = {
         "workloads.replicasets", "ReplicationControllerController", "replication-controller"
     ),
     "daemonset-controller": Entry("workloads.daemonsets", "DaemonSetController", "daemonset-controller"),
+    "statefulset-controller": Entry("stateful.stateful_sets", "StatefulSetController", "statefulset-controller"),
     "job-controller": Entry("jobs.job_controller", "JobController", "job-controller"),
     "cronjob-controller": Entry("jobs.cronjob_controller", "CronJobController", "cronjob-controller"),
     "disruption-controller": Entry("disruption.budgets", "DisruptionController", "controllermanager"),
