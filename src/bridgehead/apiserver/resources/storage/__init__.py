@@ -12,6 +12,7 @@ from .csistoragecapacities import RESOURCE as CSI_STORAGE_CAPACITIES
 from .persistentvolumeclaims import RESOURCE as PERSISTENT_VOLUME_CLAIMS
 from .persistentvolumeclaims import set_claim_defaults, validate_claim_spec
 from .persistentvolumes import RESOURCE as PERSISTENT_VOLUMES
+from .storage_rules import class_of
 from .storageclasses import RESOURCE as STORAGE_CLASSES
 from .storageclasses import is_default as is_default_storage_class
 from .volumeattachments import RESOURCE as VOLUME_ATTACHMENTS
@@ -26,6 +27,7 @@ __all__ = [
     "STORAGE_CLASSES",
     "VOLUME_ATTACHMENTS",
     "VOLUME_ATTRIBUTES_CLASSES",
+    "class_of",
     "is_default_storage_class",
     "set_claim_defaults",
     "validate_claim_spec",
