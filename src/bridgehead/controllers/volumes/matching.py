@@ -10,11 +10,10 @@ from collections.abc import Iterable
 from typing import Final
 
 from bridgehead.objects.core import Node
+from bridgehead.objects.node_selectors import matches_selector
 from bridgehead.objects.quantities import milli_value
 from bridgehead.objects.selectors import compile_selector
 from bridgehead.objects.storage import PersistentVolume, PersistentVolumeClaim
-
-from ..scheduling.node_fit import matches_term
 
 AVAILABLE: Final = "Available"
 
@@ -45,9 +44,7 @@ def mismatch(volume: PersistentVolume, claim: PersistentVolumeClaim) -> str:
 def is_reachable(volume: PersistentVolume, node: Node) -> bool:
     """Whether the volume's node affinity allows the node."""
     affinity = volume.spec.node_affinity
-    if affinity is None or affinity.required is None:
-        return True
-    return any(matches_term(term, node) for term in affinity.required.get("nodeSelectorTerms") or ())
+    return affinity is None or matches_selector(affinity.required, node)
 
 
 def find_volume(
