@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from bridgehead.lab.plan import LabFiles
+
 from .conftest import PATIENCE, Lab, Namespace, eventually
 
 DATABASE = """
@@ -125,6 +127,11 @@ def user_of(claim_name: str, command: str, name: str = "user", mount: dict[str, 
     return json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec})
 
 
+def on_node(lab: Lab, node: str, path: str) -> Path:
+    """Return a path of a node as one of the machine."""
+    return LabFiles(lab.state_dir).root / "roots" / node / path.removeprefix("/")
+
+
 def test_a_claims_directory_is_shared_read_only_and_deleted(lab: Lab, ns: Namespace) -> None:
     ns.apply(claim())
     ns.apply(user_of("data", "mkdir /data/sub && echo hello > /data/sub/file"))
@@ -137,19 +144,20 @@ def test_a_claims_directory_is_shared_read_only_and_deleted(lab: Lab, ns: Namesp
     assert "Read-only file system" in log
     node = ns.get("pods", "user")["spec"]["nodeName"]
     path = f"/var/lib/bridgehead/volumes/{ns.get('persistentvolumeclaims', 'data')['spec']['volumeName']}"
-    assert lab.inside("cat", f"{path}/sub/file", node=node).stdout == "hello\n"
+    directory = on_node(lab, node, path)
+    assert (directory / "sub/file").read_text() == "hello\n"
     described = ns.kubectl("describe", "pvc", "data")
     assert "Successfully provisioned volume pvc-" in described
     ns.kubectl("delete", "pod", "user", "reader")
     ns.kubectl("delete", "pvc", "data")
-    eventually(lambda: lab.inside("test", "-e", path, node=node).returncode == 1, message="the directory is kept")
-    eventually(lambda: path.rpartition("/")[2] not in ns.kubectl("get", "pv", "-o", "name"))
+    eventually(lambda: not directory.exists(), message="the directory is kept")
+    eventually(lambda: directory.name not in ns.kubectl("get", "pv", "-o", "name"))
 
 
 def test_a_volume_that_is_a_link_is_refused(lab: Lab, ns: Namespace) -> None:
     """A claim does not give its user the node's root, whatever its directory has become."""
-    node, path = "node1", f"/srv/{ns.name}"
-    assert lab.inside("ln", "-s", "/", path, node=node).returncode == 0
+    node, path = "node1", f"/var/{ns.name}"
+    on_node(lab, node, path).symlink_to("/")
     affinity = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}]}
     spec = {
         "capacity": {"storage": "1Gi"},
