@@ -161,7 +161,8 @@ def test_an_empty_dir_in_memory_is_a_separate_file_system(tmp_path):
         """
         import sys
         from pathlib import Path
-        from bridgehead.kubelet.volumes.volume_manager import make_empty_dir, remove_pod_directory
+        from bridgehead.kubelet.volumes.directories import make_empty_dir
+        from bridgehead.kubelet.volumes.volume_manager import remove_pod_directory
         from bridgehead.objects.core import EmptyDirVolume
         pod = Path(sys.argv[1])
         directory = pod / "volumes/kubernetes.io~empty-dir/mem"

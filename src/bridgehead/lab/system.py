@@ -27,6 +27,7 @@ from bridgehead.objects.kinds import (
     PODS,
     SERVICE_ACCOUNTS,
     SERVICES,
+    STORAGE_CLASSES,
     Kind,
 )
 from bridgehead.objects.meta import Object
@@ -41,7 +42,8 @@ from .plan import CLUSTER_DOMAIN, LabConfig, LabFiles, plan_nodes
 
 _LOOK_EVERY = 0.2  # seconds, when nothing changes: a part can end, and nodes of a previous run get pods
 _KINDS: dict[str, Kind[Any]] = {
-    kind.name: kind for kind in (NAMESPACES, SERVICE_ACCOUNTS, CONFIG_MAPS, SERVICES, DAEMON_SETS, DEPLOYMENTS)
+    kind.name: kind
+    for kind in (NAMESPACES, SERVICE_ACCOUNTS, CONFIG_MAPS, SERVICES, DAEMON_SETS, DEPLOYMENTS, STORAGE_CLASSES)
 } | {
     name: Kind(Object, group, version, f"{name.lower()}s", namespaced=not name.startswith("Cluster"))
     for group, version, names in (
@@ -133,6 +135,7 @@ class _Start:
     async def missing(self) -> str | None:
         """Return what is not ready yet, as text; None when the lab is ready."""
         await self._install("kube-proxy.yaml")
+        await self._install("storage.yaml")
         await self._install("dns.yaml", workloads=False)
         missing = await self._missing_nodes()
         if missing is not None:

@@ -397,6 +397,11 @@ class ProjectedVolume(Part, frozen=True, kw_only=True):
     default_mode: int | None = None
 
 
+class ClaimVolume(Part, frozen=True, kw_only=True):
+    claim_name: str
+    read_only: bool = False
+
+
 class Volume(Part, frozen=True, kw_only=True):
     name: str
     config_map: ConfigMapVolume | None = None
@@ -405,6 +410,7 @@ class Volume(Part, frozen=True, kw_only=True):
     host_path: HostPathVolume | None = None
     downward_api: DownwardAPIVolume | None = None
     projected: ProjectedVolume | None = None
+    persistent_volume_claim: ClaimVolume | None = None
 
 
 class PodDNSConfigOption(Part, frozen=True, kw_only=True):
