@@ -209,6 +209,11 @@ class TCPSocketAction(Part, frozen=True, kw_only=True):
     host: str = ""
 
 
+class GRPCAction(Part, frozen=True, kw_only=True):
+    port: int
+    service: str = ""
+
+
 class SleepAction(Part, frozen=True, kw_only=True):
     seconds: int = 0
 
@@ -231,6 +236,7 @@ class Lifecycle(Part, frozen=True, kw_only=True):
 
 
 class Probe(Action, frozen=True, kw_only=True):
+    grpc: GRPCAction | None = None
     initial_delay_seconds: int = 0
     timeout_seconds: int = 1
     period_seconds: int = 10
