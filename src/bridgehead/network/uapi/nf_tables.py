@@ -3,6 +3,7 @@
 from typing import Final
 
 NFT_MSG_NEWTABLE: Final = 0
+NFT_MSG_GETTABLE: Final = 1
 NFT_MSG_DELTABLE: Final = 2
 NFT_MSG_NEWCHAIN: Final = 3
 NFT_MSG_DELCHAIN: Final = 5
