@@ -36,7 +36,7 @@ def make_identity(serves: Sequence[str]) -> Identity:
 
 
 def _run_child(writing: int, serves: Sequence[str]) -> None:
-    """Write the PEM texts and exit. Nothing of the parent may run here."""
+    """Write the PEM texts and exit, without the cleanups of the parent."""
     status = 1
     try:
         from .issuing import issue_certificate
