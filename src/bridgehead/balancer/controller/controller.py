@@ -109,7 +109,7 @@ class BalancerController:
         try:
             await answer_reviews(self._client, address, port, self._watch)
         except OSError as error:
-            log.error("no webhook: cannot serve on %s port %d: %s", address, port, error.strerror)
+            log.error("no webhook: cannot serve on %s port %d: %s", address, port, error.strerror or error)
 
     def _on_valid(self, compiled: Compiled) -> None:
         self._is_configured = True
