@@ -12,7 +12,7 @@ import os
 
 import msgspec
 
-from bridgehead.kubelet.runtimes.images.image_reference import Reference, parse_reference
+from bridgehead.images.references import Reference, parse_reference
 from bridgehead.kubelet.runtimes.runtime import Image, ImageUnavailable
 from bridgehead.kubelet.runtimes.standins.standin import StandIn
 from bridgehead.kubelet.runtimes.standins.table import STAND_INS

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bridgehead.kubelet.runtimes.images.image_reference import parse_reference
+from bridgehead.images.references import parse_reference
 from bridgehead.kubelet.runtimes.images.resolver import resolve_image
 from bridgehead.kubelet.runtimes.runtime import ImageUnavailable
 from bridgehead.kubelet.runtimes.standins.table import STAND_INS

@@ -1,0 +1,59 @@
+"""The kubelet's client of the puller."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from bridgehead.images.errors import PullFailed, Unreachable
+from bridgehead.images.registry.credentials import Credential
+
+from . import messages
+from .messages import Pulled
+
+SOCKET: Final = "puller.sock"
+
+
+class PullerClient:
+    """`directory` is the content store, in which the puller's socket is."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    async def pull(self, image: str, credentials: Sequence[Credential], on_started: Callable[[], None]) -> Pulled:
+        """Pull an image; `on_started` is called when a registry is contacted. Raises `ImageError`.
+
+        Without a puller the image is `Unreachable`.
+        """
+        try:
+            reader, writer = await self._connect()
+        except OSError as error:
+            raise Unreachable(f"this lab has no process that pulls images: {error.strerror}") from error
+        try:
+            writer.write(messages.encode(messages.PullRequest(image=image, credentials=tuple(credentials))))
+            while line := await reader.readline():
+                match messages.decode_answer(line):
+                    case messages.Started():
+                        on_started()
+                    case messages.Failed() as failure:
+                        raise messages.error_of(failure)
+                    case Pulled() as pulled:
+                        return pulled
+        except (OSError, ValueError, msgspec.MsgspecError) as error:
+            raise PullFailed(f"the process that pulls images does not answer: {error}") from error
+        finally:
+            writer.close()
+        raise PullFailed("the process that pulls images has ended")
+
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        # By descriptor: the path can be longer than the address of a Unix socket.
+        directory = os.open(self._directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            return await asyncio.open_unix_connection(f"/proc/self/fd/{directory}/{SOCKET}", limit=messages.MAX_LINE)
+        finally:
+            os.close(directory)
