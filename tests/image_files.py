@@ -5,10 +5,13 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import shutil
+import subprocess
 import tarfile
 import urllib.parse
 import urllib.request
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from bridgehead import architecture
@@ -131,3 +134,22 @@ def _send(method: str, url: str, headers: dict[str, str], data: bytes | None = N
     with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=60) as response:
         response.read()
         return response
+
+
+def archive_of(name: str, image: TestImage) -> bytes:
+    """An OCI archive with one image."""
+    manifest = {**image.manifest.descriptor, "annotations": {"io.containerd.image.name": name}}
+    index = {"schemaVersion": 2, "mediaType": documents.OCI_INDEX, "manifests": [manifest]}
+    blobs = [(f"blobs/{blob.digest.replace(':', '/')}", blob.content) for blob in (image.manifest, *image.blobs)]
+    return tar_of([("oci-layout", '{"imageLayoutVersion": "1.0.0"}'), ("index.json", json.dumps(index)), *blobs])
+
+
+def busybox_entries(*applets: str) -> list[tuple[str, Any]]:
+    """Entries of a layer with the host's busybox, the libraries that it needs, and links for applets."""
+    program = shutil.which("busybox")
+    assert program is not None
+    listed = subprocess.run(["ldd", program], capture_output=True, text=True, check=False, timeout=60).stdout
+    libraries = [word for word in listed.split() if word.startswith("/")]
+    entries: list[tuple[str, Any]] = [("bin/busybox", Path(program).read_bytes())]
+    entries += [(path.lstrip("/"), Path(path).read_bytes()) for path in libraries]
+    return entries + [(f"bin/{applet}", {"type": tarfile.SYMTYPE, "linkname": "busybox"}) for applet in applets]

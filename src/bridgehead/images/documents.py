@@ -13,6 +13,8 @@ from typing import Final
 
 import msgspec
 
+from bridgehead import architecture
+
 from .errors import BadImage
 
 OCI_INDEX: Final = "application/vnd.oci.image.index.v1+json"
@@ -97,6 +99,11 @@ class _AnyDocument(msgspec.Struct, rename="camel"):
     media_type: str = ""
     manifests: msgspec.Raw = msgspec.Raw()
     config: msgspec.Raw = msgspec.Raw()
+
+
+def this_platform() -> Platform:
+    """Return the platform of this machine."""
+    return Platform(os="linux", architecture=architecture())
 
 
 def digest_of(content: bytes) -> str:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
-from bridgehead import architecture
-
 from . import documents
-from .documents import Descriptor, Index, Manifest, Platform
+from .documents import Descriptor, Index, Manifest
 from .errors import BadImage, Denied, ImageError
 from .references import Reference
 from .registry.credentials import Credential
@@ -20,9 +17,7 @@ from .registry.hosts import Endpoint, default_endpoint
 from .registry.repository import Repository
 from .registry.transport import Transport
 from .store.content import ContentStore, ImageRecord
-from .store.unpacking import unpack
-
-log = logging.getLogger(__name__)
+from .store.unpacking import add_layer
 
 _LAYERS_AT_ONCE: Final = 3  # as containerd
 _UNPACKS_AT_ONCE: Final = 2
@@ -35,10 +30,6 @@ class Progress(msgspec.Struct):
 
     done: int = 0
     total: int = 0
-
-
-def this_platform() -> Platform:
-    return Platform(os="linux", architecture=architecture())
 
 
 class Puller:
@@ -84,7 +75,7 @@ class Puller:
             descriptor, body = top, content
             document = documents.parse_document(content, top.media_type)
             if isinstance(document, Index):
-                descriptor = documents.choose_manifest(document, this_platform())
+                descriptor = documents.choose_manifest(document, documents.this_platform())
                 body = await repository.fetch_document(descriptor)
                 document = documents.parse_document(body, descriptor.media_type)
             if not isinstance(document, Manifest):
@@ -95,7 +86,7 @@ class Puller:
             on_progress(progress)
             await self._fetch_blob(repository, document.config, lambda _: None)
             config = documents.parse_config(self._store.read_blob(document.config.digest), len(document.layers))
-            documents.check_platform(config, this_platform())
+            documents.check_platform(config, documents.this_platform())
             diff_ids = config.rootfs.diff_ids or ()
             await self._fetch_layers(repository, document.layers, diff_ids, progress, on_progress)
             record = ImageRecord(
@@ -160,25 +151,8 @@ class Puller:
                 partial.commit(descriptor, self._store.blob_path(descriptor.digest))
 
     async def _unpack(self, layer: Descriptor, diff_id: str) -> None:
-        if self._store.layer_path(diff_id).is_dir():
-            return
         async with self._unpacking:
-            await asyncio.to_thread(unpack_layer, self._store, layer.digest, diff_id)
-
-
-def unpack_layer(store: ContentStore, digest: str, diff_id: str) -> None:
-    """Unpack the layer in the blob `digest`. Blocks. Raises `ImageError`; nothing is left behind then."""
-    with store.new_layer(diff_id) as directory:
-        unpacked = unpack(store.blob_path(digest), diff_id, directory)
-    if unpacked.skipped_devices:
-        log.info("layer %s: %d devices were not made", diff_id, unpacked.skipped_devices)
-    if unpacked.foreign_owners:
-        log.warning(
-            "layer %s: %d files belong to users or groups that this lab does not have, and are root's instead; it has"
-            " them with newuidmap (Debian: apt-get install uidmap) and a range in /etc/subuid and /etc/subgid",
-            diff_id,
-            unpacked.foreign_owners,
-        )
+            await asyncio.to_thread(add_layer, self._store, layer.digest, diff_id)
 
 
 def _first(group: BaseExceptionGroup[ImageError]) -> ImageError:

@@ -20,7 +20,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 import msgspec
 
@@ -73,6 +73,10 @@ class Partial:
             view = view[os.write(self._fd, view) :]
         self.size += len(data)
 
+    @property
+    def digest(self) -> str:
+        return f"{self._algorithm}:{self._hash.hexdigest()}"
+
     def restart(self) -> None:
         os.ftruncate(self._fd, 0)
         os.lseek(self._fd, 0, os.SEEK_SET)
@@ -83,7 +87,7 @@ class Partial:
         """Make the file the blob. Raises `BadImage` when digest or size differ from the descriptor.
 
         The file is then empty."""
-        found = f"{self._algorithm}:{self._hash.hexdigest()}"
+        found = self.digest
         if (self.size, found) != (descriptor.size, descriptor.digest):
             size = self.size
             self.restart()
@@ -173,6 +177,22 @@ class ContentStore:
         digest = documents.digest_of(content)
         self._write_file(self.blob_path(digest), content)
         return digest
+
+    def add_stream(self, file: BinaryIO) -> Descriptor:
+        """Add a blob of any size; returns its digest and size."""
+        try:
+            fd, temporary = tempfile.mkstemp(dir=self._ingest())
+            try:
+                partial = Partial(Path(temporary), fd, "sha256")
+                while data := file.read(_CHUNK):
+                    partial.write(data)
+                descriptor = Descriptor(digest=partial.digest, size=partial.size)
+                partial.commit(descriptor, self.blob_path(descriptor.digest))
+            finally:
+                os.close(fd)
+        except OSError as error:
+            raise _failure(error) from error
+        return descriptor
 
     def add_record(self, record: ImageRecord) -> None:
         self._write_file(self._name_path(record.name), msgspec.json.encode(record))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import logging
 import os
 import shutil
 import stat
@@ -24,7 +25,9 @@ from bridgehead.network import syscalls
 
 from . import entries
 from .compression import LayerReader
-from .content import check_space
+from .content import ContentStore, check_space
+
+log = logging.getLogger(__name__)
 
 _RESOLVE: Final = syscalls.RESOLVE_IN_ROOT | syscalls.RESOLVE_NO_MAGICLINKS
 _DIRECTORY: Final = os.O_PATH | os.O_DIRECTORY
@@ -102,6 +105,24 @@ def unpack(blob: Path, diff_id: str, target: Path, bounds: Bounds = _BOUNDS) -> 
     if reader.digest != diff_id:
         raise BadImage(f"the layer is {reader.digest} when it is unpacked, not {diff_id}")
     return result
+
+
+def add_layer(store: ContentStore, digest: str, diff_id: str) -> None:
+    """Unpack the layer in the blob `digest` to the store, which may have it. Blocks. Raises `ImageError`; nothing is
+    left behind then."""
+    if store.layer_path(diff_id).is_dir():
+        return
+    with store.new_layer(diff_id) as directory:
+        unpacked = unpack(store.blob_path(digest), diff_id, directory)
+    if unpacked.skipped_devices:
+        log.info("layer %s: %d devices were not made", diff_id, unpacked.skipped_devices)
+    if unpacked.foreign_owners:
+        log.warning(
+            "layer %s: %d files belong to users or groups that this lab does not have, and are root's instead; it has"
+            " them with newuidmap (Debian: apt-get install uidmap) and a range in /etc/subuid and /etc/subgid",
+            diff_id,
+            unpacked.foreign_owners,
+        )
 
 
 class _Unpacker:
