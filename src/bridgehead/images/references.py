@@ -39,6 +39,11 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.registry}/{self.path}"
 
     @property
+    def host(self) -> str:
+        """The registry without its port."""
+        return re.sub(r":\d+$", "", self.registry)
+
+    @property
     def key(self) -> str:
         """The name under which a content store has the image. A digest outweighs a tag, as in containerd."""
         return f"{self.repository}@{self.digest}" if self.digest else f"{self.repository}:{self.tag}"

@@ -10,6 +10,7 @@ import asyncio
 import logging
 
 from bridgehead.client import ApiClient, EventRecorder, Informer
+from bridgehead.images.service.client import PullerClient
 from bridgehead.objects.core import Pod
 from bridgehead.objects.kinds import PODS, SERVICES
 from bridgehead.objects.meta import ObjectKey
@@ -39,8 +40,11 @@ _WORKER_RESTART_SECONDS = 5.0
 class Kubelet:
     """`await run()` until cancelled. `pods` and `worker` are for the kubelet's server."""
 
-    def __init__(self, settings: NodeSettings, client: ApiClient, runtime: Runtime) -> None:
+    def __init__(
+        self, settings: NodeSettings, client: ApiClient, runtime: Runtime, puller: PullerClient | None = None
+    ) -> None:
         self._settings = settings
+        self._puller = puller
         self._client = client
         self.runtime = runtime
         self._recorder = EventRecorder(client, component="kubelet", host=settings.name)
@@ -88,6 +92,7 @@ class Kubelet:
                 settings=settings,
                 client=self._client,
                 runtime=self.runtime,
+                puller=self._puller,
                 recorder=self._recorder,
                 services=self._services,
                 objects=objects,

@@ -440,6 +440,7 @@ class PodSpec(Part, frozen=True, kw_only=True):
     init_containers: tuple[Container, ...] = ()
     ephemeral_containers: tuple[EphemeralContainer, ...] = ()
     volumes: tuple[Volume, ...] = ()
+    image_pull_secrets: tuple[ObjectReference, ...] = ()
     node_name: str = ""
     node_selector: dict[str, str] = {}
     affinity: dict[str, Any] | None = None

@@ -46,6 +46,11 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def describe_offline(host: str) -> str:
+    """Return the reason why a lab that is offline does not ask a registry."""
+    return f"the lab is offline: it asks no registry but those on this machine, and not {host}"
+
+
 def default_endpoint(registry: str) -> Endpoint:
     """Return the registry itself. Plain HTTP is for this machine's loopback only, as in containerd."""
     server = _DEFAULT_SERVERS.get(registry)

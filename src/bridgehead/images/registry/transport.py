@@ -59,7 +59,7 @@ class Transport:
         """Raises `Unreachable` for a server that is out of bounds, or that did not answer a moment ago."""
         host = urlsplit(url).hostname or ""
         if self.is_offline and not hosts.is_loopback(host):
-            raise Unreachable(f"the lab is offline: it asks no registry but those on this machine, and not {host}")
+            raise Unreachable(hosts.describe_offline(host))
         until, reason = self._unreachable.get(_origin(url), (0.0, ""))
         if time.monotonic() < until:
             raise Unreachable(reason)

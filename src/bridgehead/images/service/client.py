@@ -11,6 +11,8 @@ from typing import Final
 import msgspec
 
 from bridgehead.images.errors import PullFailed, Unreachable
+from bridgehead.images.references import parse_reference
+from bridgehead.images.registry import hosts
 from bridgehead.images.registry.credentials import Credential
 
 from . import messages
@@ -20,16 +22,21 @@ SOCKET: Final = "puller.sock"
 
 
 class PullerClient:
-    """`directory` is the content store, in which the puller's socket is."""
+    """`directory` is the content store, in which the puller's socket is. `local_only`: the puller asks no registry but
+    those on its own machine, and the client need not ask the puller for others."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, local_only: bool = False) -> None:
         self._directory = directory
+        self._local_only = local_only
 
     async def pull(self, image: str, credentials: Sequence[Credential], on_started: Callable[[], None]) -> Pulled:
         """Pull an image; `on_started` is called when a registry is contacted. Raises `ImageError`.
 
         Without a puller the image is `Unreachable`.
         """
+        reference = parse_reference(image)
+        if self._local_only and reference is not None and not hosts.is_loopback(reference.host):
+            raise Unreachable(hosts.describe_offline(reference.host))
         try:
             reader, writer = await self._connect()
         except OSError as error:

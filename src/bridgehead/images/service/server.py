@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import socket
 import time
 from pathlib import Path
@@ -21,14 +20,13 @@ from bridgehead.images.registry.transport import Transport
 from bridgehead.images.store.content import ContentStore, ImageRecord
 
 from . import messages
-from .client import SOCKET
 from .configuration import PullerConfig
 
 log = logging.getLogger(__name__)
 
 
 class PullerServer:
-    """Use `serve` with the content store's directory."""
+    """Answers connections; `serve` makes one."""
 
     def __init__(self, store: ContentStore, transport: Transport, config: PullerConfig) -> None:
         self._puller = Puller(store, transport, config.hosts)
@@ -74,7 +72,7 @@ class PullerServer:
     def _check_reachable(self, reference: Reference) -> None:
         """Raises `Unreachable` without a time-out when the machine has no network."""
         self._puller.check_reachable(reference)
-        is_local = hosts.is_loopback(reference.registry.rpartition(":")[0] or reference.registry)
+        is_local = hosts.is_loopback(reference.host)
         if not (is_local or self._config.hosts or has_default_route()):
             raise Unreachable(f"no network: this machine has no default route to {reference.registry}")
 
@@ -92,16 +90,8 @@ def has_default_route() -> bool:
     return False
 
 
-async def serve(root: Path, config: PullerConfig) -> None:
-    """Serve the puller's socket in the content store `root` until cancelled. Raises OSError."""
-    path = root / SOCKET
-    with contextlib.suppress(FileNotFoundError):
-        path.unlink()
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    directory = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    listener.bind(f"/proc/self/fd/{directory}/{SOCKET}")  # the path itself can be too long
-    os.close(directory)
-    path.chmod(0o600)
+async def serve(config: PullerConfig, root: Path, listener: socket.socket) -> None:
+    """Serve the Unix socket `listener` until cancelled. `root` is the content store."""
     async with Transport(is_offline=config.is_offline) as transport:
         server = PullerServer(ContentStore(root), transport, config)
         async with await asyncio.start_unix_server(server.answer, sock=listener, limit=messages.MAX_LINE) as sockets:

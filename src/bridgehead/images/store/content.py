@@ -18,6 +18,7 @@ import hashlib
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -229,6 +230,18 @@ class ContentStore:
             raise _failure(error) from error
         finally:
             shutil.rmtree(directory, ignore_errors=True)
+
+    def wait_unused(self, bound: float) -> None:
+        """Wait until no process writes to the store, for `bound` seconds at most."""
+        deadline = time.monotonic() + bound
+        while time.monotonic() < deadline:
+            try:
+                with self._locked(fcntl.LOCK_EX | fcntl.LOCK_NB):
+                    return
+            except BlockingIOError:
+                time.sleep(0.02)
+            except OSError:  # there is no store
+                return
 
     def collect(self) -> int | None:
         """Remove what no image needs, and what earlier processes left behind. Returns the number of layers and blobs.

@@ -182,7 +182,7 @@ def find_stand_in(name: str, reference: Reference) -> ResolvedImage | None:
 def describe_absence(reference: Reference, image_dir: str) -> str:
     names = ", ".join(stand_in.name for stand_in in STAND_INS)
     return (
-        f"{reference} not found: this node pulls nothing; unpack the image's root file system to "
+        f"{reference} not found on this node: load it with `bridgehead image load`, unpack its root file system to "
         f"{os.path.join(image_dir, f'{reference.registry}/{reference.path}:{reference.tag}', 'rootfs')}, "
         f"or use an image that has a stand-in ({names})"
     )
