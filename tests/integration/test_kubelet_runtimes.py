@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import os
 import re
 import shutil
@@ -301,17 +302,16 @@ async def test_an_image_of_the_store_has_its_root_file_system(world: World) -> N
     assert {path.name for path in (image / "rootfs").iterdir()} == brought
 
 
-async def test_an_image_of_layers_runs_as_its_configuration_asks(world: World, tmp_path: Path) -> None:
+async def test_an_image_of_layers_runs_as_its_configuration_asks(world: World) -> None:
     layers = (
         layer_of([*busybox_entries("sh", "cat", "ls", "id", "mkdir", "rm"), ("etc/old", "1"), ("data/a/x", "1")]),
         layer_of([("etc/.wh.old", ""), ("data/.wh..wh..opq", ""), ("data/b", "2")]),
         layer_of([("etc/passwd", "app:x:7:8::/home/app:/bin/sh\n"), ("run/now", ""), ("data/c", "3")], "zstd"),
     )
     image = image_of(*layers, Entrypoint=["sh", "-c"], Cmd=["ls /etc /data"], StopSignal="SIGUSR1", Env=["A=1"])
-    (tmp_path / "image.tar").write_bytes(archive_of("registry.example/app:1", image))
     store = ContentStore(world.node.directory / "content")
     store.root.mkdir(exist_ok=True)
-    [record] = archives.load(store, tmp_path / "image.tar")
+    [record] = archives.load(store, io.BytesIO(archive_of("registry.example/app:1", image)))
     await world.pod("p")
     ended = await world.wait_exit((await world.start("p", image="registry.example/app:1")).id)
     assert (ended.exit_code, ended.image.source, ended.image.id) == (0, "registry", record.id)

@@ -1,4 +1,4 @@
-"""Images in files: archives of `docker save`, OCI archives and layouts, and directories with a root file system."""
+"""Images in files: archives of `docker save`, OCI archives, and archives of a root file system."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ import contextlib
 import io
 import json
 import tarfile
-import tempfile
 from collections.abc import Iterable, Iterator
-from pathlib import Path
-from typing import IO, BinaryIO, Final, Protocol, cast
+from typing import IO, BinaryIO, Final, cast
 
 import msgspec
 
@@ -20,7 +18,7 @@ from .references import Reference, parse_reference
 from .store.content import ContentStore, ImageRecord
 from .store.unpacking import add_layer
 
-_LAYOUT: Final = "oci-layout"
+LAYOUT: Final = "oci-layout"
 _INDEX: Final = "index.json"
 _DOCKER: Final = "manifest.json"
 _NAMES: Final = ("io.containerd.image.name", "org.opencontainers.image.ref.name")
@@ -30,32 +28,6 @@ class _DockerImage(msgspec.Struct, rename="pascal"):
     config: str
     layers: list[str] = []
     repo_tags: list[str] | None = None
-
-
-class _Source(Protocol):
-    """The files of an archive or layout."""
-
-    def has(self, name: str) -> bool: ...
-
-    def open(self, name: str) -> contextlib.AbstractContextManager[BinaryIO]:
-        """Raises `BadImage` without such a file."""
-        ...
-
-
-class _Directory:
-    def __init__(self, root: Path) -> None:
-        self._root = root
-
-    def has(self, name: str) -> bool:
-        return (self._root / name).is_file()
-
-    @contextlib.contextmanager
-    def open(self, name: str) -> Iterator[BinaryIO]:
-        try:
-            with open(self._root / name, "rb") as file:
-                yield file
-        except OSError as error:
-            raise BadImage(f"cannot read {self._root / name}: {error.strerror}") from error
 
 
 class _Archive:
@@ -79,34 +51,38 @@ class _Archive:
             yield cast(BinaryIO, file)
 
 
-def load(store: ContentStore, path: Path, name: str = "") -> list[ImageRecord]:
-    """Add the images in a file or directory to the store. `name` is that of an image without one.
-
-    Raises `ImageError`.
-    """
-    with store.writing():
-        if path.is_dir():
-            if (path / _LAYOUT).is_file() or (path / _INDEX).is_file():
-                return _load_from(store, _Directory(path), name)
-            return [_load_root(store, path, name)]
-        try:
-            with tarfile.open(path) as archive:
-                return _load_from(store, _Archive(archive), name)
-        except (tarfile.TarError, EOFError) as error:
-            raise BadImage(f"{path} is not an archive of images: {error}") from error
-        except OSError as error:
-            raise BadImage(f"cannot read {path}: {error.strerror or error}") from error
-
-
-def _load_from(store: ContentStore, source: _Source, name: str) -> list[ImageRecord]:
-    if source.has(_DOCKER):
-        return _load_docker(store, source, name)
-    if source.has(_INDEX):
-        return _load_oci(store, source, name)
+def load(store: ContentStore, file: BinaryIO, name: str = "") -> list[ImageRecord]:
+    """Add the images in an archive to the store. `name` is that of an image without one. Raises `ImageError`."""
+    try:
+        with store.writing(), tarfile.open(fileobj=cast(IO[bytes], file)) as archive:
+            source = _Archive(archive)
+            if source.has(_DOCKER):
+                return _load_docker(store, source, name)
+            if source.has(_INDEX):
+                return _load_oci(store, source, name)
+    except (tarfile.TarError, EOFError) as error:
+        raise BadImage(f"not an archive of images: {error}") from error
+    except OSError as error:
+        raise BadImage(f"cannot read the archive: {error.strerror or error}") from error
     raise BadImage(f"neither an archive of `docker save` nor an OCI archive: it has neither {_DOCKER} nor {_INDEX}")
 
 
-def _load_docker(store: ContentStore, source: _Source, name: str) -> list[ImageRecord]:
+def load_root(store: ContentStore, file: BinaryIO, name: str) -> ImageRecord:
+    """Add the root file system in an archive to the store, as an image of one layer. Raises `ImageError`."""
+    platform = documents.this_platform()
+    with store.writing():
+        layer = msgspec.structs.replace(store.add_stream(file), media_type=documents.OCI_LAYER)
+        config = {
+            "architecture": platform.architecture,
+            "os": platform.os,
+            "config": {},
+            "rootfs": {"type": "layers", "diff_ids": [layer.digest]},
+        }
+        [record] = _add(store, [name], store.add_blob(json.dumps(config).encode()), [layer], "")
+    return record
+
+
+def _load_docker(store: ContentStore, source: _Archive, name: str) -> list[ImageRecord]:
     try:
         images = msgspec.json.decode(_read(source, _DOCKER), type=list[_DockerImage])
     except msgspec.MsgspecError as error:
@@ -124,7 +100,7 @@ def _load_docker(store: ContentStore, source: _Source, name: str) -> list[ImageR
     return records
 
 
-def _load_oci(store: ContentStore, source: _Source, name: str) -> list[ImageRecord]:
+def _load_oci(store: ContentStore, source: _Archive, name: str) -> list[ImageRecord]:
     index = documents.parse_document(_read(source, _INDEX), documents.OCI_INDEX)
     if not isinstance(index, Index):
         raise BadImage(f"{_INDEX} is not an index")
@@ -145,30 +121,11 @@ def _load_oci(store: ContentStore, source: _Source, name: str) -> list[ImageReco
     return records
 
 
-def _load_document(store: ContentStore, source: _Source, descriptor: Descriptor) -> Index | Manifest:
+def _load_document(store: ContentStore, source: _Archive, descriptor: Descriptor) -> Index | Manifest:
     content = _read(source, _blob_name(descriptor.digest))
     documents.verify(content, descriptor.digest)
     store.add_blob(content)
     return documents.parse_document(content, descriptor.media_type)
-
-
-def _load_root(store: ContentStore, root: Path, name: str) -> ImageRecord:
-    """Add a directory as an image of one layer."""
-    with tempfile.TemporaryFile() as file:
-        with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as archive:
-            archive.add(root, ".")
-        file.seek(0)
-        layer = store.add_stream(cast(BinaryIO, file))
-    platform = documents.this_platform()
-    config = {
-        "architecture": platform.architecture,
-        "os": platform.os,
-        "config": {},
-        "rootfs": {"type": "layers", "diff_ids": [layer.digest]},
-    }
-    digest = store.add_blob(json.dumps(config).encode())
-    [record] = _add(store, [name], digest, [msgspec.structs.replace(layer, media_type=documents.OCI_LAYER)], "")
-    return record
 
 
 def _add(
@@ -215,7 +172,7 @@ def save(store: ContentStore, names: Iterable[str], file: BinaryIO) -> None:
     written: set[str] = set()
     try:
         with store.writing(), tarfile.open(fileobj=cast(IO[bytes], file), mode="w|") as archive:
-            _put(archive, _LAYOUT, b'{"imageLayoutVersion":"1.0.0"}')
+            _put(archive, LAYOUT, b'{"imageLayoutVersion":"1.0.0"}')
             for name in names:
                 reference = _parse_name(name)
                 record = store.find(reference.key)
@@ -251,7 +208,7 @@ def _put(archive: tarfile.TarFile, name: str, content: bytes) -> None:
     archive.addfile(member, io.BytesIO(content))
 
 
-def _read(source: _Source, name: str) -> bytes:
+def _read(source: _Archive, name: str) -> bytes:
     with source.open(name) as file:
         content = file.read(documents.MAX_DOCUMENT + 1)
     if len(content) > documents.MAX_DOCUMENT:

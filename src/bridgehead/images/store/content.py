@@ -16,8 +16,8 @@ import errno
 import fcntl
 import hashlib
 import os
+import secrets
 import shutil
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -164,8 +164,8 @@ class ContentStore:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 os.close(fd)
-                fd, name = tempfile.mkstemp(dir=path.parent)
-                path = Path(name)
+                path = self._new_name("blob")
+                fd = _create(path)
             try:
                 yield Partial(path, fd, algorithm)
             finally:
@@ -182,9 +182,10 @@ class ContentStore:
     def add_stream(self, file: BinaryIO) -> Descriptor:
         """Add a blob of any size; returns its digest and size."""
         try:
-            fd, temporary = tempfile.mkstemp(dir=self._ingest())
+            temporary = self._new_name("blob")
+            fd = _create(temporary)
             try:
-                partial = Partial(Path(temporary), fd, "sha256")
+                partial = Partial(temporary, fd, "sha256")
                 while data := file.read(_CHUNK):
                     partial.write(data)
                 descriptor = Descriptor(digest=partial.digest, size=partial.size)
@@ -212,12 +213,13 @@ class ContentStore:
     def new_layer(self, diff_id: str) -> Iterator[Path]:
         """Yield an empty directory, which becomes the layer when the block ends without an exception."""
         target = self.layer_path(diff_id)
+        directory = self._new_name("layer")
         try:
-            directory = Path(tempfile.mkdtemp(prefix="layer-", dir=self._ingest()))
+            directory.mkdir(0o755)
         except OSError as error:
             raise _failure(error) from error
         try:
-            directory.chmod(0o755)
+            directory.chmod(0o755)  # whatever the umask is
             yield directory
             target.parent.mkdir(parents=True, exist_ok=True)
             with contextlib.suppress(FileExistsError):  # another process was faster
@@ -286,10 +288,15 @@ class ContentStore:
             raise _failure(error) from error
         return directory
 
+    def _new_name(self, kind: str) -> Path:
+        # Not by `tempfile`, which makes paths absolute: the puller may not pass the way to its working directory.
+        return self._ingest() / f"{kind}-{secrets.token_hex(8)}"
+
     def _write_file(self, path: Path, content: bytes) -> None:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            fd, temporary = tempfile.mkstemp(dir=self._ingest())
+            temporary = self._new_name("file")
+            fd = _create(temporary)
             with open(fd, "wb") as file:
                 check_space(fd, len(content))
                 file.write(content)
@@ -306,6 +313,10 @@ class ContentStore:
             yield
         finally:
             os.close(fd)
+
+
+def _create(path: Path) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
 
 
 def check_space(fd: int, size: int) -> None:
