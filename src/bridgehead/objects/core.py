@@ -435,12 +435,18 @@ class PodReadinessGate(Part, frozen=True, kw_only=True):
     condition_type: str
 
 
+class LocalObjectReference(Part, frozen=True, kw_only=True):
+    """A reference to an object in the same namespace."""
+
+    name: str = ""
+
+
 class PodSpec(Part, frozen=True, kw_only=True):
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
     ephemeral_containers: tuple[EphemeralContainer, ...] = ()
     volumes: tuple[Volume, ...] = ()
-    image_pull_secrets: tuple[ObjectReference, ...] = ()
+    image_pull_secrets: tuple[LocalObjectReference, ...] = ()
     node_name: str = ""
     node_selector: dict[str, str] = {}
     affinity: dict[str, Any] | None = None
