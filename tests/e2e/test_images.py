@@ -50,6 +50,8 @@ def test_w45_an_image_of_a_registry_with_a_pull_secret(lab: Lab, ns: Namespace, 
     eventually(lambda: f'Pulling image "{registry}/team/app:1"' in events(ns, "Pulling"))
     pulled = eventually(lambda: events(ns, "Pulled"))
     assert f'image "{registry}/team/app:1"' in pulled
+    has_image = f"{registry}/team/app:1"
+    eventually(lambda: all(has_image in str(node["status"].get("images")) for node in lab.api.list("/api/v1/nodes")))
     [status] = ns.pods("app=app")[0]["status"]["containerStatuses"]
     assert status["imageID"].startswith(f"{registry}/team/app@sha256:")
 

@@ -11,6 +11,7 @@ import logging
 
 from bridgehead.client import ApiClient, EventRecorder, Informer
 from bridgehead.images.service.client import PullerClient
+from bridgehead.images.store.content import ImageRecord
 from bridgehead.objects.core import Pod
 from bridgehead.objects.kinds import PODS, SERVICES
 from bridgehead.objects.meta import ObjectKey
@@ -103,7 +104,7 @@ class Kubelet:
                 has_app_armor=kernel_has_app_armor(),
                 pods=self.pods,
             )
-            reporter = NodeReporter(settings, self._client, self._recorder, capacity)
+            reporter = NodeReporter(settings, self._client, self._recorder, capacity, self._list_images)
             self._tasks.create_task(self._recorder.run())
             self._tasks.create_task(self._watch_exits())
             await self._list_runtime()
@@ -121,6 +122,9 @@ class Kubelet:
             await self._pods.wait_synced()
             await self._remove_orphans(node)
             self._tasks.create_task(self._relist_periodically())
+
+    def _list_images(self) -> list[ImageRecord]:
+        return self._puller.list_images() if self._puller is not None else []
 
     # --- Pods -------------------------------------------------------------------------------------------
 

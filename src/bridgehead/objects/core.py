@@ -579,6 +579,13 @@ class NodeAddress(Part, frozen=True, kw_only=True):
     address: str
 
 
+class ContainerImage(Part, frozen=True, kw_only=True):
+    """An image that a node has."""
+
+    names: tuple[str, ...] = ()
+    size_bytes: int = 0
+
+
 class NodeStatus(Part, frozen=True, kw_only=True):
     addresses: tuple[NodeAddress, ...] = ()
     conditions: tuple[Condition, ...] = ()
@@ -586,6 +593,7 @@ class NodeStatus(Part, frozen=True, kw_only=True):
     allocatable: dict[str, str | int | float] = {}
     node_info: dict[str, Any] = {}
     daemon_endpoints: dict[str, Any] = {}
+    images: tuple[ContainerImage, ...] = ()
 
 
 ZONE_LABEL = "topology.kubernetes.io/zone"

@@ -14,6 +14,7 @@ from bridgehead.images.errors import PullFailed, Unreachable
 from bridgehead.images.references import parse_reference
 from bridgehead.images.registry import hosts
 from bridgehead.images.registry.credentials import Credential
+from bridgehead.images.store.content import ContentStore, ImageRecord
 
 from . import messages
 from .messages import Pulled
@@ -28,6 +29,10 @@ class PullerClient:
     def __init__(self, directory: Path, *, local_only: bool = False) -> None:
         self._directory = directory
         self._local_only = local_only
+
+    def list_images(self) -> list[ImageRecord]:
+        """Return the images that are in the store now."""
+        return ContentStore(self._directory).records()
 
     async def pull(self, image: str, credentials: Sequence[Credential], on_started: Callable[[], None]) -> Pulled:
         """Pull an image; `on_started` is called when a registry is contacted. Raises `ImageError`.

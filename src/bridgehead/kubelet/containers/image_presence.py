@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from bridgehead.images.errors import ImageError, Unreachable
 from bridgehead.images.references import Reference, parse_reference
+from bridgehead.images.service.client import PullerClient
 from bridgehead.kubelet.runtimes.runtime import Image, ImageUnavailable, RuntimeFailure
 from bridgehead.objects.core import Container
 
@@ -28,8 +29,11 @@ async def ensure_image(context: PodContext, container: Container) -> Image:
     present, absence = await _look_up(context, name)
     source = present.source if present is not None else ""
     if image_policy.is_pull_wanted(container.image_pull_policy, source):
-        return await _pull(context, container, reference, present, absence)
-    if present is None:
+        if context.node.puller is not None:
+            return await _pull(context, container, context.node.puller, reference, present, absence)
+        if present is None:
+            raise _fail(context, container, absence)
+    elif present is None:
         message = f'Container image "{name}" is not present with pull policy of Never'
         context.record("Warning", "ErrImageNeverPull", message, container)
         raise _refuse(context, container, "ErrImageNeverPull", message)
@@ -48,7 +52,12 @@ async def _look_up(context: PodContext, name: str) -> tuple[Image | None, str]:
 
 
 async def _pull(
-    context: PodContext, container: Container, reference: Reference, present: Image | None, absence: str
+    context: PodContext,
+    container: Container,
+    puller: PullerClient,
+    reference: Reference,
+    present: Image | None,
+    absence: str,
 ) -> Image:
     name = container.image
     namespace = context.pod.metadata.namespace
@@ -63,9 +72,7 @@ async def _pull(
         context.record("Normal", "Pulling", f'Pulling image "{name}"', container)
 
     try:
-        if context.node.puller is None:
-            raise Unreachable(f"{reference}: this node pulls nothing")
-        pulled = await context.node.puller.pull(name, credentials, on_started)
+        pulled = await puller.pull(name, credentials, on_started)
     except Unreachable as error:
         # A machine without a network runs what it has.
         if present is not None:
