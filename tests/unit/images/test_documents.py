@@ -40,6 +40,7 @@ def test_manifests_of_both_kinds_are_parsed(media_type: str) -> None:
         (b"{}", "schema version 0"),
         (json.dumps({"schemaVersion": 1}).encode(), "schema version 1"),
         (encode(), "not an image manifest: no media type"),
+        (encode(config=1), "not a manifest"),
         (encode(config={**CONFIG, "mediaType": "application/vnd.cncf.helm.config.v1+json"}), "not an image of cont"),
         (encode(config={**CONFIG, "mediaType": ""}), "of no media type"),
         (encode(config={**CONFIG, "digest": "sha256:../../etc/passwd"}), "unsupported digest"),

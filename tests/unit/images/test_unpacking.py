@@ -118,6 +118,7 @@ def test_whiteouts_and_opaque_directories_have_overlayfs_form(tmp_path: Path) ->
         ("var/.wh..wh..opq", ""),
         ("var/log", ""),
         ("a/.wh..wh.plnk/1.2", ""),
+        ("a/.wh..wh.aufs", ""),
         ("kept", "new"),
         (".wh.kept", ""),
         (".wh.replaced", ""),
